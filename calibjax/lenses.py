@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
@@ -117,6 +118,51 @@ def _one_class(
     own = jnp.take(_nan_where_unknown(probs, targets), jnp.maximum(label, 0), 1)
     own = jnp.where(label >= 0, own, jnp.nan)  # unknown ones are the smallest integer
     return Bernoulli(own), (targets == label).astype(int)
+
+
+@record
+class AtMost:
+    """Lens on the event that the target is at most a threshold.
+
+    Whatever sees binary predictions sees in this way what is predicted about the threshold:
+    `estimators.isotonic_curve` draws its threshold reliability, `scores.brier_score` is its part of
+    the CRPS.
+
+    Attributes:
+        threshold: z, a finite number.
+
+    Raises:
+        TypeError: if predictions have no `cdf`, or the threshold is no number.
+        ValueError: if shapes or values are wrong.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> predictions = Normal(jnp.array([0.0, 1.0]), jnp.ones(2))
+    >>> probabilities, happened = AtMost(1.0)(predictions, jnp.array([0.5, 1.5]))
+    >>> print(probabilities.probs.round(2), happened)
+    [0.84 0.5 ] [1 0]
+    """
+
+    threshold: jax.Array | float
+
+    def __call__(self, predictions: Any, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
+        """The probabilities of the event, `Bernoulli`s, and whether it happened, 0 or 1, [n]."""
+        predictions, targets = checks.predictions_and_targets(predictions, targets)
+        checks.method("predictions", predictions, "cdf")
+        checks.shape("targets", targets, (None,), "[n]: only numbers have thresholds")
+        threshold = checks.floating("threshold", checks.as_arrays("threshold", self.threshold))
+        checks.shape("threshold", threshold, (), "(), one number")
+        own, happened = _at_most(predictions, targets, checks.finite("threshold", threshold))
+        return like(predictions, own), happened
+
+
+@jit
+def _at_most(
+    predictions: Any, targets: jax.Array, threshold: jax.Array
+) -> tuple[Bernoulli, jax.Array]:
+    probs = jax.vmap(lambda p: p.cdf(threshold))(predictions)
+    probs = jnp.where(checks.is_missing(targets), jnp.nan, jnp.clip(probs, 0, 1))
+    return Bernoulli(probs.astype(floating_dtype(predictions))), (targets <= threshold).astype(int)
 
 
 def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:

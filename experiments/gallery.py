@@ -102,6 +102,26 @@ def reliability_diagram() -> Axes:
 
 
 @figure
+def isotonic_diagram() -> Axes:
+    """Of temperatures up to 15 °C."""
+    event = estimators.AtMost(15.0)(*temperatures())
+    return plotting.isotonic_diagram(estimators.isotonic_curve(key("isotonic"), *event))
+
+
+@figure
+def murphy_diagram() -> Axes:
+    """Of the means of the temperatures, before and after recalibration, and of the climate."""
+    predictions, targets = temperatures()
+    climate = distributions.Normal(jnp.full(SIZE, targets.mean()), jnp.full(SIZE, targets.std()))
+    repaired = recalibration.cross_fitted(
+        key("folds"), recalibration.KernelRecalibration(), predictions, targets
+    )
+    models = {"forecasts": predictions, "recalibrated": repaired, "climate": climate}
+    curves = {name: scores.murphy_curve(p, targets, level=0.9) for name, p in models.items()}
+    return plotting.murphy_diagram(curves, xlabel="temperature, °C (quantiles of level 0.9)")
+
+
+@figure
 def pit_histogram() -> Axes:
     """Of the temperatures."""
     return plotting.pit_histogram(estimators.pit_histogram(key("hist"), pit()))

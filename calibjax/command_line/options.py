@@ -31,7 +31,14 @@ y_prob, p0, .pred_yes, mean and std, or q0.1, are recognised, too; where it is u
 column is, an error shows a command that works. Parameters of other families (--task gamma) are
 columns of their names. NumPy arrays [n, m] called NAME are columns NAME_0, ..., NAME_m-1.
 """
+PLAN = "plan"
+DESCRIPTION_OF_PLAN = """\
+How many rows does a test need to detect that predictions like those in a file are wrong as the
+options say? The test is the aggregated one of the evaluation. FILE and its columns are those of the
+evaluation; the targets are not used.
+"""
 EPILOG = """\
+python -m calibjax plan --help says how many rows a test needs.
 Exit status: 0 if the predictions have been evaluated, 2 if a file or an option is wrong.
 """
 
@@ -119,6 +126,23 @@ _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
 }
 
 
+_PLAN: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
+    "plan": (
+        "How wrong the predictions are that the test has to detect:",
+        {
+            "--temperature": _value("T", "the targets follow p^(1/T); T > 1: overconfident", float),
+            "--shift": _value("S", "they are off by S predicted standard deviations", float),
+            "--scale": _value("C", "they scatter C times as much as predicted", float),
+            "--power": _value("P", "how often it has to (default: 0.8)", float, default=0.8),
+            "--most": _value("N", "the most rows (default: ten times those of FILE)", int),
+        },
+    )
+}
+
+
+_NOT_OF_PLAN = "--groups", "--features", "--weights", "--report"
+
+
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Reads the command line.
 
@@ -128,23 +152,31 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     Raises:
         SystemExit: if they are not as needed, with status 2.
     """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    is_plan = arguments[:1] == [PLAN]
     parser = _Parser(
-        prog="calibjax",
-        description=DESCRIPTION,
-        epilog=EPILOG,
+        prog=f"calibjax {PLAN}" if is_plan else "calibjax",
+        description=DESCRIPTION_OF_PLAN if is_plan else DESCRIPTION,
+        epilog=None if is_plan else EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     files = "CSV, TSV, NPY, NPZ or Parquet, by its ending; several are models of the same targets"
     parser.add_argument("files", nargs="*", **_value("FILE", files, Path))
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
-    for title, (description, group_of) in _OPTIONS.items():
+    for title, (description, group_of) in {**(_PLAN if is_plan else {}), **_OPTIONS}.items():
         group = parser.add_argument_group(title, description) if title else parser
         for name, settings in group_of.items():
-            group.add_argument(name, **settings)
-    options = parser.parse_args(arguments)
+            if not (is_plan and name in _NOT_OF_PLAN):
+                group.add_argument(name, **settings)
+    parser.set_defaults(is_plan=is_plan, **dict.fromkeys(x[2:] for x in _NOT_OF_PLAN))
+    options = parser.parse_args(arguments[is_plan:])
     options.file = next(iter(options.files), None)
-    options.arguments = list(sys.argv[1:] if arguments is None else arguments)
+    options.arguments = arguments
+    if is_plan and (options.temperature, options.shift, options.scale) == (None, None, None):
+        parser.error("expected --temperature, --shift or --scale")
+    if is_plan and len(options.files) > 1:
+        parser.error(f"expected one FILE, got {len(options.files)}")
     return _with_demo(parser, options)
 
 
@@ -161,5 +193,6 @@ def _with_demo(parser: _Parser, options: argparse.Namespace) -> argparse.Namespa
         parser.error(f"--demo: expected no FILE, since it brings its own, got {options.file}")
     options.file = _DEMO_FOLDER / f"{options.demo}.csv"
     options.files = [options.file]
-    options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
+    if not options.is_plan:
+        options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
     return options

@@ -2,6 +2,7 @@
 
 from calibjax.binnings import EqualMassBins, MedianVarianceBins, UniformBins
 from calibjax.estimators.binned import debiased_squared_ece, ece, mce
+from calibjax.estimators.isotonic import IsotonicCurve, isotonic_curve
 from calibjax.estimators.kernel import (
     calibration_kernel,
     calibration_kernel_matrix,
@@ -16,6 +17,7 @@ from calibjax.estimators.mean_embedding import embedding_difference, ucme, witne
 from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.estimators.probability_integral import pit_values
 from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
+from calibjax.estimators.smooth import smooth_ece
 from calibjax.estimators.spread import SpreadEstimate, skce_spread
 from calibjax.estimators.uniformity import (
     CoverageCurve,
@@ -24,11 +26,13 @@ from calibjax.estimators.uniformity import (
     pit_histogram,
     quantile_coverage,
 )
-from calibjax.lenses import OneVersusRest, class_wise, group_classes, top_label
+from calibjax.lenses import AtMost, OneVersusRest, class_wise, group_classes, top_label
 
 __all__ = [
+    "AtMost",
     "CoverageCurve",
     "EqualMassBins",
+    "IsotonicCurve",
     "LocalErrors",
     "MedianVarianceBins",
     "Neighbourhood",
@@ -45,6 +49,7 @@ __all__ = [
     "embedding_difference",
     "group_classes",
     "interval_coverage",
+    "isotonic_curve",
     "kde_bandwidth",
     "kde_calibration_error",
     "lce",
@@ -61,6 +66,7 @@ __all__ = [
     "skce_biased",
     "skce_block",
     "skce_spread",
+    "smooth_ece",
     "top_label",
     "ucme",
     "witness",

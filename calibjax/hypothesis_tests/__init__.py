@@ -46,6 +46,7 @@ from calibjax.hypothesis_tests.margins import (
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.multiple import holm
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
+from calibjax.hypothesis_tests.power import PowerCurve, SampleSize, power_curve, sample_size
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.score_differences import (
     ScoreDifference,
@@ -67,7 +68,9 @@ __all__ = [
     "ConfidenceSequence",
     "CoxRegression",
     "EProcessResult",
+    "PowerCurve",
     "SKCEComponents",
+    "SampleSize",
     "ScoreDifference",
     "aggregated_skce_test",
     "berkowitz",
@@ -107,7 +110,9 @@ __all__ = [
     "local_calibration_test",
     "pearson_skce_test",
     "pit_ks",
+    "power_curve",
     "rank_histogram_test",
+    "sample_size",
     "score_confidence_sequence",
     "score_difference",
     "skce_confidence_interval",

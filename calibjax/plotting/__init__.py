@@ -20,6 +20,7 @@ from calibjax.plotting.histograms import (
     pvalue_ecdf,
     sharpness_histogram,
 )
+from calibjax.plotting.isotonic import isotonic_diagram, murphy_diagram
 from calibjax.plotting.local_errors import local_error_distribution, local_error_map
 from calibjax.plotting.maps import group_errors, witness_map
 from calibjax.plotting.over_time import wealth
@@ -30,8 +31,10 @@ __all__ = [
     "estimate_histogram",
     "group_errors",
     "interval_coverage_curve",
+    "isotonic_diagram",
     "local_error_distribution",
     "local_error_map",
+    "murphy_diagram",
     "null_distribution",
     "pit_ecdf",
     "pit_histogram",

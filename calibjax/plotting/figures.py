@@ -124,7 +124,8 @@ def shown_record(
     """A record with NumPy arrays, which are as many as those of the field `size`."""
     if not isinstance(record, kind):
         got = checks.described(record)
-        raise TypeError(f"{name}: expected what estimators.{function} returns, got {got}")
+        function = function if "." in function else f"estimators.{function}"
+        raise TypeError(f"{name}: expected what {function} returns, got {got}")
     names = [x.name for x in dataclasses.fields(record) if not x.metadata.get("static")]
     values = {x: shown_values(f"{name}.{x}", getattr(record, x)) for x in names}
     for key, value in values.items():
@@ -136,9 +137,9 @@ def shown_record(
 
 
 def shown_by_name(
-    name: str, arrays: Any, shown: Callable[[str, Any], np.ndarray], least: int = 1
-) -> dict[str, np.ndarray]:
-    """The arrays of a dict, at most nine, each checked by `shown`, which takes its name, too."""
+    name: str, arrays: Any, shown: Callable[[str, Any], Any], least: int = 1
+) -> dict[str, Any]:
+    """The arrays, or records, of a dict, at most nine, checked by `shown`, which takes the name."""
     if not isinstance(arrays, Mapping):
         expected = "a dict of names and arrays"
         raise TypeError(f"{name}: expected {expected}, got {checks.described(arrays)}")

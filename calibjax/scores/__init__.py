@@ -14,6 +14,7 @@ from calibjax.scores.decomposition import (
 )
 from calibjax.scores.draws import energy_score, fair_crps, fair_energy_score, variogram_score
 from calibjax.scores.group_wise import group_wise_ece, group_wise_mce
+from calibjax.scores.murphy import MurphyCurve, murphy_curve
 from calibjax.scores.point import accuracy, mean_squared_error
 from calibjax.scores.proper import brier_score, negative_log_likelihood
 from calibjax.scores.quantile import pinball_loss
@@ -27,6 +28,7 @@ from calibjax.scores.rejection import (
 from calibjax.scores.sharpness import interval_widths
 
 __all__ = [
+    "MurphyCurve",
     "ScoreDecomposition",
     "accuracy",
     "brier_decomposition",
@@ -41,6 +43,7 @@ __all__ = [
     "group_wise_mce",
     "interval_widths",
     "mean_squared_error",
+    "murphy_curve",
     "negative_log_likelihood",
     "pinball_loss",
     "prediction_rejection_ratio",

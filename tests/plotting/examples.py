@@ -6,9 +6,9 @@ import numpy as np
 
 from calibjax import plotting
 from calibjax.distributions import Normal
-from calibjax.estimators import CoverageCurve, PITHistogram, ReliabilityCurve
+from calibjax.estimators import CoverageCurve, IsotonicCurve, PITHistogram, ReliabilityCurve
 from calibjax.hypothesis_tests import CalibrationTestResult, EProcessResult
-from calibjax.scores import ScoreDecomposition
+from calibjax.scores import MurphyCurve, ScoreDecomposition
 
 HISTOGRAM = PITHistogram(
     edges=np.linspace(0, 1, 5),
@@ -58,6 +58,8 @@ AT = Normal(PLACES[:, 0], np.ones(4)), PLACES.sum(1)
 WEALTH = EProcessResult(
     DRAWS, {"shift": DRAWS + 1, "kernels": DRAWS - 1}, np.float64(0.3), np.int32(0), {}
 )
+ISOTONIC = IsotonicCurve(*np.array([[0.2, 0.5, 0.8]] * 6), level=0.9)
+MURPHY = {x: MurphyCurve(np.array([0.2, 0.5]), np.array([0.3, 0.1])) for x in "ab"}
 
 CALLS = {
     "bandwidth_curves": (np.array([0.1, 1.0]), {"LoRe": np.array([0.2, 0.1])}),
@@ -65,8 +67,10 @@ CALLS = {
     "estimate_histogram": (DRAWS,),
     "group_errors": (GROUPS,),
     "interval_coverage_curve": (INTERVALS,),
+    "isotonic_diagram": (ISOTONIC,),
     "local_error_distribution": (np.abs(DRAWS),),
     "local_error_map": (PLACES, np.full(4, 0.1)),
+    "murphy_diagram": (MURPHY,),
     "null_distribution": (ONE,),
     "pit_ecdf": (QUANTILES,),
     "pit_histogram": (HISTOGRAM,),

@@ -111,7 +111,40 @@ def _curves() -> list[Call]:
             level=a.proportion(0.9, "num_draws", traced=False),
             max_bins=a.integer(100, limit=100),
             slow=True,
-        )
+        ),
+        BERNOULLI.call(
+            "estimators.isotonic_curve estimators.IsotonicCurve",
+            lambda predictions, targets, key, **options: estimators.isotonic_curve(
+                key, predictions, targets, **options
+            ),
+            "",
+            key=a.key(),
+            num_draws=a.integer(19),
+            level=a.proportion(0.9, "num_draws", traced=False),
+            max_points=a.integer(8, limit=8),
+            slow=True,
+        ),
+        BERNOULLI.call(
+            "estimators.smooth_ece",
+            estimators.smooth_ece,
+            "",
+            bandwidth=a.scale(0.1, traced=False, without=a.OPTIONAL),
+        ),
+        *(
+            FAMILIES[name].call(
+                "estimators.AtMost",
+                lambda predictions, targets: estimators.AtMost(0.5)(predictions, targets),
+                name,
+            )
+            for name in ("Normal", "Poisson")
+        ),
+        NORMAL.call(
+            "scores.murphy_curve scores.MurphyCurve",
+            scores.murphy_curve,
+            "",
+            level=a.proportion(0.3, traced=False, without=a.OPTIONAL),
+            thresholds=a.real(np.array([-0.5, 0.1, 0.6]), without=(*a.ALONE, *a.OPTIONAL)),
+        ),
     ]
 
 

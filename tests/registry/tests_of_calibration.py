@@ -479,6 +479,54 @@ def _score_differences(data: dict[str, Any]) -> list[Call]:
     ]
 
 
+def _power() -> list[Call]:
+    data = {
+        "loc": a.real(a.LOC, "predictions"),
+        "scale": a.positive(a.SCALE, "predictions"),
+        "mean": a.real(a.LOC + 1, "alternative"),
+        "deviation": a.positive(a.SCALE, "alternative"),
+    }
+    test = functools.partial(
+        hypothesis_tests.exact_test, statistic=lambda p, y: ((y - p.loc) / p.scale).sum()
+    )
+
+    def curve(key, loc, scale, mean, deviation, size, **rest):
+        models = Normal(loc, scale), Normal(mean, deviation)
+        return hypothesis_tests.power_curve(key, test, *models, [size], **rest)
+
+    def needed(key, loc, scale, mean, deviation, **rest):
+        models = Normal(loc, scale), Normal(mean, deviation)
+        return hypothesis_tests.sample_size(key, test, *models, **rest)
+
+    options = {
+        "key": a.key(),
+        "num_data_sets": a.integer(20),
+        "num_draws": a.integer(19, without=("one",)),
+        "significance": a.proportion(0.2),
+        "compiled": False,
+        "reason": "kernels are planned for predictions that are known",
+        "one_of": 8,
+        "slow": True,
+    }
+    return [
+        call(
+            "hypothesis_tests.power_curve hypothesis_tests.PowerCurve",
+            curve,
+            **data,
+            size=a.integer(3, "sizes"),
+            **options,
+        ),
+        call(
+            "hypothesis_tests.sample_size hypothesis_tests.SampleSize",
+            needed,
+            **data,
+            power=a.proportion(0.6),
+            max_size=a.integer(8, without=a.OPTIONAL),
+            **options,
+        ),
+    ]
+
+
 def _coverage() -> list[Call]:
     def of_quantiles(function: Any) -> Any:
         def evaluate(levels: Any, values: Any, targets: Any, **options: Any) -> Any:
@@ -608,7 +656,6 @@ def calls() -> list[Call]:
     """Calls of all tests."""
     found = [*_skce_tests(NORMAL, "Normal"), *_skce_tests(CATEGORICAL, "Categorical")]
     found += [*_groups(), *_ensembles(), *_clusters(), *_comparison(), *_witness()]
-    found += _aggregated()
-    found += _sequential()
+    found += [*_aggregated(), *_power(), *_sequential()]
     found += _classical()
     return [*found, *_statistics(), *_locations(), *_local(), *_coverage(), *_combined()]

@@ -50,7 +50,11 @@ def _functions() -> dict[str, Callable[..., Any]]:
             place = f"{room.__name__.split('.')[-1]}.{name}"
             found[place] = functools.partial(getattr(room, name), *data, **options)
 
-    add(scores, "negative_log_likelihood mean_squared_error pinball_loss crps", *_NORMAL)
+    add(
+        scores,
+        "negative_log_likelihood mean_squared_error pinball_loss crps murphy_curve",
+        *_NORMAL,
+    )
     add(scores, "threshold_weighted_crps", *_NORMAL, low=0.5)
     draws = Samples(_REAL[0][:, None] + np.float32([0.0, 0.5, -1.0]))
     add(scores, "energy_score fair_energy_score fair_crps", draws, _REAL[2])
@@ -92,6 +96,8 @@ def _estimators() -> dict[str, Callable[..., Any]]:
         "reliability_curve": functools.partial(
             estimators.reliability_curve, key, *_BINARY, **_BINS, num_draws=19
         ),
+        "isotonic_curve": functools.partial(estimators.isotonic_curve, key, *_BINARY, num_draws=19),
+        "smooth_ece": functools.partial(estimators.smooth_ece, *_BINARY, bandwidth=0.1),
         "skce_block": functools.partial(estimators.skce_block, _KERNEL, *_NORMAL, block_size=2),
         "kde_calibration_error": functools.partial(
             estimators.kde_calibration_error, *_CLASSES, bandwidth=0.1, order=2

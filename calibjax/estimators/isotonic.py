@@ -1,0 +1,171 @@
+"""Reliability of binary probabilities without bins: isotonic regression of what happened."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax._core.batches import default_batch_size, map_batches
+from calibjax._core.compilation import jit
+from calibjax._core.isotonic import isotonic_means
+from calibjax._core.pytree import record
+from calibjax._core.sharding import follows_data
+from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.sampling import draw
+from calibjax.estimators.bands import checked_ranks, is_outside, pointwise_band
+from calibjax.estimators.reliability import checked_binary
+
+_BYTES_PER_LABEL = 64  # of one sample in one redraw, and of the rounds of its regression
+
+
+@record
+class IsotonicCurve:
+    """Isotonic regression of labels on their probabilities, and consistency bands for it.
+
+    Attributes:
+        confidence: predicted probabilities of label 1 in increasing order, [K]: all of them, or as
+            many of equally spaced ranks.
+        frequency: the regression there, [K].
+        pointwise_lower: lower end of the band of each point on its own, [K].
+        pointwise_upper: its upper end, [K].
+        simultaneous_lower: lower end of the band of all points at once, [K].
+        simultaneous_upper: its upper end, [K].
+        level: lower bound of the probability under calibration that a frequency is in its pointwise
+            band, and that all frequencies are in the simultaneous one; a Python number.
+    """
+
+    confidence: jax.Array
+    frequency: jax.Array
+    pointwise_lower: jax.Array
+    pointwise_upper: jax.Array
+    simultaneous_lower: jax.Array
+    simultaneous_upper: jax.Array
+    level: float = dataclasses.field(metadata={"static": True})
+
+    @property
+    def is_outside(self) -> jax.Array:
+        """Which points are outside the simultaneous band, [K].
+
+        Rejecting calibration if there is one is an exact test at significance level 1 − level.
+        """
+        return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
+
+
+@follows_data
+@checks.key_first
+def isotonic_curve(
+    key: jax.Array,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    num_draws: int = 999,
+    level: float = 0.9,
+    max_points: int = 200,
+) -> IsotonicCurve:
+    """Reliability curve without bins (CORP), with consistency bands.
+
+    The frequency of label 1 given its probability p is the isotonic regression r of the labels on
+    the probabilities, the non-decreasing function with the least Σ_i w_i (r(p_i) − y_i)². The bands
+    come from B redraws y_i ~ p_i, which have a regression each, r_b. At each point
+
+        pointwise: r_(k) ≤ r ≤ r_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − level)/2⌋;
+        simultaneous: |r − m| / s ≤ c at every point,
+
+    with mean m and standard deviation s over all B + 1 regressions, the latter at least a quarter
+    of its largest, and c the ⌈(B + 1) level⌉-th
+    smallest of the largest left-hand sides of all B + 1. Under calibration these are exchangeable,
+    so that both bands hold with at least the probability `level`, for every n and every B.
+
+    `scores.brier_decomposition` says what the curve means for the score: its miscalibration,
+    discrimination and uncertainty are those of this regression.
+
+    Args:
+        key: a JAX random key.
+        predictions: batch of n binary predictions, `Bernoulli`; lenses make them of others:
+            `estimators.top_label`, `estimators.class_wise`, `estimators.AtMost`.
+        targets: labels 0 or 1, [n].
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
+            equally.
+        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
+        level: in (0, 1).
+        max_points: largest number of points K.
+
+    Returns:
+        The curve, of min(n, max_points) points.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind; in particular if predictions are not binary.
+        ValueError: if shapes or values are wrong, or there are too few redraws for the level.
+
+    Cost: a sort of n, and B + 1 isotonic regressions; O(B K + n) memory.
+
+    References: Dimitriadis, Gneiting and Jordan (2021), Stable reliability diagrams for
+    probabilistic classifiers, with pointwise bands; the simultaneous one is that of
+    `reliability_curve`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, estimators
+    >>> curve = estimators.isotonic_curve(
+    ...     jax.random.key(0),
+    ...     distributions.Bernoulli(jnp.repeat(jnp.array([0.25, 0.75]), 100)),
+    ...     jnp.arange(200) % 2,
+    ...     max_points=2,
+    ... )
+    >>> print(curve.confidence, curve.frequency, curve.is_outside)
+    [0.25 0.75] [0.5 0.5] [ True  True]
+    """
+    key = checks.random_key(key)
+    level, num_draws, ranks = checked_ranks(level, num_draws)
+    max_points = checks.size_in_range("max_points", max_points, 2)
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    predictions, targets = checked_binary(predictions, targets)
+    weights = checks.sample_weights(weights, predictions)
+    size = min(targets.size, max_points)
+    data = predictions.probs, targets, weights
+    values = _curve(key, *data, size=size, num_draws=num_draws, ranks=ranks)
+    return IsotonicCurve(*values, level=level)
+
+
+@functools.partial(jit, static_argnames=("size", "num_draws", "ranks"))
+def _curve(
+    key: jax.Array,
+    probs: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    *,
+    size: int,
+    num_draws: int,
+    ranks: tuple[int, int],
+) -> tuple[jax.Array, ...]:
+    """The arrays of the curve, in the order of its fields."""
+    is_bad = jnp.any(jnp.isnan(probs) | ((targets != 0) & (targets != 1)))
+    probs, targets = checks.counted(weights, (probs, targets))
+    order = jnp.argsort(probs)
+    probs, targets, weights = jax.tree.map(lambda x: x[order], (probs, targets, weights))
+    places = np.linspace(0, probs.size - 1, size).round().astype(int)
+
+    def regression(key: jax.Array, is_observed: jax.Array) -> jax.Array:
+        labels = jnp.where(is_observed, targets, draw(key, Bernoulli(probs)).astype(targets.dtype))
+        return isotonic_means(probs, labels.astype(probs.dtype), weights)[places]
+
+    # One program for all, so that equal labels have equal regressions.
+    keys = jax.random.split(key, num_draws + 1), jnp.arange(num_draws + 1) == 0
+    evaluate = lambda items: jax.vmap(regression)(*items)  # noqa: E731
+    pool = map_batches(keys, evaluate, default_batch_size(_BYTES_PER_LABEL * probs.size))
+    middle, spread = jnp.mean(pool, 0), jnp.std(pool, 0)
+    # Near 0 and 1 few labels decide, whose rare values would widen the band everywhere.
+    spread = jnp.maximum(spread, jnp.max(spread) / 4)
+    # Where all agree up to rounding, there is nothing to be outside of.
+    rounding = 100 * jnp.finfo(pool.dtype).eps
+    divisors = jnp.where(spread > rounding, spread, jnp.inf)
+    largest = jnp.max(jnp.abs(pool - middle) / divisors, 1)
+    half = jnp.sort(largest)[ranks[1] - 1] * spread + rounding
+    limits = *pointwise_band(pool[1:], ranks[0]), middle - half, middle + half
+    values = probs[places], pool[0], *(jnp.clip(x, 0, 1) for x in limits)
+    return tuple(jnp.where(is_bad, jnp.nan, x) for x in values)

@@ -1,0 +1,148 @@
+"""Exact tests of several data sets with the same predictions, which share their redraws.
+
+Given the predictions all data sets have one null distribution. A pool holds the targets of the data
+sets, and behind them the redrawn ones, [R + B, n, ...]; every data set is ranked among the latter.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax._core import checks
+from calibjax._core.batches import default_batch_size, map_batches
+from calibjax._core.compilation import compiled_once, jit
+from calibjax._core.lengths import filled
+from calibjax._core.pytree import PyTree
+from calibjax.distributions.sampling import draw
+from calibjax.hypothesis_tests._redraw.components import skce_components
+from calibjax.hypothesis_tests._redraw.plan import family_of
+from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
+from calibjax.hypothesis_tests.checked_kernels import checked_family
+from calibjax.hypothesis_tests.result import skce_result
+from calibjax.hypothesis_tests.simulation import bytes_of_tile
+
+
+@functools.partial(jit, static_argnames=("n", "num_data_sets", "num_draws"))
+def resampled(
+    key: jax.Array,
+    predictions: Any,
+    truth: Any,
+    *,
+    n: int,
+    num_data_sets: int,
+    num_draws: int,
+) -> tuple[Any, PyTree]:
+    """Some n of the predictions, with replacement, and a pool of targets from their truth."""
+    keys = jax.random.split(key, 3)
+    rows = jax.random.randint(keys[0], (n,), 0, jax.tree.leaves(predictions)[0].shape[0])
+    predictions, truth = jax.tree.map(lambda leaf: leaf[rows], (predictions, truth))
+
+    def drawn(key: jax.Array, law: Any, number: int) -> PyTree:
+        return jax.vmap(lambda k: draw(k, law))(jax.random.split(key, number))
+
+    targets = drawn(keys[1], truth, num_data_sets), drawn(keys[2], predictions, num_draws)
+    return predictions, jax.tree.map(lambda y, z: jnp.concatenate([y.astype(z.dtype), z]), *targets)
+
+
+def pvalues_of_kernels(
+    kernels: Callable[[Any], PyTree],
+    ranked: str | None,
+    keys: jax.Array,
+    predictions: Any,
+    truth: Any,
+    **sizes: int,
+) -> np.ndarray:
+    """p-values of `exact_skce_test` with one of its statistics, or of the aggregated test.
+
+    Args:
+        kernels: predictions → kernels; a loop over the sets plans anew how they are evaluated.
+        ranked: the statistic; None for the aggregated test.
+        keys: one for each set of predictions, [S].
+        predictions: the given ones.
+        truth: the distributions of their targets.
+        sizes: n, num_data_sets R, num_draws B.
+
+    Returns:
+        The p-values, [S, R].
+    """
+    sets = (resampled(key, predictions, truth, **sizes) for key in keys)
+    return np.stack(
+        [_of_kernels(kernels(own), ranked, own, pool, sizes["num_data_sets"]) for own, pool in sets]
+    )
+
+
+def _of_kernels(
+    kernels: PyTree, ranked: str | None, predictions: Any, pool: PyTree, num_data_sets: int
+) -> jax.Array:
+    # Kernels are as exact as they have to be up to the largest targets that they are planned for.
+    widest = jax.tree.map(
+        lambda y: y[0].at[:2].set(jnp.stack([y.min((0, 1)), y.max((0, 1))])), pool
+    )
+    members, structure = checked_family(kernels, predictions, widest)
+    first = jax.tree.map(lambda y: jnp.swapaxes(y, 0, 1), pool)
+    (seen, observed, first), weights = filled((predictions, widest, first), None)
+    return _ranked(
+        family_of(members, seen, observed),
+        seen,
+        first,
+        weights,
+        checks.leading_size("predictions", predictions),
+        num_data_sets=num_data_sets,
+        ranked=ranked or "omnibus",
+        structure=None if ranked else structure,
+    )
+
+
+@functools.partial(jit, static_argnames=("num_data_sets", "ranked", "structure"))
+def _ranked(
+    family: Any,
+    predictions: Any,
+    targets: PyTree,
+    weights: Any,
+    n: Any,
+    *,
+    num_data_sets: int,
+    ranked: str,
+    structure: Any,
+) -> jax.Array:
+    """p-values for targets [n, R + B, ...], the samples first."""
+    pool = jax.tree.map(lambda y: jnp.swapaxes(y, 0, 1), targets)
+    evaluate = functools.partial(family, predictions, weights=weights)
+    parts = map_batches(pool, evaluate, default_batch_size(family.num_bytes))
+    if structure is None:
+        parts = jax.tree.map(lambda x: x[:, 0], parts)
+
+    def pvalue(own: PyTree) -> jax.Array:
+        null = jax.tree.map(lambda x: x[num_data_sets:], parts)
+        unbiased, diagonal = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y]), own, null)
+        pool, components = skce_components(
+            unbiased, diagonal, num_targets=n, ranked=ranked, family=structure
+        )
+        return skce_result(pool, components, own[0], draws="redrawn targets").pvalue
+
+    return jax.lax.map(pvalue, jax.tree.map(lambda x: x[:num_data_sets], parts))
+
+
+def pvalues_of_statistic(
+    statistic: Callable[..., Any], keys: jax.Array, predictions: Any, truth: Any, **sizes: int
+) -> jax.Array:
+    """p-values [S, R] of `exact_test` with a checked statistic, see `pvalues_of_kernels`."""
+
+    def of_set(key: jax.Array, given: Any, truth: Any) -> jax.Array:
+        predictions, pool = resampled(key, given, truth, **sizes)
+        evaluate = jax.vmap(functools.partial(statistic, None, predictions))
+        values = map_batches(pool, evaluate, default_batch_size(bytes_of_tile(sizes["n"])))
+        if not (jax.tree_util.all_leaves([values]) and values.ndim == 1):
+            shapes = jax.tree.map(lambda x: x.shape[1:], values)
+            raise ValueError(f"test: expected a statistic that is one number, got shapes {shapes}")
+        number = sizes["num_data_sets"]
+        return simulated_pvalue(values[:number], values[number:, None])
+
+    def of_sets(keys: jax.Array, *others: Any) -> jax.Array:
+        return jax.lax.map(lambda key: of_set(key, *others), keys)
+
+    return compiled_once(of_sets, keys, predictions, truth)

@@ -1,0 +1,140 @@
+"""Isotonic reliability curves against scikit-learn and NumPy; the lens on thresholds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from sklearn.isotonic import IsotonicRegression
+
+from calibjax import distributions, estimators, scores
+
+KEY = jax.random.key(0)
+GENERATOR = np.random.default_rng(0)
+PROBS = GENERATOR.uniform(size=60).round(2)  # with ties
+LABELS = (GENERATOR.uniform(size=60) < PROBS**2).astype(int)
+WEIGHTS = GENERATOR.integers(0, 4, 60).astype(float)
+
+
+def by_sklearn(weights=None):
+    used = np.ones(60, bool) if weights is None else weights > 0
+    own = None if weights is None else weights[used]
+    fit = IsotonicRegression().fit(PROBS[used], LABELS[used], own)
+    return fit.predict(np.sort(PROBS[used]))
+
+
+def test_regression_of_all_points():
+    curve = estimators.isotonic_curve(KEY, distributions.Bernoulli(PROBS), LABELS, num_draws=19)
+    np.testing.assert_allclose(curve.confidence, np.sort(PROBS), rtol=1e-6)
+    np.testing.assert_allclose(curve.frequency, by_sklearn(), atol=1e-6)
+    some = estimators.isotonic_curve(
+        KEY, distributions.Bernoulli(PROBS), LABELS, num_draws=19, max_points=4
+    )
+    places = [0, 20, 39, 59]
+    np.testing.assert_allclose(some.frequency, by_sklearn()[places], atol=1e-6)
+    assert not (curve.pointwise_lower < curve.simultaneous_lower).all()
+
+
+def test_weights_are_copies():
+    predictions = distributions.Bernoulli(PROBS)
+    curve = estimators.isotonic_curve(KEY, predictions, LABELS, weights=WEIGHTS, num_draws=19)
+    expected = by_sklearn(WEIGHTS)
+    found = np.interp(np.sort(PROBS[WEIGHTS > 0]), curve.confidence, curve.frequency)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    scaled = estimators.isotonic_curve(KEY, predictions, LABELS, weights=5 * WEIGHTS, num_draws=19)
+    np.testing.assert_allclose(scaled.simultaneous_upper, curve.simultaneous_upper, atol=1e-6)
+
+
+def test_bands_from_regressions_of_redraws():
+    """Bands by NumPy from regressions by scikit-learn of binomial groups."""
+    probs = np.repeat([0.2, 0.5, 0.9], 30)
+    labels = np.arange(90) % 2
+    curve = estimators.isotonic_curve(
+        KEY, distributions.Bernoulli(probs), labels, num_draws=1999, max_points=90
+    )
+    generator = np.random.default_rng(1)
+    counts = generator.binomial(30, [[0.2, 0.5, 0.9]], (4000, 3)) / 30
+    regressions = np.stack(
+        [IsotonicRegression().fit(range(3), c).predict(range(3)) for c in counts]
+    )
+    middle = np.array([15, 45, 75])
+    expected = np.quantile(regressions, [0.05, 0.95], 0)
+    found = np.stack([curve.pointwise_lower, curve.pointwise_upper])[:, middle]
+    np.testing.assert_allclose(found, expected, atol=1.01 / 30)  # one count
+    mean, spread = regressions.mean(0), regressions.std(0)
+    critical = np.quantile(np.abs((regressions - mean) / spread).max(1), 0.9)
+    np.testing.assert_allclose(
+        curve.simultaneous_upper[middle], np.minimum(mean + critical * spread, 1), atol=1.01 / 30
+    )
+    assert curve.is_outside.any()
+
+
+def test_jit_vmap_and_precision():
+    def frequency(labels, probs=PROBS):
+        predictions = distributions.Bernoulli(jnp.asarray(probs))
+        return estimators.isotonic_curve(KEY, predictions, labels, num_draws=19).simultaneous_lower
+
+    eager = frequency(jnp.array(LABELS))
+    both = jnp.stack([LABELS, 1 - LABELS])
+    np.testing.assert_allclose(jax.jit(frequency)(jnp.array(LABELS)), eager, atol=1e-6)
+    np.testing.assert_allclose(jax.vmap(frequency)(both)[0], eager, atol=1e-6)
+    assert frequency(jnp.array(LABELS), PROBS.astype(np.float32)).dtype == jnp.float32
+    assert jnp.isnan(jax.jit(frequency)(jnp.array(LABELS).at[0].set(2))).all()
+
+
+def test_refused_by_name():
+    predictions = distributions.Bernoulli(PROBS)
+    with pytest.raises(TypeError, match="^predictions: expected binary"):
+        estimators.isotonic_curve(KEY, distributions.Normal(PROBS, PROBS + 1), LABELS)
+    with pytest.raises(ValueError, match="^max_points: "):
+        estimators.isotonic_curve(KEY, predictions, LABELS, max_points=1)
+    with pytest.raises(ValueError, match="^num_draws: expected at least 19"):
+        estimators.isotonic_curve(KEY, predictions, LABELS, num_draws=18)
+
+
+@pytest.mark.slow
+def test_level_of_both_bands():
+    predictions = distributions.Bernoulli(PROBS)
+
+    @jax.jit
+    def outside(key):
+        first, second = jax.random.split(key)
+        labels = distributions.sample_targets(first, predictions)
+        curve = estimators.isotonic_curve(second, predictions, labels, num_draws=99)
+        low, high = curve.pointwise_lower, curve.pointwise_upper
+        return curve.is_outside.any(), (curve.frequency < low) | (curve.frequency > high)
+
+    simultaneous, pointwise = jax.lax.map(outside, jax.random.split(KEY, 2000))
+    error = np.sqrt(0.1 * 0.9 / 2000)
+    assert 0.06 < simultaneous.mean() < 0.1 + 3 * error
+    assert pointwise.mean(0).max() < 0.1 + 4 * error
+
+
+def test_events_at_a_threshold():
+    loc, targets = GENERATOR.normal(size=50), GENERATOR.normal(size=50)
+    predictions = distributions.Normal(loc, np.full(50, 0.5))
+    probs, happened = estimators.AtMost(0.3)(predictions, targets)
+    np.testing.assert_allclose(probs.probs, scipy.stats.norm.cdf(0.3, loc, 0.5), rtol=1e-5)
+    np.testing.assert_array_equal(happened, targets <= 0.3)
+
+    # The CRPS is the integral of the Brier scores, of which each class counts.
+    def brier(threshold):
+        return scores.brier_score(*estimators.AtMost(threshold)(predictions, targets)) / 2
+
+    thresholds = jnp.linspace(-6, 6, 4001)
+    found = jnp.trapezoid(jax.lax.map(brier, thresholds), thresholds)
+    np.testing.assert_allclose(found, scores.crps(predictions, targets), rtol=1e-4)
+    counts = distributions.Poisson(jnp.array([1.0, 2.0]))
+    probs, happened = estimators.AtMost(1.0)(counts, jnp.array([1, 2]))
+    np.testing.assert_allclose(probs.probs, scipy.stats.poisson.cdf(1, [1, 2]), rtol=1e-5)
+    assert happened.tolist() == [1, 0]
+
+
+def test_thresholds_that_are_refused():
+    predictions = distributions.Normal(jnp.zeros(2), jnp.ones(2))
+    for threshold, error in ((jnp.zeros(2), ValueError), (np.nan, ValueError), ("a", TypeError)):
+        with pytest.raises(error, match="^threshold: "):
+            estimators.AtMost(threshold)(predictions, jnp.zeros(2))
+    ensembles = distributions.MvNormal(jnp.zeros((2, 2)), jnp.stack([jnp.eye(2)] * 2))
+    with pytest.raises((TypeError, ValueError), match="^(predictions|targets): "):
+        estimators.AtMost(0.0)(ensembles, jnp.zeros((2, 2)))
