@@ -82,7 +82,8 @@ def test_all_wrong_values(room, mode):
 def test_some_wrong_numbers_under_jit(room):
     calls = [c for c in _of_room(room) if c.compiled and not c.slow]
     first = {call.covers[0]: call for call in reversed(calls)}  # one of each function
-    chosen = [first[name] for name in sorted(first)[::SHARE_COMPILED]]
+    step = SHARE_COMPILED if len(first) > 5 else 1
+    chosen = [first[name] for name in sorted(first)[::step]]
     with jax.enable_x64(False):
         _refuse([t for call in chosen for t in try_compiled(call, np.float32)])
 

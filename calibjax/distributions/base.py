@@ -86,8 +86,10 @@ class DrawnByInversion(Distribution):
         raise NotImplementedError
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draws one value, by inversion of the distribution function."""
-        return self.sample_at(jax.random.uniform(key, (), self.precision))
+        """Draws one value, by inversion of the distribution function; n of a batch."""
+        level = jax.ShapeDtypeStruct((), self.precision)
+        shape = jax.eval_shape(self.sample_at, level).shape
+        return self.sample_at(jax.random.uniform(key, shape, self.precision))
 
     @property
     def precision(self) -> Any:

@@ -72,6 +72,7 @@ def temperature_interval(
     3.1 3.8 4.6
     """
     level = checks.proportion("confidence_level", confidence_level)
+    checks.function("loss function", "loss", loss, "predictions", "targets")
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
@@ -133,6 +134,7 @@ def temperature_gain(
     """
     key = checks.random_key(key)
     level = checks.proportion("confidence_level", confidence_level)
+    checks.function("loss function", "loss", loss, "predictions", "targets")
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2, keep_logs=True
     )

@@ -12,8 +12,9 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, ratio
 from calibjax._core.compilation import jit
 from calibjax._core.lengths import of_rows
-from calibjax._core.pytree import record
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.constraints import non_negative, real
 from calibjax.distributions.features import bare
 from calibjax.kernels.base import Kernel, without_draws
 
@@ -64,8 +65,8 @@ class Regressor(Kernel):
     """
 
     of: str = dataclasses.field(metadata={"static": True})
-    center: jax.Array | float = 0.0
-    unit: jax.Array | float = 1.0
+    center: jax.Array | float = parameter(real, default=0.0)
+    unit: jax.Array | float = parameter(non_negative, default=1.0)
 
     @classmethod
     def among(cls, predictions: Distribution, of: str) -> "Regressor":

@@ -130,5 +130,5 @@ def _scores(
         values = jnp.where((low <= threshold) & (threshold < high), size, 0)
         return weighted_mean(values, weights)
 
-    is_bad = jnp.any(jnp.isnan(low + high))
+    is_bad = jnp.any(jnp.isnan(low + high)) | jnp.isnan(thresholds)
     return thresholds, jnp.where(is_bad, jnp.nan, lax.map(at, thresholds))

@@ -47,6 +47,18 @@ def test_batches_of_labels(predictions, expected):
     np.testing.assert_array_less(np.abs(shares - expected), 3.5 * errors + 1e-12)
 
 
+@pytest.mark.parametrize(
+    "predictions",
+    [FAMILIES["normal"][0](np.ones(200)), distributions.Categorical(np.full((200, 4), 0.25))],
+    ids=["numbers", "labels"],
+)
+def test_one_key_for_a_batch(predictions):
+    """A user's own code may call `sample` of a batch: its draws are independent."""
+    draws = np.asarray(predictions.sample(jax.random.key(0)))
+    assert draws.shape == (200,)
+    assert len(set(draws.tolist())) >= 4
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_smallest_number_is_possible(name):
     """A key whose bits are all zero has a level of 0, of which inverse functions make −∞."""

@@ -127,7 +127,7 @@ def _prediction_kernels() -> list[Call]:
         "Constant": (kernels.Constant, {"value": a.scale(1.2)}),
         "Regressor": (
             lambda center, unit: kernels.Regressor("location", center, unit),
-            {"center": a.number(0.3), "unit": a.scale(1.2, without=("0",))},
+            {"center": a.number(0.3, without=("True",)), "unit": a.scale(1.2, without=("0",))},
         ),
         "Product": (
             lambda length_scale: kernels.Product(
