@@ -148,7 +148,11 @@ def _curve(
     probs, targets = checks.counted(weights, (probs, targets))
     order = jnp.argsort(probs)
     probs, targets, weights = jax.tree.map(lambda x: x[order], (probs, targets, weights))
-    places = np.linspace(0, probs.size - 1, size).round().astype(int)
+    # Ranks among the samples that count.
+    counts = jnp.cumsum(jnp.ones(probs.size, int) if weights is None else weights > 0)
+    shares = np.linspace(0, 1, size)
+    ranks_of_places = jnp.round(1 + shares * (counts[-1] - 1)).astype(counts.dtype)
+    places = jnp.searchsorted(counts, ranks_of_places)
 
     def regression(key: jax.Array, is_observed: jax.Array) -> jax.Array:
         labels = jnp.where(is_observed, targets, draw(key, Bernoulli(probs)).astype(targets.dtype))

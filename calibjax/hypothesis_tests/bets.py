@@ -291,8 +291,12 @@ class RefittedBet(Bet):
         return params, is_fitted | is_right, count + 1
 
     def params(self, learned: PyTree) -> PyTree:
-        """Those of the last fit."""
-        return learned[0]
+        """Those of the last fit; NaN before the first."""
+        params, is_fitted, _ = learned
+        is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)  # noqa: E731
+        return jax.tree.map(
+            lambda x: jnp.where(is_fitted, x, jnp.nan) if is_float(x) else x, params
+        )
 
     def log_ratios(self, learned: PyTree, past: Past, new: Forecast) -> jax.Array:
         """Likelihood ratio of the mixture."""

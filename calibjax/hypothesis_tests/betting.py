@@ -117,8 +117,9 @@ class Betting:
         mean = mean + math.log(1 - _LAMBDA)
         if not self.is_detector:
             return mean
-        rest = jnp.exp(mean) * h - h * _LAMBDA
-        return jnp.where(rest > 0, jnp.log(jnp.where(rest > 0, rest, 1)), -jnp.inf)
+        left = _LAMBDA * jnp.exp(-mean)
+        rest = mean + math.log(h) + jnp.log1p(-jnp.where(left < 1, left, 0))
+        return jnp.where(left < 1, rest, jnp.where(jnp.isnan(mean), jnp.nan, -jnp.inf))
 
 
 def mean_of_logs(totals: Mapping[str, jax.Array]) -> jax.Array:

@@ -20,16 +20,18 @@ from calibjax.kernels import Kernel
 
 
 def _against_margin(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, margin: Any
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, margin: Any, sign: int
 ) -> CalibrationTestResult:
-    """Z = (√U₊ − δ) / se(√U₊), which is approximately normal at SKCE = δ²; p for large z."""
+    """± (√U₊ − δ) / se(√U₊), approximately normal at SKCE = δ²; −∞ if there is no scatter."""
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=MINIMUM)
     found = moments((kernel,), (samples,))
     margin = checks.positive_number("margin", margin, found.estimate.dtype)
     root = jnp.sqrt(jnp.maximum(found.estimate, 0))
     # Close to zero the derivative of the root is that at half of the margin.
     error = found.error / (2 * jnp.maximum(root, margin / 2))
-    statistic = (root - margin) / error
+    statistic = sign * (root - margin) / jnp.where(error > 0, error, 1)
+    statistic = jnp.where(error == 0, -jnp.inf, statistic)
+    statistic = checks.nan_with(statistic, found)
     return CalibrationTestResult(statistic, pvalue_of(statistic), found.estimate)
 
 
@@ -81,7 +83,7 @@ def tolerant_skce_test(
     0.00
     0.98
     """
-    return _against_margin(kernel, predictions, targets, margin)
+    return _against_margin(kernel, predictions, targets, margin, 1)
 
 
 @follows_data
@@ -93,6 +95,11 @@ def equivalence_skce_test(
     The null hypothesis is SKCE ≥ δ² with the margin δ: a small p-value is evidence that the model
     is closer to calibration than that, which a large p-value of a test of calibration is not. The
     statistic is −z of `tolerant_skce_test`.
+
+    It is no test for predictions that are almost certain: if errors are so rare that a sample has
+    none, the scatter of h says nothing, and the test rejects too often (23 % instead of 5 % of 200
+    data sets with n = 64, probabilities of 0.99 and 1.6 % of errors). If all h_ij are equal, p
+    is 1. `exact_equivalence_test` holds its level there, too.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -123,9 +130,7 @@ def equivalence_skce_test(
     >>> print(test.pvalue < 0.01)
     True
     """
-    found = _against_margin(kernel, predictions, targets, margin)
-    statistic = -found.statistic
-    return CalibrationTestResult(statistic, pvalue_of(statistic), found.estimate)
+    return _against_margin(kernel, predictions, targets, margin, -1)
 
 
 @follows_data

@@ -11,9 +11,9 @@ from calibjax._core.compilation import jit
 def holm(pvalues: ArrayLike) -> jax.Array:
     """p-values adjusted for their number by the method of Holm.
 
-    With the sorted p_(1) ≤ … ≤ p_(k), that of p_(j) is max_{i ≤ j} min((k − i + 1) p_(i), 1). Those
-    that are at most α are false with probability α at most, however the p-values depend on each
-    other.
+    With the sorted p_(1) ≤ … ≤ p_(k), that of p_(j) is max_{i ≤ j} min((k − i + 1) p_(i), 1). To
+    reject the hypotheses whose adjusted p-value is at most α is to reject any true one with
+    probability α at most, however the p-values depend on each other.
 
     Args:
         pvalues: in [0, 1], [..., k]; they are adjusted for each other along the last axis.

@@ -114,7 +114,9 @@ def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
     mass = levels[1] - levels[0]
     is_wide = mass > 0  # and not lost by rounding
     unit = jnp.where(is_wide, mass, 1)
-    ends = ndtri(levels)
+    # Ends of targets so far out that levels are rounded to 0 or 1 are as far out as numbers say.
+    limits = jnp.finfo(levels.dtype)
+    ends = ndtri(jnp.where(mass == 0, jnp.clip(levels, limits.tiny, 1 - limits.epsneg), levels))
     inside = jnp.where(jnp.isinf(ends), 0, ends)
     densities = norm.pdf(ends)
     mean = (densities[0] - densities[1]) / unit
@@ -139,7 +141,10 @@ def log_ratio(score: Score, shift: jax.Array, scale: jax.Array) -> jax.Array:
     other = _mass((low - shift) / scale, (high - shift) / scale)
     is_wide = (mass > 0) & (other > 0)
     value = jnp.log(jnp.where(is_wide, other, 1)) - jnp.log(jnp.where(is_wide, mass, 1))
-    return value + 0 * score.mean  # NaN where that is
+    # Where a mass is lost by rounding, the ratio is that of the densities.
+    rest = (score.mean - shift) / scale
+    of_point = 0.5 * (score.mean - rest) * (score.mean + rest) - jnp.log(scale)
+    return jnp.where(is_wide, value, of_point) + 0 * score.mean  # NaN where that is
 
 
 def _mass(low: jax.Array, high: jax.Array) -> jax.Array:

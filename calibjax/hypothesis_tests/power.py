@@ -153,6 +153,8 @@ def power_curve(
     """
     study = checked_study(test, predictions, alternative, num_data_sets, num_draws, significance)
     key = checks.random_key(key)
+    if not isinstance(sizes, Sequence | np.ndarray) or isinstance(sizes, str):
+        raise TypeError(f"sizes: expected a sequence of integers, got {checks.described(sizes)}")
     sizes = [study.size(f"sizes[{i}]", n, 2) for i, n in enumerate(sizes)]
     if not sizes:
         raise ValueError("sizes: expected at least one number of samples, got none")

@@ -93,9 +93,12 @@ def _summarised(
     freedom = jnp.asarray((number if clusters is None else clusters.number) - 1, mean.dtype)
     zero = jnp.zeros_like(mean)
     student = StudentT(freedom, zero, zero + 1)
+    # Differences that are all equal, but for rounding, have an unknown scatter.
+    is_known = error > 16 * jnp.finfo(mean.dtype).eps * jnp.abs(mean)
     reach = -student.icdf(jnp.asarray((1 - level) / 2, mean.dtype)) * error
+    reach = jnp.where(is_known | (mean == 0), reach, jnp.inf)
     pvalue = 2 * student.cdf(-jnp.abs(mean) / jnp.where(error > 0, error, 1))
-    pvalue = jnp.where(error > 0, pvalue, mean == 0)
+    pvalue = jnp.where(is_known, pvalue, 1)
     pvalue = jnp.maximum(pvalue, jnp.finfo(mean.dtype).tiny)  # never zero
     pvalue = checks.nan_with(pvalue, mean)
     return ScoreDifference(mean, error, mean - reach, mean + reach, pvalue)
@@ -117,7 +120,9 @@ def score_difference(
         d_i = S(p_i, y_i) − S(q_i, y_i),   d̄ = n⁻¹ Σ_i d_i,   se² = Σ_i (d_i − d̄)² / (n (n − 1)),
 
     with the interval and the p-value of the paired t-test. It is negative where the first model is
-    better. With weights d̄ is the weighted mean and n = (Σ_i w_i)² / Σ_i w_i². With clusters
+    better. With weights d̄ is the weighted mean, n = (Σ_i w_i)² / Σ_i w_i², and
+    se² = n / (n − 1) Σ_i w_i² (d_i − d̄)² / (Σ_i w_i)². If all differences are equal, their scatter
+    is unknown: the interval is infinite, and p is 1. With clusters
 
         se² = G / (G − 1) Σ_g (Σ_{i ∈ g} w_i (d_i − d̄))² / (Σ_i w_i)²,
 
@@ -161,8 +166,18 @@ def score_difference(
     predictions, others, targets, weights, score = checked_models(
         predictions, others, targets, weights, score
     )
-    values = (per_sample(score, p, targets) for p in (predictions, others))
-    return _mean_of(next(values) - next(values), weights, clusters, confidence_level)
+    own, other = (per_sample(score, p, targets) for p in (predictions, others))
+    return _mean_of(_without_rounding(own, other), weights, clusters, confidence_level)
+
+
+@jit
+def _without_rounding(own: jax.Array, other: jax.Array) -> jax.Array:
+    """Differences of scores, zero where they are but rounding errors: of one model in two forms."""
+    sizes = jnp.abs(own) + jnp.abs(other)
+    sizes = sizes + jnp.mean(jnp.where(jnp.isfinite(sizes), sizes, 0))
+    difference = own - other
+    is_rounding = jnp.abs(difference) <= 32 * jnp.finfo(own.dtype).eps * sizes
+    return jnp.where(is_rounding & jnp.isfinite(sizes), 0, difference)
 
 
 @follows_data

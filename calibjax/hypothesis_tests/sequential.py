@@ -135,6 +135,7 @@ def after_all(
 def result_of(betting: Betting, state: Wealth, logs: dict[str, jax.Array]) -> EProcessResult:
     """The result of a state, with these logarithms of the wealth of each bet."""
     pvalue = jnp.exp(-jnp.maximum(state.largest, 0))
+    pvalue = jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)  # never zero
     crossing = checks.missing_unless(~jnp.isnan(pvalue), state.crossing)
     params = params_of(betting, state)
     return EProcessResult(mean_of_logs(logs), logs, pvalue, crossing, params)

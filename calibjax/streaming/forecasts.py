@@ -125,7 +125,8 @@ class EProcess(_Watch):
     It is `hypothesis_tests.e_process`, whose wealth after the last forecast it returns, with states
     of constant size. Unlike the states of other accumulators they are not sums, and cannot be
     merged, since forecasts have an order. There are no weights, as wealth is a product over all
-    forecasts. The mean of the wealths of several streams is evidence against all of them.
+    forecasts. The mean of the wealths of several streams is evidence against the
+    hypothesis that all are calibrated, given the past of all, at times that are the same for all.
 
     Attributes:
         bets: as in `e_process`.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import estimators
+from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.distances import Features, Wasserstein
 from calibjax.distributions import Categorical, Normal, with_features
 from calibjax.hypothesis_tests import (
@@ -297,3 +297,29 @@ def test_power_at_half_the_margin():
         return equivalence_skce_test(kernel, predictions, targets - loc, margin=margin).pvalue
 
     assert rejected(pvalue, 400) >= 0.85
+
+
+def test_samples_without_scatter_prove_nothing():
+    """Confident models without an error in the sample: all values of h are equal."""
+    ones = np.ones(12, int)
+    good, other = (distributions.Bernoulli(np.full(12, p)) for p in (0.9, 0.8))
+    kernel = kernels.TensorProduct(kernels.Constant(), kernels.White())
+    assert hypothesis_tests.compare_skce(kernel, good, other, ones).pvalue == 1
+    found = hypothesis_tests.score_difference(good, other, ones)
+    assert found.pvalue == 1
+    assert found.low == -np.inf
+    assert found.high == np.inf
+    for test in (hypothesis_tests.equivalence_skce_test, hypothesis_tests.tolerant_skce_test):
+        assert test(kernel, good, ones, margin=0.2).pvalue == 1
+
+
+def test_one_model_in_two_forms():
+    """Rounding errors are no difference."""
+    logits = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
+    with jax.enable_x64(False):
+        one = distributions.CategoricalLogits(logits)
+        two = distributions.Categorical(jax.nn.softmax(logits))
+        labels = distributions.sample_targets(jax.random.key(0), one)
+        kernel = hypothesis_tests.default_kernel(two)
+        assert hypothesis_tests.compare_skce(kernel, one, two, labels).pvalue == 1
+        assert hypothesis_tests.score_difference(one, two, labels).pvalue == 1

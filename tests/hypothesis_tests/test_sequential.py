@@ -366,3 +366,20 @@ def test_power_of_classes(name, least):
     }[name]
     found = rate(lambda key: of_classes(key, 512, change), 200)
     assert found >= least - 0.05  # one standard error of 80 and 200 data sets
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_outliers_of_counts_are_evidence(dtype):
+    """Where the distribution function is rounded to 1, a target is as far out as numbers say."""
+    rates, wealth = np.full(40, 5.0, dtype), []
+    for target in (5, 20, 60, 1000):
+        found = e_process(
+            {"affine": recalibration.AffineScaling()},
+            distributions.Poisson(rates),
+            np.full(40, target),
+        )
+        wealth.append(float(found.log_wealth[-1]))
+    assert wealth[0] < wealth[1]
+    assert wealth[1] > 50
+    assert all(later > 0.8 * wealth[1] for later in wealth[2:])
+    assert found.pvalue > 0
