@@ -102,7 +102,7 @@ def test_same_model_twice():
     assert (found.estimate, found.standard_error, found.pvalue) == (0, 0, 1)
     constant = of_values(np.full(N, 0.5))
     assert constant.estimate == 0.5
-    assert 0 < constant.pvalue < 1e-30
+    assert constant.pvalue == 1  # since the scatter is unknown
 
 
 def test_default_scores():
