@@ -39,8 +39,8 @@ class Bet:
 
     needs_past = True
 
-    def start(self, first: Forecast) -> PyTree:
-        """What is known at the beginning."""
+    def start(self, first: Forecast, size: int) -> PyTree:
+        """What is known at the beginning, where the past holds so many forecasts."""
         raise NotImplementedError
 
     def learn(self, learned: PyTree, past: Past, new: Forecast, forget: jax.Array) -> PyTree:
@@ -62,8 +62,9 @@ class AffineBet(Bet):
 
     needs_past = False
 
-    def start(self, first: Forecast) -> PyTree:
+    def start(self, first: Forecast, size: int) -> PyTree:
         """Number, sum and sum of squares of no scores."""
+        del size
         zeros = jnp.zeros_like(first.view.mean)
         return zeros, zeros, zeros
 
@@ -134,8 +135,9 @@ class _NearBet(Bet):
 
     near: Near
 
-    def start(self, first: Forecast) -> PyTree:
+    def start(self, first: Forecast, size: int) -> PyTree:
         """Distances of no predictions."""
+        del size
         return self.near.start(first)
 
     def learn(self, learned: PyTree, past: Past, new: Forecast, forget: jax.Array) -> PyTree:
@@ -225,8 +227,9 @@ class LogitBet(Bet):
         damped = curvature + _PRIOR * jnp.eye(slope.size, dtype=slope.dtype)
         return jnp.linalg.solve(damped, slope) if slope.size > 1 else slope / damped[0]
 
-    def start(self, first: Forecast) -> PyTree:
+    def start(self, first: Forecast, size: int) -> PyTree:
         """Sums without terms."""
+        del size
         m, dtype = first.view.logits.size, first.view.logits.dtype
         size = 2 * m if isinstance(self.method, VectorScaling) else m
         size = 1 if isinstance(self.method, TemperatureScaling) else size
@@ -271,11 +274,11 @@ class RefittedBet(Bet):
             lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, params
         )
 
-    def start(self, first: Forecast) -> PyTree:
+    def start(self, first: Forecast, size: int) -> PyTree:
         """No params yet."""
-        batch = jax.tree.map(lambda x: jnp.stack([x] * 2), first)
+        batch = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), first)
         dtype = floating_dtype(first.view)
-        params = jax.eval_shape(self._fit, batch, jnp.ones(2, dtype))
+        params = jax.eval_shape(self._fit, batch, jnp.ones(size, dtype))
         empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params)
         return empty, jnp.zeros((), bool), jnp.zeros((), jnp.int32)
 

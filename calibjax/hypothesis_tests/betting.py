@@ -64,7 +64,7 @@ class Betting:
         """The state before any forecast, with that one in the ring, where it does not count."""
         size = self.window + self.horizon - 1
         ring = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), first)
-        learned = {name: bet.start(first) for name, bet in self.bets.items()}
+        learned = {name: bet.start(first, size) for name, bet in self.bets.items()}
         dtype = floating_dtype(first.view)
         past = Past(ring, jnp.zeros(size, dtype))
         logs = {}

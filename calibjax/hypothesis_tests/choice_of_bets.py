@@ -117,6 +117,8 @@ def checked_bets(bets: Any, predictions: Any) -> dict[str, Bet]:
     """
     if bets is None:
         return default_bets(predictions)
+    if isinstance(bets, list | tuple):
+        raise TypeError(f"bets: expected a dictionary of bets, got {checks.described(bets)}")
     if not isinstance(bets, Mapping):
         bets = {type(bets).__name__: bets}
     if not bets:
@@ -128,7 +130,15 @@ def _as_bet(place: str, bet: Any, predictions: Any) -> Bet:
     plain = bare(predictions)
     is_of_classes = hasattr(plain, "class_probs")
     if isinstance(bet, Bet):  # of `default_bets`
+        kind = LogitBet if is_of_classes else AffineBet | LocalBet
+        if not isinstance(bet, KernelBet | RefittedBet | kind):
+            raise TypeError(
+                f"{place}: expected a bet of default_bets for such predictions, got a "
+                f"{type(bet).__name__} for {checks.described(plain)}"
+            )
         return bet
+    if isinstance(bet, type):
+        raise TypeError(f"{place}: expected a recalibration, got the class {bet.__name__}")
     if isinstance(bet, AffineScaling) and not is_of_classes:
         return AffineBet()
     elif isinstance(bet, KernelRecalibration) and not is_of_classes:

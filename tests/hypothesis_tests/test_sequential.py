@@ -383,3 +383,26 @@ def test_outliers_of_counts_are_evidence(dtype):
     assert wealth[1] > 50
     assert all(later > 0.8 * wealth[1] for later in wealth[2:])
     assert found.pvalue > 0
+
+
+def test_isotonic_maps_are_bets():
+    """Their params are as many as the forecasts that are kept."""
+    rng = np.random.default_rng(5)
+    probs = rng.uniform(size=80)
+    labels = (rng.uniform(size=80) < probs**3).astype(int)
+    bets = {"isotonic": recalibration.IsotonicRegression()}
+    found = e_process(bets, distributions.Bernoulli(probs), labels)
+    assert found.log_wealth[-1] > 2
+    few = e_process(bets, distributions.Bernoulli(probs[:6]), labels[:6])
+    assert np.isnan(jax.tree.leaves(few.params)[0]).all()
+
+
+def test_bets_that_do_not_fit():
+    numbers = distributions.Normal(np.zeros(9), np.ones(9))
+    classes = distributions.Categorical(np.full((9, 3), 1 / 3))
+    with pytest.raises(TypeError, match=r"bets\['\w.*'\]: expected a bet of default_bets"):
+        e_process(default_bets(numbers), classes, np.zeros(9, int))
+    with pytest.raises(TypeError, match="bets: expected a dictionary"):
+        e_process([recalibration.AffineScaling()], numbers, np.zeros(9))
+    with pytest.raises(TypeError, match="got the class AffineScaling"):
+        e_process({"a": recalibration.AffineScaling}, numbers, np.zeros(9))
