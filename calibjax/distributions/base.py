@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import matmul
+from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.pytree import PyTree, compile_methods
 from calibjax.distributions.constraints import Constraint, real
 
@@ -87,14 +87,9 @@ class DrawnByInversion(Distribution):
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one value, by inversion of the distribution function; n of a batch."""
-        level = jax.ShapeDtypeStruct((), self.precision)
-        shape = jax.eval_shape(self.sample_at, level).shape
-        return self.sample_at(jax.random.uniform(key, shape, self.precision))
-
-    @property
-    def precision(self) -> Any:
-        """Data type of the parameters."""
-        return jnp.result_type(*jax.tree.leaves(self))
+        dtype = floating_dtype(self)
+        shape = jax.eval_shape(self.sample_at, jax.ShapeDtypeStruct((), dtype)).shape
+        return self.sample_at(jax.random.uniform(key, shape, dtype))
 
 
 def centred(level: jax.Array) -> jax.Array:

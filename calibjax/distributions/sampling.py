@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
@@ -76,7 +77,7 @@ def draw_each(keys: jax.Array, predictions: Distribution) -> PyTree:
     if not getattr(predictions, "is_inverted", False):
         return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)
     drawn: Any = predictions
-    levels = _uniform(keys, drawn.precision)
+    levels = _uniform(keys, floating_dtype(predictions))
     return jax.vmap(lambda p, level: p.sample_at(level))(drawn, levels)
 
 
