@@ -71,13 +71,17 @@ def pvalues_of_kernels(
     """
     sets = (resampled(key, predictions, truth, **sizes) for key in keys)
     return np.stack(
-        [_of_kernels(kernels(own), ranked, own, pool, sizes["num_data_sets"]) for own, pool in sets]
+        [
+            pvalues_of_pool(kernels(own), ranked, own, pool, sizes["num_data_sets"])
+            for own, pool in sets
+        ]
     )
 
 
-def _of_kernels(
+def pvalues_of_pool(
     kernels: PyTree, ranked: str | None, predictions: Any, pool: PyTree, num_data_sets: int
 ) -> jax.Array:
+    """p-values [R] of a pool of targets [R + B, n, ...], see `pvalues_of_kernels`."""
     # Kernels are as exact as they have to be up to the largest targets that they are planned for.
     widest = jax.tree.map(
         lambda y: y[0].at[:2].set(jnp.stack([y.min((0, 1)), y.max((0, 1))])), pool

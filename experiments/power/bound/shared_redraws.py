@@ -1,21 +1,17 @@
 """p-values of all tests on several data sets of the same predictions, which share their redraws."""
 
-import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from calibjax import hypothesis_tests as tests
-from calibjax._core.batches import default_batch_size, map_batches
+from calibjax._core.batches import map_batches
 from calibjax.distances import Euclidean, TotalVariation, Wasserstein
 from calibjax.distributions import Bernoulli, Categorical, NegativeBinomial, Normal
 from calibjax.distributions.sampling import draw
-from calibjax.hypothesis_tests._redraw.components import skce_components
-from calibjax.hypothesis_tests._redraw.plan import family_of
 from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
-from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.result import skce_result
+from calibjax.hypothesis_tests._redraw.shared import pvalues_of_pool
 from calibjax.kernels import (
     Constant,
     Exponential,
@@ -60,7 +56,13 @@ def pvalues(key: jax.Array, predictions: Any, targets: jax.Array) -> dict[str, j
     """
     redrawn = jax.vmap(lambda k: draw(k, predictions))(jax.random.split(key, DRAWS))
     pool = jnp.concatenate([targets, redrawn.astype(targets.dtype)])
-    found = _of_kernels(predictions, pool, len(targets))
+    tested = {AGGREGATED: (tests.default_kernels(predictions), None)}
+    for name, kernel in single_kernels(predictions).items():
+        tested[name] = kernel, "biased" if name == SCORE else "omnibus"
+    found = {
+        name: pvalues_of_pool(kernels, ranked, predictions, pool, len(targets))
+        for name, (kernels, ranked) in tested.items()
+    }
     for name in _STATISTICS.get(type(predictions), ()):
         if name == "hosmer_lemeshow" and len(targets[0]) < 10:
             continue  # groups
@@ -68,35 +70,3 @@ def pvalues(key: jax.Array, predictions: Any, targets: jax.Array) -> dict[str, j
         values = map_batches(pool, jax.vmap(lambda y: statistic(predictions, y)), 256)  # noqa: B023
         found[name] = simulated_pvalue(values[: len(targets)], values[len(targets) :, None])
     return found
-
-
-def _of_kernels(predictions: Any, pool: jax.Array, size: int) -> dict[str, jax.Array]:
-    members, structure = checked_family(tests.default_kernels(predictions), predictions, pool[0])
-    others, _ = checked_family(single_kernels(predictions), predictions, pool[0])  # sorted by name
-    family = family_of([*members, *others], predictions, pool[0])
-    parts = _parts(family, predictions, pool, default_batch_size(family.num_bytes))
-    return _ranked(parts, size, pool.shape[1], len(members), structure)
-
-
-@functools.partial(jax.jit, static_argnums=3)
-def _parts(family: Any, predictions: Any, pool: jax.Array, rows: int) -> Any:
-    """Means of h off and on the diagonal, [k + B, K] each."""
-    return map_batches(pool, lambda y: family(predictions, y), rows)
-
-
-@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
-def _ranked(parts: Any, size: int, n: int, number: int, structure: Any) -> dict[str, jax.Array]:
-    """p-values of the first data sets among the redraws that follow them."""
-
-    def of_one(own: Any) -> dict[str, jax.Array]:
-        data = jax.tree.map(lambda x, drawn: jnp.concatenate([x[None], drawn[size:]]), own, parts)
-        of_family = jax.tree.map(lambda x: x[:, :number], data)
-        ranked = skce_components(*of_family, num_targets=n, ranked="omnibus", family=structure)
-        found = {AGGREGATED: skce_result(*ranked, own[0], draws="redrawn targets").pvalue}
-        for place, (name, ranked) in enumerate(((MEDIAN, "omnibus"), (SCORE, "biased")), number):
-            column = jax.tree.map(lambda x: x[:, place], data)  # noqa: B023
-            values, _ = skce_components(*column, num_targets=n, ranked=ranked)
-            found[name] = simulated_pvalue(values[0], values[1:])
-        return found
-
-    return jax.lax.map(of_one, jax.tree.map(lambda x: x[:size], parts))
