@@ -1,6 +1,7 @@
 """Options of the command line."""
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -50,11 +51,26 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())} (--help shows the options)\n")
 
 
-def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 2**31:
-        raise argparse.ArgumentTypeError(f"expected an integer from 0 below 2**31, got {value}")
-    return value
+def _number(
+    expected: str, is_right: Callable[[Any], bool], kind: Callable[[str], Any] = float
+) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not is_right(value):
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {text}")
+        return value
+
+    return read
+
+
+_SEED = _number("an integer from 0 below 2**31", lambda x: 0 <= x < 2**31, int)
+_POSITIVE = _number("a positive number", lambda x: 0 < x < math.inf)
+_FINITE = _number("a finite number", math.isfinite)
+_SHARE = _number("a number between 0.05, the level, and 1", lambda x: 0.05 < x < 1)
+_ROWS = _number("an integer from 8 on", lambda x: x >= 8, int)
 
 
 def _separator(text: str) -> str:
@@ -118,7 +134,7 @@ _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
         {
             "--report": _value("HTML", "write a page with figures", Path),
             "--json": _flag("print JSON instead of a table"),
-            "--seed": _value("N", "seed of all random numbers (default: 0)", _seed, default=0),
+            "--seed": _value("N", "seed of all random numbers (default: 0)", _SEED, default=0),
             "--float64": _flag("compute in float64, which takes longer"),
             NO_CACHE: _flag("keep no compiled programs for the next run"),
         },
@@ -130,11 +146,13 @@ _PLAN: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
     "plan": (
         "How wrong the predictions are that the test has to detect:",
         {
-            "--temperature": _value("T", "the targets follow p^(1/T); T > 1: overconfident", float),
-            "--shift": _value("S", "they are off by S predicted standard deviations", float),
-            "--scale": _value("C", "they scatter C times as much as predicted", float),
-            "--power": _value("P", "how often it has to (default: 0.8)", float, default=0.8),
-            "--most": _value("N", "the most rows (default: ten times those of FILE)", int),
+            "--temperature": _value(
+                "T", "the targets follow p^(1/T), overconfident: T > 1", _POSITIVE
+            ),
+            "--shift": _value("S", "they are off by S predicted standard deviations", _FINITE),
+            "--scale": _value("C", "they scatter C times as much as predicted", _POSITIVE),
+            "--power": _value("P", "how often it has to (default: 0.8)", _SHARE, default=0.8),
+            "--most": _value("N", "the most rows (default: ten times those of FILE)", _ROWS),
         },
     )
 }

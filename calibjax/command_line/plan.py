@@ -2,6 +2,7 @@
 
 import math
 from argparse import Namespace
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,8 +15,10 @@ from calibjax.hypothesis_tests import SampleSize, aggregated_skce_test, sample_s
 from calibjax.recalibration import AffineMap, AffineScaling, TemperatureScaling
 
 
-def needed_rows(options: Namespace, data: Data) -> SampleSize:
+def needed_rows(options: Namespace, data: Data, say: Callable[[str], None]) -> SampleSize:
     """What `sample_size` finds for the aggregated test, and predictions as wrong as options say.
+
+    It says what was found for each number of rows, since programs are compiled for most of them.
 
     Raises:
         InputError: if the options do not fit the predictions.
@@ -39,6 +42,7 @@ def needed_rows(options: Namespace, data: Data) -> SampleSize:
                 law,
                 power=options.power,
                 max_size=options.most,
+                on_size=lambda n, power, error: say(f"{n} rows: power {power:.2f} ± {error:.2f}"),
             )
         except (TypeError, ValueError, NotImplementedError) as error:
             raise InputError(f"{options.file}: {error}") from error

@@ -319,7 +319,7 @@ def _show_plan(
 ) -> int:
     """Prints how many rows are needed; the exit status."""
     stages.say("the test is simulated for several numbers of rows")
-    found = needed_rows(options, next(iter(models.values())))
+    found = needed_rows(options, next(iter(models.values())), stages.say)
     if options.json:
         print(json.dumps({"input": dict(facts), "plan": as_json(found)}, indent=2))
     else:

@@ -174,6 +174,7 @@ def sample_size(
     num_data_sets: int = 1000,
     num_draws: int = 199,
     significance: float = 0.05,
+    on_size: Callable[[int, float, float], None] | None = None,
 ) -> SampleSize:
     """How many samples an exact test needs to detect that predictions are wrong in a known way.
 
@@ -193,6 +194,7 @@ def sample_size(
         num_data_sets: R for each size.
         num_draws: B, the number of redraws of the test.
         significance: α.
+        on_size: called after each size with n, its power and the standard error.
 
     Returns:
         The number of samples with its interval; it prints as a sentence, which says so if
@@ -225,19 +227,25 @@ def sample_size(
     number = checks.leading_size("predictions", study.predictions)
     limit = 10 * number if max_size is None else max_size
     limit = study.size("max_size", limit, _FEWEST)
-    n = min(max(number, _FEWEST), limit, _FIRST)
-    found = {n: power_of(key, study, n)}
+    if on_size is not None:
+        checks.function("function", "on_size", on_size, "n", "power", "standard_error")
+    found: dict[int, tuple[float, float]] = {}
+
+    def look_at(n: int) -> None:
+        found[n] = power_of(key, study, n)
+        if on_size is not None:
+            on_size(n, *found[n])
+
+    look_at(min(max(number, _FEWEST), limit, _FIRST))
     while _crossing(found, power, -_BAND) > max(found) < limit:
-        n = min(2 * max(found), limit)
-        found[n] = power_of(key, study, n)
+        look_at(min(2 * max(found), limit))
     while _crossing(found, power, _BAND) <= min(found) > _FEWEST:
-        n = max(min(found) // 2, _FEWEST)
-        found[n] = power_of(key, study, n)
+        look_at(max(min(found) // 2, _FEWEST))
     for _ in range(_REFINED):
         n = _crossing(found, power, 0)
         if n in found or n == math.inf:
             break
-        found[int(n)] = power_of(key, study, int(n))
+        look_at(int(n))
     n, low, high = (_crossing(found, power, errors) for errors in (0, _BAND, -_BAND))
     return SampleSize(n, low, high, power, _curve(study, found), number)
 

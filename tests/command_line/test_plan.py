@@ -24,6 +24,7 @@ def calls(monkeypatch):
     found = []
 
     def sample_size(key, test, predictions, alternative, **options):
+        options.pop("on_size")(64, 0.6, 0.02)
         found.append((key, test, predictions, alternative(predictions), options))
         return FOUND
 
@@ -35,7 +36,10 @@ def test_prints_what_was_read_and_found(calls, written, capsys):
     path = written(".csv", BINARY)
     assert main(["plan", path, "--temperature", "2", "--seed", "7"]) == 0
     output = capsys.readouterr()
-    assert output.err == "calibjax: the test is simulated for several numbers of rows\n"
+    assert output.err == (
+        "calibjax: the test is simulated for several numbers of rows\n"
+        "calibjax: 64 rows: power 0.60 ± 0.02\n"
+    )
     assert f"file: {path}\ntask: binary\n" in output.out
     assert "     128 samples: power 0.810 ± 1.000\n\n120 samples are needed" in output.out
     assert "(95 % interval 90 to more than 128)" in output.out
@@ -73,7 +77,11 @@ def test_columns_are_those_of_an_evaluation(written, capsys):
     [
         ([], "expected --temperature, --shift or --scale"),
         (["--temperature", "2", "--report", "x.html"], "unrecognized arguments: --report"),
-        (["--temperature", "hot"], "argument --temperature: invalid float value: 'hot'"),
+        (["--temperature", "hot"], "argument --temperature: expected a positive number, got hot"),
+        (["--temperature", "-1"], "argument --temperature: expected a positive number, got -1"),
+        (["--shift", "nan"], "argument --shift: expected a finite number, got nan"),
+        (["--scale", "2", "--power", "80"], "argument --power: expected a number between 0.05"),
+        (["--scale", "2", "--most", "3"], "argument --most: expected an integer from 8 on, got 3"),
     ],
 )
 def test_options_that_are_refused(options, message, written, capsys):
@@ -86,9 +94,6 @@ def test_options_that_are_refused(options, message, written, capsys):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (NORMAL, ["--temperature", "-1"], "params: expected"),
-        (NORMAL, ["--temperature", "2", "--power", "80"], "power: expected"),
-        (NORMAL, ["--temperature", "2", "--most", "1"], "max_size: expected"),
         ("rate,target\n1,1\n2,2\n", ["--temperature", "2"], "tempered is not defined for Poisson"),
         (BINARY, ["--shift", "2"], "predictions"),
     ],

@@ -118,8 +118,11 @@ def test_sample_sizes_at_the_ends():
     small = sample_size(KEY, TOTAL, STANDARD, shifted, max_size=30, num_data_sets=200)
     assert small.num_samples == small.high == math.inf
     assert str(small).startswith("More than 30 samples, the limit, are needed for a power of 0.8")
-    truth = {"loc": STANDARD.loc + 5}
-    large = sample_size(KEY, TOTAL, STANDARD, truth, num_data_sets=200)
+    truth, seen = {"loc": STANDARD.loc + 5}, []
+    large = sample_size(
+        KEY, TOTAL, STANDARD, truth, num_data_sets=200, on_size=lambda *one: seen.append(one)
+    )
+    assert sorted(n for n, _, _ in seen) == large.curve.sizes.tolist()
     assert large.num_samples == large.low == large.high == 8
     assert "8 samples at most are needed" in str(large)
 
