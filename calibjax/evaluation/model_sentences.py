@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from calibjax.evaluation.data import LEVEL
 from calibjax.evaluation.entries import Advice, Entry, Section
 from calibjax.evaluation.models import Compared
@@ -43,6 +45,13 @@ def _score_told(c: Compared, a: str, b: str, entries: Mapping[str, Entry]) -> It
     entry = entries[f"{a} - {b}: {name}"]
     p, low, high = entry.pvalue, entry.low, entry.high
     if p is None or low is None or high is None:
+        return
+    if not np.isfinite([low, high]).all():
+        [size] = alike(abs(entry.value))
+        yield (
+            f"The {name} of {a} and {b} differs by the same {size}{unit} in every sample, which "
+            "does not say how much it would differ in others."
+        )
         return
     better, worse = (a, b) if entry.value <= 0 else (b, a)
     if p <= LEVEL and low * high > 0:

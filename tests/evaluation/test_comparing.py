@@ -290,3 +290,13 @@ def test_refusals():
     two = {"a": Categorical(np.full((N, 3), 1 / 3)), "b": Categorical(np.full((N, 2), 0.5))}
     with pytest.raises(ValueError, match=r"models\['b'\]: expected predictions of 3 classes"):
         calibjax.compare(KEY, two, labels)
+
+
+def test_equal_differences_decide_nothing():
+    """Two constant models, of which the bolder one happens to have been right twelve times."""
+    models = {x: distributions.Bernoulli(np.full(12, p)) for x, p in (("a", 0.9), ("b", 0.8))}
+    found = calibjax.compare(jax.random.key(0), models, np.ones(12, int))
+    assert found["a - b: log score"].pvalue == 1
+    assert "differs by the same 0.12 nats in every sample" in found.sentences[0]
+    assert not any("better" in x and "Neither" not in x for x in found.sentences)
+    assert "Infinity" not in found.to_json()
