@@ -40,17 +40,27 @@ jax.config.update("jax_enable_x64", {float64})
 """
 _SETUP = """\
 data = command_line.load({arguments})
-predictions, targets, groups, features = data.predictions, data.targets, data.groups, data.features
+predictions, targets, weights = data.predictions, data.targets, data.weights
+groups, features, names = data.groups, data.features, data.classes or None
 key = jax.random.key({seed})
-names = data.classes or None
-result = evaluate(key, predictions, targets, groups=groups, features=features, class_names=names)"""
+options = {{"groups": groups, "features": features, "weights": weights, "class_names": names}}
+result = evaluate(key, predictions, targets, **options)"""
 _SETUP_OF_SEVERAL = """\
 data = command_line.load_models({arguments})
 models = {{name: one.predictions for name, one in data.items()}}
-targets = next(iter(data.values())).targets
+first = next(iter(data.values()))
+targets, weights = first.targets, first.weights
 key = jax.random.key({seed})
-result = compare(key, models, targets)"""
-_OF_SEVERAL = ("computed by", "task", "column of targets", "rows", "computed in", "seed")
+result = compare(key, models, targets, weights=weights)"""
+_OF_SEVERAL = (
+    "computed by",
+    "task",
+    "column of targets",
+    "rows",
+    "columns of weights",
+    "computed in",
+    "seed",
+)
 _WIDTH = 24  # of the bar that shows what is done
 
 
@@ -210,16 +220,14 @@ def _read_all(options: Namespace) -> tuple[dict[str, Data], list[tuple[str, str]
         return models, facts
     first, *others = models.values()
     for other in others:
-        _check_same_targets(first, other)
-    if first.weights is not None:
-        raise InputError(f"--weights: expected one FILE, got {len(names)}, compared without any")
+        _check_same_rows(first, other)
     files = "; ".join(f"{name}: {path}" for name, path in zip(names, options.files, strict=True))
     kept = [(name, value) for name, value in facts if name in _OF_SEVERAL]
     return models, [kept[0], ("models", files), *kept[1:]]
 
 
-def _check_same_targets(first: Data, other: Data) -> None:
-    """Refuses a file whose rows have other targets than those of the first."""
+def _check_same_rows(first: Data, other: Data) -> None:
+    """Refuses a file whose rows have other targets or weights than those of the first."""
     path, table = first.table.path, other.table
     if len(table) != len(first.table):
         raise InputError(
@@ -228,11 +236,15 @@ def _check_same_targets(first: Data, other: Data) -> None:
     if first.classes != other.classes:
         expected, got = listed(first.classes), listed(other.classes)
         raise InputError(f"{table.path}: expected the classes {expected} as in {path}, got {got}")
-    bad = np.asarray(first.targets != other.targets)
-    if bad.any():
-        row = int(bad.argmax())
-        expected, got = (shown(x.targets[row]) for x in (first, other))
-        table.refuse(row, f"the target {expected} as in {path}", other.choice.target, got)
+    columns = [("target", first.targets, other.targets, other.choice.target)]
+    if first.weights is not None and other.weights is not None:
+        columns.append(("weight", first.weights, other.weights, other.choice.weights[0]))
+    for what, values, others, column in columns:
+        bad = np.asarray(values != others)
+        if bad.any():
+            row = int(bad.argmax())
+            expected, got = shown(values[row]), shown(others[row])
+            table.refuse(row, f"the {what} {expected} as in {path}", column, got)
 
 
 def _read_as_told(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
@@ -295,7 +307,9 @@ def _evaluated(options: Namespace, models: dict[str, Data], stages: Stages) -> E
         try:
             if len(models) > 1:
                 predictions = {name: one.predictions for name, one in models.items()}
-                return compare(key, predictions, data.targets, progress=progress)
+                return compare(
+                    key, predictions, data.targets, weights=data.weights, progress=progress
+                )
             return evaluate(
                 key,
                 data.predictions,

@@ -194,6 +194,13 @@ def task_in_words(data: Data) -> str:
     return _TASKS[data.task].format(size=size)
 
 
+def weights_in_words(data: Data) -> str:
+    """How many samples there are with the weights, if there are any."""
+    if not data.has_weights:
+        return ""
+    return f", with weights (effectively {1 / np.mean(data.shares**2) * data.size:.4g})"
+
+
 def _described(data: Data) -> str:
     """What was evaluated, in words."""
     described = f"{data.size} predictions, {type(data.predictions).__name__}: {task_in_words(data)}"
@@ -203,8 +210,7 @@ def _described(data: Data) -> str:
     ):
         if number:
             described += f", {number} {what}" + "s" * (number != 1)
-    if data.has_weights:
-        described += f", with weights (effectively {1 / np.mean(data.shares**2) * data.size:.4g})"
+    described += weights_in_words(data)
     if data.read_as:
         described += f"; the array of predictions was read as {data.read_as}"
     return f"{described}."

@@ -1,5 +1,6 @@
 """Errors of classes: of the top label, of each class, and of all of them together, in bins."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -274,23 +275,35 @@ def _diagrams(data: Data, predicted: PredictedInBins) -> tuple[Panel, ...]:
         views |= {data.class_called(c): estimators.OneVersusRest(c) for c in worst[:MAX_DIAGRAMS]}
     panels = []
     for name, lens in views.items():
-        seen, observed = lens(data.predictions, data.targets)
-        curve = estimators.reliability_curve(
-            data.at(5),
-            Bernoulli(seen.probs),
-            observed,
-            binning=BINNING,
-            level=BAND_LEVEL,
-            weights=data.weights,
-        )
-        seen_as = "the top label" if name == "top label" else name
-        caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "
-        caption += "bands that contain all points of a calibrated model with a probability of 95 %."
+        panel = _reliability_panel(data, name, lens)
         if panels:
             caption = f"The same for {name}{', one of the worst classes' * (m > MAX_DIAGRAMS)}."
-        figure_name = f"reliability, {name}"
-        panels.append(Panel(figure_name, caption, plotting.reliability_diagram, curve))
+            panel = dataclasses.replace(panel, caption=caption)
+        panels.append(panel)
     return tuple(panels)
+
+
+def overall_reliability_panel(data: Data) -> Panel:
+    """Reliability diagram of class 1 of two, or of the top label."""
+    if data.task == "binary":
+        return _reliability_panel(data, data.class_called(1), estimators.OneVersusRest(1))
+    return _reliability_panel(data, "top label", estimators.top_label)
+
+
+def _reliability_panel(data: Data, name: str, lens: Any) -> Panel:
+    seen, observed = lens(data.predictions, data.targets)
+    curve = estimators.reliability_curve(
+        data.at(5),
+        Bernoulli(seen.probs),
+        observed,
+        binning=BINNING,
+        level=BAND_LEVEL,
+        weights=data.weights,
+    )
+    seen_as = "the top label" if name == "top label" else name
+    caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "
+    caption += "bands that contain all points of a calibrated model with a probability of 95 %."
+    return Panel(f"reliability, {name}", caption, plotting.reliability_diagram, curve)
 
 
 def _worst_first(predicted: PredictedInBins, data: Data) -> list[int]:

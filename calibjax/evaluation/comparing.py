@@ -9,8 +9,9 @@ from calibjax._core import checks
 from calibjax._core.compilation import for_one_platform
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation import model_differences
-from calibjax.evaluation.assembly import Progress, task_in_words
+from calibjax.evaluation.assembly import Progress, task_in_words, weights_in_words
 from calibjax.evaluation.entries import Section
+from calibjax.evaluation.model_figures import panels_of
 from calibjax.evaluation.model_sentences import told_of
 from calibjax.evaluation.models import checked_models
 from calibjax.evaluation.record import Evaluation
@@ -35,6 +36,7 @@ def compare(
     *,
     reference: str | None = None,
     score: Callable[..., jax.Array] | None = None,
+    weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -67,15 +69,20 @@ def compare(
         reference: name of the model that the others are compared with; by default all pairs.
         score: function (predictions, targets) → mean, smaller for better predictions; by default
             the first that is finite for all models of the log score, the Brier score, the CRPS, the
-            energy score and the pinball loss.
+            energy score and the pinball loss. If there are weights it is called with them as
+            `weights=`, too.
+        weights: w ≥ 0 of the samples, [n], as in `evaluate`: all means, tests, fits and figures are
+            weighted.
         clusters: for dependent samples, integers that are equal within clusters, at least 10
-            different ones, [n]. Standard errors and tests are then those of clusters, and there is
-            no difference of SKCEs.
+            different ones, [n]. Standard errors and tests are then those of clusters; bands of
+            figures are not.
         progress: as in `evaluate`.
 
     Returns:
-        The record, as that of `evaluate`; calls of its entries contain `models`, `targets`, `key`
-        and `clusters` as they were passed. `advice` is about combinations.
+        The record, as that of `evaluate`; calls of its entries contain `models`, `targets`, `key`,
+        `weights` and `clusters` as they were passed. `advice` is about combinations. `figures` are
+        the differences of scores from the reference, or from the best score, and for each model its
+        reliability diagram (of class 1 of two, or the top label) or PIT histogram.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX.
@@ -96,16 +103,19 @@ def compare(
     >>> print(comparison.sentences[-2])
     sharp knows something that coarse does not (p = 0.002): given the predictions of sharp, ...
     """
-    compared = checked_models(key, models, targets, reference, score, clusters)
+    compared = checked_models(key, models, targets, reference, score, weights, clusters)
     work = {**_OF_SAMPLES, **OF_PAIRS}
     sections: dict[str, Section] = {}
     for number, (name, part) in enumerate(work.items()):
         if progress is not None:
-            progress(name, number, len(work))
+            progress(name, number, len(work) + 1)
         found = part(compared)
         if found is not None:
             sections[name] = found
     told, advice = told_of(compared, sections)
+    if progress is not None:
+        progress("figures", len(work), len(work) + 1)
+    panels = panels_of(compared, sections)
     first = compared.first
     names = ", ".join(compared.models)
     read_as = f"; arrays were read as {first.read_as}" if first.read_as else ""
@@ -113,10 +123,11 @@ def compare(
         task=first.task,
         num_samples=first.size,
         description=f"{len(compared.models)} models ({names}) of {first.size} targets: "
-        f"{task_in_words(first)}{read_as}.",
+        f"{task_in_words(first)}{weights_in_words(first)}{read_as}.",
         sections=tuple(sections.values()),
         sentences=tuple(told),
         other_kernels={} if compared.kernel is None else {"SKCE": compared.kernel},
         arrays={} if compared.rows is None else {"rows": jax.device_put(compared.rows)},
+        panels=panels,
         advice=tuple(advice),
     )

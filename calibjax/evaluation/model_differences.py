@@ -32,7 +32,7 @@ def _tested(name: str, call: Call, test: Call) -> Entry:
 
 def _differences(c: Compared, what: str, function: Any, *first: Call) -> tuple[Entry, ...]:
     """Paired differences of all pairs."""
-    options = {"score": c.score, "clusters": c.clusters}
+    options = {"score": c.score, "weights": c.weights, "clusters": c.clusters}
     calls = {
         f"{a} - {b}: {what}": expression(function)(
             *first, c.models[a], c.models[b], c.targets, **options
@@ -45,7 +45,9 @@ def _differences(c: Compared, what: str, function: Any, *first: Call) -> tuple[E
 def of_scores(c: Compared) -> Section:
     """The score of each model, and paired differences."""
     name, _ = c.score_name
-    entries = [measured(f"{x}: {name}", c.score(p, c.targets)) for x, p in c.models.items()]
+    entries = [
+        measured(f"{x}: {name}", c.score(p, c.targets, **c.weighted)) for x, p in c.models.items()
+    ]
     entries += _differences(c, name, hypothesis_tests.score_difference)
     remark = "Smaller is better. Differences are paired; their p-values are those of the t-test."
     return Section("Which has the better score?", tuple(entries), remark)
@@ -69,7 +71,9 @@ def of_gains(c: Compared) -> Section | None:
     own = named(f"{{'': {method.text}}}", {"": method.value})
     gain = expression(recalibration.recalibration_gain)
     entries = [
-        measured(f"{name}: gain", gain(key, own, p, c.targets, score=c.score)[""])
+        measured(
+            f"{name}: gain", gain(key, own, p, c.targets, score=c.score, weights=c.weights)[""]
+        )
         for name, p in c.models.items()
     ]
     entries += _differences(c, "gain", hypothesis_tests.gain_difference, key, method)
@@ -85,7 +89,9 @@ def calibration(c: Compared) -> Section | None:
         return None
     (function, words), kernel = c.test, kept_kernel("SKCE", c.kernel)
     test, interval = map(expression, (function, hypothesis_tests.skce_confidence_interval))
-    options = {} if c.clusters.value is None else {"clusters": c.some(c.clusters)}
+    options = {"weights": c.some(c.weights)}
+    if c.clusters.value is not None:
+        options["clusters"] = c.some(c.clusters)
     tests = {
         name: test(c.first.key_at(1), kernel, *c.samples(name), **options) for name in c.models
     }
@@ -108,10 +114,11 @@ def _seen(c: Compared) -> str:
 
 def of_skces(c: Compared) -> Section | None:
     """Differences of SKCEs."""
-    if c.kernel is None or c.clusters.value is not None:
+    if c.kernel is None:
         return None
     test, kernel = expression(hypothesis_tests.compare_skce), kept_kernel("SKCE", c.kernel)
-    tests = {f"{a} - {b}: SKCE": test(kernel, *c.samples(a, b)) for a, b in c.pairs}
+    options = {"weights": c.some(c.weights), "clusters": c.some(c.clusters)}
+    tests = {f"{a} - {b}: SKCE": test(kernel, *c.samples(a, b), **options) for a, b in c.pairs}
     entries = _adjusted(_tested(name, call.estimate, call) for name, call in tests.items())
     remark = "The SKCE is zero for a calibrated model. Of models that are wrong in the same way, "
     remark += "the one whose predictions are more alike has the larger one."
@@ -123,7 +130,8 @@ def cross_calibration(c: Compared) -> Section | None:
     if c.kernel is None:
         return None
     test, key = expression(hypothesis_tests.cross_calibration_test), c.first.key_at(3)
-    kernel, options = kept_kernel("SKCE", c.kernel), {"clusters": c.some(c.clusters)}
+    kernel = kept_kernel("SKCE", c.kernel)
+    options = {"weights": c.some(c.weights), "clusters": c.some(c.clusters)}
     tests = {
         f"{a} given {b}: {c.test[1]}": test(key, kernel, *c.samples(a, b), **options)
         for pair in c.pairs

@@ -36,9 +36,11 @@ class Compared:
         models: predictions by name, as arguments of calls.
         targets: likewise.
         pairs: names of the models that are compared.
+        reference: the one that the others are compared with, or None.
         score: function, as an argument of calls.
         score_name: what it is called, and its unit.
         clusters: of the samples, as an argument of calls that is not printed without any.
+        weights: of the samples, likewise.
         kernel: on pairs (prediction, target), the same for all models; None if there is none.
         rows: those of which all pairs are taken, [n'], or None for all.
     """
@@ -47,9 +49,11 @@ class Compared:
     models: dict[str, Call]
     targets: Call
     pairs: list[tuple[str, str]]
+    reference: str | None
     score: Call
     score_name: tuple[str, str]
     clusters: Call
+    weights: Call
     kernel: Any
     rows: np.ndarray | None
 
@@ -71,6 +75,11 @@ class Compared:
         return (*(self.some(self.models[name]) for name in names), self.some(self.targets))
 
     @property
+    def weighted(self) -> dict[str, Call]:
+        """The weights as an option of calls, if there are any."""
+        return {} if self.weights.value is None else {"weights": self.weights}
+
+    @property
     def test(self) -> tuple[Any, str]:
         """The test of one model, and what its p-values are."""
         if self.clusters.value is None:
@@ -79,7 +88,13 @@ class Compared:
 
 
 def checked_models(
-    key: jax.Array, models: Any, targets: Any, reference: Any, score: Any, clusters: Any
+    key: jax.Array,
+    models: Any,
+    targets: Any,
+    reference: Any = None,
+    score: Any = None,
+    weights: Any = None,
+    clusters: Any = None,
 ) -> Compared:
     """Checks all arguments, and chooses the score, the kernel and the rows."""
     if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
@@ -89,8 +104,8 @@ def checked_models(
         raise ValueError(f"models: expected at least two models, got {list(models)}")
     if reference is not None:
         reference = checks.choice("reference", reference, tuple(models))
-    checks.same_rows(targets=targets, clusters=clusters)
-    data = {name: _data(key, name, p, targets) for name, p in models.items()}
+    checks.same_rows(targets=targets, weights=weights, clusters=clusters)
+    data = {name: _data(key, name, p, targets, weights) for name, p in models.items()}
     first = next(iter(data))
     expected = _kind(data[first])
     for name, one in data.items():
@@ -100,24 +115,25 @@ def checked_models(
     values = {name: one.known(one.predictions) for name, one in data.items()}
     calls = {name: named(f"models[{name!r}]", value) for name, value in values.items()}
     targets = named("targets", data[first].known(data[first].targets))
+    used = None if weights is None else data[first].known(data[first].weights)
     if clusters is not None:
-        clusters_of(clusters, data[first].size, float, None)
+        clusters_of(clusters, data[first].size, float, used)
         clusters = np.asarray(clusters)
     pairs = list(itertools.combinations(data, 2))
     if reference is not None:
         pairs = [(name, reference) for name in data if name != reference]
-    chosen = _score(list(values.values()), targets.value, score)
+    keywords = () if weights is None else ("weights",)
+    chosen = _score(list(values.values()), targets.value, score, keywords)
     kernel = _common_kernel(list(data.values()), list(values.values()))
-    rows, given = (
-        _rows(data[first], kernel),
-        named("" if clusters is None else "clusters", clusters),
-    )
-    return Compared(data, calls, targets, pairs, *chosen, given, kernel, rows)
+    rows = _rows(data[first], kernel)
+    given = named("" if clusters is None else "clusters", clusters)
+    used = named("" if weights is None else "weights", used)
+    return Compared(data, calls, targets, pairs, reference, *chosen, given, used, kernel, rows)
 
 
-def _data(key: jax.Array, name: str, predictions: Any, targets: Any) -> Data:
+def _data(key: jax.Array, name: str, predictions: Any, targets: Any, weights: Any) -> Data:
     try:
-        return checked_data(key, predictions, targets, None, None, None)
+        return checked_data(key, predictions, targets, None, None, weights)
     except (TypeError, ValueError) as error:
         raise type(error)(f"models[{name!r}]: {error}") from error
 
@@ -129,10 +145,12 @@ def _kind(data: Data) -> str:
     return "quantiles" if data.task == "quantiles" else "numbers"
 
 
-def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Call, tuple[str, str]]:
+def _score(
+    values: Sequence[Any], targets: Any, score: Any, keywords: tuple[str, ...]
+) -> tuple[Call, tuple[str, str]]:
     """The score as an argument of calls, and what it is called."""
     if score is not None:
-        checks.function("function", "score", score, "predictions", "targets")
+        checks.function("function", "score", score, "predictions", "targets", keywords=keywords)
         name = getattr(score, "__name__", "score").replace("_", " ")
         return named("score", score), _SCORES.get(score, (name, ""))
     supports = [getattr(p, "support", None) for p in values]
@@ -168,4 +186,5 @@ def _rows(data: Data, kernel: Any) -> np.ndarray | None:
     most = data.size if kernel is None else _MOST if has_features(kernel, data) else FEW
     if data.size <= most:
         return None
-    return np.sort(np.asarray(jax.random.permutation(data.at(0), data.size))[:most])
+    order = np.asarray(jax.random.permutation(data.at(0), data.size))
+    return np.sort(order[data.shares[order] > 0][:most])

@@ -296,19 +296,23 @@ def _central(levels: np.ndarray) -> np.ndarray:
     return levels[::-1][:count] - levels[:count]
 
 
-def _figures(data: Data) -> tuple[Panel, ...]:
-    """PIT histogram, and coverage of the intervals over their level."""
-    if data.pit is None:
-        return ()
+def pit_panel(data: Data) -> Panel:
+    """PIT histogram, if there are PIT values."""
+    assert data.pit is not None, "by the caller"
     caption = "Histogram of the PIT values: flat for a calibrated model, whose bars are all in the "
     caption += (
         "band with a probability of 95 %. High ends mean that the predictions are too narrow, "
     )
     caption += "a high middle that they are too wide, a slope that they are biased."
-    options: Any = {"weights": data.weights, "level": BAND_LEVEL}
-    pit = estimators.pit_histogram(data.at(5), data.pit, **options)
-    panels = (Panel("PIT histogram", caption, plotting.pit_histogram, pit),)
-    levels = None
+    pit = estimators.pit_histogram(data.at(5), data.pit, weights=data.weights, level=BAND_LEVEL)
+    return Panel("PIT histogram", caption, plotting.pit_histogram, pit)
+
+
+def _figures(data: Data) -> tuple[Panel, ...]:
+    """PIT histogram, and coverage of the intervals over their level."""
+    if data.pit is None:
+        return ()
+    panels, levels = (pit_panel(data),), None
     if isinstance(data.predictions, Quantiles):  # which say nothing about other levels
         levels = _central(_levels_of(data.predictions))
         if not levels.size:
@@ -316,5 +320,7 @@ def _figures(data: Data) -> tuple[Panel, ...]:
     caption = "Share of targets in the central prediction intervals over their level: below the "
     caption += "diagonal they are too narrow, above it too wide. The band contains all points of a "
     caption += "calibrated model with a probability of 95 %."
-    curve = estimators.interval_coverage(data.at(5), data.pit, levels=levels, **options)
+    curve = estimators.interval_coverage(
+        data.at(5), data.pit, levels=levels, weights=data.weights, level=BAND_LEVEL
+    )
     return (*panels, Panel("coverage", caption, plotting.interval_coverage_curve, curve))

@@ -24,6 +24,7 @@ from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import Kernel
+from calibjax.pairwise.forms import PairFunction
 
 MIN_CLUSTERS = 10
 
@@ -83,20 +84,28 @@ def clusters_of(
     return Clusters(ids, jnp.where(is_known, shares, jnp.nan), number)
 
 
-def _pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
-    """H of two samples with cluster, zero within a cluster."""
+def apart(
+    function: PairFunction, args: PyTree, x: tuple[Any, Any], y: tuple[Any, Any]
+) -> jax.Array:
+    """A function of two samples, which have their clusters beside them; zero within a cluster."""
     (sample, own), (other, its) = x, y
-    value = sample_pair(kernel, sample, other)
+    value = function(args, sample, other)
     return jnp.where(own == its, jnp.zeros_like(value), value)
 
 
-@jit
+pair_apart = functools.partial(apart, sample_pair)
+
+
+@functools.partial(jit, static_argnames="pair")
 def cluster_means(
-    kernel: Kernel, samples: PyTree, clusters: Clusters
+    pair: PairFunction, args: PyTree, samples: PyTree, clusters: Clusters
 ) -> tuple[jax.Array, jax.Array]:
-    """The mean of H_ab over b ≠ a for each cluster a, and whether there is such a cluster, [n]."""
+    """The mean of H_ab over b ≠ a for each cluster a, and whether there is such a cluster, [n].
+
+    `pair` is one `apart`, of which H_ab are the means.
+    """
     points, weights = (samples, clusters.ids), clusters.weights
-    sums = pairwise.weighted_sums(_pair, kernel, points, points, weights[:, None])[:, 0]
+    sums = pairwise.weighted_sums(pair, args, points, points, weights[:, None])[:, 0]
     zeros = jnp.zeros_like(sums)
     means = zeros.at[clusters.ids].add(weights * sums) / (clusters.number - 1)
     return means, zeros.at[clusters.ids].add(weights) > 0
@@ -203,7 +212,7 @@ def _with_signs(
     """U, and U_ε for random signs, [B]."""
     points, weights = (samples, clusters.ids), clusters.weights
     num_pairs = clusters.number * (clusters.number - 1.0)
-    forms = functools.partial(pairwise.quadratic_forms, _pair, kernel, points)
+    forms = functools.partial(pairwise.quadratic_forms, pair_apart, kernel, points)
 
     def evaluate(signs: jax.Array) -> jax.Array:
         return forms(signs[:, clusters.ids].T * weights[:, None]) / num_pairs

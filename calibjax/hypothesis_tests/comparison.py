@@ -14,11 +14,17 @@ from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax.distances import Features
-from calibjax.distributions import with_features
+from calibjax.distributions import StudentT, with_features
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.kernel import checked_samples, sample_pair
-from calibjax.hypothesis_tests.clusters import cluster_skce_test
+from calibjax.hypothesis_tests.clusters import (
+    Clusters,
+    apart,
+    checked_clusters,
+    cluster_means,
+    cluster_skce_test,
+)
 from calibjax.hypothesis_tests.exact import exact_skce_test
 from calibjax.hypothesis_tests.kernel_scales import distance_of_predictions, typical_distance
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -31,10 +37,17 @@ MINIMUM = 5  # samples, of which the variance of a U-statistic has an unbiased e
 
 
 class Moments(NamedTuple):
-    """A U-statistic, and the root of an estimate of its variance."""
+    """A U-statistic, and the root of an estimate of its variance.
+
+    Attributes:
+        estimate: U.
+        error: √v.
+        freedom: degrees of freedom of Student's distribution of U / √v; None for the normal one.
+    """
 
     estimate: jax.Array
     error: jax.Array
+    freedom: jax.Array | None = None
 
 
 def _difference(kernels: tuple[Kernel, ...], x: Any, y: Any) -> jax.Array:
@@ -43,9 +56,14 @@ def _difference(kernels: tuple[Kernel, ...], x: Any, y: Any) -> jax.Array:
     return values[0] if len(values) == 1 else values[0] - values[1]
 
 
-def _square(args: tuple[Any, jax.Array], x: Any, y: Any) -> jax.Array:
-    kernels, size = args
-    return jnp.square(_difference(kernels, x, y) / size)
+_difference_apart = functools.partial(apart, _difference)
+
+
+def _square(args: tuple[Any, jax.Array, jax.Array], x: Any, y: Any) -> jax.Array:
+    """Square of the weighted deviation from U, in units of a size."""
+    kernels, size, estimate = args
+    (one, weight), (other, its) = x, y
+    return jnp.square(weight * its * (_difference(kernels, one, other) / size - estimate))
 
 
 @jit
@@ -60,33 +78,70 @@ def _size(kernels: tuple[Kernel, ...], samples: PyTree) -> jax.Array:
 
 
 @jit
-def moments(kernels: tuple[Kernel, ...], samples: PyTree) -> Moments:
+def moments(
+    kernels: tuple[Kernel, ...],
+    samples: PyTree,
+    weights: jax.Array | None = None,
+    clusters: Clusters | None = None,
+) -> Moments:
     """In units of the largest row mean: squares of very small numbers vanish."""
-    n = jax.tree.leaves(samples)[0].shape[0]
+    if clusters is not None:
+        return _moments_of_clusters(kernels, samples, clusters)
     diagonal = jax.vmap(_difference, (None, 0, 0))(kernels, samples, samples)
-    ones = jnp.ones((n, 1), diagonal.dtype)
-    sums = pairwise.weighted_sums(_difference, kernels, samples, samples, ones)[:, 0]
-    rows = (sums - diagonal) / (n - 1)
-    size = jnp.max(jnp.abs(rows))
-    size = jnp.where(size > 0, size, 1)
-    estimate = jnp.mean(rows / size)
-    squares = pairwise.mean_over_pairs(_square, (kernels, size), samples)
+    used = jnp.ones_like(diagonal) if weights is None else weights
+    n = jnp.sum(used)
+    sums = pairwise.weighted_sums(_difference, kernels, samples, samples, used[:, None])[:, 0]
+    rows = (sums - used * diagonal) / (n - 1)
+    size = _unit(jnp.where(used > 0, rows, 0))
+    rows = rows / size
+    estimate = jnp.sum(used * rows) / n
     rounding = 100 * jnp.finfo(rows.dtype).eps * jnp.square(estimate)
-    of_pairs = squares - jnp.square(estimate)
+    args, points = (kernels, size, estimate), (samples, used)
+    shares = used.size * (used.size - 1.0) / (n * (n - 1))
+    of_pairs = shares * pairwise.mean_over_pairs(_square, args, points)
     of_pairs = jnp.where(of_pairs > rounding, of_pairs, 0)
-    spread = jnp.var(rows / size, ddof=1)
+    # Row i has all samples but i.
+    deviations = used * (rows - estimate * (n - used) / (n - 1))
+    spread = jnp.sum(jnp.square(deviations)) / (n - 1)
     spread = jnp.where(spread > rounding, spread, 0) * ((n - 1) ** 2 / (n - 2))
     of_rows = jnp.maximum(spread - of_pairs, 0) / (n - 4)
     variance = (4 * (n - 2) * of_rows + 2 * of_pairs) / (n * (n - 1.0))
     return Moments(size * estimate, size * jnp.sqrt(variance))
 
 
-def pvalue_of(statistic: jax.Array, alternative: str = "greater") -> jax.Array:
-    """That of a standard normal statistic."""
-    if alternative == "two-sided":
-        value = 2 * norm.sf(jnp.abs(statistic))
+def _moments_of_clusters(
+    kernels: tuple[Kernel, ...], samples: PyTree, clusters: Clusters
+) -> Moments:
+    """Those of clusters, with the variance of the jackknife."""
+    rows, is_row = cluster_means(_difference_apart, kernels, samples, clusters)
+    n = clusters.number.astype(rows.dtype)
+    size = _unit(rows)
+    rows = rows / size
+    estimate = jnp.sum(rows) / n
+    squares = jnp.sum(jnp.where(is_row, jnp.square(rows - estimate), 0))
+    rounding = 100 * jnp.finfo(rows.dtype).eps * jnp.square(estimate)
+    squares = jnp.where(squares > n * rounding, squares, 0)
+    error = jnp.sqrt(4 * (n - 1) / n * squares) / (n - 2)
+    return Moments(size * estimate, size * error, n - 1)
+
+
+def _unit(rows: jax.Array) -> jax.Array:
+    size = jnp.max(jnp.abs(rows))
+    return jnp.where(size > 0, size, 1)
+
+
+def pvalue_of(
+    statistic: jax.Array, alternative: str = "greater", freedom: jax.Array | None = None
+) -> jax.Array:
+    """That of a standard normal statistic, or one of Student's distribution."""
+    if alternative != "greater":
+        statistic = jnp.abs(statistic) if alternative == "two-sided" else -statistic
+    if freedom is None:
+        value = norm.sf(statistic)
     else:
-        value = norm.sf(statistic if alternative == "greater" else -statistic)
+        zero = jnp.zeros_like(statistic)
+        value = StudentT(freedom, zero, zero + 1).cdf(-statistic)
+    value = 2 * value if alternative == "two-sided" else value
     return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
 
 
@@ -98,6 +153,8 @@ def compare_skce(
     targets: ArrayLike,
     *,
     alternative: str = "two-sided",
+    weights: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
 ) -> CalibrationTestResult:
     """Asymptotic test of whether two models of the same targets have the same SKCE.
 
@@ -112,6 +169,17 @@ def compare_skce(
     the test rejects too rarely (1 to 3 % at level 5 %). z is zero where U is but a rounding error,
     and where all g_ij are equal, whose scatter is unknown.
 
+    With weights U is the weighted mean over pairs i ≠ j. With n = (Σ_i w_i)² / Σ_i w_i², and w in
+    units in which that is Σ_i w_i, too,
+
+        σ² = Σ_{i≠j} w_i² w_j² (g_ij − U)² / (n (n − 1)),
+        S² = Σ_i w_i² (Σ_{j≠i} w_j (g_ij − U))² / (n − 1)³.
+
+    With clusters g_ab is the mean of g over the pairs of a sample from cluster a and one from b, U
+    the mean of g_ab over a ≠ b, and v = 4 (G − 1)² S² / (G (G − 2)²) that of the jackknife over G
+    clusters, of which z has Student's distribution with G − 1 degrees of freedom. It counts twice
+    what does not come from row means: with two calibrated models it rejects still more rarely.
+
     The SKCE depends on the predictions that a model makes: of two models that are wrong in the same
     way, the one with predictions that are more alike has the larger one. Compare a proper score,
     too: a model can be the better calibrated one since it says less.
@@ -123,13 +191,17 @@ def compare_skce(
         targets: [n] or [n, d].
         alternative: "two-sided"; "greater" if the first model is the worse calibrated one, or
             "less" if it is the better one.
+        weights: w ≥ 0 of the samples, [n], effectively at least 5; they may have to do with errors.
+        clusters: for dependent samples, integers that are equal within clusters, as in
+            `cluster_skce_test`, [n]; weights then count within clusters.
 
     Returns:
         The result; `statistic` is z, `estimate` is U = SKCE_u − SKCE'_u.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or the option are wrong, or n < 5.
+        ValueError: if shapes, values or the option are wrong, n < 5, or there are fewer than 10
+            clusters (traced weights or clusters that are not enough: NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: 1.5 n² evaluations of each h, O(n + tile²) memory.
@@ -148,17 +220,36 @@ def compare_skce(
     >>> print(f"{test.estimate:.3f} {test.pvalue < 0.01}")
     0.043 True
     """
-    checks.same_rows(predictions=predictions, others=others, targets=targets)
+    rows = {"weights": weights, "clusters": clusters}
+    checks.same_rows(predictions=predictions, others=others, targets=targets, **rows)
     alternative = checks.choice("alternative", alternative, ALTERNATIVES)
     others = checked_model("others", others, predictions)
     models = (checked_samples(kernel, x, targets, minimum=MINIMUM) for x in (predictions, others))
     kernels, samples = zip(*models, strict=True)
-    found = moments(kernels, samples)
+    weights, groups = checks.sample_weights(weights, samples), None
+    if clusters is not None:
+        groups = checked_clusters(clusters, kernels[0], samples[0], weights)
+    elif weights is not None:
+        weights = _enough(weights)
+    found = moments(kernels, samples, weights, groups)
     rounding = 32 * jnp.finfo(found.estimate.dtype).eps * _size(kernels, samples)
     is_known = (jnp.abs(found.estimate) > rounding) & (found.error > 0)
     statistic = jnp.where(is_known, found.estimate / jnp.where(is_known, found.error, 1), 0)
     statistic = checks.nan_with(statistic, found)
-    return CalibrationTestResult(statistic, pvalue_of(statistic, alternative), found.estimate)
+    pvalue = pvalue_of(statistic, alternative, found.freedom)
+    return CalibrationTestResult(statistic, pvalue, found.estimate)
+
+
+def _enough(weights: jax.Array) -> jax.Array:
+    """Weights of effectively `MINIMUM` samples."""
+    number = jnp.sum(weights)
+    least = MINIMUM * (1 - 8 * jnp.finfo(weights.dtype).eps)
+    if checks.is_concrete(weights) and number < least:
+        raise ValueError(
+            f"weights: expected effectively at least {MINIMUM} samples, (Σ w)² / Σ w², got "
+            f"{number:.3g}"
+        )
+    return jnp.where(number >= least, weights, jnp.nan)
 
 
 @follows_data
@@ -170,6 +261,7 @@ def cross_calibration_test(
     given: Distribution,
     targets: ArrayLike,
     *,
+    weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
     num_draws: int = 999,
 ) -> CalibrationTestResult:
@@ -187,6 +279,8 @@ def cross_calibration_test(
         predictions: batch of n ≥ 2 distributions without features.
         given: n distributions of the other model.
         targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n], as in `exact_skce_test` and `cluster_skce_test`; the
+            median counts all predictions alike.
         clusters: for dependent samples, integers that are equal within clusters, [n]: the test is
             then `cluster_skce_test` with this kernel, which is asymptotic.
         num_draws: B, number of redraws of all targets from `predictions`, or of random signs.
@@ -228,6 +322,7 @@ def cross_calibration_test(
     nearness = SquaredExponential(scale, Features(distance))
     both = TensorProduct(kernel.prediction * nearness, kernel.target)
     predictions = with_features(predictions, without_draws(bare(given)))
+    options: Any = {"weights": weights, "num_draws": num_draws}
     if clusters is not None:
-        return cluster_skce_test(key, both, predictions, targets, clusters, num_draws=num_draws)
-    return exact_skce_test(key, both, predictions, targets, num_draws=num_draws)
+        return cluster_skce_test(key, both, predictions, targets, clusters, **options)
+    return exact_skce_test(key, both, predictions, targets, **options)

@@ -22,7 +22,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests.centering import diagonal
-from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means
+from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means, pair_apart
 from calibjax.hypothesis_tests.simulation import checked_batch_size, multinomial_counts
 from calibjax.kernels import Kernel
 
@@ -74,7 +74,7 @@ def _jackknife(
         share = used * others / (n * (n - 1.0))
     else:
         n = clusters.number.astype(clusters.weights.dtype)  # its square overflows as an integer
-        rows, is_row = cluster_means(kernel, samples, clusters)
+        rows, is_row = cluster_means(pair_apart, kernel, samples, clusters)
         estimate = jnp.sum(rows) / n
         share = jnp.where(is_row, 1 / n, 0)
     # Without row i the estimate is (U − 2 s_i r_i) / (1 − 2 s_i), with its share s_i of all pairs.

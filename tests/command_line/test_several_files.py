@@ -96,8 +96,12 @@ def test_other_refusals(files, calls, tmp_path, capsys):
         weighted.append(path.replace(".csv", "_weighted.csv"))
         text = "prob_x,prob_y,w,label\n0.4,0.6,1,x\n0.7,0.3,2,x\n"
         pathlib.Path(weighted[-1]).write_text(text)
+    with pathlib.Path(weighted[1]).open("a") as file:
+        file.write("0.7,0.3,2,x\n")
+    with pathlib.Path(weighted[0]).open("a") as file:
+        file.write("0.7,0.3,3,x\n")
     assert main([*weighted, "--weights", "w"]) == 2
-    assert "--weights: expected one FILE" in capsys.readouterr().err
+    assert "row 4: expected the weight 3.0 as in" in capsys.readouterr().err
     assert main([files[0], str(tmp_path / "none.csv")]) == 2
     assert "none.csv: cannot be read" in capsys.readouterr().err
 

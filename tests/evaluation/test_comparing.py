@@ -28,6 +28,7 @@ from calibjax.distributions import (
 )
 from calibjax.evaluation import model_differences
 from calibjax.evaluation.entries import Entry, Section
+from calibjax.evaluation.model_figures import panels_of
 from calibjax.evaluation.model_sentences import told_of
 from calibjax.evaluation.models import Compared, checked_models
 
@@ -43,10 +44,13 @@ MODELS = {
 }
 
 
+WEIGHTS = RNG.uniform(0.5, 2, N)
+
+
 @pytest.fixture(scope="module")
 def found():
     with jax.enable_x64(True):  # as in the tests
-        return calibjax.compare(KEY, MODELS, TARGETS)
+        return calibjax.compare(KEY, MODELS, TARGETS, weights=WEIGHTS)
 
 
 def pairs_of(result, name):
@@ -57,6 +61,7 @@ def test_every_number_is_that_of_its_call(found):
     names = {
         "models": MODELS,
         "targets": TARGETS,
+        "weights": WEIGHTS,
         "key": KEY,
         "result": found,
         "jax": jax,
@@ -69,6 +74,7 @@ def test_every_number_is_that_of_its_call(found):
         "kernels": kernels,
     }
     for entry in found.entries:
+        assert "weights=weights" in entry.function
         value = eval(entry.function, names)
         name = "pvalue" if "p-value" in entry.name else "estimate"
         value = value.mean if isinstance(value, recalibration.Gain) else getattr(value, name, value)
@@ -79,7 +85,9 @@ def test_pvalues_are_adjusted_by_themselves(found):
     raw = {}
     for entry in pairs_of(found, "log score"):
         first, second = entry.name.partition(":")[0].split(" - ")
-        difference = hypothesis_tests.score_difference(MODELS[first], MODELS[second], TARGETS)
+        difference = hypothesis_tests.score_difference(
+            MODELS[first], MODELS[second], TARGETS, weights=WEIGHTS
+        )
         raw[entry.name] = float(difference.pvalue)
     assert len(raw) == 3
     largest = 0.0
@@ -99,9 +107,47 @@ def test_what_is_said(found):
     assert advice.text.startswith("Combine first and second,")
     assert found.task == "regression"
     assert found.description.startswith("3 models (first, second, sharp) of 60 targets: regression")
+    assert ", with weights (effectively " in found.description
     assert json.loads(found.to_json())["num_samples"] == N
     assert "Does one know what the other does not?" in str(found)
     assert "Does one know what the other does not?" in found._repr_html_()
+
+
+def test_figures(found):
+    """Differences from the best score with their intervals, and a PIT histogram of each model."""
+    names = ["score differences", *(f"{x}, PIT histogram" for x in MODELS)]
+    assert [panel.name for panel in found.panels] == names
+    ax = found.panels[0].draw()
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["first", "second"]
+    [points] = ax.containers
+    entries = [found[f"{x} - sharp: log score"] for x in ("first", "second")]
+    np.testing.assert_allclose(points[0].get_ydata(), [x.value for x in entries], rtol=1e-6)
+    ends = [line.get_ydata() for line in points[1]]
+    np.testing.assert_allclose(
+        ends, [[x.low for x in entries], [x.high for x in entries]], rtol=1e-6
+    )
+    single = calibjax.evaluate(KEY, MODELS["first"], TARGETS, weights=WEIGHTS)
+    own = {panel.name: panel.shown for panel in single.panels}["PIT histogram"]
+    np.testing.assert_array_equal(own.counts, found.panels[1].shown.counts)
+
+
+def test_figures_of_classes():
+    probs = RNG.dirichlet(np.ones(3), N)
+    labels = RNG.integers(0, 3, N)
+    models = {"a": Categorical(probs), "b": Categorical(np.full((N, 3), 1 / 3))}
+    compared = checked_models(KEY, models, labels, clusters=np.arange(N) // 2)
+    sections = {"scores": model_differences.of_scores(compared)}
+    difference, *each = panels_of(compared, sections)
+    assert difference.caption.startswith("The log score of each model less that of b, which is")
+    assert [panel.name for panel in each] == [
+        "a, reliability, top label",
+        "b, reliability, top label",
+    ]
+    assert all("clusters" in panel.caption for panel in each)
+    of_reference = dataclasses.replace(compared, reference="a")
+    found = panels_of(of_reference, sections)[0].shown
+    assert found.names == ["b"]
+    np.testing.assert_allclose(found.values, -difference.shown.values)
 
 
 def test_reference_and_clusters():
@@ -117,20 +163,23 @@ def test_reference_and_clusters():
     )
     names = [entry.name for entry in pairs_of(result, "log score")]
     assert names == ["first - sharp: log score", "second - sharp: log score"]
-    assert not pairs_of(result, "SKCE")
     options = {"clusters": clusters}
+    kernel = result.other_kernels["SKCE"]
+    difference = hypothesis_tests.compare_skce(
+        kernel, MODELS["first"], MODELS["sharp"], TARGETS, **options
+    )
+    np.testing.assert_allclose(result["first - sharp: SKCE"].value, difference.estimate, rtol=1e-9)
     difference = hypothesis_tests.score_difference(
         MODELS["first"], MODELS["sharp"], TARGETS, **options
     )
     np.testing.assert_allclose(
         result[names[0]].standard_error, difference.standard_error, rtol=1e-9
     )
-    kernel = result.other_kernels["SKCE"]
     test = hypothesis_tests.cross_calibration_test(
         jax.random.fold_in(KEY, 3), kernel, MODELS["first"], MODELS["sharp"], TARGETS, **options
     )
     assert result["first given sharp: p-value"].value == test.pvalue
-    assert [stage[1:] for stage in seen] == [(i, 5) for i in range(5)]
+    assert [stage[1:] for stage in seen] == [(i, 6) for i in range(6)]
 
 
 def test_arrays_and_scores():
@@ -282,6 +331,10 @@ def test_refusals():
         calibjax.compare(KEY, MODELS, TARGETS, reference="third")
     with pytest.raises(ValueError, match="clusters.*at least 10"):
         calibjax.compare(KEY, MODELS, TARGETS, clusters=np.zeros(N, int))
+    with pytest.raises(ValueError, match="weights.*at least 10 positive"):
+        calibjax.compare(KEY, MODELS, TARGETS, weights=1.0 * (np.arange(N) < 9))
+    with pytest.raises(TypeError, match="score.*weights=weights"):
+        calibjax.compare(KEY, MODELS, TARGETS, weights=np.ones(N), score=lambda p, y: 0.0)
     with pytest.raises(TypeError, match="score"):
         calibjax.compare(KEY, MODELS, TARGETS, score="crps")
     with pytest.raises(TypeError, match="traced"):

@@ -71,6 +71,53 @@ def test_difference_by_loops(unit):
         np.testing.assert_allclose(found.pvalue, pvalue, rtol=1e-8)
 
 
+def test_weights_by_loops():
+    """The sandwich of the definition; equal weights are none, and a zero leaves the sample out."""
+    weights = RNG.uniform(0.2, 3, N)
+    w = weights * weights.sum() / np.square(weights).sum()
+    g, n = matrix_of(BIASED) - matrix_of(GOOD), w.sum()
+    pairs = [(i, j) for i in range(N) for j in range(N) if i != j]
+    estimate = sum(w[i] * w[j] * g[i, j] for i, j in pairs) / sum(w[i] * w[j] for i, j in pairs)
+    spread = sum((w[i] * w[j] * (g[i, j] - estimate)) ** 2 for i, j in pairs) / (n * (n - 1))
+    rows = [sum(w[i] * w[j] * (g[i, j] - estimate) for j in range(N) if j != i) for i in range(N)]
+    between = np.sum(np.square(rows)) / ((n - 1) * (n - 2))
+    between = max(between - spread, 0) / (n - 4)
+    error = np.sqrt((4 * (n - 2) * between + 2 * spread) / (n * (n - 1)))
+    found = compare_skce(KERNEL, BIASED, GOOD, TARGETS, weights=weights)
+    np.testing.assert_allclose(found.estimate, estimate, rtol=1e-9)
+    np.testing.assert_allclose(found.statistic, estimate / error, rtol=1e-9)
+
+
+def mean_of_clusters(matrix, ids, weights):
+    """The mean over a ≠ b of weighted means of pairs from clusters a and b, with loops."""
+    clusters = [(np.flatnonzero(ids == a)) for a in np.unique(ids)]
+    means = [
+        np.average(matrix[np.ix_(a, b)], weights=np.outer(weights[a], weights[b]))
+        for a in clusters
+        for b in clusters
+        if a[0] != b[0]
+    ]
+    return np.mean(means)
+
+
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_clusters_by_the_jackknife(has_weights):
+    """U and its jackknife with one cluster left out after the other, and Student's distribution."""
+    ids, weights = np.arange(N) // 2 + 5, RNG.uniform(0.2, 3, N) if has_weights else None
+    used = np.ones(N) if weights is None else weights
+    g = matrix_of(BIASED) - matrix_of(GOOD)
+    estimate = mean_of_clusters(g, ids, used)
+    number, without = len(np.unique(ids)), []
+    for cluster in np.unique(ids):
+        kept = np.flatnonzero(ids != cluster)
+        without.append(mean_of_clusters(g[np.ix_(kept, kept)], ids[kept], used[kept]))
+    z = estimate / np.sqrt((number - 1) * np.var(without))
+    found = compare_skce(KERNEL, BIASED, GOOD, TARGETS, weights=weights, clusters=ids)
+    np.testing.assert_allclose(found.estimate, estimate, rtol=1e-9)
+    np.testing.assert_allclose(found.statistic, z, rtol=1e-9)
+    np.testing.assert_allclose(found.pvalue, 2 * scipy.stats.t(number - 1).sf(abs(z)), rtol=1e-8)
+
+
 def test_small_kernels():
     """The statistic has no unit, even where squares of the kernel vanish."""
     small = compare_skce(1e-200 * KERNEL, BIASED, GOOD, TARGETS)
@@ -122,11 +169,14 @@ def test_exact_equivalence_by_hand():
 def test_clusters_of_the_other_model():
     """With clusters it is the test of clusters with a kernel on both predictions."""
     clusters = np.arange(N) // 2
-    found = cross_calibration_test(KEY, KERNEL, GOOD, BIASED, TARGETS, clusters=clusters)
+    weights = RNG.uniform(0.2, 3, N)
+    options = {"clusters": clusters, "weights": weights}
+    found = cross_calibration_test(KEY, KERNEL, GOOD, BIASED, TARGETS, **options)
     distance = Features(Wasserstein())
     nearness = SquaredExponential(median_heuristic(Wasserstein(), BIASED), distance)
     both = TensorProduct(KERNEL.prediction * nearness, KERNEL.target)
-    expected = cluster_skce_test(KEY, both, with_features(GOOD, BIASED), TARGETS, clusters)
+    data = with_features(GOOD, BIASED), TARGETS
+    expected = cluster_skce_test(KEY, both, *data, clusters, weights=weights)
     np.testing.assert_allclose(found.pvalue, expected.pvalue, rtol=1e-12)
 
 
@@ -169,6 +219,10 @@ def test_refusals():
         compare_skce(KERNEL, GOOD, Normal(LOC, -np.ones(N)), TARGETS)
     with pytest.raises(ValueError, match="others"):
         compare_skce(KERNEL, GOOD, few, TARGETS)
+    with pytest.raises(ValueError, match="clusters.*at least 10"):
+        compare_skce(KERNEL, GOOD, BIASED, TARGETS, clusters=np.arange(N) // 3)
+    with pytest.raises(ValueError, match="weights: expected effectively at least 5"):
+        compare_skce(KERNEL, GOOD, BIASED, TARGETS, weights=np.where(np.arange(N) < 4, 1, 1e-6))
     with pytest.raises(ValueError, match="alternative"):
         compare_skce(KERNEL, GOOD, BIASED, TARGETS, alternative="larger")
     with pytest.raises(TypeError, match="kernel"):
@@ -204,6 +258,38 @@ def test_level_of_the_comparison(n, shift):
         loc, targets = normals(key, n)
         two = (Normal(loc + s, jnp.ones(n)) for s in (shift, -shift))
         return compare_skce(KERNEL, *two, targets).pvalue
+
+    assert rejected(pvalue) <= 0.065
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [64, 256])
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_level_of_the_comparison_of_clusters(n, shift):
+    """The same with clusters of four, whose targets have the correlation .5."""
+
+    def pvalue(key):
+        keys = jax.random.split(key, 3)
+        loc, own = jax.random.normal(keys[0], (2, n))
+        shared = jnp.repeat(jax.random.normal(keys[1], (n // 4,)), 4)
+        targets = loc + jnp.sqrt(0.5) * (own + shared)
+        two = (Normal(loc + s, jnp.ones(n)) for s in (shift, -shift))
+        return compare_skce(KERNEL, *two, targets, clusters=jnp.arange(n) // 4).pvalue
+
+    assert rejected(pvalue) <= 0.065
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [64, 256])
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_level_of_the_weighted_comparison(n, shift):
+    """The same with exponential weights, of effectively n / 2 samples."""
+
+    def pvalue(key):
+        loc, targets = normals(key, n)
+        weights = jax.random.exponential(jax.random.fold_in(key, 5), (n,))
+        two = (Normal(loc + s, jnp.ones(n)) for s in (shift, -shift))
+        return compare_skce(KERNEL, *two, targets, weights=weights).pvalue
 
     assert rejected(pvalue) <= 0.065
 

@@ -77,6 +77,7 @@ def _compare() -> Call:
         others=a.real(values + 0.3, "models"),
         targets=a.real(loc + generator.normal(size=12), "models", "targets"),
         key=a.key(),
+        weights=a.weights(np.linspace(1, 2, 12), without=a.OPTIONAL),
         clusters=a.integers(np.arange(12), without=a.OPTIONAL),
         reference=a.choice("b", without=a.OPTIONAL),
         compiled=False,

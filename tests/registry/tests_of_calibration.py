@@ -410,8 +410,22 @@ def _comparison() -> list[Call]:
     alternative = a.choice("greater")
     given, truth = with_other("given"), with_other("truth")
     return [
-        call(covers, compare, **with_other("others"), **targets, alternative=alternative),
-        call("hypothesis_tests.cross_calibration_test", cross, **drawn, **given, **targets),
+        call(
+            covers,
+            compare,
+            **with_other("others"),
+            **targets,
+            alternative=alternative,
+            weights=a.weights(np.linspace(1, 2, len(a.Y)), without=a.OPTIONAL),
+        ),
+        call(
+            "hypothesis_tests.cross_calibration_test",
+            cross,
+            **drawn,
+            **given,
+            **targets,
+            weights=a.weights(np.linspace(1, 2, len(a.Y)), without=a.OPTIONAL),
+        ),
         call("hypothesis_tests.calibration_margin", of_truth, **drawn, **truth),
         call("hypothesis_tests.exact_equivalence_test", exact, **drawn, **truth, **targets),
         *_score_differences(with_other("others") | targets),

@@ -13,6 +13,7 @@ from calibjax.hypothesis_tests import (
     aggregated_skce_test,
     bootstrap_skce_confidence_interval,
     cluster_skce_test,
+    compare_skce,
     consistency_test,
     ensemble_skce_test,
     exact_skce_test,
@@ -246,3 +247,17 @@ def test_coverage_of_intervals_with_weights():
     truth = estimators.skce_block(KERNEL, p, y, block_size=500)
     covered = np.mean((low <= truth) & (truth <= high))
     assert 0.93 <= covered <= 0.97, covered
+
+
+@pytest.mark.parametrize("has_clusters", [False, True])
+def test_laws_of_comparisons(has_clusters):
+    others = Normal(NORMALS.loc + 0.5, NORMALS.scale)
+    ids = np.array([0, 0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9])
+
+    def compare(p, q, y, ids, w):
+        clusters = ids if has_clusters else None
+        found = compare_skce(KERNEL, p, q, y, weights=w, clusters=clusters)
+        return found.statistic, found.estimate
+
+    data = NORMALS, others, TARGETS, ids
+    check_weights(compare, *data, copies=False, compiled=not has_clusters)
