@@ -1,6 +1,7 @@
 """Score differences of two forecasters while their forecasts come in."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +43,7 @@ def score_confidence_sequence(
     *,
     score: Callable[..., jax.Array],
     bound: ArrayLike,
+    times: Any = None,
     confidence_level: float = 0.95,
 ) -> ConfidenceSequence:
     """Intervals for the mean score difference of two forecasters, valid at all times at once.
@@ -69,6 +71,7 @@ def score_confidence_sequence(
             targets, the CRPS are not bounded.
         bound: B > 0, of the differences; 2 for `scores.brier_score`, or the largest score if it is
             at least 0.
+        times: of the forecasts, [n], as in `e_process`.
         confidence_level: 1 − α.
 
     Returns:
@@ -76,8 +79,8 @@ def score_confidence_sequence(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, the bound is not positive, or a difference is
-            larger than it.
+        ValueError: if shapes or values are wrong, the bound is not positive, a difference is
+            larger than it, or times are out of order.
 
     Cost: 2 n scores and 9 n incomplete gamma functions.
 
@@ -99,9 +102,11 @@ def score_confidence_sequence(
     -0.21 to -0.13
     """
     checks.function("function", "score", score, "predictions", "targets")
+    checks.same_rows(predictions=predictions, targets=targets, times=times)
     predictions, others, targets, _, score = checked_models(
         predictions, others, targets, None, score
     )
+    checks.in_time_order(times, checks.leading_size("targets", targets))
     values = (per_sample(score, p, targets) for p in (predictions, others))
     differences = next(values) - next(values)
     bound = checks.positive_number("bound", bound, differences.dtype)

@@ -60,15 +60,17 @@ class Forecast(NamedTuple):
     outcome: jax.Array
 
 
-def checked_forecasts(predictions: Any, targets: ArrayLike) -> Forecast:
-    """A batch of n forecasts.
+def checked_forecasts(predictions: Any, targets: ArrayLike, times: Any = None) -> Forecast:
+    """A batch of n forecasts, whose times, if there are any, must be in order.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
         NotImplementedError: if the predictions are neither of classes nor have normal scores.
     """
+    checks.same_rows(predictions=predictions, targets=targets, times=times)
     predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=True)
+    checks.in_time_order(times, checks.leading_size("targets", targets))
     plain = bare(predictions)
     if not hasattr(plain, "class_probs"):
         if isinstance(plain, MonteCarlo):

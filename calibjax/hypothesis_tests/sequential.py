@@ -153,6 +153,7 @@ def e_process(
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    times: Any = None,
     horizon: int = 1,
     forget: float = 1.0,
     level: float = 0.05,
@@ -206,6 +207,8 @@ def e_process(
         bets: dictionary of bets by name, or a single one; None for `default_bets(predictions)`.
         predictions: batch of n ≥ 1 distributions, in the order of the targets in time.
         targets: [n] or [n, d].
+        times: of the forecasts, numbers or NumPy's datetimes, [n], which are checked to be in
+            order; equal ones may be.
         horizon: h ≥ 1: when a prediction is made, the h − 1 targets before its own are not known.
         forget: f in (0, 1].
         level: α in (0, 1), for `crossing`.
@@ -215,7 +218,7 @@ def e_process(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
+        ValueError: if shapes or values are wrong, or times are out of order.
         NotImplementedError: if the predictions are neither of classes, nor numbers with `cdf`, nor
             normal vectors, nor ensembles of numbers.
 
@@ -233,7 +236,7 @@ def e_process(
     >>> print(result.earned_most, result.pvalue < 0.001)
     shift and scale True
     """
-    forecasts = checked_forecasts(predictions, targets)
+    forecasts = checked_forecasts(predictions, targets, times)
     threshold = -jnp.log(checks.proportion("level", level))
     betting = betting_against(
         bets,

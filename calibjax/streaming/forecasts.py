@@ -88,6 +88,8 @@ class _Watch:
         state: Wealth,
         predictions: Distribution,
         targets: ArrayLike,
+        *,
+        times: Any = None,
     ) -> Wealth:
         """The state after some more forecasts.
 
@@ -96,17 +98,19 @@ class _Watch:
             predictions: batch of n ≥ 1 distributions in the order of time, of the family of
                 `example_predictions`.
             targets: [n] or [n, d].
+            times: of these forecasts, [n], as in `e_process`; that they are not before those of
+                earlier calls is up to the caller.
 
         Returns:
             The new state.
 
         Raises:
             TypeError: if an argument is of the wrong kind.
-            ValueError: if shapes or values are wrong.
+            ValueError: if shapes or values are wrong, or times are out of order.
         """
         betting, example, start = self._started()
         state = checked_state("state", state, start)
-        forecasts = checked_forecasts(predictions, targets)
+        forecasts = checked_forecasts(predictions, targets, times)
         found, expected = forecasts.prediction, example.prediction
         checks.same_kind("predictions", found, "example_predictions", expected)
         forecasts = jax.tree.map(lambda x, y: x.astype(y.dtype), forecasts, example)

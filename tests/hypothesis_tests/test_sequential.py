@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distances, distributions, kernels, recalibration
-from calibjax.hypothesis_tests import EProcessResult, default_bets, e_process
+from calibjax import distances, distributions, kernels, recalibration, scores, streaming
+from calibjax.hypothesis_tests import (
+    EProcessResult,
+    default_bets,
+    e_process,
+    score_confidence_sequence,
+)
 from calibjax.hypothesis_tests.bets import Past
 from calibjax.hypothesis_tests.choice_of_bets import checked_bets
 from calibjax.hypothesis_tests.outcomes import NUM_CELLS, checked_forecasts
@@ -24,6 +29,7 @@ PROBS = _random.dirichlet(np.ones(M), N)
 CLASSES = distributions.Categorical(PROBS), _random.integers(0, M, N)
 STAKES = 0.1, 0.2, 0.4, 0.8
 NEAR = kernels.SquaredExponential(0.7, distances.Wasserstein())
+SHIFT = {"shift": recalibration.AffineScaling()}
 TV = kernels.Exponential(0.5, distances.TotalVariation())
 
 
@@ -286,6 +292,41 @@ def test_refusals(change, message):
     arguments = {"bets": None, "predictions": NORMAL[0], "targets": NORMAL[1]} | change
     with pytest.raises((ValueError, TypeError, NotImplementedError), match=message):
         e_process(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("times", "error", "message"),
+    [
+        (np.arange(N)[::-1], ValueError, r"times\[1\] = 10 after times\[0\] = 11"),
+        (np.r_[0.0, 0.0, np.nan, 3:N], ValueError, r"finite times, got times\[2\] = nan"),
+        (
+            np.datetime64("2026-03-01", "D") + np.r_[0:N-1, 3],
+            ValueError,
+            r"times\[11\] = 2026-03-04 after times\[10\] = 2026-03-11",
+        ),
+        (np.full(N, np.datetime64("NaT", "D")), ValueError, "expected finite times"),
+        (np.arange(N - 1), ValueError, "a time for each prediction"),
+        (["day"] * N, TypeError, "expected an array of numbers or of numpy.datetime64"),
+    ],
+)  # fmt: skip
+def test_times_out_of_order(times, error, message):
+    with pytest.raises(error, match=f"^times: .*{message}"):
+        e_process(SHIFT, *NORMAL, times=times)
+
+
+def test_times_in_order():
+    """They change nothing; all that reads a stream refuses others."""
+    found = e_process(SHIFT, *NORMAL, times=np.datetime64("2026-03-01", "h") + np.arange(N) // 2)
+    assert found.pvalue == e_process(SHIFT, *NORMAL).pvalue
+    watch = streaming.EProcess(SHIFT, NORMAL[0])
+    with pytest.raises(ValueError, match="^times: "):
+        watch.update(watch.init(), *NORMAL, times=-np.arange(N))
+    with pytest.raises(ValueError, match="^times: "):
+        score_confidence_sequence(
+            CLASSES[0], *CLASSES, score=scores.brier_score, bound=2.0, times=-np.arange(N)
+        )
+    with pytest.raises(TypeError, match="^times: expected values that are known"):
+        jax.jit(lambda t: e_process(SHIFT, *NORMAL, times=t).pvalue)(jnp.arange(N))
 
 
 def autoregression(key, n, horizon, phi=0.9):

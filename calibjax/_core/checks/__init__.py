@@ -31,6 +31,7 @@ from calibjax._core.checks.data import (
     features,
     group_ids,
     groups,
+    in_time_order,
     method,
     points,
     predictions_and_targets,

@@ -15,6 +15,7 @@ from calibjax._core.checks.arrays import (
     is_distribution,
     narrowed,
     originals,
+    refuse_where,
 )
 from calibjax._core.checks.missing import missing_rows, nan_rows
 from calibjax._core.checks.precision import refuse_rounded, with_whole_rows
@@ -115,6 +116,33 @@ def same_rows(**arguments: Any) -> None:
                     "bring them into one order, for example with .loc[labels], or hand over "
                     ".to_numpy() if their order is the same"
                 )
+
+
+def in_time_order(times: Any, num_samples: int) -> None:
+    """Refuses times, if any, that are not those of n samples in their order; equal ones may be.
+
+    Raises:
+        TypeError: if they are neither numbers nor NumPy's datetimes, or traced by JAX.
+        ValueError: if there are not n, or one is not finite or before the one that precedes it.
+    """
+    if times is None:
+        return
+    if not is_concrete(times):
+        raise TypeError(f"times: expected values that are known, got traced ones ({times})")
+    known = np.asarray(times)
+    if known.dtype.kind not in "iufM":
+        expected = "an array of numbers or of numpy.datetime64"
+        raise TypeError(f"times: expected {expected}, got {described(times)}")
+    shape("times", known, (num_samples,), f"({num_samples},), a time for each prediction")
+    is_missing = np.isnat(known) if known.dtype.kind == "M" else ~np.isfinite(known)
+    refuse_where(is_missing, "times", "finite times", known)
+    is_earlier = known[1:] < known[:-1]
+    if is_earlier.any():
+        row = int(is_earlier.argmax()) + 1
+        raise ValueError(
+            "times: expected forecasts in the order of time, since bets and means learn from the "
+            f"past, got times[{row}] = {known[row]} after times[{row - 1}] = {known[row - 1]}"
+        )
 
 
 def points(name: str, values: Any, minimum: int = 1) -> PyTree:
