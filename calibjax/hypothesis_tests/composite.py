@@ -5,6 +5,7 @@ import functools
 from typing import Any
 
 import jax
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
@@ -108,8 +109,9 @@ def composite_calibration_test(
     It is a parametric bootstrap, whose level is right as n grows, not exact. Measured levels are in
     `docs/recalibration.md`. Maps that are rougher than the true one, as isotonic regression, make
     it conservative. So do redraws to which the recalibration cannot be fitted, such as
-    `PlattScaling` to twelve samples: their statistic is NaN and counts as larger. A p-value of 1 is
-    common, where no group of kernels sees more than on average.
+    `PlattScaling` to twelve samples, which count as larger: a `UserWarning` says how many there
+    are, which compiled code cannot. A p-value of 1 is common, where no group of kernels sees more
+    than on average.
 
     Args:
         key: a JAX random key.
@@ -127,7 +129,8 @@ def composite_calibration_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind, or the recalibration lacks a method.
-        ValueError: if shapes or values are wrong, or the recalibration cannot be fitted.
+        ValueError: if shapes or values are wrong, or the recalibration cannot be fitted, to the
+            targets or to half of the redraws.
         NotImplementedError: for ensembles, `Samples`, from which targets cannot be redrawn.
 
     Cost: that of `aggregated_skce_test` and B fits, which are mapped over the redraws.
@@ -174,13 +177,29 @@ def composite_calibration_test(
     keys = jax.random.split(key, num_draws)
     data = recalibration, family, predictions, targets, weights, repaired
     parts = _pool(keys, data, batch_size=size)
+    name = type(recalibration).__name__
+    _refuse_without_fits(name, parts[1])
     pool, components = skce_components(
         *parts, num_targets=number, ranked="omnibus", family=structure
     )
     words = direction_words(members, predictions)
     scores = direction_scores(members, words, repaired, targets, weights)
     components = dataclasses.replace(components, direction_scores=scores, directions=words)
-    return skce_result(pool, components, parts[0][0], draws="redrawn targets, fitted anew")
+    draws, missing = "redrawn targets, fitted anew", f"{name} could not be fitted to these targets"
+    return skce_result(pool, components, parts[0][0], draws=draws, missing=missing)
+
+
+def _refuse_without_fits(name: str, diagonal: jax.Array) -> None:
+    """Refuses to go on with fits to less than half of the redraws, the rows after the first."""
+    if not checks.is_concrete(diagonal):
+        return
+    is_missing: Any = np.isnan(np.asarray(diagonal)[1:]).reshape(len(diagonal) - 1, -1).any(1)
+    if 2 * is_missing.sum() > len(is_missing):
+        raise ValueError(
+            f"recalibration: expected fits to redrawn targets, got none of {name} for "
+            f"{is_missing.sum()} of {len(is_missing)} redraws; take one with fewer parameters, or "
+            "more samples"
+        )
 
 
 def kernels_under(repaired: Any, groups: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from calibjax.hypothesis_tests._redraw.pvalues import (
 )
 
 _MOST_ROWS = 10  # of a table in a notebook
+_MISSING = "look at the statistic of targets drawn by distributions.sample_targets"
 
 
 @record
@@ -250,8 +251,11 @@ def simulated_result(
     draws: str | None,
     adjust: bool = False,
     entries: str | None = None,
+    missing: str = _MISSING,
 ) -> CalibrationTestResult:
     """Result with simulated p-values of one statistic, or an array or a pytree of them.
+
+    Statistics of redraws that are NaN have a warning, which ends with what is said of the missing.
 
     Raises:
         ValueError: if a statistic is a concrete NaN.
@@ -267,7 +271,7 @@ def simulated_result(
     if num_missing:
         warnings.warn(
             f"statistic: {num_missing} of the redrawn statistics are nan, and count against "
-            "rejection; look at the statistic of targets drawn by distributions.sample_targets",
+            f"rejection; {missing}",
             UserWarning,
             stacklevel=4,
         )
@@ -284,18 +288,23 @@ def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyT
 
 
 def skce_result(
-    pool: jax.Array, components: SKCEComponents, estimate: jax.Array, *, draws: str | None
+    pool: jax.Array,
+    components: SKCEComponents,
+    estimate: jax.Array,
+    *,
+    draws: str | None,
+    missing: str = _MISSING,
 ) -> CalibrationTestResult:
     """Result of a test that ranks the first of a pool of SKCE statistics, or the largest of them.
 
     The pool is [B + 1], or [B + 1, K] for a family of K kernels.
     """
     if components.family is None:
-        result = simulated_result(pool[0], pool[1:], estimate, draws=draws)
+        result = simulated_result(pool[0], pool[1:], estimate, draws=draws, missing=missing)
         return dataclasses.replace(result, components=components)
     groups = tuple(components.groups.values())
     combined, null_samples, adjusted, alone = _of_family(pool, components.biased.score, groups)
-    result = simulated_result(combined, null_samples, estimate, draws=draws)
+    result = simulated_result(combined, null_samples, estimate, draws=draws, missing=missing)
     tree = jax.tree.unflatten(components.family, adjusted)
     components = dataclasses.replace(components, direction_pvalues=alone)
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)

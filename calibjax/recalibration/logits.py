@@ -1,11 +1,13 @@
 """Linear maps of the log-probabilities of classes, by maximum likelihood."""
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
@@ -13,12 +15,17 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.compilation import compiled_once
 from calibjax._core.minimum import minimum
+from calibjax._core.multinomial import newton_step
 from calibjax._core.pytree import PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.constraints import non_negative, real
 from calibjax.distributions.features import bare, like
 from calibjax.recalibration.base import Recalibrator
 from calibjax.scores.base import weighted_mean
+
+_MIN_STEPS, _MAX_STEPS = 4, 50  # of Newton's method, which the latter needs while slopes are steep
+_MAX_PARAMETERS = 512  # whose curvatures are computed
+_FAR = 0.5  # log-odds that a step moves where there is no maximum, or more
 
 
 @record
@@ -116,15 +123,67 @@ def _fitted(
         chosen = jnp.take_along_axis(log_probs, labels[:, None], 1)[:, 0]
         return -weighted_mean(chosen, weights)
 
-    def loss(changes: jax.Array) -> jax.Array:
-        params = params_of(changes)
+    def loss_of(params: LogitMap) -> jax.Array:
         return likelihood_loss(params) + method._cost(params)
 
+    def loss(changes: jax.Array) -> jax.Array:
+        return loss_of(params_of(changes))
+
     params = params_of(minimum(loss, jnp.zeros_like(start), exists))
-    params = LogitMap(params.slopes, params.biases - jnp.mean(params.biases))
     if method._separates:  # then the likelihood of classes that are apart has no maximum
         exists &= likelihood_loss(params) > math.sqrt(float(jnp.finfo(logits.dtype).eps))
+    if start.size <= _MAX_PARAMETERS:
+        params, is_close = _polished(method, params, loss_of, logits, labels, used)
+        exists &= is_close
+    params = LogitMap(params.slopes, params.biases - jnp.mean(params.biases))
     return jax.tree.map(lambda x: jnp.where(exists, x, jnp.nan), params), exists
+
+
+def _polished(
+    method: _LogitScaling,
+    params: LogitMap,
+    loss: Callable[[LogitMap], jax.Array],
+    logits: jax.Array,
+    labels: jax.Array,
+    weights: jax.Array,
+) -> tuple[LogitMap, jax.Array]:
+    """The map after Newton's steps, and whether they come to an end."""
+    n, m = logits.shape
+    ones = jnp.ones((n, m, 1), logits.dtype)
+    seen = logits[..., None] if method._axes < 2 else jnp.broadcast_to(logits[:, None], (n, m, m))
+    features = jnp.concatenate([seen, ones], 2) if method._axes else ones
+    weights = weights / jnp.sum(weights)
+
+    def table(x: LogitMap) -> jax.Array:
+        """Parameters of each class, [m, s]."""
+        columns = [x.slopes.reshape(m, -1)] if method._axes else []
+        return jnp.concatenate([*columns, x.biases[:, None]], 1)
+
+    def added(x: LogitMap, change: jax.Array) -> LogitMap:
+        slopes = change[:, :-1].reshape(x.slopes.shape) if method._axes else 0
+        return LogitMap(x.slopes + slopes, x.biases + change[:, -1])
+
+    # The cost is a sum of multiples of squares.
+    ends = (jax.tree.map(lambda x, v=v: jnp.full_like(x, v), params) for v in (0.0, 1.0))
+    low, high = (table(jax.grad(lambda x: jnp.asarray(method._cost(x)))(x)) for x in ends)
+
+    eps = float(jnp.finfo(logits.dtype).eps)
+
+    def unfinished(state: tuple) -> jax.Array:
+        _, largest, steepest, count = state
+        goes_on = (steepest > eps ** (2 / 3)) & (count < _MAX_STEPS)
+        return (largest > math.sqrt(eps)) & (goes_on | (count < _MIN_STEPS))
+
+    def step(state: tuple) -> tuple:
+        x, _, _, count = state
+        log_probs = jax.nn.log_softmax(x(logits), 1)
+        slope = table(jax.grad(loss)(x))
+        found = newton_step(features, labels, log_probs, weights, slope, high - low)
+        return added(x, found.change), found.largest, jnp.max(jnp.abs(slope)), count + 1
+
+    far = jnp.full((), jnp.inf, logits.dtype)
+    params, largest, *_ = lax.while_loop(unfinished, step, (params, far, far, 0))
+    return params, largest < _FAR
 
 
 @record
@@ -141,7 +200,8 @@ class BiasScaling(_LogitScaling):
         ValueError: by `fit` if a class does not occur, so that there is no maximum. If the arrays
             are traced, the map is NaN instead.
 
-    Cost: O(n m) for each of about 10 iterations of L-BFGS.
+    Cost: O(n m) for each of about 10 iterations of L-BFGS, and O(n m²) for some steps of Newton's
+    method.
 
     References: Alexandari, Kundaje and Shrikumar (2020), Maximum likelihood with bias-corrected
     calibration is hard-to-beat at label shift adaptation.
@@ -175,11 +235,13 @@ class VectorScaling(_LogitScaling):
 
     Raises:
         TypeError: by the methods if the predictions are not of classes.
-        ValueError: by `fit` if a class does not occur, or all classes are separated perfectly, so
-            that there is no maximum; if only some are, no error is raised. If the arrays are
-            traced, the map is NaN instead.
+        ValueError: by `fit` if a class does not occur, or a map of this kind tells some class, or a
+            part of it, apart from the others, so that the likelihood has no maximum. If the arrays
+            are traced, the map is NaN instead. With more than 512 parameters only classes that are
+            all apart are noticed.
 
-    Cost: O(n m) for each of about 20 iterations of L-BFGS.
+    Cost: O(n m) for each of about 20 iterations of L-BFGS, and O(n m²) for some steps of Newton's
+    method.
 
     References: Guo et al. (2017), On calibration of modern neural networks, §4.2.
 
@@ -211,11 +273,13 @@ class MatrixScaling(_LogitScaling):
 
     Raises:
         TypeError: by the methods if the predictions are not of classes.
-        ValueError: by `fit` if a class does not occur, or all classes are separated perfectly, so
-            that there is no maximum; if only some are, no error is raised. If the arrays are
-            traced, the map is NaN instead.
+        ValueError: by `fit` if a class does not occur, or a map of this kind tells some class, or a
+            part of it, apart from the others, so that the likelihood has no maximum. If the arrays
+            are traced, the map is NaN instead. With more than 512 parameters only classes that are
+            all apart are noticed.
 
-    Cost: O(n m²) for each of about 30 iterations of L-BFGS, at most 100.
+    Cost: O(n m²) for each of about 30 iterations of L-BFGS, at most 100, and O(n m⁴) for
+    some steps of Newton's method, if there are at most 512 parameters.
 
     References: Kull et al. (2019), Beyond temperature scaling: obtaining well-calibrated
     multi-class probabilities with Dirichlet calibration, §3.
@@ -262,5 +326,6 @@ def _refuse(labels: np.ndarray, weights: Any, num_classes: int) -> None:
         )
     raise ValueError(
         "predictions: expected classes that overlap, without which the likelihood has no maximum, "
-        "got predictions that separate them perfectly"
+        "got some that linear maps of log-probabilities tell apart; TemperatureScaling, "
+        "BiasScaling, or MatrixScaling with a penalty may have one"
     )

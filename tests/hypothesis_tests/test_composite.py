@@ -105,6 +105,21 @@ def test_a_fit_is_enough_for_predictions_with_features():
     assert composite_calibration_test(KEYS[2], AffineScaling(), carrying, right).pvalue > 0.05
 
 
+@pytest.mark.parametrize("n", [4, 7])
+def test_redraws_without_a_fit_are_named(n):
+    """Of four samples, most outcomes are separated by a threshold; of seven, some."""
+    predictions = Bernoulli(jnp.linspace(0.6, 0.9, n))
+    labels = jnp.where(jnp.arange(n) % 4 == 1, 0, 1)
+    kernel = TensorProduct(Exponential(0.5), Pearson())
+    sign = pytest.raises(ValueError, match=r"got none of PlattScaling for \d+ of 19 redraws")
+    if n == 7:
+        sign = pytest.warns(UserWarning, match="PlattScaling could not be fitted to these")
+    with sign:
+        composite_calibration_test(
+            KEYS[2], PlattScaling(), predictions, labels, kernels=kernel, num_draws=19
+        )
+
+
 def test_wrong_input():
     with pytest.raises(TypeError, match="recalibration: expected methods fit and apply, got int"):
         composite_calibration_test(KEYS[2], 3, BINARY, LABELS)

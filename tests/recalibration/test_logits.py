@@ -93,7 +93,7 @@ def test_wrong_input():
     with pytest.raises(ValueError, match="targets: expected every class, .* got none of class 2"):
         BiasScaling().fit(CLASSES, jnp.asarray(np.minimum(LABELS, 1)))
     two = Categorical(jnp.array([[0.9, 0.1], [0.2, 0.8]]))
-    with pytest.raises(ValueError, match="predictions that separate them perfectly"):
+    with pytest.raises(ValueError, match="linear maps of log-probabilities tell apart"):
         VectorScaling().fit(two, jnp.array([0, 1]))
     assert np.isnan(jax.jit(VectorScaling().fit)(two, jnp.array([0, 1])).biases).all()
     with pytest.raises(ValueError, match="MatrixScaling.penalty: expected finite values >= 0"):
@@ -108,3 +108,44 @@ def test_bias_of_a_good_classifier():
     probs = np.where(np.arange(3) == labels[:, None], 1 - 1e-4, 5e-5)
     params = BiasScaling().fit(Categorical(probs), labels)
     np.testing.assert_allclose(params.biases, 0, atol=1e-3)
+
+
+def _apart(kind):
+    """Labels of which one class, or a part of two, is linearly apart, and the others overlap."""
+    if kind == "class":
+        return np.where(LOGITS[:, 2] > np.log(0.6), 2, RNG.integers(0, 2, N))
+    if kind == "one sample of a class":  # beyond all others of its probability
+        return np.where(np.arange(N) == LOGITS[:, 2].argmax(), 2, RNG.integers(0, 2, N))
+    return np.where(LOGITS[:, 0] + LOGITS[:, 1] > 2 * LOGITS[:, 2], RNG.integers(0, 2, N), 2)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("vector", "class"),
+        ("vector", "one sample of a class"),
+        ("free", "class"),
+        ("free", "half-space"),
+    ],
+)
+def test_classes_that_are_apart(name, kind, dtype):
+    """The likelihood grows without end, though other classes overlap."""
+    method = MatrixScaling() if name == "free" else METHODS[name]
+    with jax.enable_x64(dtype == jnp.float64):
+        predictions, labels = CategoricalLogits(jnp.asarray(LOGITS, dtype)), _apart(kind)
+        with pytest.raises(ValueError, match="linear maps of log-probabilities tell apart"):
+            method.fit(predictions, labels)
+        params = jax.jit(method.fit)(predictions, labels)
+        assert np.isnan(params.slopes).all()
+        if not kind.startswith("one sample"):  # which slopes alone tell apart, but for rounding
+            assert np.isfinite(MatrixScaling(0.01).fit(predictions, labels).slopes).all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_class_that_hardly_occurs(name):
+    """One sample of 2000 in single precision, within the others, so that there is a maximum."""
+    logits = log_softmax(RNG.normal(size=(2000, M)), 1)
+    labels = np.where(np.arange(2000) == logits[:, 2].argsort()[1000], 2, RNG.integers(0, 2, 2000))
+    params = METHODS[name].fit(CategoricalLogits(jnp.asarray(logits)), labels)
+    assert np.isfinite(params.biases).all()
