@@ -249,7 +249,11 @@ OF_MORE = {
         1,
     ),
     "gain by a temperature": (
-        lambda d: jax.tree.leaves(evaluation.temperature_gain(KEY, d.predictions, d.targets)),
+        lambda d: jax.tree.leaves(
+            recalibration.recalibration_gain(
+                KEY, {"T": recalibration.TemperatureScaling()}, d.predictions, d.targets
+            )
+        ),
         0,
     ),
     "spread of the residuals": (lambda d: evaluation.residual_spread(d.predictions, d.targets), 0),

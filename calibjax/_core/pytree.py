@@ -28,6 +28,11 @@ def parameter(constraint: Any, **default: Any) -> Any:
     return dataclasses.field(metadata={"constraint": constraint}, **default)
 
 
+def part(check: Any, **default: Any) -> Any:
+    """A field that holds a record or a function, which `check(value, name)` returns or refuses."""
+    return dataclasses.field(metadata={"check": check}, **default)
+
+
 def compile_methods(cls: type, names: set[str]) -> None:
     """Makes those of these methods that a class defines compiled functions.
 
@@ -40,7 +45,7 @@ def compile_methods(cls: type, names: set[str]) -> None:
 
 
 @dataclass_transform(
-    frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field, parameter)
+    frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field, parameter, part)
 )
 def record(cls: type[T]) -> type[T]:
     """Makes a class a frozen dataclass and registers it as a pytree.

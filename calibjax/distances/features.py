@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree, part, record
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import Euclidean
 from calibjax.distributions.features import WithFeatures
@@ -33,7 +33,7 @@ class Features(Distance, sees_features=True):
     5.0
     """
 
-    distance: Any = Euclidean()
+    distance: Any = part(checks.distance_values, default=Euclidean())
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Distance of the features."""
@@ -54,11 +54,6 @@ class Features(Distance, sees_features=True):
     def embedding(self, points: PyTree) -> jax.Array | None:
         """That of the features."""
         return self.distance.embedding(_features(points))
-
-    def check_values(self, name: str) -> "Features":
-        """Checks the distance between features."""
-        distance = checks.distance_values(self.distance, f"{name}.distance")
-        return checks.replaced(self, distance=distance)
 
 
 def _features(p: PyTree) -> PyTree:

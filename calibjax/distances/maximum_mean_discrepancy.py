@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree, part, record
 from calibjax.distances.base import Distance
 
 
@@ -44,14 +44,9 @@ class MaximumMeanDiscrepancy(Distance):
     0.5
     """
 
-    kernel: Any
+    kernel: Any = part(checks.kernel_values)
 
     def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared maximum mean discrepancy."""
         double = self.kernel.double_expectation
         return jnp.maximum(double(p, p) - 2 * double(p, q) + double(q, q), 0)
-
-    def check_values(self, name: str) -> "MaximumMeanDiscrepancy":
-        """Checks the hyperparameters of the kernel."""
-        kernel = checks.kernel_values(self.kernel, f"{name}.kernel")
-        return checks.replaced(self, kernel=kernel)

@@ -10,7 +10,7 @@ from calibjax.evaluation.entries import Advice, Entry, Section
 from calibjax.evaluation.numbers import residual_spread
 from calibjax.evaluation.record import Evaluation
 from calibjax.evaluation.repair import Repairs, what_would_repair
-from calibjax.evaluation.temperature import temperature_gain, temperature_interval
+from calibjax.evaluation.temperature import temperature_interval
 
 __all__ = [
     "Advice",
@@ -22,7 +22,6 @@ __all__ = [
     "compare",
     "evaluate",
     "residual_spread",
-    "temperature_gain",
     "temperature_interval",
     "what_would_repair",
 ]

@@ -10,11 +10,11 @@ import numpy as np
 from calibjax import recalibration, scores
 from calibjax._core.compilation import jit
 from calibjax.distributions import MonteCarlo, Quantiles
-from calibjax.evaluation.calls import expression, measured, named
+from calibjax.evaluation.calls import Call, expression, measured, named
 from calibjax.evaluation.data import Data, Part
 from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.findings import IDLE
-from calibjax.evaluation.temperature import temperature_gain, temperature_interval
+from calibjax.evaluation.temperature import temperature_interval
 
 _ROUNDING = 8  # in units of the last place
 _TITLE = "What recalibration would gain"
@@ -105,8 +105,9 @@ def temperature(data: Data) -> Part:
     samples = named("predictions", inner), data.samples[1]
     # Its name is printed only if it is not the default.
     option = expression(loss) if loss is not scores.negative_log_likelihood else named("", loss)
+    method = expression(recalibration.TemperatureScaling)(option)
+    methods = Call(f"{{'temperature': {method.text}}}", lambda: {"temperature": method.value})
     if data.task == "ensembles":  # their CRPS is not twice differentiable
-        method = expression(recalibration.TemperatureScaling)(option)
         value = measured("temperature", data.call(method.fit, *samples))
     else:
         value = measured("temperature", data.call(temperature_interval, *samples, loss=option))
@@ -114,7 +115,9 @@ def temperature(data: Data) -> Part:
         return Part((Section(_TITLE, (), f"The temperature {value.note or 'is not finite'}."),))
     if _is_idle(inner):
         return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
-    call = data.call(temperature_gain, data.key_at(2), *samples, loss=option)
+    call = data.call(
+        recalibration.recalibration_gain, data.key_at(2), methods, *samples, score=option
+    )["temperature"]
     gain = measured(f"held-out gain in {name}", call)
     entries, findings = [value, gain], {"temperature": value, "gain": gain, "gain_unit": name}
     if not data.is_of_classes:

@@ -14,9 +14,10 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import PyTree, compile_methods, record
+from calibjax._core.pytree import PyTree, compile_methods, parameter, part, record
 from calibjax.distributions import MonteCarlo
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.constraints import positive
 from calibjax.kernels.expectations import (
     centered_kernel,
     combine,
@@ -174,13 +175,13 @@ def prediction_kernel(kernel: Kernel, p: Distribution, q: Distribution) -> jax.A
     return kernel(without_draws(p), without_draws(q))
 
 
-def _checked_parts(name: str, field: str, parts: Any) -> tuple[Kernel, ...]:
-    """The checked kernels of a sum or a product, at least one."""
-    if not isinstance(parts, tuple) or not parts:
-        raise ValueError(f"{name}.{field}: expected a tuple of at least one kernel, got {parts!r}")
-    checked = tuple(checks.kernel_values(part, name, may_be_function=True) for part in parts)
-    is_same = all(one is two for one, two in zip(checked, parts, strict=True))
-    return parts if is_same else checked
+def _at_least_one(kernels: Any, name: str) -> tuple[Kernel, ...]:
+    """The checked kernels of a sum or a product."""
+    if not isinstance(kernels, tuple) or not kernels:
+        raise ValueError(f"{name}: expected a tuple of at least one kernel, got {kernels!r}")
+    checked = tuple(checks.kernel_or_function(kernel, name) for kernel in kernels)
+    is_same = all(one is two for one, two in zip(checked, kernels, strict=True))
+    return kernels if is_same else checked
 
 
 @record
@@ -192,7 +193,7 @@ class Sum(Kernel):
     2.0
     """
 
-    terms: tuple[Kernel, ...]
+    terms: tuple[Kernel, ...] = part(_at_least_one)
 
     def combination(self) -> list[tuple[Any, Kernel]]:
         """Factors and kernels of the linear combination."""
@@ -208,10 +209,6 @@ class Sum(Kernel):
         ranges = [term.value_range() for term in self.terms]
         return ValueRange(sum(r.lower for r in ranges), sum(r.upper for r in ranges))
 
-    def check_values(self, name: str) -> "Sum":
-        """Refuses empty sums, and checks each term."""
-        return checks.replaced(self, terms=_checked_parts(name, "terms", self.terms))
-
 
 @record
 class Product(Kernel):
@@ -222,7 +219,7 @@ class Product(Kernel):
     1.0
     """
 
-    factors: tuple[Kernel, ...]
+    factors: tuple[Kernel, ...] = part(_at_least_one)
 
     @property
     def diagonal(self) -> PyTree:
@@ -239,10 +236,6 @@ class Product(Kernel):
         """Bounds of the products of values of the factors."""
         return functools.reduce(ValueRange.times, (k.value_range() for k in self.factors))
 
-    def check_values(self, name: str) -> "Product":
-        """Refuses empty products, and checks each factor."""
-        return checks.replaced(self, factors=_checked_parts(name, "factors", self.factors))
-
 
 @record
 class Scaled(Kernel):
@@ -253,8 +246,8 @@ class Scaled(Kernel):
     0.5
     """
 
-    factor: jax.Array | float
-    kernel: Kernel
+    factor: jax.Array | float = parameter(positive)
+    kernel: Kernel = part(checks.kernel_or_function)
 
     def combination(self) -> list[tuple[Any, Kernel]]:
         """Factors and kernels of the linear combination."""
@@ -269,12 +262,6 @@ class Scaled(Kernel):
         lower, upper = self.kernel.value_range()
         return ValueRange(self.factor * lower, self.factor * upper)
 
-    def check_values(self, name: str) -> "Scaled":
-        """Refuses factors that are not positive."""
-        factor = checks.positive_scalar(f"{name}.factor", self.factor)
-        kernel = checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
-        return checks.replaced(self, factor=factor, kernel=kernel)
-
 
 @record
 class Constant(Kernel):
@@ -287,7 +274,7 @@ class Constant(Kernel):
     1.0
     """
 
-    value: jax.Array | float = 1.0
+    value: jax.Array | float = parameter(positive, default=1.0)
 
     @property
     def diagonal(self) -> jax.Array | float:
@@ -307,10 +294,6 @@ class Constant(Kernel):
     def value_range(self) -> ValueRange:
         """The value, twice."""
         return ValueRange(self.value, self.value)
-
-    def check_values(self, name: str) -> "Constant":
-        """Refuses values that are not positive."""
-        return checks.replaced(self, value=checks.positive_scalar(f"{name}.value", self.value))
 
 
 @record
@@ -384,9 +367,7 @@ class TensorProduct(Kernel):
         """Checks both factors, which must not be kernels on pairs themselves."""
         checked = {}
         for field, points in (("prediction", "predictions"), ("target", "targets")):
-            kernel = checks.kernel_values(
-                getattr(self, field), f"{name}.{field}", may_be_function=True
-            )
+            kernel = checks.kernel_or_function(getattr(self, field), f"{name}.{field}")
             parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct))
             if any(isinstance(part, TensorProduct) for part in parts):
                 raise TypeError(

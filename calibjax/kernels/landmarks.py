@@ -84,7 +84,7 @@ class LowRank(Kernel):
 
     def check_values(self, name: str) -> "LowRank":
         """Checks the kernel and the landmarks, and computes the whitening."""
-        kernel = checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
+        kernel = checks.kernel_or_function(self.kernel, f"{name}.kernel")
         landmarks = checks.points(f"{name}.landmarks", self.landmarks)
         checked = LowRank(kernel, landmarks, self.whitening)
         if self.whitening is not None:

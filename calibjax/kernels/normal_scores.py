@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, ratio
-from calibjax._core.pytree import record
+from calibjax._core.pytree import part, record
 from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
 from calibjax.kernels.base import Conditional, Kernel, ValueRange
 from calibjax.kernels.stationary import SquaredExponential
@@ -75,7 +75,7 @@ class NormalScore(Conditional):
     1.0571
     """
 
-    kernel: Kernel = SquaredExponential(1.0)
+    kernel: Kernel = part(checks.kernel_values, default=SquaredExponential(1.0))
 
     @property
     def diagonal(self) -> Any:
@@ -85,11 +85,6 @@ class NormalScore(Conditional):
     def value_range(self) -> ValueRange:
         """Bounds of the inner kernel."""
         return self.kernel.value_range()
-
-    def check_values(self, name: str) -> "NormalScore":
-        """Checks the inner kernel."""
-        kernel = checks.kernel_values(self.kernel, f"{name}.kernel")
-        return checks.replaced(self, kernel=kernel)
 
 
 def normal_score(p: Any, y: ArrayLike) -> jax.Array:

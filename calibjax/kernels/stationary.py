@@ -1,6 +1,5 @@
 """Kernels that are functions of a distance."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -11,9 +10,16 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, reciprocal
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree, parameter, part, record
 from calibjax.distances import Distance, Euclidean
+from calibjax.distributions.constraints import Constraint, positive
 from calibjax.kernels.base import Kernel, ValueRange
+
+_UP_TO_TWO = "values in (0, 2]"
+
+
+def _exponent(name: str, value: Any) -> Any:
+    return checks.satisfying(name, positive.check(name, value), lambda x: x <= 2, _UP_TO_TWO)
 
 
 def _scale(length_scale: Any, like: Any) -> jax.Array:
@@ -66,12 +72,6 @@ class Stationary(Kernel):
         """From 0 to 1."""
         return ValueRange(0.0, 1.0)
 
-    def check_values(self, name: str) -> "Stationary":
-        """Refuses length scales that are not positive."""
-        scale = checks.positive_scalar(f"{name}.length_scale", self.length_scale)
-        distance = checks.distance_values(self.distance, f"{name}.distance")
-        return checks.replaced(self, length_scale=scale, distance=distance)
-
 
 def refuse_far_length_scale(kernel: Stationary, scales: ArrayLike) -> None:
     """Refuses length scales whose squares, in units of the predictions' scales, overflow."""
@@ -98,8 +98,8 @@ class SquaredExponential(Stationary):
     0.1353
     """
 
-    length_scale: jax.Array | float = 1.0
-    distance: Distance = dataclasses.field(default_factory=Euclidean)
+    length_scale: jax.Array | float = parameter(positive, default=1.0)
+    distance: Distance = part(checks.distance_values, default_factory=Euclidean)
 
     def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
@@ -130,8 +130,8 @@ class Exponential(Stationary):
     0.3679
     """
 
-    length_scale: jax.Array | float = 1.0
-    distance: Distance = dataclasses.field(default_factory=Euclidean)
+    length_scale: jax.Array | float = parameter(positive, default=1.0)
+    distance: Distance = part(checks.distance_values, default_factory=Euclidean)
 
     def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
@@ -160,9 +160,9 @@ class PowerExponential(Stationary):
     0.0183
     """
 
-    length_scale: jax.Array | float = 1.0
-    exponent: jax.Array | float = 1.0
-    distance: Distance = dataclasses.field(default_factory=Euclidean)
+    length_scale: jax.Array | float = parameter(positive, default=1.0)
+    exponent: jax.Array | float = parameter(Constraint(_UP_TO_TWO, _exponent), default=1.0)
+    distance: Distance = part(checks.distance_values, default_factory=Euclidean)
 
     def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
@@ -176,10 +176,3 @@ class PowerExponential(Stationary):
     def _of_ratio(self, ratio: jax.Array) -> jax.Array:
         is_zero = ratio == 0  # where a power has no finite derivative
         return -jnp.where(is_zero, 0, jnp.where(is_zero, 1, ratio) ** self.exponent)
-
-    def check_values(self, name: str) -> "PowerExponential":
-        """Refuses non-positive length scales and exponents outside (0, 2]."""
-        place = f"{name}.exponent"
-        exponent = checks.positive_scalar(place, self.exponent)
-        exponent = checks.satisfying(place, exponent, lambda x: x <= 2, "values in (0, 2]")
-        return checks.replaced(super().check_values(name), exponent=exponent)

@@ -71,7 +71,7 @@ class Transformed(Kernel):
         return checks.replaced(
             self,
             scale=checks.finite(f"{name}.scale", scale),
-            kernel=checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True),
+            kernel=checks.kernel_or_function(self.kernel, f"{name}.kernel"),
         )
 
 

@@ -1,7 +1,8 @@
 """What a recalibration earns: predictions that were not fitted to their own targets, and scores."""
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,8 @@ from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import mean_and_error
+from calibjax._core.arithmetic import floating_dtype, mean_and_error
+from calibjax._core.compilation import compiled_once, jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
@@ -90,24 +92,64 @@ def cross_fitted(
     for name, arguments in (("fit", ("predictions", "targets")), ("apply", ("params", "p"))):
         method, keywords = getattr(recalibration, name, None), ("weights",) * (name == "fit")
         checks.function("method", f"recalibration.{name}", method, *arguments, keywords=keywords)
-    folds = jax.random.permutation(checks.random_key(key), jnp.arange(n) % num_folds)
-    used = jnp.ones(n) if weights is None else weights
+    fitted = functools.partial(_out_of_fold, recalibration, num_folds)
+    samples = checks.random_key(key), predictions, targets, weights
+    folds, own = compiled_once(fitted, *samples)
+    is_missing = checks.missing_rows(own)
+    if checks.is_concrete(is_missing) and bool(jnp.any(is_missing)):
+        _refuse_fold(int(folds[jnp.argmax(is_missing)]), folds, recalibration, *samples[1:])
+    return own
+
+
+def _out_of_fold(
+    recalibration: Any,
+    num_folds: int,
+    key: jax.Array,
+    predictions: PyTree,
+    targets: PyTree,
+    weights: jax.Array | None,
+) -> tuple[jax.Array, PyTree]:
+    """The fold of each sample, [n], and its prediction by what the other folds taught.
+
+    Folds are every K-th in a random order, in which samples without weight come last.
+    """
+    n = checks.leading_size("targets", targets)
+    places = jax.random.uniform(key, (n,))
+    places = places if weights is None else jnp.where(weights > 0, places, 2)
+    folds = jnp.argsort(jnp.argsort(places)) % num_folds
+    used = jnp.ones(n, floating_dtype(predictions)) if weights is None else weights
 
     def repaired(fold: jax.Array) -> PyTree:
         params = recalibration.fit(predictions, targets, weights=jnp.where(folds == fold, 0, used))
         found = recalibration.apply(params, predictions)
         return found if checks.is_distribution(found) else Bernoulli(found)
 
-    every = jax.vmap(repaired)(jnp.arange(num_folds))
-    own = jax.tree.map(lambda x: x[folds, jnp.arange(n)], every)
-    is_missing = checks.missing_rows(own)
-    if checks.is_concrete(is_missing) and bool(jnp.any(is_missing)):
-        fold = int(folds[jnp.argmax(is_missing)])
-        raise ValueError(
-            "recalibration: expected parameters from the samples outside of each fold, got nan "
-            f"for fold {fold}; call fit with all samples for the reason"
-        )
-    return own
+    def fill(own: PyTree, fold: jax.Array) -> tuple[PyTree, None]:
+        return jax.tree.map(
+            functools.partial(_where_rows, folds == fold), repaired(fold), own
+        ), None
+
+    shapes = jax.eval_shape(repaired, jnp.int32(0))
+    empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return folds, jax.lax.scan(fill, empty, jnp.arange(num_folds))[0]
+
+
+def _where_rows(chosen: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    return jnp.where(jnp.expand_dims(chosen, tuple(range(1, new.ndim))), new, old)
+
+
+def _refuse_fold(fold: int, folds: jax.Array, recalibration: Any, *samples: PyTree) -> NoReturn:
+    """Says why a recalibration has no parameters for a fold, as far as its `fit` does."""
+    predictions, targets, weights = jax.tree.map(lambda leaf: leaf[folds != fold], samples)
+    reason = "its parameters are nan"
+    try:
+        recalibration.fit(predictions, targets, weights=weights)
+    except ValueError as error:
+        reason = str(error)
+    raise ValueError(
+        f"recalibration: expected one that the samples outside of fold {fold} determine, got "
+        f"{checks.described(recalibration)}: {reason}"
+    )
 
 
 def recalibration_gain(
@@ -176,9 +218,16 @@ def recalibration_gain(
         after = cross_fitted(
             key, method, predictions, targets, weights=weights, num_folds=num_folds
         )
-        mean, error = mean_and_error(before - per_sample(score, after, targets), weights)
-        found[name] = Gain(mean, error, mean - z * error, mean + z * error)
+        gains = before - per_sample(score, after, targets)
+        found[name] = _interval(gains, weights, z)
     return found
+
+
+@jit
+def _interval(gains: jax.Array, weights: jax.Array | None, z: jax.Array) -> Gain:
+    mean, error = mean_and_error(gains, weights)
+    reach = jnp.asarray(z, error.dtype) * error
+    return Gain(mean, error, mean - reach, mean + reach)
 
 
 def default_score(*models: Any) -> Callable[..., jax.Array]:

@@ -58,7 +58,7 @@ class KernelRidgeParams:
 
     def check_values(self, name: str) -> "KernelRidgeParams":
         """Refuses wrong hyperparameters, and another number of points than of rows of the basis."""
-        kernel = checks.kernel_values(self.kernel, f"{name}.kernel", may_be_function=True)
+        kernel = checks.kernel_or_function(self.kernel, f"{name}.kernel")
         size = checks.leading_size(f"{name}.points", self.points)
         checks.shape(f"{name}.basis", self.basis, (size, None), "[R, r], as the points")
         return checks.replaced(checks.constrained(name, self), kernel=kernel)
@@ -117,7 +117,7 @@ class _Ridge(EstimationFunction):
 
     def _options(self, points: Any) -> tuple[Any, int, Any]:
         """Kernel, rank and tolerance for these predictions."""
-        kernel = checks.kernel_values(self.kernel, may_be_function=True)
+        kernel = checks.kernel_or_function(self.kernel)
         if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
             kernel = Partial(kernel)
         _refuse_values(kernel, points)

@@ -26,7 +26,10 @@ KEY = jax.random.key(0)
 
 
 def _folds(num_folds):
-    return np.asarray(jax.random.permutation(KEY, jnp.arange(N) % num_folds))
+    order = np.argsort(jax.random.uniform(KEY, (N,)))
+    folds = np.empty(N, int)
+    folds[order] = np.arange(N) % num_folds
+    return folds
 
 
 @pytest.mark.parametrize("weights", [None, np.arange(N) % 3 + 0.5])
@@ -57,6 +60,25 @@ def test_predictions_and_gain_of_a_loop_over_folds(weights):
         )
 
 
+def test_gain_of_a_temperature_in_closed_form():
+    """l = ½ log T + z² / (2 T) + const, and the best T is the mean of z²."""
+    squares, folds = ((Y - LOC) / SCALE) ** 2, _folds(4)
+    temperatures = np.array([squares[folds != fold].mean() for fold in range(4)])[folds]
+    gains = 0.5 * squares * (1 - 1 / temperatures) - 0.5 * np.log(temperatures)
+    found = recalibration_gain(KEY, {"T": TemperatureScaling()}, NORMAL, TARGETS, num_folds=4)["T"]
+    np.testing.assert_allclose(found.mean, gains.mean(), rtol=1e-6)
+    np.testing.assert_allclose(found.standard_error, gains.std(ddof=1) / np.sqrt(N), rtol=1e-6)
+
+
+def test_folds_do_not_count_samples_without_weight():
+    weights = np.where(np.arange(N) % 50 < 20, 2.0, 1.0) * (np.arange(N) < 50)
+    methods, few = {"": AffineScaling()}, Normal(LOC[:50], SCALE[:50])
+    found = recalibration_gain(KEY, methods, NORMAL, TARGETS, weights=weights)[""]
+    expected = recalibration_gain(KEY, methods, few, TARGETS[:50], weights=weights[:50])[""]
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-5)
+    np.testing.assert_allclose(found.standard_error, expected.standard_error, rtol=1e-5)
+
+
 def test_other_predictions_and_scores():
     probs = jnp.asarray(RNG.uniform(0.1, 0.9, N))
     labels = jnp.asarray(RNG.uniform(size=N) < np.asarray(probs), int)
@@ -82,7 +104,7 @@ def test_wrong_input():
         cross_fitted(KEY, 3, NORMAL, TARGETS)
     with pytest.raises(ValueError, match="num_folds: expected"):
         cross_fitted(KEY, AffineScaling(), NORMAL, TARGETS, num_folds=1)
-    with pytest.raises(ValueError, match="recalibration: expected parameters from the samples"):
+    with pytest.raises(ValueError, match=r"outside of fold \d .* targets: "):
         cross_fitted(
             KEY, AffineScaling(), Normal(jnp.zeros(4), jnp.ones(4)), jnp.ones(4), num_folds=2
         )

@@ -11,9 +11,6 @@ from tests.registry.families import CATEGORICAL, NORMAL
 
 
 def _temperature() -> list[Call]:
-    def gain(predictions: Any, targets: Any, key: Any, **rest: Any) -> Any:
-        return evaluation.temperature_gain(key, predictions, targets, **rest)
-
     options = {
         "loss": a.function(scores.negative_log_likelihood),
         "confidence_level": a.proportion(0.9),
@@ -21,13 +18,7 @@ def _temperature() -> list[Call]:
         "slow": True,
     }
     interval = evaluation.temperature_interval
-    folds = a.integer(2)
-    return [
-        NORMAL.call("evaluation.temperature_interval", interval, "Normal", **options),
-        NORMAL.call(
-            "evaluation.temperature_gain", gain, "Normal", key=a.key(), num_folds=folds, **options
-        ),
-    ]
+    return [NORMAL.call("evaluation.temperature_interval", interval, "Normal", **options)]
 
 
 def _evaluate() -> Call:

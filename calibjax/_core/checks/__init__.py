@@ -54,6 +54,7 @@ from calibjax._core.checks.options import (
     distance_values,
     fitted,
     function,
+    kernel_or_function,
     kernel_values,
     key_first,
     learned,

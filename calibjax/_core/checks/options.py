@@ -102,19 +102,21 @@ def _records_take(kind: type, arguments: tuple[str, ...], keywords: tuple[str, .
 
 
 @remembered
-def kernel_values(kernel: Any, name: str = "kernel", *, may_be_function: bool = False) -> Any:
-    """The kernel, with the hyperparameters of it and of the kernels in it checked.
+def kernel_values(kernel: Any, name: str = "kernel") -> Any:
+    """As `kernel_or_function`, of a pytree, since it goes through `jax.jit`."""
+    checked = kernel_or_function(kernel, name)
+    no_plain_objects(name, checked)
+    return checked
 
-    Unless it may be a function, it must be a pytree, since it goes through `jax.jit`.
-    """
+
+def kernel_or_function(kernel: Any, name: str = "kernel") -> Any:
+    """The kernel, with the hyperparameters of it and of the kernels in it checked."""
     function("kernel record", name, kernel, "x", "y")
     if hasattr(type(kernel), "squared"):
         raise TypeError(
             f"{name}: expected a kernel record, got the distance {described(kernel)}; "
             f"kernels.Exponential(length_scale, {described(kernel)}()) is a kernel with it"
         )
-    if not may_be_function:
-        no_plain_objects(name, kernel)
     return record_values(kernel, name)
 
 

@@ -100,8 +100,8 @@ def replaced(record: Any, **fields: Any) -> PyTree:
 def record_values(record: Any, name: str) -> PyTree:
     """What `check_values` of a record, or of its fields, returns.
 
-    Without that method fields `parameter(constraint)` satisfy their constraint, and bare arrays are
-    finite.
+    Without that method fields `parameter(constraint)` satisfy their constraint, fields
+    `part(check)` pass the check, and bare arrays are finite.
     """
     if hasattr(record, "check_values"):
         checked = record.check_values(name)
@@ -117,7 +117,7 @@ def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree
     """The value of a field of a record with this name, checked."""
     place, constraint = f"{name}.{field.name}", field.metadata.get("constraint")
     if constraint is None:
-        return record_values(value, place)
+        return field.metadata.get("check", record_values)(value, place)
     value = real(place, value)
     if not constraint.axes:
         shape(place, value, (), "() (a scalar)")
