@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
@@ -93,6 +94,7 @@ def power_curve(
     alternative: Any,
     sizes: Sequence[int],
     *,
+    weights: ArrayLike | None = None,
     num_data_sets: int = 1000,
     num_draws: int = 199,
     significance: float = 0.05,
@@ -121,6 +123,9 @@ def power_curve(
             (recalibration, params) such as (recalibration.TemperatureScaling(), 1.1), or a
             dictionary of parameters that replace those of the predictions.
         sizes: numbers of samples n ≥ 2, [k].
+        weights: w ≥ 0 of the predictions, [N], such as survey weights: the samples of the study
+            have them, too, and the test is the weighted one. (For a study without weights in the
+            population that they stand for, resample the predictions by them, and pass none.)
         num_data_sets: R, which is rounded up to a multiple of 20, for each size.
         num_draws: B, the number of redraws of the test. With 999 the power is slightly larger than
             with 199.
@@ -151,7 +156,9 @@ def power_curve(
     ... ))
          100 samples: power 0.459 ± 0.019
     """
-    study = checked_study(test, predictions, alternative, num_data_sets, num_draws, significance)
+    study = checked_study(
+        test, predictions, alternative, num_data_sets, num_draws, significance, weights
+    )
     key = checks.random_key(key)
     if not isinstance(sizes, Sequence | np.ndarray) or isinstance(sizes, str):
         raise TypeError(f"sizes: expected a sequence of integers, got {checks.described(sizes)}")
@@ -169,6 +176,7 @@ def sample_size(
     predictions: Distribution,
     alternative: Any,
     *,
+    weights: ArrayLike | None = None,
     power: float = 0.8,
     max_size: int | None = None,
     num_data_sets: int = 1000,
@@ -189,6 +197,7 @@ def sample_size(
         test: as in `power_curve`.
         predictions: batch of N ≥ 2 distributions.
         alternative: as in `power_curve`.
+        weights: as in `power_curve`; n counts rows, not effective ones.
         power: in (0, 1), larger than the significance.
         max_size: largest n ≥ 8 to look at; 10 N by default.
         num_data_sets: R for each size.
@@ -220,7 +229,9 @@ def sample_size(
     ... ))
     More than 100 samples, the limit, are needed for a power of 0.8: with these it is 0.46 ± 0.02.
     """
-    study = checked_study(test, predictions, alternative, num_data_sets, num_draws, significance)
+    study = checked_study(
+        test, predictions, alternative, num_data_sets, num_draws, significance, weights
+    )
     key, power = checks.random_key(key), float(checks.proportion("power", power))
     if not significance < power < 1:
         raise ValueError(f"power: expected a number in ({significance}, 1), got {power}")

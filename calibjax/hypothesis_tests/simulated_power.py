@@ -34,6 +34,7 @@ class Study(NamedTuple):
         pvalues: those of the test, see `pvalues_of_kernels`.
         predictions: the N given ones.
         truth: the distributions of their targets.
+        weights: theirs, or None.
         each: number of data sets that share predictions and redraws.
         num_draws: number of redraws.
         significance: the level.
@@ -42,9 +43,15 @@ class Study(NamedTuple):
     pvalues: Callable[..., Any]
     predictions: Any
     truth: Any
+    weights: jax.Array | None
     each: int
     num_draws: int
     significance: float
+
+    @property
+    def given(self) -> tuple[Any, Any, jax.Array | None]:
+        """What is resampled: predictions, truth and weights."""
+        return self.predictions, self.truth, self.weights
 
     def size(self, name: str, n: Any, minimum: int) -> int:
         """A number of samples after checking that it is in range, and that memory holds a pool."""
@@ -55,7 +62,7 @@ def power_of(key: jax.Array, study: Study, n: int) -> tuple[float, float]:
     """Power at one size, and its standard error."""
     keys = jax.random.split(jax.random.fold_in(key, n), _SETS)
     sizes = {"n": n, "num_data_sets": study.each, "num_draws": study.num_draws}
-    pvalues = np.asarray(study.pvalues(keys, study.predictions, study.truth, **sizes), float)
+    pvalues = np.asarray(study.pvalues(keys, *study.given, **sizes), float)
     if missing := np.isnan(pvalues).sum():
         raise ValueError(
             f"test: expected a number for every data set, got nan for {missing} of {pvalues.size} "
@@ -85,8 +92,10 @@ def checked_study(
     num_data_sets: int,
     num_draws: int,
     significance: float,
+    weights: Any = None,
 ) -> Study:
     """Checks the arguments that `power_curve` and `sample_size` share."""
+    checks.same_rows(predictions=predictions, weights=weights)
     predictions = checks.batch(predictions, minimum=2)
     if isinstance(bare(predictions), Samples):
         raise TypeError(
@@ -103,7 +112,11 @@ def checked_study(
             f"num_draws: expected at least {least}, since fewer never reject at the level "
             f"{significance}, got {num_draws}"
         )
-    return Study(_pvalues_of(test), predictions, truth, each, num_draws, significance)
+    if not checks.is_concrete(weights):
+        raise TypeError("weights: expected values that are known, got traced ones")
+    weights = checks.sample_weights(weights, predictions, minimum=2)
+    pvalues = _pvalues_of(test, with_weights=weights is not None)
+    return Study(pvalues, predictions, truth, weights, each, num_draws, significance)
 
 
 def _truth(predictions: Any, alternative: Any) -> Any:
@@ -132,7 +145,7 @@ def _truth(predictions: Any, alternative: Any) -> Any:
     return truth
 
 
-def _pvalues_of(test: Any) -> Callable[..., Any]:
+def _pvalues_of(test: Any, *, with_weights: bool) -> Callable[..., Any]:
     """p-values of a test for data sets that share their redraws, see `Study`."""
     is_partial = isinstance(test, functools.partial)
     function, options = (test.func, dict(test.keywords)) if is_partial else (test, {})
@@ -151,7 +164,8 @@ def _pvalues_of(test: Any) -> Callable[..., Any]:
             f"{', '.join(given) or 'no options'}"
         )
     if function is exact_test:
-        return functools.partial(pvalues_of_statistic, checked_statistic(options["statistic"]))
+        statistic = checked_statistic(options["statistic"], with_weights=with_weights)
+        return functools.partial(pvalues_of_statistic, statistic)
     if function is exact_skce_test:
         ranked = checks.choice("statistic", options.get("statistic", "omnibus"), STATISTICS)
         kernel = checks.kernel_values(options["kernel"])

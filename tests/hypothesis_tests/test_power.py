@@ -31,8 +31,9 @@ FAMILY = [KERNEL, [kernels.TensorProduct(kernels.Constant(), kernels.SquaredExpo
 SHIFT = 0.3
 
 
-def total(predictions, targets):
-    return jnp.sum((targets - predictions.loc) / predictions.scale)
+def total(predictions, targets, weights=None):
+    scores = (targets - predictions.loc) / predictions.scale
+    return jnp.sum(scores if weights is None else weights * scores)
 
 
 TOTAL = functools.partial(exact_test, statistic=total)
@@ -61,16 +62,17 @@ def power_of_total(n, num_draws=199, significance=0.05):
         (functools.partial(aggregated_skce_test, kernels=FAMILY), 0.0),
     ],
 )
-def test_pvalues_are_those_of_each_data_set_by_itself(test, far):
+@pytest.mark.parametrize("weights", [None, np.linspace(1, 5, 12)], ids=["plain", "weighted"])
+def test_pvalues_are_those_of_each_data_set_by_itself(test, far, weights):
     """With the same keys the redraws are the same, and so is every p-value."""
     truth = distributions.Normal(NORMALS.loc + 0.2 + far, NORMALS.scale)
-    study = checked_study(test, NORMALS, truth, 80, 39, 0.05)
+    study = checked_study(test, NORMALS, truth, 80, 39, 0.05, weights)
     sizes = {"n": 9, "num_data_sets": 4, "num_draws": 39}
-    predictions, pool = resampled(KEY, NORMALS, truth, **sizes)
-    [found] = study.pvalues(KEY[None], NORMALS, truth, **sizes)
+    predictions, used, pool = resampled(KEY, *study.given, **sizes)
+    [found] = study.pvalues(KEY[None], *study.given, **sizes)
     own = jax.random.split(KEY, 3)[2]
     alone = [
-        test(own, predictions=predictions, targets=targets, num_draws=39).pvalue
+        test(own, predictions=predictions, targets=targets, weights=used, num_draws=39).pvalue
         for targets in pool[:4]
     ]
     np.testing.assert_allclose(found, np.array(alone), rtol=1e-6)
@@ -79,7 +81,7 @@ def test_pvalues_are_those_of_each_data_set_by_itself(test, far):
 
 def test_predictions_are_resampled_with_their_truth():
     truth = distributions.Normal(NORMALS.loc * 1000, jnp.full(12, 1e-3))
-    predictions, pool = resampled(KEY, NORMALS, truth, n=50, num_data_sets=2, num_draws=3)
+    predictions, _, pool = resampled(KEY, NORMALS, truth, n=50, num_data_sets=2, num_draws=3)
     assert pool.shape == (5, 50)
     assert set(predictions.loc.tolist()) <= set(NORMALS.loc.tolist())
     np.testing.assert_allclose(pool[:2], 1000 * np.stack([predictions.loc] * 2), atol=0.01)
@@ -94,6 +96,18 @@ def test_power_of_a_sum_by_quadrature():
     assert (found.standard_error < 0.03).all()
     level = power_curve(KEY, TOTAL, STANDARD, STANDARD, [10], num_data_sets=2000)
     assert abs(level.power[0] - 0.05) < 3.5 * level.standard_error[0]
+
+
+def test_power_with_weights():
+    """A weight of 1 or 3: in the weighted sum n counts as (Σ w)² / Σ w² samples, .8 n."""
+    weights = np.where(np.arange(30) % 2, 1.0, 3.0)
+    found = power_curve(KEY, TOTAL, STANDARD, shifted, [50], weights=weights, num_data_sets=2000)
+    assert abs(found.power[0] - power_of_total(40)) < 3.5 * found.standard_error[0] + 0.01
+    with pytest.raises(ValueError, match="weights: expected at least 2 positive"):
+        power_curve(KEY, TOTAL, STANDARD, shifted, [10], weights=1.0 * (np.arange(30) == 3))
+    test = functools.partial(exact_test, statistic=lambda p, y: jnp.sum(y))
+    with pytest.raises(TypeError, match="weights"):
+        power_curve(KEY, test, STANDARD, shifted, [10], weights=np.ones(30))
 
 
 def test_sizes_do_not_depend_on_the_others():
@@ -236,7 +250,7 @@ def test_power_is_that_of_brute_force(n):
     """A test of every data set, each with predictions and redraws of its own."""
     hits, number = 0, 400
     for key in jax.random.split(jax.random.key(1), number):
-        predictions, pool = resampled(
+        predictions, _, pool = resampled(
             key, NORMALS, shifted(NORMALS), n=n, num_data_sets=1, num_draws=1
         )
         test = ONE_KERNEL(key, predictions=predictions, targets=pool[0], num_draws=199)

@@ -19,6 +19,7 @@ from calibjax._core.lengths import filled
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests._redraw.components import skce_components
+from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests._redraw.plan import family_of
 from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
 from calibjax.hypothesis_tests.checked_kernels import checked_family
@@ -31,21 +32,25 @@ def resampled(
     key: jax.Array,
     predictions: Any,
     truth: Any,
+    weights: jax.Array | None = None,
     *,
     n: int,
     num_data_sets: int,
     num_draws: int,
-) -> tuple[Any, PyTree]:
-    """Some n of the predictions, with replacement, and a pool of targets from their truth."""
+) -> tuple[Any, jax.Array | None, PyTree]:
+    """Some n of the predictions, with replacement, their weights, and targets from their truth."""
     keys = jax.random.split(key, 3)
     rows = jax.random.randint(keys[0], (n,), 0, jax.tree.leaves(predictions)[0].shape[0])
-    predictions, truth = jax.tree.map(lambda leaf: leaf[rows], (predictions, truth))
+    given = predictions, truth, weights
+    predictions, truth, weights = jax.tree.map(lambda leaf: leaf[rows], given)
+    weights = checks.sample_weights(weights, predictions)
 
     def drawn(key: jax.Array, law: Any, number: int) -> PyTree:
         return jax.vmap(lambda k: draw(k, law))(jax.random.split(key, number))
 
     targets = drawn(keys[1], truth, num_data_sets), drawn(keys[2], predictions, num_draws)
-    return predictions, jax.tree.map(lambda y, z: jnp.concatenate([y.astype(z.dtype), z]), *targets)
+    pool = jax.tree.map(lambda y, z: jnp.concatenate([y.astype(z.dtype), z]), *targets)
+    return predictions, weights, pool
 
 
 def pvalues_of_kernels(
@@ -54,6 +59,7 @@ def pvalues_of_kernels(
     keys: jax.Array,
     predictions: Any,
     truth: Any,
+    weights: jax.Array | None = None,
     **sizes: int,
 ) -> np.ndarray:
     """p-values of `exact_skce_test` with one of its statistics, or of the aggregated test.
@@ -64,22 +70,28 @@ def pvalues_of_kernels(
         keys: one for each set of predictions, [S].
         predictions: the given ones.
         truth: the distributions of their targets.
+        weights: theirs, or None.
         sizes: n, num_data_sets R, num_draws B.
 
     Returns:
         The p-values, [S, R].
     """
-    sets = (resampled(key, predictions, truth, **sizes) for key in keys)
+    sets = (resampled(key, predictions, truth, weights, **sizes) for key in keys)
     return np.stack(
         [
-            pvalues_of_pool(kernels(own), ranked, own, pool, sizes["num_data_sets"])
-            for own, pool in sets
+            pvalues_of_pool(kernels(own), ranked, own, pool, sizes["num_data_sets"], used)
+            for own, used, pool in sets
         ]
     )
 
 
 def pvalues_of_pool(
-    kernels: PyTree, ranked: str | None, predictions: Any, pool: PyTree, num_data_sets: int
+    kernels: PyTree,
+    ranked: str | None,
+    predictions: Any,
+    pool: PyTree,
+    num_data_sets: int,
+    weights: jax.Array | None = None,
 ) -> jax.Array:
     """p-values [R] of a pool of targets [R + B, n, ...], see `pvalues_of_kernels`."""
     # Kernels are as exact as they have to be up to the largest targets that they are planned for.
@@ -88,13 +100,14 @@ def pvalues_of_pool(
     )
     members, structure = checked_family(kernels, predictions, widest)
     first = jax.tree.map(lambda y: jnp.swapaxes(y, 0, 1), pool)
-    (seen, observed, first), weights = filled((predictions, widest, first), None)
+    n = number_of(predictions, weights)
+    (seen, observed, first), weights = filled((predictions, widest, first), weights)
     return _ranked(
         family_of(members, seen, observed),
         seen,
         first,
         weights,
-        checks.leading_size("predictions", predictions),
+        n,
         num_data_sets=num_data_sets,
         ranked=ranked or "omnibus",
         structure=None if ranked else structure,
@@ -132,13 +145,18 @@ def _ranked(
 
 
 def pvalues_of_statistic(
-    statistic: Callable[..., Any], keys: jax.Array, predictions: Any, truth: Any, **sizes: int
+    statistic: Callable[..., Any],
+    keys: jax.Array,
+    predictions: Any,
+    truth: Any,
+    weights: jax.Array | None = None,
+    **sizes: int,
 ) -> jax.Array:
     """p-values [S, R] of `exact_test` with a checked statistic, see `pvalues_of_kernels`."""
 
-    def of_set(key: jax.Array, given: Any, truth: Any) -> jax.Array:
-        predictions, pool = resampled(key, given, truth, **sizes)
-        evaluate = jax.vmap(functools.partial(statistic, None, predictions))
+    def of_set(key: jax.Array, *given: Any) -> jax.Array:
+        predictions, own, pool = resampled(key, *given, **sizes)
+        evaluate = jax.vmap(functools.partial(statistic, own, predictions))
         values = map_batches(pool, evaluate, default_batch_size(bytes_of_tile(sizes["n"])))
         if not (jax.tree_util.all_leaves([values]) and values.ndim == 1):
             shapes = jax.tree.map(lambda x: x.shape[1:], values)
@@ -149,4 +167,4 @@ def pvalues_of_statistic(
     def of_sets(keys: jax.Array, *others: Any) -> jax.Array:
         return jax.lax.map(lambda key: of_set(key, *others), keys)
 
-    return compiled_once(of_sets, keys, predictions, truth)
+    return compiled_once(of_sets, keys, predictions, truth, weights)
