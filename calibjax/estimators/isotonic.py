@@ -1,7 +1,8 @@
-"""Reliability of binary probabilities without bins: isotonic regression of what happened."""
+"""Reliability without bins: isotonic regression of what happened on what was predicted."""
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +12,13 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size, map_batches
 from calibjax._core.compilation import jit
-from calibjax._core.isotonic import isotonic_means
+from calibjax._core.isotonic import isotonic_means, isotonic_quantiles
 from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import draw
+from calibjax.distributions.features import bare
+from calibjax.distributions.sampling import check_draws, draw
 from calibjax.estimators.bands import checked_ranks, is_outside, pointwise_band
 from calibjax.estimators.reliability import checked_binary
 
@@ -25,11 +27,11 @@ _BYTES_PER_LABEL = 64  # of one sample in one redraw, and of the rounds of its r
 
 @record
 class IsotonicCurve:
-    """Isotonic regression of labels on their probabilities, and consistency bands for it.
+    """Isotonic regression of targets on what was predicted, and consistency bands for it.
 
     Attributes:
-        confidence: predicted probabilities of label 1 in increasing order, [K]: all of them, or as
-            many of equally spaced ranks.
+        confidence: predicted probabilities of label 1, means or quantiles in increasing order, [K]:
+            all of them, or as many of equally spaced ranks.
         frequency: the regression there, [K].
         pointwise_lower: lower end of the band of each point on its own, [K].
         pointwise_upper: its upper end, [K].
@@ -37,6 +39,7 @@ class IsotonicCurve:
         simultaneous_upper: its upper end, [K].
         level: lower bound of the probability under calibration that a frequency is in its pointwise
             band, and that all frequencies are in the simultaneous one; a Python number.
+        functional: what is predicted: "probability", "mean", or such as "0.9-quantile".
     """
 
     confidence: jax.Array
@@ -46,6 +49,7 @@ class IsotonicCurve:
     simultaneous_lower: jax.Array
     simultaneous_upper: jax.Array
     level: float = dataclasses.field(metadata={"static": True})
+    functional: str = dataclasses.field(default="probability", metadata={"static": True})
 
     @property
     def is_outside(self) -> jax.Array:
@@ -63,6 +67,7 @@ def isotonic_curve(
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    quantile: float | None = None,
     weights: ArrayLike | None = None,
     num_draws: int = 999,
     level: float = 0.9,
@@ -71,14 +76,22 @@ def isotonic_curve(
     """Reliability curve without bins (CORP), with consistency bands.
 
     The frequency of label 1 given its probability p is the isotonic regression r of the labels on
-    the probabilities, the non-decreasing function with the least Σ_i w_i (r(p_i) − y_i)². The bands
-    come from B redraws y_i ~ p_i, which have a regression each, r_b. At each point
+    the probabilities, the non-decreasing function with the least Σ_i w_i (r(p_i) − y_i)²; so is the
+    mean of numbers given the predicted one. A τ-quantile given the predicted one, x_i, is that with
+    the least pinball loss, of several the lowest:
+
+        r(x_i) = max_{j ≤ i} min_{k ≥ i} of the lower τ-quantile of y_j, …, y_k, for increasing x.
+
+    It is on the diagonal if the predicted quantile is right wherever it is the same, or close: this
+    sees what `quantile_coverage`, the share of all targets below it, does not.
+
+    The bands come from B redraws y_i ~ p_i, which have a regression each, r_b. At each point
 
         pointwise: r_(k) ≤ r ≤ r_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − level)/2⌋;
         simultaneous: |r − m| / s ≤ c at every point,
 
     with mean m and standard deviation s over all B + 1 regressions, the latter at least a quarter
-    of its largest, and c the ⌈(B + 1) level⌉-th
+    of its largest for probabilities, and c the ⌈(B + 1) level⌉-th
     smallest of the largest left-hand sides of all B + 1. Under calibration these are exchangeable,
     so that both bands hold with at least the probability `level`, for every n and every B.
 
@@ -88,8 +101,11 @@ def isotonic_curve(
     Args:
         key: a JAX random key.
         predictions: batch of n binary predictions, `Bernoulli`; lenses make them of others:
-            `estimators.top_label`, `estimators.class_wise`, `estimators.AtMost`.
-        targets: labels 0 or 1, [n].
+            `estimators.top_label`, `estimators.class_wise`, `estimators.AtMost`. Or distributions
+            of numbers with `sample` and `mean` or `icdf`; `Quantiles` say nothing that could be
+            redrawn.
+        targets: labels 0 or 1, or numbers, [n].
+        quantile: τ in (0, 1) of the quantile of numbers; None for probabilities and means.
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
             equally.
         num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
@@ -100,14 +116,18 @@ def isotonic_curve(
         The curve, of min(n, max_points) points.
 
     Raises:
-        TypeError: if an argument is of the wrong kind; in particular if predictions are not binary.
+        TypeError: if an argument is of the wrong kind; in particular if predictions are of several
+            classes, or lack a method.
         ValueError: if shapes or values are wrong, or there are too few redraws for the level.
 
-    Cost: a sort of n, and B + 1 isotonic regressions; O(B K + n) memory.
+    Cost: a sort of n, and B + 1 isotonic regressions of O(n log n), of quantiles four times as
+    long; O(B K + n) memory.
 
     References: Dimitriadis, Gneiting and Jordan (2021), Stable reliability diagrams for
     probabilistic classifiers, with pointwise bands; the simultaneous one is that of
-    `reliability_curve`.
+    `reliability_curve`. Gneiting and Resin (2023), Regression diagnostics meets forecast
+    evaluation, for means and quantiles; Jordan, Mühlemann and Ziegel (2022), Characterizing the
+    optimal solutions to the isotonic regression problem, for the formula with minima and maxima.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, estimators
@@ -124,52 +144,96 @@ def isotonic_curve(
     level, num_draws, ranks = checked_ranks(level, num_draws)
     max_points = checks.size_in_range("max_points", max_points, 2)
     checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    predictions, targets = checked_binary(predictions, targets)
+    functional, is_binary = "mean", hasattr(bare(predictions), "class_probs")
+    if quantile is not None:
+        quantile = float(checks.proportion("quantile", quantile))
+        functional = f"{quantile:g}-quantile"
+        if is_binary:
+            raise ValueError(f"quantile: expected None for predictions of classes, got {quantile}")
+    if is_binary:
+        functional = "probability"
+        predictions, targets = checked_binary(predictions, targets)
+        forecasts = predictions.probs
+    else:
+        predictions, targets = checks.predictions_and_targets(predictions, targets)
+        forecasts = forecasts_of(predictions, targets, quantile)
+        check_draws(predictions, targets)
     weights = checks.sample_weights(weights, predictions)
-    size = min(targets.size, max_points)
-    data = predictions.probs, targets, weights
-    values = _curve(key, *data, size=size, num_draws=num_draws, ranks=ranks)
-    return IsotonicCurve(*values, level=level)
+    size = min(jnp.size(targets), max_points)
+    data = predictions, forecasts, targets, weights
+    options = {"quantile": quantile, "size": size, "num_draws": num_draws, "ranks": ranks}
+    return IsotonicCurve(*_curve(key, *data, **options), level=level, functional=functional)
 
 
-@functools.partial(jit, static_argnames=("size", "num_draws", "ranks"))
+def forecasts_of(predictions: Any, targets: ArrayLike, level: float | None) -> jax.Array:
+    """The mean, or the quantile of a level, of each prediction of a number, [n].
+
+    Raises:
+        TypeError: if the predictions have none.
+        ValueError: if they, or the targets, are not numbers.
+    """
+    checks.method("predictions", predictions, "mean" if level is None else "icdf")
+    checks.shape("targets", targets, (None,), "[n]: only numbers have a mean and quantiles")
+    forecasts = _forecasts(predictions, level)
+    checks.shape("predictions", forecasts, jnp.shape(targets), "predictions of one number each")
+    return forecasts
+
+
+@functools.partial(jit, static_argnums=1)
+def _forecasts(predictions: Any, level: float | None) -> jax.Array:
+    return jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
+
+
+@functools.partial(jit, static_argnames=("quantile", "size", "num_draws", "ranks"))
 def _curve(
     key: jax.Array,
-    probs: jax.Array,
+    predictions: Any,
+    forecasts: jax.Array,
     targets: jax.Array,
     weights: jax.Array | None,
     *,
+    quantile: float | None,
     size: int,
     num_draws: int,
     ranks: tuple[int, int],
 ) -> tuple[jax.Array, ...]:
     """The arrays of the curve, in the order of its fields."""
-    is_bad = jnp.any(jnp.isnan(probs) | ((targets != 0) & (targets != 1)))
-    probs, targets = checks.counted(weights, (probs, targets))
-    order = jnp.argsort(probs)
-    probs, targets, weights = jax.tree.map(lambda x: x[order], (probs, targets, weights))
+    is_binary = isinstance(predictions, Bernoulli)
+    is_bad = (targets != 0) & (targets != 1) if is_binary else checks.is_missing(targets)
+    is_bad = jnp.any(jnp.isnan(forecasts) | is_bad)
+    samples = checks.counted(weights, (predictions, forecasts, targets))
+    order = jnp.argsort(samples[1])
+    samples, weights = jax.tree.map(lambda x: x[order], (samples, weights))
+    predictions, forecasts, targets = samples
     # Ranks among the samples that count.
-    counts = jnp.cumsum(jnp.ones(probs.size, int) if weights is None else weights > 0)
+    counts = jnp.cumsum(jnp.ones(forecasts.size, int) if weights is None else weights > 0)
     shares = np.linspace(0, 1, size)
     ranks_of_places = jnp.round(1 + shares * (counts[-1] - 1)).astype(counts.dtype)
     places = jnp.searchsorted(counts, ranks_of_places)
 
     def regression(key: jax.Array, is_observed: jax.Array) -> jax.Array:
-        labels = jnp.where(is_observed, targets, draw(key, Bernoulli(probs)).astype(targets.dtype))
-        return isotonic_means(probs, labels.astype(probs.dtype), weights)[places]
+        drawn = draw(key, predictions).astype(targets.dtype)
+        outputs = jnp.where(is_observed, targets, drawn).astype(forecasts.dtype)
+        if quantile is not None:
+            return isotonic_quantiles(forecasts, outputs, quantile, weights)[places]
+        # Differences of sums of numbers are not exact.
+        used = weights if is_binary or weights is not None else jnp.ones_like(outputs)
+        return isotonic_means(forecasts, outputs, used)[places]
 
-    # One program for all, so that equal labels have equal regressions.
+    # One program for all, so that equal targets have equal regressions.
     keys = jax.random.split(key, num_draws + 1), jnp.arange(num_draws + 1) == 0
     evaluate = lambda items: jax.vmap(regression)(*items)  # noqa: E731
-    pool = map_batches(keys, evaluate, default_batch_size(_BYTES_PER_LABEL * probs.size))
+    pool = map_batches(keys, evaluate, default_batch_size(_BYTES_PER_LABEL * forecasts.size))
     middle, spread = jnp.mean(pool, 0), jnp.std(pool, 0)
-    # Near 0 and 1 few labels decide, whose rare values would widen the band everywhere.
-    spread = jnp.maximum(spread, jnp.max(spread) / 4)
+    if is_binary:
+        # Near 0 and 1 few labels decide, whose rare values would widen the band everywhere.
+        spread = jnp.maximum(spread, jnp.max(spread) / 4)
     # Where all agree up to rounding, there is nothing to be outside of.
-    rounding = 100 * jnp.finfo(pool.dtype).eps
+    rounding = 16 * jnp.finfo(pool.dtype).eps * jnp.max(jnp.abs(pool))
     divisors = jnp.where(spread > rounding, spread, jnp.inf)
     largest = jnp.max(jnp.abs(pool - middle) / divisors, 1)
     half = jnp.sort(largest)[ranks[1] - 1] * spread + rounding
     limits = *pointwise_band(pool[1:], ranks[0]), middle - half, middle + half
-    values = probs[places], pool[0], *(jnp.clip(x, 0, 1) for x in limits)
+    limits = (jnp.clip(x, 0, 1) for x in limits) if is_binary else limits
+    values = forecasts[places], pool[0], *limits
     return tuple(jnp.where(is_bad, jnp.nan, x) for x in values)

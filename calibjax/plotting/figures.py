@@ -177,9 +177,14 @@ def draw_histogram(
     ax.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label=label)
 
 
-def draw_diagonal(ax: "Axes", label: str = "calibrated", *, is_difference: bool = False) -> None:
+def draw_diagonal(
+    ax: "Axes",
+    label: str = "calibrated",
+    *,
+    is_difference: bool = False,
+    ends: Sequence[float] = (0, 1),
+) -> None:
     """The dashed line that calibrated models are around: the diagonal, or zero as a difference."""
-    ends = [0, 1]
     style = {"color": GRAY, "linewidth": 1, "linestyle": "--", "zorder": 1, "label": label}
     ax.plot(ends, [0, 0] if is_difference else ends, **style)
 

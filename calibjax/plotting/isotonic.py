@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def isotonic_diagram(curve: IsotonicCurve, *, ax: "Axes | None" = None) -> "Axes":
     """Frequencies of a label over its probability, by isotonic regression, with consistency bands.
 
-    Points outside the band of all points are red diamonds. Below the diagonal the label is rarer
-    than predicted, above it more frequent. There are no bins that could be chosen so that it looks
-    well.
+    Or means or quantiles of numbers over the predicted ones. Points outside the band of all points
+    are red diamonds. Below the diagonal the label is rarer than predicted, or numbers smaller;
+    above it more frequent, or larger. There are no bins that could be chosen so that it looks well.
 
     All artists have labels for a legend; a new figure has one.
 
@@ -35,7 +35,7 @@ def isotonic_diagram(curve: IsotonicCurve, *, ax: "Axes | None" = None) -> "Axes
 
     Cost: O(number of points).
 
-    References: Dimitriadis, Gneiting and Jordan (2021), Fig. 2.
+    References: Dimitriadis, Gneiting and Jordan (2021), Fig. 2; Gneiting and Resin (2023), Fig. 4.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, estimators, plotting
@@ -49,7 +49,9 @@ def isotonic_diagram(curve: IsotonicCurve, *, ax: "Axes | None" = None) -> "Axes
     record = "curve", curve, IsotonicCurve
     shown = figures.shown_record(*record, "isotonic_curve", "confidence", described)
     with figures.figure(ax, (4.6, 4.8), ncols=2) as ax:
-        figures.draw_diagonal(ax)
+        is_of_labels = shown.functional == "probability"
+        ends = [0, 1] if is_of_labels else [min(shown.confidence), max(shown.confidence)]
+        figures.draw_diagonal(ax, ends=ends)
         for name, lower, upper, color in (
             ("all points", shown.simultaneous_lower, shown.simultaneous_upper, figures.LIGHT_BAND),
             ("each point", shown.pointwise_lower, shown.pointwise_upper, figures.BAND),
@@ -59,8 +61,11 @@ def isotonic_diagram(curve: IsotonicCurve, *, ax: "Axes | None" = None) -> "Axes
         ax.plot(shown.confidence, shown.frequency, color=figures.BLACK, linewidth=1, zorder=2)
         outside = "outside the band of all points"
         figures.draw_points(ax, shown.confidence, shown.frequency, shown.is_outside, 4, outside)
-        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), box_aspect=1)
-        ax.set(xlabel="predicted probability", ylabel="observed frequency")
+        ax.set(xlabel=f"predicted {shown.functional}", box_aspect=1)
+        if is_of_labels:
+            ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), ylabel="observed frequency")
+        else:
+            ax.set(ylabel=f"{shown.functional} of the targets")
     return ax
 
 

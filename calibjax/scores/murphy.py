@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
+from calibjax.estimators.isotonic import forecasts_of
 from calibjax.scores.base import weighted_mean, weighted_samples
 
 _POINTS = 101
@@ -86,13 +86,10 @@ def murphy_curve(
     >>> print(curve.score.round(3))
     [0.   0.25 0.1 ]
     """
-    method = "mean" if level is None else "icdf"
-    (predictions, targets), weights = weighted_samples(predictions, targets, weights, method)
-    checks.shape("targets", targets, (None,), "[n]: only numbers have a mean and quantiles")
+    (predictions, targets), weights = weighted_samples(predictions, targets, weights)
     dtype = floating_dtype(predictions)
     level = None if level is None else float(checks.proportion("level", level))
-    forecasts = _forecasts(predictions, level)
-    checks.shape("predictions", forecasts, jnp.shape(targets), "predictions of one number each")
+    forecasts = forecasts_of(predictions, targets, level)
     if thresholds is not None:
         places = checks.floating("thresholds", checks.as_arrays("thresholds", thresholds))
         checks.shape("thresholds", places, (None,), "[k]")
@@ -103,12 +100,6 @@ def murphy_curve(
     numbers = jnp.asarray(forecasts, dtype), jnp.asarray(targets, dtype)
     at, score = _scores(numbers, thresholds, weights, level)
     return MurphyCurve(at, score, level)
-
-
-@functools.partial(jit, static_argnums=1)
-def _forecasts(predictions: Any, level: float | None) -> jax.Array:
-    """Means or quantiles, [n] if they are numbers."""
-    return jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
 
 
 @functools.partial(jit, static_argnums=3)

@@ -124,6 +124,16 @@ def _curves() -> list[Call]:
             max_points=a.integer(8, limit=8),
             slow=True,
         ),
+        NORMAL.call(
+            "estimators.isotonic_curve",
+            lambda predictions, targets, key, **options: estimators.isotonic_curve(
+                key, predictions, targets, num_draws=19, **options
+            ),
+            "Normal",
+            key=a.key(),
+            quantile=a.proportion(0.75, traced=False, without=a.OPTIONAL),
+            slow=True,
+        ),
         BERNOULLI.call(
             "estimators.smooth_ece",
             estimators.smooth_ece,
