@@ -7,22 +7,19 @@ import platform
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
 import jax
 import numpy as np
 
-from calibjax._core.compilation import keep_programs
+from calibjax._core.compilation import all_quickly, keep_programs
 from calibjax.distributions import Bernoulli, Categorical, Samples
 from calibjax.evaluation.assembly import OVERALL, PROBABILITIES
 from calibjax.evaluation.comparing import OF_PAIRS
 
 NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
-_FLAG = "--xla_cpu_use_fusion_emitters=false"
-_HAVE_FLAG = (0, 10), (0, 11)  # versions of jaxlib from, and below; XLA ends at unknown flags
 _FEW = 20_000  # predicted numbers, up to which compiling well takes longer than it saves
 _FEW_OF_CLASSES = 8_000  # the same for reliability diagrams, with a thousand redraws of each class
 _FEW_PAIRS = 1_500_000  # rows times predicted numbers, the same for the test of all pairs
@@ -39,10 +36,7 @@ def prepare(*, keeps_programs: bool) -> str:
     Returns:
         Where programs are kept, in words, if the folder is new; else nothing.
     """
-    flags = os.environ.get("XLA_FLAGS", "")
-    version = tuple(map(int, metadata.version("jaxlib").split(".")[:2]))
-    if _HAVE_FLAG[0] <= version < _HAVE_FLAG[1] and "xla_cpu_use_fusion_emitters" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {_FLAG}".strip()
+    all_quickly()
     if not keeps_programs or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return ""
     folder = _user_folder() / "calibjax" / _machine()

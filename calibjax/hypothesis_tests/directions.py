@@ -5,6 +5,7 @@ r(p, y) with itself, such as a score, the sum of x(p_i) r(p_i, y_i) says in whic
 predictions are off; x is the number of a `Regressor`, and otherwise one.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,7 +114,7 @@ def _is_of_rank_one(kernel: Any) -> bool:
     return isinstance(getattr(kernel, "prediction", None), Constant | Regressor)
 
 
-@jit
+@functools.partial(jit, quickly=True)
 def _scores(
     groups: tuple[Any, ...], may_cancel: jax.Array, predictions: Any, targets: Any, weights: Any
 ) -> jax.Array:

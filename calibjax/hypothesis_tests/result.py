@@ -310,7 +310,7 @@ def skce_result(
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
 
 
-@functools.partial(jit, static_argnums=2)
+@functools.partial(jit, static_argnums=2, quickly=True)
 def _of_family(
     pool: jax.Array, biased: jax.Array, groups: tuple[tuple[int, ...], ...]
 ) -> tuple[jax.Array, jax.Array, list[jax.Array], jax.Array]:

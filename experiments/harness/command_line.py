@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import functools
 import gc
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import jaxlib
 
+from calibjax._core.compilation import all_quickly
 from experiments.harness import source
 from experiments.harness.cells import Store
 from experiments.harness.data_files import DOWNLOAD, DataError, existing_file, read_table
@@ -21,9 +20,6 @@ from experiments.harness.extras import MissingExtra
 from experiments.harness.messages import log
 
 PRESETS = ("quick", "paper")  # of the experiments of the papers
-# Compiles in half the time what then runs more slowly. XLA ends the process where it does not know
-# an option, and nobody knows what later versions have.
-_QUICKLY = {"0.10": "--xla_cpu_use_fusion_emitters=false"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,8 +220,7 @@ def set_up(run: Run) -> None:
         log("Preset quick: programs are not optimised, so that times in its tables say little.")
         jax.config.update("jax_disable_most_optimizations", True)
         gc.set_threshold(200_000)
-        flag = _QUICKLY.get(".".join(jaxlib.__version__.split(".")[:2]), "")
-        os.environ["XLA_FLAGS"] = f"{flag} {os.environ.get('XLA_FLAGS', '')}".strip()
+        all_quickly()
 
 
 @program

@@ -230,7 +230,7 @@ def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...
     return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
-@functools.partial(jit, static_argnames=("ranked", "family"))
+@functools.partial(jit, static_argnames=("ranked", "family"), quickly=True)
 def skce_components(
     unbiased: jax.Array,
     diagonal: jax.Array,

@@ -109,7 +109,7 @@ def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int
     )
 
 
-@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
+@functools.partial(jit, static_argnames=("num_draws", "batch_size"), quickly=True)
 def _evaluated(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int) -> Parts:
     keys, split = jax.random.split(key, num_draws), devices()
 

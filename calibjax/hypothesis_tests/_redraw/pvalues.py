@@ -4,6 +4,7 @@ The observed value and the B draws are exchangeable under calibration, so the ra
 value is uniform, even after a transformation that treats all B + 1 values alike.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -171,7 +172,7 @@ def largest_scores(statistic: PyTree, null_samples: PyTree) -> np.ndarray:
     return _scores(pool, *_typical(pool, np), np).max(1)
 
 
-@jit
+@functools.partial(jit, quickly=True)
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for multiple testing by the max-T procedure.
 
