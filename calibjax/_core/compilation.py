@@ -91,7 +91,7 @@ def all_quickly() -> None:
     for name, value in QUICK.items():
         flags = os.environ.get("XLA_FLAGS", "")
         if name not in flags:
-            os.environ["XLA_FLAGS"] = f"{flags} --{name}={str(value).lower()}".strip()
+            os.environ["XLA_FLAGS"] = f"--{name}={str(value).lower()} {flags}".strip()
 
 
 def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
