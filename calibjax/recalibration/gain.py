@@ -14,7 +14,8 @@ from calibjax._core.arithmetic import floating_dtype, mean_and_error
 from calibjax._core.compilation import compiled_once, jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.features import bare
 from calibjax.scores import crps, negative_log_likelihood, pinball_loss
 from calibjax.scores.base import per_sample
 
@@ -29,12 +30,18 @@ class Gain:
         standard_error: of the mean over the samples.
         low: lower end of the confidence interval.
         high: upper end.
+        overconfidence: the part of the mean from predictions that become less certain, whose gain
+            is that of repairing overconfidence. None if nothing says how certain they are.
+        underconfidence: the part from those that become more certain. Predictions that stay as
+            certain as they were, as shifted ones do, are in neither.
     """
 
     mean: jax.Array
     standard_error: jax.Array
     low: jax.Array
     high: jax.Array
+    overconfidence: "Gain | None" = None
+    underconfidence: "Gain | None" = None
 
 
 def cross_fitted(
@@ -173,6 +180,9 @@ def recalibration_gain(
     the samples, which leave out those of the fit: 95 % intervals of an affine map of normal
     predictions contain the mean gain in 94 % of 2000 data sets with n = 1000, 91 % with n = 200.
 
+    It is split by whether predictions become less or more certain: by the probability of the most
+    probable class, and otherwise by the product of the variances of the coordinates.
+
     Args:
         key: a JAX random key.
         recalibrations: by name, as in `cross_fitted`.
@@ -219,8 +229,27 @@ def recalibration_gain(
             key, method, predictions, targets, weights=weights, num_folds=num_folds
         )
         gains = before - per_sample(score, after, targets)
-        found[name] = _interval(gains, weights, z)
+        gain = _interval(gains, weights, z)
+        if _is_certain(predictions) and _is_certain(after):
+            change = _uncertainty(after) - _uncertainty(predictions)
+            parts = (_interval(jnp.where(x > 0, gains, 0), weights, z) for x in (change, -change))
+            gain = Gain(gain.mean, gain.standard_error, gain.low, gain.high, *parts)
+        found[name] = gain
     return found
+
+
+def _is_certain(predictions: Any) -> bool:
+    """Whether it is known how certain predictions are."""
+    return has_class_probs(predictions) or hasattr(bare(predictions), "variance")
+
+
+@jit
+def _uncertainty(predictions: Any) -> jax.Array:
+    """Numbers that are larger for less certain predictions, [n]."""
+    plain = bare(predictions)
+    if has_class_probs(plain):
+        return -jnp.max(plain.class_probs, 1)
+    return jax.vmap(lambda p: jnp.sum(jnp.log(p.variance())))(plain)
 
 
 @jit

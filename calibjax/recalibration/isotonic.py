@@ -1,15 +1,18 @@
 """Isotonic regression of correctness on the confidences."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax._core.isotonic import isotonic_means
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import proportion
-from calibjax.recalibration.base import ConfidenceRecalibrator
+from calibjax.recalibration.base import ClassWiseParams, ConfidenceRecalibrator, is_of_classes
 
 
 @record
@@ -101,6 +104,17 @@ class IsotonicRegression(ConfidenceRecalibrator):
     """
 
     _learns = IsotonicMap
+
+    def identity(self, predictions: Any) -> Any:
+        """The map with a single piece, for each class if there are classes.
+
+        Its score by `values` is of the odds near 0 and near 1.
+        """
+        ends = jnp.arange(2, dtype=floating_dtype(predictions))
+        if not is_of_classes(predictions):
+            return IsotonicMap(ends, ends)
+        each = jnp.tile(ends, (predictions.class_probs.shape[1], 1))
+        return ClassWiseParams(IsotonicMap(each, each))
 
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None

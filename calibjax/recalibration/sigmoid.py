@@ -208,6 +208,10 @@ class MMCEScaling(Recalibrator):
     kernel: Kernel = _KUMAR_KERNEL
     weight: jax.Array | float = 10.0
 
+    def identity(self, predictions: Any) -> SigmoidMap:
+        """Slope 1 and intercept 0."""
+        return PlattScaling().identity(predictions)
+
     def fit(
         self, confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None = None
     ) -> SigmoidMap:

@@ -133,3 +133,40 @@ def test_coverage():
     truth = jnp.mean(gains.mean)
     inside = jnp.mean((gains.low <= truth) & (truth <= gains.high))
     assert 0.92 <= inside <= 0.98
+
+
+@pytest.mark.parametrize("certain", [False, True])
+def test_parts_of_over_and_underconfidence(certain):
+    """All log-odds are twice as large as they should be, or half as large."""
+    log_odds = jnp.asarray(RNG.normal(size=400)) * 2
+    truth = jax.nn.sigmoid(log_odds * (0.5 if certain else 2.0))
+    labels = jax.random.bernoulli(KEY, truth)
+    predictions = Bernoulli(jax.nn.sigmoid(log_odds))
+    found = recalibration_gain(KEY, {"T": TemperatureScaling()}, predictions, labels.astype(int))[
+        "T"
+    ]
+    parts = found.overconfidence, found.underconfidence
+    np.testing.assert_allclose(sum(x.mean for x in parts), found.mean, rtol=1e-4)
+    big, small = parts if certain else parts[::-1]
+    assert big.low > 0
+    assert small.mean == small.standard_error == 0
+
+
+def test_parts_of_several_directions():
+    """Affine maps of log-odds sharpen some and flatten others: by a loop over samples."""
+    log_odds = RNG.normal(size=400) * 2
+    labels = jnp.asarray(RNG.uniform(size=400) < 1 / (1 + np.exp(-log_odds - 1)), int)
+    predictions = Bernoulli(jax.nn.sigmoid(jnp.asarray(log_odds)))
+    found = recalibration_gain(KEY, {"a": PlattScaling()}, predictions, labels)["a"]
+    p, y = np.asarray(predictions.probs, float), np.asarray(labels)
+    q = np.asarray(cross_fitted(KEY, PlattScaling(), predictions, labels).probs, float)
+    gains = np.log(np.where(y, q / p, (1 - q) / (1 - p)))
+    flatter = np.maximum(q, 1 - q) < np.maximum(p, 1 - p)
+    np.testing.assert_allclose(found.overconfidence.mean, np.mean(gains * flatter), rtol=1e-3)
+    np.testing.assert_allclose(found.underconfidence.mean, np.mean(gains * ~flatter), rtol=1e-3)
+    wide = recalibration_gain(KEY, {"a": AffineScaling()}, NORMAL, TARGETS)["a"]  # scale 1.5
+    np.testing.assert_allclose(wide.overconfidence.mean, wide.mean, rtol=1e-6)
+    edges = Quantiles(jnp.array([0.5]), jnp.asarray(LOC)[:, None])
+    assert (
+        recalibration_gain(KEY, {"a": QuantileShift()}, edges, TARGETS)["a"].overconfidence is None
+    )

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from sklearn import isotonic
 
+from calibjax.distributions import Bernoulli, Categorical
+from calibjax.kernels import Fisher
 from calibjax.recalibration import IsotonicMap, IsotonicRegression
 
 METHOD = IsotonicRegression()
@@ -91,3 +93,14 @@ def test_nan_does_not_become_a_number_when_traced():
     params = IsotonicMap(np.array([0.2, 0.4]), np.array([0.0, 1.0]))
     images = jax.jit(APPLY)(params, np.array([np.nan, 0.3]))
     np.testing.assert_allclose(images, [np.nan, 0.5], rtol=1e-14)
+
+
+def test_identity():
+    method, r = IsotonicRegression(), jnp.linspace(0.05, 0.95, 10)
+    np.testing.assert_allclose(method.apply(method.identity(r), r), r, rtol=1e-6)
+    classes = Categorical(jnp.stack([r, 1 - r], 1))
+    same = method.apply(method.identity(classes), classes)
+    np.testing.assert_allclose(same.probs, classes.probs, rtol=1e-5)
+    # d/dv log(1 − r') of r' = (1 − r) v₀ + r v₁ at (0, 1)
+    score = Fisher(method, "values").score(Bernoulli(jnp.array(0.3)), 0)
+    np.testing.assert_allclose(score, -np.array([0.7, 0.3]) / 0.7, rtol=1e-5)
