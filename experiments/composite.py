@@ -72,9 +72,9 @@ DATA = {"two classes": two_classes, "ten classes": ten_classes} | {
 }
 _TEMPERATURE, _AFFINE = ("TemperatureScaling", "two classes"), ("AffineScaling", "normal")
 # Shares of the data sets, by n: the more samples, the more a data set costs.
-_CHEAP, _COSTLY = {64: 1.0, 256: 1.0, 1024: 0.4}, {64: 1.0, 256: 0.4, 1024: 0.2}
+_CHEAP, _COSTLY = {64: 1.0, 256: 1.0, 1024: 0.1}, {64: 1.0, 256: 0.4}
 SIZES = {
-    _TEMPERATURE: _CHEAP,
+    _TEMPERATURE: _CHEAP | {1024: 0.2},
     ("BetaScaling", "two classes"): _CHEAP,
     ("IsotonicRegression", "two classes"): _CHEAP,
     ("TemperatureScaling", "ten classes"): _COSTLY,
