@@ -77,8 +77,8 @@ SIZES = {
     _TEMPERATURE: _CHEAP | {1024: 0.2},
     ("BetaScaling", "two classes"): _CHEAP,
     ("IsotonicRegression", "two classes"): _CHEAP,
-    ("TemperatureScaling", "ten classes"): _COSTLY,
-    _AFFINE: _COSTLY,
+    ("TemperatureScaling", "ten classes"): _COSTLY | {1024: 0.1},
+    _AFFINE: _COSTLY | {1024: 0.1},
     ("AffineScaling", "Student's t"): _COSTLY,
     ("AffineScaling", "gamma"): _COSTLY,
 }

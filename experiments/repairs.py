@@ -38,7 +38,7 @@ MOST_CLASSES = (
     10  # of which redraws of a thousand images have all, without which vectors have no fit
 )
 EVERY = 2  # row of the forecasts that are judged
-DRAWS = 199
+DRAWS = 99
 
 
 def line_of(found: Repairs) -> dict[str, Any]:
@@ -116,7 +116,6 @@ def main() -> None:
     parser = command_line.option_parser(__file__, __doc__, data="required")
     parser.add_argument("--num-samples", type=command_line.positive_integer, default=1000)
     run, options = command_line.parse(parser)
-    jax.config.update("jax_enable_x64", True)
     store, n = run.store(NAME, __file__), options.num_samples
     note = (
         f"p-values of `what_would_repair`, {DRAWS} redraws, and cross-fitted gains in nats. "
