@@ -89,6 +89,7 @@ def _least(features, correct):
     return np.sum(np.logaddexp(0, z) - correct * z)
 
 
+@pytest.mark.slow
 def test_beta_maps_can_be_told_from_affine_ones():
     """The most powerful test, of the likelihood ratio, finds 98 % of the data sets of the bar.
 

@@ -119,13 +119,16 @@ def _apart(kind):
     return np.where(LOGITS[:, 0] + LOGITS[:, 1] > 2 * LOGITS[:, 2], RNG.integers(0, 2, N), 2)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+_SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, pytest.param(jnp.float64, marks=_SLOW)])
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
         ("vector", "class"),
-        ("vector", "one sample of a class"),
-        ("free", "class"),
+        pytest.param("vector", "one sample of a class", marks=_SLOW),
+        pytest.param("free", "class", marks=_SLOW),
         ("free", "half-space"),
     ],
 )
