@@ -199,7 +199,9 @@ class EDetector(_Watch):
 
     is compared with the run length c. As long as forecasts are calibrated, R_t − t has the mean 0,
     so that the expected number of forecasts until an alarm is at least c. With horizon h it is
-    ½ (Σ_j R_j − h), summed over the h processes in turn.
+    ½ (Σ_j R_j − h), summed over the h processes in turn: a bound that holds whatever becomes of the
+    h − 1 bets that are open. Its mean is then at most t, not t, and alarms come a little later than
+    those of an exact statistic, not more often.
 
     Attributes:
         bets: as in `hypothesis_tests.e_process`.
