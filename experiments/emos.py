@@ -25,6 +25,7 @@ from jax.scipy.optimize import minimize
 from calibjax import distributions, scores, streaming
 from experiments.ensemble_scaling import read
 from experiments.harness import command_line
+from experiments.harness.messages import log
 from experiments.harness.tables import note_of, write_table
 
 NAME = "monitoring"
@@ -32,6 +33,7 @@ WINDOW = 365  # rows that are fitted to
 HORIZON = 2
 EVERY = 30  # rows, after which it is fitted again
 STEPS = 30  # of BFGS
+BLOCK = 50  # rows that are watched at once
 LEVEL = 0.05
 
 
@@ -66,20 +68,26 @@ def again(params: jax.Array, members: jax.Array, observed: jax.Array) -> distrib
 
 def alarms(detector: streaming.EDetector, predictions: Any, targets: jax.Array) -> list[int]:
     """Rows of all alarms, after each of which the detector starts anew."""
-    found, start = [], 0
-    while start < len(targets):
-        rest = jax.tree.map(lambda x, start=start: x[start:], (predictions, targets))
-        place = int(detector.result(detector.update(detector.init(), *rest)).alarm)
-        if place == 0:
-            break
-        start += place
+    number, found, start = len(targets), [], 0
+    # The last block is whole, too; alarms in what is added do not count.
+    data = jax.tree.map(lambda x: jnp.concatenate([x, x[:BLOCK]]), (predictions, targets))
+    while True:
+        state, alarm = detector.init(), 0
+        for place in range(start, number, BLOCK):
+            block = jax.tree.map(lambda x, place=place: x[place : place + BLOCK], data)
+            state = detector.update(state, *block)
+            if alarm := int(detector.result(state).alarm):
+                break
+        if alarm == 0 or start + alarm > number:
+            return found
+        start += alarm
         found.append(start)
-    return found
 
 
 def row(name: str, predictions: Any, targets: jax.Array) -> dict[str, Any]:
     """A line of the table."""
     options = {"horizon": HORIZON}
+    log(f"{name}: {len(targets)} rows")
     process = streaming.EProcess(None, predictions, level=LEVEL, **options)
     result = process.result(process.update(process.init(), predictions, targets))
     detector = streaming.EDetector(None, predictions, **options)
