@@ -125,7 +125,7 @@ def what_would_repair(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
+        ValueError: if shapes or values are wrong, or a recalibration cannot be fitted.
         NotImplementedError: for ensembles.
 
     Cost: that of a composite test for each recalibration, and of K² / 2 fits to every redraw.
