@@ -30,6 +30,7 @@ from experiments import ensemble_scaling
 from experiments.chance import networks
 from experiments.chance.__main__ import ORDER
 from experiments.harness import cells, command_line, data_files
+from experiments.harness.messages import log
 from experiments.harness.tables import write_table
 
 NAME = "repairs"
@@ -83,10 +84,13 @@ def network_rows(store: cells.Store, data: Path, number: int) -> list[dict[str, 
                 methods = dict(METHODS)
                 if probs.shape[1] > MOST_CLASSES:
                     del methods["vector"]
-                key = cells.key_of(f"{NAME}/{name}")
-                return line_of(
-                    what_would_repair(key, predictions, labels, methods, num_draws=DRAWS)
-                )
+                data = cells.key_of(f"{NAME}/{name}"), predictions, labels
+                try:
+                    return line_of(what_would_repair(*data, methods, num_draws=DRAWS))
+                except ValueError as error:  # no finite fit, to a fold, say: its places stay empty
+                    log(f"{name}: {error}")
+                    del methods["vector"]
+                    return line_of(what_would_repair(*data, methods, num_draws=DRAWS))
 
             parameters = {"data": data_files.digest(probs, labels), "draws": DRAWS}
             found = cells.cell(store, f"{name}/{number}", parameters, compute)

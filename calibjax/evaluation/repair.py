@@ -16,7 +16,6 @@ from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests import composite_calibration_test, default_kernels
-from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.hypothesis_tests._redraw.pvalues import tolerance
 from calibjax.hypothesis_tests.composite import kernels_under, repaired_by
 from calibjax.hypothesis_tests.simulation import checked_batch_size
@@ -128,7 +127,8 @@ def what_would_repair(
         ValueError: if shapes or values are wrong, or a recalibration cannot be fitted.
         NotImplementedError: for ensembles.
 
-    Cost: that of a composite test for each recalibration, and of K² / 2 fits to every redraw.
+    Cost: that of a composite test for each recalibration, and of the fits of all K to the redraws
+    of each.
 
     References: none of the four papers has it; Stute, Manteiga and Quindimil (1993), Bootstrap
     based goodness-of-fit-tests, for refitting.
@@ -156,6 +156,10 @@ def what_would_repair(
     methods = {"nothing": _Nothing(), **recalibrations}
     fitted = {name: repaired_by(one, predictions, targets) for name, one in methods.items()}
     seen, pvalues = default_kernels(predictions), {}
+    # One program for all hypotheses: to compile takes longer than to fit what is not needed.
+    data, score = (list(methods.values()), predictions), default_score(*fitted.values())
+    size = 64 * len(methods) * sum(x.size for x in jax.tree.leaves((predictions, targets)))
+    batch_size = checked_batch_size(None, size)
     for i, name in enumerate(methods):
         one, *later = list(methods)[i:]
         test = composite_calibration_test(
@@ -166,15 +170,12 @@ def what_would_repair(
             kernels=kernels_under(fitted[one], seen),
             num_draws=num_draws,
         )
-        pools = [jnp.append(test.statistic, test.null_samples)]
+        pools = jnp.append(test.statistic, test.null_samples)[:, None]
         if later:
-            score = default_score(*fitted.values())
-            draws = jax.random.split(keys[i + 1], num_draws)  # which are those of the test
-            data = [methods[x] for x in (one, *later)], predictions, targets, fitted[one]
-            size = 64 * len(data[0]) * sum(x.size for x in jax.tree.leaves(data[1:3]))
-            batch_size = checked_batch_size(None, size)
-            pools += list(_ratios(score, draws, data, batch_size=batch_size).T)
-        pvalues[name] = _smallest(jnp.stack(pools, 1))
+            draws = _draws(jax.random.split(keys[i + 1], num_draws), fitted[one], targets)
+            losses = _losses(score, draws, data, batch_size=batch_size)
+            pools = jnp.concatenate([pools, losses[:, [i]] - losses[:, i + 1 :]], 1)
+        pvalues[name] = _smallest(pools)
     gains = recalibration_gain(keys[0], recalibrations, predictions, targets)
     return Repairs(pvalues, gains, level)
 
@@ -192,16 +193,22 @@ class _Nothing:
         return predictions
 
 
+@jit
+def _draws(keys: jax.Array, repaired: Any, targets: PyTree) -> PyTree:
+    """The targets, and then the redraws of the composite test with these keys, [B + 1, n, ...]."""
+    drawn = jax.vmap(draw, (0, None))(keys, repaired)
+    return jnp.concatenate([targets[None].astype(drawn.dtype), drawn])
+
+
 @functools.partial(jit, static_argnums=0, static_argnames="batch_size")
-def _ratios(score: Any, keys: jax.Array, data: Any, *, batch_size: int) -> jax.Array:
-    """How much better others fit than the first, for the targets and for redraws, [B + 1, k]."""
-    (first, *others), predictions, targets, repaired = data
+def _losses(score: Any, draws: PyTree, data: Any, *, batch_size: int) -> jax.Array:
+    """Losses of all recalibrations, each fitted to the draws that it is judged by, [B + 1, K]."""
+    methods, predictions = data
 
-    def losses(y: PyTree) -> jax.Array:
-        own, *more = (score(repaired_by(x, predictions, y), y) for x in (first, *others))
-        return own - jnp.stack(more)
+    def of_one(y: PyTree) -> jax.Array:
+        return jnp.stack([score(repaired_by(x, predictions, y), y) for x in methods])
 
-    return over_pool(keys, lambda key: draw(key, repaired), jax.vmap(losses), targets, batch_size)
+    return jax.lax.map(of_one, draws, batch_size=batch_size)
 
 
 def _smallest(pool: jax.Array) -> jax.Array:
