@@ -144,18 +144,18 @@ def isotonic_curve(
     level, num_draws, ranks = checked_ranks(level, num_draws)
     max_points = checks.size_in_range("max_points", max_points, 2)
     checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    functional, is_binary = "mean", hasattr(bare(predictions), "class_probs")
+    functional = "mean"
     if quantile is not None:
         quantile = float(checks.proportion("quantile", quantile))
         functional = f"{quantile:g}-quantile"
-        if is_binary:
+    predictions, targets = checks.predictions_and_targets(predictions, targets)
+    if hasattr(bare(predictions), "class_probs"):
+        if quantile is not None:
             raise ValueError(f"quantile: expected None for predictions of classes, got {quantile}")
-    if is_binary:
         functional = "probability"
         predictions, targets = checked_binary(predictions, targets)
         forecasts = predictions.probs
     else:
-        predictions, targets = checks.predictions_and_targets(predictions, targets)
         forecasts = forecasts_of(predictions, targets, quantile)
         check_draws(predictions, targets)
     weights = checks.sample_weights(weights, predictions)
@@ -201,6 +201,8 @@ def _curve(
     is_binary = isinstance(predictions, Bernoulli)
     is_bad = (targets != 0) & (targets != 1) if is_binary else checks.is_missing(targets)
     is_bad = jnp.any(jnp.isnan(forecasts) | is_bad)
+    if weights is not None:
+        is_bad |= jnp.any(jnp.isnan(weights))
     samples = checks.counted(weights, (predictions, forecasts, targets))
     order = jnp.argsort(samples[1])
     samples, weights = jax.tree.map(lambda x: x[order], (samples, weights))

@@ -153,6 +153,10 @@ def test_jit_vmap_and_precision():
     np.testing.assert_allclose(jax.vmap(frequency)(both)[0], eager, atol=1e-6)
     assert frequency(jnp.array(LABELS), PROBS.astype(np.float32)).dtype == jnp.float32
     assert jnp.isnan(jax.jit(frequency)(jnp.array(LABELS).at[0].set(2))).all()
+    curve = jax.jit(
+        lambda w: estimators.isotonic_curve(KEY, NORMALS, TARGETS, weights=w, num_draws=19)
+    )(jnp.full(60, np.nan))
+    assert jnp.isnan(curve.confidence).all()
 
 
 def test_refused_by_name():
