@@ -76,6 +76,11 @@ class MonteCarlo:
         return checks.replaced(self, distribution=distribution, draws=draws)
 
 
+def undrawn(p: Any) -> Any:
+    """A prediction without draws that were added to it."""
+    return p.distribution if isinstance(p, MonteCarlo) else p
+
+
 @functools.partial(jit, static_argnames="num_samples")
 def _draw_many(key: jax.Array, predictions: Distribution, num_samples: int) -> jax.Array:
     """Independent draws from each prediction, [n, m] or [n, m, d]."""
@@ -123,10 +128,8 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
     1.0
     """
     key = checks.random_key(key)
-    predictions = checks.batch(predictions, keep_logs=True)
+    predictions = undrawn(checks.batch(predictions, keep_logs=True))
     checks.method("predictions", predictions, "sample")
-    if isinstance(predictions, MonteCarlo):
-        predictions = predictions.distribution
     numbers_each = sum(map(jnp.size, jax.tree.leaves(predictions)))
     num_samples = checks.number_of_draws("num_samples", num_samples, 2, numbers_each=numbers_each)
     values = _draw_many(key, predictions, num_samples)

@@ -8,8 +8,9 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
-from calibjax.distributions import MonteCarlo, Quantiles, Samples
+from calibjax.distributions import Quantiles, Samples
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import bare
 
 
@@ -63,8 +64,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     """
     key = checks.random_key(key)
     predictions, targets = checks.predictions_and_targets(predictions, targets)
-    inner = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
-    inner = bare(inner)
+    inner = bare(undrawn(predictions))
     if hasattr(inner, "class_probs"):
         raise TypeError(
             f"predictions: expected distributions of numbers, got {checks.described(inner)}; "

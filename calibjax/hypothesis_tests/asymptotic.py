@@ -18,7 +18,7 @@ from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
-from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
+from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means, squared_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size, multinomial_counts
 from calibjax.kernels import Kernel
@@ -113,12 +113,6 @@ def bootstrap_skce_test(
     return simulated_result(n * estimate, null_samples, estimate, draws="resamples")
 
 
-def _squared_pair(args: tuple[Kernel, jax.Array], x: PyTree, y: PyTree) -> jax.Array:
-    """h² in units of a squared size."""
-    kernel, size = args
-    return jnp.square(sample_pair(kernel, x, y) / size)
-
-
 @follows_data
 def block_skce_test(
     kernel: Kernel,
@@ -191,7 +185,7 @@ def block_skce_test(
         )
     if variance == "pairs":
         args = kernel, size
-        squares = pairwise.block_means(_squared_pair, args, samples, block_size=block_size).mean()
+        squares = pairwise.block_means(squared_pair, args, samples, block_size=block_size).mean()
         # The blocks still say whether there is any variance at all.
         spread = jnp.where(jnp.isnan(spread), spread, jnp.sqrt(squares / math.comb(block_size, 2)))
     statistic = jnp.sqrt(blocks.shape[0]) * (estimate / size) / spread

@@ -8,18 +8,18 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
 
-from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
+from calibjax._core.arithmetic import floating_dtype, matmul, ratio
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Distance
 from calibjax.distributions import Bernoulli
 from calibjax.hypothesis_tests.outcomes import Forecast, log_ratio
 from calibjax.kernels.base import prediction_kernel
 from calibjax.recalibration import BiasScaling, TemperatureScaling, VectorScaling
-from calibjax.recalibration.affine import AffineMap
+from calibjax.recalibration.affine import AffineMap, shrunk
 from calibjax.recalibration.logits import LogitMap
 
 _PRIOR = 20.0  # number of forecasts without fault that a recalibration starts with
-_STAKES = np.array([0.1, 0.2, 0.4, 0.8])  # η, in which the mixture of kernel bets is taken
+_STAKES = np.array([0.1, 0.2, 0.4, 0.8])  # η, over which kernel bets are mixed
 _REFITTED_EVERY = 8
 
 
@@ -40,7 +40,7 @@ class Bet:
     needs_past = True
 
     def start(self, first: Forecast, size: int) -> PyTree:
-        """What is known at the beginning, where the past holds so many forecasts."""
+        """What is known at the start, with a past of `size` forecasts."""
         raise NotImplementedError
 
     def learn(self, learned: PyTree, past: Past, new: Forecast, forget: jax.Array) -> PyTree:
@@ -77,20 +77,13 @@ class AffineBet(Bet):
     def params(self, learned: PyTree) -> AffineMap:
         """Shift and scale."""
         number, first, second = learned
-        return _shrunk(number, first, second, _PRIOR)
+        return shrunk(number, first, second, _PRIOR)
 
     def log_ratios(self, learned: PyTree, past: Past, new: Forecast) -> jax.Array:
         """Likelihood ratio of the score."""
         del past
         map_ = self.params(learned)
         return log_ratio(new.view, map_.shift, map_.scale)[None]
-
-
-def _shrunk(number: jax.Array, first: jax.Array, second: jax.Array, prior: Any) -> AffineMap:
-    """Mean and deviation of scores with these sums, and a prior of so many with N(0, 1)."""
-    shift = first / (number + prior)
-    rest = second - 2 * shift * first + jnp.square(shift) * number
-    return AffineMap(shift, safe_sqrt((rest + prior) / (number + prior)))
 
 
 @record
@@ -159,7 +152,7 @@ class LocalBet(_NearBet):
         view = past.forecasts.view
         first, second = (jnp.tensordot(weights, x, 1) for x in (view.mean, view.square))
         prior = jnp.asarray(self.prior, weights.dtype)
-        map_ = _shrunk(jnp.sum(weights), first, second, prior)
+        map_ = shrunk(jnp.sum(weights), first, second, prior)
         return log_ratio(new.view, map_.shift, map_.scale)[None]
 
 

@@ -36,13 +36,15 @@ def centered_diagonal(entries: jax.Array, rows: jax.Array) -> jax.Array:
     return entries - 2 * rows + rows.mean()
 
 
-def _squared_pair(kernel: Kernel, x: Any, y: Any) -> jax.Array:
-    return jnp.square(sample_pair(kernel, x, y))
+def squared_pair(args: tuple[Kernel, Any], x: Any, y: Any) -> jax.Array:
+    """h² in units of a squared size."""
+    kernel, size = args
+    return jnp.square(sample_pair(kernel, x, y) / size)
 
 
 def centered_mean_square(kernel: Kernel, samples: PyTree, rows: jax.Array) -> jax.Array:
     """n⁻² Σ_ij H̃_ij², from the row means, in n² / 2 evaluations."""
-    squares = pairwise.mean_over_all_pairs(_squared_pair, kernel, samples)
+    squares = pairwise.mean_over_all_pairs(squared_pair, (kernel, 1), samples)
     return jnp.maximum(squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(rows.mean()), 0)
 
 

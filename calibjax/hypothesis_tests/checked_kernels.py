@@ -58,7 +58,7 @@ def checked_family(
 
 
 def _is_member(node: Any) -> bool:
-    """Whether a node of the user's tree is a kernel, a pair (lens, kernel), or what it is not."""
+    """Whether a node of the user's tree is a kernel, a pair (lens, kernel), or no container."""
     if type(node) is tuple and len(node) == 2 and isinstance(node[1], Kernel):
         return callable(node[0]) and not isinstance(node[0], Kernel)
     return not isinstance(node, dict | list | tuple)

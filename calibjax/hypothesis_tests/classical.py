@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
@@ -17,7 +16,7 @@ from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.reliability import checked_binary
-from calibjax.hypothesis_tests.intervals import ConfidenceInterval
+from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
 from calibjax.hypothesis_tests.textbook import (
     beyond_brownian_motion,
     chi_squared,
@@ -317,12 +316,8 @@ def _cox_regression(
     line = Line(*(jnp.where(exists, value, jnp.nan) for value in line))
     fitted = jax.nn.sigmoid(line.slope * x + line.intercept)
     errors = _standard_errors(fitted * (1 - fitted), x, weights)
-    reach = -ndtri(jnp.asarray((1 - level) / 2, x.dtype))
-    intervals = (
-        ConfidenceInterval(value - reach * error, value + reach * error, value, error)
-        for value, error in zip(line, errors, strict=True)
-    )
-    return CoxRegression(*intervals)
+    both = zip(line, errors, strict=True)
+    return CoxRegression(*(asymptotic_interval(value, error, level) for value, error in both))
 
 
 def _standard_errors(variances: jax.Array, x: jax.Array, weights: jax.Array | None) -> Line:

@@ -121,7 +121,9 @@ def score_confidence_sequence(
 
 @jit
 def _sequence(differences: jax.Array, bound: jax.Array, level: jax.Array) -> ConfidenceSequence:
-    """In units of the scale of the boundary."""
+    """In units of the scale of the boundary; NaN where a traced difference is beyond the bound."""
+    is_inside = jnp.abs(differences) <= bound * (1 + 8 * jnp.finfo(differences.dtype).eps)
+    bound = jnp.where(jnp.all(is_inside), bound, jnp.nan)
     scale = 2 * bound
     values, times = differences / scale, jnp.arange(1, len(differences) + 1)
     means = jnp.cumsum(values) / times
@@ -130,10 +132,7 @@ def _sequence(differences: jax.Array, bound: jax.Array, level: jax.Array) -> Con
     reach = scale * _boundary(variance, 1 - level) / times
     estimate = scale * means
     low, high = (jnp.clip(x, -bound, bound) for x in (estimate - reach, estimate + reach))
-    outside = jnp.any(jnp.abs(differences) > bound * (1 + 8 * jnp.finfo(values.dtype).eps))
-    return jax.tree.map(
-        lambda x: jnp.where(outside, jnp.nan, x), ConfidenceSequence(estimate, low, high)
-    )
+    return ConfidenceSequence(estimate, low, high)
 
 
 def _boundary(variance: jax.Array, alpha: jax.Array) -> jax.Array:

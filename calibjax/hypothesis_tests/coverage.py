@@ -89,19 +89,9 @@ def coverage_test(
         )
     predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     quantiles, probs, intervals = _counted(predictions, targets, weights)
-    data = quantiles, weights
-    result = rank_among_redraws(
-        key,
-        _statistic,
-        data,
-        Categorical(probs),
-        intervals,
-        num_draws=num_draws,
-        batch_size=batch_size,
-        num_bytes=_BYTES_PER_INTERVAL * predictions.values.size,
-        adjust=True,
-    )
-    return dataclasses.replace(result, estimate=_differences(*data, intervals))
+    drawn = Categorical(probs), intervals
+    options = {"num_draws": num_draws, "batch_size": batch_size}
+    return _ranked(key, _statistic, (quantiles, weights), drawn, intervals, **options)
 
 
 def coverage_among_redraws(
@@ -115,18 +105,24 @@ def coverage_among_redraws(
 ) -> CalibrationTestResult:
     """`coverage_test` of quantiles of continuous predictions, with targets redrawn from these."""
     quantiles, targets, weights = checks.weighted_samples(quantiles, targets, weights)
-    data = quantiles, weights
-    result = rank_among_redraws(
-        key,
-        _statistic_of_targets,
-        data,
-        predictions,
-        targets,
-        num_draws=num_draws,
-        num_bytes=_BYTES_PER_INTERVAL * quantiles.values.size,
-        adjust=True,
-    )
     intervals = jax.vmap(Quantiles.interval)(quantiles, targets)
+    drawn, data = (predictions, targets), (quantiles, weights)
+    return _ranked(key, _statistic_of_targets, data, drawn, intervals, num_draws=num_draws)
+
+
+def _ranked(
+    key: jax.Array,
+    statistic: Any,
+    data: tuple[Quantiles, Any],
+    drawn: tuple[Any, jax.Array],
+    intervals: jax.Array,
+    **options: Any,
+) -> CalibrationTestResult:
+    """The test of what is redrawn and observed, and the differences at the observed intervals."""
+    num_bytes = _BYTES_PER_INTERVAL * data[0].values.size
+    result = rank_among_redraws(
+        key, statistic, data, *drawn, num_bytes=num_bytes, adjust=True, **options
+    )
     return dataclasses.replace(result, estimate=_differences(*data, intervals))
 
 

@@ -33,7 +33,7 @@ from calibjax.kernels.normal_scores import normal_score, standard_normal
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
-_SURE = 2.0  # standard errors, beyond which errors that may differ in sign have one all the same
+_SURE = 2.0  # standard errors, beyond which errors that may cancel count as having one sign
 _PLACES = {"location": ("large", "small"), "log scale": ("wide", "narrow")}
 _SCORES = {  # words for positive and for negative sums
     "shift": ("too small", "too large"),

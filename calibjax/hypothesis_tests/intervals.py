@@ -167,28 +167,30 @@ def skce_confidence_interval(
     found = None if clusters is None else checked_clusters(clusters, kernel, samples, weights)
     estimate, error = _jackknife(kernel, samples, weights, found)
     _refuse_undefined(error, estimate)
-    interval = _asymptotic(estimate, error, level, found, side=side)
+    interval = asymptotic_interval(estimate, error, level, found, side=side)
     size = number_of(samples[0], weights) if found is None else found.number
     return dataclasses.replace(interval, effective_size=size)
 
 
 @functools.partial(jit, static_argnames="side")
-def _asymptotic(
-    estimate: jax.Array, error: jax.Array, level: ArrayLike, clusters: Clusters | None, *, side: str
+def asymptotic_interval(
+    estimate: jax.Array,
+    error: jax.Array,
+    level: ArrayLike,
+    clusters: Clusters | None = None,
+    *,
+    side: str = "two-sided",
 ) -> ConfidenceInterval:
-    """The interval of an estimate that is asymptotically normal."""
+    """The interval of a normal estimate, for G clusters of Student's with G − 1 degrees."""
     tail = jnp.asarray((1 - level) / (2 if side == "two-sided" else 1), estimate.dtype)
-    reach = -_quantile(tail, clusters) * error
+    if clusters is None:
+        reach = -ndtri(tail) * error
+    else:
+        zero = jnp.zeros_like(tail)
+        student = StudentT((clusters.number - 1).astype(tail.dtype), zero, zero + 1)
+        reach = -student.icdf(tail) * error
     high = estimate + reach if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
     return ConfidenceInterval(estimate - reach, high, estimate, error)
-
-
-def _quantile(tail: jax.Array, clusters: Clusters | None) -> jax.Array:
-    """That of the standard normal distribution; for G clusters Student's with G − 1 degrees."""
-    if clusters is None:
-        return ndtri(tail)
-    zero = jnp.zeros_like(tail)
-    return StudentT((clusters.number - 1).astype(tail.dtype), zero, zero + 1).icdf(tail)
 
 
 @functools.partial(jit, static_argnames=("num_draws", "batch_size"))

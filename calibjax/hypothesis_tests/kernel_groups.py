@@ -204,10 +204,12 @@ def _of_targets(predictions: Any) -> dict[str, Any]:
     """Kernels on targets."""
     targets = target_kernels(predictions)
     seen = prediction_kernels(predictions, distance_of_predictions(predictions))
-    return {
-        group: {name: TensorProduct(k_p, k_y) for name, k_p in seen.items()}
-        for group, k_y in targets.items()
-    }
+    return {group: _products(seen, k_y) for group, k_y in targets.items()}
+
+
+def _products(seen: dict[str, Kernel], target: Kernel) -> dict[str, Kernel]:
+    """A target kernel with each of the kernels on predictions."""
+    return {name: TensorProduct(k_p, target) for name, k_p in seen.items()}
 
 
 def _of_numbers(predictions: Any) -> dict[str, Any]:
@@ -216,10 +218,9 @@ def _of_numbers(predictions: Any) -> dict[str, Any]:
     size = _score_size(plain)
     seen = prediction_kernels(predictions, distance_of_predictions(predictions))
     groups: dict[str, Any] = {
-        f"normal scores {fraction(scale)}": {
-            name: TensorProduct(k_p, NormalScore(SquaredExponential(scale * size)))
-            for name, k_p in seen.items()
-        }
+        f"normal scores {fraction(scale)}": _products(
+            seen, NormalScore(SquaredExponential(scale * size))
+        )
         for scale in _SCORE_SCALES
     }
     if isinstance(plain, VECTORS):
@@ -250,7 +251,7 @@ def _of_binary(predictions: Any) -> dict[str, Any]:
     slope = Fisher(TemperatureScaling(), None, _UNIT)  # the same score but for its sign
     log_odds: dict[str, Kernel] = {"intercept": White(), "slope": slope}
     return {
-        "residuals": {name: TensorProduct(k_p, Pearson()) for name, k_p in seen.items()},
+        "residuals": _products(seen, Pearson()),
         "log-odds": {name: TensorProduct(Constant(), k_y) for name, k_y in log_odds.items()},
     }
 
@@ -259,7 +260,6 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
     """Kernels on all classes, on each, and the scores of a temperature."""
     near = affordable(_exponential(predictions), predictions)
     seen = {"near predictions": near, "all predictions": Constant()}
-    score = Fisher(TemperatureScaling(), None, _UNIT)
     class_wise, bias = {}, {}
     probs = of_rows(_probs, bare(predictions))
     labels = likely_classes(probs)
@@ -268,9 +268,9 @@ def _of_classes(predictions: Any) -> dict[str, Any]:
         class_wise[name] = lens, TensorProduct(Exponential(scale, TotalVariation()), White())
         bias[name] = lens, TensorProduct(Constant(), White())
     return {
-        "residuals": {name: TensorProduct(k_p, Pearson()) for name, k_p in seen.items()},
+        "residuals": _products(seen, Pearson()),
         "class-wise": class_wise,
-        "temperature": {name: TensorProduct(k_p, score) for name, k_p in seen.items()},
+        "temperature": _products(seen, Fisher(TemperatureScaling(), None, _UNIT)),
         "bias": bias,
     }
 

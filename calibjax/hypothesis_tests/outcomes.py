@@ -116,7 +116,7 @@ def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
     mass = levels[1] - levels[0]
     is_wide = mass > 0  # and not lost by rounding
     unit = jnp.where(is_wide, mass, 1)
-    # Ends of targets so far out that levels are rounded to 0 or 1 are as far out as numbers say.
+    # Where the levels of far targets are rounded to 0 or 1, the ends are the largest finite scores.
     limits = jnp.finfo(levels.dtype)
     ends = ndtri(jnp.where(mass == 0, jnp.clip(levels, limits.tiny, 1 - limits.epsneg), levels))
     inside = jnp.where(jnp.isinf(ends), 0, ends)
@@ -135,17 +135,16 @@ def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
 
 def log_ratio(score: Score, shift: jax.Array, scale: jax.Array) -> jax.Array:
     """Logarithm of the probability of a score under N(shift, scale²), over that under N(0, 1)."""
+    rest = (score.mean - shift) / scale
+    of_point = 0.5 * (score.mean - rest) * (score.mean + rest) - jnp.log(scale)
     if score.ends is None:
-        rest = (score.mean - shift) / scale
-        return jnp.sum(0.5 * (score.mean - rest) * (score.mean + rest) - jnp.log(scale))
+        return jnp.sum(of_point)
     low, high = score.ends
     mass = _mass(low, high)
     other = _mass((low - shift) / scale, (high - shift) / scale)
     is_wide = (mass > 0) & (other > 0)
     value = jnp.log(jnp.where(is_wide, other, 1)) - jnp.log(jnp.where(is_wide, mass, 1))
     # Where a mass is lost by rounding, the ratio is that of the densities.
-    rest = (score.mean - shift) / scale
-    of_point = 0.5 * (score.mean - rest) * (score.mean + rest) - jnp.log(scale)
     return jnp.where(is_wide, value, of_point) + 0 * score.mean  # NaN where that is
 
 

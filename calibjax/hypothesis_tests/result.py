@@ -238,7 +238,7 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
 
 
 def _is_nan(values: Any) -> Any:
-    """Which numbers of a concrete array are none, where they are."""
+    """Which numbers of a concrete array are NaN, on the device that holds them."""
     values = checks.readable(values)
     return values != values
 

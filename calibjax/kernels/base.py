@@ -15,9 +15,9 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.pytree import PyTree, compile_methods, parameter, part, record
-from calibjax.distributions import MonteCarlo
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive
+from calibjax.distributions.draws import undrawn
 from calibjax.kernels.expectations import (
     centered_kernel,
     combine,
@@ -165,8 +165,7 @@ def _is_scalar(value: object) -> bool:
 
 def without_draws(predictions: PyTree) -> PyTree:
     """The predictions that kernels on predictions see: without added draws or indices."""
-    if isinstance(predictions, MonteCarlo):
-        predictions = predictions.distribution
+    predictions = undrawn(predictions)
     return predictions.without_index() if hasattr(predictions, "without_index") else predictions
 
 

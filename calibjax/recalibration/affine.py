@@ -77,6 +77,13 @@ def normal_score_of(level: jax.Array) -> jax.Array:
     return ndtri(jnp.clip(level, last / 4, 1 - last))
 
 
+def shrunk(number: Any, first: jax.Array, second: jax.Array, prior: Any) -> AffineMap:
+    """Mean and deviation of scores with these sums, with as many as `prior` from N(0, 1) added."""
+    shift = first / (number + prior)
+    rest = second - 2 * shift * first + jnp.square(shift) * number
+    return AffineMap(shift, safe_sqrt((rest + prior) / (number + prior)))
+
+
 @record
 class AffineScaling(Recalibrator):
     """Affine scaling: all predictions have the same error of their location and their scale.

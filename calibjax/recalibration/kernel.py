@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax import pairwise
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, safe_sqrt
+from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, parameter, record
 from calibjax.distances import Euclidean
@@ -25,6 +25,7 @@ from calibjax.recalibration.affine import (
     normal_scores,
     of_a_family,
     residuals,
+    shrunk,
     with_scores,
 )
 from calibjax.recalibration.base import Recalibrator
@@ -127,7 +128,7 @@ class KernelRecalibration(Recalibrator):
         if self.kernel is not None:
             return checks.kernel_values(self.kernel)
         median, *_ = median_of_distances(Euclidean(), bare(predictions))
-        # It is NaN of predictions that are all the same, among which any length scale will do.
+        # NaN if all predictions are the same, for which any length scale will do.
         return SquaredExponential(jnp.where(jnp.isnan(median), 1, median) / 4)
 
 
@@ -157,8 +158,5 @@ def _local(params: LocalScores, predictions: Any, prior: jax.Array) -> AffineMap
         columns * params.weights[:, None],
     )
     total, first, second = jnp.split(sums, [1, 1 + z.shape[1]], 1)
-    shift = first / (total + prior)
-    rest = second - 2 * shift * first + jnp.square(shift) * total
-    scale = safe_sqrt((rest + prior) / (total + prior))
     shape = (len(sums), *params.scores.shape[1:])
-    return AffineMap(shift.reshape(shape), scale.reshape(shape))
+    return jax.tree.map(lambda x: x.reshape(shape), shrunk(total, first, second, prior))

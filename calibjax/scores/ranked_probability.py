@@ -138,7 +138,7 @@ def threshold_weighted_crps(
     if chaining is not None:
         checks.function("chaining function", "chaining", chaining, "values")
         if not checks.is_concrete((low, high)) or low != -np.inf or high != np.inf:
-            raise ValueError("chaining: expected None beside low or high, which are a function too")
+            raise ValueError("chaining: expected None beside low or high, which define one")
         if not isinstance(p, Samples):
             raise TypeError(
                 f"chaining: expected None for {checks.described(p)}; distributions.Samples, of "

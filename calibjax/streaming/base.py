@@ -92,9 +92,9 @@ class Accumulator:
             state = accumulator.update(state, predictions, targets)
         result = accumulator.result(state)
 
-    All of them take `weights` of the samples of a batch, of which no weights are ones. They are
-    summed up in the units in which they come, of which the results do not depend, unless squares of
-    weights overflow or vanish. Integers are numbers of copies where they are for all data at once.
+    All of them take `weights` of the samples of a batch, ones by default. They are added in the
+    units in which they are given; results do not depend on these, unless squares of weights
+    overflow or vanish. Integer weights are numbers of copies where they are for all data at once.
 
     `update`, `merge` and `result` are pure functions of arrays, for `jit`, `vmap` and `lax.scan`.
     A state is a `State`, whose leaves are plain sums.
@@ -122,7 +122,7 @@ class Accumulator:
         raise NotImplementedError
 
     def merge(self, a: State, b: State) -> State:
-        """The state after the samples of two states, of which the order does not matter.
+        """The state after the samples of two states, in either order.
 
         Args:
             a: state of this accumulator.
@@ -179,6 +179,17 @@ def checked_state(name: str, state: object, expected: StateT) -> StateT:
             place, bad = f"{name}.counts['{key}']", checks.readable(values) < 0
             checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
     return found
+
+
+def checked_batch(
+    predictions: PyTree, targets: ArrayLike, weights: Any, *, keep_logs: bool = False
+) -> tuple[Any, Any, Any]:
+    """A checked batch with its weights, in the units in which they are given, if it has any."""
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=keep_logs)
+    if weights is not None:
+        weights = checks.plain_weights(weights, checks.leading_size("targets", targets))
+    return predictions, targets, weights
 
 
 def checked_number(

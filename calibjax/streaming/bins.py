@@ -18,7 +18,7 @@ from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import bare
 from calibjax.estimators.binned import distances_of_means, means_of_sums, sums_in_bins
-from calibjax.streaming.base import Accumulator, State, added, checked_number, zeros
+from calibjax.streaming.base import Accumulator, State, added, checked_batch, checked_number, zeros
 
 _MAX_CELLS = 2**22
 _TOTAL_VARIATION = TotalVariation()
@@ -159,10 +159,7 @@ class CalibrationBins(Accumulator):
         self._shape()
         state = self._checked("state", state)
         checks.class_predictions(predictions)
-        checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-        predictions, targets = checks.predictions_and_targets(predictions, targets)
-        if weights is not None:
-            weights = checks.plain_weights(weights, checks.leading_size("targets", targets))
+        predictions, targets, weights = checked_batch(predictions, targets, weights)
         is_binary = isinstance(bare(predictions), Bernoulli)
         found = None if is_binary else predictions.class_probs.shape[1]
         if found != self.num_classes:

@@ -61,7 +61,13 @@ class _Watch:
     bets: Any
     example_predictions: Any
 
-    def _betting(self, predictions: Any) -> Betting:
+    forget: Any
+    horizon: int
+    window: int
+    _is_detector = False
+
+    def _log_threshold(self) -> jax.Array:
+        """The logarithm of the wealth, or of the statistic, at which there is an alarm."""
         raise NotImplementedError
 
     def _started(self) -> tuple[Betting, Forecast, Wealth]:
@@ -69,7 +75,15 @@ class _Watch:
         predictions = jax.tree.map(lambda x: x[:1], checks.batch(self.example_predictions))
         targets = sample_targets(jax.random.key(0), predictions)
         example = checked_forecasts(predictions, targets)
-        betting = self._betting(example.prediction)
+        betting = betting_against(
+            self.bets,
+            example.prediction,
+            horizon=self.horizon,
+            forget=self.forget,
+            window=self.window,
+            log_threshold=self._log_threshold(),
+        )
+        betting = dataclasses.replace(betting, is_detector=self._is_detector)
         return betting, example, started(betting, example)
 
     def init(self) -> Wealth:
@@ -167,15 +181,8 @@ class EProcess(_Watch):
     horizon: int = dataclasses.field(default=1, metadata={"static": True})
     window: int = dataclasses.field(default=WINDOW, metadata={"static": True})
 
-    def _betting(self, predictions: Any) -> Betting:
-        return betting_against(
-            self.bets,
-            predictions,
-            horizon=self.horizon,
-            forget=self.forget,
-            window=self.window,
-            log_threshold=-jnp.log(checks.proportion("level", self.level)),
-        )
+    def _log_threshold(self) -> jax.Array:
+        return -jnp.log(checks.proportion("level", self.level))
 
     def result(self, state: Wealth) -> EProcessResult:
         """The wealth after the forecasts so far.
@@ -239,16 +246,10 @@ class EDetector(_Watch):
     horizon: int = dataclasses.field(default=1, metadata={"static": True})
     window: int = dataclasses.field(default=WINDOW, metadata={"static": True})
 
-    def _betting(self, predictions: Any) -> Betting:
-        betting = betting_against(
-            self.bets,
-            predictions,
-            horizon=self.horizon,
-            forget=self.forget,
-            window=self.window,
-            log_threshold=jnp.log(checks.positive_scalar("run_length", self.run_length)),
-        )
-        return dataclasses.replace(betting, is_detector=True)
+    _is_detector = True
+
+    def _log_threshold(self) -> jax.Array:
+        return jnp.log(checks.positive_scalar("run_length", self.run_length))
 
     def result(self, state: Wealth) -> EDetection:
         """The statistic after the forecasts so far.

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax import pairwise
@@ -17,9 +16,9 @@ from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
-from calibjax.hypothesis_tests.intervals import ConfidenceInterval
+from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
 from calibjax.kernels import Kernel
-from calibjax.streaming.base import Accumulator, State, added, checked_number, zeros
+from calibjax.streaming.base import Accumulator, State, added, checked_batch, checked_number, zeros
 
 _SUMS = "weights", "values", "squared weights", "squared values", "products"
 
@@ -140,14 +139,9 @@ class MeanScore(Accumulator):
             "function (predictions, targets)", "score", self.score, "predictions", "targets"
         )
         state = self._checked("state", state)
-        checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-        predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=True)
-        n = checks.leading_size("targets", targets)
-        values = self._values(predictions, targets, n)
-        one = jnp.ones(n, values.dtype)
-        return _with_numbers(
-            state, values, one if weights is None else checks.plain_weights(weights, n)
-        )
+        predictions, targets, weights = checked_batch(predictions, targets, weights, keep_logs=True)
+        values = self._values(predictions, targets, checks.leading_size("targets", targets))
+        return _with_numbers(state, values, jnp.ones_like(values) if weights is None else weights)
 
     def _values(self, predictions: Distribution, targets: Any, n: int) -> jax.Array:
         """The numbers of all samples, [n]; NaN where a traced sample is."""
@@ -306,5 +300,4 @@ class BlockSKCE(Accumulator):
                 f"state: expected block estimates that differ, got {number} blocks that are all "
                 f"{estimate} up to rounding"
             )
-        reach = -ndtri(jnp.asarray((1 - level) / 2, estimate.dtype)) * error
-        return ConfidenceInterval(estimate - reach, estimate + reach, estimate, error)
+        return asymptotic_interval(estimate, error, level)

@@ -23,7 +23,7 @@ from calibjax.streaming.base import Accumulator, State, added, checked_number
 from calibjax.streaming.indices import SHAPES, checked_indices, counts_of, may_be_different
 from calibjax.streaming.tensor_products import (
     FeaturedProduct,
-    checked_batch,
+    checked_samples,
     featured_product,
     observed_sums,
     pool_of_sums,
@@ -124,7 +124,7 @@ class SKCE(Accumulator):
         """
         featured = featured_product(self.kernel, self.example_targets)
         state = self._checked("state", state)
-        data = checked_batch(featured, predictions, targets, weights)
+        data = checked_samples(featured, predictions, targets, weights)
         sums = observed_sums(featured.kernel, featured.prepared, *data)
         return _with_sums(state, sums, data[2], {"samples": _number_used(*data[1:])})
 
@@ -264,10 +264,10 @@ class ExactSKCETest(Accumulator):
         key = checks.random_key(self.key)
         featured = featured_product(self.kernel, self.example_targets)
         state = self._checked("state", state)
-        predictions, targets, weights = checked_batch(featured, predictions, targets, weights)
+        predictions, targets, weights = checked_samples(featured, predictions, targets, weights)
         check_draws(predictions, targets)
         warn_of_members(predictions)
-        n = _size(targets)
+        n = checks.leading_size("targets", targets)
         indices = checked_indices(state, indices, n)
         predictions = checks.nan_rows(indices < 0, predictions)
         sums = pool_of_sums(
@@ -302,13 +302,9 @@ class ExactSKCETest(Accumulator):
         return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
 
 
-def _size(targets: PyTree) -> int:
-    return checks.leading_size("targets", targets)
-
-
 def _number_used(targets: PyTree, weights: jax.Array | None) -> Any:
     """The number of samples that have a weight."""
-    return _size(targets) if weights is None else jnp.sum(weights != 0)
+    return checks.leading_size("targets", targets) if weights is None else jnp.sum(weights != 0)
 
 
 def _with_sums(
@@ -317,12 +313,11 @@ def _with_sums(
     weights: jax.Array | None,
     counts: dict[str, Any],
 ) -> State:
-    number = counts["samples"]
-    total, squares = (number, number)
+    total = squares = counts["samples"]
     if weights is not None:
         total, squares = jnp.sum(weights), jnp.sum(jnp.square(weights))
     named = {"features": sums[0], "diagonal": sums[1], "weights": total}
-    return added(state, counts, {**named, "squared weights": squares})
+    return added(state, counts, named | {"squared weights": squares})
 
 
 def _scaled_sums(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:

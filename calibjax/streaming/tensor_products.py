@@ -20,7 +20,7 @@ from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.kernels import Kernel, LowRank, TensorProduct
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import features, prepare_features
-from calibjax.streaming.base import State, zeros
+from calibjax.streaming.base import State, checked_batch, zeros
 
 
 class FeaturedProduct(NamedTuple):
@@ -103,12 +103,11 @@ def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distributi
     return again, both
 
 
-def checked_batch(
+def checked_samples(
     featured: FeaturedProduct, predictions: Distribution, targets: ArrayLike, weights: Any
 ) -> tuple[Distribution, PyTree, jax.Array | None]:
     """A checked batch of the kind of the landmarks, with its weights."""
-    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    predictions, targets = checks.predictions_and_targets(predictions, targets)
+    predictions, targets, weights = checked_batch(predictions, targets, weights)
     refuse_without_expectations(featured.kernel, predictions)
     checks.same_kind(
         "predictions",
@@ -122,10 +121,7 @@ def checked_batch(
             f"predictions: expected at most the precision of the landmarks, {featured.dtype}, got "
             f"{dtype}"
         )
-    if weights is not None:
-        weights = checks.plain_weights(weights, checks.leading_size("targets", targets))
-        weights = weights.astype(featured.dtype)
-    return predictions, targets, weights
+    return predictions, targets, None if weights is None else weights.astype(featured.dtype)
 
 
 def _factor(

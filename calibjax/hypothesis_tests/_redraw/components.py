@@ -91,12 +91,15 @@ class SKCEComponents:
     @property
     def kernel_names(self) -> tuple[str, ...]:
         """Keys or places of the kernels of a family."""
+        names = (jax.tree_util.keystr(x, simple=True, separator=", ") for x in self._paths())
+        return tuple(name or "kernel" for name in names)
+
+    def _paths(self) -> list[Any]:
+        """Where the kernels are in the tree."""
         if self.family is None:
             raise ValueError("family: expected the components of several kernels, got those of one")
         numbered = jax.tree.unflatten(self.family, range(self.family.num_leaves))
-        paths = jax.tree_util.tree_leaves_with_path(numbered)
-        names = (jax.tree_util.keystr(path, simple=True, separator=", ") for path, _ in paths)
-        return tuple(name or "kernel" for name in names)
+        return [path for path, _ in jax.tree_util.tree_leaves_with_path(numbered)]
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
@@ -104,9 +107,8 @@ class SKCEComponents:
 
         The kernels that are in none are a group as well, "kernels in no group".
         """
-        numbered = jax.tree.unflatten(self.family, range(self.family.num_leaves))
         found: dict[str, list[int]] = {}
-        for path, place in jax.tree_util.tree_leaves_with_path(numbered):
+        for place, path in enumerate(self._paths()):
             name = jax.tree_util.keystr(path[:1], simple=True)
             found.setdefault(name if len(path) > 1 else _ALONE, []).append(place)
         return {name: tuple(places) for name, places in found.items()}
@@ -124,10 +126,8 @@ class SKCEComponents:
 
     def loudest_kernel_of(self, group: str) -> str:
         """Name of the kernel with the largest score of a group, of equal ones the first."""
-        groups = self.groups
-        return self.kernel_names[
-            self._loudest_of(groups[checks.choice("group", group, tuple(groups))])
-        ]
+        places = self.groups[checks.choice("group", group, tuple(self.groups))]
+        return self.kernel_names[self._loudest_of(places)]
 
     @property
     def loudest_direction(self) -> str:

@@ -1,7 +1,7 @@
 """Means of the calibration kernel for many sets of targets of the same predictions."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -105,68 +105,19 @@ class ByFeatures:
         self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
     ) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
+        n = number_of(predictions, weights)
         found: dict[tuple[int, int], Parts] = {}
         for t, featured in enumerate(self._featured()):
             data = featured, predictions, targets, weights
             chosen = {p: self.prediction_kernels[p] for p, its in self.products if its == t}
+            parts = _factored(n, chosen, *data) | _by_pairs(n, chosen, *data)
             for place, line in enumerate(self.lines):
                 terms = {p: own.terms for p, own in chosen.items() if own.line == place}
-                n = number_of(predictions, weights)
-                found |= {(p, t): part for p, part in means_on_line(line, terms, n, *data).items()}
-            factored = [p for p, kernel in chosen.items() if kernel.factor is not None]
-            found |= self._factored(t, factored, *data)
-            others = [p for p, kernel in chosen.items() if not kernel.is_linear]
-            found |= self._by_pairs(t, others, *data)
+                parts |= means_on_line(line, terms, n, *data)
+            found |= {(p, t): part for p, part in parts.items()}
         columns = zip(*(found[product] for product in self.products), strict=True)
         off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
         return off_diagonal, diagonal
-
-    def _factored(
-        self,
-        t: int,
-        chosen: Sequence[int],
-        featured: tuple[Kernel, Any],
-        predictions: Distribution,
-        targets: ArrayLike,
-        weights: jax.Array | None,
-    ) -> dict[tuple[int, int], Parts]:
-        """Means for kernels on predictions with a factor, in linear time."""
-        if not chosen:
-            return {}
-        factors = [self.prediction_kernels[p].factor for p in chosen]
-        factors = [factor for factor in factors if factor is not None]  # all of them
-        if weights is not None:
-            factors = [factor * weights[:, None] for factor in factors]
-        sums = sums_of_redraws(featured, factors, predictions, targets)
-        n = number_of(predictions, weights)
-        return {(p, t): means_of_sums(n, *own) for p, own in zip(chosen, sums, strict=True)}
-
-    def _by_pairs(
-        self,
-        t: int,
-        chosen: Sequence[int],
-        featured: tuple[Kernel, Any],
-        predictions: Distribution,
-        targets: ArrayLike,
-        weights: jax.Array | None,
-    ) -> dict[tuple[int, int], Parts]:
-        """Means for other kernels on predictions, by matrix products over all pairs."""
-        if not chosen:
-            return {}
-        values = batch_features(*featured, predictions, targets)
-        values = values if weights is None else values * weights
-        _, size, length = values.shape
-        n = number_of(predictions, weights)
-        found = {}
-        for p in chosen:
-            forms = pairwise.split_quadratic_forms(
-                prediction_kernel,
-                self.prediction_kernels[p].kernel,
-                predictions,
-                values.reshape(-1, length).T,
-            )
-            found[p, t] = as_means(n, *(form.reshape(-1, size).sum(0) for form in forms))
-        return found
 
     def _featured(self) -> list[tuple[Kernel, Any]]:
         return list(zip(self.target_kernels, self.prepared, strict=True))
@@ -177,6 +128,39 @@ class ByFeatures:
         in_blocks = all(kernel.is_linear for kernel in self.prediction_kernels)
         numbers = max(num_features(*each, predictions, targets) for each in self._featured())
         return bytes_of_redraw(n, numbers, in_blocks=in_blocks)
+
+
+def _factored(
+    n: Any, chosen: Mapping[int, PredictionKernel], featured: tuple[Kernel, Any], *data: Any
+) -> dict[int, Parts]:
+    """Means for the kernels on predictions that have a factor, in linear time."""
+    predictions, targets, weights = data
+    factors = {p: own.factor for p, own in chosen.items() if own.factor is not None}
+    if not factors:
+        return {}
+    if weights is not None:
+        factors = {p: factor * weights[:, None] for p, factor in factors.items()}
+    sums = sums_of_redraws(featured, [*factors.values()], predictions, targets)
+    return {p: means_of_sums(n, *own) for p, own in zip(factors, sums, strict=True)}
+
+
+def _by_pairs(
+    n: Any, chosen: Mapping[int, PredictionKernel], featured: tuple[Kernel, Any], *data: Any
+) -> dict[int, Parts]:
+    """Means for the kernels that have neither factor nor line, by products over all pairs."""
+    predictions, targets, weights = data
+    others = {p: own.kernel for p, own in chosen.items() if not own.is_linear}
+    if not others:
+        return {}
+    values = batch_features(*featured, predictions, targets)
+    values = values if weights is None else values * weights
+    _, size, length = values.shape
+    rows = predictions, values.reshape(-1, length).T
+    found = {}
+    for p, kernel in others.items():
+        forms = pairwise.split_quadratic_forms(prediction_kernel, kernel, *rows)
+        found[p] = as_means(n, *(form.reshape(-1, size).sum(0) for form in forms))
+    return found
 
 
 @record
@@ -211,12 +195,6 @@ class ByPairs:
 
 
 Statistic = ByFeatures | ByPairs
-
-
-def _joined(parts: Sequence[Parts]) -> Parts:
-    """Parts of several kernels as one."""
-    off_diagonal, diagonal = zip(*parts, strict=True)
-    return jnp.concatenate(off_diagonal, 1), jnp.concatenate(diagonal, 1)
 
 
 @record
@@ -270,5 +248,6 @@ class Family:
         self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None = None
     ) -> Parts:
         """Means for targets [b, n, ...], with the weights of all, [b, K] each."""
-        found = _joined([each(predictions, targets, weights) for each in self.statistics])
-        return jax.tree.map(lambda x: x[:, np.array(self.order)], found)
+        parts = [each(predictions, targets, weights) for each in self.statistics]
+        order = np.array(self.order)
+        return jax.tree.map(lambda *x: jnp.concatenate(x, 1)[:, order], *parts)

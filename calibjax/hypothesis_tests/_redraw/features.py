@@ -70,7 +70,7 @@ def sums_of_redraws(
 
 
 def has_many_labels(kernel: Kernel, predictions: Distribution) -> bool:
-    """Whether features are scaled residuals e_y − p of so many classes that few entries change."""
+    """Whether features are scaled residuals e_y − p of many classes, of which few change."""
     if not hasattr(kernel, "label_scales") or not has_class_probs(predictions):
         return False
     return jax.eval_shape(lambda p: p.class_probs, predictions).shape[-1] > _DENSE_LABELS

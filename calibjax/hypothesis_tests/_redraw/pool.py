@@ -165,6 +165,6 @@ def over_pool(
         return evaluate(jax.tree.map(chosen, targets, drawn))
 
     # In one program all have the same rounding errors, which are all that is left of a kernel that
-    # is much wider than the data: the observed value is then one of many, as it has to be.
+    # is much wider than the data: the observed value must then be one of many.
     items = jnp.concatenate([keys[:1], keys]), jnp.arange(keys.size + 1) == 0
     return map_batches(items, batch, batch_size)
