@@ -1,30 +1,53 @@
 """What to do about what was found: calls that repair predictions, and when nothing does."""
 
+from calibjax.evaluation.data import LEVEL
 from calibjax.evaluation.entries import Advice
 from calibjax.evaluation.findings import Findings
 from calibjax.evaluation.wording import alike, ends_of, hundredths, score_of
 
+_HELD_OUT = (
+    "Fit it to data that the model was not trained on, and judge the result on data used for "
+    "neither."
+)
+_LOSSES = {"CRPS": "scores.crps", "Brier score": "scores.brier_score"}
 _TEMPERATURE = """\
 method = recalibration.TemperatureScaling({loss})
 temperature = method.fit(predictions, targets)
 repaired = method.apply(temperature, new_predictions)"""
-_LOSSES = {"CRPS": "scores.crps", "Brier score": "scores.brier_score"}
 _MAP_OF_CLASSES = """\
 method = recalibration.{method}()
 params = method.fit(predictions, targets)
 repaired = method.apply(params, new_predictions)"""
-_GROUPS = """\
+_GROUPS = Advice(
+    "The errors differ between groups. Recalibrating within groups may repair them, if the groups "
+    f"of new samples are known; whether it does was not computed. {_HELD_OUT}",
+    """\
 method = recalibration.GroupWise(recalibration.PlattScaling())
 params = method.fit(predictions, targets, groups)  # of integers
-repaired = method.apply(params, new_predictions, new_groups)"""
-_SHIFTS = """\
+repaired = method.apply(params, new_predictions, new_groups)""",
+)
+_SHIFTS = Advice(
+    "Shift the quantiles of each level by that quantile of the errors on held-out data (conformal "
+    "prediction): each level is then right on average over all samples; errors that differ between "
+    f"samples remain. {_HELD_OUT}",
+    """\
 errors = targets[:, None] - predictions.values
 shifts = [jnp.quantile(e, level) for e, level in zip(errors.T, levels)]  # levels: [k]
-repaired = distributions.Quantiles(levels, new_predictions.values + jnp.stack(shifts))"""
-_HELD_OUT = (
-    "Fit it to data that the model was not trained on, and judge the result on yet other data."
+repaired = distributions.Quantiles(levels, new_predictions.values + jnp.stack(shifts))""",
 )
-
+_SHAPE = Advice(
+    "No shift and no temperature changes the shape of the predicted distributions. Predict with a "
+    "family that has the shape of the targets, such as LogNormal, Mixture or Quantiles of "
+    "calibjax.distributions, or predict a function of them."
+)
+_POSSIBLE = Advice(
+    "Give everything that may happen a probability above 0: no temperature changes a probability "
+    "of 0. Mixing the predictions with the frequencies of the outcomes in the training data does."
+)
+_NOTHING = Advice(
+    "Nothing has to be repaired, as far as these data can tell. More samples would show smaller "
+    "errors."
+)
 _OTHERWISE = Advice(
     "No recalibration method of calibjax is known to repair this. The errors say what the model "
     "gets wrong: look at its features and at the family of distributions that it predicts."
@@ -38,18 +61,9 @@ def advice(findings: Findings, found: list[str]) -> tuple[Advice, ...]:
         findings: with adjusted p-values.
         found: the tests that reject.
     """
-    told = []
-    if findings.num_impossible:
-        told.append(
-            Advice(
-                "Give everything that may happen a probability above 0: no temperature changes a "
-                "probability of 0. Mixing the predictions with the frequencies of the outcomes in "
-                "the training data does."
-            )
-        )
+    told = [_POSSIBLE] * bool(findings.num_impossible)
     if not found:
-        nothing = "Nothing has to be repaired, as far as these data can tell. More samples would "
-        return (*told, *[Advice(f"{nothing}show smaller errors.")] * (not told))
+        return tuple(told or [_NOTHING])
     repairs = _of_temperature(findings)
     if findings.task in ("classification", "binary"):
         repairs += _of_classes(findings, is_repaired=bool(repairs))
@@ -75,38 +89,18 @@ def _of_classes(findings: Findings, *, is_repaired: bool) -> list[Advice]:
     told = []
     if not is_repaired:
         method = "PlattScaling" if findings.num_samples < 1000 else "IsotonicRegression"
-        why = "A temperature does not repair these errors. "
-        text = f"{why}A map of the probability of each class may: whether it does was not "
-        text += f"computed, so compare scores on held-out data. {_HELD_OUT}"
-        told.append(Advice(text, _MAP_OF_CLASSES.format(method=method)))
-    if any(group.pvalue <= 0.05 for group in findings.groups):
-        text = "The errors differ between groups. Recalibrating within groups may repair them, if "
-        text += (
-            f"the groups of new samples are known; whether it does was not computed. {_HELD_OUT}"
-        )
-        told.append(Advice(text, _GROUPS))
-    return told
+        text = "A temperature does not repair these errors. A map of the probability of each class "
+        text += "may: whether it does was not computed, so compare scores on held-out data. "
+        told.append(Advice(text + _HELD_OUT, _MAP_OF_CLASSES.format(method=method)))
+    return told + [_GROUPS] * any(group.pvalue <= LEVEL for group in findings.groups)
 
 
 def _of_numbers(findings: Findings) -> list[Advice]:
     """Shifts, and families of other shapes."""
-    told = []
-    if findings.task == "quantiles":
-        text = "Shift the quantiles of each level by that quantile of the errors on held-out data "
-        text += "(conformal prediction): each level is then right on average over all samples; "
-        text += "errors that differ between samples remain. "
-        told.append(Advice(f"{text}{_HELD_OUT}", _SHIFTS))
+    told = [_SHIFTS] * (findings.task == "quantiles")
     for bias in findings.bias:
-        error = bias.observed - bias.predicted
-        if bias.pvalue <= 0.05:
+        if bias.pvalue <= LEVEL:
             where = f" of {bias.name}" if bias.name else ""
-            text = (
-                f"Add {error:.3g} to the predicted means{where}: that is how far the targets lie "
-            )
-            told.append(Advice(f"{text}from them on average."))
-    if any(place.pvalue <= 0.05 for place in findings.places):
-        text = "No shift and no temperature changes the shape of the predicted distributions. "
-        text += "Predict with a family that has the shape of the targets, such as LogNormal, "
-        text += "Mixture or Quantiles of calibjax.distributions, or predict a function of them."
-        told.append(Advice(text))
-    return told
+            text = f"Add {bias.error:.3g} to the predicted means{where}: that is how far the "
+            told.append(Advice(f"{text}targets lie from them on average."))
+    return told + [_SHAPE] * any(place.pvalue <= LEVEL for place in findings.places)

@@ -191,27 +191,16 @@ def _two_sided(value: float, error: float) -> float:
     return math.erfc(abs(value) / error / math.sqrt(2))
 
 
-def detectable(test: CalibrationTestResult, level: float) -> np.ndarray:
-    """Errors of the first group, [k] or (), that the test finds with a probability of about 80 %.
+def detectable(null_samples: ArrayLike, level: float) -> np.ndarray:
+    """Errors in the first place that a test finds with a probability of about 80 %, [k] or ().
 
     Its critical value, in standard errors of each entry, is that of the largest of all entries.
 
     Args:
-        test: of group 0 alone, or of it and others.
+        null_samples: errors of the redraws, [B, G, k] or [B, G].
         level: of the test.
     """
-    null = np.asarray(test.null_samples, float)
+    null = np.asarray(null_samples, float)
     errors = np.sqrt(np.mean(null**2, 0))
     largest: Any = np.max(null / np.where(errors > 0, errors, 1), tuple(range(1, null.ndim)))
-    return detectable_size(largest, errors[0], level)
-
-
-def detectable_size(largest: np.ndarray, errors: np.ndarray, level: float) -> np.ndarray:
-    """Errors that are found with a probability of about 80 %.
-
-    Args:
-        largest: draws of the largest error of a test, in units of their standard errors, [B].
-        errors: standard errors.
-        level: of the test.
-    """
-    return (np.quantile(largest, 1 - level) + _POWER) * errors
+    return (np.quantile(largest, 1 - level) + _POWER) * errors[0]

@@ -226,7 +226,7 @@ def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestRe
     findings = {
         "top_label": MeanError("top label", confidence.value, accuracy, pvalue),
         "classes": tuple(errors),
-        "detectable": lambda level: float(detectable(call.value, level)[m]),
+        "detectable": lambda level: float(detectable(call.value.null_samples, level)[m]),
     }
     return Section("Frequencies", tuple(entries), remark), findings, call.value
 
@@ -265,12 +265,17 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
     return section, entries["all classes" if data.task == "binary" else "top label"]
 
 
+def _first_view(data: Data) -> dict[str, Any]:
+    """Class 1 of two, or the top label."""
+    if data.task == "binary":
+        return {data.class_called(1): estimators.OneVersusRest(1)}
+    return {"top label": estimators.top_label}
+
+
 def _diagrams(data: Data, predicted: PredictedInBins) -> tuple[Panel, ...]:
     """Reliability diagrams of class 1, or of the top label and of the worst classes."""
-    m = data.predictions.class_probs.shape[1]
-    views: dict[str, Any] = {data.class_called(1): estimators.OneVersusRest(1)}
+    m, views = data.predictions.class_probs.shape[1], _first_view(data)
     if m > 2:
-        views = {"top label": estimators.top_label}
         worst = _worst_first(predicted, data)
         views |= {data.class_called(c): estimators.OneVersusRest(c) for c in worst[:MAX_DIAGRAMS]}
     panels = []
@@ -285,9 +290,8 @@ def _diagrams(data: Data, predicted: PredictedInBins) -> tuple[Panel, ...]:
 
 def overall_reliability_panel(data: Data) -> Panel:
     """Reliability diagram of class 1 of two, or of the top label."""
-    if data.task == "binary":
-        return _reliability_panel(data, data.class_called(1), estimators.OneVersusRest(1))
-    return _reliability_panel(data, "top label", estimators.top_label)
+    ((name, lens),) = _first_view(data).items()
+    return _reliability_panel(data, name, lens)
 
 
 def _reliability_panel(data: Data, name: str, lens: Any) -> Panel:

@@ -131,12 +131,9 @@ def _drawn(
     names = [*map(data.class_called, range(number)), "accuracy - confidence"]
     if number > 2:
         return names, test
-    arrays = test.estimate, test.adjusted_pvalue, test.null_samples
-    estimate, adjusted, null = (values[..., 1:] for values in arrays)
-    shown = dataclasses.replace(
-        test, estimate=estimate, adjusted_pvalue=adjusted, null_samples=null
-    )
-    return names[1:], shown
+    drawn = ("estimate", "adjusted_pvalue", "null_samples")
+    shown = {name: getattr(test, name)[..., 1:] for name in drawn}
+    return names[1:], dataclasses.replace(test, **shown)
 
 
 def errors_given_features(data: Data, chosen: Choice | None) -> Part:

@@ -14,8 +14,9 @@ from calibjax import estimators
 from calibjax._core import checks
 from calibjax._core.lengths import filled
 from calibjax._core.pytree import PyTree
-from calibjax.distributions import Bernoulli, Categorical, MonteCarlo, Quantiles, Samples, Uniform
+from calibjax.distributions import Bernoulli, Categorical, Quantiles, Samples, Uniform
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import bare
 from calibjax.evaluation.calls import Call, expression, named
 from calibjax.evaluation.entries import Panel, Section
@@ -279,7 +280,7 @@ def _described(values: np.ndarray, labels: np.ndarray) -> str:
 
 def task_of(predictions: Distribution, targets: PyTree) -> str:
     """What kind of targets is predicted; see `Evaluation.task`."""
-    inner: Any = predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
+    inner = undrawn(predictions)
     probs = jax.eval_shape(lambda p: getattr(p, "class_probs", None), inner)
     if probs is not None:
         number = probs.shape[1]
@@ -353,8 +354,7 @@ def _scaled(features: Any, num_samples: int) -> jax.Array:
 
 def _pit(data: Data) -> jax.Array | None:
     """PIT values, if targets are numbers with a distribution function."""
-    inner = data.predictions
-    inner = inner.distribution if isinstance(inner, MonteCarlo) else inner
+    inner = undrawn(data.predictions)
     has_cdf = isinstance(inner, Samples | Quantiles) or hasattr(inner, "cdf")
     if data.is_of_classes or jnp.ndim(data.targets) != 1 or not has_cdf:
         return None
@@ -376,6 +376,5 @@ def ranks(data: Data) -> tuple[Call, Call]:
 def shown_classes(probs: ArrayLike) -> Sequence[int]:
     """The `MAX_CLASSES` classes with the largest mean probability, in order; of two class 1."""
     means = np.asarray(probs).mean(0)
-    return (
-        [1] if means.size == 2 else sorted(np.argsort(-means, kind="stable")[:MAX_CLASSES].tolist())
-    )
+    largest = np.argsort(-means, kind="stable")[:MAX_CLASSES]
+    return [1] if means.size == 2 else sorted(largest.tolist())

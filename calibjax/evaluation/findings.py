@@ -102,6 +102,11 @@ class MeanError:
     observed: float
     pvalue: float
 
+    @property
+    def error(self) -> float:
+        """Observed minus predicted."""
+        return self.observed - self.predicted
+
 
 @dataclasses.dataclass(frozen=True)
 class GroupError:

@@ -1,7 +1,7 @@
 """Proper scores, and what temperature scaling would win."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,8 @@ import numpy as np
 
 from calibjax import recalibration, scores
 from calibjax._core.compilation import jit
-from calibjax.distributions import MonteCarlo, Quantiles
+from calibjax.distributions import Quantiles
+from calibjax.distributions.draws import undrawn
 from calibjax.evaluation.calls import Call, expression, measured, named
 from calibjax.evaluation.data import Data, Part
 from calibjax.evaluation.entries import Entry, Section
@@ -18,55 +19,55 @@ from calibjax.evaluation.temperature import temperature_interval
 
 _ROUNDING = 8  # in units of the last place
 _TITLE = "What recalibration would gain"
-# Functions of calibjax.scores by the name of what they compute.
+
+
+class _Score(NamedTuple):
+    """A score, the tasks that have it, and what it needs of the predictions."""
+
+    function: Callable[..., jax.Array]
+    tasks: tuple[str, ...]
+    needed: str
+    unit: str = ""
+
+
+_CLASSES, _NUMBERS = ("classification", "binary"), ("regression", "counts", "multivariate")
+_LIKELIHOOD = "negative log-likelihood"
 _SCORES = {
-    "negative log-likelihood": "negative_log_likelihood",
-    "Brier score": "brier_score",
-    "CRPS": "crps",
-    "pinball loss": "pinball_loss",
-    "accuracy": "accuracy",
-    "mean squared error": "mean_squared_error",
-}
-_UNITS = {
-    "negative log-likelihood": "The negative log-likelihood is in nats.",
-    "CRPS": "The CRPS is in the unit of the targets.",
-    "pinball loss": "The pinball loss is in the unit of the targets.",
-    "mean squared error": "The mean squared error is in the squared unit of the targets.",
+    _LIKELIHOOD: _Score(scores.negative_log_likelihood, _CLASSES + _NUMBERS, "log_prob", "in nats"),
+    "Brier score": _Score(scores.brier_score, _CLASSES, "class_probs"),
+    "CRPS": _Score(scores.crps, ("regression", "ensembles"), "crps", "in the unit of the targets"),
+    "pinball loss": _Score(
+        scores.pinball_loss, ("quantiles",), "values", "in the unit of the targets"
+    ),
+    "accuracy": _Score(scores.accuracy, _CLASSES, "class_probs"),
+    "mean squared error": _Score(
+        scores.mean_squared_error,
+        (*_NUMBERS, "ensembles"),
+        "mean",
+        "in the squared unit of the targets",
+    ),
 }
 
 
 def proper_scores(data: Data) -> Part:
     """The scores that exist for the task."""
-    names = {
-        "classification": ["negative log-likelihood", "Brier score", "accuracy"],
-        "ensembles": ["CRPS", "mean squared error"],
-        "quantiles": ["pinball loss"],
-        "regression": ["negative log-likelihood", "CRPS", "mean squared error"],
-        "counts": ["negative log-likelihood", "mean squared error"],
-        "multivariate": ["negative log-likelihood", "mean squared error"],
-    }
-    names["binary"] = names["classification"]
-    entries = []
-    for name in names[data.task]:
-        function = _SCORES[name]
-        if not _exists(data, function):
-            continue
-        call = data.call(getattr(scores, function), *data.samples)
-        entries.append(measured(name, call))
+    inner, entries, units = undrawn(data.predictions), [], []
+    for name, score in _SCORES.items():
+        has_thresholds = name != "CRPS" or jnp.ndim(data.targets) == 1
+        if data.task in score.tasks and hasattr(inner, score.needed) and has_thresholds:
+            entries.append(measured(name, data.call(score.function, *data.samples)))
+            units += [f" The {name} is {score.unit}."] * bool(score.unit)
     remark = f"Smaller is better{', except for the accuracy' * data.is_of_classes}. A proper score "
     remark += "mixes calibration with sharpness: a better score alone does not mean better "
-    remark += "calibration."
-    shown = {entry.name for entry in entries}
-    remark += "".join(f" {words}" for name, words in _UNITS.items() if name in shown)
+    remark += "calibration." + "".join(units)
     if data.task == "binary":
         remark += " The Brier score sums the squared errors of both classes: it is twice that of "
         remark += "the probability of label 1 alone, as in sklearn.metrics.brier_score_loss."
-    is_infinite = any(x.name == "negative log-likelihood" and x.value == np.inf for x in entries)
-    findings = {"num_impossible": 0}
-    if is_infinite:
-        found = _are_impossible(_inner(data.predictions), data.targets)
-        findings["num_impossible"] = int(data.known(found).sum())
-    return Part((Section("Scores", tuple(entries), remark),) if entries else (), findings)
+    number = 0
+    if any(x.name == _LIKELIHOOD and x.value == np.inf for x in entries):
+        number = int(data.known(_are_impossible(inner, data.targets)).sum())
+    sections = (Section("Scores", tuple(entries), remark),) if entries else ()
+    return Part(sections, {"num_impossible": number})
 
 
 @jit
@@ -83,22 +84,10 @@ def _are_certain(predictions: Any) -> jax.Array:
     return jnp.any(logs == -jnp.inf, 1)
 
 
-def _exists(data: Data, function: str) -> bool:
-    """Whether the family and the targets have what a score needs."""
-    needs = {"negative_log_likelihood": "log_prob", "crps": "crps", "mean_squared_error": "mean"}
-    if function == "crps" and jnp.ndim(data.targets) != 1:
-        return False
-    return function not in needs or hasattr(_inner(data.predictions), needs[function])
-
-
-def _inner(predictions: Any) -> Any:
-    return predictions.distribution if isinstance(predictions, MonteCarlo) else predictions
-
-
 def temperature(data: Data) -> Part:
     """The temperature that would repair the predictions, and what it wins on held-out data."""
     found = _loss(data)
-    inner = _inner(data.predictions)
+    inner = undrawn(data.predictions)
     if found is None or not hasattr(inner, "tempered"):
         return Part()
     name, loss = found
@@ -157,7 +146,7 @@ def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
         is_scalar = jnp.ndim(data.targets) == 1
         is_floating = jnp.issubdtype(jnp.result_type(data.targets), jnp.floating)
         return ("CRPS", scores.crps) if is_scalar and is_floating else None
-    if not hasattr(_inner(data.predictions), "log_prob"):
+    if not hasattr(undrawn(data.predictions), "log_prob"):
         return None
     value = scores.negative_log_likelihood(data.predictions, data.targets, weights=data.weights)
     if np.isfinite(float(value)):

@@ -14,7 +14,7 @@ from calibjax import estimators, hypothesis_tests, plotting
 from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles, Samples
-from calibjax.evaluation.calls import detectable, detectable_size, mean_error, measured, named
+from calibjax.evaluation.calls import detectable, mean_error, measured, named
 from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, ranks
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import Coverage, MeanError
@@ -98,19 +98,20 @@ def _bias(data: Data) -> Part:
     key = data.key_at(REDRAWS)
     call = data.call(hypothesis_tests.group_calibration_test, key, *data.samples, data.one_group)
     means = data.known(_means(predictions)).astype(float)
-    residuals = data.known(mean_residual(predictions, targets)).reshape(data.size, -1)
+    residuals = data.known(mean_residual(predictions, targets))
+    both = (x.reshape(data.size, -1).T for x in (means, residuals))
     entries, errors = [], []
-    for i, column in enumerate(residuals.T):
-        is_scalar = means.ndim == 1
-        coordinate = "" if is_scalar else f"coordinate {i}"
-        name = "bias (target - predicted mean)" if is_scalar else f"bias of {coordinate}"
-        place = (0,) if is_scalar else (0, i)
-        entry, p = mean_error(name, call, place, column, data.shares)
+    for i, (mean, residual) in enumerate(zip(*both, strict=True)):
+        coordinate, name, place = "", "bias (target - predicted mean)", (0,)
+        if means.ndim > 1:
+            coordinate, place = f"coordinate {i}", (0, i)
+            name = f"bias of {coordinate}"
+        entry, p = mean_error(name, call, place, residual, data.shares)
         entries.append(entry)
-        predicted = float(data.average(means if is_scalar else means[:, i]))
+        predicted = float(data.average(mean))
         errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
     findings: dict[str, Any] = {"bias": tuple(errors)}
-    findings["detectable"] = lambda level: float(detectable(call.value, level).max())
+    findings["detectable"] = lambda level: float(detectable(call.value.null_samples, level).max())
     if means.ndim == 1 and hasattr(predictions, "variance"):
         variances = data.known(_variances(predictions)).astype(float)
         deviation = float(np.median(np.sqrt(variances)))
@@ -236,23 +237,12 @@ def _detectable_coverage(
     test: CalibrationTestResult, levels: np.ndarray, level: float
 ) -> tuple[str, float]:
     """The error of the central interval closest to 90 %, or of the middle quantile, if any."""
-    central, null = _central(levels), test.null_samples
-    kind, i, words = (
-        "levels",
-        len(levels) // 2,
-        f"the {percent(levels[len(levels) // 2])} quantiles",
-    )
+    central, null, i = _central(levels), test.null_samples, len(levels) // 2
+    first, words = null["levels"][:, [i]], f"the {percent(levels[i])} quantiles"
     if central.size:
         i = int(np.abs(central - 0.9).argmin())
-        kind, words = "central", f"the central {percent(central[i])} intervals"
-    errors = {name: np.sqrt(np.mean(np.square(null[name]), 0)) for name in null}
-    largest = np.max([_largest(null[name], errors[name]) for name in null if null[name].size], 0)
-    return words, float(detectable_size(largest, errors[kind][i], level))
-
-
-def _largest(null: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """The largest draw in units of its error, [B]."""
-    return np.max(np.asarray(null) / np.where(errors > 0, errors, 1), 1)
+        first, words = null["central"][:, [i]], f"the central {percent(central[i])} intervals"
+    return words, float(detectable(np.concatenate([first, *null.values()], 1), level))
 
 
 def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:

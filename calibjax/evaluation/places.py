@@ -33,7 +33,7 @@ class View:
         region_words: what each region is called, [R]; empty for that of all samples.
         event_words: what each event is called, [J].
         region_calls: an expression of which samples are in each region, truth values [n]; [R].
-        event_calls: expressions of in which samples each event occurred, and of its predicted
+        event_calls: expressions for the samples in which each event occurred, and for its predicted
             probabilities, [J].
         event_ends: both ends of events that are ranges of the targets, [J]; or empty.
         weights: of the samples, whose mean is one, [n].
@@ -150,36 +150,26 @@ def find_places(
         num_draws: B, the number of redraws.
     """
     random = np.random.default_rng(seed)
-    moments = [view.moments() for view in views]
-    seen = [variance >= _LEAST_VARIANCE for _, variance in moments]
+    searched: list[tuple[View, np.ndarray, np.ndarray, np.ndarray]] = []
+    for view in views:
+        means, variances = view.moments()
+        searched.append((view, means, variances, variances >= _LEAST_VARIANCE))
     null = np.zeros(num_draws)
     for b in range(num_draws):
         drawn = draw(random)
-        null[b] = max(
-            _largest(view.totals(view.redrawn(drawn)), *moment, where)
-            for view, moment, where in zip(views, moments, seen, strict=True)
-        )
-    found = [
-        _worst(view, *moment, where, null)
-        for view, moment, where in zip(views, moments, seen, strict=True)
-        if where.any()
-    ]
-    order = sorted(found, key=lambda place: (place.pvalue, -abs(_in_chances(place))))
-    return Places(tuple(order), int(sum(where.sum() for where in seen)))
+        for view, means, variances, seen in searched:
+            sizes = _standardised(view.totals(view.redrawn(drawn)), means, variances)
+            null[b] = np.max(sizes, where=seen, initial=null[b])
+    found = [_worst(*one, null) for one in searched if one[-1].any()]
 
+    def rank(x: Place) -> tuple[float, float]:
+        return x.pvalue, -abs(x.observed - x.predicted) / max(x.chance, _SMALLEST)
 
-def _in_chances(place: Place) -> float:
-    return (place.observed - place.predicted) / max(place.chance, _SMALLEST)
+    return Places(tuple(sorted(found, key=rank)), sum(int(one[-1].sum()) for one in searched))
 
 
 def _standardised(totals: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
     return np.abs(totals - means) / np.sqrt(np.maximum(variances, _SMALLEST))
-
-
-def _largest(
-    totals: np.ndarray, means: np.ndarray, variances: np.ndarray, seen: np.ndarray
-) -> float:
-    return float(np.max(_standardised(totals, means, variances), where=seen, initial=0.0))
 
 
 def _worst(

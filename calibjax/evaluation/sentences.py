@@ -6,6 +6,7 @@ sentence is at most 5 %.
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from calibjax.evaluation.data import LEVEL
@@ -221,43 +222,46 @@ def _typical(coverage: tuple[Coverage, ...]) -> Coverage | None:
 
 def _classes(findings: Findings) -> list[str]:
     """Classes that are predicted too often or too rarely."""
-    wrong = sorted((c for c in findings.classes if c.pvalue <= LEVEL), key=_largest_first)
-    told = []
-    for c in wrong[:_SHOWN]:
+
+    def told(c: MeanError) -> str:
         word = "overestimated" if c.predicted > c.observed else "underestimated"
         predicted, observed = percents(c.predicted, c.observed)
-        told.append(
+        return (
             f"{c.name[0].upper()}{c.name[1:]} is {word}: its predicted probability is "
-            f"{predicted} on average, its frequency {observed} "
-            f"({p_is(c.pvalue)})."
+            f"{predicted} on average, its frequency {observed} ({p_is(c.pvalue)})."
         )
-    return told + _others(len(wrong), "classes are wrong on average")
+
+    return _clearest(findings.classes, told, "classes are wrong on average")
 
 
 def _biases(findings: Findings) -> list[str]:
     """Targets that are higher or lower than predicted."""
-    told = []
-    wrong = sorted((b for b in findings.bias if b.pvalue <= LEVEL), key=_largest_first)
-    for b in wrong[:_SHOWN]:
-        error = b.observed - b.predicted
-        size = f"{abs(error):.3g} on average"
+
+    def told(b: MeanError) -> str:
+        size = f"{abs(b.error):.3g} on average"
         if findings.deviation is not None:
-            size += f", or {abs(error) / findings.deviation:.2g} predicted standard deviations"
+            size += f", or {abs(b.error) / findings.deviation:.2g} predicted standard deviations"
         what = f"The targets{f' in {b.name}' if b.name else ''}"
-        word = "higher" if error > 0 else "lower"
-        told.append(f"{what} are {word} than predicted, by {size} ({p_is(b.pvalue)}).")
+        word = "higher" if b.error > 0 else "lower"
+        return f"{what} are {word} than predicted, by {size} ({p_is(b.pvalue)})."
+
     median = findings.median
     if not findings.bias and median is not None and median.pvalue <= LEVEL:
-        word = "higher" if median.observed < median.predicted else "lower"
-        told.append(
+        word = "higher" if median.error < 0 else "lower"
+        return [
             f"The targets tend to be {word} than predicted: {percent(median.observed)} of them "
             f"are at most the predicted median ({p_is(median.pvalue)})."
-        )
-    return told + _others(len(wrong), "coordinates are biased")
+        ]
+    return _clearest(findings.bias, told, "coordinates are biased")
 
 
-def _others(number: int, what: str) -> list[str]:
-    return [f"{number - _SHOWN} more {what}."] if number > _SHOWN else []
+def _clearest(errors: Sequence[Any], told: Callable[[Any], str], what: str) -> list[str]:
+    """Sentences on the clearest of the errors that were found, and how many more there are."""
+    wrong = sorted(
+        (x for x in errors if x.pvalue <= LEVEL), key=lambda x: (x.pvalue, -abs(x.error))
+    )
+    more = len(wrong) - _SHOWN
+    return [*map(told, wrong[:_SHOWN]), *[f"{more} more {what}."] * (more > 0)]
 
 
 def _amount(findings: Findings) -> list[str]:
@@ -303,7 +307,7 @@ def _repair(findings: Findings) -> list[str]:
 
 
 def _impossible(findings: Findings) -> str:
-    """Targets that were predicted never to happen, of which there are none by chance."""
+    """Targets that were predicted never to happen, which calibrated models do not have."""
     number, size = findings.num_impossible, findings.num_samples
     if not number:
         return ""
@@ -319,12 +323,11 @@ def _groups(findings: Findings) -> list[str]:
     """Groups with errors of their own."""
     if not findings.groups:
         return []
-    wrong = sorted((g for g in findings.groups if g.pvalue <= LEVEL), key=_largest_error_first)
+    if told := _clearest(findings.groups, _group, "errors of groups were found"):
+        return told
     number = len({g.group for g in findings.groups})
-    if not wrong:
-        smallest = min(g.pvalue for g in findings.groups)
-        return [f"In none of the {number} groups was an error found (smallest {p_is(smallest)})."]
-    return [_group(g) for g in wrong[:_SHOWN]] + _others(len(wrong), "errors of groups were found")
+    smallest = min(g.pvalue for g in findings.groups)
+    return [f"In none of the {number} groups was an error found (smallest {p_is(smallest)})."]
 
 
 def _group(g: GroupError) -> str:
@@ -377,11 +380,3 @@ def _of_features(findings: Findings, found: list[str]) -> list[str]:
             f"There are regions of the features in which the confidence is wrong ({p_is(local)})."
         )
     return told
-
-
-def _largest_first(m: MeanError) -> tuple[float, float]:
-    return m.pvalue, -abs(m.observed - m.predicted)
-
-
-def _largest_error_first(g: GroupError) -> tuple[float, float]:
-    return g.pvalue, -abs(g.error)

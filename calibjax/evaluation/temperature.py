@@ -105,11 +105,6 @@ def _interval(
     curvature = jnp.sum(curvatures)
     is_convex = (curvature > 0) & jnp.isfinite(curvature)
     error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / jnp.where(is_convex, curvature, jnp.nan)
-    reach = _quantile(level, error.dtype) * error
+    reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
     low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)
     return ConfidenceInterval(low, high, temperature, temperature * error)
-
-
-def _quantile(level: Any, dtype: Any) -> jax.Array:
-    """How many standard errors there are on either side of an interval."""
-    return -ndtri(jnp.asarray((1 - level) / 2, dtype))

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from calibjax import distributions
-from calibjax.distributions import MonteCarlo, Quantiles, Samples
+from calibjax.distributions import Quantiles, Samples
+from calibjax.distributions.draws import undrawn
 from calibjax.evaluation.calls import expression, named
 from calibjax.evaluation.data import LEVEL, Data, Part
 from calibjax.evaluation.entries import Entry, Panel, Section
@@ -51,8 +52,7 @@ def _search(data: Data, chosen: Choice | None) -> Search | None:
     """Where to look: in classes, by distribution functions, or among members of ensembles."""
     if data.is_of_classes:
         return of_classes(data)
-    inner: Any = data.predictions
-    inner = inner.distribution if isinstance(inner, MonteCarlo) else inner
+    inner = undrawn(data.predictions)
     if isinstance(inner, Samples):
         return of_members(data, data.known(inner.values), "predictions")
     if isinstance(inner, Quantiles):

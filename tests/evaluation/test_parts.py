@@ -61,7 +61,7 @@ def test_detectable_errors_are_found():
         key = jax.random.key(seed)
         ones = np.ones((50, 1))
         calibrated = hypothesis_tests.group_calibration_test(key, predictions, targets, ones)
-        size = detectable(calibrated, 0.01)
+        size = detectable(calibrated.null_samples, 0.01)
         shifted = hypothesis_tests.group_calibration_test(key, predictions, targets + size, ones)
         found.append(float(shifted.adjusted_pvalue[0]) <= 0.01)
     assert 0.72 < np.mean(found) < 0.88  # the standard error is 0.03
