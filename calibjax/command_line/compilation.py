@@ -61,10 +61,9 @@ def suitably(predictions: Any) -> Iterator[Callable[[str], None]]:
     """Programs are hardly optimised where that would take longer than they run.
 
     Yields:
-        What has to be told which part of the evaluation begins: the test of all errors together
-        computes with all pairs of rows, and is worth more than the other parts. Kernels between
-        distributions of numbers take so much longer than those between classes or ensembles that
-        the test of them is always worth it.
+        A function to call with the name of each part of the evaluation as it begins. The test of
+        all errors together takes all pairs of rows, and is optimised earlier than the other parts:
+        always, for distributions of numbers, whose kernels take the longest.
     """
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]

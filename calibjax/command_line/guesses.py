@@ -121,7 +121,7 @@ def _counts_rows(column: np.ndarray) -> bool:
 
 
 def _shortened(table: Table, names: Sequence[str]) -> Sequence[str]:
-    """A pattern that stands for just these columns, where there are many and it exists."""
+    """A pattern for exactly these columns, if there are many and one exists."""
     if len(names) <= 8:
         return names
     for prefix in (re.match(r"[^\d\[*?]*", names[0]), re.match("", "")):

@@ -70,7 +70,7 @@ def folded(label: str) -> str:
 
 
 def called_targets(names: Iterable[str]) -> list[str]:
-    """Columns that are called as targets are; the first of several are the likelier ones."""
+    """Columns with usual names of targets, the likeliest first."""
     for row in TARGETS:
         if found := [name for name in names if _plain(name) in row]:
             return sorted(found, key=lambda name: row.index(_plain(name)))
@@ -80,7 +80,7 @@ def called_targets(names: Iterable[str]) -> list[str]:
 def with_other_names(
     table: Table, names: Sequence[str], labels: Sequence[str], families: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, str]]:
-    """The tasks that columns fit which are not called as documented, but as elsewhere.
+    """The tasks whose columns have names that are usual elsewhere.
 
     Args:
         table: the file.
@@ -244,7 +244,7 @@ def different_labels(table: Table, target: str) -> tuple[str, ...]:
 def two_labels(
     table: Table, target: str, column: str, suffix: str, positive: str | None
 ) -> tuple[str, str]:
-    """The label of which a column is one minus the probability, and the one of which it is.
+    """Two labels, of which a column holds the probability of the second.
 
     Args:
         table: the file with the labels.
@@ -346,7 +346,7 @@ def labels_of_classes(
 
 
 def _options(table: Table, target: str, classes: Sequence[str]) -> list[Options]:
-    """Options with which labels that are no names of classes may fit as many columns."""
+    """Options that may match labels to as many columns of other names."""
     size = len(classes)
     labels = different_labels(table, target)
     if all(x.isdecimal() for x in labels):

@@ -68,7 +68,7 @@ class Stages:
     """A bar that moves on a terminal; elsewhere a line for each stage, with the seconds so far."""
 
     def __init__(self, file: TextIO, *, has_report: bool) -> None:
-        """Says everything in the file; a report is one more stage."""
+        """Writes to `file`; a report is one more stage."""
         self._file = file
         self._more, self._total = int(has_report), 1
         self._is_terminal = self._file.isatty()

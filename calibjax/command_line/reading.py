@@ -95,25 +95,14 @@ def _refusing_damage(path: Path, how: str) -> Iterator[None]:
         raise InputError(f"{path}: cannot be read {how} ({shown(reason)})") from None
 
 
-def _columns_of(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
-    """A matrix [n, m] as columns NAME_0, …, NAME_m−1; vectors as they are."""
-    return (
-        {name: array}
-        if array.ndim == 1
-        else {f"{name}_{i}": array[:, i] for i in range(array.shape[1])}
-    )
-
-
 def _table_of_array(path: Path, array: np.ndarray) -> Table:
     if array.dtype.names:
         return _table_of_arrays(path, {name: array[name] for name in array.dtype.names})
     if array.ndim not in (1, 2):
         raise InputError(f"{path}: expected an array [n] or [n, m], got shape {array.shape}")
-    matrix = array.reshape(len(array), -1) if array.size else array
-    columns = [
-        (str(i + 1), matrix[:, i]) for i in range(matrix.shape[1] if matrix.ndim == 2 else 0)
-    ]
-    return _checked(path, columns, has_names=False)
+    columns = array.reshape(len(array), -1).T if array.size else ()
+    pairs = [(str(i + 1), column) for i, column in enumerate(columns)]
+    return _checked(path, pairs, has_names=False)
 
 
 def _table_of_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> Table:
@@ -124,7 +113,10 @@ def _table_of_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> Table:
             raise InputError(
                 f"{path}: expected arrays [n] or [n, m], got {found} called {shown(name)}"
             )
-        columns += _columns_of(name, array).items()
+        if array.ndim == 1:
+            columns.append((name, array))
+        else:  # NAME_0, …, NAME_m−1
+            columns += [(f"{name}_{i}", column) for i, column in enumerate(array.T)]
     return _checked(path, columns, has_names=True)
 
 
@@ -220,9 +212,9 @@ def _decoded(path: Path, content: bytes) -> str:
 
 
 def _separator(text: str, default: str) -> str:
-    """The first separator that divides the first two rows, the first without another one in values.
+    """The first separator that divides the first two rows, and leaves no other one in the header.
 
-    Values may contain a comma as a decimal one where something else separates them.
+    Commas may be left, since they may be decimal ones.
     """
     lines = text.splitlines()[:2]
     for separator in (default, *(x for x in SEPARATORS if x != default)):
@@ -278,9 +270,9 @@ def _is_number(text: str) -> bool:
 
 
 def _with_row_names(names: list[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    """The names of columns, with one for the rows' names where R has left it out.
+    """The names of columns, with an empty one in front where R has left out that of the row names.
 
-    These are texts or count the rows, so that a name that was lost is no reason to shift columns.
+    Row names are different texts, or 1, 2, …: where another name is missing, columns do not shift.
     """
     if not lines or any(len(line) != len(names) + 1 for line in lines):
         return names
@@ -303,7 +295,7 @@ def _check_names(path: Path, row: int, names: list[str], separator: str) -> None
 
 
 def _with_points(columns: list[np.ndarray]) -> list[np.ndarray]:
-    """Columns of numbers with decimal commas as such with points, if no number has a point."""
+    """Columns with points for decimal commas, unless some number has a point."""
     cells = [[x for x in column if x.strip().lower() not in MISSING] for column in columns]
     have_commas = [all(map(_WITH_COMMA.fullmatch, x)) and any("," in y for y in x) for x in cells]
     have_points = any("." in x and _is_number(x) for column in cells for x in column)

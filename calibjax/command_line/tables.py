@@ -15,10 +15,10 @@ Options = Mapping[str, Sequence[str]]  # of a command line, each with its values
 
 
 class InputError(ValueError):
-    """A file or an option of the user's that is not as needed: one line that says how.
+    """What is wrong with a file or an option of the user, in one line.
 
     Attributes:
-        options: choices of further options with which it may be as needed, the likeliest first.
+        options: choices of further options that may put it right, the likeliest first.
     """
 
     def __init__(self, message: str, options: Iterable[Options] = ()) -> None:  # noqa: D107
@@ -101,7 +101,7 @@ class Table:
             self.refuse(row, expected, f"column {name}", got, options)
 
     def values(self, names: Iterable[str]) -> np.ndarray:
-        """Columns as numbers, float64 [n, m]; NaN for what is none."""
+        """Columns as numbers, float64 [n, m]; NaN for what is no number."""
         columns = [self.columns[name] for name in names]
         read = [x.astype(np.float64) if x.dtype.kind in "biuf" else _numbers(x) for x in columns]
         return np.stack(read, 1) if read else np.zeros((len(self), 0))
@@ -121,22 +121,19 @@ class Table:
         missing = [x is None or x != x or _is_missing_text(x, known) for x in values]
         return np.array(missing, bool)
 
-    def numbers(self, name: str, expected: str = "a finite number") -> np.ndarray:
+    def numbers(self, name: str) -> np.ndarray:
         """A column of finite numbers, float64 [n].
 
         Raises:
             InputError: if it holds something else.
         """
-        values = self.columns[name]
-        if values.dtype.kind in "biuf":
-            numbers = values.astype(np.float64)
-        elif values.dtype.kind == "O":
-            numbers = _numbers(values)
-        else:
+        dtype = self.columns[name].dtype
+        if dtype.kind not in "biufO":
             raise InputError(
-                f"{self.path}: expected numbers in column {name}, got values of {values.dtype}"
+                f"{self.path}: expected numbers in column {name}, got values of {dtype}"
             )
-        self.refuse_where(~np.isfinite(numbers), expected, name)
+        numbers = self.values([name])[:, 0]
+        self.refuse_where(~np.isfinite(numbers), "a finite number", name)
         return numbers
 
     def texts(self, name: str, known: Collection[str] = ()) -> list[str]:
@@ -221,10 +218,10 @@ def first_refused(check: Callable[[np.ndarray], object], values: np.ndarray) -> 
     return low
 
 
-def listed(names: Sequence[str], most: int = 8, separator: str = ", ") -> str:
+def listed(names: Sequence[str], most: int = 8) -> str:
     """Names in a message, the first few and the last of many."""
     shortened = [*names[: most - 1], "…", names[-1]] if len(names) > most else names
-    return separator.join(
+    return ", ".join(
         (x or "(without a name)") if x.isprintable() and len(x) <= _SHOWN else shown(x)
         for x in shortened
     )

@@ -262,8 +262,7 @@ def _draw(
     """Lines and bands, and a line at zero for the baseline."""
     curves = figures.shown_by_name("curves", curves, lambda name, y: _runs(name, y, x.size))
     with figures.figure(ax, (4.8, 3.6)) as ax:
-        looks = zip(figures.CURVE_COLORS, figures.CURVE_STYLES, strict=True)
-        for (color, line), (name, runs) in zip(looks, curves.items(), strict=False):
+        for (color, line), (name, runs) in zip(figures.CURVE_LOOKS, curves.items(), strict=False):
             mean, half = _mean_and_spread(runs)
             ax.plot(x, mean, color=color, linestyle=line, linewidth=1.5, label=name)
             if half is not None:

@@ -33,6 +33,7 @@ CURVE_COLORS = (
 # Beside the colours, for prints without them.
 CURVE_MARKERS = "osD^vP<X>"
 CURVE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-", "--")
+CURVE_LOOKS = tuple(zip(CURVE_COLORS, CURVE_STYLES, strict=True))
 _CONSTANT = 1e-9  # values that differ by less, relative to their size, are one value
 
 

@@ -236,8 +236,7 @@ def pvalue_ecdf(
         got = checks.described(band)
         raise TypeError(f"band: expected what estimators.quantile_coverage returns, got {got}")
     with figures.figure(ax, (4.4, 4.8), ncols=2) as ax:
-        looks = zip(figures.CURVE_COLORS, figures.CURVE_STYLES, strict=True)
-        for (color, line), (name, values) in zip(looks, shown.items(), strict=False):
+        for (color, line), (name, values) in zip(figures.CURVE_LOOKS, shown.items(), strict=False):
             rates = np.arange(1, values.size + 1) / values.size
             ends = np.r_[0, values, 1], np.r_[0, rates, 1]
             style = {"color": color, "linestyle": line, "linewidth": 1.5, "label": name}

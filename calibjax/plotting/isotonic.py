@@ -125,8 +125,7 @@ def murphy_diagram(
             f"curves: expected scores of one quantile or of means, got levels {levels}"
         )
     with figures.figure(ax, (5.0, 3.4)) as ax:
-        styles = zip(figures.CURVE_COLORS, figures.CURVE_STYLES, strict=True)
-        for (name, curve), (color, style) in zip(known.items(), styles, strict=False):
+        for (name, curve), (color, style) in zip(known.items(), figures.CURVE_LOOKS, strict=False):
             ax.plot(curve.thresholds, curve.score, color=color, linestyle=style, label=name)
         ax.set(xlabel=xlabel, ylabel="mean elementary score", ylim=(0, None))
     return ax

@@ -67,9 +67,8 @@ def wealth(
         from matplotlib.ticker import MaxNLocator
 
         for i, (name, logs) in enumerate(bets.items()):
-            k = i % len(figures.CURVE_COLORS)
-            style = {"color": figures.CURVE_COLORS[k], "ls": figures.CURVE_STYLES[k], "lw": 1}
-            ax.plot(steps, logs / unit, label=name, **style)
+            color, line = figures.CURVE_LOOKS[i % len(figures.CURVE_LOOKS)]
+            ax.plot(steps, logs / unit, label=name, color=color, ls=line, lw=1)
         ax.plot(steps, total / unit, color=figures.BLACK, lw=2, label="all bets")
         threshold = -math.log(level) / unit
         ax.axhline(threshold, color=figures.RED, lw=1, label=f"{1 / level:.3g}: level {level:g}")
