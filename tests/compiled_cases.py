@@ -209,10 +209,9 @@ def local_errors():
 def local_recalibration():
     features, confidences, correct = confidences_data()
     method = recalibration.LocalRecalibration(NEAR)
-    fit, apply = method.fit, method.apply
 
     def ours(x, p, y):
-        return apply(fit(p, y, x), p, x)
+        return method.apply(method.fit(p, y, x), p, x)
 
     x, p = doubles(features, confidences)
     return ours, (features, confidences, correct), local_means(x, p, correct, 1 / (40 * 0.3))

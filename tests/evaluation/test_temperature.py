@@ -38,13 +38,6 @@ def test_no_interval_where_the_loss_is_not_smooth():
     assert np.isnan(found.low) == np.isnan(found.high)
 
 
-def test_wrong_options_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"^confidence_level: expected"):
-        evaluation.temperature_interval(_predictions(), Y, confidence_level=1.0)
-    with pytest.raises(TypeError, match=r"^loss: expected"):
-        evaluation.temperature_interval(_predictions(), Y, loss=3)
-
-
 @pytest.mark.slow
 def test_coverage_of_the_interval():
     """Targets whose variance is 1.5² times the predicted one, 200 data sets."""

@@ -78,18 +78,6 @@ def test_result():
     assert np.all(both.adjusted_pvalue[0] >= result.adjusted_pvalue - 1e-12)
 
 
-def test_under_jit_wrong_labels_do_not_become_pvalues():
-    @jax.jit
-    def test(confidences, correct):
-        return local_calibration_test(KEY, NEAR, FEATURES, confidences, correct, num_draws=3)
-
-    correct, is_first = np.zeros(N, int), np.arange(N) == 0
-    for data in ((CONFIDENCES, correct + 2 * is_first), (CONFIDENCES + is_first, correct)):
-        result = test(*data)
-        for values in (result.statistic, result.pvalue, result.adjusted_pvalue):
-            assert np.all(np.isnan(values))
-
-
 def test_wrong_arguments():
     correct = np.zeros(N, int)
     with pytest.raises(TypeError, match="neighbourhood: expected an estimators.Neighbourhood"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from calibjax import distributions, estimators, hypothesis_tests, kernels
+from calibjax import distributions, hypothesis_tests, kernels
 from calibjax.hypothesis_tests import chi_squared, spectral
 from calibjax.hypothesis_tests.chi_squared import ChiSquaredSum
 from tests import oracles
@@ -404,25 +404,3 @@ def test_level_of_blocks(blocks):
     for level in (0.05, 0.2, 0.5):
         error = np.sqrt(level * (1 - level) / 1000)
         assert abs(np.mean(pvalues <= level) - level) < 3.5 * error
-
-
-def test_wrong_options():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    test = functools.partial(hypothesis_tests.spectrum_skce_test, KEY, kernel, predictions, targets)
-    with pytest.raises(ValueError, match="method: expected one of 'simulation', 'numerical', got"):
-        test(method="davies")
-    with pytest.raises(ValueError, match="num_eigenvalues: expected an integer >= 1, got 0"):
-        test(num_eigenvalues=0)
-    with pytest.raises(ValueError, match="num_draws: expected an integer >= 1, got 0"):
-        test(num_draws=0)
-    with pytest.raises(ValueError, match="num_eigenvalues: expected an integer >= 1, got 0"):
-        hypothesis_tests.pearson_skce_test(kernel, predictions, targets, num_eigenvalues=0)
-
-
-def test_the_estimate_is_the_unbiased_skce():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    for test in (hypothesis_tests.gamma_skce_test, hypothesis_tests.pearson_skce_test):
-        result = test(kernel, predictions, targets)
-        expected = estimators.skce(kernel, predictions, targets)
-        np.testing.assert_allclose(result.estimate, expected, rtol=1e-12)
-        np.testing.assert_allclose(result.statistic, 23 * expected, rtol=1e-12)

@@ -3,7 +3,6 @@ import subprocess
 import sys
 import textwrap
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -44,13 +43,10 @@ def test_bars_and_lines(as_array, dtype):
     assert size_of_png(ax) > 5000
 
 
-def test_without_true_value_and_on_given_axes():
-    left, right = Figure().subplots(1, 2)
-    assert plotting.estimate_histogram(VALUES, ax=right) is right
-    assert list(lines(right)) == ["mean"]
-    assert len(right.patches[0].get_data().values) == 50
-    assert not left.patches
-    assert not right.figure.legends
+def test_without_true_value():
+    ax = plotting.estimate_histogram(VALUES)
+    assert list(lines(ax)) == ["mean"]
+    assert len(ax.patches[0].get_data().values) == 50
     texts = plotting.estimate_histogram(VALUES, true_value=jnp.array(0.1)).figure.legends[0].texts
     assert {text.get_text() for text in texts} == {"estimates", "mean", "true value"}
 
@@ -101,15 +97,6 @@ def test_wrong_arguments(arguments, error, message):
     values, options = arguments
     with pytest.raises(error, match=message):
         plotting.estimate_histogram(values, **options)
-
-
-def test_traced_estimates_cannot_be_drawn():
-    def draw(values):
-        plotting.estimate_histogram(values)
-        return values
-
-    with pytest.raises(TypeError, match="estimates: expected values to draw.*outside of jit"):
-        jax.jit(draw)(jnp.asarray(VALUES))
 
 
 def run(code):

@@ -1,4 +1,3 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -133,15 +132,6 @@ def test_wrong_maps(options, error, message):
 def test_wrong_distributions(errors, options, error, message):
     with pytest.raises(error, match=message):
         plotting.local_error_distribution(errors, **options)
-
-
-def test_traced_errors_cannot_be_drawn():
-    def draw(errors):
-        plotting.local_error_map(FEATURES, errors)
-        return 0
-
-    with pytest.raises(TypeError, match="errors: expected values to draw.*outside of jit"):
-        jax.jit(draw)(ERRORS)
 
 
 def test_distribution_with_weights():

@@ -55,10 +55,9 @@ ORACLES = {"histogram": _histogram, "isotonic": _isotonic, "platt": _platt}
 @pytest.mark.parametrize("name", RECALIBRATORS)
 def test_agrees_with_one_class_against_the_rest(name):
     method = RECALIBRATORS[name]
-    fit, apply = method.fit, method.apply
-    params = fit(Categorical(PROBS), LABELS)
+    params = method.fit(Categorical(PROBS), LABELS)
     assert isinstance(params, ClassWiseParams)
-    ours = apply(params, Categorical(NEW))
+    ours = method.apply(params, Categorical(NEW))
     each = [ORACLES[name](PROBS[:, c], c == LABELS, NEW[:, c]) for c in range(M)]
     expected = np.stack(each, 1)
     np.testing.assert_allclose(ours.probs, expected / expected.sum(1, keepdims=True), atol=1e-6)
@@ -66,7 +65,7 @@ def test_agrees_with_one_class_against_the_rest(name):
 
     @jax.jit
     def compiled(probs, labels, new):
-        return apply(fit(Categorical(probs), labels), Categorical(new)).probs
+        return method.apply(method.fit(Categorical(probs), labels), Categorical(new)).probs
 
     # float64 all the way, but other orders of sums.
     np.testing.assert_allclose(compiled(PROBS, LABELS, NEW), ours.probs, atol=1e-9)
@@ -83,48 +82,47 @@ def test_agrees_with_scikit_learn():
     theirs = CalibratedClassifierCV(FrozenEstimator(model), method="isotonic", ensemble=False)
     theirs.fit(points[N:], LABELS)
     method = IsotonicRegression()
-    fit, apply = method.fit, method.apply
-    params = fit(Categorical(model.predict_proba(points[N:])), LABELS)
-    ours = apply(params, Categorical(model.predict_proba(points[:N]))).probs
+    params = method.fit(Categorical(model.predict_proba(points[N:])), LABELS)
+    ours = method.apply(params, Categorical(model.predict_proba(points[:N]))).probs
     np.testing.assert_allclose(ours, theirs.predict_proba(points[:N]), atol=1e-6)
 
 
 def test_other_predictions_of_classes():
     method = IsotonicRegression()
-    fit, apply = method.fit, method.apply
-    expected = apply(fit(Categorical(PROBS), LABELS), Categorical(PROBS)).probs
+    expected = method.apply(method.fit(Categorical(PROBS), LABELS), Categorical(PROBS)).probs
     logits = CategoricalLogits(np.log(PROBS))
     mixture = Mixture(None, Categorical(np.stack([PROBS, PROBS], 1)))
     for predictions in (logits, mixture):
-        ours = apply(fit(predictions, LABELS), predictions).probs
+        ours = method.apply(method.fit(predictions, LABELS), predictions).probs
         np.testing.assert_allclose(ours, expected, atol=1e-9)
     half = PROBS[:, 0] / (PROBS[:, 0] + PROBS[:, 1])
-    binary = fit(Bernoulli(half), LABELS % 2)
-    assert apply(binary, Bernoulli(half)).shape == (N,)  # confidences, as ever
+    binary = method.fit(Bernoulli(half), LABELS % 2)
+    assert method.apply(binary, Bernoulli(half)).shape == (N,)  # confidences, as ever
 
 
 def test_rows_without_any_class_are_uniform():
     method = HistogramBinning(2)
-    fit, apply = method.fit, method.apply
-    params = fit(Categorical(np.array([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]])), np.array([0, 1]))
+    params = method.fit(
+        Categorical(np.array([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]])), np.array([0, 1])
+    )
     new = Categorical(np.array([[0.4, 0.3, 0.3], [0.8, 0.1, 0.1]]))
-    np.testing.assert_allclose(apply(params, new).probs, [[1 / 3] * 3, [1, 0, 0]])
+    np.testing.assert_allclose(method.apply(params, new).probs, [[1 / 3] * 3, [1, 0, 0]])
 
 
 def test_kept_probabilities_are_counted():
     method = HistogramBinning(2)
-    fit, apply = method.fit, method.apply
-    params = fit(Categorical(np.full((3, 3), 1 / 3)), np.array([0, 1, 2]))
+    params = method.fit(Categorical(np.full((3, 3), 1 / 3)), np.array([0, 1, 2]))
     with pytest.warns(UserWarning, match="HistogramBinning: 1 of 6 confidences") as caught:
-        apply(params, Categorical(np.array([[0.8, 0.1, 0.1], [0.4, 0.3, 0.3]])))
+        method.apply(params, Categorical(np.array([[0.8, 0.1, 0.1], [0.4, 0.3, 0.3]])))
     assert caught[0].filename == __file__
 
 
 def test_groups_of_class_predictions():
     groups = np.arange(N) % 2
     method = GroupWise(IsotonicRegression())
-    fit, apply = method.fit, method.apply
-    ours = apply(fit(Categorical(PROBS), LABELS, groups), Categorical(PROBS), groups).probs
+    ours = method.apply(
+        method.fit(Categorical(PROBS), LABELS, groups), Categorical(PROBS), groups
+    ).probs
     one, one_apply = IsotonicRegression().fit, IsotonicRegression().apply
     of_first = Categorical(PROBS[::2])
     expected = one_apply(one(of_first, LABELS[::2]), of_first).probs
@@ -133,18 +131,17 @@ def test_groups_of_class_predictions():
 
 def test_wrong_arguments():
     method = PlattScaling()
-    fit, apply = method.fit, method.apply
     with pytest.raises(ValueError, match="confidences: of class 2 against the rest, correct: exp"):
-        fit(Categorical(PROBS), np.where(LABELS == 2, 1, LABELS))
-    params = fit(Categorical(PROBS), LABELS)
+        method.fit(Categorical(PROBS), np.where(LABELS == 2, 1, LABELS))
+    params = method.fit(Categorical(PROBS), LABELS)
     with pytest.raises(ValueError, match=r"confidences.class_probs: expected shape \[n, 4\]"):
-        apply(params, Categorical(np.full((2, 3), 1 / 3)))
+        method.apply(params, Categorical(np.full((2, 3), 1 / 3)))
     with pytest.raises(TypeError, match="params: expected SigmoidMap .*got ClassWiseParams"):
-        apply(params, PROBS[:, 0])
+        method.apply(params, PROBS[:, 0])
     with pytest.raises(TypeError, match="params: expected ClassWiseParams .*got SigmoidMap"):
-        apply(params.params, Categorical(PROBS))
+        method.apply(params.params, Categorical(PROBS))
     with pytest.raises(ValueError, match="correct: expected labels in 0, ..., 3"):
-        fit(Categorical(PROBS), LABELS + 1)
+        method.fit(Categorical(PROBS), LABELS + 1)
     with pytest.raises(TypeError, match="confidences: expected .* Categorical"):
         MMCEScaling().fit(Categorical(PROBS), LABELS)
 

@@ -31,26 +31,24 @@ SLOW = {"mmce": pytest.param(MMCEScaling(), marks=pytest.mark.slow)}
 RECALIBRATORS = [*QUICK.values(), *SLOW.values()]
 
 
-@pytest.mark.parametrize("recalibrator", RECALIBRATORS, ids=[*QUICK, *SLOW])
+@pytest.mark.parametrize("method", RECALIBRATORS, ids=[*QUICK, *SLOW])
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
-def test_what_comes_out(recalibrator, dtype):
+def test_what_comes_out(method, dtype):
     """Numbers in [0, 1] of the same dtype; compiled, mapped or not; derivatives that are finite."""
-    method = recalibrator
-    fit, apply = method.fit, method.apply
     confidences = CONFIDENCES.astype(dtype)
-    params = fit(confidences, CORRECT)
+    params = method.fit(confidences, CORRECT)
     assert {x.dtype for x in jax.tree.leaves(params)} <= {np.dtype(dtype), np.dtype(np.int32)}
-    images = apply(params, confidences)
+    images = method.apply(params, confidences)
     assert images.dtype == dtype
     assert np.all((images >= 0) & (images <= 1))
-    assert np.array_equal(apply(params, Bernoulli(confidences)), images)
+    assert np.array_equal(method.apply(params, Bernoulli(confidences)), images)
 
     @jax.jit
     @jax.vmap
     def fit_apply(confidences, correct):
-        params = fit(confidences, correct)
-        gradient = jax.grad(lambda new: jnp.sum(apply(params, new)))
-        return apply(params, confidences), gradient(confidences.at[:2].set(jnp.arange(2)))
+        params = method.fit(confidences, correct)
+        gradient = jax.grad(lambda new: jnp.sum(method.apply(params, new)))
+        return method.apply(params, confidences), gradient(confidences.at[:2].set(jnp.arange(2)))
 
     compiled, slopes = fit_apply(*jax.tree.map(lambda x: x[None], (confidences, CORRECT)))
     np.testing.assert_allclose(compiled[0], images, rtol=20 * np.finfo(dtype).eps)

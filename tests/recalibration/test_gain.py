@@ -102,14 +102,10 @@ def test_wrong_input():
         recalibration_gain(KEY, AffineScaling(), NORMAL, TARGETS)
     with pytest.raises(TypeError, match="recalibration.fit: expected"):
         cross_fitted(KEY, 3, NORMAL, TARGETS)
-    with pytest.raises(ValueError, match="num_folds: expected"):
-        cross_fitted(KEY, AffineScaling(), NORMAL, TARGETS, num_folds=1)
     with pytest.raises(ValueError, match=r"outside of fold \d .* targets: "):
         cross_fitted(
             KEY, AffineScaling(), Normal(jnp.zeros(4), jnp.ones(4)), jnp.ones(4), num_folds=2
         )
-    with pytest.raises(ValueError, match="confidence_level: expected"):
-        recalibration_gain(KEY, {"a": AffineScaling()}, NORMAL, TARGETS, confidence_level=2.0)
     found = cross_fitted(
         KEY, HistogramBinning(2), Bernoulli(jnp.full(4, 0.3)), jnp.arange(4) % 2, num_folds=2
     )

@@ -61,10 +61,9 @@ def new_inputs(arguments):
 def test_each_group_is_treated_alone(name):
     recalibrator, arguments = CASES[name]
     method = GroupWise(recalibrator)
-    fit, apply = method.fit, method.apply
-    params = fit(*arguments, GROUPS)
+    params = method.fit(*arguments, GROUPS)
     assert list(params) == [0, 2, 7]
-    corrected = apply(params, *new_inputs(arguments), GROUPS[NEW])
+    corrected = method.apply(params, *new_inputs(arguments), GROUPS[NEW])
     for group in params:
         members = GROUPS[NEW] == group
         expected = recalibrator.apply(
@@ -80,22 +79,20 @@ def test_each_group_is_treated_alone(name):
 
 def test_warnings_name_the_group():
     method = GroupWise(HistogramBinning(10))
-    fit, apply = method.fit, method.apply
     groups = np.array([3, 3, 5, 5])
-    params = fit(np.array([0.15, 0.25, 0.15, 0.25]), np.array([0, 1, 1, 1]), groups)
+    params = method.fit(np.array([0.15, 0.25, 0.15, 0.25]), np.array([0, 1, 1, 1]), groups)
     message = "groups: in group 5: HistogramBinning: 1 of 2 confidences are in bins without"
     with pytest.warns(UserWarning, match=message) as caught:
-        values = apply(params, np.array([0.15, 0.25, 0.15, 0.95]), groups)
+        values = method.apply(params, np.array([0.15, 0.25, 0.15, 0.95]), groups)
     np.testing.assert_array_equal(values, [0, 1, 1, 0.95])
     assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_compiled_with_groups_that_are_known():
     method = GroupWise(HistogramBinning(1))
-    fit, apply = method.fit, method.apply
 
     def fit_apply(confidences, correct):
-        return apply(fit(confidences, correct, GROUPS), confidences, GROUPS)
+        return method.apply(method.fit(confidences, correct, GROUPS), confidences, GROUPS)
 
     correct = np.stack([CORRECT, ~CORRECT])
     images = jax.jit(jax.vmap(fit_apply, (None, 0)))(CONFIDENCES, correct)

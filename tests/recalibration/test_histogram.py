@@ -66,26 +66,3 @@ def test_confidences_without_calibration_samples_are_kept():
         APPLY(params, new[[0, 2]])
     gradient = jax.jit(jax.grad(lambda new: jnp.vdot(APPLY(params, new), new**0)))(new)
     assert gradient.tolist() == [0, 1, 0, 1]
-
-
-def test_nan_does_not_become_a_number_when_traced():
-    def fit_apply(confidences, correct):
-        return APPLY(FIT(confidences, correct), confidences)
-
-    confidences, correct = np.array([0.02, 0.95, 0.55]), np.array([1, 0, 1])
-    function = jax.jit(fit_apply)
-    bad_confidence = function(np.array([np.nan, 0.95, 0.05]), correct)
-    bad_correct = function(confidences, np.array([1, 2, 1]))
-    assert np.isnan([bad_confidence, bad_correct]).tolist() == [
-        [True, True, True],
-        [False, True, False],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("num_bins", "error"),
-    [(0, ValueError), (2.5, TypeError), (None, TypeError), (2**25, ValueError)],
-)
-def test_wrong_numbers_of_bins(num_bins, error):
-    with pytest.raises(error, match="num_bins: expected an integer"):
-        HistogramBinning(num_bins).fit(np.array([0.5]), np.array([1]))

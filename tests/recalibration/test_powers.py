@@ -188,9 +188,3 @@ def test_families_without_powers():
     drawn = monte_carlo(jax.random.key(0), Normal(jnp.zeros(2), jnp.ones(2)), 3)
     with pytest.raises(NotImplementedError, match="MonteCarlo, whose draws belong to one"):
         tempered(drawn, 2.0)
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, np.inf, [1.0], "1"])
-def test_wrong_temperatures(temperature):
-    with pytest.raises((ValueError, TypeError), match="temperature: expected"):
-        tempered(Normal(0.0, 1.0), temperature)

@@ -144,19 +144,18 @@ def smallest_loss(*arguments):
 def test_mmce_scaling_against_scipy():
     """The loss has no minimum where a threshold separates, and its order is never reversed."""
     method = MMCEScaling()
-    fit, apply = method.fit, method.apply
     confidences, correct = DATA[0][:12].copy(), DATA[1][:12].copy()
     confidences[8:] = np.repeat([0.3, 0.6], N // 2)
     correct[8:] = np.repeat([[0, 1], [1, 1], [1, 0], [0, 1]], N // 2, 1)
     correct[11, ::2] = 2
-    params = jax.jit(jax.vmap(fit))(confidences, correct)
+    params = jax.jit(jax.vmap(method.fit))(confidences, correct)
     assert np.isnan(as_array(params)).all(1).tolist() == [False] * 8 + [True, True, False, True]
     for i in range(8):
         expected = smallest_loss(
             lambda r, s: np.exp(-abs(r - s) / 0.4), 10.0, confidences[i], correct[i]
         )
         np.testing.assert_allclose(as_array(params)[i], expected, rtol=1e-6, atol=1e-6)
-    images = jax.vmap(apply)(params, jnp.sort(confidences, 1))
+    images = jax.vmap(method.apply)(params, jnp.sort(confidences, 1))
     assert np.all(jnp.diff(images[:8], axis=1) >= 0)
     np.testing.assert_allclose(images[10], 0.5, atol=1e-6)
 
@@ -164,33 +163,13 @@ def test_mmce_scaling_against_scipy():
 @pytest.mark.slow  # to compile; the doctest has float32
 def test_mmce_scaling_of_float32_with_another_kernel():
     method = MMCEScaling(kernels.SquaredExponential(0.1), weight=3.0)
-    fit, apply = method.fit, method.apply
     confidences, correct = DATA[0].astype(np.float32), DATA[1]
     for i in range(2):
-        params = fit(confidences[i], correct[i])
-        assert params.slope.dtype == apply(params, confidences[i]).dtype == np.float32
+        params = method.fit(confidences[i], correct[i])
+        assert params.slope.dtype == method.apply(params, confidences[i]).dtype == np.float32
         expected = smallest_loss(
             lambda r, s: np.exp(-((r - s) ** 2) / (2 * 0.1**2)), 3.0, DATA[0][i], correct[i]
         )
         np.testing.assert_allclose(as_array(params), expected, rtol=1e-3, atol=1e-3)
     with pytest.raises(ValueError, match=r"expected both 0 and 1"):
-        fit(confidences[0], np.ones(N))
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"weight": 0.0}, ValueError, "weight: expected positive"),
-        ({"weight": jnp.ones(2)}, ValueError, "weight: expected shape"),
-        ({"kernel": 0.4}, TypeError, "kernel: expected a kernel record"),
-        ({"kernel": kernels.Exponential(-1.0)}, ValueError, "kernel.length_scale: expected pos"),
-    ],
-)
-def test_wrong_options_of_mmce_scaling(options, error, message):
-    with pytest.raises(error, match=message):
-        MMCEScaling(**options).fit(HALVES, np.array([0, 1, 0, 1]))
-
-
-def test_wrong_options_of_platt_scaling():
-    with pytest.raises(TypeError, match="smooth_targets: expected True or False, got 1"):
-        PlattScaling(smooth_targets=1).fit(HALVES, np.array([0, 1, 0, 1]))
+        method.fit(confidences[0], np.ones(N))

@@ -227,10 +227,9 @@ def test_draws_fitted_by_their_crps():
     center, members = rng.normal(size=(1000, 1)), rng.normal(size=(1000, 20))
     predictions, targets = Samples(center + 0.5 * members), center[:, 0] + rng.normal(size=1000)
     method = TemperatureScaling(scores.crps)
-    fit, apply = method.fit, method.apply
-    temperature = fit(predictions, targets)
+    temperature = method.fit(predictions, targets)
     assert 3.4 < temperature < 4.8
-    loss = jax.jit(jax.vmap(lambda t: scores.crps(apply(t, predictions), targets)))
+    loss = jax.jit(jax.vmap(lambda t: scores.crps(method.apply(t, predictions), targets)))
     best, *others = loss(temperature * jnp.array([1, 0.9, 1.1]))
     assert best < min(others)
 

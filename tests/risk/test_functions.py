@@ -51,21 +51,6 @@ def test_compiled_for_several_data_sets(name):
 
 
 @every_function
-def test_wrong_values_are_no_numbers_when_compiled(name):
-    function, hyperparameter, refused = FUNCTIONS[name]
-    predictions, targets, p = map(jnp.asarray, (CONFIDENCES[0], CORRECT[0], CONFIDENCES[1, :5]))
-    diagonal = jax.jit(lambda *args: learned(function, *args)[1])
-    assert np.isfinite(diagonal(predictions, targets, hyperparameter, p)).all()
-    for wrong in (refused, np.nan, np.inf):
-        assert np.isnan(diagonal(predictions, targets, wrong, p)).all()
-    if name != "temperature":  # which does not look at them
-        assert np.isnan(diagonal(predictions, targets.at[3].set(2), hyperparameter, p)).all()
-        assert np.isnan(diagonal(predictions.at[3].set(-1), targets, hyperparameter, p)).all()
-    values = diagonal(predictions, targets, hyperparameter, p.at[2].set(1.5))
-    np.testing.assert_array_equal(np.isnan(values), np.arange(5) == 2)
-
-
-@every_function
 def test_wrong_input(name):
     function, hyperparameter, refused = FUNCTIONS[name]
     predictions, targets = jnp.asarray(CONFIDENCES[0]), jnp.asarray(CORRECT[0])

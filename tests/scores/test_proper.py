@@ -67,15 +67,6 @@ def test_classes_of_a_mixture():
         )
 
 
-def test_traced_labels_out_of_range_never_become_a_number():
-    labels = jnp.asarray(LABELS).at[3].set(M)
-    predictions = Categorical(jnp.asarray(PROBS))
-    for score in (scores.negative_log_likelihood, scores.brier_score, scores.accuracy):
-        assert jnp.isnan(jax.jit(score)(predictions, labels))
-        with pytest.raises(ValueError, match=r"labels in 0, ..., 3, got targets\[3\] = 4"):
-            score(predictions, labels)
-
-
 def test_distributions_without_the_method():
     silent = dataclasses.make_dataclass("Silent", ["loc"], frozen=True)
     silent.sample = Normal.sample
