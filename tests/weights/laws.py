@@ -11,6 +11,9 @@ import pytest
 # As many copies as there are samples, so that these are the data of a program that is compiled.
 WEIGHTS = np.array([1, 0, 1, 1, 1, 2, 0, 2, 1, 1, 1, 1])
 N = len(WEIGHTS)
+# Redraws are those of the rows before them if samples without weight are the last ones.
+OF_REDRAWS = np.array([2.0, 3, 1, 1, 1.5, 2, 1, 1, 2, 0.5, 0, 0])
+COUNT = 10
 
 
 def rows(tree: Any, chosen: Any) -> Any:
@@ -72,6 +75,41 @@ def check_weights(
         function(*data, 0 * WEIGHTS)
     with pytest.raises(ValueError, match=r"weights.*one weight for each sample"):
         function(*data, WEIGHTS[1:])
+
+
+def check_test(
+    function: Callable[..., Any], *data: Any, resamples: bool = False, of_samples: bool = False
+) -> None:
+    """All laws for a test of data with N rows and of weights.
+
+    Args:
+        function: (*data, weights) → result of a test; weights may be None.
+        data: pytrees with N rows each.
+        resamples: whether rows are resampled, also those without weight.
+        of_samples: whether the statistics are those of the samples.
+    """
+    weighted, plain = function(*data, OF_REDRAWS), function(*data, None)
+
+    def same(other: Any, expected: Any, count: int = N) -> None:
+        for field in ("statistic", "estimate", "pvalue", "null_samples"):
+            both = (jax.tree.leaves(getattr(x, field)) for x in (other, expected))
+            for one, two in zip(*both, strict=True):
+                known = two[..., :count] if of_samples else two
+                np.testing.assert_allclose(one, known, rtol=1e-9, atol=1e-12)
+
+    same(function(*data, 1e-20 * OF_REDRAWS), weighted)
+    if not resamples:
+        same(function(*rows(data, np.arange(COUNT)), OF_REDRAWS[:COUNT]), weighted, COUNT)
+    same(jax.jit(function)(*data, OF_REDRAWS), weighted)
+    same(function(*data, np.full(N, 0.3)), plain)
+    found, without = (jax.tree.leaves(x.null_samples)[0] for x in (weighted, plain))
+    assert not np.allclose(found, without)
+    wrong = jax.jit(function)(*data, -OF_REDRAWS)
+    assert all(np.isnan(leaf).all() for leaf in jax.tree.leaves(wrong.pvalue))
+    with pytest.raises(ValueError, match="weights.*>= 0"):
+        function(*data, -OF_REDRAWS)
+    with pytest.raises(ValueError, match="weights.*one weight for each sample"):
+        function(*data, OF_REDRAWS[1:])
 
 
 def _with_gradient(function: Callable[..., Any]) -> Callable[..., Any]:

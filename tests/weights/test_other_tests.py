@@ -14,11 +14,9 @@ from calibjax.hypothesis_tests import (
     rank_histogram_test,
     witness_test,
 )
-from tests.weights.laws import N, rows
+from tests.weights.laws import COUNT, N, check_test
+from tests.weights.laws import OF_REDRAWS as WEIGHTS
 
-# Redraws are those of the rows before them if samples without weight are the last ones.
-WEIGHTS = np.array([2.0, 3, 1, 1, 1.5, 2, 1, 1, 2, 0.5, 0, 0])
-COUNT = 10
 KEY = jax.random.key(0)
 _random = np.random.default_rng(11)
 NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
@@ -66,29 +64,7 @@ TESTS = {
 @pytest.mark.parametrize("name", TESTS)
 def test_laws(name):
     function, data = TESTS[name]
-    weighted = function(*data, WEIGHTS)
-
-    def same(other, expected=weighted, count=N):
-        for field in ("statistic", "estimate", "pvalue", "null_samples"):
-            both = (jax.tree.leaves(getattr(x, field)) for x in (other, expected))
-            for one, two in zip(*both, strict=True):
-                expect = two[..., :count] if name == "local" else two  # values at each sample
-                np.testing.assert_allclose(one, expect, rtol=1e-9, atol=1e-12)
-
-    same(function(*data, 1e-20 * WEIGHTS))
-    if name != "consistency":  # whose resamples are of all rows
-        same(function(*rows(data, np.arange(COUNT)), WEIGHTS[:COUNT]), count=COUNT)
-    same(jax.jit(function)(*data, WEIGHTS))
-    plain = function(*data, None)
-    same(function(*data, np.full(N, 0.3)), plain)
-    found, without = (jax.tree.leaves(x.null_samples)[0] for x in (weighted, plain))
-    assert not np.allclose(found, without)
-    wrong = jax.jit(function)(*data, -WEIGHTS)
-    assert all(np.isnan(leaf).all() for leaf in jax.tree.leaves(wrong.pvalue))
-    with pytest.raises(ValueError, match="weights.*>= 0"):
-        function(*data, -WEIGHTS)
-    with pytest.raises(ValueError, match="weights.*one weight for each sample"):
-        function(*data, WEIGHTS[1:])
+    check_test(function, *data, resamples=name == "consistency", of_samples=name == "local")
 
 
 def test_statistics_by_hand():
