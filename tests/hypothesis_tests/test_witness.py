@@ -12,7 +12,6 @@ from calibjax.hypothesis_tests import witness_test
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
 
 KEY = jax.random.key(0)
-RNG = np.random.default_rng(0)
 PROBS, LABELS = np.array([0.2, 0.7, 0.55, 0.9, 0.35, 0.6]), np.array([1, 1, 1, 0, 0, 1])
 AT_PROBS, AT_LABELS = np.array([0.3, 0.8, 0.5]), np.array([1, 0, 1])
 KERNEL = TensorProduct(Exponential(0.5), White())

@@ -22,7 +22,6 @@ CORRECT = RNG.uniform(size=N) < CONFIDENCES
 LOGITS = CategoricalLogits(jnp.asarray(3 * RNG.normal(size=(N, 3)), jnp.float32))
 LABELS = (np.asarray(LOGITS.logits) / 2 + RNG.gumbel(size=(N, 3))).argmax(1)
 NEW = RNG.permutation(N)
-NEAR = Neighbourhood.laplacian(0.4, 2)
 
 
 class MeanShift:

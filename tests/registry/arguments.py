@@ -112,7 +112,7 @@ real, positive, weights, unit, simplex, spd, matrix, labels, truths, counts, int
 number, scale, proportion, at_least_one = map(_argument, NUMBERS)
 integer, truth, choice = map(_argument, ("integer", "truth", "choice"))
 kernel, distance, binning, function = map(_argument, ("kernel", "distance", "binning", "function"))
-predictions, record, key_argument = map(_argument, ("predictions", "record", "key"))
+predictions, record = map(_argument, ("predictions", "record"))
 
 
 def key(seed: int = 0) -> Argument:

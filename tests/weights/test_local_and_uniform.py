@@ -25,7 +25,6 @@ KERNEL = kernels.TensorProduct(
 PLACES = Normal(np.array([0.0, 1.0]), np.ones(2)), np.array([0.5, -0.5])
 PIT = _random.uniform(size=N)
 KEY = jax.random.key(0)
-POSITIVE = np.flatnonzero(WEIGHTS)
 
 
 def _local_by_hand(near, w, at=None):

@@ -1,6 +1,5 @@
 import dataclasses
 import itertools
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +21,6 @@ from paper_repro.l21 import embeddings as l21_embeddings
 from paper_repro.l21 import methods as l21_methods
 from paper_repro.l21 import networks_features as l21_features
 from paper_repro.l21.embeddings import Embedding
-
-
-def stand_in(key, neighbourhood, features, confidences, correct, **options):
-    """A result without redraws."""
-    pvalues = np.linspace(0.01, 1, len(confidences))
-    return SimpleNamespace(pvalue=pvalues, adjusted_pvalue=pvalues)
-
 
 PART = 40  # communities for recalibration, and for evaluation
 COMPONENTS = (("t-SNE", 2), ("PCA", 2))
