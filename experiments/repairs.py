@@ -30,7 +30,6 @@ from experiments import ensemble_scaling
 from experiments.chance import networks
 from experiments.chance.__main__ import ORDER
 from experiments.harness import cells, command_line, data_files
-from experiments.harness.messages import log
 from experiments.harness.tables import write_table
 
 NAME = "repairs"
@@ -45,7 +44,11 @@ DRAWS = 99
 def line_of(found: Repairs) -> dict[str, Any]:
     """p-values after each recalibration, its gain in nats, and what is enough."""
     line: dict[str, Any] = {"enough": found.enough or "none"}
+    missing = dict(found.not_fitted)  # whose places stay empty
     for name, p in found.pvalues.items():
+        if name in missing:
+            line |= dict.fromkeys((f"p {name}", f"gain {name}", f"s.e. {name}"))
+            continue
         line[f"p {name}"] = float(p)
         if name in found.gains:
             line[f"gain {name}"] = float(found.gains[name].mean)
@@ -85,12 +88,7 @@ def network_rows(store: cells.Store, data: Path, number: int) -> list[dict[str, 
                 if probs.shape[1] > MOST_CLASSES:
                     del methods["vector"]
                 data = cells.key_of(f"{NAME}/{name}"), predictions, labels
-                try:
-                    return line_of(what_would_repair(*data, methods, num_draws=DRAWS))
-                except ValueError as error:  # no finite fit, to a fold, say: its places stay empty
-                    log(f"{name}: {error}")
-                    del methods["vector"]
-                    return line_of(what_would_repair(*data, methods, num_draws=DRAWS))
+                return line_of(what_would_repair(*data, methods, num_draws=DRAWS))
 
             parameters = {"data": data_files.digest(probs, labels), "draws": DRAWS}
             found = cells.cell(store, f"{name}/{number}", parameters, compute)

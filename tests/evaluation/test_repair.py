@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import what_would_repair
+from calibjax import record, what_would_repair
 from calibjax.distributions import (
     Bernoulli,
     CategoricalLogits,
@@ -19,6 +19,7 @@ from calibjax.recalibration import AffineScaling, TemperatureScaling
 KEYS = jax.random.split(jax.random.key(0), 4)
 N = 100
 NORMAL = Normal(jnp.linspace(0, 1, N), jnp.full(N, 0.1))
+SCORES = jax.scipy.special.ndtri((jax.random.permutation(KEYS[2], N) + 0.5) / N)
 NOISE = jax.random.normal(KEYS[0], (N,))
 
 
@@ -31,8 +32,7 @@ def test_the_first_that_is_enough():
     assert list(found.pvalues) == ["nothing", "temperature", "affine"]
     assert found.gains["affine"].low > found.gains["temperature"].mean
     assert "The recalibration 'affine' repairs it (p = " in str(found)
-    scores = jax.scipy.special.ndtri((jax.random.permutation(KEYS[2], N) + 0.5) / N)
-    right = what_would_repair(KEYS[1], NORMAL, NORMAL.loc + 0.1 * scores, methods)
+    right = what_would_repair(KEYS[1], NORMAL, NORMAL.loc + 0.1 * SCORES, methods)
     assert right.enough == "nothing"
     assert "No sign that it has to be repaired" in right.sentence
     wave = NORMAL.loc + 0.1 * (NOISE + 1.5 * jnp.sign(NORMAL.loc - 0.5))
@@ -61,6 +61,47 @@ def test_wrong_input():
         what_would_repair(KEYS[1], Samples(jnp.ones((3, 2))), jnp.ones(3))
     with pytest.raises(ValueError, match="level: expected"):
         what_would_repair(KEYS[1], NORMAL, NORMAL.loc, level=1.5)
+
+
+@record
+class _Unfit:
+    """A recalibration that is never fitted, or to no fold."""
+
+    everywhere: bool
+
+    def fit(self, predictions, targets, weights=None):
+        if self.everywhere or weights is not None:
+            raise ValueError("no maximum")
+        return ()
+
+    def apply(self, params, predictions):
+        return predictions
+
+
+@record
+class _Shift:
+    def fit(self, predictions, targets, weights=None):
+        return jnp.average(targets - predictions.loc, weights=weights)
+
+    def apply(self, params, predictions):
+        return Normal(predictions.loc + params, predictions.scale)
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_what_cannot_be_fitted_is_said(everywhere):
+    methods = {"unfit": _Unfit(everywhere), "shift": _Shift()}
+    found = what_would_repair(KEYS[1], NORMAL, NORMAL.loc + 0.3 + 0.1 * SCORES, methods)
+    assert found.enough == "shift"
+    assert jnp.isnan(found.pvalues["unfit"])
+    assert jnp.isnan(found.gains["unfit"].mean)
+    ((name, reason),) = found.not_fitted
+    assert name == "unfit"
+    assert "no maximum" in reason
+    assert f"unfit           not fitted  {reason}" in str(found)
+    with pytest.raises(ValueError, match="at least one that can be fitted, got 'unfit': .*no max"):
+        what_would_repair(KEYS[1], NORMAL, NORMAL.loc, {"unfit": _Unfit(everywhere)})
+    with pytest.raises(TypeError, match="recalibration.fit: expected"):
+        what_would_repair(KEYS[1], NORMAL, NORMAL.loc, {"unfit": object()})
 
 
 def _case(name, key, n=1000):
