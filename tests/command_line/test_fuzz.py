@@ -8,7 +8,7 @@ import pytest
 
 from calibjax.command_line import load
 from calibjax.command_line.tables import InputError
-from tests.command_line.test_malformed import GOOD, LABELS, NORMAL, PROBS, npy, npz
+from tests.command_line.examples import GOOD, LABELS, NORMAL, PROBS, npy, npz
 
 FILES = {
     ".csv": [GOOD.encode(), NORMAL.encode(), b"y;prob\nno;0,25\nyes;0,5\nyes;0,75\n"],

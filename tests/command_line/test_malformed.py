@@ -8,330 +8,13 @@ import numpy as np
 import pytest
 
 from calibjax.command_line import main, program
-
-GOOD = "prob_0,prob_1,label\n0.25,0.75,1\n0.5,0.5,0\n0.1,0.9,1\n"
-NORMAL = "loc,scale,target\n0,1,0.5\n1,2,-3\n2,1,2.5\n"
-
-
-def npz(**arrays):
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    return file.getvalue()
-
-
-def npy(array):
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
+from tests.command_line.examples import GOOD, LABELS, NORMAL, PROBS, npy, npz
 
 
 def damaged(content):
     """An archive of which a byte in the middle is another one."""
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
-
-
-PROBS, LABELS = np.array([[0.25, 0.75], [0.5, 0.5]]), np.array([1, 0])
-
-# Name of the case: ending of the file, content, further options, what the line says.
-CASES = {
-    "empty": (".csv", "", [], "expected rows, got an empty file"),
-    "only empty lines": (".csv", "\n\n\n", [], "got empty lines only"),
-    "no rows": (".csv", "prob_0,prob_1,label\n", [], "expected rows below the header, got none"),
-    "binary garbage": (".csv", bytes(range(256)) * 8, [], "row 2: expected text in UTF-8"),
-    "UTF-16": (".csv", GOOD.encode("utf-16"), [], "row 1: expected text in UTF-8, got byte 0xff"),
-    "Latin-1": (
-        ".csv",
-        GOOD.replace("0.5,", "\xe9,").encode("latin-1"),
-        [],
-        "row 3: expected text",
-    ),
-    "zero bytes": (".csv", GOOD.replace("0.5", "\0"), [], "row 3"),
-    "truncated in a row": (
-        ".csv",
-        GOOD[:-6],
-        [],
-        "row 4: expected 3 values as in the header, got 2",
-    ),
-    "truncated in a quotation": (".csv", GOOD + '"0.3,0.7,1\n', [], "row 5: cannot be read as CSV"),
-    "ragged": (
-        ".csv",
-        GOOD + "0.2,0.3,0.5,1\n",
-        [],
-        "row 5: expected 3 values as in the header, got 4",
-    ),
-    "empty line within": (".csv", GOOD + "\n0.3,0.7,1\n", [], "row 5: expected 3 values"),
-    "semicolons": (
-        ".csv",
-        GOOD.replace(",", ";"),
-        ["--separator", ","],
-        "row 1: expected columns separated by ','",
-    ),
-    "tabs": (".csv", GOOD.replace(",", "\t"), ["--separator", ","], "try --separator 'tab'"),
-    "decimal commas": (
-        ".csv",
-        GOOD.replace(",", ";").replace("0.25", "0,25"),
-        [],
-        "row 2: expected a finite number in column prob_0, got '0,25'",
-    ),
-    "a word": (
-        ".csv",
-        GOOD.replace("0.75", "high"),
-        [],
-        "row 2: expected a finite number in column prob_1, got 'high'",
-    ),
-    "NaN": (
-        ".csv",
-        GOOD.replace("0.75", "nan"),
-        [],
-        "row 2: expected a finite number in column prob_1, got 'nan'",
-    ),
-    "infinity": (
-        ".csv",
-        NORMAL.replace("2.5", "inf"),
-        [],
-        "row 4: expected a finite number in column target",
-    ),
-    "overflow": (
-        ".csv",
-        NORMAL.replace("2.5", "1e999"),
-        [],
-        "row 4: expected a finite number in column target",
-    ),
-    "missing value": (
-        ".csv",
-        NORMAL.replace("-3", ""),
-        [],
-        "row 3: expected a finite number in column target, got ''",
-    ),
-    "everything missing": (
-        ".csv",
-        "loc,scale,target\n,1,1\nNA,1,2\n",
-        ["--skip-missing"],
-        "expected rows without missing values",
-    ),
-    "huge integer as a label": (
-        ".csv",
-        GOOD.replace("0.9,1", "0.9,99999999999999999999"),
-        [],
-        "row 4: expected one of the labels 0, 1",
-    ),
-    "label out of range": (
-        ".csv",
-        GOOD.replace("0.9,1", "0.9,2"),
-        [],
-        "row 4: expected one of the labels 0, 1 .*got '2'",
-    ),
-    "negative label": (
-        ".csv",
-        GOOD.replace("0.9,1", "0.9,-1"),
-        [],
-        "row 4: expected one of the labels 0, 1",
-    ),
-    "fraction as a label": (
-        ".csv",
-        GOOD.replace("0.9,1", "0.9,0.5"),
-        [],
-        "row 4: expected one of the labels 0, 1",
-    ),
-    "unknown name as a label": (
-        ".csv",
-        "prob_cat,prob_dog,label\n0.2,0.8,dog\n0.3,0.7,cow\n",
-        [],
-        "row 3: expected one of the labels cat, dog in column label, got 'cow'",
-    ),
-    "duplicated columns": (
-        ".csv",
-        GOOD.replace("prob_1", "prob_0"),
-        [],
-        "row 1: expected columns of different names, got column 'prob_0' 2 times",
-    ),
-    "two columns for a class": (
-        ".csv",
-        GOOD.replace("prob_1", "probs.0"),
-        [],
-        "expected one column for each prob, got prob_0, probs.0",
-    ),
-    "no column of labels": (
-        ".csv",
-        GOOD.replace("label", "answer"),
-        [],
-        "expected one column target or label .*got columns prob_0, prob_1, answer",
-    ),
-    "two columns of labels": (
-        ".csv",
-        "prob_0,prob_1,label,target\n0.5,0.5,1,1\n",
-        [],
-        "expected one column target or label .*got label, target",
-    ),
-    "no predictions": (
-        ".csv",
-        "middle,width,target\n0,1,0.5\n",
-        [],
-        "expected columns such as prob_0, prob_1 .*got columns middle, width, target",
-    ),
-    "half of the parameters": (
-        ".csv",
-        "loc,width,target\n0,1,0.5\n",
-        ["--task", "normal"],
-        r"expected columns loc and scale \(normal\)",
-    ),
-    "columns of two tasks": (
-        ".csv",
-        "prob_0,prob_1,loc,scale,target\n0.5,0.5,0,1,1\n",
-        [],
-        "expected --task, got columns that fit classification and normal",
-    ),
-    "one class": (
-        ".csv",
-        "prob_0,label\n1,0\n1,0\n",
-        [],
-        "expected 2 or more columns of predictions",
-    ),
-    "no names": (
-        ".csv",
-        "0.25,0.75,1\n0.5,0.5,0\n",
-        ["--target", "3"],
-        "expected --task for a file without names",
-    ),
-    "logits as probabilities": (
-        ".csv",
-        GOOD.replace("0.75", "4.2"),
-        [],
-        r"row 2: expected probabilities in \[0, 1\]",
-    ),
-    "sum of probabilities": (
-        ".csv",
-        GOOD.replace("0.75", "0.7"),
-        [],
-        "row 2: expected probabilities that sum to one .*, got the sum 0.95; --normalize",
-    ),
-    "sum of zero": (
-        ".csv",
-        GOOD.replace("0.25,0.75", "0,0"),
-        ["--normalize"],
-        "row 2: expected a positive sum",
-    ),
-    "interval without length": (
-        ".csv",
-        "low,high,target\n0,1,0.5\n2,1,0.5\n",
-        [],
-        "row 3: predictions.* expected",
-    ),
-    "beyond float32": (
-        ".csv",
-        NORMAL.replace("2.5", "1e300"),
-        [],
-        "row 4: targets: expected values up to 3.4e.38 .or --float64., got",
-    ),
-    "lost in float32": (
-        ".csv",
-        NORMAL.replace("2,1,2.5", "1000000001,0.001,2.5"),
-        [],
-        "row 4: .* expected values that float32 resolves .* --float64",
-    ),
-    "scale of zero": (
-        ".csv",
-        NORMAL.replace("1,2", "1,0"),
-        [],
-        "row 3: expected positive finite values in column scale, got 0.0",
-    ),
-    "fraction as a count": (
-        ".csv",
-        "rate,target\n1.5,2\n2.5,0.5\n",
-        [],
-        "row 3: expected counts in column target, got '0.5'",
-    ),
-    "negative rate": (
-        ".csv",
-        "rate,target\n1.5,2\n-2.5,1\n",
-        [],
-        "row 3: expected rates in column rate, got -2.5",
-    ),
-    "probability of label 1": (
-        ".csv",
-        "prob,label\n0.5,1\n1.5,0\n",
-        [],
-        "row 3: expected probabilities in",
-    ),
-    "quantiles that cross": (
-        ".csv",
-        "quantile_0.1,quantile_0.9,target\n1,2,1\n3,2,1\n",
-        [],
-        "row 3: expected quantiles that do not cross .*got 3.0, 2.0",
-    ),
-    "level of a quantile": (
-        ".csv",
-        "quantile_low,quantile_0.9,target\n1,2,1\n",
-        [],
-        r"expected columns quantile_LEVEL with levels in \(0, 1\), got column quantile_low",
-    ),
-    "text as a feature": (
-        ".csv",
-        "loc,scale,target,feature_a\n0,1,0,x\n",
-        [],
-        "row 2: expected a finite number in column feature_a",
-    ),
-    "array of a huge shape": (
-        ".npy",
-        npy(np.zeros((3, 3))).replace(b"(3, 3), }           ", b"(3, 999999999999), }"),
-        [],
-        "cannot be read by numpy.load",
-    ),
-    "no NumPy array": (".npy", b"garbage" * 20, [], "cannot be read by numpy.load"),
-    "truncated array": (".npy", npy(np.zeros((50, 3)))[:-100], [], "cannot be read by numpy.load"),
-    "pickled array": (".npy", npy(np.array([{}, []], object)), [], "it holds pickled objects"),
-    "array of three axes": (
-        ".npy",
-        npy(np.zeros((2, 2, 2))),
-        [],
-        r"expected an array \[n\] or \[n, m\], got shape \(2, 2, 2\)",
-    ),
-    "array without rows": (".npy", npy(np.zeros((0, 3))), [], "expected rows, got none"),
-    "scalar": (".npy", npy(np.float64(1)), [], r"got shape \(\)"),
-    "no archive": (".npz", b"PK garbage", [], "got no zip archive"),
-    "truncated archive": (
-        ".npz",
-        npz(prob=PROBS, label=LABELS)[:-40],
-        [],
-        "got no zip archive|numpy.load",
-    ),
-    "damaged archive": (".npz", damaged(npz(prob=np.ones((99, 2)))), [], "numpy.load"),
-    "empty archive": (".npz", npz(), [], "expected rows, got none|no zip archive"),
-    "pickled objects": (
-        ".npz",
-        npz(prob=np.array([None, 1], object), label=LABELS),
-        [],
-        "it holds pickled objects",
-    ),
-    "arrays of two lengths": (
-        ".npz",
-        npz(prob=PROBS, label=LABELS[:1]),
-        [],
-        "expected as many rows of each array, got 2 of prob_0, 2 of prob_1, 1 of label",
-    ),
-    "complex numbers": (
-        ".npz",
-        npz(loc=np.array([1j, 2]), scale=np.ones(2), target=np.ones(2)),
-        [],
-        "expected numbers in column loc, got values of complex128",
-    ),
-    "dates": (
-        ".npz",
-        npz(loc=np.array(["2024-01-01"] * 2, "datetime64[D]"), scale=np.ones(2), target=np.ones(2)),
-        [],
-        "expected numbers in column loc",
-    ),
-    "NaN in an array": (
-        ".npz",
-        npz(loc=np.array([0, np.nan]), scale=np.ones(2), target=np.ones(2)),
-        [],
-        r"row 1 \(the first is 0\): expected a finite number in column loc, got nan",
-    ),
-    "not a zip of arrays": (".npz", None, [], "expected|numpy.load"),
-    "no Parquet": (".parquet", b"PAR1 garbage PAR1", [], "cannot be read as Parquet|pip install"),
-    "unknown ending": (".xlsx", b"PK", [], "expected a file .csv, .tsv"),
-}
 
 
 def zip_of_texts():
@@ -341,37 +24,229 @@ def zip_of_texts():
     return file.getvalue()
 
 
-@pytest.fixture
-def run(tmp_path, capsys, monkeypatch):
-    """Runs the program on a file that it has to refuse; returns the line."""
+# Name of the case: content of a file .csv, what the line says, further options.
+TEXTS = {
+    "empty": ("", "expected rows, got an empty file"),
+    "only empty lines": ("\n\n\n", "got empty lines only"),
+    "no rows": ("prob_0,prob_1,label\n", "expected rows below the header, got none"),
+    "binary garbage": (bytes(range(256)) * 8, "row 2: expected text in UTF-8"),
+    "UTF-16": (GOOD.encode("utf-16"), "row 1: expected text in UTF-8, got byte 0xff"),
+    "Latin-1": (GOOD.replace("0.5,", "\xe9,").encode("latin-1"), "row 3: expected text"),
+    "zero bytes": (GOOD.replace("0.5", "\0"), "row 3"),
+    "truncated in a row": (GOOD[:-6], "row 4: expected 3 values as in the header, got 2"),
+    "truncated in a quotation": (GOOD + '"0.3,0.7,1\n', "row 5: cannot be read as CSV"),
+    "ragged": (GOOD + "0.2,0.3,0.5,1\n", "row 5: expected 3 values as in the header, got 4"),
+    "empty line within": (GOOD + "\n0.3,0.7,1\n", "row 5: expected 3 values"),
+    "semicolons": (
+        GOOD.replace(",", ";"),
+        "row 1: expected columns separated by ','",
+        "--separator",
+        ",",
+    ),
+    "tabs": (GOOD.replace(",", "\t"), "try --separator 'tab'", "--separator", ","),
+    "decimal commas": (
+        GOOD.replace(",", ";").replace("0.25", "0,25"),
+        "row 2: expected a finite number in column prob_0, got '0,25'",
+    ),
+    "a word": (
+        GOOD.replace("0.75", "high"),
+        "row 2: expected a finite number in column prob_1, got 'high'",
+    ),
+    "NaN": (
+        GOOD.replace("0.75", "nan"),
+        "row 2: expected a finite number in column prob_1, got 'nan'",
+    ),
+    "infinity": (NORMAL.replace("2.5", "inf"), "row 4: expected a finite number in column target"),
+    "overflow": (
+        NORMAL.replace("2.5", "1e999"),
+        "row 4: expected a finite number in column target",
+    ),
+    "missing value": (
+        NORMAL.replace("-3", ""),
+        "row 3: expected a finite number in column target, got ''",
+    ),
+    "everything missing": (
+        "loc,scale,target\n,1,1\nNA,1,2\n",
+        "expected rows without missing values",
+        "--skip-missing",
+    ),
+    "huge integer as a label": (
+        GOOD.replace("0.9,1", "0.9,99999999999999999999"),
+        "row 4: expected one of the labels 0, 1",
+    ),
+    "label out of range": (
+        GOOD.replace("0.9,1", "0.9,2"),
+        "row 4: expected one of the labels 0, 1 .*got '2'",
+    ),
+    "negative label": (GOOD.replace("0.9,1", "0.9,-1"), "row 4: expected one of the labels 0, 1"),
+    "fraction as a label": (
+        GOOD.replace("0.9,1", "0.9,0.5"),
+        "row 4: expected one of the labels 0, 1",
+    ),
+    "unknown name as a label": (
+        "prob_cat,prob_dog,label\n0.2,0.8,dog\n0.3,0.7,cow\n",
+        "row 3: expected one of the labels cat, dog in column label, got 'cow'",
+    ),
+    "duplicated columns": (
+        GOOD.replace("prob_1", "prob_0"),
+        "row 1: expected columns of different names, got column 'prob_0' 2 times",
+    ),
+    "two columns for a class": (
+        GOOD.replace("prob_1", "probs.0"),
+        "expected one column for each prob, got prob_0, probs.0",
+    ),
+    "no column of labels": (
+        GOOD.replace("label", "answer"),
+        "expected one column target or label .*got columns prob_0, prob_1, answer",
+    ),
+    "two columns of labels": (
+        "prob_0,prob_1,label,target\n0.5,0.5,1,1\n",
+        "expected one column target or label .*got label, target",
+    ),
+    "no predictions": (
+        "middle,width,target\n0,1,0.5\n",
+        "expected columns such as prob_0, prob_1 .*got columns middle, width, target",
+    ),
+    "half of the parameters": (
+        "loc,width,target\n0,1,0.5\n",
+        r"expected columns loc and scale \(normal\)",
+        "--task",
+        "normal",
+    ),
+    "columns of two tasks": (
+        "prob_0,prob_1,loc,scale,target\n0.5,0.5,0,1,1\n",
+        "expected --task, got columns that fit classification and normal",
+    ),
+    "one class": ("prob_0,label\n1,0\n1,0\n", "expected 2 or more columns of predictions"),
+    "no names": (
+        "0.25,0.75,1\n0.5,0.5,0\n",
+        "expected --task for a file without names",
+        "--target",
+        "3",
+    ),
+    "logits as probabilities": (
+        GOOD.replace("0.75", "4.2"),
+        r"row 2: expected probabilities in \[0, 1\]",
+    ),
+    "sum of probabilities": (
+        GOOD.replace("0.75", "0.7"),
+        "row 2: expected probabilities that sum to one .*, got the sum 0.95; --normalize",
+    ),
+    "sum of zero": (
+        GOOD.replace("0.25,0.75", "0,0"),
+        "row 2: expected a positive sum",
+        "--normalize",
+    ),
+    "interval without length": (
+        "low,high,target\n0,1,0.5\n2,1,0.5\n",
+        "row 3: predictions.* expected",
+    ),
+    "beyond float32": (
+        NORMAL.replace("2.5", "1e300"),
+        "row 4: targets: expected values up to 3.4e.38 .or --float64., got",
+    ),
+    "lost in float32": (
+        NORMAL.replace("2,1,2.5", "1000000001,0.001,2.5"),
+        "row 4: .* expected values that float32 resolves .* --float64",
+    ),
+    "scale of zero": (
+        NORMAL.replace("1,2", "1,0"),
+        "row 3: expected positive finite values in column scale, got 0.0",
+    ),
+    "fraction as a count": (
+        "rate,target\n1.5,2\n2.5,0.5\n",
+        "row 3: expected counts in column target, got '0.5'",
+    ),
+    "negative rate": (
+        "rate,target\n1.5,2\n-2.5,1\n",
+        "row 3: expected rates in column rate, got -2.5",
+    ),
+    "probability of label 1": ("prob,label\n0.5,1\n1.5,0\n", "row 3: expected probabilities in"),
+    "quantiles that cross": (
+        "quantile_0.1,quantile_0.9,target\n1,2,1\n3,2,1\n",
+        "row 3: expected quantiles that do not cross .*got 3.0, 2.0",
+    ),
+    "level of a quantile": (
+        "quantile_low,quantile_0.9,target\n1,2,1\n",
+        r"expected columns quantile_LEVEL with levels in \(0, 1\), got column quantile_low",
+    ),
+    "text as a feature": (
+        "loc,scale,target,feature_a\n0,1,0,x\n",
+        "row 2: expected a finite number in column feature_a",
+    ),
+}
+# The same for other files: ending, content, what the line says.
+FILES = {
+    "array of a huge shape": (
+        ".npy",
+        npy(np.zeros((3, 3))).replace(b"(3, 3), }           ", b"(3, 999999999999), }"),
+        "cannot be read by numpy.load",
+    ),
+    "no NumPy array": (".npy", b"garbage" * 20, "cannot be read by numpy.load"),
+    "truncated array": (".npy", npy(np.zeros((50, 3)))[:-100], "cannot be read by numpy.load"),
+    "pickled array": (".npy", npy(np.array([{}, []], object)), "it holds pickled objects"),
+    "array of three axes": (
+        ".npy",
+        npy(np.zeros((2, 2, 2))),
+        r"expected an array \[n\] or \[n, m\], got shape \(2, 2, 2\)",
+    ),
+    "array without rows": (".npy", npy(np.zeros((0, 3))), "expected rows, got none"),
+    "scalar": (".npy", npy(np.float64(1)), r"got shape \(\)"),
+    "no archive": (".npz", b"PK garbage", "got no zip archive"),
+    "truncated archive": (
+        ".npz",
+        npz(prob=PROBS, label=LABELS)[:-40],
+        "got no zip archive|numpy.load",
+    ),
+    "damaged archive": (".npz", damaged(npz(prob=np.ones((99, 2)))), "numpy.load"),
+    "empty archive": (".npz", npz(), "expected rows, got none|no zip archive"),
+    "pickled objects": (
+        ".npz",
+        npz(prob=np.array([None, 1], object), label=LABELS),
+        "it holds pickled objects",
+    ),
+    "arrays of two lengths": (
+        ".npz",
+        npz(prob=PROBS, label=LABELS[:1]),
+        "expected as many rows of each array, got 2 of prob_0, 2 of prob_1, 1 of label",
+    ),
+    "complex numbers": (
+        ".npz",
+        npz(loc=np.array([1j, 2]), scale=np.ones(2), target=np.ones(2)),
+        "expected numbers in column loc, got values of complex128",
+    ),
+    "dates": (
+        ".npz",
+        npz(loc=np.array(["2024-01-01"] * 2, "datetime64[D]"), scale=np.ones(2), target=np.ones(2)),
+        "expected numbers in column loc",
+    ),
+    "NaN in an array": (
+        ".npz",
+        npz(loc=np.array([0, np.nan]), scale=np.ones(2), target=np.ones(2)),
+        r"row 1 \(the first is 0\): expected a finite number in column loc, got nan",
+    ),
+    "not a zip of arrays": (".npz", zip_of_texts(), "expected|numpy.load"),
+    "no Parquet": (".parquet", b"PAR1 garbage PAR1", "cannot be read as Parquet|pip install"),
+    "unknown ending": (".xlsx", b"PK", "expected a file .csv, .tsv"),
+}
+CASES = {**{case: (".csv", *values) for case, values in TEXTS.items()}, **FILES}
 
+
+@pytest.mark.parametrize("case", CASES)
+def test_malformed_file(case, written, tmp_path, capsys, monkeypatch):
     def unreachable(*arguments, **options):
         pytest.fail("a malformed file has been evaluated")
 
     monkeypatch.setattr(program, "evaluate", unreachable)
-
-    def run(path, *options):
-        before = sorted(tmp_path.iterdir())
-        report = tmp_path / "report.html"
-        assert main([str(path), "--report", str(report), *map(str, options)]) == 2
-        assert sorted(tmp_path.iterdir()) == before  # nothing has been left, no part of a report
-        output = capsys.readouterr()
-        assert output.out == ""
-        assert output.err.startswith("calibjax: ")
-        assert output.err.count("\n") == 1
-        assert output.err.endswith("\n")
-        assert len(output.err) < 600
-        return output.err
-
-    return run
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_malformed_file(case, tmp_path, run):
-    ending, content, options, expected = CASES[case]
-    content = zip_of_texts() if content is None else content
-    path = tmp_path / f"data{ending}"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    line = run(path, *options)
-    assert str(path) in line
-    assert re.search(expected, line), line
+    ending, content, expected, *options = CASES[case]
+    path = written(ending, content)
+    assert main([path, "--report", str(tmp_path / "report.html"), *options]) == 2
+    assert [*map(str, tmp_path.iterdir())] == [path]  # no part of a report has been left
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("calibjax: ")
+    assert output.err.count("\n") == 1
+    assert output.err.endswith("\n")
+    assert len(output.err) < 600
+    assert path in output.err
+    assert re.search(expected, output.err), output.err

@@ -1,7 +1,6 @@
 """Files as other programs write them work at once, or the error prints the command that works."""
 
 import gzip
-import io
 import shlex
 
 import numpy as np
@@ -9,13 +8,7 @@ import pytest
 
 from calibjax.command_line import load
 from calibjax.command_line.tables import InputError
-
-
-def npz(**arrays):
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    return file.getvalue()
-
+from tests.command_line.examples import npy, npz
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.25, 0.5, 0.25], [0.1, 0.3, 0.6], [0.5, 0.25, 0.25]])
 TEN = "\n".join(
@@ -269,7 +262,8 @@ ADVISED = {
         *("expected one column target or label", "--target 3 --task classification"),
     ),
     "an array": (
-        *(".npy", None, "expected one column target or label", "--target 4 --task classification"),
+        *(".npy", npy(np.c_[PROBS, [0, 1, 2, 0]])),
+        *("expected one column target or label", "--target 4 --task classification"),
     ),
     "crossing quantiles": (
         *(".csv", "q0.1,q0.5,q0.9,target\n1,2,3,1\n3,2,4,1\n4,2,1,1\n"),
@@ -309,10 +303,6 @@ ADVISED = {
 @pytest.mark.parametrize("case", ADVISED)
 def test_files_for_which_the_error_prints_the_command(case, written):
     ending, content, message, options = ADVISED[case]
-    if content is None:
-        file = io.BytesIO()
-        np.save(file, np.c_[PROBS, [0, 1, 2, 0]])
-        content = file.getvalue()
     path = written(ending, content)
     with pytest.raises(InputError) as error:
         load([path])

@@ -15,8 +15,7 @@ import calibjax
 from calibjax import command_line
 from calibjax._core import extras
 from calibjax.command_line import load, main, program
-from tests.command_line.examples import EVALUATION
-from tests.command_line.test_malformed import GOOD
+from tests.command_line.examples import EVALUATION, GOOD
 
 
 @pytest.fixture

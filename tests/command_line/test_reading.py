@@ -8,6 +8,7 @@ import pytest
 from calibjax import distributions
 from calibjax.command_line import load
 from calibjax.command_line.tables import InputError
+from tests.command_line.examples import npy, npz, saved
 
 RNG = np.random.default_rng(0)
 PROBS = RNG.dirichlet(np.ones(3), 20)
@@ -32,12 +33,6 @@ def loaded(tmp_path):
         return load([str(path), *map(str, options)])
 
     return loaded
-
-
-def saved(save, *arguments, **arrays):
-    file = io.BytesIO()
-    save(file, *arguments, **arrays)
-    return file.getvalue()
 
 
 def parquet(**columns):
@@ -68,10 +63,10 @@ STRUCTURED = np.rec.fromarrays([*PROBS.T, LABELS], names=PROB_NAMES)
         (".csv", csv(["0", "1", "2", "y"], *PROBS.T, LABELS), [
             "--task", "classes", "--target", "y", "--predictions", "[0-9]", "--header", "yes"]),
         (".csv", csv(PROB_NAMES, *(7 * PROBS.T), LABELS), ["--normalize"]),
-        (".npz", saved(np.savez, prob=PROBS, label=LABELS), []),
+        (".npz", npz(prob=PROBS, label=LABELS), []),
         (".npz", saved(np.savez_compressed, probs=PROBS, labels=LABELS), []),
-        (".npy", saved(np.save, STRUCTURED), []),
-        (".npy", saved(np.save, np.c_[PROBS, LABELS]), ["--task", "classes", "--target", 4]),
+        (".npy", npy(STRUCTURED), []),
+        (".npy", npy(np.c_[PROBS, LABELS]), ["--task", "classes", "--target", 4]),
     ],
 )  # fmt: skip
 def test_classes(ending, content, options, loaded):
@@ -243,8 +238,8 @@ def test_quantiles(loaded):
     np.testing.assert_array_equal(data.predictions.values, quantiles)
     options = ["--task", "quantiles", "--target", 4, "--levels", 0.1, 0.5]
     with pytest.raises(InputError, match="--levels: expected 3 levels"):
-        loaded(".npy", saved(np.save, np.c_[quantiles, TARGET]), *options)
-    data = loaded(".npy", saved(np.save, np.c_[quantiles, TARGET]), *options, 0.9)
+        loaded(".npy", npy(np.c_[quantiles, TARGET]), *options)
+    data = loaded(".npy", npy(np.c_[quantiles, TARGET]), *options, 0.9)
     np.testing.assert_array_equal(data.predictions.values, quantiles)
 
 
