@@ -83,16 +83,13 @@ def test_pvalue_by_hand():
     assert place.chance * place.number == pytest.approx(sorted(redrawn)[-5] * variances[at] ** 0.5)
 
 
-def test_observed_scatter_counts_where_it_is_larger():
-    """Half of the probabilities are 0.1 too low and half too high: the scatter is the larger."""
-    n = 400
-    probs = np.full((n, 2), 0.5)
-    probs[:, 1] = np.where(np.arange(n) < n // 2, 0.98, 0.02)
-    probs[:, 0] = 1 - probs[:, 1]
+def _one_event(cells, probs, weights):
+    """Whether labels are 1, among all samples."""
+    n = len(probs)
     view = View(
-        cells=(np.arange(n) % 20 < 11).astype(int),
-        probs=probs,
-        redrawn=lambda u: (u < probs[:, 1]).astype(int),
+        cells=np.asarray(cells, int),
+        probs=np.stack([1 - probs, probs], 1),
+        redrawn=lambda u: (u < probs).astype(int),
         bins=np.zeros(n, int),
         regions=np.ones((1, 1)),
         events=np.array([[0.0, 1.0]]),
@@ -100,34 +97,29 @@ def test_observed_scatter_counts_where_it_is_larger():
         event_words=("event",),
         region_calls=("",),
         event_calls=(("", ""),),
-        weights=np.ones(n),
+        weights=weights,
     )
-    [place] = find_places([view], lambda random: random.uniform(size=n), 0, 99).worst
-    residuals = view.cells - probs[:, 1]
+    return find_places([view], lambda random: random.uniform(size=n), 0, 99).worst
+
+
+def test_observed_scatter_counts_where_it_is_larger():
+    """Half of the probabilities are 0.1 too low and half too high: the scatter is the larger."""
+    n = 400
+    probs = np.where(np.arange(n) < n // 2, 0.98, 0.02)
+    labels = np.arange(n) % 20 < 11
+    [place] = _one_event(labels, probs, np.ones(n))
+    residuals = labels - probs
     observed = residuals.sum() / (residuals.std(ddof=1) * np.sqrt(n))
     random = np.random.default_rng(0)
-    sd = np.sqrt(np.sum(probs[:, 1] * probs[:, 0]))
-    redrawn = [np.sum(random.uniform(size=n) < probs[:, 1]) - n / 2 for _ in range(99)]
+    sd = np.sqrt(np.sum(probs * (1 - probs)))
+    redrawn = [np.sum(random.uniform(size=n) < probs) - n / 2 for _ in range(99)]
     assert place.exact_pvalue == 0.01
     assert place.pvalue == (1 + np.sum(np.abs(redrawn) / sd >= observed)) / 100 > 0.01
 
 
 def test_samples_without_weight_are_not_counted():
-    n, chances = 400, np.full((400, 2), 0.5)
-    view = View(
-        cells=np.ones(n, int),
-        probs=chances,
-        redrawn=lambda u: (u < 0.5).astype(int),
-        bins=np.zeros(n, int),
-        regions=np.ones((1, 1)),
-        events=np.array([[0.0, 1.0]]),
-        region_words=("",),
-        event_words=("event",),
-        region_calls=("",),
-        event_calls=(("", ""),),
-        weights=np.where(np.arange(n) % 4, 4 / 3, 0),
-    )
-    [place] = find_places([view], lambda random: random.uniform(size=n), 0, 19).worst
+    weights = np.where(np.arange(400) % 4, 4 / 3, 0)
+    [place] = _one_event(np.ones(400), np.full(400, 0.5), weights)
     assert place.number == 300
 
 

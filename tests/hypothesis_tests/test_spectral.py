@@ -21,6 +21,8 @@ WEIGHTS = {
     "harmonic squares": [(i + 1.0) ** -2 for i in range(200)],
     "one and many": [1.0] + [1e-3] * 2000,
 }
+NUMERICAL = functools.partial(hypothesis_tests.spectrum_skce_test, KEY, method="numerical")
+ANALYTIC = (NUMERICAL, hypothesis_tests.gamma_skce_test, hypothesis_tests.pearson_skce_test)
 Z = (-1.3, -0.5, -1e-3, 0.0, 1e-3, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -30,6 +32,12 @@ def _law(weights, rank=None, dtype=jnp.float64):
     return jax.tree.map(
         lambda x: jnp.asarray(x, dtype), ChiSquaredSum(weights[:rank], total, squares)
     )
+
+
+def _eigenvalues(matrix):
+    """Those of the centred matrix, divided by the number of samples."""
+    centered = matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
+    return np.linalg.eigvalsh(centered / len(matrix))
 
 
 def _imhof(weights, x):
@@ -136,8 +144,7 @@ def test_draws_have_the_distribution(name):
 def test_null_against_numpy(name, num_eigenvalues):
     kernel, predictions, targets, h, samples = oracles.cases()[name]
     matrix = oracles.h_matrix(h, samples)
-    centered = matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
-    expected = np.linalg.eigvalsh(centered / 23)[::-1]
+    expected = _eigenvalues(matrix)[::-1]
     statistic, estimate, law = spectral._null(
         kernel, (predictions, targets), num_eigenvalues=num_eigenvalues
     )
@@ -157,8 +164,7 @@ def test_null_against_numpy(name, num_eigenvalues):
 def test_moment_approximations_against_scipy(name):
     kernel, predictions, targets, h, samples = oracles.cases()[name]
     matrix = oracles.h_matrix(h, samples)
-    centered = matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
-    weights = np.linalg.eigvalsh(centered / 23)
+    weights = _eigenvalues(matrix)
     statistic = 23 * oracles.unbiased(matrix)
     mean, variance = weights.sum(), 2 * (weights**2).sum()
     skewness = 8 * (weights**3).sum() / variance**1.5
@@ -171,7 +177,7 @@ def test_moment_approximations_against_scipy(name):
     np.testing.assert_allclose(
         hypothesis_tests.pearson_skce_test(*data).pvalue, pearson.sf(statistic), rtol=1e-9
     )
-    numerical = hypothesis_tests.spectrum_skce_test(KEY, *data, method="numerical")
+    numerical = NUMERICAL(*data)
     assert numerical.null_samples is None
     np.testing.assert_allclose(
         numerical.pvalue,
@@ -221,15 +227,10 @@ def test_approximations_against_the_bootstrap(family, mild):
 @pytest.mark.parametrize("family", [pytest.param("normal", marks=pytest.mark.slow), "classes"])
 def test_leading_eigenvalues_are_enough(family):
     data = _data(family, 300, 0)
-    leading = hypothesis_tests.spectrum_skce_test(KEY, *data, method="numerical")
-    everything = hypothesis_tests.spectrum_skce_test(
-        KEY, *data, method="numerical", num_eigenvalues=300
-    )
+    leading, everything = NUMERICAL(*data), NUMERICAL(*data, num_eigenvalues=300)
     np.testing.assert_allclose(leading.pvalue, everything.pvalue, atol=1e-4)
     for rank, bar in ((8, 1e-2), (20, 2e-3)) if family == "normal" else ():
-        few = hypothesis_tests.spectrum_skce_test(
-            KEY, *data, method="numerical", num_eigenvalues=rank
-        )
+        few = NUMERICAL(*data, num_eigenvalues=rank)
         np.testing.assert_allclose(few.pvalue, everything.pvalue, atol=bar)
 
 
@@ -240,8 +241,7 @@ def test_negative_eigenvalues_enter_the_rest():
     difference = kernel + kernels.Scaled(-0.7, oracles.normal_kernel(0.3))
     _, _, law = spectral._null(difference, (predictions, targets), num_eigenvalues=40)
     matrix = spectral.sample_matrix(difference, (predictions, targets))
-    centered = matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
-    expected = np.linalg.eigvalsh(centered / 40)
+    expected = _eigenvalues(matrix)
     assert expected[0] < -1e-6
     assert (law.weights >= 0).all()
     negative = expected[expected < 0]
@@ -253,17 +253,9 @@ def test_negative_eigenvalues_enter_the_rest():
 def test_float32(family):
     data = _data(family, 300, 0)
     single = oracles.as_dtype(data, jnp.float32)
-    tests = [
-        functools.partial(
-            hypothesis_tests.spectrum_skce_test, KEY, method="numerical", num_eigenvalues=20
-        ),
-        hypothesis_tests.pearson_skce_test,
-    ]
+    tests = [functools.partial(NUMERICAL, num_eigenvalues=20), hypothesis_tests.pearson_skce_test]
     if family == "normal":
-        tests.append(
-            functools.partial(hypothesis_tests.spectrum_skce_test, KEY, method="numerical")
-        )
-        tests.append(hypothesis_tests.gamma_skce_test)
+        tests += [NUMERICAL, hypothesis_tests.gamma_skce_test]
     for test in tests:
         ours, reference = test(*single), test(*data)
         assert ours.pvalue.dtype == jnp.float32
@@ -276,22 +268,14 @@ def test_strong_miscalibration_has_digits_and_no_zeros():
     data = oracles.normal_kernel(), predictions, targets
     spectrum = hypothesis_tests.spectrum_skce_test(KEY, *data)
     assert spectrum.pvalue == pytest.approx(1 / 1000)
-    for test in (
-        functools.partial(hypothesis_tests.spectrum_skce_test, KEY, method="numerical"),
-        hypothesis_tests.gamma_skce_test,
-        hypothesis_tests.pearson_skce_test,
-    ):
+    for test in ANALYTIC:
         assert 0 < test(*data).pvalue < 1e-8
 
 
 @pytest.mark.slow
 def test_everything_passes_through_jit_and_vmap():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    for test in (
-        functools.partial(hypothesis_tests.spectrum_skce_test, KEY, method="numerical"),
-        hypothesis_tests.gamma_skce_test,
-        hypothesis_tests.pearson_skce_test,
-    ):
+    for test in ANALYTIC:
         eager = test(kernel, predictions, targets)
         stacked = jax.tree.map(lambda x: jnp.stack([x, x]), (predictions, targets))
         both = jax.jit(jax.vmap(lambda data, test=test: test(kernel, *data).pvalue))(stacked)
@@ -305,11 +289,7 @@ def test_constant_kernels_have_no_null_distribution(dtype):
         distributions.Bernoulli(jnp.full(8, 0.3, dtype)),
         jnp.zeros(8, int),
     )
-    for test in (
-        functools.partial(hypothesis_tests.spectrum_skce_test, KEY),
-        hypothesis_tests.gamma_skce_test,
-        hypothesis_tests.pearson_skce_test,
-    ):
+    for test in (functools.partial(hypothesis_tests.spectrum_skce_test, KEY), *ANALYTIC[1:]):
         with pytest.raises(ValueError, match="predictions, targets: expected samples that differ"):
             test(*data)
         if dtype == jnp.float32:
@@ -350,8 +330,7 @@ def test_blocks_against_plain_loops(name, block_size):
         for i in range(b * block_size, (b + 1) * block_size):
             for j in range(i + 1, (b + 1) * block_size):
                 total += matrix[i, j] / (block_size * (block_size - 1) / 2)
-    centered = matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
-    weights = np.repeat(np.linalg.eigvalsh(centered / 23), blocks)
+    weights = np.repeat(_eigenvalues(matrix), blocks)
     test = functools.partial(
         hypothesis_tests.spectrum_skce_test,
         KEY,
@@ -389,16 +368,8 @@ def test_level_of_blocks(blocks):
     def pvalue(key):
         predictions = distributions.Normal(jax.random.uniform(key, (n,)), jnp.full(n, 0.1))
         targets = distributions.sample_targets(jax.random.fold_in(key, 1), predictions)
-        test = hypothesis_tests.spectrum_skce_test(
-            key,
-            kernel,
-            predictions,
-            targets,
-            method="numerical",
-            num_eigenvalues=16,
-            block_size=n // blocks,
-        )
-        return test.pvalue
+        options = {"num_eigenvalues": 16, "block_size": n // blocks}
+        return NUMERICAL(kernel, predictions, targets, **options).pvalue
 
     pvalues = jax.jit(lambda keys: jax.lax.map(pvalue, keys))(jax.random.split(KEY, 1000))
     for level in (0.05, 0.2, 0.5):

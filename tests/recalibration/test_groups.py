@@ -104,62 +104,43 @@ def test_compiled_with_groups_that_are_known():
 METHOD = GroupWise(PlattScaling())
 
 
-FIT, APPLY = METHOD.fit, METHOD.apply
-
-
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("arguments", "message"),
     [
         (
-            lambda: APPLY({0: None, 2: None}, CONFIDENCES, GROUPS),
-            ValueError,
-            rf"fit has seen, 0, 2, got groups\[{np.argmax(GROUPS == 7)}\] = 7",
-        ),
-        (
-            lambda: FIT(CONFIDENCES, CORRECT | (GROUPS == 2), GROUPS),
-            ValueError,
+            (CONFIDENCES, CORRECT | (GROUPS == 2), GROUPS),
             "groups: in group 2, with 20 samples, correct: expected both 0 and 1",
         ),
+        ((CONFIDENCES, CORRECT, GROUPS[1:]), r"groups: expected shape \(60,\), one group for each"),
         (
-            lambda: FIT(CONFIDENCES, CORRECT, GROUPS[1:]),
-            ValueError,
-            r"groups: expected shape \(60,\), one group for each sample, got \(59,\)",
-        ),
-        (
-            lambda: FIT(CONFIDENCES, CORRECT[1:], GROUPS),
-            ValueError,
+            (CONFIDENCES, CORRECT[1:], GROUPS),
             "correct: expected 60 samples, as confidences, got 59",
         ),
+        ((CONFIDENCES, CORRECT, GROUPS - 1), "groups: expected groups in 0, "),
+        ((CONFIDENCES, CORRECT, GROUPS / 2), "groups: expected integer"),
+        ((CONFIDENCES, CORRECT, ["a"] * N), "groups: expected numbers, got list"),
         (
-            lambda: FIT(CONFIDENCES, CORRECT, GROUPS - 1),
-            ValueError,
-            "groups: expected groups in 0, ",
+            (CONFIDENCES[:0], CORRECT[:0], GROUPS[:0]),
+            "confidences: expected at least 1 sample, got",
         ),
-        (lambda: FIT(CONFIDENCES, CORRECT, GROUPS / 2), ValueError, "groups: expected integer"),
-        (
-            lambda: FIT(CONFIDENCES, CORRECT, ["a"] * len(GROUPS)),
-            TypeError,
-            "groups: expected numbers, got list",
-        ),
-        (
-            lambda: jax.jit(FIT)(CONFIDENCES, CORRECT, GROUPS),
-            TypeError,
-            "groups: expected integers that are known when compiling",
-        ),
-        (
-            lambda: FIT(CONFIDENCES[:0], CORRECT[:0], GROUPS[:0]),
-            ValueError,
-            "confidences: expected at least 1 sample, got 0",
-        ),
-        (lambda: FIT(GROUPS), TypeError, "groups: expected it as the last argument"),
-        (
-            lambda: GroupWise(PlattScaling).fit(GROUPS, GROUPS),
-            TypeError,
-            "recalibrator: expected meth",
-        ),
-        (lambda: GroupWise(MeanShift).fit(GROUPS, GROUPS), TypeError, "got the class MeanShift"),
+        ((GROUPS,), "groups: expected it as the last argument"),
     ],
 )
-def test_wrong_arguments(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+def test_wrong_arguments(arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        METHOD.fit(*arguments)
+
+
+def test_groups_that_fit_does_not_know():
+    message = rf"fit has seen, 0, 2, got groups\[{np.argmax(GROUPS == 7)}\] = 7"
+    with pytest.raises(ValueError, match=message):
+        METHOD.apply({0: None, 2: None}, CONFIDENCES, GROUPS)
+    with pytest.raises(TypeError, match="groups: expected integers that are known when compiling"):
+        jax.jit(METHOD.fit)(CONFIDENCES, CORRECT, GROUPS)
+
+
+@pytest.mark.parametrize("wrong", [PlattScaling, MeanShift])
+def test_classes_are_no_recalibrators(wrong):
+    message = f"recalibrator: expected meth.* got the class {wrong.__name__}"
+    with pytest.raises(TypeError, match=message):
+        GroupWise(wrong).fit(GROUPS, GROUPS)
