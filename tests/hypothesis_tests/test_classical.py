@@ -180,25 +180,38 @@ def test_other_predictions_are_refused():
         hypothesis_tests.hosmer_lemeshow(distributions.Bernoulli(PROBS), LABELS, num_bins=0)
 
 
+def _rejected(statistics, data_of, seed, number):
+    """How often each statistic has a p-value up to 5 %, of that many data sets."""
+
+    def pvalues(key):
+        *keys, own = jax.random.split(key, 3)
+        return hypothesis_tests.exact_test(
+            own,
+            lambda p, y: {name: statistic(p, y) for name, statistic in statistics.items()},
+            *data_of(*keys),
+            num_draws=99,
+            batch_size=99,
+        ).pvalue
+
+    keys = jax.random.split(jax.random.key(seed), number)
+    found = jax.lax.map(jax.jit(pvalues), keys, batch_size=50)
+    return {name: np.mean(np.asarray(x) <= 0.05) for name, x in found.items()}
+
+
+def _labels(odds, n, key, label_key):
+    """Predictions of n labels, whose log-odds are a function of the predicted ones."""
+    x = 1.5 * jax.random.normal(key, (n,))
+    labels = jax.random.bernoulli(label_key, jax.nn.sigmoid(odds(x))).astype(int)
+    return distributions.Bernoulli(jax.nn.sigmoid(x)), labels
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [16, 64])
 @pytest.mark.parametrize("name", BINARY)
 def test_level(name, n):
     """2000 calibrated data sets; three standard errors."""
-    statistic = BINARY[name]
-
-    def pvalue(key):
-        keys = jax.random.split(key, 3)
-        probs = jax.nn.sigmoid(1.5 * jax.random.normal(keys[0], (n,)))
-        labels = jax.random.bernoulli(keys[1], probs).astype(int)
-        predictions = distributions.Bernoulli(probs)
-        test = hypothesis_tests.exact_test(
-            keys[2], statistic, predictions, labels, num_draws=99, batch_size=99
-        )
-        return test.pvalue
-
-    pvalues = jax.lax.map(jax.jit(pvalue), jax.random.split(jax.random.key(1), 2000), batch_size=50)
-    rejected = np.mean(np.asarray(pvalues) <= 0.05)
+    data_of = functools.partial(_labels, lambda x: x, n)
+    rejected = _rejected({name: BINARY[name]}, data_of, 1, 2000)[name]
     error = np.sqrt(0.05 * 0.95 / 2000)
     assert rejected <= 0.05 + 3 * error
     assert rejected >= 0.03  # ties make few rejections of few samples fewer
@@ -218,24 +231,9 @@ ALTERNATIVES = {  # log-odds of the label, and what has to see it
 def test_power(alternative):
     """At n = 400, of 100 data sets."""
     odds, seen_by = ALTERNATIVES[alternative]
-
-    def pvalues(key):
-        keys = jax.random.split(key, 3)
-        x = 1.5 * jax.random.normal(keys[0], (400,))
-        labels = jax.random.bernoulli(keys[1], jax.nn.sigmoid(odds(x))).astype(int)
-        predictions = distributions.Bernoulli(jax.nn.sigmoid(x))
-
-        def statistics(p, y):
-            return {name: BINARY[name](p, y) for name in seen_by}
-
-        test = hypothesis_tests.exact_test(
-            keys[2], statistics, predictions, labels, num_draws=99, batch_size=99
-        )
-        return test.pvalue
-
-    found = jax.lax.map(jax.jit(pvalues), jax.random.split(jax.random.key(2), 100))
-    for name in seen_by:
-        assert np.mean(np.asarray(found[name]) <= 0.05) > 0.5, name
+    statistics = {name: BINARY[name] for name in seen_by}
+    found = _rejected(statistics, functools.partial(_labels, odds, 400), 2, 100)
+    assert min(found.values()) > 0.5, found
 
 
 FACTORS = {  # of the median of fitted p-values where the true one is 1e-4, as documented
@@ -344,23 +342,12 @@ def test_level_and_power_of_numbers(alternative):
     changed, seen_by = OF_NUMBERS[alternative]
     n, number = (64, 200) if seen_by else (16, 2000)
 
-    def pvalues(key):
-        keys = jax.random.split(key, 3)
-        loc = jax.random.normal(keys[0], (n,))
-        predictions = distributions.Normal(loc, jnp.full(n, 2.0))
-        targets = loc + 2 * changed(jax.random.normal(keys[1], (n,)))
+    def data_of(key, target_key):
+        loc = jax.random.normal(key, (n,))
+        targets = loc + 2 * changed(jax.random.normal(target_key, (n,)))
+        return distributions.Normal(loc, jnp.full(n, 2.0)), targets
 
-        def statistics(p, y):
-            return {name: NUMBERS[name](p, y) for name in NUMBERS}
-
-        test = hypothesis_tests.exact_test(
-            keys[2], statistics, predictions, targets, num_draws=99, batch_size=99
-        )
-        return test.pvalue
-
-    found = jax.lax.map(jax.jit(pvalues), jax.random.split(jax.random.key(3), number))
-    for name in NUMBERS:
-        rejected = np.mean(np.asarray(found[name]) <= 0.05)
+    for name, rejected in _rejected(NUMBERS, data_of, 3, number).items():
         if name in seen_by:
             assert rejected > 0.5, name
         if not seen_by:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from calibjax import (
@@ -22,6 +21,7 @@ from calibjax import (
 from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles, Samples
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
+from tests.weights.laws import bias
 
 _WEIGHTS = a.weights(
     np.array([1.5, 0.25, 2.0, 0.5, 3.0, 0.75, 1.25, 2.5]), without=a.OPTIONAL
@@ -120,7 +120,7 @@ def _exact_tests() -> dict[str, Callable[..., Any]]:
         "rank_histogram_test": (members, _REAL[2]),
         "local_calibration_test": (near, _FEATURES, *_SAMPLES),
         "witness_test": (_KERNEL, *_NORMAL, *_PLACES),
-        "consistency_test": (_weighted_bias, *_NORMAL),
+        "consistency_test": (bias, *_NORMAL),
     }
 
     def pvalue(name: str, data: Any, weights: Any) -> Any:
@@ -154,10 +154,6 @@ def _accumulators() -> dict[str, Callable[..., Any]]:
         return accumulator.result(state)
 
     return {f"streaming.{name}": functools.partial(streamed, *one) for name, one in parts.items()}
-
-
-def _weighted_bias(predictions: Any, targets: Any, weights: Any = None) -> Any:
-    return jnp.abs(jnp.average(targets - predictions.loc, weights=weights))
 
 
 def _recalibrators() -> dict[str, Callable[..., Any]]:

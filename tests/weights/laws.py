@@ -1,5 +1,6 @@
 """What holds of everything that takes weights of samples."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,17 @@ def rows(tree: Any, chosen: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[np.asarray(chosen)], tree)
 
 
+def bias(predictions: Any, targets: Any, weights: Any = None) -> jax.Array:
+    """A statistic that knows weights."""
+    return jnp.abs(jnp.average(targets - predictions.loc, weights=weights))
+
+
+def close(found: Any, expected: Any, rtol: float = 1e-10) -> None:
+    """All numbers of two pytrees have to agree."""
+    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
+
+
 def check_weights(
     function: Callable[..., Any],
     *data: Any,
@@ -39,11 +51,7 @@ def check_weights(
         differentiable: whether gradients by the weights are finite, also where these are zero.
         rtol: relative tolerance in float64.
     """
-
-    def same(found: Any, expected: Any) -> None:
-        for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
-            np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
-
+    same = functools.partial(close, rtol=rtol)
     weighted = function(*data, WEIGHTS)
     # A test that cannot tell weights from none tests nothing.
     unweighted = function(*data, None)

@@ -8,7 +8,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from calibjax import distances, estimators, hypothesis_tests, kernels
 from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles
-from tests.weights.laws import WEIGHTS, N
+from tests.weights.laws import WEIGHTS, N, close
 
 _random = np.random.default_rng(12)
 BINARY = Bernoulli(_random.uniform(size=N)), _random.integers(0, 2, N)
@@ -74,11 +74,6 @@ CASES = {
 }
 
 
-def close(found, expected, rtol):
-    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_float32(name):
     function, data = CASES[name]
@@ -100,8 +95,8 @@ def test_devices(name, kind):
     sharding = NamedSharding(mesh, PartitionSpec("rows"))
     place = lambda tree: jax.tree.map(lambda x: jax.device_put(x, sharding), tree)  # noqa: E731
     expected = function(*data, weights=1.0 * WEIGHTS)
-    close(function(*place(data), weights=place(1.0 * WEIGHTS)), expected, 1e-10)
-    close(function(*place(data), weights=WEIGHTS), expected, 1e-10)
+    close(function(*place(data), weights=place(1.0 * WEIGHTS)), expected)
+    close(function(*place(data), weights=WEIGHTS), expected)
 
 
 def test_tables():

@@ -14,7 +14,7 @@ from calibjax.hypothesis_tests import (
     rank_histogram_test,
     witness_test,
 )
-from tests.weights.laws import COUNT, N, check_test
+from tests.weights.laws import COUNT, N, bias, check_test
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
 
 KEY = jax.random.key(0)
@@ -31,10 +31,6 @@ KERNEL = kernels.TensorProduct(
 )
 PLACES = Normal(np.array([0.0, 1.0]), np.ones(2)), np.array([0.5, -0.5])
 OPTIONS = {"num_draws": 49}
-
-
-def _bias(predictions, targets, weights=None):
-    return jnp.abs(jnp.average(targets - predictions.loc, weights=weights))
 
 
 TESTS = {
@@ -55,7 +51,7 @@ TESTS = {
         (NORMALS, TARGETS),
     ),
     "consistency": (
-        lambda p, y, w: consistency_test(KEY, _bias, p, y, weights=w, **OPTIONS),
+        lambda p, y, w: consistency_test(KEY, bias, p, y, weights=w, **OPTIONS),
         (NORMALS, TARGETS),
     ),
 }

@@ -8,7 +8,7 @@ from calibjax import distances, estimators, kernels, scores
 from calibjax.distributions import Bernoulli, Categorical, Normal
 from calibjax.hypothesis_tests import exact_skce_test
 from calibjax.streaming import SKCE, BlockSKCE, CalibrationBins, ExactSKCETest, MeanScore
-from tests.weights.laws import WEIGHTS, N, rows
+from tests.weights.laws import WEIGHTS, N, close, rows
 
 _random = np.random.default_rng(9)
 CLASSES, LABELS = Categorical(_random.dirichlet(np.ones(3), N)), _random.integers(0, 3, N)
@@ -37,11 +37,6 @@ def streamed(accumulator, data, weights, parts=PARTS, update=None):
             given["indices"] = part
         total = accumulator.merge(total, update(accumulator.init(), *one, **given))
     return accumulator.result(total)
-
-
-def close(found, expected, rtol=1e-10):
-    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
 
 
 CASES = {

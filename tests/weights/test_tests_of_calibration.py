@@ -23,7 +23,7 @@ from calibjax.hypothesis_tests import (
 )
 from calibjax.hypothesis_tests.simulation import multinomial_counts
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
-from tests.weights.laws import N, check_test, check_weights
+from tests.weights.laws import N, bias, check_test, check_weights
 
 _random = np.random.default_rng(5)
 NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
@@ -42,17 +42,13 @@ GROUPS = _random.uniform(size=(N, 2)) < 0.6
 CLUSTERS = np.r_[np.arange(10), 3, 4]
 
 
-def _bias(predictions, targets, weights=None):
-    return jnp.abs(jnp.average(targets - predictions.loc, weights=weights))
-
-
 def _tests(num=49):
     normal, classes = (NORMALS, TARGETS), (CLASSES, LABELS)
     ensembles = Samples(_random.normal(size=(N, 4))), TARGETS
     options = {"num_draws": num}
     return {
         "any statistic": (
-            lambda p, y, w: exact_test(KEY, _bias, p, y, weights=w, **options),
+            lambda p, y, w: exact_test(KEY, bias, p, y, weights=w, **options),
             normal,
         ),
         "by features": (
