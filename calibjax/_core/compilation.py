@@ -143,20 +143,24 @@ def outside_of_traces() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext() if checks.is_outermost() else jax.ensure_compile_time_eval()
 
 
-def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> PyTree:
+def compiled_once(
+    function: Callable[..., Any], first: PyTree, *others: Any, quickly: bool = False
+) -> PyTree:
     """Value of a function of arrays, which is compiled once for all calls with an equal program.
 
     Functions are traced in every call, which takes about a tenth of the time of compiling, and
     their programs are compared, with all the constants in them. So a function that is defined again
     is not compiled again where it is the same, and is where what it reads from outside has changed.
     Calls with traced arguments, or of a function that has such in it, are part of the outer
-    program. Functions that have to know the arguments behind the first find them as constants.
+    program. Functions that have to know the arguments behind the first find them as constants. What
+    takes longer to compile than to run is compiled `quickly`.
     """
     if not checks.is_concrete(first, others):
         return function(first, *others)
+    settings = QUICK if quickly and QUICK else None
     if _kept is not None:
         with contextlib.suppress(Unknown):
-            return _kept.value(name_of(function, {}), function, (first, *others), None)
+            return _kept.value(name_of(function, {}), function, (first, *others), settings)
     # Python's numbers stay weakly typed; compiled programs are called with arrays.
     first, others = jax.tree.map(jnp.asarray, (first, others))
     arguments: tuple = (first, *others)
@@ -170,10 +174,12 @@ def compiled_once(function: Callable[..., Any], first: PyTree, *others: Any) -> 
     num_arrays = len(jax.tree.leaves(arguments))
     if len(traced.jaxpr.in_avals) > num_arrays or not checks.is_concrete(traced.jaxpr.consts):
         return function(first, *others)  # it reads traced values from outside
-    return _compiled(traced, arguments)(*arguments)
+    return _compiled(traced, arguments, settings)(*arguments)
 
 
-def _compiled(traced: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+def _compiled(
+    traced: Any, arguments: tuple[Any, ...], settings: dict[str, Any] | None
+) -> Callable[..., Any]:
     """The compiled program of a traced function, that of an earlier one if they are equal."""
     lowered = traced.lower()
     text = lowered.as_text()
@@ -181,14 +187,14 @@ def _compiled(traced: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
     # asked to, hands over as arguments. JAX adds its options to the class of `config` when it is
     # imported, which no type checker sees.
     if "callback" in text or jax.config.jax_use_simplified_jaxpr_constants:  # pyright: ignore
-        return lowered.compile()
+        return lowered.compile(settings)
     types = tuple(traced.jaxpr.in_avals), tuple(traced.jaxpr.out_avals)
     structures = jax.tree.structure((arguments, traced.out_info))
     devices = tuple(leaf.sharding for leaf in jax.tree.leaves(arguments))
-    program = hashlib.sha256(text.encode()).digest(), types, structures, devices
+    program = hashlib.sha256(text.encode()).digest(), types, structures, devices, bool(settings)
     with _LOCK:
         compiled = _PROGRAMS.pop(program, None)  # to be the last one
-    compiled = lowered.compile() if compiled is None else compiled
+    compiled = lowered.compile(settings) if compiled is None else compiled
     with _LOCK:
         _PROGRAMS[program] = compiled
         while len(_PROGRAMS) > _MAX_PROGRAMS:

@@ -63,10 +63,15 @@ def newton_minimum(
     tolerance = 4 * float(jnp.finfo(start.dtype).eps)
 
     def known(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        return *jax.value_and_grad(loss)(x), jax.hessian(loss)(x)
+        def slope(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            value, slope = jax.value_and_grad(loss)(x)
+            return slope, (value, slope)
+
+        curvature, found = jax.jacfwd(slope, has_aux=True)(x)  # which traces the loss only once
+        return *found, curvature
 
     def unfinished(s: _Damped) -> jax.Array:
-        return exists & ~s.is_done & (s.num_steps < _MAX_ITERATIONS)
+        return exists & ~s.is_done & (s.num_steps <= _MAX_ITERATIONS)
 
     def step(s: _Damped) -> _Damped:
         size = jnp.max(jnp.abs(s.curvature))
@@ -77,16 +82,17 @@ def newton_minimum(
         x = s.x + change
         found = known(x)
         is_finite = jnp.all(jnp.isfinite(jnp.concatenate([found[1], found[2].reshape(-1)])))
-        is_better = (falls > 0) & is_finite & (found[0] <= s.value)
+        is_first = s.num_steps == 0
+        is_better = is_first | (falls > 0) & is_finite & (found[0] <= s.value)
         # At a distance of rounding errors from the minimum values cannot be compared.
-        is_done = (falls >= 0) & (falls <= tolerance * (1 + jnp.abs(s.value)))
+        is_done = (falls >= 0) & (falls <= tolerance * (1 + jnp.abs(s.value))) & ~is_first
         kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (x, *found), s[:4])
         calmer = jnp.where(s.damping > 1e-4, s.damping / 10, 0)
         damping = jnp.where(is_better, calmer, jnp.maximum(10 * s.damping, 1e-3))
         x, value, slope, curvature = kept
         return _Damped(x, value, slope, curvature, damping, is_done, s.num_steps + 1)
 
-    value, slope, curvature = known(start)
+    # The first step stays where it is and finds out what is known there: `known` is compiled once.
     zero = jnp.zeros((), start.dtype)
-    first = _Damped(start, value, slope, curvature, zero, jnp.zeros((), bool), 0)
+    first = _Damped(start, zero, jnp.zeros_like(start), identity, zero, jnp.zeros((), bool), 0)
     return lax.while_loop(unfinished, step, first).x

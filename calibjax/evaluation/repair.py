@@ -16,9 +16,15 @@ from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import draw
-from calibjax.hypothesis_tests import composite_calibration_test, default_kernels
+from calibjax.hypothesis_tests import default_kernels
 from calibjax.hypothesis_tests._redraw.pvalues import tolerance
-from calibjax.hypothesis_tests.composite import kernels_under, repaired_by
+from calibjax.hypothesis_tests.checked_kernels import checked_family
+from calibjax.hypothesis_tests.composite import (
+    hypothesis_of,
+    kernels_under,
+    parts_and_losses,
+    repaired_by,
+)
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.recalibration import (
     AffineScaling,
@@ -177,33 +183,39 @@ def what_would_repair(
             reasons[name] = str(error)
     _refuse_if_all(recalibrations, reasons)
     seen, pvalues = default_kernels(predictions), {}
-    # One program for all hypotheses: to compile takes longer than to fit what is not needed.
-    data = [methods[name] for name in fitted], predictions
     score, places = default_score(*fitted.values()), list(methods)
-    size = 64 * len(methods) * sum(x.size for x in jax.tree.leaves((predictions, targets)))
-    batch_size = checked_batch_size(None, size)
-    for i, name in enumerate(fitted):
-        own = keys[places.index(name) + 1]
-        try:
-            test = composite_calibration_test(
-                own,
-                methods[name],
-                predictions,
-                targets,
-                kernels=kernels_under(fitted[name], seen),
-                num_draws=num_draws,
-            )
-        except ValueError as error:  # it cannot be fitted to most redraws
-            if name == "nothing":
-                raise
-            reasons[name] = str(error)
-            continue
-        pools = jnp.append(test.statistic, test.null_samples)[:, None]
-        if i < len(fitted) - 1:
-            draws = _draws(jax.random.split(own, num_draws), fitted[name], targets)
-            losses = _losses(score, draws, data, batch_size=batch_size)
-            pools = jnp.concatenate([pools, losses[:, [i]] - losses[:, i + 1 :]], 1)
-        pvalues[name] = _smallest(pools)
+    tested = {
+        name: hypothesis_of(
+            methods[name],
+            checked_family(kernels_under(repaired, seen), predictions, targets),
+            predictions,
+            repaired,
+            targets,
+        )
+        for name, repaired in fitted.items()
+    }
+    for i, (name, one) in enumerate(tested.items()):
+        own = jax.random.split(keys[places.index(name) + 1], num_draws)
+        draws = _draws(own, one.repaired, targets)
+        pools, losses = [], []
+        # One program for each recalibration, under all hypotheses.
+        for later in list(tested.values())[i:]:
+            size = checked_batch_size(None, later.family.num_bytes)
+            is_own = later is one
+            parts, loss = parts_and_losses(score, later, draws, is_own, batch_size=size)
+            losses.append(loss)
+            if is_own:
+                try:
+                    test = one.result(parts)
+                except ValueError as error:  # it cannot be fitted to most redraws
+                    if name == "nothing":
+                        raise
+                    reasons[name] = str(error)
+                    break
+                pools.append(jnp.append(test.statistic, test.null_samples))
+        else:
+            pools += [losses[0] - loss for loss in losses[1:]]
+            pvalues[name] = _smallest(jnp.stack(pools, 1))
     _refuse_if_all(recalibrations, reasons)
     nan = jnp.full((), jnp.nan)
     missing = Gain(nan, nan, nan, nan)
@@ -236,24 +248,14 @@ class _Nothing:
         return predictions
 
 
-@jit
+@functools.partial(jit, quickly=True)
 def _draws(keys: jax.Array, repaired: Any, targets: PyTree) -> PyTree:
     """The targets, and then the redraws of the composite test with these keys, [B + 1, n, ...]."""
     drawn = jax.vmap(draw, (0, None))(keys, repaired)
     return jnp.concatenate([targets[None].astype(drawn.dtype), drawn])
 
 
-@functools.partial(jit, static_argnums=0, static_argnames="batch_size")
-def _losses(score: Any, draws: PyTree, data: Any, *, batch_size: int) -> jax.Array:
-    """Losses of all recalibrations, each fitted to the draws that it is judged by, [B + 1, K]."""
-    methods, predictions = data
-
-    def of_one(y: PyTree) -> jax.Array:
-        return jnp.stack([score(repaired_by(x, predictions, y), y) for x in methods])
-
-    return jax.lax.map(of_one, draws, batch_size=batch_size)
-
-
+@jit
 def _smallest(pool: jax.Array) -> jax.Array:
     """p-value of the smallest rank among several statistics of a pool, [B + 1, k]."""
     pool = jnp.where(jnp.isnan(pool), jnp.inf, pool)

@@ -118,6 +118,7 @@ def aggregated_skce_test(
         *parts, num_targets=plan.number, ranked="omnibus", family=structure
     )
     words = direction_words(members, plan.predictions)
-    scores = direction_scores(members, words, plan.predictions, plan.targets, plan.weights)
+    judged = plan.predictions, plan.targets, None
+    scores = direction_scores(members, words, plan.predictions, judged, plan.weights)
     components = dataclasses.replace(components, direction_scores=scores, directions=words)
     return skce_result(pool, components, parts[0][0], draws="redrawn targets")

@@ -2,22 +2,25 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.batches import map_batches
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax._core.sharding import follows_data
-from calibjax.distributions import Bernoulli, Samples, WithFeatures
+from calibjax.distributions import Bernoulli, Normal, Samples, WithFeatures
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests._redraw.components import skce_components
-from calibjax.hypothesis_tests._redraw.family import number_of, number_with_pairs
+from calibjax.hypothesis_tests._redraw.family import Family, number_of, number_with_pairs
 from calibjax.hypothesis_tests._redraw.features import Parts
 from calibjax.hypothesis_tests._redraw.plan import family_of
 from calibjax.hypothesis_tests._redraw.pool import over_pool
@@ -26,7 +29,7 @@ from calibjax.hypothesis_tests.directions import direction_scores, direction_wor
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
-from calibjax.kernels import Kernel, TensorProduct
+from calibjax.kernels import Kernel, NormalScore, TensorProduct
 from calibjax.kernels.base import Conditional
 from calibjax.kernels.expectations import (
     FeatureRule,
@@ -37,13 +40,23 @@ from calibjax.kernels.expectations import (
     register_expectations,
 )
 from calibjax.kernels.expectations.residuals import EVERY_FAMILY
+from calibjax.kernels.normal_scores import VECTORS, is_of_counts, normal_score, standard_normal
 
 
 @record
 class _AfterRepair(Conditional):
-    """A target kernel under repaired predictions, which come together with the targets."""
+    """A target kernel under repaired predictions, which come together with the targets.
+
+    And with their normal scores if they have such that take long: every kernel on these sees the
+    same ones, which it would compute again in a program that is much longer.
+    """
 
     kernel: Kernel
+
+    def seen(self, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+        """What the kernel is evaluated at."""
+        *samples, scored = repaired
+        return scored if scored is not None and _is_of_scores(self.kernel) else tuple(samples)
 
 
 @record
@@ -52,15 +65,20 @@ class _OnBoth:
 
     lens: Any
 
-    def __call__(self, predictions: Any, repaired: tuple[Any, Any]) -> tuple[Any, tuple[Any, Any]]:
+    def __call__(self, predictions: Any, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
         """Both as the lens shows them."""
-        seen, _ = self.lens(predictions, repaired[1])
-        return seen, self.lens(*repaired)
+        *samples, _ = repaired
+        seen, _ = self.lens(predictions, samples[1])
+        return seen, (*self.lens(*samples), None)
 
 
 def _centered(kernel: _AfterRepair, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
     del p, q
-    return centered_kernel(kernel.kernel, *y, *z)
+    return centered_kernel(kernel.kernel, *kernel.seen(y), *kernel.seen(z))
+
+
+def _is_of_scores(kernel: Any) -> bool:
+    return isinstance(kernel, NormalScore)
 
 
 def _unknown(*_: Any) -> Any:
@@ -75,8 +93,10 @@ for _distribution in (*EVERY_FAMILY, WithFeatures):
         double=_unknown,
         centered=_centered,
         features=FeatureRule(
-            lambda kernel, _, repaired: prepare_features(kernel.kernel, *repaired),
-            lambda kernel, prepared, _, repaired: features(kernel.kernel, prepared, *repaired),
+            lambda kernel, _, repaired: prepare_features(kernel.kernel, *kernel.seen(repaired)),
+            lambda kernel, prepared, _, repaired: features(
+                kernel.kernel, prepared, *kernel.seen(repaired)
+            ),
         ),
     )
 
@@ -163,30 +183,99 @@ def composite_calibration_test(
         )
     key, num_draws = checks.random_key(key), checks.number_of_draws("num_draws", num_draws)
     repaired = repaired_by(recalibration, predictions, targets, weights)
-    check_draws(repaired, targets)
     if kernels is None:
         kernels = kernels_under(repaired, default_kernels(predictions))
-    members, structure = checked_family(kernels, predictions, targets)
-    wrapped = [_after_repair(lens, kernel) for lens, kernel in members]
-    together: Any = repaired, targets
-    family = family_of(wrapped, predictions, together)
-    n = number_of(predictions, None)
-    number = n if weights is None else number_with_pairs(predictions, weights)
-    fit_bytes = 64 * sum(leaf.size for leaf in jax.tree.leaves((predictions, targets)))
-    size = checked_batch_size(batch_size, max(family.num_bytes, fit_bytes))
-    keys = jax.random.split(key, num_draws)
-    data = recalibration, family, predictions, targets, weights, repaired
-    parts = _pool(keys, data, batch_size=size)
-    name = type(recalibration).__name__
-    _refuse_without_fits(name, parts[1])
-    pool, components = skce_components(
-        *parts, num_targets=number, ranked="omnibus", family=structure
-    )
+    members, _ = family = checked_family(kernels, predictions, targets)
+    tested = hypothesis_of(recalibration, family, predictions, repaired, targets, weights)
+    size = checked_batch_size(batch_size, tested.family.num_bytes)
+    parts = _pool(jax.random.split(key, num_draws), tested, targets, batch_size=size)
+    result = tested.result(parts)
     words = direction_words(members, predictions)
-    scores = direction_scores(members, words, repaired, targets, weights)
+    judged = tested.judged(repaired, targets)
+    scores = direction_scores(members, words, predictions, judged, weights)
+    components: Any = result.components
     components = dataclasses.replace(components, direction_scores=scores, directions=words)
-    draws, missing = "redrawn targets, fitted anew", f"{name} could not be fitted to these targets"
-    return skce_result(pool, components, parts[0][0], draws=draws, missing=missing)
+    return dataclasses.replace(result, components=components)
+
+
+@record
+class Hypothesis:
+    """That a recalibration is enough, of checked data.
+
+    Attributes:
+        recalibration: whose parameters are fitted.
+        family: the statistics of original predictions, and of `judged` ones.
+        predictions: the original ones.
+        repaired: with the observed targets.
+        weights: of the samples, or None.
+        structure: tree of the kernels.
+        has_scores: whether normal scores are computed before the kernels are.
+    """
+
+    recalibration: Any
+    family: Family
+    predictions: Any
+    repaired: Any
+    weights: Any
+    structure: Any = dataclasses.field(metadata={"static": True})
+    has_scores: bool = dataclasses.field(metadata={"static": True})
+
+    def fitted(self, targets: PyTree) -> Any:
+        """Predictions that are repaired with other targets."""
+        return repaired_by(self.recalibration, self.predictions, targets, self.weights)
+
+    def judged(self, repaired: Any, targets: PyTree) -> tuple[Any, Any, Any]:
+        """Repaired predictions, targets, and the distribution of their normal scores and these."""
+        return _judged(repaired, targets) if self.has_scores else (repaired, targets, None)
+
+    def parts(self, repaired: Any, targets: PyTree) -> Parts:
+        """Means of h off and on the diagonal, of several sets of targets [b, n, ...]."""
+        judged: Any = jax.vmap(self.judged)(repaired, targets)
+        return self.family(self.predictions, judged, self.weights)
+
+    def result(self, parts: Parts) -> CalibrationTestResult:
+        """That of the means for the observed targets, then for redrawn ones."""
+        name, weights = type(self.recalibration).__name__, self.weights
+        _refuse_without_fits(name, parts[1])
+        n = number_of(self.predictions, None)
+        pool, components = skce_components(
+            *parts,
+            num_targets=n if weights is None else number_with_pairs(self.predictions, weights),
+            ranked="omnibus",
+            family=self.structure,
+        )
+        draws = "redrawn targets, fitted anew"
+        missing = f"{name} could not be fitted to these targets"
+        return skce_result(pool, components, parts[0][0], draws=draws, missing=missing)
+
+
+@jit
+def _judged(repaired: Any, targets: PyTree) -> tuple[Any, Any, Any]:
+    scored = jax.vmap(lambda q, y: (standard_normal(q), normal_score(q, y)))(repaired, targets)
+    return repaired, targets, scored
+
+
+def hypothesis_of(
+    recalibration: Any,
+    checked: tuple[Any, Any],
+    predictions: Any,
+    repaired: Any,
+    targets: PyTree,
+    weights: jax.Array | None = None,
+) -> Hypothesis:
+    """The hypothesis of checked data and kernels, the latter of `checked_family`."""
+    check_draws(repaired, targets)
+    members, structure = checked
+    wrapped: list[Any] = [_after_repair(lens, kernel) for lens, kernel in members]
+    has_scores = any(_is_of_scores(kernel.target.kernel) for _, kernel in wrapped) and not (
+        isinstance(repaired, Normal | VECTORS) or is_of_counts(repaired)
+    )
+    # The plan of the family looks at shapes, at classes, and at length scales.
+    judged: Any = _judged(repaired, targets) if has_scores else (repaired, targets, None)
+    family = family_of(wrapped, predictions, judged)
+    fit_bytes = 64 * sum(leaf.size for leaf in jax.tree.leaves((predictions, targets)))
+    family = dataclasses.replace(family, num_bytes=max(family.num_bytes, fit_bytes))
+    return Hypothesis(recalibration, family, predictions, repaired, weights, structure, has_scores)
 
 
 def _refuse_without_fits(name: str, diagonal: jax.Array) -> None:
@@ -234,7 +323,7 @@ def repaired_by(recalibration: Any, predictions: Any, targets: Any, weights: Any
     return bare(found if checks.is_distribution(found) else Bernoulli(found))
 
 
-def _after_repair(lens: Any, kernel: Any) -> tuple[Any, Kernel]:
+def _after_repair(lens: Any, kernel: Any) -> tuple[Any, TensorProduct]:
     """A member of the family, for targets that come with repaired predictions."""
     if not isinstance(kernel, TensorProduct):
         raise TypeError(
@@ -245,13 +334,40 @@ def _after_repair(lens: Any, kernel: Any) -> tuple[Any, Kernel]:
     return None if lens is None else _OnBoth(lens), product
 
 
-@functools.partial(jit, static_argnames="batch_size")
-def _pool(keys: jax.Array, data: Any, *, batch_size: int) -> Parts:
+@functools.partial(jit, static_argnames="batch_size", quickly=True)
+def _pool(keys: jax.Array, tested: Hypothesis, targets: PyTree, *, batch_size: int) -> Parts:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones."""
-    recalibration, family, predictions, targets, weights, repaired = data
 
     def evaluate(ys: PyTree) -> Parts:
-        fits = jax.vmap(lambda y: repaired_by(recalibration, predictions, y, weights))(ys)
-        return family(predictions, (fits, ys), weights)
+        return tested.parts(jax.vmap(tested.fitted)(ys), ys)
 
-    return over_pool(keys, lambda key: draw(key, repaired), evaluate, targets, batch_size)
+    return over_pool(keys, lambda key: draw(key, tested.repaired), evaluate, targets, batch_size)
+
+
+@functools.partial(jit, static_argnums=0, static_argnames="batch_size", quickly=True)
+def parts_and_losses(
+    score: Callable[..., jax.Array],
+    tested: Hypothesis,
+    draws: PyTree,
+    is_own: jax.Array | bool,
+    *,
+    batch_size: int,
+) -> tuple[Parts, jax.Array]:
+    """The means of h where they are wanted, and losses of the predictions that each draw repairs.
+
+    Args:
+        score: function (predictions, targets) → loss.
+        tested: whose recalibration is fitted.
+        draws: targets, [B + 1, n, ...].
+        is_own: whether the means are wanted; they are zero otherwise.
+        batch_size: number of draws at once.
+    """
+
+    def evaluate(ys: PyTree) -> tuple[Parts, jax.Array]:
+        repaired = jax.vmap(tested.fitted)(ys)
+        shapes = jax.eval_shape(tested.parts, repaired, ys)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        parts = jax.lax.cond(is_own, tested.parts, lambda *_: zeros, repaired, ys)
+        return parts, jax.vmap(score)(repaired, ys)
+
+    return map_batches(draws, evaluate, batch_size)

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
@@ -88,7 +87,7 @@ def direction_scores(
     members: Sequence[tuple[Any, Any]],
     words: Sequence[Sequence[str]],
     predictions: Distribution,
-    targets: ArrayLike,
+    judged: tuple[Any, Any, Any],
     weights: jax.Array | None,
 ) -> jax.Array:
     """Σ_i x_i r_i / √(Σ_i x_i² r_i²) of the kernels with a direction, and zero of the others, [K].
@@ -97,6 +96,14 @@ def direction_scores(
 
     Zero as well where kernels on predictions see errors that may cancel, and the sum is less than
     two standard errors from zero.
+
+    Args:
+        members: lenses and kernels.
+        words: of `direction_words`.
+        predictions: that kernels on predictions look at.
+        judged: predictions that are judged, the same or repaired ones, targets, and None, or their
+            normal scores if these take long: the distribution of the scores, and the scores.
+        weights: [n], or None.
     """
     alike: dict[Any, list[Any]] = {}  # one program for all that differ in their arrays
     for place, ((lens, kernel), (told, *_)) in enumerate(zip(members, words, strict=True)):
@@ -107,7 +114,7 @@ def direction_scores(
             alike.setdefault((structure, *map(jnp.shape, leaves)), []).append(member)
     may_cancel = np.array([not _is_of_rank_one(kernel) for _, kernel in members])
     groups = tuple(map(tuple, alike.values()))
-    return _scores(groups, may_cancel, predictions, targets, weights)
+    return _scores(groups, may_cancel, predictions, judged, weights)
 
 
 def _is_of_rank_one(kernel: Any) -> bool:
@@ -116,14 +123,18 @@ def _is_of_rank_one(kernel: Any) -> bool:
 
 @functools.partial(jit, quickly=True)
 def _scores(
-    groups: tuple[Any, ...], may_cancel: jax.Array, predictions: Any, targets: Any, weights: Any
+    groups: tuple[Any, ...], may_cancel: jax.Array, predictions: Any, judged: Any, weights: Any
 ) -> jax.Array:
     """Scores, [K], of groups of members that are alike, and zeros."""
 
     def score(member: tuple[Any, Any, Any, Any]) -> jax.Array:
         _, lens, regressor, target = member
-        seen = (predictions, targets) if lens is None else lens(predictions, targets)
-        numbers = jax.vmap(lambda p, y: _number(regressor, target, p, y))(*seen)
+        seen, by_score = (judged[:2], judged[2]) if lens is None else (lens(*judged[:2]), None)
+        seen = by_score if isinstance(target, NormalScore) and by_score is not None else seen
+        numbers = jax.vmap(lambda p, y: _number(target, p, y))(*seen)
+        if regressor is not None:
+            of = predictions if lens is None else lens(predictions, judged[1])[0]
+            numbers *= jax.vmap(lambda p: regressor.number(bare(p)))(of)
         numbers = numbers if weights is None else jnp.where(weights > 0, weights * numbers, 0)
         size = jnp.max(jnp.abs(numbers))
         numbers = numbers / jnp.where(size > 0, size, 1)  # whose squares do not vanish
@@ -137,14 +148,12 @@ def _scores(
     return jnp.where(may_cancel & (jnp.abs(scores) < _SURE), 0, scores)
 
 
-def _number(regressor: Any, target: Any, p: Any, y: Any) -> jax.Array:
-    """Number x(p) r(p, y)."""
+def _number(target: Any, p: Any, y: Any) -> jax.Array:
+    """Number r(p, y)."""
     p = bare(p)
     if isinstance(target, White):
-        number = y - p.class_probs[1]
-    elif isinstance(target, NormalScore):
+        return y - p.class_probs[1]
+    if isinstance(target, NormalScore):
         scores: Any = target.kernel
-        number = scores.score(standard_normal(p), normal_score(p, y))[0]
-    else:
-        number = target.score(p, y)[0]
-    return number if regressor is None else regressor.number(p) * number
+        return scores.score(standard_normal(p), normal_score(p, y))[0]
+    return target.score(p, y)[0]

@@ -101,7 +101,7 @@ def cross_fitted(
         checks.function("method", f"recalibration.{name}", method, *arguments, keywords=keywords)
     fitted = functools.partial(_out_of_fold, recalibration, num_folds)
     samples = checks.random_key(key), predictions, targets, weights
-    folds, own = compiled_once(fitted, *samples)
+    folds, own = compiled_once(fitted, *samples, quickly=True)
     is_missing = checks.missing_rows(own)
     if checks.is_concrete(is_missing) and bool(jnp.any(is_missing)):
         _refuse_fold(int(folds[jnp.argmax(is_missing)]), folds, recalibration, *samples[1:])
@@ -243,7 +243,7 @@ def _is_certain(predictions: Any) -> bool:
     return has_class_probs(predictions) or hasattr(bare(predictions), "variance")
 
 
-@jit
+@functools.partial(jit, quickly=True)
 def _uncertainty(predictions: Any) -> jax.Array:
     """Numbers that are larger for less certain predictions, [n]."""
     plain = bare(predictions)
@@ -252,7 +252,7 @@ def _uncertainty(predictions: Any) -> jax.Array:
     return jax.vmap(lambda p: jnp.sum(jnp.log(p.variance())))(plain)
 
 
-@jit
+@functools.partial(jit, quickly=True)
 def _interval(gains: jax.Array, weights: jax.Array | None, z: jax.Array) -> Gain:
     mean, error = mean_and_error(gains, weights)
     reach = jnp.asarray(z, error.dtype) * error

@@ -1,6 +1,7 @@
 """Recalibration of quantiles: of all of a distribution, or those at given levels."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -119,7 +120,7 @@ class QuantileRecalibration(Recalibrator):
         return is_beta, checks.size_in_range("num_knots", self.num_knots, 1)
 
 
-@jit
+@functools.partial(jit, quickly=True)
 def _transforms(
     predictions: Any, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
@@ -131,7 +132,7 @@ def _transforms(
     return levels, jnp.max(used) > jnp.min(used)
 
 
-@jit
+@functools.partial(jit, quickly=True)
 def _most_likely(levels: jax.Array, weights: jax.Array | None) -> Beta:
     logs = weighted_mean(jnp.stack([jnp.log(levels), jnp.log1p(-levels)]), weights)
 

@@ -5,19 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distances import TotalVariation
+from calibjax.distances import Euclidean, TotalVariation
 from calibjax.distributions import (
     Bernoulli,
     CategoricalLogits,
     Gamma,
     Normal,
     Samples,
+    Uniform,
     sample_targets,
     with_features,
 )
 from calibjax.estimators import skce_biased
 from calibjax.hypothesis_tests import composite_calibration_test, default_kernels
-from calibjax.kernels import Exponential, Pearson, SquaredExponential, TensorProduct
+from calibjax.kernels import Exponential, NormalScore, Pearson, SquaredExponential, TensorProduct
 from calibjax.recalibration import (
     AffineMap,
     AffineScaling,
@@ -194,3 +195,18 @@ def test_level(name):
 def test_power_where_maps_are_monotone():
     """The wave of the guide is no monotone map: found in at least 45 % of data sets."""
     assert _rate(IsotonicRegression(), _wave, 256, 100) >= 0.45
+
+
+def test_normal_scores_are_those_of_the_kernels():
+    """Sums of kernels compute their own, one kernel has them from the test: half of the sum."""
+    predictions = Uniform(jnp.linspace(0, 1, 20), jnp.linspace(0, 1, 20) + 2)
+    targets = sample_targets(KEYS[0], predictions)
+    score, found = NormalScore(SquaredExponential(1.0)), []
+    for target in (score, score + score):
+        kernel = TensorProduct(SquaredExponential(1.0, Euclidean()), target)
+        data = AffineScaling(), predictions, targets
+        test = composite_calibration_test(KEYS[1], *data, kernels={"all": kernel}, num_draws=19)
+        found.append(test.components.biased)
+    alone, both = found
+    np.testing.assert_allclose(2 * alone.statistic, both.statistic, rtol=1e-4)
+    np.testing.assert_allclose(2 * alone.null_samples, both.null_samples, rtol=1e-4)
