@@ -150,12 +150,12 @@ def test_beta_maps_can_be_told_from_affine_ones():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["nothing", "temperature", "affine", "beta", None])
 def test_right_class_is_named(name):
-    """In at least 90 % of 200 data sets, less 2 standard errors."""
+    """In at least 90 % of 40 data sets, less 2 standard errors; the guide has shares of 60 to 100."""
     named = []
-    for i in range(200):
+    for i in range(40):
         predictions, targets = _case(name, jax.random.key(i))
         named.append(what_would_repair(jax.random.key(i), predictions, targets).enough)
-    assert np.mean([one == name for one in named]) >= 0.86, named
+    assert np.mean([one == name for one in named]) >= 0.805, named
 
 
 def test_smallest_rank_by_hand():
