@@ -150,7 +150,7 @@ def test_beta_maps_can_be_told_from_affine_ones():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["nothing", "temperature", "affine", "beta", None])
 def test_right_class_is_named(name):
-    """In at least 90 % of 40 data sets, less 2 standard errors; the guide has shares of 60 to 100."""
+    """In at least 90 % of 40 data sets, less 2 standard errors; shares of more are in the guide."""
     named = []
     for i in range(40):
         predictions, targets = _case(name, jax.random.key(i))
