@@ -22,11 +22,13 @@ def newton_step(
     weights: jax.Array,
     slope: jax.Array,
     curvature: jax.Array,
+    num_shared: int,
 ) -> Step:
     """Newton's step, damped such that it is an improvement.
 
     Where a direction separates classes, the likelihood grows without end, and every step moves the
     log-odds of some sample by one or more, undamped; where there is a maximum, they soon are small.
+    Where no step is known for want of digits, it is zero.
 
     Args:
         features: of each class, of which log-odds are linear functions, [n, m, s].
@@ -35,6 +37,8 @@ def newton_step(
         weights: of the samples, with sum one, [n].
         slope: of the loss, [m, s].
         curvature: that is added to that of the likelihood, on the diagonal, [m, s].
+        num_shared: how many features, the last ones, are the same for all classes. A shift of all
+            their parameters changes no prediction.
     """
     n, m, s = features.shape
     is_own = labels[:, None] == jnp.arange(m)
@@ -52,10 +56,20 @@ def newton_step(
     total += jnp.diag(jnp.ravel(curvature)) - matmul(moved.T, weights[:, None] * moved)
     unit = jnp.sqrt(jnp.abs(jnp.diagonal(total)))
     unit = jnp.where(unit > 0, unit, 1)
-    # What no prediction depends on has no curvature, and stays.
-    ridge = m * s * jnp.finfo(total.dtype).eps * jnp.eye(m * s, dtype=total.dtype)
-    scaled = total / unit / unit[:, None] + ridge
-    change = -(jnp.linalg.solve(scaled, jnp.ravel(slope) / unit) / unit).reshape(m, s)
+    scaled = total / unit / unit[:, None]
+    # What no prediction depends on has no curvature, and stays: shifts, which are known, and others,
+    # whose curvature consists of rounding errors.
+    shifts = jnp.tile(jnp.eye(s, dtype=total.dtype), (m, 1))[:, s - num_shared :]
+    free = jnp.where(jnp.sum(curvature, 0) == 0, 1, 0)[s - num_shared :]
+    shifts = shifts * unit[:, None]
+    shifts *= free / jnp.sqrt(jnp.sum(jnp.square(shifts), 0))
+    values, vectors = jnp.linalg.eigh(scaled + matmul(shifts, shifts.T))
+    least = 8 * m * s * jnp.finfo(total.dtype).eps
+    rates = jnp.where(values > least, 1 / jnp.where(values > least, values, 1), 0)
+    slope = jnp.ravel(slope) / unit
+    slope -= matmul(shifts, matmul(shifts.T, slope))
+    change = -(matmul(vectors, rates * matmul(vectors.T, slope)) / unit).reshape(m, s)
+    change = jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
     moves = jnp.einsum("ncs,cs->nc", features, change)
     moves -= jnp.take_along_axis(moves, labels[:, None], 1)
     largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(moves), 0))

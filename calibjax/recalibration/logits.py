@@ -152,6 +152,7 @@ def _polished(
     ones = jnp.ones((n, m, 1), logits.dtype)
     seen = logits[..., None] if method._axes < 2 else jnp.broadcast_to(logits[:, None], (n, m, m))
     features = jnp.concatenate([seen, ones], 2) if method._axes else ones
+    shared = 1 if method._axes == 1 else features.shape[2]
     weights = weights / jnp.sum(weights)
 
     def table(x: LogitMap) -> jax.Array:
@@ -178,7 +179,7 @@ def _polished(
         x, _, _, count = state
         log_probs = jax.nn.log_softmax(x(logits), 1)
         slope = table(jax.grad(loss)(x))
-        found = newton_step(features, labels, log_probs, weights, slope, high - low)
+        found = newton_step(features, labels, log_probs, weights, slope, high - low, shared)
         return added(x, found.change), found.largest, jnp.max(jnp.abs(slope)), count + 1
 
     far = jnp.full((), jnp.inf, logits.dtype)

@@ -152,3 +152,21 @@ def test_a_class_that_hardly_occurs(name):
     labels = np.where(np.arange(2000) == logits[:, 2].argsort()[1000], 2, RNG.integers(0, 2, 2000))
     params = METHODS[name].fit(CategoricalLogits(jnp.asarray(logits)), labels)
     assert np.isfinite(params.biases).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("method", [BiasScaling(), VectorScaling(), MatrixScaling(0.0)])
+def test_classes_that_overlap_have_a_map(method, dtype):
+    """Also where the same shift of both classes, which changes nothing, has rounding errors."""
+    generator = np.random.default_rng(9)
+    logits = jax.nn.log_softmax(1.5 * generator.normal(size=(30, 100, 2))).astype(dtype)
+    labels = generator.uniform(size=(30, 100)) < jax.nn.softmax(logits / 1.5)[..., 1]
+
+    @jax.jit
+    @jax.vmap
+    def fitted(logits, labels):
+        return method.fit(CategoricalLogits(logits), labels)
+
+    found = fitted(logits, labels.astype(int))
+    assert np.isfinite(found.biases).all()
+    np.testing.assert_allclose(jnp.sum(found.biases, 1), 0, atol=1e-4)
