@@ -63,8 +63,9 @@ def isotonic_quantiles(
     ranks = jnp.searchsorted(ordered, outputs)
     is_end = jnp.append(inputs[1:] != inputs[:-1], True)
     places = jnp.arange(n)
-    # In these units sums are exact of levels such as 0.1, so that ties are ties.
-    share = Fraction(str(level))
+    # In these units sums are exact of levels such as 0.1 and 1/3, so that ties are ties.
+    share = Fraction(level).limit_denominator(10_000)
+    share = share if float(share) == level else Fraction(str(level))
     gain, loss = float(share.denominator - share.numerator), float(share.numerator)
     used = jnp.ones(n, dtype) if weights is None else weights.astype(dtype)
 

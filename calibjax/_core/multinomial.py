@@ -57,8 +57,8 @@ def newton_step(
     unit = jnp.sqrt(jnp.abs(jnp.diagonal(total)))
     unit = jnp.where(unit > 0, unit, 1)
     scaled = total / unit / unit[:, None]
-    # What no prediction depends on has no curvature, and stays: shifts, which are known, and others,
-    # whose curvature consists of rounding errors.
+    # What no prediction depends on has no curvature, and stays: shifts, which are known, and what
+    # has a curvature of rounding errors.
     shifts = jnp.tile(jnp.eye(s, dtype=total.dtype), (m, 1))[:, s - num_shared :]
     free = jnp.where(jnp.sum(curvature, 0) == 0, 1, 0)[s - num_shared :]
     shifts = shifts * unit[:, None]

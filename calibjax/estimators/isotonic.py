@@ -181,7 +181,8 @@ def forecasts_of(predictions: Any, targets: ArrayLike, level: float | None) -> j
 
 @functools.partial(jit, static_argnums=1)
 def _forecasts(predictions: Any, level: float | None) -> jax.Array:
-    return jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
+    found = jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
+    return found.astype(jnp.result_type(found, jnp.float32))  # quantiles of counts are integers
 
 
 @functools.partial(jit, static_argnames=("quantile", "size", "num_draws", "ranks"))

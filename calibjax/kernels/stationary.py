@@ -175,4 +175,6 @@ class PowerExponential(Stationary):
 
     def _of_ratio(self, ratio: jax.Array) -> jax.Array:
         is_zero = ratio == 0  # where a power has no finite derivative
-        return -jnp.where(is_zero, 0, jnp.where(is_zero, 1, ratio) ** self.exponent)
+        # An exponent that is NaN stays so.
+        zero = 0 * self.exponent
+        return -jnp.where(is_zero, zero, jnp.where(is_zero, 1, ratio) ** self.exponent)

@@ -31,7 +31,8 @@ class Gain:
         low: lower end of the confidence interval.
         high: upper end.
         overconfidence: the part of the mean from predictions that become less certain, whose gain
-            is that of repairing overconfidence. None if nothing says how certain they are.
+            is that of repairing overconfidence. None if nothing says how certain they are, NaN
+            where their variances are infinite.
         underconfidence: the part from those that become more certain. Predictions that stay as
             certain as they were, as shifted ones do, are in neither.
     """
@@ -232,7 +233,8 @@ def recalibration_gain(
         gain = _interval(gains, weights, z)
         if _is_certain(predictions) and _is_certain(after):
             change = _uncertainty(after) - _uncertainty(predictions)
-            parts = (_interval(jnp.where(x > 0, gains, 0), weights, z) for x in (change, -change))
+            known = jnp.where(jnp.isfinite(change), gains, jnp.nan)  # not of infinite variances
+            parts = (_interval(jnp.where(x <= 0, 0, known), weights, z) for x in (change, -change))
             gain = Gain(gain.mean, gain.standard_error, gain.low, gain.high, *parts)
         found[name] = gain
     return found

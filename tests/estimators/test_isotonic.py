@@ -90,7 +90,7 @@ def by_minima_and_maxima(x, y, level, weights):
     return dict(zip(known.tolist(), found, strict=True))
 
 
-@pytest.mark.parametrize("level", [0.1, 0.5, 0.83])
+@pytest.mark.parametrize("level", [2 / 3, 0.1, 0.5, 0.83])
 @pytest.mark.parametrize("has_weights", [False, True])
 def test_quantiles_by_minima_and_maxima(level, has_weights):
     """With ties of predictions, targets and quantiles, and weights of which some are zero."""
@@ -111,7 +111,7 @@ def test_quantiles_by_minima_and_maxima(level, has_weights):
     assert set(curve.confidence.tolist()) == set(forecasts[used].tolist())
     found = [expected[x] for x in curve.confidence.tolist()]
     np.testing.assert_array_equal(curve.frequency, found)
-    assert curve.functional == f"{level}-quantile"
+    assert curve.functional == f"{level:g}-quantile"
 
 
 def test_quantile_loss_of_model_diagnostics():
@@ -181,6 +181,15 @@ def test_refused_by_name():
 
 
 @pytest.mark.slow
+def test_quantiles_of_counts():
+    counts = np.arange(20) % 7
+    curve = estimators.isotonic_curve(
+        KEY, distributions.Poisson(np.full(20, 3.0)), counts, quantile=0.5
+    )
+    np.testing.assert_array_equal(curve.predictions, 3)
+    np.testing.assert_array_equal(curve.values, np.sort(counts)[9])
+
+
 @pytest.mark.parametrize("quantile", ["of labels", None, 0.9])
 def test_level_of_both_bands(quantile):
     """Of labels, means of numbers, and quantiles; scales of numbers differ by a factor of 30."""

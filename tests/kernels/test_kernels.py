@@ -209,3 +209,9 @@ def test_length_scales_too_far_from_the_predictions_are_refused(target, predicti
 )
 def test_logarithms_of_a_distance(kernel):
     np.testing.assert_allclose(np.exp(kernel.log_value(2.0)), kernel(0.0, 2.0), rtol=1e-12)
+
+
+def test_traced_exponents_that_are_wrong_give_nan():
+    kernel = jax.jit(lambda e: kernels.PowerExponential(1.0, e)(0.0, 0.0))
+    assert np.isnan(kernel(np.nan))
+    assert kernel(1.5) == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from calibjax.distributions import Bernoulli, Normal, Quantiles, with_features
+from calibjax.distributions import Bernoulli, Normal, Quantiles, StudentT, with_features
 from calibjax.recalibration import (
     AffineScaling,
     HistogramBinning,
@@ -68,6 +68,14 @@ def test_gain_of_a_temperature_in_closed_form():
     found = recalibration_gain(KEY, {"T": TemperatureScaling()}, NORMAL, TARGETS, num_folds=4)["T"]
     np.testing.assert_allclose(found.mean, gains.mean(), rtol=1e-6)
     np.testing.assert_allclose(found.standard_error, gains.std(ddof=1) / np.sqrt(N), rtol=1e-6)
+
+
+def test_no_parts_of_a_gain_without_variances():
+    heavy = StudentT(jnp.full(N, 1.5), jnp.zeros(N), jnp.ones(N))
+    gain = recalibration_gain(KEY, {"a": AffineScaling()}, heavy, TARGETS)["a"]
+    assert np.isfinite(gain.mean)
+    assert np.isnan(gain.overconfidence.mean)
+    assert np.isnan(gain.underconfidence.mean)
 
 
 def test_folds_do_not_count_samples_without_weight():
