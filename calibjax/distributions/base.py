@@ -128,4 +128,5 @@ def transformed_point(point: PyTree, scale: ArrayLike) -> jax.Array:
 
 def has_class_probs(predictions: Any) -> bool:
     """Whether these are predictions of classes, without computing their probabilities."""
-    return hasattr(type(predictions), "class_probs") or hasattr(predictions, "class_probs")
+    inner = getattr(predictions, "components", predictions)  # of mixtures
+    return hasattr(type(inner), "class_probs") or hasattr(inner, "class_probs")

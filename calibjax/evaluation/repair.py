@@ -143,7 +143,8 @@ def what_would_repair(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or no recalibration can be fitted.
-        NotImplementedError: for ensembles.
+        NotImplementedError: for ensembles, and for families without a default recalibration if none
+            is given.
 
     Cost: that of a composite test for each recalibration, and of the fits of all K to the redraws
     of each.
@@ -170,6 +171,7 @@ def what_would_repair(
             f"got {recalibrations!r}"
         )
     level = float(checks.proportion("level", level))
+    num_folds = min(5, checks.leading_size("targets", targets))
     num_draws = checks.number_of_draws("num_draws", num_draws)
     keys = jax.random.split(checks.random_key(key), len(recalibrations) + 2)
     methods = {"nothing": _Nothing(), **recalibrations}
@@ -177,7 +179,8 @@ def what_would_repair(
     gains, reasons = {}, {}
     for name, method in recalibrations.items():
         try:
-            gains |= recalibration_gain(keys[0], {name: method}, predictions, targets)
+            one = {name: method}
+            gains |= recalibration_gain(keys[0], one, predictions, targets, num_folds=num_folds)
             fitted[name] = repaired_by(method, predictions, targets)
         except ValueError as error:  # of classes that are apart, say, also outside of one fold only
             reasons[name] = str(error)
@@ -269,14 +272,29 @@ def _default(predictions: Any) -> dict[str, Any]:
     """Recalibrations of which each contains the ones before it, or nearly."""
     if isinstance(predictions, Samples):
         raise NotImplementedError("predictions: expected distributions, got Samples")
-    found: dict[str, Any] = {}
-    if hasattr(predictions, "tempered"):
-        found["temperature"] = TemperatureScaling()
+    found: dict[str, Any] = {"temperature": TemperatureScaling()}
     if has_class_probs(predictions):
         is_binary = hasattr(predictions, "__jax_array__")
         more = {"affine": PlattScaling(), "beta": BetaScaling()}
-        return found | (more if is_binary else {"vector": VectorScaling()})
-    found["affine"] = AffineScaling()
-    if not getattr(predictions.support, "axes", ()):
-        found["beta"] = QuantileRecalibration()
-    return found | {"kernel": KernelRecalibration()}
+        found |= more if is_binary else {"vector": VectorScaling()}
+    else:
+        found["affine"] = AffineScaling()
+        if not getattr(predictions.support, "axes", ()):
+            found["beta"] = QuantileRecalibration()
+        found["kernel"] = KernelRecalibration()
+    found = {name: method for name, method in found.items() if _applies(method, predictions)}
+    if not found:
+        raise NotImplementedError(
+            f"recalibrations: expected a dictionary, since there is no default for "
+            f"{checks.described(predictions)}, got None"
+        )
+    return found
+
+
+def _applies(method: Any, predictions: Any) -> bool:
+    """Whether a family of distributions has a recalibration."""
+    try:
+        jax.eval_shape(lambda p: method.apply(method.identity(p), p), predictions)
+    except (NotImplementedError, TypeError):
+        return False
+    return True

@@ -317,6 +317,7 @@ def kernels_under(repaired: Any, groups: dict[str, Any]) -> dict[str, Any]:
 
 def repaired_by(recalibration: Any, predictions: Any, targets: Any, weights: Any = None) -> Any:
     """Predictions repaired with their own targets, without features."""
+    checks.no_plain_objects("recalibration", recalibration)
     given = {} if weights is None else {"weights": weights}
     params = recalibration.fit(predictions, targets, **given)
     found = recalibration.apply(params, predictions)

@@ -9,11 +9,13 @@ from calibjax.distributions import (
     CategoricalLogits,
     DiagNormal,
     Gamma,
+    Mixture,
     Normal,
+    Poisson,
     Samples,
     sample_targets,
 )
-from calibjax.evaluation.repair import _smallest
+from calibjax.evaluation.repair import _default, _smallest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 KEYS = jax.random.split(jax.random.key(0), 4)
@@ -54,6 +56,28 @@ def test_every_kind_of_prediction(predictions):
     found = what_would_repair(KEYS[1], predictions, targets, num_draws=19, level=0.04)
     assert found.enough == "nothing"
     assert len(found.gains) == len(found.pvalues) - 1 >= 2
+
+
+def test_families_without_some_default():
+    """A mixture of normals has no class probabilities, and no temperature of its own."""
+    mixture = Mixture(None, Normal(jnp.zeros((N, 2)), jnp.ones((N, 2))))
+    assert "vector" not in _default(mixture)
+    assert "affine" in _default(mixture)
+    with pytest.raises(NotImplementedError, match="no default for Poisson"):
+        what_would_repair(KEYS[1], Poisson(jnp.ones(N)), jnp.ones(N, int))
+
+
+class _Plain:
+    def fit(self, predictions, targets, weights=None):
+        return jnp.zeros(())
+
+    def apply(self, params, predictions):
+        return predictions
+
+
+def test_plain_objects_are_refused():
+    with pytest.raises(TypeError, match="recalibration: expected a record.* got _Plain"):
+        what_would_repair(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
 
 
 def test_wrong_input():

@@ -134,7 +134,8 @@ def distance_values(distance: Any, name: str = "distance") -> Any:
 def no_plain_objects(name: str, record: object) -> None:
     """Refuses functions and objects of classes that are not pytrees, anywhere in a record."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):
-        if callable(leaf) and not isinstance(leaf, type):
+        is_array = hasattr(leaf, "dtype") or isinstance(leaf, numbers.Number | str | type)
+        if (callable(leaf) and not isinstance(leaf, type)) or not is_array:
             raise TypeError(
                 f"{name}{jax.tree_util.keystr(path)}: expected a record, which can be handed to "
                 f"compiled functions, got {described(leaf)}; decorate its class with "
