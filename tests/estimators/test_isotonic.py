@@ -180,16 +180,16 @@ def test_refused_by_name():
         estimators.isotonic_curve(KEY, predictions, LABELS, num_draws=18)
 
 
-@pytest.mark.slow
 def test_quantiles_of_counts():
     counts = np.arange(20) % 7
     curve = estimators.isotonic_curve(
         KEY, distributions.Poisson(np.full(20, 3.0)), counts, quantile=0.5
     )
-    np.testing.assert_array_equal(curve.predictions, 3)
-    np.testing.assert_array_equal(curve.values, np.sort(counts)[9])
+    np.testing.assert_array_equal(curve.confidence, 3)
+    np.testing.assert_array_equal(curve.frequency, np.sort(counts)[9])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantile", ["of labels", None, 0.9])
 def test_level_of_both_bands(quantile):
     """Of labels, means of numbers, and quantiles; scales of numbers differ by a factor of 30."""

@@ -10,7 +10,7 @@ from calibjax.kernels.expectations import diagonal_expectation
 from calibjax.kernels.residuals import informed
 from calibjax.recalibration import (
     AffineScaling,
-    IsotonicRegression,
+    HistogramBinning,
     PlattScaling,
     TemperatureScaling,
 )
@@ -136,8 +136,8 @@ def test_wrong_input():
         skce(Pearson(-1.0))
     with pytest.raises(TypeError, match="recalibration: expected a record with methods identity"):
         skce(Fisher(3))
-    with pytest.raises(NotImplementedError, match="IsotonicRegression does not define identity"):
-        skce(Fisher(IsotonicRegression()))
+    with pytest.raises(NotImplementedError, match="HistogramBinning does not define identity"):
+        skce(Fisher(HistogramBinning(2)))
     with pytest.raises(ValueError, match="only: expected one of 'slope', 'intercept', got 'x'"):
         skce(Fisher(PlattScaling(), "x"), Bernoulli(0.5 * ones), jnp.array([0, 1, 1, 0]))
     with pytest.raises(TypeError, match="expected continuous distributions of a number"):
