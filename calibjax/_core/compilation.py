@@ -27,7 +27,7 @@ _LOCK = threading.Lock()
 # Programs are compiled in three quarters of the time without this part of XLA. It ends the process
 # where it does not know an option, and nobody knows what later versions have.
 _VERSION = tuple(map(int, metadata.version("jaxlib").split(".")[:2]))
-QUICK = {"xla_cpu_use_fusion_emitters": False} if _VERSION == (0, 10) else {}
+_QUICK = {"xla_cpu_use_fusion_emitters": False} if _VERSION == (0, 10) else None
 # XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
 _WIDE = {"xla_cpu_prefer_vector_width": 512}
 
@@ -51,7 +51,7 @@ def jit(
     What takes longer to compile than to run is compiled `quickly`.
     """
     compiled, signature = jax.jit(function, **options), inspect.signature(function)
-    settings = QUICK if quickly and QUICK else None
+    settings = _QUICK if quickly else None
     outermost = jax.jit(function, **options, compiler_options=settings) if settings else compiled
     static = _static_names(signature, options)
 
@@ -88,7 +88,7 @@ def all_quickly() -> None:
 
     What the user has set in the environment stays.
     """
-    for name, value in QUICK.items():
+    for name, value in (_QUICK or {}).items():
         flags = os.environ.get("XLA_FLAGS", "")
         if name not in flags:
             os.environ["XLA_FLAGS"] = f"--{name}={str(value).lower()} {flags}".strip()
@@ -157,7 +157,7 @@ def compiled_once(
     """
     if not checks.is_concrete(first, others):
         return function(first, *others)
-    settings = QUICK if quickly and QUICK else None
+    settings = _QUICK if quickly else None
     if _kept is not None:
         with contextlib.suppress(Unknown):
             return _kept.value(name_of(function, {}), function, (first, *others), settings)

@@ -52,15 +52,8 @@ first = next(iter(data.values()))
 targets, weights = first.targets, first.weights
 key = jax.random.key({seed})
 result = compare(key, models, targets, weights=weights)"""
-_OF_SEVERAL = (
-    "computed by",
-    "task",
-    "column of targets",
-    "rows",
-    "columns of weights",
-    "computed in",
-    "seed",
-)
+_OF_SEVERAL = "computed by", "task", "column of targets", "rows", "columns of weights"
+_OF_SEVERAL += "computed in", "seed"
 _WIDTH = 24  # of the bar that shows what is done
 
 

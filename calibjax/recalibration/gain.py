@@ -231,7 +231,7 @@ def recalibration_gain(
         )
         gains = before - per_sample(score, after, targets)
         gain = _interval(gains, weights, z)
-        if _is_certain(predictions) and _is_certain(after):
+        if _has_uncertainty(predictions) and _has_uncertainty(after):
             change = _uncertainty(after) - _uncertainty(predictions)
             known = jnp.where(jnp.isfinite(change), gains, jnp.nan)  # not of infinite variances
             parts = (_interval(jnp.where(x <= 0, 0, known), weights, z) for x in (change, -change))
@@ -240,7 +240,7 @@ def recalibration_gain(
     return found
 
 
-def _is_certain(predictions: Any) -> bool:
+def _has_uncertainty(predictions: Any) -> bool:
     """Whether it is known how certain predictions are."""
     return has_class_probs(predictions) or hasattr(bare(predictions), "variance")
 
