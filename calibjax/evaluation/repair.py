@@ -20,6 +20,7 @@ from calibjax.hypothesis_tests import default_kernels
 from calibjax.hypothesis_tests._redraw.pvalues import tolerance
 from calibjax.hypothesis_tests.checked_kernels import checked_family
 from calibjax.hypothesis_tests.composite import (
+    Hypothesis,
     hypothesis_of,
     kernels_under,
     parts_and_losses,
@@ -198,27 +199,13 @@ def what_would_repair(
         for name, repaired in fitted.items()
     }
     for i, (name, one) in enumerate(tested.items()):
-        own = jax.random.split(keys[places.index(name) + 1], num_draws)
-        draws = _draws(own, one.repaired, targets)
-        pools, losses = [], []
-        # One program for each recalibration, under all hypotheses.
-        for later in list(tested.values())[i:]:
-            size = checked_batch_size(None, later.family.num_bytes)
-            is_own = later is one
-            parts, loss = parts_and_losses(score, later, draws, is_own, batch_size=size)
-            losses.append(loss)
-            if is_own:
-                try:
-                    test = one.result(parts)
-                except ValueError as error:  # it cannot be fitted to most redraws
-                    if name == "nothing":
-                        raise
-                    reasons[name] = str(error)
-                    break
-                pools.append(jnp.append(test.statistic, test.null_samples))
-        else:
-            pools += [losses[0] - loss for loss in losses[1:]]
-            pvalues[name] = _smallest(jnp.stack(pools, 1))
+        own, others = keys[places.index(name) + 1], list(tested.values())[i + 1 :]
+        try:
+            pvalues[name] = _pvalue(own, score, one, others, targets, num_draws)
+        except ValueError as error:  # it cannot be fitted to most redraws
+            if name == "nothing":
+                raise
+            reasons[name] = str(error)
     _refuse_if_all(recalibrations, reasons)
     nan = jnp.full((), jnp.nan)
     missing = Gain(nan, nan, nan, nan)
@@ -228,6 +215,30 @@ def what_would_repair(
         level,
         tuple(reasons.items()),
     )
+
+
+def _pvalue(
+    key: jax.Array,
+    score: Any,
+    one: Hypothesis,
+    others: list[Hypothesis],
+    targets: PyTree,
+    num_draws: int,
+) -> jax.Array:
+    """p-value of a hypothesis, which others may turn out to be better than.
+
+    There is one program for each recalibration, under all hypotheses.
+    """
+    draws = _draws(jax.random.split(key, num_draws), one.repaired, targets)
+
+    def evaluated(by: Hypothesis) -> tuple[Any, jax.Array]:
+        size = checked_batch_size(None, by.family.num_bytes)
+        return parts_and_losses(score, by, draws, by is one, batch_size=size)
+
+    parts, own = evaluated(one)
+    test = one.result(parts)
+    ratios = [own - evaluated(other)[1] for other in others]
+    return _smallest(jnp.stack([jnp.append(test.statistic, test.null_samples), *ratios], 1))
 
 
 def _refuse_if_all(recalibrations: Mapping[str, Any], reasons: dict[str, str]) -> None:
