@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,11 @@ _LOCK = threading.Lock()
 # Programs are compiled in three quarters of the time without this part of XLA. It ends the process
 # where it does not know an option, and nobody knows what later versions have.
 _VERSION = tuple(map(int, metadata.version("jaxlib").split(".")[:2]))
-_QUICK = {"xla_cpu_use_fusion_emitters": False} if _VERSION == (0, 10) else None
+_QUICK = {"xla_cpu_use_fusion_emitters": False} if _VERSION == (0, 10) else {}
+# What hardly runs at all, such as sums over the draws of a test, is compiled in a sixth of it.
+_PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+Effort = Literal["full", "less", "least"]
+_EFFORTS: dict[Effort, dict[str, Any]] = {"full": {}, "less": _QUICK, "least": _QUICK | _PLAIN}
 # XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
 _WIDE = {"xla_cpu_prefer_vector_width": 512}
 
@@ -43,15 +47,16 @@ def keep_programs(folder: Path | None) -> Kept | None:
 
 
 def jit(
-    function: Callable[..., Any], *, quickly: bool = False, **options: Any
+    function: Callable[..., Any], *, effort: Effort = "full", **options: Any
 ) -> Callable[..., Any]:
     """`jax.jit`, with programs that are found without tracing in a process that keeps them.
 
     See `calibjax._core.kept`. The function is one of a module, its options are those of `jax.jit`.
-    What takes longer to compile than to run is compiled `quickly`.
+    What takes longer to compile than to run is compiled with `less` effort, and what works on a few
+    thousand numbers only with the `least`.
     """
     compiled, signature = jax.jit(function, **options), inspect.signature(function)
-    settings = _QUICK if quickly else None
+    settings = _EFFORTS[effort] or None
     outermost = jax.jit(function, **options, compiler_options=settings) if settings else compiled
     static = _static_names(signature, options)
 
@@ -88,7 +93,7 @@ def all_quickly() -> None:
 
     What the user has set in the environment stays.
     """
-    for name, value in (_QUICK or {}).items():
+    for name, value in _QUICK.items():
         flags = os.environ.get("XLA_FLAGS", "")
         if name not in flags:
             os.environ["XLA_FLAGS"] = f"--{name}={str(value).lower()} {flags}".strip()
@@ -144,7 +149,7 @@ def outside_of_traces() -> contextlib.AbstractContextManager[Any]:
 
 
 def compiled_once(
-    function: Callable[..., Any], first: PyTree, *others: Any, quickly: bool = False
+    function: Callable[..., Any], first: PyTree, *others: Any, effort: Effort = "full"
 ) -> PyTree:
     """Value of a function of arrays, which is compiled once for all calls with an equal program.
 
@@ -152,12 +157,12 @@ def compiled_once(
     their programs are compared, with all the constants in them. So a function that is defined again
     is not compiled again where it is the same, and is where what it reads from outside has changed.
     Calls with traced arguments, or of a function that has such in it, are part of the outer
-    program. Functions that have to know the arguments behind the first find them as constants. What
-    takes longer to compile than to run is compiled `quickly`.
+    program. Functions that have to know the arguments behind the first find them as constants. The
+    `effort` is that of `jit`.
     """
     if not checks.is_concrete(first, others):
         return function(first, *others)
-    settings = _QUICK if quickly else None
+    settings = _EFFORTS[effort] or None
     if _kept is not None:
         with contextlib.suppress(Unknown):
             return _kept.value(name_of(function, {}), function, (first, *others), settings)
@@ -191,7 +196,7 @@ def _compiled(
     types = tuple(traced.jaxpr.in_avals), tuple(traced.jaxpr.out_avals)
     structures = jax.tree.structure((arguments, traced.out_info))
     devices = tuple(leaf.sharding for leaf in jax.tree.leaves(arguments))
-    program = hashlib.sha256(text.encode()).digest(), types, structures, devices, bool(settings)
+    program = hashlib.sha256(text.encode()).digest(), types, structures, devices, str(settings)
     with _LOCK:
         compiled = _PROGRAMS.pop(program, None)  # to be the last one
     compiled = lowered.compile(settings) if compiled is None else compiled

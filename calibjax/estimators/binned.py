@@ -1,5 +1,6 @@
 """Calibration errors of class predictions, estimated in bins."""
 
+import functools
 from typing import Any
 
 import jax
@@ -190,7 +191,7 @@ def debiased_squared_ece(
     return _debiased(predictions.class_probs, *data)
 
 
-@jit
+@functools.partial(jit, effort="less")
 def _debiased(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

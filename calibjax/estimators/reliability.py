@@ -187,7 +187,7 @@ def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Berno
     return checks.predictions_and_targets(predictions, targets)
 
 
-@functools.partial(jit, static_argnames=("size", "num_draws", "ranks"))
+@functools.partial(jit, static_argnames=("size", "num_draws", "ranks"), effort="less")
 def _curve(
     key: jax.Array,
     probs: jax.Array,

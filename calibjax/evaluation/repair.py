@@ -262,7 +262,7 @@ class _Nothing:
         return predictions
 
 
-@functools.partial(jit, quickly=True)
+@functools.partial(jit, effort="less")
 def _draws(keys: jax.Array, repaired: Any, targets: PyTree) -> PyTree:
     """The targets, and then the redraws of the composite test with these keys, [B + 1, n, ...]."""
     drawn = jax.vmap(draw, (0, None))(keys, repaired)

@@ -84,7 +84,7 @@ def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
     return loss(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (p, y)))
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0, effort="less")
 def _interval(
     loss: Loss,
     predictions: PyTree,

@@ -335,7 +335,7 @@ def _after_repair(lens: Any, kernel: Any) -> tuple[Any, TensorProduct]:
     return None if lens is None else _OnBoth(lens), product
 
 
-@functools.partial(jit, static_argnames="batch_size", quickly=True)
+@functools.partial(jit, static_argnames="batch_size", effort="less")
 def _pool(keys: jax.Array, tested: Hypothesis, targets: PyTree, *, batch_size: int) -> Parts:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones."""
 
@@ -345,7 +345,7 @@ def _pool(keys: jax.Array, tested: Hypothesis, targets: PyTree, *, batch_size: i
     return over_pool(keys, lambda key: draw(key, tested.repaired), evaluate, targets, batch_size)
 
 
-@functools.partial(jit, static_argnums=0, static_argnames="batch_size", quickly=True)
+@functools.partial(jit, static_argnums=0, static_argnames="batch_size", effort="less")
 def parts_and_losses(
     score: Callable[..., jax.Array],
     tested: Hypothesis,

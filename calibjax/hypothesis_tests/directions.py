@@ -121,7 +121,7 @@ def _is_of_rank_one(kernel: Any) -> bool:
     return isinstance(getattr(kernel, "prediction", None), Constant | Regressor)
 
 
-@functools.partial(jit, quickly=True)
+@functools.partial(jit, effort="less")
 def _scores(
     groups: tuple[Any, ...], may_cancel: jax.Array, predictions: Any, judged: Any, weights: Any
 ) -> jax.Array:

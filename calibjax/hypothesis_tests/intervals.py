@@ -56,7 +56,7 @@ def checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float
     return confidence_level, checks.choice("side", side, SIDES)
 
 
-@jit
+@functools.partial(jit, effort="less")
 def _jackknife(
     kernel: Kernel, samples: PyTree, weights: jax.Array | None, clusters: Clusters | None
 ) -> tuple[jax.Array, jax.Array]:

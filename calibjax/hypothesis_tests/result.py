@@ -281,7 +281,7 @@ def simulated_result(
     )
 
 
-@functools.partial(jit, static_argnums=2)
+@functools.partial(jit, static_argnums=2, effort="least")
 def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyTree, PyTree]:
     pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
     return pvalue, adjusted_pvalues(statistic, null_samples) if adjust else None
@@ -310,7 +310,7 @@ def skce_result(
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
 
 
-@functools.partial(jit, static_argnums=2, quickly=True)
+@functools.partial(jit, static_argnums=2, effort="least")
 def _of_family(
     pool: jax.Array, biased: jax.Array, groups: tuple[tuple[int, ...], ...]
 ) -> tuple[jax.Array, jax.Array, list[jax.Array], jax.Array]:

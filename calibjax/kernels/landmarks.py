@@ -1,9 +1,11 @@
 """Kernels on predictions with few features, for which sums over all pairs take linear time."""
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from calibjax._core import checks, matrices
@@ -90,7 +92,7 @@ class LowRank(Kernel):
         if self.whitening is not None:
             return checked
         whitening = checked._whitening()
-        if checks.is_concrete(whitening) and not jnp.all(jnp.isfinite(whitening)):
+        if checks.is_concrete(whitening) and not np.all(np.isfinite(whitening)):
             raise ValueError(
                 f"{name}: expected a kernel that is positive semi-definite, got "
                 f"{checks.described(kernel)}, whose matrix at the landmarks is not"
@@ -98,7 +100,7 @@ class LowRank(Kernel):
         return LowRank(kernel, landmarks, whitening)
 
 
-@jit
+@functools.partial(jit, effort="least")
 def _inverse_root(matrix: jax.Array) -> jax.Array:
     """L⁻¹ for the Cholesky factor L of a kernel matrix, [r, r]."""
     identity = jnp.eye(len(matrix), dtype=matrix.dtype)
@@ -114,8 +116,8 @@ def _refuse_indefinite(kernel: Kernel, predictions: Distribution) -> None:
         return
     n = checks.leading_size("predictions", predictions)
     some = jax.tree.map(lambda leaf: leaf[:: -(-n // _NUM_TRIED)], predictions)
-    eigenvalues = jnp.linalg.eigvalsh(low_rank.kernel_values(kernel, some, some))
-    rounding = _ROUNDING * eigenvalues.size * jnp.finfo(eigenvalues.dtype).eps
+    eigenvalues = np.linalg.eigvalsh(low_rank.kernel_values(kernel, some, some))
+    rounding = _ROUNDING * eigenvalues.size * np.finfo(eigenvalues.dtype).eps
     if eigenvalues[0] < -rounding * eigenvalues[-1]:
         raise ValueError(
             f"kernel: expected a kernel that is positive semi-definite, got "
@@ -175,5 +177,6 @@ def choose_landmarks(
         tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
         found = low_rank.pivoted_cholesky(kernel, predictions, tolerance, size=number)
         needed = int(found.rank) if checks.is_concrete(found.rank) else number
-        chosen = found.pivots[:needed]
-    return checks.nan_with(jax.tree.map(lambda leaf: leaf[chosen], predictions), predictions)
+        chosen = lax.slice_in_dim(found.pivots, 0, needed)
+    taken = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, 0), predictions)
+    return checks.nan_with(taken, predictions)

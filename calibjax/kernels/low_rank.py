@@ -44,13 +44,14 @@ class PivotedCholesky(NamedTuple):
     residual: jax.Array
 
 
+@jit
 def kernel_values(kernel: Kernel, xs: PyTree, ys: PyTree) -> jax.Array:
     """Kernel values k(x_i, y_j), [n, n'], in the precision of the points."""
     values = jax.vmap(jax.vmap(kernel, (None, 0)), (0, None))(xs, ys)
     return values.astype(floating_dtype((xs, ys)))
 
 
-@functools.partial(jit, static_argnames="size")
+@functools.partial(jit, static_argnames="size", effort="less")
 def pivoted_cholesky(
     kernel: Kernel, points: PyTree, tolerance: jax.Array | float, *, size: int
 ) -> PivotedCholesky:

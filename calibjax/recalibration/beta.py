@@ -107,7 +107,7 @@ def _features(confidences: jax.Array) -> jax.Array:
     return jnp.stack([jnp.log(inside), -jnp.log1p(-inside), jnp.ones_like(inside)])
 
 
-@functools.partial(jit, quickly=True)
+@functools.partial(jit, effort="less")
 def _most_likely(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> BetaMap:
     """Map with the largest likelihood, NaN if there is none."""
     x = log_odds(confidences)

@@ -102,7 +102,7 @@ def cross_fitted(
         checks.function("method", f"recalibration.{name}", method, *arguments, keywords=keywords)
     fitted = functools.partial(_out_of_fold, recalibration, num_folds)
     samples = checks.random_key(key), predictions, targets, weights
-    folds, own = compiled_once(fitted, *samples, quickly=True)
+    folds, own = compiled_once(fitted, *samples, effort="less")
     is_missing = checks.missing_rows(own)
     if checks.is_concrete(is_missing) and bool(jnp.any(is_missing)):
         _refuse_fold(int(folds[jnp.argmax(is_missing)]), folds, recalibration, *samples[1:])
@@ -245,7 +245,7 @@ def _has_uncertainty(predictions: Any) -> bool:
     return has_class_probs(predictions) or hasattr(bare(predictions), "variance")
 
 
-@functools.partial(jit, quickly=True)
+@functools.partial(jit, effort="less")
 def _uncertainty(predictions: Any) -> jax.Array:
     """Numbers that are larger for less certain predictions, [n]."""
     plain = bare(predictions)
@@ -254,7 +254,7 @@ def _uncertainty(predictions: Any) -> jax.Array:
     return jax.vmap(lambda p: jnp.sum(jnp.log(p.variance())))(plain)
 
 
-@functools.partial(jit, quickly=True)
+@functools.partial(jit, effort="least")
 def _interval(gains: jax.Array, weights: jax.Array | None, z: jax.Array) -> Gain:
     mean, error = mean_and_error(gains, weights)
     reach = jnp.asarray(z, error.dtype) * error

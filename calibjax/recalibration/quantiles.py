@@ -120,7 +120,7 @@ class QuantileRecalibration(Recalibrator):
         return is_beta, checks.size_in_range("num_knots", self.num_knots, 1)
 
 
-@functools.partial(jit, quickly=True)
+@functools.partial(jit, effort="less")
 def _transforms(
     predictions: Any, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
@@ -132,7 +132,7 @@ def _transforms(
     return levels, jnp.max(used) > jnp.min(used)
 
 
-@functools.partial(jit, quickly=True)
+@functools.partial(jit, effort="less")
 def _most_likely(levels: jax.Array, weights: jax.Array | None) -> Beta:
     logs = weighted_mean(jnp.stack([jnp.log(levels), jnp.log1p(-levels)]), weights)
 

@@ -84,7 +84,9 @@ class TemperatureScaling(Recalibrator):
             predictions, targets, weights, keep_logs=True
         )
         minimise = functools.partial(_minimise, self.loss)
-        log_temperature, losses = compiled_once(minimise, predictions, targets, weights)
+        log_temperature, losses = compiled_once(
+            minimise, predictions, targets, weights, effort="less"
+        )
         if checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
             _refuse(np.asarray(losses))
         return checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)

@@ -230,7 +230,7 @@ def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...
     return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
-@functools.partial(jit, static_argnames=("ranked", "family"), quickly=True)
+@functools.partial(jit, static_argnames=("ranked", "family"), effort="least")
 def skce_components(
     unbiased: jax.Array,
     diagonal: jax.Array,

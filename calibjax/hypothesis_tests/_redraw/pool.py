@@ -72,7 +72,7 @@ def observed_and_redrawn(
     num_draws = checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
     batch_size = checked_batch_size(batch_size, num_bytes)
     pool = functools.partial(_pool, statistic, redraw, num_draws, batch_size)
-    return compiled_once(pool, key, data, predictions, targets)
+    return compiled_once(pool, key, data, predictions, targets, effort="less")
 
 
 def _pool(
@@ -109,7 +109,7 @@ def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int
     )
 
 
-@functools.partial(jit, static_argnames=("num_draws", "batch_size"), quickly=True)
+@functools.partial(jit, static_argnames=("num_draws", "batch_size"), effort="less")
 def _evaluated(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int) -> Parts:
     keys, split = jax.random.split(key, num_draws), devices()
 

@@ -172,7 +172,7 @@ def largest_scores(statistic: PyTree, null_samples: PyTree) -> np.ndarray:
     return _scores(pool, *_typical(pool, np), np).max(1)
 
 
-@functools.partial(jit, quickly=True)
+@functools.partial(jit, effort="least")
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for multiple testing by the max-T procedure.
 
