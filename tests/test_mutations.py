@@ -16,8 +16,8 @@ COMPILED = [room for room in ROOMS if room != "interoperability"]  # scikit-lear
 MODES = {"float32": (False, np.float32), "float64": (True, np.float64)}
 QUICK = ("estimators.skce[Normal]", "estimators.skce[Categorical]", "estimators.ece[Categorical]")
 LATE = ("new", "p", "q")  # arguments that are looked at when something was fitted
-SHARE = 15  # one in so many wrong values is tried in the fast suite
-SHARE_COMPILED = 2  # one in so many functions is compiled there
+SHARE = 40  # one in so many wrong values is tried in the fast suite
+SHARE_COMPILED = 4  # one in so many functions is compiled there
 UNCLEAR = 0.01  # share of errors that may be unclear
 
 
