@@ -9,8 +9,8 @@ export CALIBJAX_DATA ?= $(DATA)
 PYTEST = $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 # Programs that are run once are compiled in two thirds of the time with these, where XLA has them.
 QUICKLY = --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
-# What was compiled for the tests once is kept for the next run.
-CACHE = JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
+# What was compiled for the tests once is kept for the next run, and so are the modules of Python.
+CACHE = PYTHONDONTWRITEBYTECODE= JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
 .PHONY: demo paper paper-full check test test-slow coverage lint types bench gallery docs clean

@@ -10,8 +10,6 @@ from calibjax import distributions, hypothesis_tests
 from calibjax.hypothesis_tests import intervals
 from tests import oracles
 
-pytestmark = pytest.mark.optimised  # simulations take longer than their compilation
-
 KEY = jax.random.key(0)
 NAMES = ("normal-None", "normal-3", "categorical-5-label")
 

@@ -10,8 +10,6 @@ from calibjax.hypothesis_tests._redraw.components import STATISTICS, skce_compon
 from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
 from tests import oracles
 
-pytestmark = pytest.mark.optimised  # simulations take longer than their compilation
-
 KEY = jax.random.key(0)
 exact = hypothesis_tests.exact_skce_test
 
