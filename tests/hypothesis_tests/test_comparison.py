@@ -130,16 +130,34 @@ def test_same_model_twice():
     assert (found.estimate, found.statistic, found.pvalue) == (0, 0, 1)
 
 
-def test_margin_by_loops():
-    estimate, variance = moments(matrix_of(BIASED))
-    margin, root = 0.2, np.sqrt(max(estimate, 0))
-    z = (root - margin) * 2 * max(root, margin / 2) / np.sqrt(variance)
-    found = tolerant_skce_test(KERNEL, BIASED, TARGETS, margin=margin)
+def standardised(matrix, margin):
+    """The root of the mean of a matrix, in standard deviations at the margin, with loops."""
+    n = len(matrix)
+    rows = [matrix[i].mean() for i in range(n)]
+    biased = np.mean(rows)
+    root = np.sqrt(biased)
+    influences = (np.array(rows) - biased) / root
+    spread, third = np.var(influences, ddof=1), np.mean(influences**3)
+    centred = [matrix[i, j] - rows[i] - rows[j] + biased for i in range(n) for j in range(n)]
+    inflation = max(1 + (margin - root) * third / spread**2, 1)
+    variance = inflation * (4 * margin**2 * spread + 2 * np.mean(np.square(centred)) / n) / n
+    typical = np.sqrt(margin**2 + np.trace(matrix) / n**2)
+    return 2 * typical * (root - typical + variance / (8 * typical**3)) / np.sqrt(variance)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e100])
+@pytest.mark.parametrize("margin", [0.2, 1.5])
+def test_margin_by_loops(margin, unit):
+    """Of kernels in any unit; the inflation is 1 for the smaller margin only."""
+    z = standardised(matrix_of(BIASED), margin)
+    kernel, margin = unit * KERNEL, margin * np.sqrt(unit)
+    found = tolerant_skce_test(kernel, BIASED, TARGETS, margin=margin)
     np.testing.assert_allclose(found.statistic, z, rtol=1e-9)
     np.testing.assert_allclose(found.pvalue, scipy.stats.norm.sf(z), rtol=1e-9)
-    mirrored = equivalence_skce_test(KERNEL, BIASED, TARGETS, margin=margin)
+    mirrored = equivalence_skce_test(kernel, BIASED, TARGETS, margin=margin)
     np.testing.assert_allclose(mirrored.pvalue + found.pvalue, 1, rtol=1e-9)
-    np.testing.assert_allclose(mirrored.estimate, estimate, rtol=1e-9)
+    expected = estimators.skce(kernel, BIASED, TARGETS)
+    np.testing.assert_allclose(mirrored.estimate, expected, rtol=1e-9)
 
 
 def test_margin_of_a_shift_in_closed_form():
@@ -334,18 +352,59 @@ def test_power_of_the_comparison():
     assert rejected(lambda key: pvalue(key, "less"), 200) < 0.01
 
 
+def _equal(p, q, n):
+    """Equal probabilities p of a label that occurs with probability q: SKCE = 2 (p − q)²."""
+
+    def data(key):
+        labels = jax.random.bernoulli(key, q, (n,)).astype(int)
+        return distributions.Bernoulli(jnp.full(n, p)), labels
+
+    return TensorProduct(Constant(), White()), data, np.sqrt(2) * abs(p - q)
+
+
+def _shifted(shift, n):
+    def data(key):
+        loc, targets = normals(key, n, shift)
+        return Normal(jnp.zeros(n), jnp.ones(n)), targets - loc
+
+    margin = np.sqrt(2 / np.sqrt(3) * (1 - np.exp(-(shift**2) / 6)))
+    return TensorProduct(Constant(), SquaredExponential(1.0)), data, margin
+
+
+def _stretched(scale, n):
+    """E k(Y, Z) = 1 / √(1 + 2σ²) for both of N(0, σ²), 1 / √(2 + σ²) for one of N(0, 1)."""
+    _, data, _ = _shifted(0.0, n)
+
+    def stretched(key):
+        predictions, targets = data(key)
+        return predictions, scale * targets
+
+    square = 1 / np.sqrt(1 + 2 * scale**2) - 2 / np.sqrt(2 + scale**2) + 1 / np.sqrt(3)
+    return TensorProduct(Constant(), SquaredExponential(1.0)), stretched, np.sqrt(square)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [64, 256, 1024])
-def test_level_at_the_margin(n):
+@pytest.mark.parametrize(
+    "case",
+    [
+        functools.partial(_equal, 0.01, 0.06),
+        functools.partial(_equal, 0.01, 0.1),
+        functools.partial(_equal, 0.1, 0.2),
+        functools.partial(_equal, 0.2, 0.1),
+        functools.partial(_equal, 0.06, 0.01),
+        functools.partial(_shifted, 0.5),
+        functools.partial(_stretched, 1.5),
+        functools.partial(_stretched, 0.6),
+    ],
+)
+def test_level_at_the_margin(case, n):
     """Bar: at most 7 % at the margin, beyond Monte Carlo error."""
-    shift, number = 0.5, 1000 if n < 1024 else 300
-    kernel = TensorProduct(Constant(), SquaredExponential(1.0))
-    margin = np.sqrt(2 / np.sqrt(3) * (1 - np.exp(-(shift**2) / 6)))
+    kernel, data, margin = case(n)
+    number = 1000 if n < 1024 else 300
 
     def pvalues(key):
-        loc, targets = normals(key, n, shift)
-        predictions = Normal(jnp.zeros(n), jnp.ones(n))
-        args = kernel, predictions, targets - loc
+        args = kernel, *data(key)
         return jnp.stack([t(*args, margin=margin).pvalue for t in TESTS])
 
     TESTS = tolerant_skce_test, equivalence_skce_test
