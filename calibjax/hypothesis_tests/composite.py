@@ -17,7 +17,7 @@ from calibjax._core.pytree import PyTree, record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli, Normal, Samples, WithFeatures
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.features import bare
+from calibjax.distributions.features import bare, like
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests._redraw.components import skce_components
 from calibjax.hypothesis_tests._redraw.family import Family, number_of, number_with_pairs
@@ -26,6 +26,7 @@ from calibjax.hypothesis_tests._redraw.plan import family_of
 from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.hypothesis_tests.checked_kernels import checked_family
 from calibjax.hypothesis_tests.directions import direction_scores, direction_words
+from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
@@ -126,6 +127,9 @@ def composite_calibration_test(
     predictions, not at the repaired ones, which a map with many parameters makes nearly all equal
     where they are wrong.
 
+    Of *ensembles*, `Samples`, it is redrawn which of the repaired members and the target is the
+    target, as in `ensemble_skce_test`; kernels on predictions look at these m + 1 values together.
+
     It is a parametric bootstrap, whose level is right as n grows, not exact. Measured levels are in
     `docs/recalibration.md`. Maps that are rougher than the true one, as isotonic regression, make
     it conservative. So do redraws to which the recalibration cannot be fitted, such as
@@ -151,8 +155,6 @@ def composite_calibration_test(
         TypeError: if an argument is of the wrong kind, or the recalibration lacks a method.
         ValueError: if shapes or values are wrong, or the recalibration cannot be fitted, to the
             targets or to half of the redraws.
-        NotImplementedError: for ensembles, `Samples`, from which targets cannot be redrawn.
-
     Cost: that of `aggregated_skce_test` and B fits, which are mapped over the redraws.
 
     References: none of the four papers has it; Stute, Manteiga and Quindimil (1993), Bootstrap
@@ -177,21 +179,24 @@ def composite_calibration_test(
         predictions, targets, weights, minimum=2
     )
     if isinstance(bare(predictions), Samples):
-        raise NotImplementedError(
-            "predictions: expected distributions to redraw targets from, got Samples; fit their "
-            "recalibration on one part of the data and use ensemble_skce_test on the other"
-        )
+        predictions = checked_ensembles(predictions, 2, "predictions")
     key, num_draws = checks.random_key(key), checks.number_of_draws("num_draws", num_draws)
     repaired = repaired_by(recalibration, predictions, targets, weights)
+    is_ensemble = _are_ensembles(predictions, repaired)
+    if is_ensemble:
+        # The repaired members and the target: which of them is the target is redrawn.
+        predictions = with_targets(like(predictions, repaired), targets)
+        repaired = bare(predictions)
     if kernels is None:
         kernels = kernels_under(repaired, default_kernels(predictions))
     members, _ = family = checked_family(kernels, predictions, targets)
     tested = hypothesis_of(recalibration, family, predictions, repaired, targets, weights)
     size = checked_batch_size(batch_size, tested.family.num_bytes)
-    parts = _pool(jax.random.split(key, num_draws), tested, targets, batch_size=size)
+    drawn = repaired.values if is_ensemble else targets
+    parts = _pool(jax.random.split(key, num_draws), tested, drawn, batch_size=size)
     result = tested.result(parts)
     words = direction_words(members, predictions)
-    judged = tested.judged(repaired, targets)
+    judged = tested.judged(repaired, drawn)
     scores = direction_scores(members, words, predictions, judged, weights)
     components: Any = result.components
     components = dataclasses.replace(components, direction_scores=scores, directions=words)
@@ -219,6 +224,10 @@ class Hypothesis:
     weights: Any
     structure: Any = dataclasses.field(metadata={"static": True})
     has_scores: bool = dataclasses.field(metadata={"static": True})
+
+    def redraw(self, key: jax.Array) -> PyTree:
+        """Other targets."""
+        return draw(key, self.repaired)
 
     def fitted(self, targets: PyTree) -> Any:
         """Predictions that are repaired with other targets."""
@@ -249,6 +258,31 @@ class Hypothesis:
         return skce_result(pool, components, parts[0][0], draws=draws, missing=missing)
 
 
+@record
+class _OfEnsembles(Hypothesis):
+    """That of ensembles: `repaired` are pools of targets and repaired members.
+
+    What is redrawn are the values of the pools, with the target first, [n, m + 1]; to all of them
+    the recalibration is fitted on top of what repaired the members.
+    """
+
+    def redraw(self, key: jax.Array) -> jax.Array:
+        """Pools with another value as the target."""
+        values = self.repaired.values
+        rows = jnp.arange(len(values))
+        chosen = jax.random.randint(key, rows.shape, 0, values.shape[1])
+        return values.at[rows, chosen].set(values[:, 0]).at[:, 0].set(values[rows, chosen])
+
+    def fitted(self, targets: jax.Array) -> Samples:
+        """Pools of repaired members and the targets of other pools."""
+        own, members = targets[:, 0], Samples(targets[:, 1:])
+        return with_targets(repaired_by(self.recalibration, members, own, self.weights), own)
+
+    def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any, Any]:
+        """Repaired pools and targets."""
+        return repaired, targets[:, 0], None
+
+
 @jit
 def _judged(repaired: Any, targets: PyTree) -> tuple[Any, Any, Any]:
     scored = jax.vmap(lambda q, y: (standard_normal(q), normal_score(q, y)))(repaired, targets)
@@ -268,14 +302,19 @@ def hypothesis_of(
     members, structure = checked
     wrapped: list[Any] = [_after_repair(lens, kernel) for lens, kernel in members]
     has_scores = any(_is_of_scores(kernel.target.kernel) for _, kernel in wrapped) and not (
-        isinstance(repaired, Normal | VECTORS) or is_of_counts(repaired)
+        isinstance(repaired, Normal | VECTORS | Samples) or is_of_counts(repaired)
     )
     # The plan of the family looks at shapes, at classes, and at length scales.
     judged: Any = _judged(repaired, targets) if has_scores else (repaired, targets, None)
     family = family_of(wrapped, predictions, judged)
     fit_bytes = 64 * sum(leaf.size for leaf in jax.tree.leaves((predictions, targets)))
     family = dataclasses.replace(family, num_bytes=max(family.num_bytes, fit_bytes))
-    return Hypothesis(recalibration, family, predictions, repaired, weights, structure, has_scores)
+    kind = _OfEnsembles if _are_ensembles(predictions, repaired) else Hypothesis
+    return kind(recalibration, family, predictions, repaired, weights, structure, has_scores)
+
+
+def _are_ensembles(predictions: Any, repaired: Any) -> bool:
+    return isinstance(bare(predictions), Samples) and isinstance(repaired, Samples)
 
 
 def _refuse_without_fits(name: str, diagonal: jax.Array) -> None:
@@ -342,7 +381,7 @@ def _pool(keys: jax.Array, tested: Hypothesis, targets: PyTree, *, batch_size: i
     def evaluate(ys: PyTree) -> Parts:
         return tested.parts(jax.vmap(tested.fitted)(ys), ys)
 
-    return over_pool(keys, lambda key: draw(key, tested.repaired), evaluate, targets, batch_size)
+    return over_pool(keys, tested.redraw, evaluate, targets, batch_size)
 
 
 @functools.partial(jit, static_argnums=0, static_argnames="batch_size", effort="less")

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distances import Euclidean, TotalVariation
+from calibjax import record
+from calibjax.distances import Euclidean, TotalVariation, Wasserstein
 from calibjax.distributions import (
     Bernoulli,
     CategoricalLogits,
@@ -58,6 +59,69 @@ def test_same_as_a_loop_over_redraws():
         again = method.apply(method.fit(BINARY, labels), BINARY)
         draws.append(_statistic(scale, 0.05, BINARY, Bernoulli(again), np.asarray(labels)))
     np.testing.assert_allclose(found.components.biased.null_samples[:, 0], draws, rtol=1e-3)
+
+
+def _of_pools(seen, pools):
+    """Biased SKCE of pools with the target first, by loops over pairs of samples."""
+    k = lambda x, y: np.exp(-0.5 * np.subtract.outer(x, y) ** 2)  # noqa: E731
+    total = 0
+    for own, a in zip(seen, pools, strict=True):
+        for other, b in zip(seen, pools, strict=True):
+            near = np.exp(-np.sqrt(np.mean((np.sort(own) - np.sort(other)) ** 2)))
+            values = k(a, b)
+            total += near * (values[0, 0] - values[0].mean() - values[:, 0].mean() + values.mean())
+    return total / len(pools) ** 2
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1.0])
+def test_ensembles_by_a_loop(unit):
+    """It is redrawn which of the repaired members and the target is the target."""
+    random, n, m = np.random.default_rng(0), 12, 3
+    values, targets = random.normal(size=(n, m)), 1.5 * random.normal(size=n) + 0.5
+    kernel = TensorProduct(Exponential(unit, Wasserstein()), SquaredExponential(unit))
+    method = AffineScaling()
+    found = composite_calibration_test(
+        KEYS[2], method, Samples(unit * values), unit * targets, kernels=kernel, num_draws=5
+    )
+
+    def repaired(members, own):
+        members = Samples(members)
+        after = method.apply(method.fit(members, own), members)
+        return np.concatenate([np.asarray(own)[:, None], after.values], 1)
+
+    first = repaired(values, targets)
+    draws = []
+    for key in jax.random.split(KEYS[2], 5):
+        pools = first.copy()
+        for i, j in enumerate(jax.random.randint(key, (n,), 0, m + 1)):
+            pools[i, [0, j]] = pools[i, [j, 0]]
+        draws.append(_of_pools(first, repaired(pools[:, 1:], pools[:, 0])))
+    biased = found.components.biased
+    # The observed one is fitted again, too: to repaired members, which changes nothing.
+    np.testing.assert_allclose(biased.statistic[0], _of_pools(first, first), rtol=1e-6)
+    np.testing.assert_allclose(biased.null_samples[:, 0], draws, rtol=1e-6)
+
+
+def test_ensembles_that_become_distributions():
+    """Targets are redrawn from what the recalibration returns."""
+
+    @record
+    class Smooth:
+        def fit(self, predictions, targets, weights=None):
+            return jnp.sqrt(jnp.average((targets - predictions.values.mean(1)) ** 2))
+
+        def apply(self, params, predictions):
+            means = predictions.values.mean(1)
+            return Normal(means, jnp.full_like(means, params))
+
+    random = np.random.default_rng(0)
+    values = random.normal(size=(N, 1)) + random.normal(size=(N, 5))
+    kernel = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1.0))
+    for targets, is_found in ((values[:, 0], False), (values[:, 0] + 1, True)):
+        test = composite_calibration_test(
+            KEYS[2], Smooth(), Samples(values[:, 1:]), targets, kernels=kernel, num_draws=99
+        )
+        assert (test.pvalue <= 0.05) == is_found
 
 
 def test_identity_leaves_the_simple_statistic():
@@ -127,7 +191,10 @@ def test_wrong_input():
     both = TensorProduct(Exponential(0.5), Pearson()) + TensorProduct(Exponential(1.5), Pearson())
     with pytest.raises(TypeError, match="kernels: expected tensor products"):
         composite_calibration_test(KEYS[2], PlattScaling(), BINARY, LABELS, kernels=both)
-    with pytest.raises(NotImplementedError, match="predictions: expected distributions to redraw"):
+    weighted = Samples(jnp.ones((N, 3)), jnp.full((N, 3), 1 / 3))
+    with pytest.raises(ValueError, match="predictions.weights: expected None"):
+        composite_calibration_test(KEYS[2], AffineScaling(), weighted, jnp.ones(N))
+    with pytest.raises(ValueError, match="targets: expected normal scores that differ"):
         composite_calibration_test(KEYS[2], AffineScaling(), Samples(jnp.ones((N, 3))), jnp.ones(N))
 
 
@@ -168,6 +235,19 @@ def _numbers(make):
     return case
 
 
+def _members(key, n):
+    keys = jax.random.split(key)
+    predictions, targets = _numbers(lambda x: Normal(10 * x, 1 + x / 3))(keys[0], n)
+    noise = jax.random.normal(keys[1], (n, 11))
+    return Samples(predictions.loc[:, None] + predictions.scale[:, None] * noise), targets
+
+
+def _bent(key, n):
+    """The sign of the error depends on the prediction."""
+    ensembles, targets = _members(key, n)
+    return ensembles, targets + 1.5 * jnp.sign(jnp.mean(ensembles.values, 1) - 5)
+
+
 def _classes(key, n):
     keys = jax.random.split(key)
     logits = jnp.log(jax.random.dirichlet(keys[0], jnp.full(10, 0.5), (n,)))
@@ -180,6 +260,7 @@ _LEVELS = {
     "classes": (TemperatureScaling(), _classes),
     "normal": (AffineScaling(), _numbers(lambda x: Normal(x, jnp.full_like(x, 0.1)))),
     "gamma": (AffineScaling(), _numbers(lambda x: Gamma(1 + 3 * x, jnp.ones_like(x)))),
+    "ensembles": (AffineScaling(), _members),
     "isotonic": (IsotonicRegression(), _binary),
 }
 
@@ -195,6 +276,11 @@ def test_level(name):
 def test_power_where_maps_are_monotone():
     """The wave of the guide is no monotone map: found in at least 45 % of data sets."""
     assert _rate(IsotonicRegression(), _wave, 256, 100) >= 0.45
+
+
+@pytest.mark.slow
+def test_power_of_ensembles():
+    assert _rate(AffineScaling(), _bent, 64, 100) >= 0.8
 
 
 def test_normal_scores_are_those_of_the_kernels():
