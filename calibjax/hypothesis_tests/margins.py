@@ -28,7 +28,7 @@ def _against_margin(
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=MINIMUM)
     margin = checks.positive_number("margin", margin, floating_dtype(samples))
     estimate, z = _standardised(kernel, samples, margin)
-    statistic = checks.nan_with(jnp.where(jnp.isinf(z), z, sign * z), estimate)
+    statistic = checks.nan_with(jnp.where(jnp.isinf(z), z, sign * z), estimate, margin)
     return CalibrationTestResult(statistic, pvalue_of(statistic), estimate)
 
 

@@ -143,8 +143,7 @@ class AffineScaling(Recalibrator):
         params, scores = _fitted(plain, targets, weights)
         if checks.is_concrete(params) and not jnp.all(params.scale > 0):
             raise ValueError(
-                "targets: expected normal scores that differ, got "
-                f"{scores[(*[0] * (scores.ndim - 1),)]} for all samples"
+                f"targets: expected normal scores that differ, got {scores[0]} for all samples"
             )
         return jax.tree.map(lambda x: jnp.where(params.scale > 0, x, jnp.nan), params)
 

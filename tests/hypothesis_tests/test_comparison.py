@@ -227,6 +227,8 @@ def test_other_families():
 def test_margins_are_positive(test, margin):
     with pytest.raises(ValueError, match="margin"):
         test(KERNEL, GOOD, TARGETS, margin=margin)
+    traced = jax.jit(lambda margin: test(KERNEL, GOOD, TARGETS, margin=margin).pvalue)
+    assert jnp.isnan(traced(margin))
 
 
 def test_refusals():
