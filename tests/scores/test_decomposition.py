@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +38,21 @@ def test_binary_parts_are_those_of_scikit_learn(x64):
         np.testing.assert_allclose(parts_of(found), 2 * of_event(PROBS, LABELS), atol=tolerance)
         brier = scores.brier_score(predictions, LABELS)
         np.testing.assert_allclose(found.score, brier, rtol=tolerance)
+
+
+def test_published_parts_of_rain_in_niamey():
+    """The README of reliabilitydiag (R) has these numbers of the EMOS forecasts.
+
+    The data are those that it contains, `precip_Niamey_2016`: Vogel et al. (2021), Statistical
+    forecasts for the occurrence of precipitation outperform global models over northern tropical
+    Africa; modified historic products of the ECMWF, CC BY 4.0. Probabilities have six digits.
+    """
+    file = Path(__file__).parent / "niamey.csv"
+    probs, labels = np.loadtxt(file, delimiter=",", skiprows=1, usecols=(1, 2)).T
+    found = scores.brier_decomposition(d.Bernoulli(probs), labels.astype(int))
+    published = np.array([0.232, 0.0183, 0.0305, 0.244])  # of one class
+    half_a_digit = np.array([0.0005, 0.00005, 0.00005, 0.0005])
+    assert (np.abs(parts_of(found) / 2 - published) <= half_a_digit).all()
 
 
 def test_parts_of_classes_are_sums():
