@@ -111,6 +111,20 @@ def pvalues(
     return _in_one_program(keys, jnp.asarray(place), **options)
 
 
+def pvalues_of_each(
+    tests: Callable[..., dict[str, jax.Array]], keys: tuple[jax.Array, jax.Array], *arguments: Any
+) -> dict[str, jax.Array]:
+    """p-values of many data sets one after the other, concrete, so that kernels have features.
+
+    Args:
+        tests: (key of the data, key of the tests, *arguments) → p-values by test.
+        keys: of the data sets and their tests, [data sets] each.
+        arguments: the others.
+    """
+    each = [tests(*pair, *arguments) for pair in zip(*keys, strict=True)]
+    return jax.tree.map(lambda *values: jnp.stack(values), *each)
+
+
 def tally(found: dict[str, np.ndarray]) -> dict[str, Any]:
     """How often each test rejects, and has no p-value."""
     values = {test: np.asarray(p) for test, p in found.items()}
@@ -129,8 +143,7 @@ def counts(study: Study, case: tuple[str, int, Any], span: tuple[int, int]) -> d
     if study.in_one_program:
         found = pvalues(study.tests, keys, place, (n, setting), DRAWS * n**2)
     else:
-        each = [study.tests(*pair, place, n, setting) for pair in zip(*keys, strict=True)]
-        found = jax.tree.map(lambda *values: jnp.stack(values), *each)
+        found = pvalues_of_each(study.tests, keys, place, n, setting)
     if PIT in found:
         rows = np.asarray(found[PIT], float)
         found = found | {PIT: np.array([kstest(row, "uniform").pvalue for row in rows])}
