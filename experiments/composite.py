@@ -2,7 +2,7 @@
 
 True recalibrations of the kind that is fitted are undone, so that every rejection is an error:
 classes with temperature 1.5; numbers with shift 0.3 and scale 1.4 of their normal scores, whose
-scales differ by a third.
+scales differ by a third, and likewise of eleven members.
 
 `composite_levels` has the rejection rates of `composite_calibration_test`, in single precision.
 `composite_ways` has those of `aggregated_skce_test` of predictions that were recalibrated with
@@ -82,7 +82,8 @@ def ensembles(key: jax.Array, n: int) -> Data:
     predictions, _ = numbers("normal", keys[0], n)
     loc, scale = predictions.loc[:, None], predictions.scale[:, None]
     drawn = loc + scale * jax.random.normal(keys[1], (n, MEMBERS + 1))
-    return Samples(SHIFT + SCALE * drawn[:, 1:]), drawn[:, 0]
+    params = AffineMap(jnp.asarray(SHIFT), jnp.asarray(SCALE))
+    return AffineScaling().apply(params, Samples(drawn[:, 1:])), drawn[:, 0]
 
 
 DATA = {"two classes": two_classes, "ten classes": ten_classes, "ensembles": ensembles} | {
