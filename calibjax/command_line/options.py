@@ -133,6 +133,7 @@ _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
         None,
         {
             "--report": _value("HTML", "write a page with figures", Path),
+            "--repairs": _flag("ask which recalibration repairs the model, which takes a minute"),
             "--json": _flag("print JSON instead of a table"),
             "--seed": _value("N", "seed of all random numbers (default: 0)", _SEED, default=0),
             "--float64": _flag("compute in float64, which takes longer"),
@@ -158,7 +159,7 @@ _PLAN: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
 }
 
 
-_NOT_OF_PLAN = "--groups", "--features", "--weights", "--report"
+_NOT_OF_PLAN = "--groups", "--features", "--weights", "--report", "--repairs"
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -187,7 +188,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         for name, settings in group_of.items():
             if not (is_plan and name in _NOT_OF_PLAN):
                 group.add_argument(name, **settings)
-    parser.set_defaults(is_plan=is_plan, **dict.fromkeys(x[2:] for x in _NOT_OF_PLAN))
+    parser.set_defaults(is_plan=is_plan, **{x[2:]: None for x in _NOT_OF_PLAN if is_plan})
     options = parser.parse_args(arguments[is_plan:])
     options.file = next(iter(options.files), None)
     options.arguments = arguments
@@ -195,6 +196,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("expected --temperature, --shift or --scale")
     if is_plan and len(options.files) > 1:
         parser.error(f"expected one FILE, got {len(options.files)}")
+    if options.repairs and len(options.files) > 1:
+        parser.error(f"--repairs: expected one FILE, got {len(options.files)}")
     return _with_demo(parser, options)
 
 

@@ -44,7 +44,7 @@ predictions, targets, weights = data.predictions, data.targets, data.weights
 groups, features, names = data.groups, data.features, data.classes or None
 key = jax.random.key({seed})
 options = {{"groups": groups, "features": features, "weights": weights, "class_names": names}}
-result = evaluate(key, predictions, targets, **options)"""
+result = evaluate(key, predictions, targets, **options{repairs})"""
 _SETUP_OF_SEVERAL = """\
 data = command_line.load_models({arguments})
 models = {{name: one.predictions for name, one in data.items()}}
@@ -311,6 +311,7 @@ def _evaluated(options: Namespace, models: dict[str, Data], stages: Stages) -> E
                 features=data.features,
                 weights=data.weights,
                 class_names=data.classes or None,
+                repairs=options.repairs,
                 progress=progress,
             )
         except ValueError as error:
@@ -366,7 +367,12 @@ def _write_report(
         pictures=addresses,
         missing=missing,
         made=f"Made by calibjax {calibjax.__version__} on {_today()}.",
-        setup=setup.format(arguments=list(arguments), seed=options.seed, float64=options.float64),
+        setup=setup.format(
+            arguments=list(arguments),
+            seed=options.seed,
+            float64=options.float64,
+            repairs=", repairs=True" if options.repairs else "",
+        ),
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
     try:

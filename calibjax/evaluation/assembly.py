@@ -20,6 +20,7 @@ from calibjax.evaluation.losses import proper_scores, temperature
 from calibjax.evaluation.numbers import errors_of_numbers
 from calibjax.evaluation.overall import Choice, chosen_kernels, overall
 from calibjax.evaluation.record import Evaluation
+from calibjax.evaluation.repair import repairs as repairs_of
 from calibjax.evaluation.sentences import judged, names_an_error, sentences
 from calibjax.evaluation.where import where_wrong
 
@@ -50,6 +51,7 @@ def evaluate(
     groups: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
+    repairs: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Everything about the calibration of a model in one call: numbers, sentences and figures.
@@ -107,6 +109,8 @@ def evaluate(
             kernels and standard deviations of features are those of all samples.
         class_names: of the m classes, a list of strings, by which entries, sentences and figures
             call them; by default their numbers from 0, which the names of kernels always have.
+        repairs: whether to ask in addition what would repair the predictions, by
+            `what_would_repair`, whose first call compiles for half a minute or more.
         progress: called before each part of the work with its name, the number of the parts
             before it, and the number of all parts.
 
@@ -139,7 +143,10 @@ def evaluate(
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
     chosen = None if data.task == "quantiles" else chosen_kernels(data)
+    checks.truth_value("repairs", repairs)
     work = _work(data, chosen)
+    if repairs:
+        work["what would repair it"] = lambda: repairs_of(data)
     found = Part()
     for number, (name, part) in enumerate(work.items()):
         if progress is not None:

@@ -196,6 +196,7 @@ class Findings:
         gain_unit: of which score.
         is_idle: whether no temperature changes the predictions.
         factor: by which the temperature multiplies standard deviations.
+        repair: which recalibration repairs the predictions, in words; or empty.
         places: where the predictions are wrong, if no other sentence names an error.
         detectable: of a level, the mean error that a test at this level would have found with a
             probability of about 80 %.
@@ -226,6 +227,7 @@ class Findings:
     gain_unit: str = ""
     is_idle: bool = False
     factor: Entry | None = None
+    repair: str = ""
     places: tuple[PlaceError, ...] = ()
     detectable: Callable[[float], float] | None = None
     detectable_coverage: Callable[[float], tuple[str, float]] | None = None

@@ -60,7 +60,7 @@ def sentences(findings: Findings) -> list[str]:
         told += _classes(adjusted) + _biases(adjusted)
         told += places(adjusted, LEVEL)
         told += _amount(adjusted)
-        told += _repair(adjusted)
+        told += _repair(adjusted) + ([adjusted.repair] if adjusted.repair else [])
     told += _groups(adjusted) + _features(adjusted, found)
     if not found and not impossible:
         told += missed(adjusted, LEVEL)

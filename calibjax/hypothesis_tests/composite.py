@@ -182,17 +182,12 @@ def composite_calibration_test(
         predictions = checked_ensembles(predictions, 2, "predictions")
     key, num_draws = checks.random_key(key), checks.number_of_draws("num_draws", num_draws)
     repaired = repaired_by(recalibration, predictions, targets, weights)
-    is_ensemble = _are_ensembles(predictions, repaired)
-    if is_ensemble:
-        # The repaired members and the target: which of them is the target is redrawn.
-        predictions = with_targets(like(predictions, repaired), targets)
-        repaired = bare(predictions)
+    predictions, repaired, drawn = as_tested(predictions, repaired, targets)
     if kernels is None:
         kernels = kernels_under(repaired, default_kernels(predictions))
     members, _ = family = checked_family(kernels, predictions, targets)
     tested = hypothesis_of(recalibration, family, predictions, repaired, targets, weights)
     size = checked_batch_size(batch_size, tested.family.num_bytes)
-    drawn = repaired.values if is_ensemble else targets
     parts = _pool(jax.random.split(key, num_draws), tested, drawn, batch_size=size)
     result = tested.result(parts)
     words = direction_words(members, predictions)
@@ -225,9 +220,14 @@ class Hypothesis:
     structure: Any = dataclasses.field(metadata={"static": True})
     has_scores: bool = dataclasses.field(metadata={"static": True})
 
-    def redraw(self, key: jax.Array) -> PyTree:
+    @staticmethod
+    def redrawn(key: jax.Array, repaired: Any) -> PyTree:
         """Other targets."""
-        return draw(key, self.repaired)
+        return draw(key, repaired)
+
+    def redraw(self, key: jax.Array) -> PyTree:
+        """Other targets of these predictions."""
+        return self.redrawn(key, self.repaired)
 
     def fitted(self, targets: PyTree) -> Any:
         """Predictions that are repaired with other targets."""
@@ -236,6 +236,11 @@ class Hypothesis:
     def judged(self, repaired: Any, targets: PyTree) -> tuple[Any, Any, Any]:
         """Repaired predictions, targets, and the distribution of their normal scores and these."""
         return _judged(repaired, targets) if self.has_scores else (repaired, targets, None)
+
+    def loss(self, score: Callable[..., jax.Array], repaired: Any, targets: PyTree) -> jax.Array:
+        """The score of repaired predictions."""
+        given = {} if self.weights is None else {"weights": self.weights}
+        return score(repaired, targets, **given)
 
     def parts(self, repaired: Any, targets: PyTree) -> Parts:
         """Means of h off and on the diagonal, of several sets of targets [b, n, ...]."""
@@ -266,9 +271,10 @@ class _OfEnsembles(Hypothesis):
     the recalibration is fitted on top of what repaired the members.
     """
 
-    def redraw(self, key: jax.Array) -> jax.Array:
+    @staticmethod
+    def redrawn(key: jax.Array, repaired: Any) -> jax.Array:
         """Pools with another value as the target."""
-        values = self.repaired.values
+        values = repaired.values
         rows = jnp.arange(len(values))
         chosen = jax.random.randint(key, rows.shape, 0, values.shape[1])
         return values.at[rows, chosen].set(values[:, 0]).at[:, 0].set(values[rows, chosen])
@@ -281,6 +287,10 @@ class _OfEnsembles(Hypothesis):
     def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any, Any]:
         """Repaired pools and targets."""
         return repaired, targets[:, 0], None
+
+    def loss(self, score: Callable[..., jax.Array], repaired: Any, targets: jax.Array) -> jax.Array:
+        """The score of the members."""
+        return super().loss(score, Samples(repaired.values[:, 1:]), targets[:, 0])
 
 
 @jit
@@ -311,6 +321,17 @@ def hypothesis_of(
     family = dataclasses.replace(family, num_bytes=max(family.num_bytes, fit_bytes))
     kind = _OfEnsembles if _are_ensembles(predictions, repaired) else Hypothesis
     return kind(recalibration, family, predictions, repaired, weights, structure, has_scores)
+
+
+def as_tested(predictions: Any, repaired: Any, targets: PyTree) -> tuple[Any, Any, PyTree]:
+    """Original and repaired predictions, and what is redrawn: targets, or pools of ensembles.
+
+    These pools hold the target and the repaired members. Which of them is the target is redrawn.
+    """
+    if not _are_ensembles(predictions, repaired):
+        return predictions, repaired, targets
+    pools = with_targets(like(predictions, repaired), targets)
+    return pools, bare(pools), bare(pools).values
 
 
 def _are_ensembles(predictions: Any, repaired: Any) -> bool:
@@ -408,6 +429,6 @@ def parts_and_losses(
         shapes = jax.eval_shape(tested.parts, repaired, ys)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         parts = jax.lax.cond(is_own, tested.parts, lambda *_: zeros, repaired, ys)
-        return parts, jax.vmap(score)(repaired, ys)
+        return parts, jax.vmap(functools.partial(tested.loss, score))(repaired, ys)
 
     return map_batches(draws, evaluate, batch_size)

@@ -81,9 +81,20 @@ def test_prints_what_was_read_and_found(float64, file, calls, capsys):
         "features": None,
         "weights": None,
         "class_names": ("0", "1"),
+        "repairs": False,
     }
     assert is_float64 == float64
     assert f"computed in: float{64 if float64 else 32}\n" in output.out
+
+
+def test_repairs_are_asked_for(file, calls, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main([str(file), "--repairs", "--report", str(page)]) == 0
+    assert calls[0][3]["repairs"] is True
+    assert "evaluate(key, predictions, targets, **options, repairs=True)" in page.read_text()
+    with pytest.raises(SystemExit, match="2"):
+        main([str(file), str(file), "--repairs"])
+    assert "--repairs: expected one FILE, got 2" in capsys.readouterr().err
 
 
 def test_json(file, calls, capsys):

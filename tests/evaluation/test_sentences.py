@@ -162,6 +162,12 @@ def test_errors_that_no_temperature_repairs():
     assert "PlattScaling or IsotonicRegression" in told
 
 
+def test_what_repairs_is_told_of_what_is_wrong():
+    told = "The recalibration 'affine' repairs it (p = 0.4 afterwards)."
+    assert told in _told(CLASSES, pvalue=0.001, repair=told)
+    assert told not in _told(CLASSES, pvalue=0.5, repair=told)
+
+
 @pytest.mark.parametrize("pvalue", [0.001, 0.5])
 def test_impossible_outcomes_are_counted(pvalue):
     told = _told(CLASSES, pvalue=pvalue, num_impossible=3)
