@@ -139,11 +139,11 @@ def evaluate(
     >>> print(evaluation.sentences[1])
     The predicted distributions are too narrow: the central 80 % intervals contain ...
     """
+    checks.truth_value("repairs", repairs)
     data = checked_data(key, predictions, targets, features, groups, weights)
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
     chosen = None if data.task == "quantiles" else chosen_kernels(data)
-    checks.truth_value("repairs", repairs)
     work = _work(data, chosen)
     if repairs:
         work["what would repair it"] = lambda: repairs_of(data)

@@ -47,8 +47,9 @@ _TITLE = "What would repair it"
 _REMARK = (
     "From the simplest recalibration on: the p-value of the hypothesis that predictions are "
     "calibrated after it, to which it is fitted again in every redraw, and the improvement of the "
-    "score of predictions that it was not fitted to (five folds). They are not adjusted for the "
-    "other tests. See what_would_repair."
+    "score of predictions that it was not fitted to (five folds). The first with a p-value above "
+    "0.05 is named, which needs no adjustment: if each contains those before it, one more "
+    "complicated than necessary is named with a probability of at most 5 %. See what_would_repair."
 )
 _PLACE = 14  # of its random key among those of the evaluation
 
@@ -94,19 +95,20 @@ class Repairs:
         """Which recalibration is enough, in words."""
         name = self.enough
         if name is None:
-            return "None of these recalibrations repairs it."
+            return f"None of the recalibrations tried repairs it: {', '.join(self.gains)}."
         if name == "nothing":
             return f"No sign that it has to be repaired (p = {self.pvalues[name]:.2g})."
         gain = self.gains[name]
-        change = "earns" if gain.mean >= 0 else "costs"
-        later = list(self.gains)[list(self.gains).index(name) + 1 :]
-        is_best = bool(later) and not any(self.gains[x].mean > gain.mean for x in later)
-        return (
+        sign, change = (1, "earns") if gain.mean >= 0 else (-1, "costs")
+        low, high = sorted((sign * gain.low, sign * gain.high))
+        told = (
             f"The recalibration {name!r} repairs it (p = {self.pvalues[name]:.2g} afterwards) and "
-            f"{change} {abs(gain.mean):.2g} (95 % interval {gain.low:.2g} to {gain.high:.2g}) in "
-            "held-out score"
-            f"{'; nothing more complicated earns more' if is_best else ''}."
+            f"{change} {sign * gain.mean:.2g} (95 % interval {low:.2g} to {high:.2g}) in held-out "
+            "score"
         )
+        later = list(self.gains)[list(self.gains).index(name) + 1 :]
+        is_best = sign > 0 and all(self.gains[x].mean <= gain.mean for x in later)
+        return f"{told}{'; nothing more complicated earns more' if later and is_best else ''}."
 
 
 def what_would_repair(
@@ -166,7 +168,7 @@ def what_would_repair(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or no recalibration can be fitted.
         NotImplementedError: for families without a default recalibration if none is given, and if
-            one makes distributions of another kind of ensembles.
+            a recalibration of ensembles returns something else.
 
     Cost: that of a composite test for each recalibration, and of the fits of all K to the redraws
     of each.
@@ -191,10 +193,13 @@ def what_would_repair(
         predictions = checked_ensembles(predictions, 2, "predictions")
     if recalibrations is None:
         recalibrations = _default(bare(predictions))
-    if not isinstance(recalibrations, Mapping) or not recalibrations or "nothing" in recalibrations:
+    is_named = isinstance(recalibrations, Mapping) and all(
+        isinstance(x, str) for x in recalibrations
+    )
+    if not is_named or not recalibrations or "nothing" in recalibrations:
         raise TypeError(
-            "recalibrations: expected a dictionary of at least one, none of them named 'nothing', "
-            f"got {recalibrations!r}"
+            "recalibrations: expected a dictionary of at least one by its name, none of them named "
+            f"'nothing', got {recalibrations!r}"
         )
     level = float(checks.proportion("level", level))
     num_folds = min(5, checks.leading_size("targets", targets))
@@ -258,7 +263,7 @@ def repairs(data: Data) -> Part:
     try:
         found: Repairs = call.value
     except (ValueError, NotImplementedError) as error:
-        return Part((Section(_TITLE, (), f"It does not exist: {error}."),))
+        return Part((Section(_TITLE, (), f"what_would_repair does not apply: {error}."),))
     entries = []
     for name in found.pvalues:
         if reason := dict(found.not_fitted).get(name):

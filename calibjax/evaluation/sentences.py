@@ -66,10 +66,9 @@ def sentences(findings: Findings) -> list[str]:
         told += missed(adjusted, LEVEL)
     if len(tests) > 1 and (found or not impossible):
         but = ", except for those of places, which are adjusted for all places that were looked at"
-        told.append(
-            f"All p-values are adjusted for the {len(tests)} tests that these sentences rest on"
-            f"{but if adjusted.places else ''}."
-        )
+        but = but if adjusted.places else ", except after recalibration" if adjusted.repair else ""
+        all_tests = f"the {len(tests)} tests that these sentences rest on"
+        told.append(f"All p-values are adjusted for {all_tests}{but}.")
     means = (*adjusted.classes, *adjusted.bias, *adjusted.groups, *adjusted.places)
     if found and any(mean.pvalue <= LEVEL for mean in means):
         told.append(

@@ -155,6 +155,7 @@ def composite_calibration_test(
         TypeError: if an argument is of the wrong kind, or the recalibration lacks a method.
         ValueError: if shapes or values are wrong, or the recalibration cannot be fitted, to the
             targets or to half of the redraws.
+
     Cost: that of `aggregated_skce_test` and B fits, which are mapped over the redraws.
 
     References: none of the four papers has it; Stute, Manteiga and Quindimil (1993), Bootstrap

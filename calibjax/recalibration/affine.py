@@ -104,10 +104,11 @@ class AffineScaling(Recalibrator):
     Newton's method. The weights of samples weight these means.
 
     Members have no density. With the means μ_i and standard deviations s_i of ensembles of m
-    members, s_i² unbiased, a = Σ s_i (y_i − μ_i) / Σ s_i² and
-    b² = m / (m + 1) Σ (y_i − μ_i − a s_i)² / Σ s_i²: both are consistent for every m, as targets
-    and members of a calibrated ensemble differ from each other in the same way, so that
-    E (y_i − μ_i)² = (1 + 1/m) E s_i². Wide ensembles count more.
+    members, s_i² unbiased, a = Σ (y_i − μ_i) / Σ s_i and
+    b² = m / (m + 1) Σ (y_i − μ_i − a s_i)² / Σ s_i²: both are consistent for every m and every law
+    of the members, as targets and members of a calibrated ensemble differ from each other in the
+    same way, so that E (y_i − μ_i) = 0 and E (y_i − μ_i)² = (1 + 1/m) E s_i². Wide ensembles count
+    more.
 
     `fit` returns the `AffineMap` with shift a and scale b; `apply(params, predictions)` the
     predictions.
@@ -142,6 +143,8 @@ class AffineScaling(Recalibrator):
         plain = of_a_family(predictions)
         params, scores = _fitted(plain, targets, weights)
         if checks.is_concrete(params) and not jnp.all(params.scale > 0):
+            if isinstance(plain, Samples) and not jnp.all(jnp.max(_of_members(plain)[1], 0) > 0):
+                raise ValueError("predictions: expected members that differ, got equal ones")
             raise ValueError(
                 f"targets: expected normal scores that differ, got {scores[0]} for all samples"
             )
@@ -276,7 +279,8 @@ def _of_ensembles(
     unit = jnp.where(unit > 0, unit, 1)  # of which squares neither overflow nor vanish
     errors, spreads = (jnp.moveaxis(x / unit, 0, -1) for x in (targets - means, spreads))
     size = weighted_mean(jnp.square(spreads), weights)
-    shift = ratio(weighted_mean(spreads * errors, weights), size)
+    # Not Σ s e / Σ s²: where members are skewed, their deviations depend on their means.
+    shift = ratio(weighted_mean(errors, weights), weighted_mean(spreads, weights))
     left = jnp.square(errors - shift[..., None] * spreads)
     share = jnp.moveaxis(jnp.broadcast_to(number / (number + 1), means.shape), 0, -1)
     return AffineMap(shift, safe_sqrt(ratio(weighted_mean(share * left, weights), size))), errors

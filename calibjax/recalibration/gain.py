@@ -13,10 +13,10 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, mean_and_error
 from calibjax._core.compilation import compiled_once, jit
 from calibjax._core.pytree import PyTree, record
-from calibjax.distributions import Bernoulli
+from calibjax.distributions import Bernoulli, Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
-from calibjax.scores import crps, negative_log_likelihood, pinball_loss
+from calibjax.scores import crps, energy_score, negative_log_likelihood, pinball_loss
 from calibjax.scores.base import per_sample
 
 
@@ -190,8 +190,8 @@ def recalibration_gain(
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         score: function (predictions, targets) → mean, smaller for better predictions; by default
-            the negative log-likelihood, or for predictions without density the CRPS or the pinball
-            loss.
+            the negative log-likelihood, or for predictions without density the CRPS, the energy
+            score or the pinball loss.
         weights: w ≥ 0 of the samples, [n].
         num_folds: number of folds.
         confidence_level: of the intervals.
@@ -265,4 +265,6 @@ def default_score(*models: Any) -> Callable[..., jax.Array]:
     """The negative log-likelihood, or what else all models have."""
     if all(hasattr(p, "log_prob") for p in models):
         return negative_log_likelihood
+    if all(isinstance(bare(p), Samples) and bare(p).values.ndim > 2 for p in models):
+        return energy_score
     return crps if all(hasattr(p, "crps") for p in models) else pinball_loss

@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import evaluate, evaluation, record, what_would_repair
+from calibjax import evaluate, evaluation, record, scores, what_would_repair
+from calibjax.distances import Wasserstein
 from calibjax.distributions import (
     Bernoulli,
     CategoricalLogits,
@@ -19,6 +20,9 @@ from calibjax.distributions import (
 from calibjax.evaluation import repair
 from calibjax.evaluation.data import checked_data
 from calibjax.evaluation.repair import Repairs, _default, _smallest
+from calibjax.hypothesis_tests.checked_kernels import checked_family
+from calibjax.hypothesis_tests.composite import as_tested, hypothesis_of
+from calibjax.kernels import Exponential, SquaredExponential, TensorProduct
 from calibjax.recalibration import AffineScaling, TemperatureScaling, recalibration_gain
 from calibjax.recalibration.gain import Gain
 
@@ -56,6 +60,21 @@ def test_samples_without_weight_do_not_count():
     gains = recalibration_gain(KEYS[1], methods, NORMAL, spoiled, weights=weights * 1.0)
     assert abs(found.gains["affine"].mean - gains["affine"].mean) < 0.05  # with other folds
     assert what_would_repair(KEYS[1], NORMAL, spoiled, methods).enough is None
+
+
+def test_weights_of_losses_and_of_refits():
+    """Of pools of ensembles, too, whose first value is the target."""
+    random = np.random.default_rng(0)
+    values, targets, weights = random.normal(size=(9, 4)), random.normal(size=9), np.arange(9.0)
+    members, method = Samples(values), AffineScaling()
+    pools, repaired, drawn = as_tested(members, members, targets)
+    kernels = {"k": TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1.0))}
+    family = checked_family(kernels, pools, targets)
+    one = hypothesis_of(method, family, pools, repaired, targets, jnp.asarray(weights))
+    found = one.loss(scores.crps, repaired, drawn)
+    np.testing.assert_allclose(found, scores.crps(members, targets, weights=weights), rtol=1e-6)
+    expected = method.apply(method.fit(members, targets, weights=weights), members).values
+    np.testing.assert_allclose(one.fitted(drawn).values[:, 1:], expected, rtol=1e-5)
 
 
 @record
@@ -168,8 +187,12 @@ def test_section(monkeypatch):
     told = part.findings["repair"]
     assert told == (
         "The recalibration 'temperature' repairs it (p = 0.4 afterwards) and earns 0.2 (95 % "
-        "interval 0 to 0.4) in held-out score; nothing more complicated earns more."
+        "interval 0 to 0.4) in held-out score."  # nobody knows what the last one would earn
     )
+    del pvalues["beta"], gains["beta"]
+    assert Repairs(pvalues, gains, 0.05).sentence.endswith("; nothing more complicated earns more.")
+    lossy = Repairs({"nothing": 0.01, "a": 0.4}, {"a": Gain(-0.1, 0.1, -0.3, 0.1)}, 0.05)
+    assert "costs 0.1 (95 % interval -0.1 to 0.3) in held-out score." in lossy.sentence
     found = Repairs({"nothing": 0.5}, {}, 0.05)
     assert repair.repairs(data).findings["repair"] == ""
 
@@ -177,7 +200,9 @@ def test_section(monkeypatch):
 def test_section_of_what_has_no_repair():
     quantiles = Quantiles(jnp.array([0.5]), jnp.zeros((30, 1)))
     [section] = repair.repairs(checked_data(KEYS[0], quantiles, NOISE[:30], *[None] * 3)).sections
-    assert section.remark.startswith("It does not exist: recalibrations: expected a dictionary")
+    assert section.remark.startswith(
+        "what_would_repair does not apply: recalibrations: expected a dictionary"
+    )
     with pytest.raises(TypeError, match="repairs: expected"):
         evaluate(KEYS[0], NORMAL, NORMAL.loc, repairs="yes")
 

@@ -141,7 +141,7 @@ def standardised(matrix, margin):
     centred = [matrix[i, j] - rows[i] - rows[j] + biased for i in range(n) for j in range(n)]
     inflation = max(1 + (margin - root) * third / spread**2, 1)
     variance = inflation * (4 * margin**2 * spread + 2 * np.mean(np.square(centred)) / n) / n
-    typical = np.sqrt(margin**2 + np.trace(matrix) / n**2)
+    typical = np.sqrt((1 - 1 / n) * margin**2 + np.trace(matrix) / n**2)
     return 2 * typical * (root - typical + variance / (8 * typical**3)) / np.sqrt(variance)
 
 
@@ -158,6 +158,32 @@ def test_margin_by_loops(margin, unit):
     np.testing.assert_allclose(mirrored.pvalue + found.pvalue, 1, rtol=1e-9)
     expected = estimators.skce(kernel, BIASED, TARGETS)
     np.testing.assert_allclose(mirrored.estimate, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("precision", [False, True])
+@pytest.mark.parametrize(("n", "probability"), [(50, 0.1), (64, 0.5), (100, 0.3)])
+def test_frequencies_as_predicted_are_the_best(n, probability, precision):
+    """The SKCE is zero up to rounding; one label more or fewer is weaker evidence, or as weak."""
+    kernel = TensorProduct(Constant(), White())
+    with jax.enable_x64(precision):
+        model = distributions.Bernoulli(np.full(n, probability))
+        ones = round(n * probability) + np.arange(-1, 2)
+        labels = (np.arange(n) < ones[:, None]).astype(int)
+        fewer, equal, more = (
+            equivalence_skce_test(kernel, model, y, margin=0.15).pvalue for y in labels
+        )
+        assert 0 < equal <= min(fewer, more) * (1 + 1e-5)
+        # About that of the root of n (k/n − p)² · 2 at zero, a half normal variable.
+        spread = 2 * probability * (1 - probability)
+        assert abs(equal - scipy.stats.norm.sf(np.sqrt(n * 0.15**2 / spread))) < 0.05
+        slope = jax.grad(
+            lambda p: (
+                equivalence_skce_test(
+                    kernel, distributions.Bernoulli(jnp.full(n, p)), labels[1], margin=0.15
+                ).statistic
+            )
+        )(probability)
+        assert np.isfinite(slope)
 
 
 def test_margin_of_a_shift_in_closed_form():
@@ -220,6 +246,12 @@ def test_other_families():
     )
     found = compare_skce(kernel, Categorical(probs), even, labels)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
+
+
+def test_huge_margins():
+    for margin in (1e30, 1e38):
+        assert equivalence_skce_test(KERNEL, BIASED, TARGETS, margin=margin).pvalue < 1e-6
+        assert tolerant_skce_test(KERNEL, BIASED, TARGETS, margin=margin).pvalue > 1 - 1e-6
 
 
 @pytest.mark.parametrize("test", [tolerant_skce_test, equivalence_skce_test])
@@ -385,11 +417,26 @@ def _stretched(scale, n):
     return TensorProduct(Constant(), SquaredExponential(1.0)), stretched, np.sqrt(square)
 
 
+def _certain(shift, scale, n):
+    """All of N(0, scale²), shifted by many standard deviations."""
+
+    def data(key):
+        targets = shift + scale * jax.random.normal(key, (n,))
+        return Normal(jnp.zeros(n), jnp.full(n, scale)), targets
+
+    square = 2 / np.sqrt(1 + 2 * scale**2) * (1 - np.exp(-(shift**2) / (2 + 4 * scale**2)))
+    return TensorProduct(Constant(), SquaredExponential(1.0)), data, np.sqrt(square)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [64, 256, 1024])
 @pytest.mark.parametrize(
     "case",
     [
+        functools.partial(_certain, 2.0, 0.1),
+        functools.partial(_certain, 0.5, 0.1),
+        functools.partial(_equal, 0.5, 0.54),
+        functools.partial(_equal, 0.25, 0.29),
         functools.partial(_equal, 0.01, 0.06),
         functools.partial(_equal, 0.01, 0.1),
         functools.partial(_equal, 0.1, 0.2),

@@ -194,7 +194,7 @@ def test_wrong_input():
     weighted = Samples(jnp.ones((N, 3)), jnp.full((N, 3), 1 / 3))
     with pytest.raises(ValueError, match="predictions.weights: expected None"):
         composite_calibration_test(KEYS[2], AffineScaling(), weighted, jnp.ones(N))
-    with pytest.raises(ValueError, match="targets: expected normal scores that differ"):
+    with pytest.raises(ValueError, match="predictions: expected members that differ"):
         composite_calibration_test(KEYS[2], AffineScaling(), Samples(jnp.ones((N, 3))), jnp.ones(N))
 
 
@@ -270,6 +270,21 @@ _LEVELS = {
 def test_level(name):
     """At most .05 and 2.5 standard errors of 200 data sets."""
     assert _rate(*_LEVELS[name], 64, 200) <= 0.09
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("m", [2, 5])
+def test_level_of_skewed_members(m):
+    """Exponential members, whose scales differ; the same bound."""
+
+    def data(key, n):
+        keys = jax.random.split(key, 3)
+        scale = jnp.exp(0.5 * jax.random.normal(keys[0], (n, 1)))
+        drawn = scale * jax.random.exponential(keys[1], (n, m + 1))
+        means = drawn[:, 1:].mean(1, keepdims=True)
+        return Samples(means + 1.5 * (drawn[:, 1:] - means)), drawn[:, 0]
+
+    assert _rate(AffineScaling(), data, 64, 200) <= 0.09
 
 
 @pytest.mark.slow

@@ -155,7 +155,8 @@ def test_members_of_ensembles():
     params = AffineScaling().fit(ensembles, jnp.asarray(2 * draws[:, m] + 0.5 * size[:, 0]))
     # (y − μ)² has the mean (4 + 1/m) σ², which becomes (1 + 1/m) b² σ².
     np.testing.assert_allclose(params.scale, np.sqrt(3.5), atol=0.06)
-    np.testing.assert_allclose(params.shift, 0.47, atol=0.06)  # 0.5 E s / σ
+    average = draws[:, :m].std(1, ddof=1).mean()
+    np.testing.assert_allclose(params.shift, 0.5 * size.mean() / average, atol=0.06)
     found = AffineScaling().apply(params, ensembles).values
     means = draws[:, :m].mean(1, keepdims=True)
     spread = draws[:, :m].std(1, ddof=1, keepdims=True)
@@ -164,6 +165,19 @@ def test_members_of_ensembles():
     vectors = Samples(jnp.asarray(np.stack([draws[:, :m]] * 2, 2)))
     same = AffineScaling().fit(vectors, jnp.asarray(np.stack([draws[:, m]] * 2, 1)))
     np.testing.assert_allclose(same.scale, [calibrated.scale] * 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("m", [2, 11])
+@pytest.mark.parametrize("law", [stats.norm, stats.expon, stats.lognorm(0.5)])
+def test_members_of_every_law(law, m):
+    """Those of skewed laws have standard deviations that depend on their means."""
+    draws = law.rvs(size=(40000, m + 1), random_state=np.random.default_rng(2))
+    members = 1.3 * draws[:, :m] - 0.3 * draws[:, :m].mean(1, keepdims=True)
+    members += 0.4 * draws[:, :m].std(1, ddof=1, keepdims=True)
+    found = AffineScaling().fit(Samples(jnp.asarray(members)), jnp.asarray(draws[:, m]))
+    error = 6 * draws.std() / draws[:, :m].std(1, ddof=1).mean() / 200
+    np.testing.assert_allclose(found.shift, -0.4 / 1.3, atol=error)
+    np.testing.assert_allclose(found.scale, 1 / 1.3, atol=error)
 
 
 def test_scores_of_every_family():
