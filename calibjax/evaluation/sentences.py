@@ -65,10 +65,12 @@ def sentences(findings: Findings) -> list[str]:
     if not found and not impossible:
         told += missed(adjusted, LEVEL)
     if len(tests) > 1 and (found or not impossible):
-        but = ", except for those of places, which are adjusted for all places that were looked at"
-        but = but if adjusted.places else ", except after recalibration" if adjusted.repair else ""
+        but = ["that after recalibration"] * bool(adjusted.repair)
+        if adjusted.places:
+            but += ["those of places, which are adjusted for all places that were looked at"]
         all_tests = f"the {len(tests)} tests that these sentences rest on"
-        told.append(f"All p-values are adjusted for {all_tests}{but}.")
+        others = f", except for {' and '.join(but)}" if but else ""
+        told.append(f"All p-values are adjusted for {all_tests}{others}.")
     means = (*adjusted.classes, *adjusted.bias, *adjusted.groups, *adjusted.places)
     if found and any(mean.pvalue <= LEVEL for mean in means):
         told.append(

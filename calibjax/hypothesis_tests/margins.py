@@ -133,8 +133,8 @@ def equivalence_skce_test(
 
     Of 15 kinds of predictions, over- and underconfident, it rejected models that are as wrong as
     the margin says in at most 6.1 % of 2000 data sets with n = 64 and 256. With few expected errors
-    it may reject too often; `exact_equivalence_test` holds its level for every n. If all h_ij are
-    equal, p is 1.
+    it may reject too often, as 13 % with n = 64, predicted frequency 2 % and true one 5 %;
+    `exact_equivalence_test` holds its level for every n. If all h_ij are equal, p is 1.
 
     Args:
         kernel: kernel on pairs (prediction, target).

@@ -166,6 +166,8 @@ def test_what_repairs_is_told_of_what_is_wrong():
     told = "The recalibration 'affine' repairs it (p = 0.4 afterwards)."
     assert told in _told(CLASSES, pvalue=0.001, repair=told)
     assert told not in _told(CLASSES, pvalue=0.5, repair=told)
+    both = _told(CLASSES, pvalue=0.001, repair=told)
+    assert "rest on, except for that after recalibration." in both
 
 
 @pytest.mark.parametrize("pvalue", [0.001, 0.5])
