@@ -137,7 +137,8 @@ def standardised(matrix, margin):
     biased = np.mean(rows)
     root = np.sqrt(biased)
     influences = (np.array(rows) - biased) / root
-    spread, third = np.var(influences, ddof=1), np.mean(influences**3)
+    third = np.mean(influences**3)
+    spread = (sum(influences**2) + max(influences**2)) / n
     centred = [matrix[i, j] - rows[i] - rows[j] + biased for i in range(n) for j in range(n)]
     inflation = max(1 + (margin - root) * third / spread**2, 1)
     variance = inflation * (4 * margin**2 * spread + 2 * np.mean(np.square(centred)) / n) / n
@@ -438,6 +439,7 @@ def _certain(shift, scale, n):
         functools.partial(_equal, 0.5, 0.54),
         functools.partial(_equal, 0.25, 0.29),
         functools.partial(_equal, 0.01, 0.06),
+        functools.partial(_equal, 0.02, 0.05),
         functools.partial(_equal, 0.01, 0.1),
         functools.partial(_equal, 0.1, 0.2),
         functools.partial(_equal, 0.2, 0.1),
@@ -460,6 +462,26 @@ def test_level_at_the_margin(case, n):
     keys = jax.random.split(jax.random.key(1), number)
     found = jax.jit(lambda keys: jax.lax.map(pvalues, keys, batch_size=50))(keys)
     assert np.max(np.mean(found <= 0.05, 0)) <= 0.07 + 3 * np.sqrt(0.05 * 0.95 / number)
+
+
+@pytest.mark.parametrize("n", [16, 64, 128])
+def test_level_by_binomial_sums(n):
+    """Equal probabilities p of a label of frequency q, with few expected errors and many."""
+    probs = [0.005, 0.02, 0.03, 0.05, 0.08, 0.2, 0.3, 0.5]
+    p, q = (x.ravel() for x in np.meshgrid(probs, [*probs, 0.9]))
+    p, q = p[p != q], q[p != q]
+    labels = (np.arange(n) < np.arange(n + 1)[:, None]).astype(int)
+
+    def pvalues(p, q):
+        args = TensorProduct(Constant(), White()), distributions.Bernoulli(jnp.full(n, p))
+        margin = np.sqrt(2) * jnp.abs(p - q)
+        return jax.vmap(lambda y: equivalence_skce_test(*args, y, margin=margin).pvalue)(labels)
+
+    found = jax.jit(jax.vmap(pvalues))(p, q)
+    weights = scipy.stats.binom.pmf(np.arange(n + 1), n, q[:, None])
+    levels = np.sum(weights * (found <= 0.05), 1)
+    assert np.max(levels) < 0.06
+    assert np.max(levels) > 0.02  # it does reject
 
 
 @pytest.mark.slow
