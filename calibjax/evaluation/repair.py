@@ -22,7 +22,7 @@ from calibjax.evaluation.entries import Entry, Section
 from calibjax.hypothesis_tests import default_kernels
 from calibjax.hypothesis_tests._redraw.pvalues import tolerance
 from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.composite import (
+from calibjax.hypothesis_tests.composite_hypotheses import (
     Hypothesis,
     as_tested,
     hypothesis_of,

@@ -21,7 +21,7 @@ from calibjax.evaluation import repair
 from calibjax.evaluation.data import checked_data
 from calibjax.evaluation.repair import Repairs, _default, _smallest
 from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.composite import as_tested, hypothesis_of
+from calibjax.hypothesis_tests.composite_hypotheses import as_tested, hypothesis_of
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct
 from calibjax.recalibration import AffineScaling, TemperatureScaling, recalibration_gain
 from calibjax.recalibration.gain import Gain

@@ -140,6 +140,28 @@ def test_identity_leaves_the_simple_statistic():
     np.testing.assert_allclose(found.components.biased.statistic[0], expected, rtol=1e-3)
 
 
+def test_what_the_fit_makes_zero_has_no_say():
+    """The score of the fitted temperature is zero in every redraw; its scatter is not."""
+    kernels = default_kernels(BINARY)["log-odds"]
+    test = composite_calibration_test(
+        KEYS[2], TemperatureScaling(), BINARY, LABELS, kernels=kernels, num_draws=19
+    )
+    slope, intercept = (test.components.of_kernel(name) for name in ("slope", "intercept"))
+    assert slope.spread.statistic > 0
+    assert np.ptp(slope.spread.null_samples) == np.ptp(slope.unbiased.null_samples) == 0
+    assert np.ptp(intercept.spread.null_samples) > 0
+    alone = composite_calibration_test(
+        KEYS[2],
+        TemperatureScaling(),
+        BINARY,
+        LABELS,
+        kernels=kernels["intercept"],
+        num_draws=19,
+    )
+    np.testing.assert_allclose(test.estimate[0], alone.estimate[0], rtol=1e-5)
+    assert test.pvalue == alone.pvalue
+
+
 def test_weights_leave_samples_out():
     used = jnp.where(jnp.arange(N) < 30, 1.0, 0.0)
     first = jax.tree.map(lambda x: x[:30], BINARY)

@@ -1,0 +1,88 @@
+"""Kernels of original predictions, and of targets that come with repaired predictions."""
+
+from typing import Any
+
+import jax
+
+from calibjax._core import checks
+from calibjax._core.pytree import record
+from calibjax.distributions import WithFeatures
+from calibjax.kernels import Kernel, NormalScore, TensorProduct
+from calibjax.kernels.base import Conditional
+from calibjax.kernels.expectations import (
+    FeatureRule,
+    centered_kernel,
+    features,
+    prepare_features,
+    register_expectations,
+)
+from calibjax.kernels.expectations.residuals import EVERY_FAMILY
+
+
+@record
+class _AfterRepair(Conditional):
+    """A target kernel under repaired predictions, which come together with the targets.
+
+    And with their normal scores if they have such that take long: every kernel on these sees the
+    same ones, which it would compute again in a program that is much longer.
+    """
+
+    kernel: Kernel
+
+    def seen(self, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+        """What the kernel is evaluated at."""
+        *samples, scored = repaired
+        return scored if scored is not None and is_of_scores(self.kernel) else tuple(samples)
+
+
+@record
+class _OnBoth:
+    """A lens on predictions, and on repaired ones that come together with the targets."""
+
+    lens: Any
+
+    def __call__(self, predictions: Any, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+        """Both as the lens shows them."""
+        *samples, _ = repaired
+        seen, _ = self.lens(predictions, samples[1])
+        return seen, (*self.lens(*samples), None)
+
+
+def _centered(kernel: _AfterRepair, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+    del p, q
+    return centered_kernel(kernel.kernel, *kernel.seen(y), *kernel.seen(z))
+
+
+def is_of_scores(kernel: Any) -> bool:
+    return isinstance(kernel, NormalScore)
+
+
+def _unknown(*_: Any) -> Any:
+    raise NotImplementedError("no expectations without repaired predictions")
+
+
+for _distribution in (*EVERY_FAMILY, WithFeatures):
+    register_expectations(
+        _AfterRepair,
+        _distribution,
+        single=_unknown,
+        double=_unknown,
+        centered=_centered,
+        features=FeatureRule(
+            lambda kernel, _, repaired: prepare_features(kernel.kernel, *kernel.seen(repaired)),
+            lambda kernel, prepared, _, repaired: features(
+                kernel.kernel, prepared, *kernel.seen(repaired)
+            ),
+        ),
+    )
+
+
+def after_repair(lens: Any, kernel: Any) -> tuple[Any, TensorProduct]:
+    """A member of the family, for targets that come with repaired predictions."""
+    if not isinstance(kernel, TensorProduct):
+        raise TypeError(
+            "kernels: expected tensor products of a kernel on predictions and a target kernel, got "
+            f"{checks.described(kernel)}"
+        )
+    product = TensorProduct(kernel.prediction, _AfterRepair(kernel.target))
+    return None if lens is None else _OnBoth(lens), product
