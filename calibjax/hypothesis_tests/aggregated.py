@@ -16,7 +16,7 @@ from calibjax.hypothesis_tests._redraw.components import skce_components
 from calibjax.hypothesis_tests._redraw.plan import planned
 from calibjax.hypothesis_tests._redraw.pool import evaluate_plan
 from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.directions import direction_scores, direction_words
+from calibjax.hypothesis_tests.directions import are_squares, direction_scores, direction_words
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
@@ -98,10 +98,10 @@ def aggregated_skce_test(
     >>> targets = distributions.sample_targets(jax.random.key(0), predictions) + error
     >>> test = hypothesis_tests.aggregated_skce_test(jax.random.key(1), predictions, targets)
     >>> print(test)
-    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=4.42, estimate=float32[17], 999 redrawn...
+    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=4.42, estimate=float32[19], 999 redrawn...
       normal scores 2, predictions 1/8 median: similar predictions are off in the same way, ...
       normal scores 8, predictions 1/8 median: similar predictions are off in the same way, ...
-      directions, scale: predictions too narrow: scale, adjusted p = 0.033, score +3.2
+      directions, scale: predictions too narrow: scale, adjusted p = 0.041, score +3.2
     """
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2
@@ -115,7 +115,11 @@ def aggregated_skce_test(
     plan = planned(members, predictions, targets, weights)
     parts = evaluate_plan(key, plan, num_draws=num_draws, batch_size=batch_size)
     pool, components = skce_components(
-        *parts, num_targets=plan.number, ranked="omnibus", family=structure
+        *parts,
+        num_targets=plan.number,
+        ranked="omnibus",
+        family=structure,
+        squares=are_squares(members),
     )
     words = direction_words(members, plan.predictions)
     judged = plan.predictions, plan.targets, None

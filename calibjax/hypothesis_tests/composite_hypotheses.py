@@ -21,6 +21,7 @@ from calibjax.hypothesis_tests._redraw.components import skce_components
 from calibjax.hypothesis_tests._redraw.family import Family, number_of, number_with_pairs
 from calibjax.hypothesis_tests._redraw.features import Parts
 from calibjax.hypothesis_tests._redraw.plan import family_of
+from calibjax.hypothesis_tests.directions import are_squares
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels.expectations import check_expectations
@@ -40,6 +41,7 @@ class Hypothesis:
         repaired: with the observed targets.
         weights: of the samples, or None.
         structure: tree of the kernels.
+        squares: `SKCEComponents.squares` of them.
         has_scores: whether normal scores are computed before the kernels are.
     """
 
@@ -49,6 +51,7 @@ class Hypothesis:
     repaired: Any
     weights: Any
     structure: Any = dataclasses.field(metadata={"static": True})
+    squares: tuple[bool, ...] = dataclasses.field(metadata={"static": True})
     has_scores: bool = dataclasses.field(metadata={"static": True})
 
     @staticmethod
@@ -88,6 +91,7 @@ class Hypothesis:
             num_targets=n if weights is None else number_with_pairs(self.predictions, weights),
             ranked="omnibus",
             family=self.structure,
+            squares=self.squares,
         )
         draws = "redrawn targets, fitted anew"
         missing = f"{name} could not be fitted to these targets"
@@ -166,7 +170,8 @@ def hypothesis_of(
     fit_bytes = 64 * sum(leaf.size for leaf in jax.tree.leaves((predictions, targets)))
     family = dataclasses.replace(family, num_bytes=max(family.num_bytes, fit_bytes))
     kind = _OfEnsembles if _are_ensembles(predictions, repaired) else Hypothesis
-    return kind(recalibration, family, predictions, repaired, weights, structure, has_scores)
+    data = predictions, repaired, weights
+    return kind(recalibration, family, *data, structure, are_squares(members), has_scores)
 
 
 def as_tested(predictions: Any, repaired: Any, targets: PyTree) -> tuple[Any, Any, PyTree]:

@@ -25,10 +25,12 @@ from calibjax.kernels import (
     Kernel,
     NormalScore,
     Regressor,
+    Residual,
+    Shape,
     TensorProduct,
     White,
 )
-from calibjax.kernels.normal_scores import normal_score, standard_normal
+from calibjax.kernels.normal_scores import scores, standard_normal
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
@@ -37,6 +39,8 @@ _PLACES = {"location": ("large", "small"), "log scale": ("wide", "narrow")}
 _SCORES = {  # words for positive and for negative sums
     "shift": ("too small", "too large"),
     "scale": ("too narrow", "too wide"),
+    "skewness": ("not skewed enough to the right", "not skewed enough to the left"),
+    "peakedness": ("not peaked enough", "too peaked"),
 }
 
 
@@ -54,33 +58,50 @@ def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
     """What positive and negative direction scores mean."""
     if not isinstance(kernel, TensorProduct):
         return "", ""
-    score = _fisher(kernel.target)
-    if score is not None and score.only in _SCORES:
-        more, less = _SCORES[score.only]
+    name = _score(kernel.target)
+    if name in _SCORES:
+        more, less = _SCORES[name]
         ends = [more, less]
         if isinstance(kernel.prediction, Regressor):
             high, low = _PLACES[kernel.prediction.of]
             both = (more, less), (less, more)
             ends = [f"{x} where they are {high}, {y} where they are {low}" for x, y in both]
-        return f"predictions {ends[0]}: {score.only}", f"predictions {ends[1]}: {score.only}"
-    if score is not None:
+        return f"predictions {ends[0]}: {name}", f"predictions {ends[1]}: {name}"
+    if name:
         return f"{OF_CLASSES[0]}: temperature", f"{OF_CLASSES[1]}: temperature"
     if isinstance(kernel.target, White) and isinstance(lens, OneVersusRest):
-        name = f"class {int(lens.label)}" if checks.is_concrete(lens.label) else "this class"
-        return f"{name} too improbable", f"{name} too probable"
+        label = f"class {int(lens.label)}" if checks.is_concrete(lens.label) else "this class"
+        return f"{label} too improbable", f"{label} too probable"
     if isinstance(kernel.target, White) and lens is None and is_binary:
         return "probabilities too small", "probabilities too large"
     return "", ""
 
 
-def _fisher(kernel: Kernel) -> Fisher | None:
-    """The kernel of a single score, if it is one whose direction has a name."""
+def _score(kernel: Kernel) -> str:
+    """Name of the single score that a target kernel is the square of, or empty."""
     inner = kernel.kernel if isinstance(kernel, NormalScore) else kernel
-    if not isinstance(inner, Fisher):
-        return None
-    is_affine = isinstance(inner.recalibration, AffineScaling) and inner.only in _SCORES
-    is_temperature = isinstance(inner.recalibration, TemperatureScaling)
-    return inner if is_affine or is_temperature else None
+    if isinstance(inner, Shape):
+        return inner.of
+    if isinstance(inner, Fisher) and isinstance(inner.recalibration, TemperatureScaling):
+        return "temperature"
+    if isinstance(inner, Fisher) and isinstance(inner.recalibration, AffineScaling):
+        return inner.only or ""
+    return ""
+
+
+def are_squares(members: Sequence[tuple[Any, Kernel]]) -> tuple[bool, ...]:
+    """`SKCEComponents.squares` of kernels: residuals of normal scores, with one number each.
+
+    The mean D of their squares has heavy tails, fourth powers of scores and more, and would drown
+    what the sum says. It sees no error that other kernels on normal scores do not see.
+    """
+
+    def is_square(kernel: Any) -> bool:
+        target = getattr(kernel, "target", None)
+        of_scores = isinstance(target, NormalScore) and isinstance(target.kernel, Residual)
+        return of_scores and _is_of_rank_one(kernel)
+
+    return tuple(is_square(kernel) for _, kernel in members)
 
 
 def direction_scores(
@@ -154,6 +175,7 @@ def _number(target: Any, p: Any, y: Any) -> jax.Array:
     if isinstance(target, White):
         return y - p.class_probs[1]
     if isinstance(target, NormalScore):
-        scores: Any = target.kernel
-        return scores.score(standard_normal(p), normal_score(p, y))[0]
+        inner: Any = target.kernel
+        of_one = jax.vmap(lambda s: inner.residual(standard_normal(p), s)[0])
+        return jnp.sum(jnp.stack([x.weights @ of_one(x.points) for x in scores(p, y)]))
     return target.score(p, y)[0]

@@ -32,12 +32,14 @@ from calibjax.kernels import (
     NormalScore,
     Pearson,
     Regressor,
+    Shape,
     SquaredExponential,
     TensorProduct,
     White,
 )
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.normal_scores import VECTORS
+from calibjax.kernels.residuals import SHAPES
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
@@ -55,7 +57,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     | predictions | group | kernels |
     | --- | --- | --- |
     | continuous numbers | `normal scores l`, l = 1/2, 2, 8 | `NormalScore`, for each k_P |
-    | | `directions` | shift and scale: of all, in proportion to location and log scale |
+    | | `directions` | shift and scale: of all, in proportion to location and log scale; `Shape` |
     | | `targets` | on targets, of all predictions together, if it has expectations |
     | counts but `Poisson` | | the same |
     | `DiagNormal`, `MvNormal` | `normal scores l` | the same with length scales l √d |
@@ -74,8 +76,9 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     discrepancy of `MvNormal`, `Mixture` and vectors of `Samples`, and otherwise the Euclidean
     distance of the parameters. Kernels on all classes are exp(−d / ℓ) with one median. Each of the
     20 classes with the largest mean probability has kernels of its own. Directions are the scores
-    of `recalibration.AffineScaling` on normal scores; those of numbers that are the same for all
-    predictions are left out, if the values are not traced. Length scales on targets are in medians
+    of `recalibration.AffineScaling` on normal scores, where those of numbers that are the same for
+    all predictions are left out, if the values are not traced, and of skewness and peakedness,
+    which only `Constant` kernels look at. Length scales on targets are in medians
     of the predicted standard deviations, 1/2 in `targets`; for `Laplace` the kernel is
     exp(−‖y − z‖ / ℓ), and where expectations have no closed form it is `Stein` of it, which needs a
     continuous density.
@@ -115,7 +118,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     normal scores 1/2: predictions 1/8 median, predictions 1/2 median, predictions 2 median, ...
     normal scores 2: predictions 1/8 median, predictions 1/2 median, predictions 2 median, all ...
     normal scores 8: predictions 1/8 median, predictions 1/2 median, predictions 2 median, all ...
-    directions: shift, shift by location, scale, scale by location
+    directions: shift, shift by location, scale, scale by location, skewness, peakedness
     targets: all predictions
     """
     predictions = checks.batch(predictions, minimum=2)
@@ -232,17 +235,18 @@ def _of_numbers(predictions: Any) -> dict[str, Any]:
 
 
 def _directions(predictions: Any) -> dict[str, Kernel]:
-    """Scores of shift and scale, of all predictions alike and growing with these."""
+    """Scores of shift and scale, of all predictions alike and growing with these, and of shapes."""
     along: dict[str, Kernel] = {"": Constant()}
     for of in ("location", "log scale"):
         regressor = Regressor.among(predictions, of)
         if not checks.is_concrete(regressor.unit) or regressor.unit > 0:
             along[f" by {of}"] = regressor
-    return {
+    scores: dict[str, Kernel] = {
         f"{name}{by}": TensorProduct(k_p, NormalScore(Fisher(AffineScaling(), name, _UNIT)))
         for name in ("shift", "scale")
         for by, k_p in along.items()
     }
+    return scores | {name: TensorProduct(Constant(), NormalScore(Shape(name))) for name in SHAPES}
 
 
 def _of_binary(predictions: Any) -> dict[str, Any]:

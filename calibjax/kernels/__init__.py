@@ -70,7 +70,7 @@ from calibjax.kernels.landmarks import LowRank, choose_landmarks
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.normal_scores import NormalScore
 from calibjax.kernels.regressors import Regressor
-from calibjax.kernels.residuals import Fisher, Pearson, Residual
+from calibjax.kernels.residuals import Fisher, Pearson, Residual, Shape
 from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 from calibjax.kernels.stein import Stein
 from calibjax.kernels.transforms import Transformed
@@ -105,6 +105,7 @@ __all__ = [
     "Regressor",
     "Residual",
     "Scaled",
+    "Shape",
     "SquaredExponential",
     "Stein",
     "Sum",

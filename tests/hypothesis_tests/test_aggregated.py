@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 from calibjax import distances, distributions, estimators
 from calibjax.distributions import Bernoulli, Categorical, Normal, Samples
@@ -167,7 +169,7 @@ def test_length_scales_of_default_kernels():
     for found in (default_kernel(equal), default_kernels(equal)):
         assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(found))
     with_features = distributions.with_features(normals()[0], jnp.asarray(LOC))
-    assert [len(group) for group in default_kernels(with_features).values()] == [7, 7, 7, 6, 1]
+    assert [len(group) for group in default_kernels(with_features).values()] == [7, 7, 7, 8, 1]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_default_kernel_is_for_the_exact_test(predictions):
 
 def test_default_groups():
     found = default_kernels(normals()[0])
-    assert [len(group) for group in found.values()] == [4, 4, 4, 6, 1]
+    assert [len(group) for group in found.values()] == [4, 4, 4, 8, 1]
     marginal = found["targets"]["all predictions"].target  # half of the median deviation
     np.testing.assert_allclose(marginal.length_scale, np.median(SCALE) / 2)
     equal = default_kernels(Normal(jnp.asarray(LOC), jnp.ones(40)))
@@ -199,19 +201,21 @@ def test_default_groups():
         "shift by location",
         "scale",
         "scale by location",
+        "skewness",
+        "peakedness",
     ]
     classes = default_kernels(Categorical(jnp.asarray(RNG.dirichlet(np.ones(30), 5))))
     assert [len(group) for group in classes.values()] == [2, 20, 2, 20]
     binary = default_kernels(Bernoulli(jnp.asarray(PROBS)))
     assert [len(group) for group in binary.values()] == [4, 2]
     counts = default_kernels(distributions.NegativeBinomial(jnp.asarray(SCALE), jnp.ones(40)))
-    assert [len(group) for group in counts.values()] == [4, 4, 4, 6]
+    assert [len(group) for group in counts.values()] == [4, 4, 4, 8]
     poisson = default_kernels(distributions.Poisson(jnp.asarray(SCALE)))
     assert {name: len(group) for name, group in poisson.items()} == {
         f"targets {scale} deviations": 4 for scale in (1, 2, 8)
     }
     gamma = default_kernels(distributions.Gamma(jnp.asarray(SCALE), jnp.ones(40)))
-    assert [len(group) for group in gamma.values()] == [4, 4, 4, 6]
+    assert [len(group) for group in gamma.values()] == [4, 4, 4, 8]
 
 
 def test_soft_maximum_by_group():
@@ -280,7 +284,11 @@ def _normals_off(kind, sign):
     """Targets that are off in one way."""
     loc, log_scale, e = WIDE, LOG_SCALES, NOISE
     x, v = (loc - loc.mean()) / loc.std(), (log_scale - log_scale.mean()) / log_scale.std()
+    level = scipy.stats.norm.cdf(sign * e)
+    humps = 0.9 * np.sign(e) + 0.19**0.5 * v, scipy.stats.laplace.ppf(level) / 2**0.5
     e = {
+        "skewness": sign * (scipy.stats.gamma.ppf(level, 4) - 4) / 2,
+        "peakedness": humps[sign > 0],
         "shift": e + sign * 0.4,
         "scale": e * 1.5**sign,
         "shift by location": e + sign * 0.5 * x,
@@ -314,6 +322,8 @@ def _loudest(test):
         ("shift by log scale", "too small where they are wide", "too large where they are wide"),
         ("scale by location", "too narrow where they are large", "too wide where they are large"),
         ("scale by log scale", "too narrow where they are wide", "too wide where they are wide"),
+        ("skewness", "not skewed enough to the right", "not skewed enough to the left"),
+        ("peakedness", "not peaked enough", "too peaked"),
     ],
 )
 def test_directions_of_numbers(kind, more, less):
@@ -391,7 +401,7 @@ def test_errors_without_a_direction():
 
 def test_direction_pvalue_by_numpy():
     """The score test alone, adjusted for two groups."""
-    predictions, targets = _normals_off("shift", 0.4)
+    predictions, targets = _normals_off("shift", 0.2)
     test = _directions_only(predictions, targets)
     name = test.components.loudest_direction
     own = test.components.of_kernel(name)
@@ -415,7 +425,12 @@ def test_direction_scores_by_numpy():
         test.components.kernel_names, test.components.direction_scores, strict=True
     ):
         kind, _, by = name.removeprefix("directions, ").partition(" by ")
-        r = z if kind == "shift" else z**2 - 1
+        r = {
+            "shift": z,
+            "scale": z**2 - 1,
+            "skewness": z**3 / np.sqrt(1 + z**2) - 1.3545308064813153 * z,
+            "peakedness": scipy.special.eval_legendre(4, 2 * scipy.stats.norm.cdf(z) - 1),
+        }[kind]
         x = (numbers[by] - numbers[by].mean()) / numbers[by].std() if by else 1
         expected = np.sum(x * r) / np.sqrt(np.sum((x * r) ** 2))
         np.testing.assert_allclose(score, expected, rtol=1e-6)

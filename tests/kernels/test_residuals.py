@@ -2,12 +2,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from calibjax import distributions, estimators, hypothesis_tests
 from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, Normal
-from calibjax.kernels import Constant, Fisher, NormalScore, Pearson, TensorProduct, centered_kernel
+from calibjax.kernels import (
+    Constant,
+    Fisher,
+    NormalScore,
+    Pearson,
+    Shape,
+    TensorProduct,
+    centered_kernel,
+)
 from calibjax.kernels.expectations import diagonal_expectation
-from calibjax.kernels.residuals import informed
+from calibjax.kernels.residuals import SHAPES, informed
 from calibjax.recalibration import (
     AffineScaling,
     HistogramBinning,
@@ -91,6 +100,35 @@ def test_scores_of_numbers():
     np.testing.assert_allclose(found[:, 0], 0.5 * (z**2 - 1), atol=1e-10)
 
 
+def test_shapes():
+    """Of mean zero and variance one; skewness does not see shifts."""
+
+    def log_density(skewness, x):
+        """Of sinh-arcsinh distributions, Jones and Pewsey (2009), eq. (2)."""
+        s = jnp.sinh(jnp.arcsinh(x) - skewness)
+        return 0.5 * jnp.log1p(s**2) - 0.5 * jnp.log1p(x**2) - s**2 / 2
+
+    x, weights = np.polynomial.legendre.leggauss(120)
+    x, weights = 9 * x, 9 * weights * np.exp(-40.5 * x**2) / np.sqrt(2 * np.pi)
+    standard = Normal(jnp.zeros(()), jnp.ones(()))
+    found = {
+        kernel.of: np.array([kernel.residual(standard, s)[0] for s in x])
+        for kernel in map(Shape, SHAPES)
+    }
+    for values in found.values():
+        np.testing.assert_allclose([weights @ values, weights @ values**2], [0, 1], atol=1e-9)
+    score = np.asarray(jax.vmap(lambda s: jax.grad(log_density)(0.0, s))(x))
+    score = score - weights @ (score * x) * x
+    expected = score / np.sqrt(weights @ score**2)
+    np.testing.assert_allclose(found["skewness"], expected, rtol=1e-8, atol=1e-8)
+    levels = 2 * scipy.stats.norm.cdf(x) - 1
+    expected = 3 * np.polynomial.legendre.legval(levels, [0, 0, 0, 0, 1])
+    np.testing.assert_allclose(found["peakedness"], expected, rtol=1e-9, atol=1e-9)
+    moved = Shape().residual(Normal(jnp.array(3e7), jnp.array(1e7)), 5e7)
+    np.testing.assert_allclose(moved, Shape().residual(standard, 2.0), rtol=1e-12)
+    assert diagonal_expectation(NormalScore(Shape()), standard) == 1
+
+
 def test_rao_statistic():
     """n SKCE_b is Sᵀ (n I)⁻¹ S, for the intercept and the slope of the log-odds."""
     p, y = PROBS[:, 0], LABELS % 2
@@ -138,6 +176,10 @@ def test_wrong_input():
         skce(Fisher(3))
     with pytest.raises(NotImplementedError, match="HistogramBinning does not define identity"):
         skce(Fisher(HistogramBinning(2)))
+    with pytest.raises(NotImplementedError, match="no shape of Categorical predictions"):
+        skce(Shape())
+    with pytest.raises(ValueError, match="of: expected one of 'skewness', 'peakedness', got 'x'"):
+        skce(NormalScore(Shape("x")), Normal(ones, ones), ones)
     with pytest.raises(ValueError, match="only: expected one of 'slope', 'intercept', got 'x'"):
         skce(Fisher(PlattScaling(), "x"), Bernoulli(0.5 * ones), jnp.array([0, 1, 1, 0]))
     with pytest.raises(TypeError, match="expected continuous distributions of a number"):

@@ -59,6 +59,11 @@ def _target_kernels() -> list[Call]:
         )
     )
     found.append(
+        NORMAL.call(
+            "kernels.Shape", of(lambda: kernels.NormalScore(kernels.Shape("skewness"))), "target"
+        )
+    )
+    found.append(
         CATEGORICAL.call(
             "kernels.Fisher",
             of(lambda: kernels.Fisher(recalibration.TemperatureScaling())),

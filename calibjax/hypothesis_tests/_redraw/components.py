@@ -69,6 +69,8 @@ class SKCEComponents:
         ranked: which statistic the test ranks, one of `STATISTICS`.
         family: of `aggregated_skce_test` the tree of which the kernels are the leaves. All other
             attributes of the components then have a last axis [K] in the order of `kernel_names`.
+        squares: of a family, whether the SKCE is the square of one sum of scores, so that the
+            biased SKCE alone counts, [K].
         direction_scores: of a family, in which direction the observed targets are off, in standard
             errors; zero for kernels that do not tell, [K].
         direction_pvalues: of a family, adjusted p-values of the biased SKCE alone, [K].
@@ -82,6 +84,7 @@ class SKCEComponents:
     num_targets: jax.Array | int
     ranked: str = dataclasses.field(metadata={"static": True})
     family: Any = dataclasses.field(default=None, metadata={"static": True})
+    squares: tuple[bool, ...] = dataclasses.field(default=(), metadata={"static": True})
     direction_scores: Any = None
     direction_pvalues: Any = None
     directions: tuple[tuple[str, str, str, str], ...] = dataclasses.field(
@@ -159,11 +162,10 @@ class SKCEComponents:
 
     def _scores(self) -> dict[str, Any]:
         """Scores for large values of the statistics."""
-        return {
-            "biased": np.asarray(self.biased.score),
-            "unbiased": np.asarray(self.unbiased.score),
-            "spread": np.abs(np.asarray(self.spread.score)),
-        }
+        others = np.asarray(self.unbiased.score), np.abs(np.asarray(self.spread.score))
+        if self.squares:
+            others = (np.where(self.squares, -np.inf, score) for score in others)
+        return dict(zip(STATISTICS[1:], (np.asarray(self.biased.score), *others), strict=True))
 
     def of_kernel(self, name: str) -> "SKCEComponents":
         """The components of one kernel of a family."""
@@ -171,7 +173,10 @@ class SKCEComponents:
         place = names.index(checks.choice("name", name, names))
         parts = self.biased, self.unbiased, self.spread
         biased, unbiased, spread = _of_kernel(parts, place)
-        return SKCEComponents(biased, unbiased, spread, self.num_targets, self.ranked)
+        squares = self.squares[place : place + 1]
+        return SKCEComponents(
+            biased, unbiased, spread, self.num_targets, self.ranked, squares=squares
+        )
 
     @property
     def loudest(self) -> str:
@@ -230,7 +235,7 @@ def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...
     return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
-@functools.partial(jit, static_argnames=("ranked", "family"), effort="least")
+@functools.partial(jit, static_argnames=("ranked", "family", "squares"), effort="least")
 def skce_components(
     unbiased: jax.Array,
     diagonal: jax.Array,
@@ -238,6 +243,7 @@ def skce_components(
     num_targets: jax.Array | int,
     ranked: str,
     family: Any = None,
+    squares: tuple[bool, ...] = (),
 ) -> tuple[jax.Array, SKCEComponents]:
     """The components of a pool, and the statistic to rank.
 
@@ -254,6 +260,7 @@ def skce_components(
         num_targets: n.
         ranked: one of `STATISTICS`.
         family: the tree of which several kernels are the leaves.
+        squares: see `SKCEComponents`; of these kernels the omnibus statistic is C₁.
 
     Returns:
         The pool of the statistic, of the same shape, and the components.
@@ -269,8 +276,9 @@ def skce_components(
     mean_only = standardised(jnp.cbrt(off_diagonal + typical))
     spread = standardised(jnp.cbrt(diagonal))
     biased = (off_diagonal + diagonal) / n
+    omnibus = jnp.maximum(jnp.maximum(both, mean_only), jnp.abs(spread))
     statistics = {
-        "omnibus": jnp.maximum(jnp.maximum(both, mean_only), jnp.abs(spread)),
+        "omnibus": jnp.where(np.array(squares), both, omnibus) if any(squares) else omnibus,
         "biased": biased,
         "unbiased": unbiased,
         "spread": jnp.abs(spread),
@@ -286,6 +294,7 @@ def skce_components(
         num_targets,
         ranked,
         family,
+        squares,
     )
     return statistics[ranked], components
 
@@ -304,6 +313,7 @@ def pooled(first: SKCEComponents, *others: SKCEComponents) -> tuple[jax.Array, S
         num_targets=first.num_targets,
         ranked=first.ranked,
         family=first.family,
+        squares=first.squares,
     )
     scores, words = first.direction_scores, first.directions  # of the observed targets
     return statistic, dataclasses.replace(found, direction_scores=scores, directions=words)

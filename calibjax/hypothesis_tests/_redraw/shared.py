@@ -23,6 +23,7 @@ from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests._redraw.plan import family_of
 from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
 from calibjax.hypothesis_tests.checked_kernels import checked_family
+from calibjax.hypothesis_tests.directions import are_squares
 from calibjax.hypothesis_tests.result import skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile
 
@@ -111,10 +112,11 @@ def pvalues_of_pool(
         num_data_sets=num_data_sets,
         ranked=ranked or "omnibus",
         structure=None if ranked else structure,
+        squares=() if ranked else are_squares(members),
     )
 
 
-@functools.partial(jit, static_argnames=("num_data_sets", "ranked", "structure"))
+@functools.partial(jit, static_argnames=("num_data_sets", "ranked", "structure", "squares"))
 def _ranked(
     family: Any,
     predictions: Any,
@@ -125,6 +127,7 @@ def _ranked(
     num_data_sets: int,
     ranked: str,
     structure: Any,
+    squares: tuple[bool, ...],
 ) -> jax.Array:
     """p-values for targets [n, R + B, ...], the samples first."""
     pool = jax.tree.map(lambda y: jnp.swapaxes(y, 0, 1), targets)
@@ -137,7 +140,12 @@ def _ranked(
         null = jax.tree.map(lambda x: x[num_data_sets:], parts)
         unbiased, diagonal = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y]), own, null)
         pool, components = skce_components(
-            unbiased, diagonal, num_targets=n, ranked=ranked, family=structure
+            unbiased,
+            diagonal,
+            num_targets=n,
+            ranked=ranked,
+            family=structure,
+            squares=squares,
         )
         return skce_result(pool, components, own[0], draws="redrawn targets").pvalue
 
