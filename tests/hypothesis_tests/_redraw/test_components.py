@@ -81,6 +81,29 @@ def test_treats_the_pool_alike():
     np.testing.assert_allclose(one[order], two, rtol=1e-12)
 
 
+def test_of_squares_the_biased_skce_alone_counts():
+    rng = np.random.default_rng(0)
+    unbiased, diagonal = rng.normal(size=(20, 2)), rng.gamma(3, size=(20, 2))
+    pool, parts = skce_components(
+        jnp.asarray(unbiased),
+        jnp.asarray(diagonal),
+        num_targets=7,
+        ranked="omnibus",
+        family=jax.tree.structure([0, 0]),
+        squares=(False, True),
+    )
+    root = np.cbrt(6 * unbiased + diagonal)[:, 1]
+    np.testing.assert_allclose(pool[:, 1], (root - root.mean()) / root.std(), rtol=1e-10)
+    assert parts.of_kernel("1").loudest == "biased"
+    alone, _ = skce_components(
+        jnp.asarray(unbiased[:, 0]),
+        jnp.asarray(diagonal[:, 0]),
+        num_targets=7,
+        ranked="omnibus",
+    )
+    np.testing.assert_allclose(pool[:, 0], alone, rtol=1e-12)
+
+
 def test_a_constant_diagonal_has_no_say():
     """(y − p)² is 1/4 for p = 1/2 whatever comes."""
     kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
