@@ -3,7 +3,7 @@
 from calibjax.evaluation.data import LEVEL
 from calibjax.evaluation.entries import Advice
 from calibjax.evaluation.findings import Findings
-from calibjax.evaluation.wording import alike, ends_of, hundredths, score_of
+from calibjax.evaluation.wording import alike, ends_of, hundredths, score_of, wrong_shape
 
 _HELD_OUT = (
     "Fit it to data that the model was not trained on, and judge the result on data used for "
@@ -39,6 +39,16 @@ _SHAPE = Advice(
     "No shift and no temperature changes the shape of the predicted distributions. Predict with a "
     "family that has the shape of the targets, such as LogNormal, Mixture or Quantiles of "
     "calibjax.distributions, or predict a function of them."
+)
+_QUANTILES = Advice(
+    "The shape of the predicted distributions is wrong, in the same way for all of them. Map their "
+    "quantiles by one monotone function, or predict with a family that has the shape of the "
+    "targets, such as LogNormal or Mixture of calibjax.distributions; whether that helps was not "
+    f"computed. {_HELD_OUT}",
+    """\
+method = recalibration.QuantileRecalibration("isotonic")
+params = method.fit(predictions, targets)
+repaired = method.apply(params, new_predictions)""",
 )
 _POSSIBLE = Advice(
     "Give everything that may happen a probability above 0: no temperature changes a probability "
@@ -103,4 +113,7 @@ def _of_numbers(findings: Findings) -> list[Advice]:
             where = f" of {bias.name}" if bias.name else ""
             text = f"Add {bias.error:.3g} to the predicted means{where}: that is how far the "
             told.append(Advice(f"{text}targets lie from them on average."))
-    return told + [_SHAPE] * any(place.pvalue <= LEVEL for place in findings.places)
+    if wrong_shape(findings) and findings.task == "regression":
+        return [*told, _QUANTILES]
+    has_place = any(place.pvalue <= LEVEL for place in findings.places)
+    return told + [_SHAPE] * bool(has_place or wrong_shape(findings))

@@ -23,6 +23,7 @@ from calibjax.evaluation.wording import (
     points,
     score_of,
     with_interval,
+    wrong_shape,
 )
 from calibjax.hypothesis_tests._redraw.components import ALIKE
 
@@ -159,7 +160,8 @@ def _verdict(findings: Findings, found: list[str], unadjusted: dict[str, float])
 def _direction(findings: Findings, found: list[str]) -> list[str]:
     """Whether the predictions are overconfident, underconfident, or what else is wrong."""
     if findings.task not in ("classification", "binary"):
-        return _width(findings) or _loudest(findings, found)
+        told, loudest = _width(findings), _loudest(findings, found)
+        return told + loudest if not told or wrong_shape(findings) else told
     top = findings.top_label
     if top is None or top.pvalue > LEVEL:
         return _loudest(findings, found)
@@ -179,7 +181,8 @@ def _loudest(findings: Findings, found: list[str]) -> list[str]:
         return []
     if p is not None and p <= LEVEL:
         is_told = _biases(findings) or _classes(findings)
-        if is_told and "where" not in findings.direction:
+        is_other = "where" in findings.direction or wrong_shape(findings)
+        if is_told and not is_other:
             return []
         told, _, score = findings.direction.partition(": ")
         of = f"score of the {score}, " if score else ""

@@ -2,9 +2,11 @@
 
 import math
 
+from calibjax.evaluation.data import LEVEL
 from calibjax.evaluation.entries import Entry
 from calibjax.evaluation.findings import Findings, PlaceError
 from calibjax.hypothesis_tests._redraw.components import OF_CLASSES
+from calibjax.kernels.residuals import SHAPES
 
 _MOST_DECIMALS = 6  # beyond, numbers are written with exponents
 
@@ -83,10 +85,18 @@ def in_full(direction: str) -> str:
     """A direction as a sentence."""
     if direction in OF_CLASSES:
         return f"the model is {direction}"
-    subject, too, rest = direction.partition(" too ")
-    if not too:
-        return direction
-    return f"{subject} is too {rest}" if "class" in subject else f"the {subject} are too {rest}"
+    for word in (" too ", " not "):
+        subject, found, rest = direction.partition(word)
+        if found:
+            start = f"{subject} is" if "class" in subject else f"the {subject} are"
+            return f"{start}{word}{rest}"
+    return direction
+
+
+def wrong_shape(findings: Findings) -> str:
+    """The shape that the clearest finding of the test of all errors names, or empty."""
+    shape, p = findings.direction.rpartition(": ")[2], findings.direction_pvalue
+    return shape if shape in SHAPES and p is not None and p <= LEVEL else ""
 
 
 def places(findings: Findings, level: float) -> list[str]:

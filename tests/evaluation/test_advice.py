@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -65,6 +66,18 @@ def test_shifts_and_shapes():
     assert one.text.startswith("Add -0.3 to the predicted means of coordinate 1")
     [one] = _advised(NUMBERS, pvalue=0.001, places=(PLACE,))
     assert "Predict with a family that has the shape of the targets" in one.text
+    skewed = {"direction": "predictions too peaked: peakedness", "direction_pvalue": 0.001}
+    [one] = _advised(NUMBERS, pvalue=0.001, **skewed)
+    assert one.text.startswith("The shape of the predicted distributions is wrong")
+    loc = np.linspace(0, 1, 40).astype(np.float32)
+    names = {"recalibration": recalibration, "targets": loc + 0.1 * np.sin(9 * loc)}
+    names |= dict.fromkeys(
+        ("predictions", "new_predictions"), distributions.Normal(loc, np.ones_like(loc))
+    )
+    exec(one.call, names)
+    assert np.all(np.isfinite(jax.vmap(lambda p: p.icdf(0.5))(names["repaired"])))
+    [one] = _advised(NUMBERS, task="counts", pvalue=0.001, **skewed)
+    assert one.text.startswith("No shift and no temperature")
 
 
 @pytest.mark.parametrize(
