@@ -161,7 +161,7 @@ def _direction(findings: Findings, found: list[str]) -> list[str]:
     """Whether the predictions are overconfident, underconfident, or what else is wrong."""
     if findings.task not in ("classification", "binary"):
         told, loudest = _width(findings), _loudest(findings, found)
-        return told + loudest if not told or wrong_shape(findings) else told
+        return loudest + told if wrong_shape(findings) else told or loudest
     top = findings.top_label
     if top is None or top.pvalue > LEVEL:
         return _loudest(findings, found)
