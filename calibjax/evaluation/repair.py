@@ -193,6 +193,30 @@ def what_would_repair(
         predictions = checked_ensembles(predictions, 2, "predictions")
     if recalibrations is None:
         recalibrations = _default(bare(predictions))
+    _check_names(recalibrations)
+    level = float(checks.proportion("level", level))
+    num_draws = checks.number_of_draws("num_draws", num_draws)
+    first, *others = jax.random.split(checks.random_key(key), len(recalibrations) + 2)
+    samples = predictions, targets, weights
+    gains, fitted, reasons = _fits(first, recalibrations, *samples)
+    _refuse_if_all(recalibrations, reasons)
+    methods = {"nothing": _Nothing(), **recalibrations}
+    fitted = {"nothing": bare(predictions), **fitted}
+    hypotheses, score = _hypotheses(methods, fitted, *samples), default_score(*fitted.values())
+    pvalues, later = _pvalues(dict(zip(methods, others, strict=True)), score, hypotheses, num_draws)
+    reasons |= later
+    _refuse_if_all(recalibrations, reasons)
+    nan = jnp.full((), jnp.nan)
+    missing = Gain(nan, nan, nan, nan)
+    return Repairs(
+        {name: pvalues.get(name, nan) for name in methods},
+        {name: missing if name in reasons else gains[name] for name in recalibrations},
+        level,
+        tuple(reasons.items()),
+    )
+
+
+def _check_names(recalibrations: Any) -> None:
     is_named = isinstance(recalibrations, Mapping) and all(
         isinstance(x, str) for x in recalibrations
     )
@@ -201,25 +225,31 @@ def what_would_repair(
             "recalibrations: expected a dictionary of at least one by its name, none of them named "
             f"'nothing', got {recalibrations!r}"
         )
-    level = float(checks.proportion("level", level))
+
+
+def _fits(
+    key: jax.Array, recalibrations: Mapping[str, Any], *samples: Any
+) -> tuple[dict[str, Gain], dict[str, Any], dict[str, str]]:
+    """The gain of each, the predictions that it repairs, and why others cannot be fitted."""
+    predictions, targets, weights = samples
     num_folds = min(5, checks.leading_size("targets", targets))
-    num_draws = checks.number_of_draws("num_draws", num_draws)
-    keys = jax.random.split(checks.random_key(key), len(recalibrations) + 2)
-    methods = {"nothing": _Nothing(), **recalibrations}
-    fitted: dict[str, Any] = {"nothing": bare(predictions)}
-    gains, reasons = {}, {}
+    gains, fitted, reasons = {}, {}, {}
     for name, method in recalibrations.items():
         try:
-            one = {name: method}
             gains |= recalibration_gain(
-                keys[0], one, predictions, targets, weights=weights, num_folds=num_folds
+                key, {name: method}, predictions, targets, weights=weights, num_folds=num_folds
             )
-            fitted[name] = repaired_by(method, predictions, targets, weights)
+            fitted[name] = repaired_by(method, *samples)
         except ValueError as error:  # of classes that are apart, say, also outside of one fold only
             reasons[name] = str(error)
-    _refuse_if_all(recalibrations, reasons)
-    pvalues, places = {}, list(methods)
-    score = default_score(*fitted.values())
+    return gains, fitted, reasons
+
+
+def _hypotheses(
+    methods: Mapping[str, Any], fitted: Mapping[str, Any], *samples: Any
+) -> dict[str, tuple[Hypothesis, PyTree]]:
+    """The hypothesis that each recalibration is enough, and what is redrawn under it."""
+    predictions, targets, weights = samples
     is_ensemble = isinstance(bare(predictions), Samples)
     seen = None if is_ensemble else default_kernels(predictions)
 
@@ -232,25 +262,26 @@ def what_would_repair(
         family = checked_family(kernels, original, targets)
         return hypothesis_of(methods[name], family, original, repaired, targets, weights), drawn
 
-    tested = {name: hypothesis(name, repaired) for name, repaired in fitted.items()}
-    for i, (name, (one, drawn)) in enumerate(tested.items()):
-        own = keys[places.index(name) + 1]
-        others = [other for other, _ in list(tested.values())[i + 1 :]]
+    return {name: hypothesis(name, repaired) for name, repaired in fitted.items()}
+
+
+def _pvalues(
+    keys: Mapping[str, jax.Array],
+    score: Callable[..., jax.Array],
+    hypotheses: Mapping[str, tuple[Hypothesis, PyTree]],
+    num_draws: int,
+) -> tuple[dict[str, jax.Array], dict[str, str]]:
+    """Those of the hypotheses, from the simplest on, and why others have none."""
+    pvalues, reasons, later = {}, {}, [one for one, _ in hypotheses.values()]
+    for name, (one, drawn) in hypotheses.items():
+        later = later[1:]
         try:
-            pvalues[name] = _pvalue(own, score, one, others, drawn, num_draws)
+            pvalues[name] = _pvalue(keys[name], score, one, later, drawn, num_draws)
         except ValueError as error:  # it cannot be fitted to most redraws
             if name == "nothing":
                 raise
             reasons[name] = str(error)
-    _refuse_if_all(recalibrations, reasons)
-    nan = jnp.full((), jnp.nan)
-    missing = Gain(nan, nan, nan, nan)
-    return Repairs(
-        {name: pvalues.get(name, nan) for name in methods},
-        {name: missing if name in reasons else gains[name] for name in recalibrations},
-        level,
-        tuple(reasons.items()),
-    )
+    return pvalues, reasons
 
 
 def repairs(data: Data) -> Part:
