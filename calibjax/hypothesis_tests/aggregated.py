@@ -47,7 +47,8 @@ def aggregated_skce_test(
     exact for every n, every B and every family, without a second level of redraws. Of a `Constant`
     or `Regressor` on predictions with a residual of normal scores, such as
     `NormalScore(Fisher(AffineScaling(), "shift"))`, whose SKCE is the square of one sum, T_k is the
-    component of the biased SKCE, since the mean of the squares has heavy tails. Groups are
+    component of the biased SKCE, since the mean of the squares has heavy tails; `exact_skce_test`
+    does so with `statistic="biased"`. Groups are
     kernels that see the same kind of errors: many that are alike do not outvote one direction, and
     some evidence in several groups adds up. A single group gives the largest T_k. The adjusted
     p-value of a kernel is the rank, among the T of the redraws, of √(max(M² − 2 log G, 0)), where M

@@ -86,9 +86,10 @@ class Hypothesis:
         name, weights = type(self.recalibration).__name__, self.weights
         _refuse_without_fits(name, parts[1])
         n = number_of(self.predictions, None)
+        n = n if weights is None else number_with_pairs(self.predictions, weights)
         pool, components = skce_components(
             *_without_zeros(parts, n),
-            num_targets=n if weights is None else number_with_pairs(self.predictions, weights),
+            num_targets=n,
             ranked="omnibus",
             family=self.structure,
             squares=self.squares,
@@ -99,12 +100,12 @@ class Hypothesis:
 
 
 @functools.partial(jit, effort="least")
-def _without_zeros(parts: Parts, n: int) -> Parts:
+def _without_zeros(parts: Parts, n: jax.Array | int) -> Parts:
     """Those of kernels that every fit makes zero are the same in all redraws.
 
     Such as the score of the parameter that is fitted. What is left of them depends on the fitted
-    parameters only, which are the centre of those of the redraws: their observed value is never the
-    largest, and would make the test conservative.
+    parameters only, says nothing about calibration, and costs power: the statistic of the redraws
+    would be the largest of more kernels than can be loud for the data.
     """
     unbiased, diagonal = parts
     total = diagonal + (n - 1) * unbiased

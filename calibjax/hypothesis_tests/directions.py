@@ -26,7 +26,9 @@ from calibjax.kernels import (
     NormalScore,
     Regressor,
     Residual,
+    Scaled,
     Shape,
+    Sum,
     TensorProduct,
     White,
 )
@@ -39,7 +41,7 @@ _PLACES = {"location": ("large", "small"), "log scale": ("wide", "narrow")}
 _SCORES = {  # words for positive and for negative sums
     "shift": ("too small", "too large"),
     "scale": ("too narrow", "too wide"),
-    "skewness": ("not skewed enough to the right", "not skewed enough to the left"),
+    "skewness": ("not skewed enough to the right", "too skewed to the right"),
     "peakedness": ("not peaked enough", "too peaked"),
 }
 
@@ -90,18 +92,28 @@ def _score(kernel: Kernel) -> str:
 
 
 def are_squares(members: Sequence[tuple[Any, Kernel]]) -> tuple[bool, ...]:
-    """`SKCEComponents.squares` of kernels: residuals of normal scores, with one number each.
+    """`SKCEComponents.squares` of kernels: those with residuals of normal scores as targets.
 
-    The mean D of their squares has heavy tails, fourth powers of scores and more, and would drown
-    what the sum says. It sees no error that other kernels on normal scores do not see.
+    The mean D of the squares of these residuals has heavy tails, fourth powers of scores and more,
+    and would drown what their sum says. It sees no error that other kernels on normal scores do not
+    see.
     """
 
-    def is_square(kernel: Any) -> bool:
-        target = getattr(kernel, "target", None)
-        of_scores = isinstance(target, NormalScore) and isinstance(target.kernel, Residual)
-        return of_scores and _is_of_rank_one(kernel)
+    def is_of_scores(target: Any) -> bool:
+        inner = _terms(target.kernel) if isinstance(target, NormalScore) else [None]
+        return all(isinstance(term, Residual) for term in inner)
 
-    return tuple(is_square(kernel) for _, kernel in members)
+    def is_square(term: Any) -> bool:
+        return _is_of_rank_one(term) and all(map(is_of_scores, _terms(term.target)))
+
+    return tuple(all(map(is_square, _terms(kernel))) for _, kernel in members)
+
+
+def _terms(kernel: Any) -> list[Any]:
+    """The kernels that a sum of multiples consists of."""
+    if not isinstance(kernel, Sum | Scaled):
+        return [kernel]
+    return [term for _, part in kernel.combination() for term in _terms(part)]
 
 
 def direction_scores(
@@ -139,7 +151,9 @@ def direction_scores(
 
 
 def _is_of_rank_one(kernel: Any) -> bool:
-    return isinstance(getattr(kernel, "prediction", None), Constant | Regressor)
+    if not isinstance(kernel, TensorProduct):
+        return False
+    return all(isinstance(term, Constant | Regressor) for term in _terms(kernel.prediction))
 
 
 @functools.partial(jit, effort="less")
@@ -178,4 +192,4 @@ def _number(target: Any, p: Any, y: Any) -> jax.Array:
         inner: Any = target.kernel
         of_one = jax.vmap(lambda s: inner.residual(standard_normal(p), s)[0])
         return jnp.sum(jnp.stack([x.weights @ of_one(x.points) for x in scores(p, y)]))
-    return target.score(p, y)[0]
+    return target.residual(p, y)[0]

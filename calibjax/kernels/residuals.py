@@ -245,7 +245,8 @@ class Shape(Residual):
         score = (y - p.loc) / p.scale
         if checks.choice("of", self.of, SHAPES) == "skewness":
             along, size = _SKEWNESS
-            return jnp.atleast_1d((score**3 / jnp.sqrt(1 + score**2) - along * score) / size)
+            square = jnp.square(score)
+            return jnp.atleast_1d((score * (square / jnp.sqrt(1 + square)) - along * score) / size)
         square = jnp.square(2 * ndtr(score) - 1)
         return jnp.atleast_1d(3 * (35 * square**2 - 30 * square + 3) / 8)
 
@@ -258,8 +259,8 @@ class Shape(Residual):
         checks.choice("of", self.of, SHAPES)
         if not isinstance(predictions, Normal):
             raise NotImplementedError(
-                f"no shape of {type(predictions).__name__} predictions; expected Normal, or "
-                "NormalScore(Shape(...)) for other predictions of numbers"
+                f"no shape of {type(predictions).__name__} predictions; expected Normal ones, or "
+                "the scores that NormalScore(Shape(...)) makes of numbers"
             )
 
 

@@ -133,10 +133,10 @@ def test_directions_are_not_told_twice():
     assert "clearest" not in _told(NUMBERS, **found, direction="predictions too small: shift")
     direction = "predictions too small where they are large, too large where they are small: shift"
     assert "where they are large" in _told(NUMBERS, **found, direction=direction)
-    direction = "predictions not skewed enough to the left: skewness"
+    direction = "predictions too skewed to the right: skewness"
     told = _told(NUMBERS, **found, spread=_entry(1.4, pvalue=0.001), direction=direction)
     assert "The predicted distributions are too narrow" in told
-    assert "the predictions are not skewed enough to the left (score of the skewness" in told
+    assert "the predictions are too skewed to the right (score of the skewness" in told
 
 
 def test_direction_without_a_significant_score_is_a_hint():

@@ -322,7 +322,7 @@ def _loudest(test):
         ("shift by log scale", "too small where they are wide", "too large where they are wide"),
         ("scale by location", "too narrow where they are large", "too wide where they are large"),
         ("scale by log scale", "too narrow where they are wide", "too wide where they are wide"),
-        ("skewness", "not skewed enough to the right", "not skewed enough to the left"),
+        ("skewness", "not skewed enough to the right", "too skewed to the right"),
         ("peakedness", "not peaked enough", "too peaked"),
     ],
 )

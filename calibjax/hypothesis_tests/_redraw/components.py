@@ -69,8 +69,8 @@ class SKCEComponents:
         ranked: which statistic the test ranks, one of `STATISTICS`.
         family: of `aggregated_skce_test` the tree of which the kernels are the leaves. All other
             attributes of the components then have a last axis [K] in the order of `kernel_names`.
-        squares: of a family, whether the SKCE is the square of one sum of scores, so that the
-            biased SKCE alone counts, [K].
+        squares: of a family, whether the biased SKCE alone counts, as of residuals of normal scores
+            under `Constant` or `Regressor` kernels, of which it is the square of a sum, [K].
         direction_scores: of a family, in which direction the observed targets are off, in standard
             errors; zero for kernels that do not tell, [K].
         direction_pvalues: of a family, adjusted p-values of the biased SKCE alone, [K].

@@ -183,7 +183,8 @@ class _Lines:
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     """Features of the matrix of a kernel on predictions, [n, s], if few determine it."""
-    if (known := getattr(kernel, "factor", None)) is not None:
+    known: Any = getattr(kernel, "factor", None)  # that of a `Scaled` kernel is a number
+    if callable(known):
         return known(without_draws(predictions))
     n = checks.leading_size("predictions", predictions)
     if n < _FACTORED_FROM or not checks.is_concrete(kernel, predictions):
