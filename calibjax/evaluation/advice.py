@@ -41,7 +41,7 @@ _SHAPE = Advice(
     "calibjax.distributions, or predict a function of them."
 )
 _QUANTILES = Advice(
-    "The shape of the predicted distributions is wrong, in the same way for all of them. Map their "
+    "The shape of the predicted distributions is wrong, on average over all of them. Map their "
     "quantiles by one monotone function, or predict with a family that has the shape of the "
     "targets, such as LogNormal or Mixture of calibjax.distributions; whether that helps was not "
     f"computed. {_HELD_OUT}",

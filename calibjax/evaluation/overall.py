@@ -4,22 +4,32 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtri  # comes with JAX
 
 from calibjax import distributions, estimators, hypothesis_tests, plotting
-from calibjax.distributions import MonteCarlo, Samples
+from calibjax.distributions import MonteCarlo, Normal, Samples
 from calibjax.distributions.features import bare
 from calibjax.evaluation.calls import Call, expression, measured, named, ranges
 from calibjax.evaluation.data import LEVEL, MEMBERS, REDRAWS, TARGETS, Data, Part, shown_classes
 from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
-from calibjax.hypothesis_tests._redraw.components import ALIKE, OF_CLASSES, OF_NUMBERS
+from calibjax.hypothesis_tests._redraw.components import (
+    ALIKE,
+    OF_CLASSES,
+    OF_NUMBERS,
+    SKCEComponents,
+)
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.kernel_scales import NUM_LANDMARKS, affordable
-from calibjax.kernels import Kernel, LowRank, TensorProduct
+from calibjax.kernels import Kernel, LowRank, Shape, TensorProduct
 from calibjax.kernels.expectations import prepare_features
+from calibjax.kernels.residuals import SHAPES
 
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
 PAIRS = 2e9  # of samples that SKCEs with intervals take at most
+_LARGEST_SCORE = 5.0  # beyond, single precision does not tell
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
 
 _WORDS = {
@@ -152,16 +162,52 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], di
         loudest = components.loudest_kernel_of(group)
         part = components.of_kernel(loudest)
         call = getattr(_called(components).of_kernel(loudest), part.loudest).score
-        note = data.in_words(components.direction_of(loudest))
+        note = _in_words(data, components, loudest)
         pvalue = float(of_groups[group])
         entries.append(measured(f"score: {group}", call, pvalue=pvalue, note=note))
-    told, pvalue = components.loudest_direction, test.direction_pvalue
+    direction, pvalue = _loudest_direction(data, components)
     if pvalue is None or pvalue > LEVEL:
         told = components.loudest_kernel
-        pvalue = by_name[told]
-    direction = data.in_words(components.direction_of(told))
+        direction, pvalue = _in_words(data, components, told), by_name[told]
     findings = {"direction": direction, "direction_pvalue": pvalue}
     return entries, findings
+
+
+def _loudest_direction(data: Data, components: SKCEComponents) -> tuple[str, float | None]:
+    """The direction with the largest score that is told, and its p-value."""
+    has_direction = np.asarray(components.direction_scores) != 0
+    order = np.argsort(-np.asarray(components.biased.score), kind="stable")
+    for place in order[has_direction[order]]:
+        if words := _in_words(data, components, components.kernel_names[place]):
+            return words, float(np.asarray(components.direction_pvalues)[place])
+    return "", None
+
+
+def _in_words(data: Data, components: SKCEComponents, name: str) -> str:
+    """What a kernel says of the predictions; nothing of shapes that a shift and a scale explain."""
+    words = components.direction_of(name)
+    shape = words.rpartition(": ")[2]
+    if shape in SHAPES and not _has_shape(data, shape):
+        return ""
+    return data.in_words(words)
+
+
+def _has_shape(data: Data, shape: str) -> bool:
+    """Whether normal scores have a wrong shape, given their own mean and standard deviation.
+
+    Where one of them is beyond all others, as where predictions are far too narrow, nobody knows.
+    """
+    assert data.pit is not None, "of predictions with normal scores"
+    scores = ndtri(np.asarray(data.known(data.pit), float))
+    weights = np.asarray(data.known(data.weights)) if data.has_weights else np.ones(len(scores))
+    if not np.all(np.abs(scores) < _LARGEST_SCORE):
+        return False
+    mean = np.average(scores, weights=weights)
+    deviation = np.sqrt(np.average((scores - mean) ** 2, weights=weights))
+    standard, own = Normal(jnp.zeros(()), jnp.ones(())), (scores - mean) / max(deviation, 1e-300)
+    found = jax.vmap(Shape(shape).residual, (None, 0))(standard, jnp.asarray(own))
+    residuals = weights * np.asarray(found)[:, 0]
+    return bool(abs(np.sum(residuals)) >= 2 * np.sqrt(np.sum(residuals**2)))
 
 
 def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:

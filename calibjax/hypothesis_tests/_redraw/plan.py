@@ -29,7 +29,7 @@ from calibjax.hypothesis_tests._redraw.family import (
     number_of,
     number_with_pairs,
 )
-from calibjax.kernels import Kernel, TensorProduct, low_rank
+from calibjax.kernels import Constant, Kernel, LowRank, Regressor, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import few_features, prepare_features
 from calibjax.kernels.line import (
@@ -183,9 +183,8 @@ class _Lines:
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     """Features of the matrix of a kernel on predictions, [n, s], if few determine it."""
-    known: Any = getattr(kernel, "factor", None)  # that of a `Scaled` kernel is a number
-    if callable(known):
-        return known(without_draws(predictions))
+    if isinstance(kernel, Constant | LowRank | Regressor):
+        return kernel.factor(without_draws(predictions))
     n = checks.leading_size("predictions", predictions)
     if n < _FACTORED_FROM or not checks.is_concrete(kernel, predictions):
         return None
