@@ -2,9 +2,14 @@
 
 import dataclasses
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
+from calibjax.distributions import Normal
+from calibjax.evaluation.data import checked_data
 from calibjax.evaluation.entries import Entry
 from calibjax.evaluation.findings import (
     Adjustment,
@@ -14,6 +19,7 @@ from calibjax.evaluation.findings import (
     MeanError,
     PlaceError,
 )
+from calibjax.evaluation.overall import _has_shape
 from calibjax.evaluation.sentences import _TESTS, _tests, names_an_error, sentences
 from calibjax.evaluation.wording import alike, percents
 
@@ -137,6 +143,20 @@ def test_directions_are_not_told_twice():
     told = _told(NUMBERS, **found, spread=_entry(1.4, pvalue=0.001), direction=direction)
     assert "The predicted distributions are too narrow" in told
     assert "the predictions are too skewed to the right (score of the skewness" in told
+
+
+@pytest.mark.parametrize(
+    ("scale", "power", "is_told"),
+    [(0.1, 1, False), (1.0, 3, True), (0.4, 3, True), (9.0, 1, False)],
+)
+def test_shapes_that_a_scale_explains_are_not_told(scale, power, is_told):
+    """Normal targets that scatter much less or more, and scores to the power of three."""
+    levels = (np.arange(60) + 0.5) / 60
+    scores = scipy.special.ndtri(levels) ** power
+    targets = jnp.asarray(scale * scores / scores.std())
+    predictions = Normal(jnp.zeros(60), jnp.ones(60))
+    data = checked_data(jax.random.key(0), predictions, targets, None, None, None)
+    assert _has_shape(data, "peakedness") == is_told
 
 
 def test_direction_without_a_significant_score_is_a_hint():

@@ -9,6 +9,7 @@ import scipy.stats
 
 from calibjax import distances, distributions, estimators
 from calibjax.distributions import Bernoulli, Categorical, Normal, Samples
+from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests import (
     aggregated_skce_test,
     combine_results,
@@ -17,7 +18,18 @@ from calibjax.hypothesis_tests import (
     ensemble_skce_test,
     exact_skce_test,
 )
-from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorProduct, White
+from calibjax.hypothesis_tests._redraw.shared import pvalues_of_pool
+from calibjax.kernels import (
+    Constant,
+    Exponential,
+    Fisher,
+    NormalScore,
+    Shape,
+    SquaredExponential,
+    TensorProduct,
+    White,
+)
+from calibjax.recalibration import AffineScaling
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -397,6 +409,51 @@ def test_errors_without_a_direction():
     assert test.components.loudest_group == "kernels in no group"
     with pytest.raises(ValueError, match="^kernel: expected one of"):
         test.components.direction_of("2")
+
+
+def test_multiples_of_squares_are_squares():
+    predictions, targets = _normals_off("shift", 0.1)
+    score, shape = NormalScore(Fisher(AffineScaling())), NormalScore(Shape())
+    product = TensorProduct(Constant(), shape)
+    others = 2 * product, product + product, TensorProduct(2 * Constant(), 3 * shape)
+    args = KEY, predictions, targets
+    found = [aggregated_skce_test(*args, kernels=[k], num_draws=49) for k in (product, *others)]
+    assert all(test.components.squares == (True,) for test in found)
+    assert len({float(test.pvalue) for test in found}) == 1
+    near = TensorProduct(SquaredExponential(1.0, distances.Wasserstein()), shape)
+    kernels = [TensorProduct(Constant(), score), near, TensorProduct(Constant(), Shape())]
+    test = aggregated_skce_test(*args, kernels=kernels, num_draws=9)
+    assert test.components.squares == (True, False, False)
+    assert test.components.direction_of("2").endswith(": skewness")
+
+
+def test_shared_redraws_rank_the_same_statistic():
+    """The p-value of one data set of a pool is that of the test, directions as well."""
+    predictions, targets = _normals_off("scale", 0.1)
+    predictions, targets = jax.tree.map(lambda x: x[:30], (predictions, targets))
+    kernels = {"directions": default_kernels(predictions)["directions"]}
+    keys = jax.random.split(KEY, 99)
+    redrawn = jax.vmap(lambda key: draw(key, predictions))(keys)
+    for shift in np.linspace(0, 1, 6):
+        own = targets + shift
+        pool = jnp.concatenate([own[None], redrawn])
+        test = aggregated_skce_test(KEY, predictions, own, kernels=kernels, num_draws=99)
+        assert pvalues_of_pool(kernels, None, predictions, pool, 1) == test.pvalue
+
+
+def test_directions_of_counts():
+    """The score of a count is the mean over its atom: φ(a) − φ(b) in units of its probability."""
+    mean = np.linspace(1, 6, 50)
+    predictions = distributions.NegativeBinomial(jnp.asarray(mean), jnp.full(50, 4.0))
+    counts = RNG.poisson(mean)
+    kernels = {"directions": default_kernels(predictions)["directions"]}
+    test = aggregated_skce_test(KEY, predictions, jnp.asarray(counts), kernels=kernels, num_draws=4)
+    cdf = np.stack([jax.vmap(lambda p, y: p.cdf(y))(predictions, counts - i) for i in (1, 0)])
+    density = scipy.stats.norm.pdf(scipy.stats.norm.ppf(cdf))
+    r = (density[0] - density[1]) / (cdf[1] - cdf[0])
+    place = test.components.kernel_names.index("directions, shift")
+    expected = r.sum() / np.sqrt((r**2).sum())
+    np.testing.assert_allclose(test.components.direction_scores[place], expected, rtol=1e-3)
 
 
 def test_direction_pvalue_by_numpy():

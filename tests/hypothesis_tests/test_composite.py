@@ -146,6 +146,7 @@ def test_what_the_fit_makes_zero_has_no_say():
     test = composite_calibration_test(
         KEYS[2], TemperatureScaling(), BINARY, LABELS, kernels=kernels, num_draws=19
     )
+    assert test.components.squares == (False, False)
     slope, intercept = (test.components.of_kernel(name) for name in ("slope", "intercept"))
     assert slope.spread.statistic > 0
     assert np.ptp(slope.spread.null_samples) == np.ptp(slope.unbiased.null_samples) == 0
@@ -183,6 +184,9 @@ def test_names_what_is_left():
     found = composite_calibration_test(KEYS[2], AffineScaling(), NORMAL, wrong, kernels=few)
     assert found.pvalue < 0.02
     assert "shift by location" in str(found)
+    squares = dict(zip(found.components.kernel_names, found.components.squares, strict=True))
+    assert squares["directions, shift by location"]
+    assert not squares["normal scores 2, all predictions"]
 
 
 @pytest.mark.slow
