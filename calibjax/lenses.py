@@ -20,7 +20,7 @@ from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli, Categorical, WithFeatures
-from calibjax.distributions.base import ClassPredictions
+from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import like
 
 
@@ -145,7 +145,9 @@ class AtMost:
 
     threshold: jax.Array | float
 
-    def __call__(self, predictions: Any, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
+    def __call__(
+        self, predictions: Distribution, targets: ArrayLike
+    ) -> tuple[Bernoulli, jax.Array]:
         """The probabilities of the event, `Bernoulli`s, and whether it happened, 0 or 1, [n]."""
         predictions, targets = checks.predictions_and_targets(predictions, targets)
         checks.method("predictions", predictions, "cdf")
@@ -158,7 +160,7 @@ class AtMost:
 
 @jit
 def _at_most(
-    predictions: Any, targets: jax.Array, threshold: jax.Array
+    predictions: Distribution, targets: jax.Array, threshold: jax.Array
 ) -> tuple[Bernoulli, jax.Array]:
     probs = jax.vmap(lambda p: p.cdf(threshold))(predictions)
     probs = jnp.where(checks.is_missing(targets), jnp.nan, jnp.clip(probs, 0, 1))

@@ -126,7 +126,7 @@ def transformed_point(point: PyTree, scale: ArrayLike) -> jax.Array:
     return matmul(scale, point) if scale.ndim == 2 else scale * point
 
 
-def has_class_probs(predictions: Any) -> bool:
+def has_class_probs(predictions: object) -> bool:
     """Whether these are predictions of classes, without computing their probabilities."""
     inner = getattr(predictions, "components", predictions)  # of mixtures
     return hasattr(type(inner), "class_probs") or hasattr(inner, "class_probs")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import parameter, record
@@ -271,7 +272,7 @@ class Bernoulli(DrawnByInversion):
     def __jax_array__(self) -> jax.Array:
         return jnp.asarray(self.probs)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.probs, dtype) if copy else np.asarray(self.probs, dtype)
 
     @property

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.special import ndtr, ndtri
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, weighted_mean, weighted_variance
@@ -158,7 +158,7 @@ class Recalibrated(Distribution):
         return checks.targets_of(self.distribution, name, targets)
 
 
-def check_continuous(name: str, predictions: Any) -> None:
+def check_continuous(name: str, predictions: Distribution) -> None:
     """Refuses all but continuous distributions of numbers with the methods that are needed."""
     support = getattr(predictions, "support", None)
     is_number = not getattr(support, "axes", ()) and not has_class_probs(predictions)
@@ -171,7 +171,7 @@ def check_continuous(name: str, predictions: Any) -> None:
         )
 
 
-def _end(dtype: Any) -> jax.Array:
+def _end(dtype: DTypeLike) -> jax.Array:
     """Largest normal score with a level below one."""
     return jnp.asarray(8.2 if dtype == jnp.float64 else 5.2, dtype)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
@@ -81,7 +82,7 @@ def draw_each(keys: jax.Array, predictions: Distribution) -> PyTree:
     return jax.vmap(lambda p, level: p.sample_at(level))(drawn, levels)
 
 
-def _uniform(keys: jax.Array, dtype: Any) -> jax.Array:
+def _uniform(keys: jax.Array, dtype: DTypeLike) -> jax.Array:
     """A uniform number in [0, 1) for each key, [n]: its own bits, which are random as they are."""
     words = jax.random.key_data(keys)
     bits = words[..., 0]

@@ -109,7 +109,7 @@ def _filled_samples(
     return kernel, *filled(samples, weights)
 
 
-def _labels_of(kernel: Kernel, predictions: Any, targets: PyTree) -> PyTree:
+def _labels_of(kernel: Kernel, predictions: Distribution, targets: PyTree) -> PyTree:
     """Targets which kernels on labels have, as they have the draws of the predictions."""
     draws: Any = predictions.draws if isinstance(predictions, MonteCarlo) else bare(predictions)
     for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):

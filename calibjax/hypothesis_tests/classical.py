@@ -107,7 +107,7 @@ def _spiegelhalter(probs: jax.Array, targets: jax.Array, weights: jax.Array | No
 
 
 def _of_groups(
-    value: jax.Array, predictions: Any, _: Any, num_bins: Any = 10, weights: Any = None
+    value: jax.Array, predictions: Distribution, _: Any, num_bins: Any = 10, weights: Any = None
 ) -> jax.Array:
     weights = checks.sample_weights(weights, predictions)
     bins = bins_of(EqualMassBins(num_bins), bare(predictions), weights=weights)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import pairwise
 from calibjax._core import checks
@@ -57,7 +57,7 @@ def checked_clusters(
 
 
 def clusters_of(
-    values: ArrayLike, num_samples: int, dtype: Any, weights: jax.Array | None
+    values: ArrayLike, num_samples: int, dtype: DTypeLike, weights: jax.Array | None
 ) -> Clusters:
     """The same, with weights in this precision."""
     ids = checks.integer("clusters", checks.as_arrays("clusters", values), "cluster numbers")

@@ -12,6 +12,7 @@ from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Categorical, Quantiles
+from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
@@ -97,7 +98,7 @@ def coverage_test(
 def coverage_among_redraws(
     key: jax.Array,
     quantiles: Quantiles,
-    predictions: Any,
+    predictions: Distribution,
     targets: jax.Array,
     weights: jax.Array | None,
     *,
@@ -127,7 +128,7 @@ def _ranked(
 
 
 def _statistic_of_targets(
-    data: tuple[Quantiles, Any], predictions: Any, targets: jax.Array
+    data: tuple[Quantiles, Any], predictions: Categorical, targets: jax.Array
 ) -> dict[str, jax.Array]:
     intervals = jax.vmap(Quantiles.interval)(data[0], targets)
     return _statistic(data, predictions, intervals)

@@ -82,7 +82,7 @@ def marginal_kernel(predictions: Distribution) -> Kernel | None:
     return None if isinstance(kernel, Stein) else kernel
 
 
-def _target_shape(predictions: Any, deviation: jax.Array) -> Callable[[Any], Kernel]:
+def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[Any], Kernel]:
     """Length scale → kernel on targets."""
     is_laplace = isinstance(_components(predictions), Laplace)
     shape = Exponential if is_laplace else SquaredExponential
@@ -120,7 +120,7 @@ def _deviations(predictions: Distribution) -> jax.Array:
     return jax.vmap(deviation)(predictions)
 
 
-def _components(p: Any) -> Any:
+def _components(p: Distribution) -> Any:
     return p.components if isinstance(p, Mixture) else p
 
 

@@ -284,7 +284,7 @@ def exact_equivalence_test(
 
 
 def _skces(
-    key: jax.Array, kernel: Kernel, predictions: Any, truth: Any, num_draws: int
+    key: jax.Array, kernel: Kernel, predictions: Distribution, truth: Distribution, num_draws: int
 ) -> jax.Array:
     """SKCE_u of data sets whose targets are drawn from the truth, [B]."""
     num_draws = checks.number_of_draws("num_draws", num_draws)
@@ -296,7 +296,9 @@ def _skces(
 
 
 @jit
-def _of_draws(keys: jax.Array, kernel: Kernel, predictions: Any, truth: Any) -> jax.Array:
+def _of_draws(
+    keys: jax.Array, kernel: Kernel, predictions: Distribution, truth: Distribution
+) -> jax.Array:
     """SKCE_u of data sets with drawn targets, [B]."""
 
     def skce(key: jax.Array) -> jax.Array:

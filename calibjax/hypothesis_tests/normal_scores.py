@@ -42,7 +42,7 @@ def _checked_scores(
 
 
 @jit
-def _scores(predictions: Any, targets: jax.Array) -> jax.Array:
+def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     return jax.vmap(normal_score)(predictions, targets).astype(floating_dtype(predictions))
 
 

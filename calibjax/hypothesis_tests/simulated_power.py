@@ -11,6 +11,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax.distributions import Samples
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import check_draws, sample_targets
 from calibjax.hypothesis_tests._redraw.components import STATISTICS
@@ -41,8 +42,8 @@ class Study(NamedTuple):
     """
 
     pvalues: Callable[..., Any]
-    predictions: Any
-    truth: Any
+    predictions: Distribution
+    truth: Distribution
     weights: jax.Array | None
     each: int
     num_draws: int
@@ -87,7 +88,7 @@ def _rate(pvalues: np.ndarray, num_draws: int, significance: float) -> tuple[flo
 
 def checked_study(
     test: Any,
-    predictions: Any,
+    predictions: Distribution,
     alternative: Any,
     num_data_sets: int,
     num_draws: int,

@@ -18,11 +18,14 @@ import numpy as np
 from jax.scipy.special import gammaincc, ndtr
 
 from calibjax._core.pytree import PyTree
+from calibjax.distributions.base import Distribution
 
 _TERMS = np.arange(30)  # of series, which converge from the fifth on
 
 
-def textbook_pvalue_of(statistic: Any, value: PyTree, predictions: Any, targets: Any) -> PyTree:
+def textbook_pvalue_of(
+    statistic: Any, value: PyTree, predictions: Distribution, targets: Any
+) -> PyTree:
     """The textbook p-value of a statistic, or of a partial one, that has one; else None."""
     options: dict[str, Any] = {}
     while isinstance(statistic, functools.partial):

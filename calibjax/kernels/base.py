@@ -163,7 +163,7 @@ def _is_scalar(value: object) -> bool:
     return isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0
 
 
-def without_draws(predictions: PyTree) -> PyTree:
+def without_draws(predictions: Any) -> PyTree:
     """The predictions that kernels on predictions see: without added draws or indices."""
     predictions = undrawn(predictions)
     return predictions.without_index() if hasattr(predictions, "without_index") else predictions
@@ -285,7 +285,7 @@ class Constant(Kernel):
         del x, y
         return jnp.asarray(self.value)
 
-    def factor(self, predictions: Any) -> jax.Array:
+    def factor(self, predictions: Distribution) -> jax.Array:
         """Features of a batch of predictions, [n, 1]: the root of the value."""
         n, dtype = checks.leading_size("predictions", predictions), floating_dtype(predictions)
         return jnp.broadcast_to(jnp.sqrt(jnp.asarray(self.value, dtype)), (n, 1))

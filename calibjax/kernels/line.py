@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit, outside_of_traces
@@ -53,7 +54,7 @@ def is_same_distance(one: Distance, other: Distance) -> bool:
     return is_plain and jax.tree.structure(one) == jax.tree.structure(other)
 
 
-def exponentials(kernel: Kernel, dtype: Any) -> Exponentials:
+def exponentials(kernel: Kernel, dtype: DTypeLike) -> Exponentials:
     """The terms of a kernel that has a distance of exponentials."""
 
     def of_term(factor: Any, term: Any) -> tuple[Any, Any]:

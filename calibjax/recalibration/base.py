@@ -13,7 +13,6 @@ from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Categorical
-from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import like
 from calibjax.lenses import each_class
 
@@ -115,7 +114,7 @@ class ConfidenceRecalibrator(Recalibrator):
         raise NotImplementedError
 
 
-def is_of_classes(predictions: Distribution) -> bool:
+def is_of_classes(predictions: object) -> bool:
     """Whether these are class predictions and not confidences, as `Bernoulli`s are."""
     return hasattr(predictions, "class_probs") and not hasattr(predictions, "__jax_array__")
 

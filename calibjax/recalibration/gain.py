@@ -113,7 +113,7 @@ def _out_of_fold(
     recalibration: Any,
     num_folds: int,
     key: jax.Array,
-    predictions: PyTree,
+    predictions: Distribution,
     targets: PyTree,
     weights: jax.Array | None,
 ) -> tuple[jax.Array, PyTree]:
@@ -240,13 +240,13 @@ def recalibration_gain(
     return found
 
 
-def _has_uncertainty(predictions: Any) -> bool:
+def _has_uncertainty(predictions: Distribution) -> bool:
     """Whether it is known how certain predictions are."""
     return has_class_probs(predictions) or hasattr(bare(predictions), "variance")
 
 
 @functools.partial(jit, effort="less")
-def _uncertainty(predictions: Any) -> jax.Array:
+def _uncertainty(predictions: Distribution) -> jax.Array:
     """Numbers that are larger for less certain predictions, [n]."""
     plain = bare(predictions)
     if has_class_probs(plain):

@@ -241,7 +241,7 @@ class TwoStepKernelRidge(_Ridge):
         return estimates, estimates
 
 
-def _as_points(predictions: PyTree) -> PyTree:
+def _as_points(predictions: Any) -> PyTree:
     """Predictions as the kernel sees them, with probabilities in place of logits."""
     predictions = without_draws(predictions)
     if isinstance(bare(predictions), CategoricalLogits):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import one_hot
@@ -11,7 +12,7 @@ from calibjax.distributions.base import Distribution
 
 
 def checked(
-    predictions: PyTree, targets: PyTree, weights: Any = None, *, minimum: int = 1
+    predictions: Distribution | ArrayLike, targets: PyTree, weights: Any = None, *, minimum: int = 1
 ) -> tuple[Any, jax.Array, jax.Array | None]:
     """Checks a data set of class predictions and labels, or of confidences and 0 or 1.
 
@@ -33,9 +34,7 @@ def checked(
     return samples
 
 
-def checked_points(
-    predictions: PyTree, num_components: int | None = None, name: str = "p"
-) -> PyTree:
+def checked_points(predictions: Any, num_components: int | None = None, name: str = "p") -> PyTree:
     """Checks predictions, or confidences, without targets.
 
     With `num_components` they have to be of the same kind as those used for fitting: confidences
@@ -57,14 +56,14 @@ def _described(num_components: int) -> str:
     return "confidences" if num_components == 1 else f"predictions of {num_components} classes"
 
 
-def vectors(predictions: PyTree) -> jax.Array:
+def vectors(predictions: Any) -> jax.Array:
     """Predictions as vectors: class probabilities, [n, m], or confidences, [n, 1]."""
     if hasattr(predictions, "class_probs"):
         return predictions.class_probs
     return predictions[:, None]
 
 
-def residuals(predictions: Distribution, targets: jax.Array) -> jax.Array:
+def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
     """Predictions minus observations, p_i − e_{y_i}, [n, m], or c_i − y_i, [n, 1].
 
     Targets out of range, which are not refused under `jit`, give NaN.

@@ -83,7 +83,9 @@ def _values(score: jax.tree_util.Partial, samples: tuple[Any, Any]) -> jax.Array
     return jax.vmap(score)(*samples)
 
 
-def per_sample(score: Callable[..., jax.Array], predictions: Any, targets: Any) -> jax.Array:
+def per_sample(
+    score: Callable[..., jax.Array], predictions: Distribution, targets: Any
+) -> jax.Array:
     """A score (predictions, targets) → mean of each sample alone, [n]."""
     if not isinstance(score, jax.tree_util.Partial):
         score = jax.tree_util.Partial(score)
@@ -91,7 +93,7 @@ def per_sample(score: Callable[..., jax.Array], predictions: Any, targets: Any) 
 
 
 @jit
-def _per_sample(score: jax.tree_util.Partial, predictions: Any, targets: Any) -> jax.Array:
+def _per_sample(score: jax.tree_util.Partial, predictions: Distribution, targets: Any) -> jax.Array:
     def one(*sample: Any) -> jax.Array:
         value = score(*jax.tree.map(lambda x: x[None], sample))
         checks.real("score(predictions, targets)", value)

@@ -169,7 +169,7 @@ def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> Sc
 
 @functools.partial(jit, static_argnums=3)
 def _integrated(
-    predictions: PyTree, targets: jax.Array, weights: jax.Array | None, num_thresholds: int
+    predictions: Distribution, targets: jax.Array, weights: jax.Array | None, num_thresholds: int
 ) -> ScoreDecomposition:
     dtype = floating_dtype(predictions)
     predictions, targets = checks.counted(weights, (predictions, targets.astype(dtype)))

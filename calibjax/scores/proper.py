@@ -93,7 +93,9 @@ def brier_score(
 
 
 @jit
-def _brier_score(predictions: Any, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
+def _brier_score(
+    predictions: ClassPredictions, targets: jax.Array, weights: jax.Array | None
+) -> jax.Array:
     probs = predictions.class_probs
     errors = probs - one_hot(targets, probs.shape[1], probs.dtype)
     return weighted_mean(jnp.sum(jnp.square(errors), 1), weights)

@@ -59,7 +59,7 @@ class _Watch:
     """Base class of what watches forecasts in their order, and so has no `merge`."""
 
     bets: Any
-    example_predictions: Any
+    example_predictions: Distribution
 
     forget: Any
     horizon: int
@@ -175,7 +175,7 @@ class EProcess(_Watch):
     """
 
     bets: Any
-    example_predictions: Any
+    example_predictions: Distribution
     forget: Any = 1.0
     level: Any = 0.05
     horizon: int = dataclasses.field(default=1, metadata={"static": True})
@@ -240,7 +240,7 @@ class EDetector(_Watch):
     """
 
     bets: Any
-    example_predictions: Any
+    example_predictions: Distribution
     forget: Any = 0.98
     run_length: Any = 5000.0
     horizon: int = dataclasses.field(default=1, metadata={"static": True})

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
@@ -38,7 +38,7 @@ class FeaturedProduct(NamedTuple):
     prepared: Any
     landmarks: Distribution
     shape: tuple[int, int]
-    dtype: Any
+    dtype: DTypeLike
 
     def zeros(self, pool: tuple[int, ...], **others: tuple[int, ...]) -> State:
         """The state of a pool of data sets, with other counts than that of the samples."""

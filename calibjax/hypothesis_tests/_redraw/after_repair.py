@@ -7,6 +7,7 @@ import jax
 from calibjax._core import checks
 from calibjax._core.pytree import record
 from calibjax.distributions import WithFeatures
+from calibjax.distributions.base import Distribution
 from calibjax.kernels import Kernel, NormalScore, TensorProduct
 from calibjax.kernels.base import Conditional
 from calibjax.kernels.expectations import (
@@ -41,14 +42,16 @@ class _OnBoth:
 
     lens: Any
 
-    def __call__(self, predictions: Any, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+    def __call__(
+        self, predictions: Distribution, repaired: tuple[Any, Any, Any]
+    ) -> tuple[Any, Any]:
         """Both as the lens shows them."""
         *samples, _ = repaired
         seen, _ = self.lens(predictions, samples[1])
         return seen, (*self.lens(*samples), None)
 
 
-def _centered(kernel: _AfterRepair, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+def _centered(kernel: _AfterRepair, p: Distribution, y: Any, q: Distribution, z: Any) -> jax.Array:
     del p, q
     return centered_kernel(kernel.kernel, *kernel.seen(y), *kernel.seen(z))
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import pairwise
 from calibjax._core import checks
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
         family: evaluates all kernels.
     """
 
-    predictions: Any
+    predictions: Distribution
     targets: Any
     weights: jax.Array | None
     number: Any
@@ -217,7 +217,7 @@ def _factor_and_error(
 
 
 def _alike(
-    planned: Sequence[tuple[list[int], ThroughLens]], dtype: Any
+    planned: Sequence[tuple[list[int], ThroughLens]], dtype: DTypeLike
 ) -> list[tuple[list[int], ThroughLens | Alike]]:
     """Stacks the statistics that differ in their arrays only."""
     groups: dict[Any, list[int]] = {}
@@ -236,7 +236,7 @@ def _alike(
     return found
 
 
-def _stacked(leaves: Sequence[Any], dtype: Any) -> jax.Array:
+def _stacked(leaves: Sequence[Any], dtype: DTypeLike) -> jax.Array:
     """Numbers of Python have no precision of their own; here they get that of the predictions."""
     is_number = all(isinstance(leaf, float) for leaf in leaves)
     return jnp.stack([jnp.asarray(leaf, dtype if is_number else None) for leaf in leaves])

@@ -27,7 +27,7 @@ def rank_among_redraws(
     key: jax.Array,
     statistic: Callable[[Any, Any, Any], Any],
     data: PyTree,
-    predictions: Any,
+    predictions: PyTree,
     targets: PyTree,
     *,
     adjust: bool = False,
@@ -45,7 +45,7 @@ def observed_and_redrawn(
     key: jax.Array,
     statistic: Callable[[Any, Any, Any], Any],
     data: PyTree,
-    predictions: Any,
+    predictions: PyTree,
     targets: PyTree,
     *,
     num_draws: int,
@@ -82,7 +82,7 @@ def _pool(
     batch_size: int,
     key: jax.Array,
     data: PyTree,
-    predictions: Any,
+    predictions: PyTree,
     targets: PyTree,
 ) -> tuple[PyTree, PyTree]:
     evaluate = jax.vmap(functools.partial(statistic, data, predictions))

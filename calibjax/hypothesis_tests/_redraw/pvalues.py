@@ -6,6 +6,7 @@ value is uniform, even after a transformation that treats all B + 1 values alike
 
 import functools
 import math
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -24,7 +25,7 @@ def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     return _tolerance(statistic, null_samples, jnp)
 
 
-def _tolerance(statistic: Any, null_samples: Any, xp: Any) -> Any:
+def _tolerance(statistic: Any, null_samples: Any, xp: ModuleType) -> Any:
     """With functions of `xp`, jax.numpy or numpy."""
     size = xp.where(xp.isfinite(null_samples), xp.abs(null_samples), 0)
     own = xp.where(xp.isfinite(statistic), xp.abs(statistic), 0)
@@ -93,24 +94,24 @@ def standardised(pool: jax.Array, values: jax.Array | None = None) -> jax.Array:
     return _scores(pool if values is None else values, *moments, jnp)
 
 
-def _moments(pool: Any, where: Any, xp: Any) -> tuple[Any, Any]:
+def _moments(pool: Any, where: Any, xp: ModuleType) -> tuple[Any, Any]:
     """Mean and standard deviation, zero where values differ by rounding errors only."""
     mean, spread = xp.mean(pool, 0, where=where), xp.std(pool, 0, where=where)
     return mean, xp.where(spread > _rounding(pool, where, xp), spread, 0)
 
 
-def _rounding(pool: Any, where: Any, xp: Any) -> Any:
+def _rounding(pool: Any, where: Any, xp: ModuleType) -> Any:
     size = xp.max(xp.abs(pool), 0, initial=0, where=where)
     return 100 * xp.finfo(pool.dtype).eps * size
 
 
-def _scores(pool: Any, mean: Any, spread: Any, xp: Any) -> Any:
+def _scores(pool: Any, mean: Any, spread: Any, xp: ModuleType) -> Any:
     is_constant = spread == 0
     scores = (pool - xp.where(is_constant, pool, mean)) / xp.where(is_constant, 1, spread)
     return xp.where(xp.isfinite(pool), scores, pool)
 
 
-def _typical(pool: Any, xp: Any) -> tuple[Any, Any]:
+def _typical(pool: Any, xp: ModuleType) -> tuple[Any, Any]:
     """Mean and standard deviation of a pool without its largest value.
 
     They treat all values alike, and yet do not depend on the size of an observed value that is far
@@ -140,7 +141,7 @@ def tied(pool: jax.Array, rounding: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(pool - pool[0]) <= rounding, pool[0], pool)
 
 
-def _joined(statistic: PyTree, null_samples: PyTree, xp: Any) -> Any:
+def _joined(statistic: PyTree, null_samples: PyTree, xp: ModuleType) -> Any:
     """Observed value first, then the draws, of all statistics, [B + 1, K].
 
     All B + 1 values are exchangeable under calibration.
@@ -152,7 +153,7 @@ def _joined(statistic: PyTree, null_samples: PyTree, xp: Any) -> Any:
     return xp.concatenate([x.astype(xp.result_type(*pools)) for x in pools], 1)
 
 
-def _split(values: Any, statistic: PyTree, null_samples: PyTree, xp: Any) -> PyTree:
+def _split(values: Any, statistic: PyTree, null_samples: PyTree, xp: ModuleType) -> PyTree:
     """Values [K] of all statistics in the tree and the shapes of these."""
     leaves, structure = jax.tree.flatten(statistic)
     parts = xp.split(values, np.cumsum(list(map(jnp.size, leaves)))[:-1])

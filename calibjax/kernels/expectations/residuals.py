@@ -25,11 +25,13 @@ def _zero(kernel: Residual, p: Distribution, *others: Any) -> jax.Array:
     return jnp.zeros((), floating_dtype(p))
 
 
-def _centered(kernel: Residual, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
+def _centered(
+    kernel: Residual, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
     return matmul(kernel.residual(p, y), kernel.residual(q, z))
 
 
-def _features(kernel: Residual, prepared: tuple[()], p: Any, y: ArrayLike) -> jax.Array:
+def _features(kernel: Residual, prepared: tuple[()], p: Distribution, y: ArrayLike) -> jax.Array:
     del prepared
     return kernel.residual(p, y)
 
