@@ -137,7 +137,7 @@ def _without_cache_of_jax() -> Iterator[None]:
         compilation_cache.reset_cache()
 
 
-def name_of(function: Any, static: Mapping[str, Any]) -> str:
+def name_of(function: Callable[..., Any], static: Mapping[str, Any]) -> str:
     """The name of a function with the arguments that are not arrays.
 
     Raises:
@@ -160,7 +160,7 @@ def _process() -> str:
     return repr((source.hexdigest(), versions, devices, sorted(settings.items())))
 
 
-def _like(value: Any) -> str:
+def _like(value: object) -> str:
     """What arguments are like: their structure, and shapes and precisions of the arrays."""
     if isinstance(value, Tracer):
         raise Unknown

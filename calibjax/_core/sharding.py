@@ -114,7 +114,7 @@ class FollowsData(Generic[Parameters, Result]):
         """Pickled by its name, like the function."""
         return self._function.__qualname__
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: Any = None) -> Any:
         """The function as a method."""
         return self if instance is None else types.MethodType(self, instance)
 
@@ -126,10 +126,10 @@ class FollowsData(Generic[Parameters, Result]):
             args, kwargs = jax.tree.map(_without_types, (args, kwargs))
             return self._function(*args, **kwargs)
 
-    def _placed(self, results: PyTree, mesh: Any, rows: tuple[int, Any]) -> PyTree:
+    def _placed(self, results: Result, mesh: Any, rows: tuple[int, Any]) -> Result:
         """The results, split like the rows where they have rows, and everywhere otherwise."""
 
-        def placed(leaf: Any) -> Any:
+        def placed(leaf: object) -> Any:
             if not isinstance(leaf, jax.Array):
                 return leaf
             axes: list[Any] = [None] * leaf.ndim

@@ -99,13 +99,7 @@ def _words(params: Any) -> str:
 
 
 def betting_against(
-    bets: Any,
-    predictions: Distribution,
-    *,
-    horizon: int,
-    forget: Any,
-    window: int,
-    log_threshold: Any,
+    bets: Any, predictions: Any, *, horizon: int, forget: Any, window: int, log_threshold: Any
 ) -> Betting:
     """Checked bets against predictions of this family.
 

@@ -5,12 +5,11 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
-from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.pairwise import tiles
 
 StateT = TypeVar("StateT")
@@ -59,9 +58,7 @@ class State:
     sums: dict[str, Sum]
 
 
-def zeros(
-    counts: dict[str, tuple[int, ...]], sums: dict[str, Any], dtype: DTypeLike = float
-) -> State:
+def zeros(counts: dict[str, tuple[int, ...]], sums: dict[str, Any], dtype: Any = float) -> State:
     """The state before any samples, with counts and sums of these shapes."""
     return State(
         {name: jnp.zeros(shape, jnp.int32) for name, shape in counts.items()},
@@ -185,11 +182,7 @@ def checked_state(name: str, state: object, expected: StateT) -> StateT:
 
 
 def checked_batch(
-    predictions: Distribution | ClassPredictions,
-    targets: ArrayLike,
-    weights: Any,
-    *,
-    keep_logs: bool = False,
+    predictions: Any, targets: ArrayLike, weights: Any, *, keep_logs: bool = False
 ) -> tuple[Any, Any, Any]:
     """A checked batch with its weights, in the units in which they are given, if it has any."""
     checks.same_rows(predictions=predictions, targets=targets, weights=weights)

@@ -15,6 +15,7 @@ import numpy as np
 from calibjax._core.checks.arrays import as_arrays, described, is_distribution, refuse_masked
 from calibjax._core.checks.records import axis_lengths, constrained, record_values
 from calibjax._core.checks.remembered import remembered
+from calibjax.kernels.base import Kernel
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -102,7 +103,7 @@ def _records_take(kind: type, arguments: tuple[str, ...], keywords: tuple[str, .
 
 
 @remembered
-def kernel_values(kernel: Any, name: str = "kernel") -> Any:
+def kernel_values(kernel: Kernel, name: str = "kernel") -> Kernel:
     """As `kernel_or_function`, of a pytree, since it goes through `jax.jit`."""
     checked = kernel_or_function(kernel, name)
     no_plain_objects(name, checked)
@@ -160,7 +161,7 @@ def fitted(name: str, value: object, expected: type, source: str = "fit") -> Non
             _refuse_no_numbers(name + jax.tree_util.keystr(path), leaf, source)
 
 
-def _refuse_no_numbers(name: str, value: Any, source: str) -> None:
+def _refuse_no_numbers(name: str, value: object, source: str) -> None:
     """Refuses everything but arrays of numbers, random keys and Python's numbers."""
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return

@@ -91,7 +91,7 @@ def full(name: str, record: object) -> PyTree:
     return replaced(record, **changes)
 
 
-def replaced(record: Any, **fields: Any) -> PyTree:
+def replaced(record: Any, **fields: object) -> PyTree:
     """A record with other fields; the same object where nothing changes."""
     changes = {key: value for key, value in fields.items() if value is not getattr(record, key)}
     return dataclasses.replace(record, **changes) if changes else record

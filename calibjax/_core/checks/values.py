@@ -44,7 +44,7 @@ def real(name: str, value: Any) -> Any:
     return value if is_kept else converted
 
 
-def _dtype(value: object) -> Any:
+def _dtype(value: object) -> DTypeLike:
     """Dtype of an array of NumPy or JAX."""
     return value.dtype if isinstance(value, np.ndarray | np.generic | jax.Array) else type(value)
 
@@ -98,7 +98,7 @@ def positive(name: str, values: Any) -> Any:
     return satisfying(name, values, lambda x: (x >= smallest) & (x <= largest), expected)
 
 
-def smallest_normal(values: Any) -> tuple[float, Any]:
+def smallest_normal(values: Any) -> tuple[float, DTypeLike]:
     """Smallest normal number of the precision in which JAX computes with values, and that."""
     dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
     if not jnp.issubdtype(dtype, jnp.floating):
@@ -296,12 +296,12 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
     return jnp.asarray(found.astype(np.int32))
 
 
-def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> PyTree:
+def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> Any:
     """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere."""
     size = jnp.shape(values)[-1]
     before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
 
-    def is_right(x: PyTree) -> PyTree:
+    def is_right(x: Any) -> Any:
         return is_first | ((x > x[..., before]) if strictly else (x >= x[..., before]))
 
     return satisfying(name, values, is_right, expected)
