@@ -24,7 +24,7 @@ from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import like
 
 
-def _checked(predictions: ClassPredictions, targets: Any) -> tuple[jax.Array, jax.Array]:
+def _checked(predictions: ClassPredictions, targets: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Probabilities [n, m], labels [n]."""
     checks.class_predictions(predictions)
     predictions, targets = checks.predictions_and_targets(predictions, targets)
@@ -145,9 +145,7 @@ class AtMost:
 
     threshold: jax.Array | float
 
-    def __call__(
-        self, predictions: Distribution, targets: ArrayLike
-    ) -> tuple[Bernoulli, jax.Array]:
+    def __call__(self, predictions: Any, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
         """The probabilities of the event, `Bernoulli`s, and whether it happened, 0 or 1, [n]."""
         predictions, targets = checks.predictions_and_targets(predictions, targets)
         checks.method("predictions", predictions, "cdf")

@@ -133,9 +133,7 @@ def for_one_platform() -> Iterator[None]:
         _ONE_PLATFORM.reset(token)
 
 
-def platform_dependent(
-    *operands: Any, cpu: Callable[..., Result], default: Callable[..., Result]
-) -> Result:
+def platform_dependent(*operands: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
     """One of two functions with the same values, whichever is faster where it is computed."""
     if _ONE_PLATFORM.get():
         return (cpu if "cpu" in backends() else default)(*operands)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import warnings
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -204,7 +203,7 @@ def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.take_along_axis(values, index, -1, mode="fill")[..., 0]
 
 
-def _is_double(probs: Any) -> bool:
+def _is_double(probs: object) -> bool:
     """Whether these are probabilities that JAX, computing in float32, would round."""
     return isinstance(probs, np.ndarray) and probs.dtype == np.float64
 

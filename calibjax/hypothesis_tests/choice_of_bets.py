@@ -107,7 +107,7 @@ def default_bets(predictions: Distribution) -> dict[str, Any]:
     return found
 
 
-def checked_bets(bets: Any, predictions: Distribution) -> dict[str, Bet]:
+def checked_bets(bets: object, predictions: Distribution) -> dict[str, Bet]:
     """Bets by name, as they are placed.
 
     Raises:
@@ -146,7 +146,7 @@ def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
     elif isinstance(bet, _LOGIT_MAPS) and is_of_classes:
         return LogitBet(bet)
     elif isinstance(bet, TensorProduct):
-        kernel: Any = checks.kernel_values(bet, place)
+        kernel: TensorProduct = checks.kernel_values(bet, place)
         target = kernel.target
         of_numbers = isinstance(target, NormalScore) and not isinstance(plain, VECTORS)
         if not isinstance(target, Conditional) if is_of_classes else of_numbers:

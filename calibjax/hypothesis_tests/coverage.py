@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -113,7 +114,7 @@ def coverage_among_redraws(
 
 def _ranked(
     key: jax.Array,
-    statistic: Any,
+    statistic: Callable[..., Any],
     data: tuple[Quantiles, Any],
     drawn: tuple[Any, jax.Array],
     intervals: jax.Array,

@@ -24,7 +24,7 @@ _LARGEST = 1e4  # margin in units of the root of the largest h, whose powers do 
 
 
 def _against_margin(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, margin: Any, sign: int
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, margin: ArrayLike, sign: int
 ) -> CalibrationTestResult:
     """± z, approximately normal at SKCE = δ²; −∞ if there is no scatter."""
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=MINIMUM)

@@ -55,13 +55,15 @@ class Forecast(NamedTuple):
     """
 
     prediction: Any
-    target: Any
+    target: jax.Array
     view: Any
     probs: jax.Array
     outcome: jax.Array
 
 
-def checked_forecasts(predictions: Distribution, targets: ArrayLike, times: Any = None) -> Forecast:
+def checked_forecasts(
+    predictions: Distribution, targets: ArrayLike, times: ArrayLike | None = None
+) -> Forecast:
     """A batch of n forecasts, whose times, if there are any, must be in order.
 
     Raises:

@@ -9,7 +9,7 @@ the cotangents. A third derivative is left to forward mode.
 """
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 from calibjax._core.pytree import PyTree
 
 Function = Callable[..., Any]
+Given = Sequence[Any]  # trees or arrays, or what JAX has in their place
 
 
 def partition(tree: PyTree) -> tuple[Any, Any]:
@@ -65,7 +66,7 @@ def differentiable(value: Function, gradient: Function) -> Function:
         return gradient(function, smooth, rest)
 
     def evaluate_jvp(
-        function: Hashable, primals: PyTree, tangents: PyTree
+        function: Hashable, primals: Given, tangents: Given
     ) -> tuple[jax.Array, jax.Array]:
         out = evaluate(function, *primals)
         pairs = zip(
@@ -74,7 +75,7 @@ def differentiable(value: Function, gradient: Function) -> Function:
         terms = [jnp.sum(g * t) for g, t in pairs if not _is_zero(t)]
         return out, sum(terms, jnp.zeros((), out.dtype)).astype(out.dtype)
 
-    def slopes_jvp(function: Hashable, primals: PyTree, tangents: PyTree) -> tuple[Any, Any]:
+    def slopes_jvp(function: Hashable, primals: Given, tangents: Given) -> tuple[Any, Any]:
         smooth, rest = primals
         leaves, structure = jax.tree.flatten(smooth)
         directions = [
@@ -117,13 +118,13 @@ def _evaluate(*arrays: jax.Array, product: Function, number: int) -> list[jax.Ar
     return product(*arrays)
 
 
-def _transpose(cotangents: PyTree, *arrays: PyTree, product: Function, number: int) -> list[Any]:
+def _transpose(cotangents: Given, *arrays: PyTree, product: Function, number: int) -> list[Any]:
     point = arrays[:-number]
     cotangents = [ad.instantiate_zeros(c) for c in cotangents]
     return [None] * len(point) + _symmetric(product, list(point), cotangents)
 
 
-def _jvp(primals: PyTree, tangents: PyTree, *, product: Function, number: int) -> tuple[Any, Any]:
+def _jvp(primals: Given, tangents: Given, *, product: Function, number: int) -> tuple[Any, Any]:
     point, tangent = list(primals[:-number]), list(tangents[-number:])
     out = _symmetric(product, point, list(primals[-number:]))
     changes = _symmetric(product, point, [ad.instantiate_zeros(t) for t in tangent])
@@ -134,7 +135,7 @@ def _jvp(primals: PyTree, tangents: PyTree, *, product: Function, number: int) -
     return out, list(changes)
 
 
-def _batch(arrays: PyTree, axes: PyTree, *, product: Function, number: int) -> tuple[Any, Any]:
+def _batch(arrays: Given, axes: Given, *, product: Function, number: int) -> tuple[Any, Any]:
     sizes = (x.shape[a] for x, a in zip(arrays, axes, strict=True) if a is not None)
     size = next(sizes)
     # The transpose has a batch where the direction has none, so all of it gets one.

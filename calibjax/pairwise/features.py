@@ -2,14 +2,15 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.typing import ArrayLike
 
 from calibjax._core.arithmetic import matmul
 from calibjax._core.compilation import jit
+from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import WHOLE, devices, follows_data
 from calibjax.pairwise import ring
 from calibjax.pairwise.tiles import Args, Point
@@ -66,19 +67,14 @@ def feature_sums(
 
 
 def _sums_here(
-    function: Callable[[Args, Point], jax.Array],
-    block_size: int,
-    args: Args,
-    data: tuple[Point, jax.Array, jax.Array],
+    function: Callable[[Any, Any], jax.Array], block_size: int, args: PyTree, data: tuple
 ) -> tuple[jax.Array, jax.Array]:
     """`feature_sums` as one device computes them, of data (samples, w, v)."""
     n = data[1].shape[0]
     num_blocks = -(-n // block_size)
     size = -(-n // num_blocks)
 
-    def step(
-        total: tuple[ArrayLike, ArrayLike], index: jax.Array
-    ) -> tuple[tuple[jax.Array, jax.Array], None]:
+    def step(total: tuple, index: jax.Array) -> tuple[PyTree, None]:
         # The last block starts earlier, so that it is full; samples of the one before are left out.
         start = jnp.minimum(index * size, n - size)
         is_own = (start + jnp.arange(size) >= index * size)[:, None]

@@ -169,7 +169,7 @@ def _slopes_in_tiles(
     slopes = _tile_slopes_by_pairs if by_pairs else _tile_slopes
     slopes = functools.partial(slopes, function, args)
 
-    def place(total: PyTree, index: jax.Array, xs: PyTree, weights: jax.Array) -> PyTree:
+    def place(total: tuple, index: jax.Array, xs: PyTree, weights: jax.Array) -> tuple:
         new = xs, None if total[1] is None else weights * cotangent
         return jax.tree.map(lambda t, x: t.at[index].add(x.astype(t.dtype)), total, new)
 

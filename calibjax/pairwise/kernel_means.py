@@ -208,7 +208,7 @@ def _backward(
     """Given the smallest distance, everything is a sum over devices, whose derivative is known."""
     smooth, rest, closest = residuals
 
-    def block(kernels: PyTree, own: PyTree, samples: PyTree) -> PyTree:
+    def block(kernels: tuple, own: tuple, samples: PyTree) -> tuple:
         points, closest = own
         other, more = engine(kernels, points, samples)
         is_closest = (other == closest) & (other < jnp.inf)

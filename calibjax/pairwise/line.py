@@ -141,7 +141,7 @@ def line_sums(
         number = -(-n // _BLOCK)
         size = -(-n // number)
 
-        def step(state: PyTree, index: jax.Array) -> tuple[PyTree, None]:
+        def step(state: tuple, index: jax.Array) -> tuple[PyTree, None]:
             # The last block starts earlier, so that it is full; what it had before is left out.
             start = jnp.minimum(index * size, n - size)
             is_own = start + jnp.arange(size) >= index * size

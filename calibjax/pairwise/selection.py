@@ -37,9 +37,9 @@ _OFFSETS = (-3.0, -1.5, -0.8, -0.25, 0.25, 0.8, 1.5, 3.0)
 _NUM_PARTS = 6  # each pass narrows a bracket by at least this factor
 
 Fold = Callable[[Callable, Any, Any], Any]
-_Bracket = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+Bracket = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 _Held = tuple[jax.Array, jax.Array | int]  # keys of tiles, and how many tiles there are
-_State = tuple[_Bracket, jax.Array, jax.Array]
+_State = tuple[Bracket, jax.Array, jax.Array]
 
 
 def _integer_of(dtype: DTypeLike) -> DTypeLike:
@@ -97,7 +97,7 @@ def _fold_of(
     """
 
     def fold_computed(step: Callable[..., Carry], step_args: PyTree, carry: Carry) -> Carry:
-        def visit(both: Any, carry: Carry, xs: Point, ys: Point, mask: jax.Array) -> Carry:
+        def visit(both: tuple, carry: Carry, xs: Point, ys: Point, mask: jax.Array) -> Carry:
             args, step_args = both
             keys = _as_keys(evaluate(function, args, xs, ys))
             keys = jnp.where(mask, keys, jnp.iinfo(keys.dtype).max)
@@ -157,7 +157,7 @@ def _thresholds_of_drawn(drawn: jax.Array, rank: jax.Array, num_pairs: int) -> j
     return jnp.concatenate([jnp.zeros_like(drawn[:1]), drawn[index]])
 
 
-def _thresholds_within(bracket: _Bracket, rank: jax.Array, dtype: DTypeLike) -> jax.Array:
+def _thresholds_within(bracket: Bracket, rank: jax.Array, dtype: DTypeLike) -> jax.Array:
     """Keys around the place of a rank if the pairs were spread evenly over a bracket.
 
     The ends find a value that many pairs share; equal parts bound the number of passes.
@@ -174,9 +174,7 @@ def _thresholds_within(bracket: _Bracket, rank: jax.Array, dtype: DTypeLike) -> 
     return low + jnp.sort(jnp.append(jnp.minimum(inner, width - 1), width - 1))
 
 
-def _narrowed(
-    bracket: _Bracket, thresholds: jax.Array, counts: jax.Array, rank: jax.Array
-) -> _Bracket:
+def _narrowed(bracket: PyTree, thresholds: jax.Array, counts: jax.Array, rank: jax.Array) -> PyTree:
     low, high, below, upto = bracket
     edges = jnp.concatenate([low[None] - 1, thresholds, high[None]])
     counts = jnp.concatenate([below[None], counts, upto[None]])

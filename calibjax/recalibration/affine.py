@@ -12,7 +12,7 @@ from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
 from calibjax._core.compilation import jit
 from calibjax._core.minimum import newton_minimum
-from calibjax._core.pytree import PyTree, compile_methods, parameter, record
+from calibjax._core.pytree import compile_methods, parameter, record
 from calibjax.distributions import (
     DiagNormal,
     GeneralizedNormal,
@@ -77,7 +77,7 @@ def normal_score_of(level: jax.Array) -> jax.Array:
     return ndtri(jnp.clip(level, last / 4, 1 - last))
 
 
-def shrunk(number: Any, first: jax.Array, second: jax.Array, prior: Any) -> AffineMap:
+def shrunk(number: jax.Array, first: jax.Array, second: jax.Array, prior: ArrayLike) -> AffineMap:
     """Mean and deviation of scores with these sums, with as many as `prior` from N(0, 1) added."""
     shift = first / (number + prior)
     rest = second - 2 * shift * first + jnp.square(shift) * number
@@ -150,7 +150,7 @@ class AffineScaling(Recalibrator):
             )
         return jax.tree.map(lambda x: jnp.where(params.scale > 0, x, jnp.nan), params)
 
-    def apply(self, params: AffineMap, predictions: Distribution) -> PyTree:
+    def apply(self, params: AffineMap, predictions: Distribution) -> Distribution:
         """All predictions, shifted and scaled."""
         predictions = checks.batch(predictions)
         plain = of_a_family(predictions)
@@ -180,7 +180,7 @@ def _size(predictions: Distribution) -> tuple[int, ...]:
 
 
 @jit
-def moved(params: AffineMap, predictions: Distribution) -> Any:
+def moved(params: AffineMap, predictions: Distribution) -> Distribution:
     """Predictions that are shifted and scaled, by the same map or one of each, [n]."""
     shift, scale = params.shift, params.scale
     if isinstance(predictions, MvNormal):

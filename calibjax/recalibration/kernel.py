@@ -10,7 +10,7 @@ from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
 from calibjax.distributions.base import Distribution
@@ -104,7 +104,7 @@ class KernelRecalibration(Recalibrator):
         used = jnp.ones(len(scores), scores.dtype) if weights is None else weights
         return LocalScores(self._kernel(predictions), predictions, scores, used)
 
-    def apply(self, params: LocalScores, predictions: Distribution) -> PyTree:
+    def apply(self, params: LocalScores, predictions: Distribution) -> Distribution:
         """All predictions, shifted and scaled as similar samples suggest."""
         predictions = checks.batch(predictions)
         plain = _checked(predictions)

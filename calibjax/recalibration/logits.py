@@ -16,7 +16,7 @@ from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.compilation import compiled_once
 from calibjax._core.minimum import minimum
 from calibjax._core.multinomial import newton_step
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.constraints import non_negative, real
@@ -70,7 +70,9 @@ class _LogitScaling(Recalibrator):
             _refuse(np.asarray(targets), weights, logits.shape[1])
         return params
 
-    def apply(self, params: LogitMap, predictions: ClassPredictions) -> PyTree:
+    def apply(
+        self, params: LogitMap, predictions: ClassPredictions
+    ) -> Bernoulli | CategoricalLogits:
         """New predictions, `CategoricalLogits`, or `Bernoulli` for such."""
         checks.class_predictions(predictions)
         predictions = checks.batch(predictions, keep_logs=True)
@@ -317,7 +319,7 @@ def log_probs_of(predictions: Any) -> jax.Array:
     return jnp.maximum(found, math.log(float(jnp.finfo(found.dtype).tiny)))
 
 
-def _refuse(labels: np.ndarray, weights: Any, num_classes: int) -> None:
+def _refuse(labels: np.ndarray, weights: jax.Array | None, num_classes: int) -> None:
     """Raises an error that explains why there is no maximum."""
     used = labels if weights is None else labels[np.asarray(weights) > 0]
     missing = sorted(set(range(num_classes)) - set(used.tolist()))

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
-from calibjax.distributions.base import Distribution
+from calibjax._core.pytree import T
 
 
-def tempered(p: Distribution, temperature: jax.Array | float) -> Any:
+def tempered(p: T, temperature: jax.Array | float) -> T:
     """The distribution p at temperature T: density q ∝ p^{1/T} with respect to a measure.
 
     T > 1 flattens, T < 1 sharpens, T = 1 leaves p unchanged. The measure is chosen such that q is

@@ -95,7 +95,7 @@ class QuantileRecalibration(Recalibrator):
         params = _most_likely(levels, weights) if is_beta else _knots(levels, weights, num_knots)
         return jax.tree.map(lambda x: jnp.where(exists, x, jnp.nan), params)
 
-    def apply(self, params: Beta | IsotonicMap, predictions: Distribution) -> Distribution:
+    def apply(self, params: Beta | IsotonicMap, predictions: Distribution) -> Recalibrated:
         """All predictions, with this distribution of the integral transform."""
         predictions = checks.batch(predictions)
         plain = bare(predictions)
@@ -228,7 +228,7 @@ class QuantileShift(Recalibrator):
             levels = jnp.where(jnp.all(levels == levels[0], 0), levels[0], jnp.nan)
         return Shifts(_shifts(levels, jnp.asarray(targets)[:, None] - plain.values, weights))
 
-    def apply(self, params: Shifts, predictions: Quantiles) -> Distribution:
+    def apply(self, params: Shifts, predictions: Quantiles) -> Quantiles:
         """All predictions with shifted quantiles, in increasing order."""
         predictions = checks.batch(predictions)
         plain = _quantiles(predictions)

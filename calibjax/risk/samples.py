@@ -3,16 +3,14 @@
 from typing import Any
 
 import jax
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import one_hot
 from calibjax._core.pytree import PyTree
-from calibjax.distributions.base import Distribution
 
 
 def checked(
-    predictions: Distribution | ArrayLike, targets: PyTree, weights: Any = None, *, minimum: int = 1
+    predictions: PyTree, targets: PyTree, weights: Any = None, *, minimum: int = 1
 ) -> tuple[Any, jax.Array, jax.Array | None]:
     """Checks a data set of class predictions and labels, or of confidences and 0 or 1.
 

@@ -235,7 +235,7 @@ def _kind(value: object, array: np.ndarray | jax.Array, is_category: bool) -> st
     return f"an array of {array.dtype}" if is_array else described(value)
 
 
-def _first_odd(array: np.ndarray | jax.Array) -> Any:
+def _first_odd(array: np.ndarray | jax.Array) -> object:
     """The first entry of an array of objects that is not a number."""
     return next((x for x in array.ravel() if not isinstance(x, int | float)), array.ravel()[0])
 

@@ -31,7 +31,7 @@ from calibjax._core.checks.values import (
     shape,
     unit_interval,
 )
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 
 
 @remembered
@@ -75,7 +75,7 @@ def batch(
     return predictions.with_index() if hasattr(predictions, "with_index") else predictions
 
 
-def _logs(predictions: PyTree, keep: bool) -> PyTree:
+def _logs(predictions: T, keep: bool) -> T:
     """The predictions, and what they contain, with logarithms of probabilities, or without."""
 
     def changed(node: Any) -> PyTree:
@@ -226,12 +226,12 @@ def group_ids(
 @remembered
 def predictions_and_targets(
     predictions: Any,
-    targets: ArrayLike,
+    targets: Any,
     *,
     minimum: int = 1,
     names: tuple[str, str] = ("predictions", "targets"),
     keep_logs: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Any, jax.Array]:
     """Checks a data set and returns it as the pair (predictions, targets) of JAX arrays.
 
     `keep_logs` is that of `batch`.
@@ -273,7 +273,7 @@ def _transposed(predictions: object, targets: ArrayLike) -> str:
     return ""
 
 
-def targets_of(predictions: Any, name: str, targets: ArrayLike) -> PyTree:
+def targets_of(predictions: Any, name: str, targets: ArrayLike) -> Any:
     """What `check_targets` of the predictions returns; without it the targets must be finite."""
     if hasattr(predictions, "check_targets"):
         checked = predictions.check_targets(name, targets)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core.checks.arrays import is_concrete
-from calibjax._core.pytree import PyTree, T
+from calibjax._core.pytree import T
 
 
 def nan_unless(condition: ArrayLike, values: ArrayLike) -> jax.Array:
@@ -52,7 +52,7 @@ def nan_with(values: T, *data: object) -> T:
     return jax.tree.map(lambda value: nan_unless(is_whole, value), values)
 
 
-def missing_rows(batch: PyTree) -> jax.Array:
+def missing_rows(batch: object) -> jax.Array:
     """Which rows of a batch hold something that is missing, [n]."""
     leaves = [is_missing(leaf).reshape(jnp.shape(leaf)[0], -1) for leaf in jax.tree.leaves(batch)]
     return functools.reduce(jnp.logical_or, (jnp.any(leaf, 1) for leaf in leaves))

@@ -29,7 +29,7 @@ class _Known(NamedTuple):
     references: tuple[Any, ...]
     leaves: list[Any]
     structure: Any
-    value: Any
+    value: object
 
 
 def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -83,7 +83,7 @@ def _stays(leaf: object) -> bool:
     return is_array or type(leaf) in _PLAIN
 
 
-def _reference(leaf: Any) -> Any:
+def _reference(leaf: object) -> Any:
     return leaf if type(leaf) in _PLAIN else weakref.ref(leaf)
 
 
@@ -99,7 +99,7 @@ def _referring(value: object, objects: list[Any]) -> Any:
     return weakref.ref(value) if any(value is x for x in objects) else value
 
 
-def _resolved(value: Any) -> Any:
+def _resolved(value: object) -> Any:
     """What `_referring` was given."""
     if isinstance(value, tuple):
         return _like(value, map(_resolved, value))

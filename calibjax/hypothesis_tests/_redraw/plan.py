@@ -14,7 +14,6 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.compilation import jit, outside_of_traces
 from calibjax._core.lengths import filled
-from calibjax._core.pytree import PyTree
 from calibjax.distances import Distance
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests._redraw.family import (
@@ -54,9 +53,9 @@ class Plan(NamedTuple):
     """
 
     predictions: Distribution
-    targets: Any
+    targets: jax.Array
     weights: jax.Array | None
-    number: Any
+    number: jax.Array | int
     family: Family
 
 
@@ -108,7 +107,7 @@ def _distinct(values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
     return found
 
 
-def _is_same(one: PyTree, other: PyTree) -> bool:
+def _is_same(one: object, other: object) -> bool:
     """Whether two records are equal; arrays that are traced only if they are the same."""
     if jax.tree.structure(one) != jax.tree.structure(other):
         return False

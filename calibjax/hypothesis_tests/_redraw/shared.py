@@ -47,7 +47,7 @@ def resampled(
     predictions, truth, weights = jax.tree.map(lambda leaf: leaf[rows], given)
     weights = checks.sample_weights(weights, predictions)
 
-    def drawn(key: jax.Array, law: Any, number: int) -> PyTree:
+    def drawn(key: jax.Array, law: Distribution, number: int) -> jax.Array:
         return jax.vmap(lambda k: draw(k, law))(jax.random.split(key, number))
 
     targets = drawn(keys[1], truth, num_data_sets), drawn(keys[2], predictions, num_draws)
@@ -91,7 +91,7 @@ def pvalues_of_pool(
     kernels: PyTree,
     ranked: str | None,
     predictions: Distribution,
-    pool: PyTree,
+    pool: jax.Array,
     num_data_sets: int,
     weights: jax.Array | None = None,
 ) -> jax.Array:
@@ -121,9 +121,9 @@ def pvalues_of_pool(
 def _ranked(
     family: Any,
     predictions: Distribution,
-    targets: PyTree,
-    weights: Any,
-    n: Any,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    n: jax.Array | int,
     *,
     num_data_sets: int,
     ranked: str,

@@ -61,9 +61,7 @@ def _shrink(s: jax.Array, t: jax.Array) -> jax.Array:
     return 1 / (1 + s + t)
 
 
-def inverse_length_scale(
-    kernel: SquaredExponential, p: Normal | DiagNormal | MvNormal
-) -> jax.Array:
+def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     """Inverse length scale."""
     return reciprocal(_length_scale(kernel, p))
 
@@ -243,9 +241,7 @@ def _prepare_features(
     return center, frequencies
 
 
-def _features(
-    kernel: SquaredExponential, prepared: tuple[jax.Array, jax.Array], p: Normal, y: jax.Array
-) -> jax.Array:
+def _features(kernel: SquaredExponential, prepared: tuple, p: Normal, y: jax.Array) -> jax.Array:
     """Real and imaginary parts of exp(iωy) − E exp(iωY) at the frequencies ω, [2 K].
 
     Of targets [b, n] of n predictions they are [2 K, b, n]. The frequencies are multiples of one,
@@ -273,9 +269,7 @@ def _features(
     return jnp.concatenate(lax.scan(step, first, frequencies)[1])
 
 
-def _complex_product(
-    x: tuple[jax.Array, ...], y: tuple[jax.Array, ...]
-) -> tuple[jax.Array, jax.Array]:
+def _complex_product(x: tuple, y: tuple) -> tuple[jax.Array, jax.Array]:
     """Product of two complex numbers (real, imaginary)."""
     return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
 

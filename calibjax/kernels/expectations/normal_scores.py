@@ -99,7 +99,7 @@ def _prepare_features(kernel: NormalScore, predictions: Distribution, targets: A
     )
 
 
-def _features(kernel: NormalScore, prepared: Any, p: Distribution, y: jax.Array) -> jax.Array:
+def _features(kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array) -> jax.Array:
     standard = standard_normal(p)
     of_scores = jax.vmap(lambda s: features(kernel.kernel, prepared, standard, s))
     return _total(jnp.tensordot(part.weights, of_scores(part.points), 1) for part in scores(p, y))
@@ -117,7 +117,7 @@ def _check(kernel: NormalScore, predictions: Distribution) -> None:
     check_expectations(kernel.kernel, jax.tree.map(lambda x: x[None], standard_normal(predictions)))
 
 
-def _refuse(kernel: NormalScore, predictions: Distribution, *others: Any) -> NoReturn:
+def _refuse(kernel: NormalScore, predictions: Distribution, *others: object) -> NoReturn:
     del kernel, others
     raise NotImplementedError(
         f"no normal scores of targets of {type(predictions).__name__} predictions; expected "

@@ -1,7 +1,5 @@
 """Kernels of residuals, whose expectations are zero under all predictions they are defined for."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -20,7 +18,7 @@ from calibjax.kernels.expectations import FeatureRule, register_expectations
 from calibjax.kernels.residuals import Residual
 
 
-def _zero(kernel: Residual, p: Distribution, *others: Any) -> jax.Array:
+def _zero(kernel: Residual, p: Distribution, *others: object) -> jax.Array:
     del kernel, others
     return jnp.zeros((), floating_dtype(p))
 
