@@ -36,7 +36,7 @@ class _ProbabilityBins:
     def __call__(
         self,
         predictions: ClassPredictions,
-        at: PyTree = None,
+        at: ClassPredictions | None = None,
         *,
         weights: ArrayLike | None = None,
     ) -> PyTree:
@@ -63,16 +63,16 @@ class _ProbabilityBins:
         return _split(self._bins(predictions, at, weights), predictions)
 
     def _bins(
-        self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
+        self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
     ) -> jax.Array:
         """Bins of checked predictions and of other points, [n + n']; checks the options."""
         raise NotImplementedError
 
 
 def bins_of(
-    binning: Any,
+    binning: Binning,
     predictions: ClassPredictions,
-    at: PyTree = None,
+    at: ClassPredictions | None = None,
     *,
     weights: jax.Array | None = None,
 ) -> PyTree:
@@ -103,7 +103,7 @@ def _split(bins: jax.Array, predictions: ClassPredictions) -> tuple[jax.Array, j
     return bins[:n], bins[n:]
 
 
-def _probs(predictions: ClassPredictions, at: PyTree) -> jax.Array:
+def _probs(predictions: ClassPredictions, at: ClassPredictions | None) -> jax.Array:
     """Class probabilities of the predictions, followed by those of other points."""
     if at is None:
         return predictions.class_probs
@@ -150,7 +150,7 @@ class UniformBins(_ProbabilityBins):
     num_bins: int = dataclasses.field(metadata={"static": True})
 
     def _bins(
-        self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
+        self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
     ) -> jax.Array:
         del weights  # the grid does not depend on the data
         num_bins = checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
@@ -248,7 +248,7 @@ class EqualMassBins(_ProbabilityBins):
     num_bins: int = dataclasses.field(metadata={"static": True})
 
     def _bins(
-        self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
+        self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
     ) -> jax.Array:
         num_bins = checks.size_in_range("num_bins", self.num_bins, 1)
         num_samples = checks.leading_size("predictions", predictions, num_bins)
@@ -321,7 +321,7 @@ class MedianVarianceBins(_ProbabilityBins):
     min_size: int = dataclasses.field(metadata={"static": True})
 
     def _bins(
-        self, predictions: ClassPredictions, at: PyTree, weights: jax.Array | None
+        self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
     ) -> jax.Array:
         min_size = checks.size_in_range("min_size", self.min_size, 1)
         num_samples = checks.leading_size("predictions", predictions, min_size)

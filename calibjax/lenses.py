@@ -20,11 +20,11 @@ from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli, Categorical, WithFeatures
-from calibjax.distributions.base import ClassPredictions
+from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import like
 
 
-def _checked(predictions: ClassPredictions, targets: Any) -> tuple[jax.Array, jax.Array]:
+def _checked(predictions: ClassPredictions, targets: ArrayLike) -> tuple[jax.Array, jax.Array]:
     """Probabilities [n, m], labels [n]."""
     checks.class_predictions(predictions)
     predictions, targets = checks.predictions_and_targets(predictions, targets)
@@ -158,7 +158,7 @@ class AtMost:
 
 @jit
 def _at_most(
-    predictions: Any, targets: jax.Array, threshold: jax.Array
+    predictions: Distribution, targets: jax.Array, threshold: jax.Array
 ) -> tuple[Bernoulli, jax.Array]:
     probs = jax.vmap(lambda p: p.cdf(threshold))(predictions)
     probs = jnp.where(checks.is_missing(targets), jnp.nan, jnp.clip(probs, 0, 1))

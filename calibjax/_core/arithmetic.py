@@ -9,14 +9,11 @@ more of them are loops over that many at a time.
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike, DTypeLike
-
-from calibjax._core.pytree import PyTree
 
 UNROLLED = 32
 
@@ -109,7 +106,7 @@ def one_hot(labels: jax.Array, num_classes: int, dtype: DTypeLike) -> jax.Array:
     return jnp.where(is_label[..., None], encoded, jnp.nan)
 
 
-def difference(x: PyTree, y: ArrayLike) -> jax.Array:
+def difference(x: ArrayLike, y: ArrayLike) -> jax.Array:
     """Difference x − y as a floating-point number, also of integers where it would overflow."""
     dtype = jnp.result_type(x, y)
     if not (jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_):
@@ -122,7 +119,7 @@ def difference(x: PyTree, y: ArrayLike) -> jax.Array:
     return jnp.where((x < 0) == (y < 0), (x - y) * 1.0, x * 1.0 - y * 1.0)
 
 
-def floating_dtype(tree: PyTree) -> Any:
+def floating_dtype(tree: object) -> jnp.dtype:
     """Common dtype of the floating-point leaves, JAX's own where there are none."""
     dtypes = (jnp.result_type(leaf) for leaf in jax.tree.leaves(tree))
     floating = [d for d in dtypes if jnp.issubdtype(d, jnp.floating)] or [float]

@@ -1,13 +1,13 @@
 """Draws under calibration, in batches."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import T
+from calibjax._core.sharding import Result
 
 BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
 
@@ -18,8 +18,8 @@ def default_batch_size(bytes_per_draw: int) -> int:
 
 
 def in_batches(
-    key: jax.Array, evaluate: Callable[[jax.Array], Any], num_draws: int, batch_size: int
-) -> PyTree:
+    key: jax.Array, evaluate: Callable[[jax.Array], Result], num_draws: int, batch_size: int
+) -> Result:
     """Values of `evaluate` for as many keys as there are draws, `batch_size` of them at once.
 
     Args:
@@ -34,7 +34,7 @@ def in_batches(
     return map_batches(jax.random.split(key, num_draws), evaluate, batch_size)
 
 
-def map_batches(items: PyTree, evaluate: Callable[[Any], Any], batch_size: int) -> PyTree:
+def map_batches(items: T, evaluate: Callable[[T], Result], batch_size: int) -> Result:
     """Values of `evaluate` for all items, a pytree with leading axis, `batch_size` of them at once.
 
     Args:

@@ -19,6 +19,7 @@ from jax.extend.backend import backends
 from calibjax._core import checks
 from calibjax._core.kept import Kept, Unknown, bound, name_of
 from calibjax._core.pytree import PyTree
+from calibjax._core.sharding import Result
 
 _MAX_PROGRAMS = 32  # compiled ones that are kept
 _PROGRAMS: dict[Any, Any] = {}
@@ -47,8 +48,8 @@ def keep_programs(folder: Path | None) -> Kept | None:
 
 
 def jit(
-    function: Callable[..., Any], *, effort: Effort = "full", **options: Any
-) -> Callable[..., Any]:
+    function: Callable[..., Result], *, effort: Effort = "full", **options: Any
+) -> Callable[..., Result]:
     """`jax.jit`, with programs that are found without tracing in a process that keeps them.
 
     See `calibjax._core.kept`. The function is one of a module, its options are those of `jax.jit`.
@@ -99,7 +100,7 @@ def all_quickly() -> None:
             os.environ["XLA_FLAGS"] = f"--{name}={str(value).lower()} {flags}".strip()
 
 
-def wide_jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def wide_jit(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
     """`jax.jit`, with vectors as wide as the processor has them where nothing is traced.
 
     JAX takes options for the compiler only for programs that are not part of others: within those
@@ -149,8 +150,8 @@ def outside_of_traces() -> contextlib.AbstractContextManager[Any]:
 
 
 def compiled_once(
-    function: Callable[..., Any], first: PyTree, *others: Any, effort: Effort = "full"
-) -> PyTree:
+    function: Callable[..., Result], first: PyTree, *others: Any, effort: Effort = "full"
+) -> Result:
     """Value of a function of arrays, which is compiled once for all calls with an equal program.
 
     Functions are traced in every call, which takes about a tenth of the time of compiling, and

@@ -97,7 +97,7 @@ class Kept:
         return program, jax.tree.structure(kept["value"])
 
     def _made(
-        self, key: str, function: Callable[..., Any], leaves: Any, structure: Any, options: Any
+        self, key: str, function: Callable[..., Any], leaves: list, structure: Any, options: Any
     ) -> tuple[Any, Any]:
         """Compiles a program and keeps it."""
         value = None
@@ -137,7 +137,7 @@ def _without_cache_of_jax() -> Iterator[None]:
         compilation_cache.reset_cache()
 
 
-def name_of(function: Any, static: Mapping[str, Any]) -> str:
+def name_of(function: Callable[..., Any], static: Mapping[str, Any]) -> str:
     """The name of a function with the arguments that are not arrays.
 
     Raises:
@@ -160,7 +160,7 @@ def _process() -> str:
     return repr((source.hexdigest(), versions, devices, sorted(settings.items())))
 
 
-def _like(value: Any) -> str:
+def _like(value: object) -> str:
     """What arguments are like: their structure, and shapes and precisions of the arrays."""
     if isinstance(value, Tracer):
         raise Unknown
@@ -175,7 +175,7 @@ def _like(value: Any) -> str:
     return _parts(value, _like)
 
 
-def _static(value: Any) -> str:
+def _static(value: object) -> str:
     """What is not an array, by its value; functions of this package and of JAX by their names."""
     if value is None or isinstance(value, bool | int | float | str | bytes | np.dtype | type):
         return repr(value)
@@ -193,7 +193,7 @@ def _static(value: Any) -> str:
     return _parts(value, _static)
 
 
-def _function(value: Any) -> str:
+def _function(value: object) -> str:
     """The name of a function, by which it can be found."""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
     if module is None or module.split(".")[0] not in ("calibjax", "jax"):
@@ -206,7 +206,7 @@ def _function(value: Any) -> str:
     return f"{module}.{name}"
 
 
-def _parts(value: Any, described: Callable[[Any], str]) -> str:
+def _parts(value: object, described: Callable[[Any], str]) -> str:
     """A container or record by what is in it; fields that are not arrays by their values."""
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, tuple | list):
@@ -223,7 +223,7 @@ def _parts(value: Any, described: Callable[[Any], str]) -> str:
 
 
 def bound(
-    signature: inspect.Signature, static: frozenset[str], args: Any, kwargs: Any
+    signature: inspect.Signature, static: frozenset[str], args: tuple, kwargs: dict
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arguments of a call by name: those that are static, and those that are arrays."""
     found = signature.bind(*args, **kwargs)

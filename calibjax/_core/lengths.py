@@ -5,10 +5,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.sharding import is_spread
+from calibjax._core.pytree import T
+from calibjax._core.sharding import Result, is_spread
 
 # At most a quarter apart, and each of them a length that is often met as it is.
 _UP_TO_80 = (8, 9, 11, 13, 16, 19, 23, 28, 34, 42, 52, 64, 80)
@@ -50,7 +52,7 @@ def filled(
 
     places = np.pad(np.arange(n), (0, length - n))
 
-    def fill(leaf: Any) -> Any:
+    def fill(leaf: ArrayLike) -> ArrayLike:
         return leaf if n == length else np.asarray(leaf)[places]
 
     used = np.zeros(length, floating_dtype(samples[0]))
@@ -59,7 +61,7 @@ def filled(
     return jax.device_put((jax.tree.map(fill, samples), used))
 
 
-def of_rows(function: Callable[[Any], Any], samples: Any) -> Any:
+def of_rows(function: Callable[[T], Result], samples: T) -> Any:
     """Values of a compiled function of samples, a row for each, by one of few programs.
 
     They are arrays of NumPy where the samples were filled up.

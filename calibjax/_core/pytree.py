@@ -1,6 +1,7 @@
 """The one way in which calibjax makes a record: a frozen dataclass that is a pytree."""
 
 import dataclasses
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
@@ -17,7 +18,7 @@ PyTree: TypeAlias = Any
 _SHOWN = 32  # entries of an array; larger ones are summarised
 
 
-def parameter(constraint: Any, **default: Any) -> Any:
+def parameter(constraint: object, **default: Any) -> Any:
     """A field of a distribution that holds a parameter with a constraint.
 
     >>> from calibjax import distributions, record
@@ -28,7 +29,7 @@ def parameter(constraint: Any, **default: Any) -> Any:
     return dataclasses.field(metadata={"constraint": constraint}, **default)
 
 
-def part(check: Any, **default: Any) -> Any:
+def part(check: Callable[[Any, str], Any], **default: Any) -> Any:
     """A field that holds a record or a function, which `check(value, name)` returns or refuses."""
     return dataclasses.field(metadata={"check": check}, **default)
 
@@ -86,7 +87,7 @@ def record(cls: type[T]) -> type[T]:
         values, static_values = flatten(instance)
         return tuple(zip(keys, values, strict=True)), static_values
 
-    def unflatten(static_values: tuple, values: Any) -> T:
+    def unflatten(static_values: tuple, values: Iterable[Any]) -> T:
         fields = zip(children + statics, (*values, *static_values), strict=True)
         return cls(**dict(fields))
 
@@ -127,7 +128,7 @@ def _is_large(leaf: Any) -> bool:
 class _Summary:
     """Type, shape and mean of an array, in place of its entries."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: np.ndarray | jax.Array) -> None:
         self.array = array
 
     def __repr__(self) -> str:

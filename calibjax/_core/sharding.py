@@ -21,8 +21,6 @@ import jax
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from calibjax._core.pytree import PyTree
-
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 WHOLE = PartitionSpec()  # how arrays are split that every device has
@@ -114,7 +112,7 @@ class FollowsData(Generic[Parameters, Result]):
         """Pickled by its name, like the function."""
         return self._function.__qualname__
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         """The function as a method."""
         return self if instance is None else types.MethodType(self, instance)
 
@@ -126,10 +124,10 @@ class FollowsData(Generic[Parameters, Result]):
             args, kwargs = jax.tree.map(_without_types, (args, kwargs))
             return self._function(*args, **kwargs)
 
-    def _placed(self, results: PyTree, mesh: Any, rows: tuple[int, Any]) -> PyTree:
+    def _placed(self, results: Result, mesh: Any, rows: tuple[int, Any]) -> Result:
         """The results, split like the rows where they have rows, and everywhere otherwise."""
 
-        def placed(leaf: Any) -> Any:
+        def placed(leaf: object) -> Any:
             if not isinstance(leaf, jax.Array):
                 return leaf
             axes: list[Any] = [None] * leaf.ndim
@@ -159,7 +157,7 @@ def follows_data(
     return FollowsData(function, rows_at)
 
 
-def _without_types(leaf: Any) -> Any:
+def _without_types(leaf: object) -> Any:
     """An argument whose type says nothing of how it is split, like all within a function."""
     if not isinstance(leaf, jax.Array):
         return leaf
@@ -173,12 +171,12 @@ def _is_on_one(leaf: jax.Array) -> bool:
     return not isinstance(leaf, Tracer) and isinstance(leaf.sharding, SingleDeviceSharding)
 
 
-def _sharding_of(tree: PyTree) -> NamedSharding | None:
+def _sharding_of(tree: object) -> NamedSharding | None:
     """How the first array that is split, and says so, is split."""
     return next((found for _, found in _split_arrays(tree)), None)
 
 
-def _rows_of(tree: PyTree) -> tuple[int, Any]:
+def _rows_of(tree: object) -> tuple[int, Any]:
     """Number of rows that are split, and the axes over which they are."""
     found = (
         (leaf.shape[0], sharding.spec[0])
@@ -188,7 +186,7 @@ def _rows_of(tree: PyTree) -> tuple[int, Any]:
     return next(found, (-1, None))
 
 
-def _split_arrays(tree: PyTree) -> Iterator[tuple[jax.Array, NamedSharding]]:
+def _split_arrays(tree: object) -> Iterator[tuple[jax.Array, NamedSharding]]:
     try:
         leaves = jax.tree.leaves(tree)
     except (TypeError, ValueError):

@@ -167,7 +167,7 @@ def incomplete_beta(
     near, far = jnp.where(is_upper, rest, x), jnp.where(is_upper, x, rest)
     distance = 1 + (first * far - second * near)  # from the mean, in units of 1 / (a + b)
 
-    def denominator(n: Any) -> Any:
+    def denominator(n: jax.Array | int) -> jax.Array:
         before = first + jnp.maximum(2 * n - 1, 0)  # for n = 0 anything but zero
         inner = n * ((first + n - 1) + second * near + n * far) / before
         return inner + (first + n) * (distance + n * (1 + far)) / (first + 2 * n + 1)

@@ -8,13 +8,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import jax
 import numpy as np
 
 from calibjax._core.compilation import all_quickly, keep_programs
 from calibjax.distributions import Bernoulli, Categorical, Samples
+from calibjax.distributions.base import Distribution
 from calibjax.evaluation.assembly import OVERALL, PROBABILITIES
 from calibjax.evaluation.comparing import OF_PAIRS
 
@@ -57,7 +58,7 @@ def prepare(*, keeps_programs: bool) -> str:
 
 
 @contextlib.contextmanager
-def suitably(predictions: Any) -> Iterator[Callable[[str], None]]:
+def suitably(predictions: Distribution) -> Iterator[Callable[[str], None]]:
     """Programs are hardly optimised where that would take longer than they run.
 
     Yields:

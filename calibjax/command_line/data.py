@@ -14,6 +14,8 @@ from calibjax._core import checks
 from calibjax.command_line.columns import FAMILIES, Choice
 from calibjax.command_line.names import labels_of_classes, two_labels
 from calibjax.command_line.tables import InputError, Table, first_refused, listed, shown
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.quantiles import Quantiles
 from calibjax.evaluation.data import in_order
 
 # What takes all columns of a row at once; typed as what takes arrays of NumPy, which they do.
@@ -52,7 +54,7 @@ class Data:
         choice: the task, and the columns that were used.
     """
 
-    predictions: Any
+    predictions: Distribution
     targets: np.ndarray
     groups: np.ndarray | None
     group_names: tuple[str, ...]
@@ -174,7 +176,7 @@ def _weights(table: Table, choice: Choice) -> np.ndarray | None:
     return values
 
 
-def _predictions(table: Table, choice: Choice, options: Namespace) -> Any:
+def _predictions(table: Table, choice: Choice, options: Namespace) -> Distribution:
     task = choice.task
     values = np.stack([table.numbers(name) for name in choice.predictions], 1)
     if task == "quantiles":
@@ -186,7 +188,7 @@ def _predictions(table: Table, choice: Choice, options: Namespace) -> Any:
     return _family(table, choice, FAMILIES.get(task, distributions.Bernoulli), values)
 
 
-def _family(table: Table, choice: Choice, family: Any, values: np.ndarray) -> Any:
+def _family(table: Table, choice: Choice, family: type, values: np.ndarray) -> Distribution:
     """A batch of a family with scalar parameters, each of which has a constraint."""
     fields = [x for x in dataclasses.fields(family) if "constraint" in x.metadata]
     for field, name, column in zip(fields, choice.predictions, values.T, strict=True):
@@ -224,7 +226,7 @@ def _probabilities(
     return values / sums[:, None] if normalize else values
 
 
-def _quantiles(table: Table, choice: Choice, values: np.ndarray, options: Namespace) -> Any:
+def _quantiles(table: Table, choice: Choice, values: np.ndarray, options: Namespace) -> Quantiles:
     levels: Sequence[float] | None = options.levels
     if levels is None:
         pairs = zip(choice.suffixes, choice.predictions, strict=True)

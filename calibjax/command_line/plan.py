@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from calibjax.command_line.compilation import suitably
 from calibjax.command_line.data import Data
 from calibjax.command_line.tables import InputError
+from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests import SampleSize, aggregated_skce_test, sample_size
 from calibjax.recalibration import AffineMap, AffineScaling, TemperatureScaling
 
@@ -24,7 +25,7 @@ def needed_rows(options: Namespace, data: Data, say: Callable[[str], None]) -> S
         InputError: if the options do not fit the predictions.
     """
 
-    def law(predictions: Any) -> Any:
+    def law(predictions: Distribution) -> Distribution:
         if options.temperature is not None:
             predictions = TemperatureScaling().apply(jnp.asarray(options.temperature), predictions)
         if options.shift is None and options.scale is None:

@@ -16,7 +16,7 @@ def _of_distributions(method: Callable[..., jax.Array]) -> Callable[..., jax.Arr
     """A method for predictions that does not see their features."""
 
     @functools.wraps(method)
-    def unwrapped(self: Any, *points: PyTree) -> jax.Array:
+    def unwrapped(self: "Distance", *points: PyTree) -> jax.Array:
         return method(self, *map(bare, points))
 
     return unwrapped

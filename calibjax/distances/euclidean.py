@@ -20,18 +20,18 @@ from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
 
 
-def _coordinates(p: PyTree) -> list[jax.Array]:
+def _coordinates(p: object) -> list[jax.Array]:
     """Coordinates of p: class probabilities if it has them, otherwise all its parameters."""
     return jax.tree.leaves(getattr(p, "class_probs", p))
 
 
-def num_coordinates(p: PyTree) -> int:
+def num_coordinates(p: object) -> int:
     """Number of coordinates of p."""
     return sum(map(jnp.size, _coordinates(p)))
 
 
 def sum_over_coordinates(
-    function: Callable[[jax.Array, jax.Array], jax.Array], p: PyTree, q: PyTree
+    function: Callable[[jax.Array, jax.Array], jax.Array], p: object, q: object
 ) -> jax.Array:
     """Sum of a function of two coordinates."""
     one, two = _coordinates(p), _coordinates(q)
@@ -82,7 +82,7 @@ class Euclidean(Distance):
         return jnp.concatenate([x.reshape(len(x), -1) for x in parts], 1)
 
 
-def line_of_two_classes(points: PyTree) -> jax.Array | None:
+def line_of_two_classes(points: object) -> jax.Array | None:
     """Half the difference of two class probabilities, [n, 1], or None if there are more or none."""
     probs = getattr(points, "class_probs", None)
     if probs is None or probs.shape[1:] != (2,):
@@ -90,11 +90,11 @@ def line_of_two_classes(points: PyTree) -> jax.Array | None:
     return 0.5 * (probs[:, 1:] - probs[:, :1])
 
 
-def _squared(p: PyTree, q: PyTree, rate: jax.Array) -> jax.Array:
+def _squared(p: object, q: object, rate: jax.Array) -> jax.Array:
     return sum_over_coordinates(lambda x, y: jnp.square(difference(x, y) * rate), p, q)
 
 
-def _own_unit(p: PyTree) -> tuple[jax.Array, jax.Array]:
+def _own_unit(p: object) -> tuple[jax.Array, jax.Array]:
     sizes = [jnp.max(jnp.abs(1.0 * x), initial=0) for x in map(jnp.asarray, _coordinates(p))]
     return unit_and_rate(functools.reduce(jnp.maximum, sizes))
 

@@ -1,7 +1,5 @@
 """Distance of the features that predictions carry."""
 
-from typing import Any
-
 import jax
 
 from calibjax._core import checks
@@ -33,7 +31,7 @@ class Features(Distance, sees_features=True):
     5.0
     """
 
-    distance: Any = part(checks.distance_values, default=Euclidean())
+    distance: Distance = part(checks.distance_values, default=Euclidean())
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Distance of the features."""
@@ -56,7 +54,7 @@ class Features(Distance, sees_features=True):
         return self.distance.embedding(_features(points))
 
 
-def _features(p: PyTree) -> PyTree:
+def _features(p: object) -> PyTree:
     if not isinstance(p, WithFeatures):
         raise TypeError(
             "distance Features: expected predictions with features, made by "

@@ -18,7 +18,7 @@ from calibjax.distributions import DiagNormal, Laplace, MvNormal, Normal, Sample
 
 
 @functools.singledispatch
-def _squared(p: PyTree, q: PyTree) -> jax.Array:
+def _squared(p: object, q: object) -> jax.Array:
     if not checks.is_distribution(p):
         raise TypeError(
             f"distance Wasserstein: expected two distributions, got {checks.described(p)} and "
@@ -30,7 +30,7 @@ def _squared(p: PyTree, q: PyTree) -> jax.Array:
     )
 
 
-def _rule(p: PyTree, q: PyTree) -> Callable[[Any, Any], jax.Array]:
+def _rule(p: object, q: object) -> Callable[[Any, Any], jax.Array]:
     """The squared distance of two members of the family of p and q."""
     if type(p) is not type(q):
         raise NotImplementedError(

@@ -1,6 +1,6 @@
 """What the families of distributions have in common: parameters and targets with constraints."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.pytree import PyTree, compile_methods
+from calibjax._core.pytree import compile_methods
 from calibjax.distributions.constraints import Constraint, real
 
 
@@ -41,11 +41,11 @@ class Distribution:
         """Lengths of the declared axes, after a check of the shapes."""
         return checks.axis_lengths(name, self, ("n",))
 
-    def check_values(self, name: str) -> PyTree:
+    def check_values(self, name: str) -> Self:
         """Refuses parameters outside their constraints; invalid traced ones become NaN."""
         return checks.constrained(name, self)
 
-    def check_targets(self, name: str, targets: Any) -> PyTree:
+    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
         """Refuses targets of the wrong shape, or outside the support."""
         support: Constraint = self.support
         if not checks.constraints_of(self):
@@ -65,6 +65,10 @@ class Distribution:
         hint = f"; labels of one-hot rows are jnp.argmax({name}, 1)" if is_one_hot else ""
         checks.shape(name, targets, tuple(sizes[axis] for axis in axes), shown, hint=hint)
         return support.check(name, targets)
+
+
+Family = TypeVar("Family", bound=Distribution)
+DataSet = tuple[Distribution, jax.Array]  # predictions and targets
 
 
 class DrawnByInversion(Distribution):
@@ -120,13 +124,13 @@ def fitting_scale(scale: ArrayLike, like: ArrayLike, ndims: tuple[int, ...]) -> 
     return scale
 
 
-def transformed_point(point: PyTree, scale: ArrayLike) -> jax.Array:
+def transformed_point(point: ArrayLike, scale: ArrayLike) -> jax.Array:
     """A y for a point y, scalar or [d], where A is a number, factors [d] or a matrix [k, d]."""
     scale = fitting_scale(scale, point, (0, 1, 2) if jnp.ndim(point) else (0,))
     return matmul(scale, point) if scale.ndim == 2 else scale * point
 
 
-def has_class_probs(predictions: Any) -> bool:
+def has_class_probs(predictions: object) -> bool:
     """Whether these are predictions of classes, without computing their probabilities."""
     inner = getattr(predictions, "components", predictions)  # of mixtures
     return hasattr(type(inner), "class_probs") or hasattr(inner, "class_probs")

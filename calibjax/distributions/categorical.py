@@ -2,12 +2,12 @@
 
 import dataclasses
 import warnings
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import parameter, record
@@ -203,7 +203,7 @@ def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.take_along_axis(values, index, -1, mode="fill")[..., 0]
 
 
-def _is_double(probs: Any) -> bool:
+def _is_double(probs: object) -> bool:
     """Whether these are probabilities that JAX, computing in float32, would round."""
     return isinstance(probs, np.ndarray) and probs.dtype == np.float64
 
@@ -271,7 +271,7 @@ class Bernoulli(DrawnByInversion):
     def __jax_array__(self) -> jax.Array:
         return jnp.asarray(self.probs)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.probs, dtype) if copy else np.asarray(self.probs, dtype)
 
     @property

@@ -28,7 +28,7 @@ class MonteCarlo:
         draws: its draws, a `Samples`.
     """
 
-    distribution: Any
+    distribution: Distribution
     draws: Samples
 
     def with_index(self, num_axes: int = 1) -> "MonteCarlo":
@@ -76,7 +76,7 @@ class MonteCarlo:
         return checks.replaced(self, distribution=distribution, draws=draws)
 
 
-def undrawn(p: Any) -> Any:
+def undrawn(p: object) -> Any:
     """A prediction without draws that were added to it."""
     return p.distribution if isinstance(p, MonteCarlo) else p
 

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import jax
+from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
@@ -50,7 +51,7 @@ class WithFeatures:
         """The tempered distribution with the same features."""
         return dataclasses.replace(self, distribution=self.distribution.tempered(temperature))
 
-    def linear_map(self, scale: PyTree) -> "WithFeatures":
+    def linear_map(self, scale: ArrayLike) -> "WithFeatures":
         """The linearly mapped distribution with the same features."""
         return dataclasses.replace(self, distribution=self.distribution.linear_map(scale))
 
@@ -125,13 +126,13 @@ def with_features(predictions: Distribution, features: PyTree) -> PyTree:
     return WithFeatures(predictions, features)
 
 
-def like(original: Any, predictions: Any) -> Any:
+def like(original: object, predictions: Any) -> Any:
     """New predictions with the features of the original ones, if these have any."""
     if not isinstance(original, WithFeatures):
         return predictions
     return WithFeatures(predictions, original.features)
 
 
-def bare(p: Any) -> Any:
+def bare(p: object) -> Any:
     """A prediction without its features."""
     return p.distribution if isinstance(p, WithFeatures) else p

@@ -1,10 +1,10 @@
 """Laplace distributions."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax._core.arithmetic import absolute, logarithm, ratio
 from calibjax._core.pytree import parameter, record
@@ -71,7 +71,7 @@ class Laplace(DrawnByInversion):
         """The Laplace distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, scale=self.scale * temperature)
 
-    def linear_map(self, scale: Any) -> "Laplace":
+    def linear_map(self, scale: ArrayLike) -> "Laplace":
         """Distribution of a Z for Z ~ p, where a is a number."""
         scale = fitting_scale(scale, self.loc, (0,))
         return dataclasses.replace(self, loc=scale * self.loc, scale=absolute(scale) * self.scale)

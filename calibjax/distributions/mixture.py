@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, unit_and_rate, weighted_mean, weighted_variance
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
@@ -62,7 +62,7 @@ class Mixture(Distribution):
         """Σ_k w_k x_k over the leading axis."""
         return jnp.tensordot(self.mixing_probs, values, 1)
 
-    def sample(self, key: jax.Array) -> PyTree:
+    def sample(self, key: jax.Array) -> jax.Array:
         """Draws a component, and one value from it."""
         index_key, value_key = jax.random.split(key)
         index = Categorical(self.mixing_probs).sample(index_key)
@@ -118,7 +118,7 @@ class Mixture(Distribution):
         components = jax.vmap(lambda p: p.tempered(temperature))(self.components)
         return dataclasses.replace(self, components=components)
 
-    def linear_map(self, scale: Any) -> "Mixture":
+    def linear_map(self, scale: ArrayLike) -> "Mixture":
         """Distribution of A Z for Z ~ p."""
         components = jax.vmap(lambda p: p.linear_map(scale))(self.components)
         return dataclasses.replace(self, components=components)
@@ -168,11 +168,11 @@ class Mixture(Distribution):
         components = checks.record_values(self.components, f"{name}.components")
         return checks.replaced(self, weights=weights, components=components)
 
-    def check_targets(self, name: str, targets: ArrayLike) -> PyTree:
+    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
         """Refuses targets that the first component refuses."""
         return checks.targets_of(self._first(), name, targets)
 
-    def _first(self) -> PyTree:
+    def _first(self) -> Distribution:
         """The first component of each mixture of a batch."""
         return jax.tree.map(lambda leaf: leaf[:, 0], self.components)
 

@@ -2,10 +2,10 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import matmul
@@ -108,7 +108,7 @@ class MvNormal(Distribution):
         """The normal distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, cov=self.cov * temperature)
 
-    def linear_map(self, scale: Any) -> "MvNormal":
+    def linear_map(self, scale: ArrayLike) -> "MvNormal":
         """Distribution of A Z for Z ~ p, where A is a number, factors [d] or a matrix [k, d]."""
         scale = fitting_scale(scale, self.loc, (0, 1, 2))
         if scale.ndim < 2:

@@ -2,11 +2,11 @@
 
 import dataclasses
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf, ndtr, ndtri
+from jax.typing import ArrayLike
 
 from calibjax._core.arithmetic import absolute, logarithm, matmul, ratio
 from calibjax._core.pytree import parameter, record
@@ -64,7 +64,7 @@ class Normal(DrawnByInversion):
         """The normal distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, scale=self.scale * jnp.sqrt(temperature))
 
-    def linear_map(self, scale: Any) -> "Normal":
+    def linear_map(self, scale: ArrayLike) -> "Normal":
         """Distribution of a Z for Z ~ p, where a is a number."""
         scale = fitting_scale(scale, self.loc, (0,))
         return dataclasses.replace(self, loc=scale * self.loc, scale=absolute(scale) * self.scale)
@@ -128,7 +128,7 @@ class DiagNormal(Distribution):
         """The normal distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, scale=self.scale * jnp.sqrt(temperature))
 
-    def linear_map(self, scale: Any) -> "DiagNormal | MvNormal":
+    def linear_map(self, scale: ArrayLike) -> "DiagNormal | MvNormal":
         """Distribution of A Z for Z ~ p: an `MvNormal` for matrices A [k, d]."""
         scale = fitting_scale(scale, self.loc, (0, 1, 2))
         if scale.ndim < 2:

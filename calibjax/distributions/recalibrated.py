@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.special import ndtr, ndtri
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, weighted_mean, weighted_variance
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import record
 from calibjax._core.special import implicit_quantile
 from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.constraints import Constraint
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
@@ -62,7 +63,7 @@ class Recalibrated(Distribution):
     map: Any
 
     @property
-    def support(self) -> Any:
+    def support(self) -> Constraint:
         """That of the distribution."""
         return self.distribution.support
 
@@ -153,12 +154,12 @@ class Recalibrated(Distribution):
         check = checks.record_values if has_own else lambda x, name: checks.constrained(name, x)
         return checks.replaced(self, distribution=distribution, map=check(self.map, f"{name}.map"))
 
-    def check_targets(self, name: str, targets: ArrayLike) -> PyTree:
+    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
         """Refuses targets that the distribution refuses."""
         return checks.targets_of(self.distribution, name, targets)
 
 
-def check_continuous(name: str, predictions: Any) -> None:
+def check_continuous(name: str, predictions: Distribution) -> None:
     """Refuses all but continuous distributions of numbers with the methods that are needed."""
     support = getattr(predictions, "support", None)
     is_number = not getattr(support, "axes", ()) and not has_class_probs(predictions)
@@ -171,7 +172,7 @@ def check_continuous(name: str, predictions: Any) -> None:
         )
 
 
-def _end(dtype: Any) -> jax.Array:
+def _end(dtype: DTypeLike) -> jax.Array:
     """Largest normal score with a level below one."""
     return jnp.asarray(8.2 if dtype == jnp.float64 else 5.2, dtype)
 

@@ -4,12 +4,12 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, weighted_mean, weighted_variance
@@ -153,7 +153,7 @@ class Samples(Distribution):
         values = mean + jnp.sqrt(temperature) * (self.values - mean)
         return dataclasses.replace(self, values=values)
 
-    def linear_map(self, scale: Any) -> "Samples":
+    def linear_map(self, scale: ArrayLike) -> "Samples":
         """The draws times a number, factors [d] or a matrix [k, d]."""
         values = jax.vmap(functools.partial(transformed_point, scale=scale))(self.values)
         return dataclasses.replace(self, values=values)
@@ -230,7 +230,7 @@ class Samples(Distribution):
             )
         return values
 
-    def check_targets(self, name: str, targets: jax.Array) -> jax.Array:
+    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
         """Refuses targets that are not finite, [n] or [n, d], and of the same kind as the draws."""
         if jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
             targets = checks.floating(name, targets, jnp.result_type(self.values))

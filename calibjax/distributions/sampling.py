@@ -5,17 +5,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 
 
 @functools.partial(follows_data, rows_at=0)
-def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
+def sample_targets(key: jax.Array, predictions: Distribution) -> jax.Array:
     """Draws one target from each prediction of a batch: y_i ~ p_i, independently.
 
     Args:
@@ -48,7 +48,7 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> PyTree:
 
 
 @checks.remembered
-def check_draws(predictions: Distribution, targets: PyTree) -> None:
+def check_draws(predictions: Distribution, targets: jax.Array) -> None:
     """Refuses predictions without `sample`, or whose draws are not shaped like the targets."""
     checks.method("predictions", predictions, "sample")
     drawn = _drawn.eval_shape(predictions)
@@ -61,18 +61,18 @@ def check_draws(predictions: Distribution, targets: PyTree) -> None:
 
 
 @jax.jit  # whose shapes are kept
-def _drawn(predictions: Distribution) -> PyTree:
+def _drawn(predictions: Distribution) -> jax.Array:
     return draw(jax.random.key(0), predictions)
 
 
 @jit
-def draw(key: jax.Array, predictions: Distribution) -> PyTree:
+def draw(key: jax.Array, predictions: Distribution) -> jax.Array:
     """`sample_targets` without the checks."""
     keys = jax.random.split(key, jax.tree.leaves(predictions)[0].shape[0])
     return draw_each(keys, predictions)
 
 
-def draw_each(keys: jax.Array, predictions: Distribution) -> PyTree:
+def draw_each(keys: jax.Array, predictions: Distribution) -> jax.Array:
     """One target from each prediction, for random keys [n] of which none is used elsewhere."""
     if not getattr(predictions, "is_inverted", False):
         return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)
@@ -81,7 +81,7 @@ def draw_each(keys: jax.Array, predictions: Distribution) -> PyTree:
     return jax.vmap(lambda p, level: p.sample_at(level))(drawn, levels)
 
 
-def _uniform(keys: jax.Array, dtype: Any) -> jax.Array:
+def _uniform(keys: jax.Array, dtype: DTypeLike) -> jax.Array:
     """A uniform number in [0, 1) for each key, [n]: its own bits, which are random as they are."""
     words = jax.random.key_data(keys)
     bits = words[..., 0]

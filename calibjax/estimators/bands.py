@@ -5,15 +5,15 @@ Under calibration the observed counts are exchangeable with the redrawn ones.
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from calibjax._core import checks
 
 
-def checked_ranks(level: Any, num_draws: Any) -> tuple[float, int, tuple[int, int]]:
+def checked_ranks(level: ArrayLike, num_draws: int) -> tuple[float, int, tuple[int, int]]:
     """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
     level = checks.proportion("level", level)
     if not checks.is_concrete(level):

@@ -10,7 +10,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax.binnings import Binning, UniformBins, bins_of
 from calibjax.distances import Distance, TotalVariation
@@ -242,7 +241,7 @@ def distances_of_means(
     """Distances between the mean predictions and the label proportions of bins, 0 in empty bins."""
     distance = checks.distance_values(distance)
 
-    def between(p: Categorical, q: Categorical) -> PyTree:
+    def between(p: Categorical, q: Categorical) -> jax.Array:
         value = checks.real("distance(p, q)", distance(p, q))
         checks.shape("distance(p, q)", value, (), "() (a scalar) for each bin")
         return value
@@ -294,7 +293,7 @@ def sums_in_bins(
     # of mean predictions and proportions.
     residuals = probs - (targets[:, None] == jnp.arange(m))
     counts_in = dtype if n <= 1 / jnp.finfo(dtype).eps else jnp.int32  # exact in both
-    used: Any = jnp.ones(n, counts_in) if weights is None else weights
+    used: jax.Array = jnp.ones(n, counts_in) if weights is None else weights
     scaled = residuals if weights is None else weights[:, None] * residuals
     counts = jnp.zeros((num_bins, m), used.dtype).at[bins, targets].add(used, mode="drop")
     sizes = jax.ops.segment_sum(used, bins, num_bins)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -165,7 +164,7 @@ def isotonic_curve(
     return IsotonicCurve(*_curve(key, *data, **options), level=level, functional=functional)
 
 
-def forecasts_of(predictions: Any, targets: ArrayLike, level: float | None) -> jax.Array:
+def forecasts_of(predictions: Distribution, targets: ArrayLike, level: float | None) -> jax.Array:
     """The mean, or the quantile of a level, of each prediction of a number, [n].
 
     Raises:
@@ -180,7 +179,7 @@ def forecasts_of(predictions: Any, targets: ArrayLike, level: float | None) -> j
 
 
 @functools.partial(jit, static_argnums=1)
-def _forecasts(predictions: Any, level: float | None) -> jax.Array:
+def _forecasts(predictions: Distribution, level: float | None) -> jax.Array:
     found = jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
     return found.astype(jnp.result_type(found, jnp.float32))  # quantiles of counts are integers
 
@@ -188,7 +187,7 @@ def _forecasts(predictions: Any, level: float | None) -> jax.Array:
 @functools.partial(jit, static_argnames=("quantile", "size", "num_draws", "ranks"))
 def _curve(
     key: jax.Array,
-    predictions: Any,
+    predictions: Distribution,
     forecasts: jax.Array,
     targets: jax.Array,
     weights: jax.Array | None,

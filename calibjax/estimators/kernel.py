@@ -17,10 +17,9 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
 from calibjax._core.compilation import jit
 from calibjax._core.lengths import filled
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import MonteCarlo, Samples
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DataSet, Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.linear_sums import linear_sums, sums_on_line
 from calibjax.kernels import Kernel, TensorProduct, gram_matrix
@@ -72,7 +71,7 @@ def calibration_kernel(
     return combine_on_pairs(kernel, "calibration_kernel", lambda h: h(p, y, q, z))
 
 
-def sample_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
+def sample_pair(kernel: Kernel, x: DataSet, y: DataSet) -> jax.Array:
     """The calibration kernel as a function of two samples (prediction, target)."""
     return calibration_kernel(kernel, *x, *y)
 
@@ -87,7 +86,7 @@ def checked_samples(
 @checks.remembered
 def weighted_samples(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
-) -> tuple[Kernel, tuple[Any, Any], jax.Array | None]:
+) -> tuple[Kernel, tuple[Any, jax.Array], jax.Array | None]:
     """Checks kernel, data and weights; returns kernel, samples (predictions, targets), weights."""
     kernel = checks.kernel_values(kernel)
     predictions, targets, weights = checks.weighted_samples(
@@ -101,7 +100,7 @@ def weighted_samples(
 @checks.remembered
 def _filled_samples(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
-) -> tuple[Kernel, tuple[Any, Any], jax.Array | None]:
+) -> tuple[Kernel, tuple[Any, jax.Array], jax.Array | None]:
     """`weighted_samples`, filled up to one of few lengths."""
     kernel, samples, weights = weighted_samples(
         kernel, predictions, targets, weights, minimum=minimum
@@ -109,7 +108,7 @@ def _filled_samples(
     return kernel, *filled(samples, weights)
 
 
-def _labels_of(kernel: Kernel, predictions: Any, targets: PyTree) -> PyTree:
+def _labels_of(kernel: Kernel, predictions: Distribution, targets: jax.Array) -> jax.Array:
     """Targets which kernels on labels have, as they have the draws of the predictions."""
     draws: Any = predictions.draws if isinstance(predictions, MonteCarlo) else bare(predictions)
     for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
@@ -128,7 +127,7 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
 
 
 @jit
-def sample_matrix(kernel: Kernel, samples: PyTree) -> jax.Array:
+def sample_matrix(kernel: Kernel, samples: DataSet) -> jax.Array:
     """The calibration kernel of all pairs of samples, [n, n]."""
     return gram_matrix(functools.partial(sample_pair, kernel), samples)
 

@@ -12,7 +12,7 @@ Stirling's formula, which is of size log x,
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,6 @@ from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax._core.special import SERIES_FROM, stirling_series
 from calibjax.distributions.base import ClassPredictions
@@ -126,7 +125,7 @@ def kde_calibration_error(
     return _calibration_error(probs, targets, bandwidth, order, weights)
 
 
-def _checked_order(order: Any) -> PyTree:
+def _checked_order(order: ArrayLike) -> jax.Array | float:
     """Refuses everything except a finite number ≥ 1."""
     order = checks.real("order", order)
     checks.shape("order", order, (), "() (a scalar)")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from calibjax import pairwise
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
+from calibjax.distributions.base import DataSet
 from calibjax.kernels import Kernel, LowRank, TensorProduct
 from calibjax.kernels.expectations import batch_features, prepare_features
 from calibjax.kernels.line import Line, distance_of_exponentials, exponentials, line_of
@@ -18,8 +18,8 @@ class Sums(NamedTuple):
 
     off_diagonal: jax.Array
     diagonal: jax.Array
-    number: Any
-    num_pairs: Any
+    number: jax.Array | int
+    num_pairs: jax.Array | int
 
 
 def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
@@ -30,7 +30,7 @@ def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
     return jnp.sum(weights), 2 * pairwise.block_masses(weights, block_size=n)[0]
 
 
-def linear_sums(kernel: Kernel, samples: PyTree, weights: jax.Array | None) -> Sums | None:
+def linear_sums(kernel: Kernel, samples: DataSet, weights: jax.Array | None) -> Sums | None:
     """Sums in linear time: target kernels with features, predictions with some or on a line."""
     if not isinstance(kernel, TensorProduct):
         return None
@@ -46,7 +46,7 @@ def linear_sums(kernel: Kernel, samples: PyTree, weights: jax.Array | None) -> S
 
 @jit
 def _sums_on_line(
-    kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None, line: Line
+    kernel: TensorProduct, prepared: tuple, samples: DataSet, weights: jax.Array | None, line: Line
 ) -> Sums:
     values = _features_of_samples((kernel.target, prepared), samples)
     return sums_on_line(kernel.prediction, values, weights, line)
@@ -70,7 +70,7 @@ def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, l
 
 @jit
 def _sums_of_features(
-    kernel: TensorProduct, prepared: Any, samples: PyTree, weights: jax.Array | None
+    kernel: TensorProduct, prepared: tuple, samples: DataSet, weights: jax.Array | None
 ) -> Sums:
     assert isinstance(kernel.prediction, LowRank), "by the caller"
     factor = kernel.prediction.factor(samples[0])

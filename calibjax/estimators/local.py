@@ -337,12 +337,12 @@ class LocalProblem(NamedTuple):
 
 
 def local_problem(
-    neighbourhood: Any,
+    neighbourhood: Neighbourhood,
     features: Any,
-    confidences: Any,
-    correct: Any,
-    at: PyTree = None,
-    weights: Any = None,
+    confidences: ArrayLike,
+    correct: ArrayLike,
+    at: tuple[Any, Any] | None = None,
+    weights: ArrayLike | None = None,
 ) -> LocalProblem:
     """Checks all arguments of the local errors."""
     near = checked_neighbourhood(neighbourhood)
@@ -366,7 +366,7 @@ def local_problem(
     return LocalProblem(near.kernel, *data)
 
 
-def _weights_of_points(problem: LocalProblem, at: PyTree) -> jax.Array | int:
+def _weights_of_points(problem: LocalProblem, at: tuple[Any, Any] | None) -> jax.Array | int:
     """Weights of the points in means over them: of the samples if they are the points."""
     return 1 if at is not None or problem.weights is None else problem.weights
 

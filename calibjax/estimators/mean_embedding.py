@@ -8,16 +8,15 @@ from jax.typing import ArrayLike
 
 from calibjax import pairwise
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import weighted_samples
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
 
 
 def embedding_difference(
-    kernel: Kernel, t: Any, s: Any, p: Distribution, y: ArrayLike
+    kernel: Kernel, t: Distribution, s: ArrayLike, p: Distribution, y: ArrayLike
 ) -> jax.Array:
     """Difference k((t, s), (p, y)) − E_{Z~p} k((t, s), (p, Z)) at one test location.
 
@@ -61,7 +60,7 @@ def checked_locations(
     targets: ArrayLike,
     test_predictions: Distribution,
     test_targets: ArrayLike,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     *,
     prefix: str = "test_",
 ) -> tuple[Kernel, tuple[Any, Any], tuple[Any, Any], jax.Array | None]:
@@ -75,10 +74,10 @@ def checked_locations(
 
 
 def mean_difference(
-    kernel: Kernel, locations: PyTree, samples: PyTree, weights: jax.Array | None = None
+    kernel: Kernel, locations: DataSet, samples: DataSet, weights: jax.Array | None = None
 ) -> jax.Array:
     """Mean of the embedding differences over all samples, at each location, [J]."""
-    n: Any = checks.leading_size("samples", samples)
+    n: jax.Array | int = checks.leading_size("samples", samples)
     if weights is None:
         first = jax.tree.map(lambda leaf: leaf[0], (locations, samples))
         weights = jnp.ones(n, jax.eval_shape(location_pair, kernel, *first).dtype)

@@ -74,7 +74,7 @@ class Neighbourhood:
         return (bins, bins) if points is None else bins[::-1]
 
 
-def checked_neighbourhood(neighbourhood: Any) -> Neighbourhood:
+def checked_neighbourhood(neighbourhood: object) -> Neighbourhood:
     """The neighbourhood with a checked kernel, whose length scale may be of shape [G]."""
     if not isinstance(neighbourhood, Neighbourhood):
         raise TypeError(

@@ -1,5 +1,7 @@
 """Probability integral transforms (PIT): the place of each target in its predicted distribution."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -7,7 +9,6 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax.distributions import Quantiles, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
@@ -81,7 +82,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
 
 
 @jit
-def _randomised(key: jax.Array, predictions: PyTree, targets: jax.Array) -> jax.Array:
+def _randomised(key: jax.Array, predictions: Distribution, targets: jax.Array) -> jax.Array:
     """PIT values of numbers, [n]."""
     lower, upper = jax.vmap(_jump)(predictions, targets)
     share = 1 - jax.random.uniform(key, lower.shape, lower.dtype)  # in (0, 1]
@@ -90,7 +91,7 @@ def _randomised(key: jax.Array, predictions: PyTree, targets: jax.Array) -> jax.
     return checks.nan_rows(checks.missing_rows((predictions, targets)), jnp.clip(values, 0, 1))
 
 
-def _jump(p: PyTree, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _jump(p: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Values of the distribution function to the left of y and at y."""
     if isinstance(p, Samples):
         m, dtype = p.values.size, floating_dtype(p)

@@ -1,7 +1,6 @@
 """Smooth calibration error of binary probabilities."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -86,7 +85,7 @@ def smooth_ece(
     return _at(data, high)
 
 
-def _at(data: Any, width: float) -> jax.Array:
+def _at(data: tuple[jax.Array, jax.Array, jax.Array | None], width: float) -> jax.Array:
     grid = max(_GRID, round(20 / width)) // 2 + 1
     return _error(*data, width, grid=grid, points=max(_POINTS, round(10 / width)))
 
@@ -96,7 +95,7 @@ def _error(
     probs: jax.Array,
     targets: jax.Array,
     weights: jax.Array | None,
-    width: Any,
+    width: ArrayLike,
     *,
     grid: int,
     points: int,

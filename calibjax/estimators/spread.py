@@ -34,9 +34,9 @@ def _expected_diagonal(kernel: Kernel, p: Distribution) -> jax.Array:
 
 @jit
 def _excess(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+    kernel: Kernel, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> SpreadEstimate:
-    def of_sample(p: Distribution, y: ArrayLike) -> jax.Array:
+    def of_sample(p: Distribution, y: jax.Array) -> jax.Array:
         return sample_pair(kernel, (p, y), (p, y)) - _expected_diagonal(kernel, p)
 
     terms = jax.vmap(of_sample)(predictions, targets)

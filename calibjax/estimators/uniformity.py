@@ -249,7 +249,7 @@ def checked_levels(levels: Any) -> jax.Array:
 
 
 def _checked(
-    key: jax.Array, values: ArrayLike, weights: Any, level: Any, num_draws: Any
+    key: jax.Array, values: ArrayLike, weights: ArrayLike | None, level: ArrayLike, num_draws: int
 ) -> tuple[jax.Array, jax.Array, jax.Array | None, tuple[float, int, tuple[int, int]]]:
     key = checks.random_key(key)
     checks.same_rows(values=values, weights=weights)
@@ -264,10 +264,10 @@ def _checked(
 def _curve(
     key: jax.Array,
     values: ArrayLike,
-    weights: Any,
+    weights: ArrayLike | None,
     levels: Any,
-    num_draws: Any,
-    level: Any,
+    num_draws: int,
+    level: ArrayLike,
     *,
     sets: str,
 ) -> CoverageCurve:

@@ -14,9 +14,8 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import in_batches
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means, squared_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
@@ -28,7 +27,7 @@ VARIANCES = ("blocks", "pairs")
 
 @functools.partial(jit, static_argnames=("num_draws", "batch_size"))
 def _bootstrap(
-    key: jax.Array, kernel: Kernel, samples: PyTree, *, num_draws: int, batch_size: int
+    key: jax.Array, kernel: Kernel, samples: DataSet, *, num_draws: int, batch_size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Unbiased SKCE, and bootstrap draws of n SKCE, [num_draws]."""
     estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)

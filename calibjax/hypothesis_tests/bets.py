@@ -12,6 +12,7 @@ from calibjax._core.arithmetic import floating_dtype, matmul, ratio
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Distance
 from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.outcomes import Forecast, log_ratio
 from calibjax.kernels.base import prediction_kernel
 from calibjax.recalibration import BiasScaling, TemperatureScaling, VectorScaling
@@ -21,6 +22,7 @@ from calibjax.recalibration.logits import LogitMap
 _PRIOR = 20.0  # number of forecasts without fault that a recalibration starts with
 _STAKES = np.array([0.1, 0.2, 0.4, 0.8])  # η, over which kernel bets are mixed
 _REFITTED_EVERY = 8
+Learned = tuple[Any, ...]  # sums over the past, or params and counts
 
 
 class Past(NamedTuple):
@@ -39,19 +41,19 @@ class Bet:
 
     needs_past = True
 
-    def start(self, first: Forecast, size: int) -> PyTree:
+    def start(self, first: Forecast, size: int) -> Learned:
         """What is known at the start, with a past of `size` forecasts."""
         raise NotImplementedError
 
-    def learn(self, learned: PyTree, past: Past, new: Forecast, forget: jax.Array) -> PyTree:
+    def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """What is known after one more forecast, which is in the past already."""
         raise NotImplementedError
 
-    def log_ratios(self, learned: PyTree, past: Past, new: Forecast) -> jax.Array:
+    def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Logarithms of e-values, [k]."""
         raise NotImplementedError
 
-    def params(self, learned: PyTree) -> Any:
+    def params(self, learned: Learned) -> Any:
         """The recalibration that was learned, if it is one of all predictions."""
         del learned
 
@@ -62,24 +64,24 @@ class AffineBet(Bet):
 
     needs_past = False
 
-    def start(self, first: Forecast, size: int) -> PyTree:
+    def start(self, first: Forecast, size: int) -> Learned:
         """Number, sum and sum of squares of no scores."""
         del size
         zeros = jnp.zeros_like(first.view.mean)
         return zeros, zeros, zeros
 
-    def learn(self, learned: PyTree, past: Past, new: Forecast, forget: jax.Array) -> PyTree:
+    def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """The same with one more score."""
         del past
         terms = jnp.ones_like(new.view.mean), new.view.mean, new.view.square
         return tuple(forget * own + term for own, term in zip(learned, terms, strict=True))
 
-    def params(self, learned: PyTree) -> AffineMap:
+    def params(self, learned: Learned) -> AffineMap:
         """Shift and scale."""
         number, first, second = learned
         return shrunk(number, first, second, _PRIOR)
 
-    def log_ratios(self, learned: PyTree, past: Past, new: Forecast) -> jax.Array:
+    def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Likelihood ratio of the score."""
         del past
         map_ = self.params(learned)
@@ -93,12 +95,12 @@ class Near:
     kernels: tuple[Any, ...]
     distance: Distance | None = None
 
-    def start(self, first: Forecast) -> PyTree:
+    def start(self, first: Forecast) -> Learned:
         """Sum and number of no distances."""
         zero = jnp.zeros((), floating_dtype(first.view))
         return zero, zero
 
-    def learn(self, learned: PyTree, past: Past, new: Forecast) -> PyTree:
+    def learn(self, learned: Learned, past: Past, new: Forecast) -> Learned:
         """The same with the mean distance of one more prediction."""
         if self.distance is None:
             return learned
@@ -107,7 +109,7 @@ class Near:
         mean = jnp.sum(past.weights * found) / jnp.where(others > 0, others, 1)
         return learned[0] + mean, learned[1] + jnp.where(others > 0, 1, 0)
 
-    def weights(self, learned: PyTree, past: Past, prediction: Any) -> jax.Array:
+    def weights(self, learned: Learned, past: Past, prediction: Distribution) -> jax.Array:
         """How near the forecasts of the past are, times their weights, [P, W]."""
         if self.distance is None:
             near = jax.vmap(prediction_kernel, (None, None, 0))
@@ -128,12 +130,12 @@ class _NearBet(Bet):
 
     near: Near
 
-    def start(self, first: Forecast, size: int) -> PyTree:
+    def start(self, first: Forecast, size: int) -> Learned:
         """Distances of no predictions."""
         del size
         return self.near.start(first)
 
-    def learn(self, learned: PyTree, past: Past, new: Forecast, forget: jax.Array) -> PyTree:
+    def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Distances of one more prediction."""
         del forget
         return self.near.learn(learned, past, new)
@@ -146,7 +148,7 @@ class LocalBet(_NearBet):
     near: Near
     prior: jax.Array | float
 
-    def log_ratios(self, learned: PyTree, past: Past, new: Forecast) -> jax.Array:
+    def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Likelihood ratio of the score."""
         weights = self.near.weights(learned, past, new.prediction)[0]
         view = past.forecasts.view
@@ -174,7 +176,7 @@ class KernelBet(_NearBet):
     near: Near
     matrices: jax.Array
 
-    def log_ratios(self, learned: PyTree, past: Past, new: Forecast) -> jax.Array:
+    def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Of each kernel on predictions, each target kernel and each stake."""
         probs, outcome = new.probs, new.outcome
         weights = self.near.weights(learned, past, new.prediction)
@@ -202,7 +204,7 @@ class LogitBet(Bet):
     """
 
     needs_past = False
-    method: Any
+    method: TemperatureScaling | BiasScaling | VectorScaling
 
     def _map(self, theta: jax.Array) -> LogitMap:
         if isinstance(self.method, TemperatureScaling):
@@ -215,12 +217,12 @@ class LogitBet(Bet):
     def _log_probs(self, theta: jax.Array, logits: jax.Array) -> jax.Array:
         return jax.nn.log_softmax(self._map(theta)(logits))
 
-    def _theta(self, learned: PyTree) -> jax.Array:
+    def _theta(self, learned: Learned) -> jax.Array:
         curvature, slope = learned
         damped = curvature + _PRIOR * jnp.eye(slope.size, dtype=slope.dtype)
         return jnp.linalg.solve(damped, slope) if slope.size > 1 else slope / damped[0]
 
-    def start(self, first: Forecast, size: int) -> PyTree:
+    def start(self, first: Forecast, size: int) -> Learned:
         """Sums without terms."""
         del size
         m, dtype = first.view.logits.size, first.view.logits.dtype
@@ -228,7 +230,7 @@ class LogitBet(Bet):
         size = 1 if isinstance(self.method, TemperatureScaling) else size
         return jnp.zeros((size, size), dtype), jnp.zeros(size, dtype)
 
-    def learn(self, learned: PyTree, past: Past, new: Forecast, forget: jax.Array) -> PyTree:
+    def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Sums with one more term."""
         del past
         theta, (logits, label) = self._theta(learned), new.view
@@ -238,11 +240,11 @@ class LogitBet(Bet):
         terms = information, slopes[label] + matmul(information, theta)
         return tuple(forget * own + term for own, term in zip(learned, terms, strict=True))
 
-    def params(self, learned: PyTree) -> LogitMap:
+    def params(self, learned: Learned) -> LogitMap:
         """Slopes and biases."""
         return self._map(self._theta(learned))
 
-    def log_ratios(self, learned: PyTree, past: Past, new: Forecast) -> jax.Array:
+    def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Gain of the new probabilities."""
         del past
         logits, label = new.view
@@ -267,7 +269,7 @@ class RefittedBet(Bet):
             lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, params
         )
 
-    def start(self, first: Forecast, size: int) -> PyTree:
+    def start(self, first: Forecast, size: int) -> Learned:
         """No params yet."""
         batch = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), first)
         dtype = floating_dtype(first.view)
@@ -275,7 +277,7 @@ class RefittedBet(Bet):
         empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params)
         return empty, jnp.zeros((), bool), jnp.zeros((), jnp.int32)
 
-    def learn(self, learned: PyTree, past: Past, new: Forecast, forget: jax.Array) -> PyTree:
+    def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Params of the past, where they are due."""
         del new, forget
         params, is_fitted, count = learned
@@ -286,7 +288,7 @@ class RefittedBet(Bet):
         params = jax.tree.map(lambda x, y: jnp.where(is_right, x, y), found, params)
         return params, is_fitted | is_right, count + 1
 
-    def params(self, learned: PyTree) -> PyTree:
+    def params(self, learned: Learned) -> PyTree:
         """Those of the last fit; NaN before the first."""
         params, is_fitted, _ = learned
         is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)  # noqa: E731
@@ -294,7 +296,7 @@ class RefittedBet(Bet):
             lambda x: jnp.where(is_fitted, x, jnp.nan) if is_float(x) else x, params
         )
 
-    def log_ratios(self, learned: PyTree, past: Past, new: Forecast) -> jax.Array:
+    def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Likelihood ratio of the mixture."""
         params, is_fitted, _ = learned
         batch = jax.tree.map(lambda x: x[None], new.prediction)

@@ -33,7 +33,7 @@ class Wealth:
     """
 
     number: jax.Array
-    forecasts: Any
+    forecasts: Forecast
     learned: dict[str, Any]
     logs: dict[str, jax.Array]
     largest: jax.Array

@@ -11,19 +11,19 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import pairwise
-from calibjax._core.pytree import PyTree
+from calibjax.distributions.base import DataSet
 from calibjax.estimators.kernel import sample_pair
 from calibjax.kernels import Kernel
 
 _TILE_SIZE = 512  # with many columns matrix products dominate, and large ones are more efficient
 
 
-def diagonal(kernel: Kernel, samples: PyTree) -> jax.Array:
+def diagonal(kernel: Kernel, samples: DataSet) -> jax.Array:
     """H_ii, [n]."""
     return jax.vmap(sample_pair, in_axes=(None, 0, 0))(kernel, samples, samples)
 
 
-def row_means(kernel: Kernel, samples: PyTree) -> jax.Array:
+def row_means(kernel: Kernel, samples: DataSet) -> jax.Array:
     """r_i = n⁻¹ Σ_j H_ij, [n], in n² evaluations."""
     dtype = jax.eval_shape(diagonal, kernel, samples).dtype
     n = jax.tree.leaves(samples)[0].shape[0]
@@ -36,20 +36,20 @@ def centered_diagonal(entries: jax.Array, rows: jax.Array) -> jax.Array:
     return entries - 2 * rows + rows.mean()
 
 
-def squared_pair(args: tuple[Kernel, Any], x: Any, y: Any) -> jax.Array:
+def squared_pair(args: tuple[Kernel, Any], x: DataSet, y: DataSet) -> jax.Array:
     """h² in units of a squared size."""
     kernel, size = args
     return jnp.square(sample_pair(kernel, x, y) / size)
 
 
-def centered_mean_square(kernel: Kernel, samples: PyTree, rows: jax.Array) -> jax.Array:
+def centered_mean_square(kernel: Kernel, samples: DataSet, rows: jax.Array) -> jax.Array:
     """n⁻² Σ_ij H̃_ij², from the row means, in n² / 2 evaluations."""
     squares = pairwise.mean_over_all_pairs(squared_pair, (kernel, 1), samples)
     return jnp.maximum(squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(rows.mean()), 0)
 
 
 def centered_product(
-    kernel: Kernel, samples: PyTree, vectors: jax.Array
+    kernel: Kernel, samples: DataSet, vectors: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """H̃ V for V [n, c], and the row means r [n], together in n² evaluations."""
     centered = vectors - vectors.mean(0)

@@ -18,7 +18,7 @@ from calibjax.kernels.residuals import informed
 
 
 def checked_family(
-    kernels: PyTree, predictions: Distribution, targets: PyTree
+    kernels: PyTree, predictions: Distribution, targets: jax.Array
 ) -> tuple[list[tuple[Any, Kernel]], Any]:
     """Checks the user's kernels for checked data.
 
@@ -57,14 +57,14 @@ def checked_family(
     return members, structure
 
 
-def _is_member(node: Any) -> bool:
+def _is_member(node: object) -> bool:
     """Whether a node of the user's tree is a kernel, a pair (lens, kernel), or no container."""
     if type(node) is tuple and len(node) == 2 and isinstance(node[1], Kernel):
         return callable(node[0]) and not isinstance(node[0], Kernel)
     return not isinstance(node, dict | list | tuple)
 
 
-def _checked_lens(name: str, lens: Any) -> Any:
+def _checked_lens(name: str, lens: object) -> Any:
     """The lens as a pytree, so that it goes through compiled functions."""
     checks.function(
         "lens (predictions, targets) -> (predictions, targets)",
@@ -80,7 +80,7 @@ def _seen(
     name: str,
     lens: Any,
     predictions: Distribution,
-    targets: PyTree,
+    targets: jax.Array,
     redrawn: Callable[[], PyTree],
 ) -> PyTree:
     """The data as a lens shows them, whose predictions must not depend on the targets."""
@@ -110,7 +110,7 @@ def _seen(
     return seen
 
 
-def _refuse_other_kind(name: str, kernel: Kernel, seen: PyTree) -> None:
+def _refuse_other_kind(name: str, kernel: Kernel, seen: tuple[Any, Any]) -> None:
     """Refuses kernels that are not defined for these predictions and targets."""
     first = jax.eval_shape(lambda: jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], seen))
     try:

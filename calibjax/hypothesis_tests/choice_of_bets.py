@@ -107,7 +107,7 @@ def default_bets(predictions: Distribution) -> dict[str, Any]:
     return found
 
 
-def checked_bets(bets: Any, predictions: Any) -> dict[str, Bet]:
+def checked_bets(bets: object, predictions: Distribution) -> dict[str, Bet]:
     """Bets by name, as they are placed.
 
     Raises:
@@ -126,7 +126,7 @@ def checked_bets(bets: Any, predictions: Any) -> dict[str, Bet]:
     return {str(name): _as_bet(f"bets['{name}']", bet, predictions) for name, bet in bets.items()}
 
 
-def _as_bet(place: str, bet: Any, predictions: Any) -> Bet:
+def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
     plain = bare(predictions)
     is_of_classes = hasattr(plain, "class_probs")
     if isinstance(bet, Bet):  # of `default_bets`
@@ -146,7 +146,7 @@ def _as_bet(place: str, bet: Any, predictions: Any) -> Bet:
     elif isinstance(bet, _LOGIT_MAPS) and is_of_classes:
         return LogitBet(bet)
     elif isinstance(bet, TensorProduct):
-        kernel: Any = checks.kernel_values(bet, place)
+        kernel: TensorProduct = checks.kernel_values(bet, place)
         target = kernel.target
         of_numbers = isinstance(target, NormalScore) and not isinstance(plain, VECTORS)
         if not isinstance(target, Conditional) if is_of_classes else of_numbers:
@@ -167,14 +167,14 @@ def _as_bet(place: str, bet: Any, predictions: Any) -> Bet:
     )
 
 
-def _distance(predictions: Any) -> Distance:
+def _distance(predictions: Distribution) -> Distance:
     """That of default kernels, where it does not depend on the predictions, which come later."""
     if isinstance(bare(predictions), MvNormal | Mixture):
         return Euclidean()
     return distance_of_predictions(predictions)
 
 
-def _local(method: KernelRecalibration, predictions: Any) -> LocalBet:
+def _local(method: KernelRecalibration, predictions: Distribution) -> LocalBet:
     if method.kernel is not None:
         near = Near((checks.kernel_values(method.kernel),))
     else:

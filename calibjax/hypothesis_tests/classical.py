@@ -27,7 +27,7 @@ from calibjax.hypothesis_tests.textbook import (
 
 
 def _checked(
-    predictions: Distribution, targets: ArrayLike, weights: Any
+    predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None
 ) -> tuple[Bernoulli, jax.Array, jax.Array | None]:
     """A data set of two classes, with weights."""
     checks.same_rows(predictions=predictions, targets=targets, weights=weights)
@@ -107,7 +107,7 @@ def _spiegelhalter(probs: jax.Array, targets: jax.Array, weights: jax.Array | No
 
 
 def _of_groups(
-    value: jax.Array, predictions: Any, _: Any, num_bins: Any = 10, weights: Any = None
+    value: jax.Array, predictions: Distribution, _: object, num_bins: int = 10, weights: Any = None
 ) -> jax.Array:
     weights = checks.sample_weights(weights, predictions)
     bins = bins_of(EqualMassBins(num_bins), bare(predictions), weights=weights)

@@ -11,20 +11,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 from calibjax._core.sharding import follows_data
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import Kernel
 from calibjax.pairwise.forms import PairFunction
+from calibjax.pairwise.tiles import Args
 
 MIN_CLUSTERS = 10
 
@@ -45,7 +46,7 @@ class Clusters(NamedTuple):
 
 
 def checked_clusters(
-    values: ArrayLike, kernel: Kernel, samples: PyTree, weights: jax.Array | None
+    values: ArrayLike, kernel: Kernel, samples: DataSet, weights: jax.Array | None
 ) -> Clusters:
     """Checks the clusters of n samples: at least `MIN_CLUSTERS` different integers, [n].
 
@@ -57,7 +58,7 @@ def checked_clusters(
 
 
 def clusters_of(
-    values: ArrayLike, num_samples: int, dtype: Any, weights: jax.Array | None
+    values: ArrayLike, num_samples: int, dtype: DTypeLike, weights: jax.Array | None
 ) -> Clusters:
     """The same, with weights in this precision."""
     ids = checks.integer("clusters", checks.as_arrays("clusters", values), "cluster numbers")
@@ -98,7 +99,7 @@ pair_apart = functools.partial(apart, sample_pair)
 
 @functools.partial(jit, static_argnames="pair")
 def cluster_means(
-    pair: PairFunction, args: PyTree, samples: PyTree, clusters: Clusters
+    pair: PairFunction[Args, tuple[T, jax.Array]], args: Args, samples: T, clusters: Clusters
 ) -> tuple[jax.Array, jax.Array]:
     """The mean of H_ab over b ≠ a for each cluster a, and whether there is such a cluster, [n].
 
@@ -203,7 +204,7 @@ def cluster_skce_test(
 def _with_signs(
     key: jax.Array,
     kernel: Kernel,
-    samples: PyTree,
+    samples: DataSet,
     clusters: Clusters,
     *,
     num_draws: int,

@@ -11,11 +11,10 @@ from jax.typing import ArrayLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax.distances import Features
 from calibjax.distributions import StudentT, with_features
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DataSet, Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.clusters import (
@@ -50,7 +49,9 @@ class Moments(NamedTuple):
     freedom: jax.Array | None = None
 
 
-def _difference(kernels: tuple[Kernel, ...], x: Any, y: Any) -> jax.Array:
+def _difference(
+    kernels: tuple[Kernel, ...], x: tuple[DataSet, ...], y: tuple[DataSet, ...]
+) -> jax.Array:
     """H of the first model less that of the second, if there is one."""
     values = [sample_pair(k, *pair) for k, *pair in zip(kernels, x, y, strict=True)]
     return values[0] if len(values) == 1 else values[0] - values[1]
@@ -59,7 +60,7 @@ def _difference(kernels: tuple[Kernel, ...], x: Any, y: Any) -> jax.Array:
 _difference_apart = functools.partial(apart, _difference)
 
 
-def _square(args: tuple[Any, jax.Array, jax.Array], x: Any, y: Any) -> jax.Array:
+def _square(args: tuple[Any, jax.Array, jax.Array], x: tuple, y: tuple) -> jax.Array:
     """Square of the weighted deviation from U, in units of a size."""
     kernels, size, estimate = args
     (one, weight), (other, its) = x, y
@@ -67,7 +68,7 @@ def _square(args: tuple[Any, jax.Array, jax.Array], x: Any, y: Any) -> jax.Array
 
 
 @jit
-def _size(kernels: tuple[Kernel, ...], samples: PyTree) -> jax.Array:
+def _size(kernels: tuple[Kernel, ...], samples: tuple[DataSet, ...]) -> jax.Array:
     """Size of the values of H of both models, in which their difference has rounding errors."""
     return jnp.mean(
         sum(
@@ -80,7 +81,7 @@ def _size(kernels: tuple[Kernel, ...], samples: PyTree) -> jax.Array:
 @jit
 def moments(
     kernels: tuple[Kernel, ...],
-    samples: PyTree,
+    samples: tuple[DataSet, ...],
     weights: jax.Array | None = None,
     clusters: Clusters | None = None,
 ) -> Moments:
@@ -110,7 +111,7 @@ def moments(
 
 
 def _moments_of_clusters(
-    kernels: tuple[Kernel, ...], samples: PyTree, clusters: Clusters
+    kernels: tuple[Kernel, ...], samples: tuple[DataSet, ...], clusters: Clusters
 ) -> Moments:
     """Those of clusters, with the variance of the jackknife."""
     rows, is_row = cluster_means(_difference_apart, kernels, samples, clusters)
@@ -322,7 +323,7 @@ def cross_calibration_test(
     nearness = SquaredExponential(scale, Features(distance))
     both = TensorProduct(kernel.prediction * nearness, kernel.target)
     predictions = with_features(predictions, without_draws(bare(given)))
-    options: Any = {"weights": weights, "num_draws": num_draws}
+    options: dict[str, Any] = {"weights": weights, "num_draws": num_draws}
     if clusters is not None:
         return cluster_skce_test(key, both, predictions, targets, clusters, **options)
     return exact_skce_test(key, both, predictions, targets, **options)

@@ -130,10 +130,10 @@ def composite_calibration_test(
 
 
 @functools.partial(jit, static_argnames="batch_size", effort="less")
-def _pool(keys: jax.Array, tested: Hypothesis, targets: PyTree, *, batch_size: int) -> Parts:
+def _pool(keys: jax.Array, tested: Hypothesis, targets: jax.Array, *, batch_size: int) -> Parts:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones."""
 
-    def evaluate(ys: PyTree) -> Parts:
+    def evaluate(ys: jax.Array) -> Parts:
         return tested.parts(jax.vmap(tested.fitted)(ys), ys)
 
     return over_pool(keys, tested.redraw, evaluate, targets, batch_size)

@@ -1,7 +1,6 @@
 """Score differences of two forecasters while their forecasts come in."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +42,7 @@ def score_confidence_sequence(
     *,
     score: Callable[..., jax.Array],
     bound: ArrayLike,
-    times: Any = None,
+    times: ArrayLike | None = None,
     confidence_level: float = 0.95,
 ) -> ConfidenceSequence:
     """Intervals for the mean score difference of two forecasters, valid at all times at once.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Categorical, Quantiles
+from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
@@ -97,7 +99,7 @@ def coverage_test(
 def coverage_among_redraws(
     key: jax.Array,
     quantiles: Quantiles,
-    predictions: Any,
+    predictions: Distribution,
     targets: jax.Array,
     weights: jax.Array | None,
     *,
@@ -112,7 +114,7 @@ def coverage_among_redraws(
 
 def _ranked(
     key: jax.Array,
-    statistic: Any,
+    statistic: Callable[..., Any],
     data: tuple[Quantiles, Any],
     drawn: tuple[Any, jax.Array],
     intervals: jax.Array,
@@ -127,7 +129,7 @@ def _ranked(
 
 
 def _statistic_of_targets(
-    data: tuple[Quantiles, Any], predictions: Any, targets: jax.Array
+    data: tuple[Quantiles, Any], predictions: Categorical, targets: jax.Array
 ) -> dict[str, jax.Array]:
     intervals = jax.vmap(Quantiles.interval)(data[0], targets)
     return _statistic(data, predictions, intervals)

@@ -15,7 +15,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Samples
@@ -204,7 +203,7 @@ def rank_histogram_test(
     return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pool))
 
 
-def checked_ensembles(ensembles: Any, minimum: int, name: str = "ensembles") -> Any:
+def checked_ensembles(ensembles: Any, minimum: int, name: str = "ensembles") -> Samples:
     """Refuses what is not a batch of ensembles of equally likely members."""
     if not isinstance(bare(ensembles), Samples):
         raise TypeError(
@@ -219,7 +218,7 @@ def checked_ensembles(ensembles: Any, minimum: int, name: str = "ensembles") -> 
     return checks.batch(ensembles, minimum=minimum, name=name)
 
 
-def with_targets(ensembles: Samples, targets: PyTree) -> Samples:
+def with_targets(ensembles: Samples, targets: jax.Array) -> Samples:
     """The pools of the target and the members of each ensemble, in this order."""
     return like(ensembles, Samples(jnp.concatenate([targets[:, None], ensembles.values], 1)))
 

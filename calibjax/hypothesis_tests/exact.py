@@ -231,7 +231,7 @@ def ranked_skce(
     key: jax.Array,
     kernel: Kernel,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: jax.Array,
     weights: jax.Array | None,
     *,
     num_draws: int,
@@ -248,7 +248,7 @@ def ranked_skce(
 
 @checks.remembered
 def _plan_of_one(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+    kernel: Kernel, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> Plan:
     check_draws(predictions, targets)
     return planned([(None, kernel)], predictions, targets, weights)

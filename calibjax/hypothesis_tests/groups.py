@@ -127,7 +127,7 @@ def group_calibration_test(
 
 
 @jit
-def mean_residual(predictions: Any, targets: Any) -> jax.Array:
+def mean_residual(predictions: Any, targets: jax.Array) -> jax.Array:
     """Targets minus their predicted means, [n] or [n, d]; of classes and of the top label."""
     if hasattr(predictions, "class_probs"):
         probs = predictions.class_probs

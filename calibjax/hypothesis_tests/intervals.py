@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +14,10 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import in_batches
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import StudentT
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests.centering import diagonal
@@ -50,7 +49,7 @@ class ConfidenceInterval:
     effective_size: jax.Array | int | None = None
 
 
-def checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float, str]:
+def checked_options(confidence_level: ArrayLike, side: str) -> tuple[jax.Array | float, str]:
     """Confidence level and side of an interval."""
     confidence_level = checks.proportion("confidence_level", confidence_level)
     return confidence_level, checks.choice("side", side, SIDES)
@@ -58,7 +57,7 @@ def checked_options(confidence_level: Any, side: str) -> tuple[jax.Array | float
 
 @functools.partial(jit, effort="less")
 def _jackknife(
-    kernel: Kernel, samples: PyTree, weights: jax.Array | None, clusters: Clusters | None
+    kernel: Kernel, samples: DataSet, weights: jax.Array | None, clusters: Clusters | None
 ) -> tuple[jax.Array, jax.Array]:
     """SKCE_u, without pairs within clusters if there are any, and its jackknife standard error."""
     if clusters is None:
@@ -197,7 +196,7 @@ def asymptotic_interval(
 def _resampled(
     key: jax.Array,
     kernel: Kernel,
-    samples: PyTree,
+    samples: DataSet,
     weights: jax.Array | None,
     *,
     num_draws: int,

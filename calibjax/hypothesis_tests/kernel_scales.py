@@ -10,6 +10,7 @@ import numpy as np
 from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.lengths import of_rows
+from calibjax._core.pytree import T
 from calibjax.distances import (
     Distance,
     Euclidean,
@@ -82,7 +83,7 @@ def marginal_kernel(predictions: Distribution) -> Kernel | None:
     return None if isinstance(kernel, Stein) else kernel
 
 
-def _target_shape(predictions: Any, deviation: jax.Array) -> Callable[[Any], Kernel]:
+def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[Any], Kernel]:
     """Length scale → kernel on targets."""
     is_laplace = isinstance(_components(predictions), Laplace)
     shape = Exponential if is_laplace else SquaredExponential
@@ -120,7 +121,7 @@ def _deviations(predictions: Distribution) -> jax.Array:
     return jax.vmap(deviation)(predictions)
 
 
-def _components(p: Any) -> Any:
+def _components(p: Distribution) -> Distribution:
     return p.components if isinstance(p, Mixture) else p
 
 
@@ -158,7 +159,7 @@ def prediction_kernels(
     return found | {"all predictions": Constant()}
 
 
-def thinned(points: Any) -> Any:
+def thinned(points: T) -> T:
     """Every k-th point, so that there are few enough for the distances of all pairs."""
     step = -(-checks.leading_size("points", points) // _NUM_SCALED)
     return points if step == 1 else jax.tree.map(lambda leaf: leaf[::step], points)

@@ -24,7 +24,7 @@ _LARGEST = 1e4  # margin in units of the root of the largest h, whose powers do 
 
 
 def _against_margin(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, margin: Any, sign: int
+    kernel: Kernel, predictions: Distribution, targets: ArrayLike, margin: ArrayLike, sign: int
 ) -> CalibrationTestResult:
     """± z, approximately normal at SKCE = δ²; −∞ if there is no scatter."""
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=MINIMUM)
@@ -291,7 +291,7 @@ def exact_equivalence_test(
 
 
 def _skces(
-    key: jax.Array, kernel: Kernel, predictions: Any, truth: Any, num_draws: int
+    key: jax.Array, kernel: Kernel, predictions: Distribution, truth: Distribution, num_draws: int
 ) -> jax.Array:
     """SKCE_u of data sets whose targets are drawn from the truth, [B]."""
     num_draws = checks.number_of_draws("num_draws", num_draws)
@@ -303,7 +303,9 @@ def _skces(
 
 
 @jit
-def _of_draws(keys: jax.Array, kernel: Kernel, predictions: Any, truth: Any) -> jax.Array:
+def _of_draws(
+    keys: jax.Array, kernel: Kernel, predictions: Distribution, truth: Distribution
+) -> jax.Array:
     """SKCE_u of data sets with drawn targets, [B]."""
 
     def skce(key: jax.Array) -> jax.Array:

@@ -12,10 +12,9 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import DiagNormal, Normal
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.mean_embedding import checked_locations, location_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
@@ -147,7 +146,7 @@ def cme_test(
 
 
 @jit
-def _hotelling(kernel: Kernel, samples: PyTree, locations: Any) -> tuple[jax.Array, jax.Array]:
+def _hotelling(kernel: Kernel, samples: DataSet, locations: DataSet) -> tuple[jax.Array, jax.Array]:
     """Statistic Q, and the squared UCME; Q is NaN if the covariance is singular."""
     row = jax.vmap(location_pair, in_axes=(None, 0, None))
     z = jax.vmap(row, in_axes=(None, None, 0))(kernel, locations, samples)

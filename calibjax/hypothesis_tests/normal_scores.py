@@ -1,7 +1,5 @@
 """Statistics of the textbooks for `exact_test`: of the normal scores of continuous targets."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +24,7 @@ from calibjax.scores.base import weighted_mean
 
 
 def _checked_scores(
-    predictions: Distribution, targets: ArrayLike, weights: Any
+    predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array | None]:
     """Normal scores of continuous scalar targets, [n], and weights."""
     predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
@@ -42,7 +40,7 @@ def _checked_scores(
 
 
 @jit
-def _scores(predictions: Any, targets: jax.Array) -> jax.Array:
+def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     return jax.vmap(normal_score)(predictions, targets).astype(floating_dtype(predictions))
 
 

@@ -12,6 +12,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
 from calibjax._core.compilation import jit
 from calibjax.distributions import MonteCarlo, Samples
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare, like
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations
@@ -54,13 +55,15 @@ class Forecast(NamedTuple):
     """
 
     prediction: Any
-    target: Any
+    target: jax.Array
     view: Any
     probs: jax.Array
     outcome: jax.Array
 
 
-def checked_forecasts(predictions: Any, targets: ArrayLike, times: Any = None) -> Forecast:
+def checked_forecasts(
+    predictions: Distribution, targets: ArrayLike, times: ArrayLike | None = None
+) -> Forecast:
     """A batch of n forecasts, whose times, if there are any, must be in order.
 
     Raises:
@@ -85,7 +88,7 @@ def checked_forecasts(predictions: Any, targets: ArrayLike, times: Any = None) -
 
 
 @jit
-def _forecasts(predictions: Any, plain: Any, targets: jax.Array) -> Forecast:
+def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> Forecast:
     if hasattr(plain, "class_probs"):
         logits = log_probs_of(plain)
         probs = jax.nn.softmax(logits, 1)

@@ -34,9 +34,9 @@ class PowerCurve:
         significance: the level α of the test.
     """
 
-    sizes: Any
-    power: Any
-    standard_error: Any
+    sizes: np.ndarray
+    power: np.ndarray
+    standard_error: np.ndarray
     significance: float = dataclasses.field(default=0.05, metadata={"static": True})
 
     def __str__(self) -> str:
@@ -57,10 +57,10 @@ class SampleSize:
         num_predictions: how many predictions were given.
     """
 
-    num_samples: Any
-    low: Any
-    high: Any
-    power: Any
+    num_samples: float
+    low: float
+    high: float
+    power: float
     curve: PowerCurve
     num_predictions: int = dataclasses.field(metadata={"static": True})
 

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax._core import checks, html
 from calibjax._core.compilation import jit
@@ -237,7 +238,7 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     return jnp.sqrt(inside * (1 - inside) / (num_draws + 2))
 
 
-def _is_nan(values: Any) -> Any:
+def _is_nan(values: ArrayLike) -> Any:
     """Which numbers of a concrete array are NaN, on the device that holds them."""
     values = checks.readable(values)
     return values != values

@@ -39,7 +39,9 @@ class ScoreDifference:
     pvalue: jax.Array
 
 
-def checked_model(name: str, others: Any, predictions: Any, *, keep_logs: bool = False) -> Any:
+def checked_model(
+    name: str, others: Any, predictions: Distribution, *, keep_logs: bool = False
+) -> Distribution:
     """Another batch of distributions, as many as the predictions."""
     others = checks.batch(others, name=name, keep_logs=keep_logs)
     found, n = (jax.tree.leaves(x)[0].shape[0] for x in (others, checks.batch(predictions)))
@@ -51,7 +53,11 @@ def checked_model(name: str, others: Any, predictions: Any, *, keep_logs: bool =
 
 
 def checked_models(
-    predictions: Any, others: Any, targets: Any, weights: Any, score: Any
+    predictions: Distribution,
+    others: Distribution,
+    targets: ArrayLike,
+    weights: ArrayLike | None,
+    score: Callable[..., jax.Array] | None,
 ) -> tuple[Any, Any, Any, jax.Array | None, Callable[..., jax.Array]]:
     """Both models, the targets, their weights, and the score, by default one that both have."""
     checks.same_rows(predictions=predictions, others=others, targets=targets, weights=weights)
@@ -69,7 +75,7 @@ def checked_models(
 
 
 def _mean_of(
-    differences: jax.Array, weights: jax.Array | None, clusters: Any, level: Any
+    differences: jax.Array, weights: jax.Array | None, clusters: Any, level: ArrayLike
 ) -> ScoreDifference:
     """Mean, error, interval and p-value of Student's distribution."""
     level = checks.proportion("confidence_level", level)
@@ -240,7 +246,7 @@ def gain_difference(
         predictions, others, targets, weights, score
     )
 
-    def gains(p: Any) -> jax.Array:
+    def gains(p: Distribution) -> jax.Array:
         q = cross_fitted(key, recalibration, p, targets, weights=weights, num_folds=num_folds)
         return per_sample(score, p, targets) - per_sample(score, q, targets)
 

@@ -63,7 +63,7 @@ class EProcessResult:
         return "\n".join(lines)
 
 
-def _last(values: jax.Array) -> Any:
+def _last(values: jax.Array) -> np.floating:
     return np.asarray(values).reshape(-1)[-1]
 
 
@@ -77,7 +77,7 @@ def described_bets(logs: dict[str, jax.Array], params: dict[str, Any]) -> list[s
     ]
 
 
-def _words(params: Any) -> str:
+def _words(params: object) -> str:
     """What a recalibration says of the predictions."""
     if isinstance(params, AffineMap) and jnp.ndim(params.shift) == 0:
         shift, scale = float(params.shift), float(params.scale)
@@ -153,7 +153,7 @@ def e_process(
     predictions: Distribution,
     targets: ArrayLike,
     *,
-    times: Any = None,
+    times: ArrayLike | None = None,
     horizon: int = 1,
     forget: float = 1.0,
     level: float = 0.05,

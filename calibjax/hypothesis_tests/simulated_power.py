@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax.distributions import Samples
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import check_draws, sample_targets
 from calibjax.hypothesis_tests._redraw.components import STATISTICS
@@ -41,8 +43,8 @@ class Study(NamedTuple):
     """
 
     pvalues: Callable[..., Any]
-    predictions: Any
-    truth: Any
+    predictions: Distribution
+    truth: Distribution
     weights: jax.Array | None
     each: int
     num_draws: int
@@ -53,7 +55,7 @@ class Study(NamedTuple):
         """What is resampled: predictions, truth and weights."""
         return self.predictions, self.truth, self.weights
 
-    def size(self, name: str, n: Any, minimum: int) -> int:
+    def size(self, name: str, n: object, minimum: int) -> int:
         """A number of samples after checking that it is in range, and that memory holds a pool."""
         return checks.number_of_draws(name, n, minimum, numbers_each=self.each + self.num_draws)
 
@@ -86,13 +88,13 @@ def _rate(pvalues: np.ndarray, num_draws: int, significance: float) -> tuple[flo
 
 
 def checked_study(
-    test: Any,
-    predictions: Any,
+    test: Callable[..., Any],
+    predictions: Distribution,
     alternative: Any,
     num_data_sets: int,
     num_draws: int,
     significance: float,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Study:
     """Checks the arguments that `power_curve` and `sample_size` share."""
     checks.same_rows(predictions=predictions, weights=weights)
@@ -119,7 +121,7 @@ def checked_study(
     return Study(pvalues, predictions, truth, weights, each, num_draws, significance)
 
 
-def _truth(predictions: Any, alternative: Any) -> Any:
+def _truth(predictions: Any, alternative: Any) -> Distribution:
     """The distributions of the targets."""
     name = "alternative"
     if isinstance(alternative, dict):
@@ -145,7 +147,7 @@ def _truth(predictions: Any, alternative: Any) -> Any:
     return truth
 
 
-def _pvalues_of(test: Any, *, with_weights: bool) -> Callable[..., Any]:
+def _pvalues_of(test: Callable[..., Any], *, with_weights: bool) -> Callable[..., Any]:
     """p-values of a test for data sets that share their redraws, see `Study`."""
     is_partial = isinstance(test, functools.partial)
     function, options = (test.func, dict(test.keywords)) if is_partial else (test, {})

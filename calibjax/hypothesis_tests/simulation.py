@@ -72,7 +72,7 @@ def _checked_value(
 ) -> PyTree:
     """What a statistic returns, as numbers of floating-point precision."""
 
-    def checked(path: Any, leaf: ArrayLike) -> jax.Array:
+    def checked(path: tuple[Any, ...], leaf: ArrayLike) -> jax.Array:
         checks.real(f"{call}{jax.tree_util.keystr(path)}", leaf)
         leaf = jnp.asarray(leaf)
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too

@@ -18,9 +18,8 @@ from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import checked_samples, sample_matrix, sample_pair
 from calibjax.hypothesis_tests import chi_squared
 from calibjax.hypothesis_tests.centering import (
@@ -52,7 +51,7 @@ def _orthonormal(vectors: jax.Array) -> jax.Array:
 
 
 def _leading_eigenvalues(
-    kernel: Kernel, samples: PyTree, num_eigenvalues: int, dtype: DTypeLike
+    kernel: Kernel, samples: DataSet, num_eigenvalues: int, dtype: DTypeLike
 ) -> tuple[jax.Array, jax.Array]:
     """Leading eigenvalues [r] of H̃ / n by subspace iteration, and the row means [n].
 
@@ -68,7 +67,7 @@ def _leading_eigenvalues(
     return jnp.linalg.eigvalsh(matmul(vectors.T, product))[::-1] / n, rows
 
 
-def _all_eigenvalues(kernel: Kernel, samples: PyTree) -> tuple[jax.Array, jax.Array]:
+def _all_eigenvalues(kernel: Kernel, samples: DataSet) -> tuple[jax.Array, jax.Array]:
     """All eigenvalues [n] of H̃ / n from the matrix itself, and the row means [n]."""
     matrix = sample_matrix(kernel, samples)
     rows = matrix.mean(0)
@@ -78,7 +77,7 @@ def _all_eigenvalues(kernel: Kernel, samples: PyTree) -> tuple[jax.Array, jax.Ar
 
 @functools.partial(jit, static_argnames="num_eigenvalues")
 def _null(
-    kernel: Kernel, samples: PyTree, *, num_eigenvalues: int
+    kernel: Kernel, samples: DataSet, *, num_eigenvalues: int
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
     """Statistic n SKCE_u, estimate SKCE_u, and the null distribution of the statistic."""
     n = checks.leading_size("samples", samples)
@@ -102,14 +101,14 @@ def _null(
 
 
 @functools.partial(jit, static_argnames="block_size")
-def _of_blocks(kernel: Kernel, samples: PyTree, *, block_size: int) -> tuple[jax.Array, jax.Array]:
+def _of_blocks(kernel: Kernel, samples: DataSet, *, block_size: int) -> tuple[jax.Array, jax.Array]:
     """Statistic s B SKCE_{k,B} of s blocks of B samples, and estimate SKCE_{k,B}."""
     blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
     return block_size * blocks.sum(), blocks.mean()
 
 
 def _checked_null(
-    kernel: Kernel, samples: PyTree, num_eigenvalues: int
+    kernel: Kernel, samples: DataSet, num_eigenvalues: int
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
     """`_null` of checked samples; raises a ValueError where there is no null distribution."""
     statistic, estimate, law = _null(kernel, samples, num_eigenvalues=num_eigenvalues)

@@ -41,7 +41,7 @@ def with_textbook_pvalue(pvalue: Callable[..., jax.Array]) -> Callable[[Any], An
     return attach
 
 
-def two_sided(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
+def two_sided(value: jax.Array, *_: object, **__: object) -> jax.Array:
     """P(|Z| ≥ x) of a standard normal Z."""
     return 2 * ndtr(-value)
 
@@ -52,7 +52,7 @@ def chi_squared(value: jax.Array, degrees: jax.Array | int) -> jax.Array:
     return gammaincc(half, value / 2)
 
 
-def beyond_brownian_motion(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
+def beyond_brownian_motion(value: jax.Array, *_: object, **__: object) -> jax.Array:
     """P(sup |B| ≥ x) of Brownian motion on [0, 1]."""
     k, x = _TERMS, jnp.maximum(value, 0.05)
     odd, signs = 2 * k + 1, (-1.0) ** k
@@ -61,7 +61,7 @@ def beyond_brownian_motion(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
     return jnp.where(x > 1, tail, 1 - 4 / np.pi * rest).astype(value.dtype)
 
 
-def beyond_brownian_bridge(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
+def beyond_brownian_bridge(value: jax.Array, *_: object, **__: object) -> jax.Array:
     """P(sup |B| ≥ x) of a Brownian bridge on [0, 1], the distribution of Kolmogorov."""
     k, x = _TERMS + 1, jnp.maximum(value, 0.05)
     tail = -2 * jnp.sum((-1.0) ** k * jnp.exp(-2 * jnp.square(k * x)))
@@ -69,6 +69,6 @@ def beyond_brownian_bridge(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
     return jnp.where(x > 1, tail, 1 - np.sqrt(2 * np.pi) / x * rest).astype(value.dtype)
 
 
-def two_degrees(value: jax.Array, *_: Any, **__: Any) -> jax.Array:
+def two_degrees(value: jax.Array, *_: object, **__: object) -> jax.Array:
     """That of a χ² with two degrees of freedom."""
     return jnp.exp(-value / 2)

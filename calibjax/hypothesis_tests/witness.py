@@ -110,7 +110,7 @@ def witness_test(
 
 
 def _signed(
-    data: tuple[Kernel, PyTree, Any], predictions: Distribution, targets: ArrayLike
+    data: tuple[Kernel, PyTree, Any], predictions: Distribution, targets: jax.Array
 ) -> jax.Array:
     kernel, locations, weights = data
     return mean_difference(kernel, locations, (predictions, targets), weights)

@@ -282,11 +282,11 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         joined = jax.tree.map(lambda *x: jnp.concatenate(x)[np.argsort(places)], *parts)
         return joined, fitted(np.arange(len(y)))
 
-    def _distributions(self, estimator: Any, X: Any) -> Any:
+    def _distributions(self, estimator: Any, X: Any) -> Distribution:
         predictive = from_sklearn if self.predictive is None else self.predictive
         return checks.batch(predictive(estimator, X))
 
-    def predict_distribution(self, X: Any) -> Any:
+    def predict_distribution(self, X: Any) -> Distribution:
         """Recalibrated predictive distributions, a batch of n, in float64."""
         check_is_fitted(self)
         checks.refuse_masked("X", X)
@@ -304,7 +304,7 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
             return means, np.sqrt(np.array(jax.vmap(lambda p: p.variance())(found)))
 
 
-def _checked(recalibrator: Any, default: Recalibrator) -> Recalibrator:
+def _checked(recalibrator: object, default: Recalibrator) -> Recalibrator:
     """The recalibrator, refused if its fit takes anything but predictions and targets."""
     if recalibrator is None:
         return default

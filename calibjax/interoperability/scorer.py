@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.typing import ArrayLike
 
 from calibjax import estimators
 from calibjax._core import checks
@@ -68,7 +69,7 @@ class SKCEScorer:
     kernel: Kernel = _OF_CLASSES
     estimator: Estimator = dataclasses.field(default=estimators.skce, metadata={"static": True})
 
-    def __call__(self, model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def __call__(self, model: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Minus the estimate."""
         arguments = "kernel", "predictions", "targets"
         place = f"estimator({', '.join(arguments)})"

@@ -5,13 +5,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from calibjax._core import checks, extras
-from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.normal import DiagNormal, Normal
 
 
-def from_sklearn(model: Any, X: Any) -> PyTree:
+def from_sklearn(model: Any, X: Any) -> Distribution:
     """Predicted distributions of a fitted model of scikit-learn, for the inputs X.
 
     - A classifier with `predict_proba` gives a `Categorical`, also of two classes: as a
@@ -91,7 +90,7 @@ def _options(model: Any) -> Iterable[str]:
     return inspect.signature(final.predict).parameters
 
 
-def _way(model: Any) -> str:
+def _way(model: object) -> str:
     """What to do with a model that predicts no distribution."""
     if hasattr(model, "decision_function"):
         return "; sklearn.calibration.CalibratedClassifierCV turns scores into probabilities"

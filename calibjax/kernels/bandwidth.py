@@ -8,29 +8,29 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.lengths import filled
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import T
 from calibjax._core.sharding import follows_data, is_spread
 from calibjax.distances import Distance
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.line import Line, line_of
 from calibjax.pairwise.selection import order_statistics
 
+Metric = Callable[[T, T], jax.Array]
 _FEW_POINTS = 1024  # whose distances are held
 _BATCH = 4096  # pairs at once
 _FEW_PER_POINT = 4  # distances that are put in order, for each of many points
 
 
-def _pair_distance(distance: Callable, x: PyTree, y: ArrayLike) -> jax.Array:
+def _pair_distance(distance: Metric[T], x: T, y: T) -> jax.Array:
     return distance(x, y)
 
 
 def median_of_distances(
-    distance: Callable, xs: PyTree, *, include_diagonal: bool = False
+    distance: Metric[T], xs: T, *, include_diagonal: bool = False
 ) -> tuple[jax.Array, Any, tuple[int, int]]:
     """`median_heuristic` of checked points, NaN if all are equal, the number of zeros, and ranks.
 
@@ -46,7 +46,7 @@ def median_of_distances(
 
 
 def _order_statistics_of_pairs(
-    distance: Callable, xs: PyTree, ranks: tuple[int, int]
+    distance: Metric[T], xs: T, ranks: tuple[int, int]
 ) -> tuple[Any, Any]:
     """Mean of the distances of two ranks, where rank 0 is a zero; and the number of zeros.
 
@@ -77,7 +77,7 @@ def _order_statistics_of_pairs(
     return low if low == high else (low + high) / values.dtype.type(2), zeros
 
 
-def known_line(distance: Any, xs: PyTree) -> Line | None:
+def known_line(distance: Any, xs: object) -> Line | None:
     """The line on which concrete points lie, if they do."""
     is_known = isinstance(distance, Distance) and checks.is_concrete(distance, xs)
     return line_of(distance, xs) if is_known else None
@@ -124,7 +124,7 @@ def _order_statistics_on_line(positions: np.ndarray, ranks: tuple[int, int]) -> 
 
 
 @jit
-def _distances(distance: Callable, xs: PyTree, pairs: tuple[jax.Array, jax.Array]) -> jax.Array:
+def _distances(distance: Metric[T], xs: T, pairs: tuple[jax.Array, jax.Array]) -> jax.Array:
     """Those of the pairs of points with these indices."""
 
     def of_pair(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -135,7 +135,7 @@ def _distances(distance: Callable, xs: PyTree, pairs: tuple[jax.Array, jax.Array
 
 @jit
 def _counted_order_statistics(
-    distance: Callable, xs: PyTree, ranks: tuple[jax.Array, jax.Array]
+    distance: Metric[T], xs: T, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
     """`_order_statistics_of_pairs` by counting."""
     positive = jnp.maximum(ranks[0], 1), ranks[1]
@@ -148,9 +148,7 @@ def _counted_order_statistics(
 
 
 @follows_data
-def median_heuristic(
-    distance: Callable[[Any, Any], jax.Array], xs: PyTree, *, include_diagonal: bool = False
-) -> jax.Array:
+def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = False) -> jax.Array:
     """Median of the pairwise distances in a sample, a common choice of the length scale.
 
     A test stays exact with a length scale chosen from the predictions. One chosen with the

@@ -53,7 +53,7 @@ def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(call)
-    def checked(self: "Kernel", x: PyTree, y: PyTree) -> jax.Array:
+    def checked(self: "Kernel", x: object, y: object) -> jax.Array:
         try:
             value = call(self, x, y)
         except (TypeError, NotImplementedError) as error:
@@ -163,7 +163,7 @@ def _is_scalar(value: object) -> bool:
     return isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0
 
 
-def without_draws(predictions: PyTree) -> PyTree:
+def without_draws(predictions: Any) -> PyTree:
     """The predictions that kernels on predictions see: without added draws or indices."""
     predictions = undrawn(predictions)
     return predictions.without_index() if hasattr(predictions, "without_index") else predictions
@@ -174,7 +174,7 @@ def prediction_kernel(kernel: Kernel, p: Distribution, q: Distribution) -> jax.A
     return kernel(without_draws(p), without_draws(q))
 
 
-def _at_least_one(kernels: Any, name: str) -> tuple[Kernel, ...]:
+def _at_least_one(kernels: object, name: str) -> tuple[Kernel, ...]:
     """The checked kernels of a sum or a product."""
     if not isinstance(kernels, tuple) or not kernels:
         raise ValueError(f"{name}: expected a tuple of at least one kernel, got {kernels!r}")
@@ -221,7 +221,7 @@ class Product(Kernel):
     factors: tuple[Kernel, ...] = part(_at_least_one)
 
     @property
-    def diagonal(self) -> PyTree:
+    def diagonal(self) -> jax.Array | float | None:
         """Product of the diagonals of the factors, if they all have one."""
         values = [kernel.diagonal for kernel in self.factors]
         return None if any(value is None for value in values) else math.prod(values)
@@ -285,7 +285,7 @@ class Constant(Kernel):
         del x, y
         return jnp.asarray(self.value)
 
-    def factor(self, predictions: Any) -> jax.Array:
+    def factor(self, predictions: Distribution) -> jax.Array:
         """Features of a batch of predictions, [n, 1]: the root of the value."""
         n, dtype = checks.leading_size("predictions", predictions), floating_dtype(predictions)
         return jnp.broadcast_to(jnp.sqrt(jnp.asarray(self.value, dtype)), (n, 1))
@@ -352,7 +352,9 @@ class TensorProduct(Kernel):
         spread = diagonal_expectation(self.target, p) - double_expectation(self.target, p, p)
         return prediction_kernel(self.prediction, p, p) * spread
 
-    def embedding_difference(self, t: Any, s: Any, p: Distribution, y: ArrayLike) -> jax.Array:
+    def embedding_difference(
+        self, t: Distribution, s: ArrayLike, p: Distribution, y: ArrayLike
+    ) -> jax.Array:
         """k((t, s), (p, y)) − E k((t, s), (p, Z)) for Z ~ p at a test location (t, s)."""
         difference = self.target(s, y) - single_expectation(self.target, p, s)
         return prediction_kernel(self.prediction, t, p) * difference
@@ -377,10 +379,10 @@ class TensorProduct(Kernel):
         return checks.replaced(self, **checked)
 
 
-def combine_on_pairs(kernel: Any, method: str, function: Callable[[Any], Any]) -> PyTree:
+def combine_on_pairs(kernel: Kernel, method: str, function: Callable[[Any], Any]) -> PyTree:
     """Σ c function(k.method) over the terms of a kernel on pairs (prediction, target)."""
 
-    def of_term(term: Any) -> PyTree:
+    def of_term(term: object) -> PyTree:
         if not hasattr(term, method):
             raise NotImplementedError(
                 f"{method} is not defined for kernel {type(term).__name__}; expected "

@@ -14,7 +14,7 @@ from calibjax.kernels.base import Kernel, ValueRange
 
 
 def _refuse_other_points(
-    kernel: str, expected: str, y: Any, z: Any, kind: Any = jnp.number
+    kernel: str, expected: str, y: object, z: object, kind: type = jnp.number
 ) -> None:
     """Refuses points that are not numbers of a kind, or truth values."""
     for point in (y, z):
@@ -115,13 +115,13 @@ class LabelKernel(Kernel):
         return self if values is self.matrix else LabelKernel(values)
 
 
-def checked_labels(kernel: Any, name: str, points: Any) -> PyTree:
+def checked_labels(kernel: object, name: str, points: Any) -> PyTree:
     """Points of a kernel: if it is, or contains, a kernel on labels, those that it has.
 
     Traced ones out of range give NaN in `LabelKernel` itself.
     """
 
-    def is_whole(part: Any) -> bool:
+    def is_whole(part: object) -> bool:
         return isinstance(part, LabelKernel | Distance)
 
     for part in jax.tree.leaves(kernel, is_leaf=is_whole):

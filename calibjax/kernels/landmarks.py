@@ -1,7 +1,6 @@
 """Kernels on predictions with few features, for which sums over all pairs take linear time."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +57,7 @@ class LowRank(Kernel):
     """
 
     kernel: Kernel
-    landmarks: Any
+    landmarks: Distribution
     whitening: jax.Array | None = None
 
     def factor(self, predictions: Distribution) -> jax.Array:
@@ -133,7 +132,7 @@ def choose_landmarks(
     num_landmarks: int,
     *,
     key: jax.Array | None = None,
-) -> PyTree:
+) -> Distribution:
     """Landmarks for `LowRank`, chosen from the predictions.
 
     By pivoted Cholesky decomposition: each next landmark is the prediction that the earlier ones

@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit, outside_of_traces
 from calibjax._core.lengths import of_rows
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import record
 from calibjax._core.sharding import devices, is_spread
 from calibjax.distances import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
@@ -53,10 +54,10 @@ def is_same_distance(one: Distance, other: Distance) -> bool:
     return is_plain and jax.tree.structure(one) == jax.tree.structure(other)
 
 
-def exponentials(kernel: Kernel, dtype: Any) -> Exponentials:
+def exponentials(kernel: Kernel, dtype: DTypeLike) -> Exponentials:
     """The terms of a kernel that has a distance of exponentials."""
 
-    def of_term(factor: Any, term: Any) -> tuple[Any, Any]:
+    def of_term(factor: jax.Array | float | None, term: Constant | Exponential) -> tuple[Any, Any]:
         zero, factor = jnp.zeros((), dtype), 1.0 if factor is None else factor
         if isinstance(term, Constant):
             return factor * term.value, zero
@@ -66,7 +67,7 @@ def exponentials(kernel: Kernel, dtype: Any) -> Exponentials:
     return Exponentials(*(jnp.stack([jnp.asarray(x, dtype) for x in xs]) for xs in columns))
 
 
-def line_of(distance: Distance | None, points: PyTree) -> Line | None:
+def line_of(distance: Distance | None, points: object) -> Line | None:
     """The points in order, if the distance is that of points on a line; on one device.
 
     Whether vectors lie on a line, since all but one of their components are equal, is known of
@@ -94,5 +95,5 @@ def line_of(distance: Distance | None, points: PyTree) -> Line | None:
 
 
 @jit
-def _embedding(distance: Distance, points: PyTree) -> jax.Array | None:
+def _embedding(distance: Distance, points: object) -> jax.Array | None:
     return distance.embedding(points)

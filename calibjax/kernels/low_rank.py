@@ -7,7 +7,7 @@ geometrically. A few columns of such a matrix then determine it up to rounding.
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,9 @@ from jax import lax
 
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import T
 
-Kernel = Callable[[Any, Any], jax.Array]
+Kernel = Callable[[T, T], jax.Array]
 
 # Entries of kernel matrices have rounding errors: smaller errors are meaningless.
 TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
@@ -45,7 +45,7 @@ class PivotedCholesky(NamedTuple):
 
 
 @jit
-def kernel_values(kernel: Kernel, xs: PyTree, ys: PyTree) -> jax.Array:
+def kernel_values(kernel: Kernel[T], xs: T, ys: T) -> jax.Array:
     """Kernel values k(x_i, y_j), [n, n'], in the precision of the points."""
     values = jax.vmap(jax.vmap(kernel, (None, 0)), (0, None))(xs, ys)
     return values.astype(floating_dtype((xs, ys)))
@@ -53,7 +53,7 @@ def kernel_values(kernel: Kernel, xs: PyTree, ys: PyTree) -> jax.Array:
 
 @functools.partial(jit, static_argnames="size", effort="less")
 def pivoted_cholesky(
-    kernel: Kernel, points: PyTree, tolerance: jax.Array | float, *, size: int
+    kernel: Kernel[T], points: T, tolerance: jax.Array | float, *, size: int
 ) -> PivotedCholesky:
     """Pivoted Cholesky decomposition of the matrix of a positive semi-definite kernel.
 
@@ -68,10 +68,10 @@ def pivoted_cholesky(
     diagonal = jax.vmap(kernel)(points, points).astype(floating_dtype(points))
     largest = jnp.max(diagonal)
 
-    def unfinished(state: PyTree) -> jax.Array:
+    def unfinished(state: tuple[jax.Array, ...]) -> jax.Array:
         return (state[0] < size) & (jnp.max(state[-1]) > tolerance * largest)
 
-    def step(state: PyTree) -> PyTree:
+    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         rank, pivots, features, rest = state
         pivot = lax.argmax(rest, 0, jnp.int32)
         point = jax.tree.map(lambda leaf: leaf[pivot], points)
@@ -107,7 +107,7 @@ def factor_at_pivots(found: PivotedCholesky) -> jax.Array:
 
 
 def numerical_rank(
-    kernel: Kernel, points: PyTree, tolerance: jax.Array | float, limit: int
+    kernel: Kernel[T], points: T, tolerance: jax.Array | float, limit: int
 ) -> int | None:
     """Rank, rounded up, that brings all errors below a tolerance; None above a limit."""
     found = sufficient(kernel, points, tolerance, limit)
@@ -116,7 +116,7 @@ def numerical_rank(
 
 
 def sufficient(
-    kernel: Kernel, points: PyTree, tolerance: jax.Array | float, limit: int
+    kernel: Kernel[T], points: T, tolerance: jax.Array | float, limit: int
 ) -> PivotedCholesky | None:
     """A decomposition with all errors below a tolerance; None if it has more than `limit` pivots.
 

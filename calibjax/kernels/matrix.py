@@ -2,22 +2,18 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Mixture, Samples
 from calibjax.kernels.labels import checked_labels
 
 
 @functools.partial(follows_data, rows_at=0)
-def gram_matrix(
-    kernel: Callable[[Any, Any], jax.Array], xs: PyTree, ys: PyTree = None
-) -> jax.Array:
+def gram_matrix(kernel: Callable[[T, T], jax.Array], xs: T, ys: T | None = None) -> jax.Array:
     """Matrix of kernel values K_ij = k(x_i, y_j).
 
     Args:
@@ -52,7 +48,7 @@ def gram_matrix(
         num_axes = 2 if isinstance(xs, Mixture | Samples) else 1
         checks.same_kind("ys", ys, "xs", xs, num_axes=num_axes)
 
-    def entry(x: PyTree, y: ArrayLike) -> PyTree:
+    def entry(x: T, y: PyTree) -> jax.Array:
         value = checks.real("kernel(x, y)", kernel(x, y))
         checks.shape("kernel(x, y)", value, (), "() (a scalar)")
         return value

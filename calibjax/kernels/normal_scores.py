@@ -78,7 +78,7 @@ class NormalScore(Conditional):
     kernel: Kernel = part(checks.kernel_values, default=SquaredExponential(1.0))
 
     @property
-    def diagonal(self) -> Any:
+    def diagonal(self) -> jax.Array | float | None:
         """That of the inner kernel."""
         return self.kernel.diagonal
 
@@ -130,7 +130,7 @@ def scores(p: Any, y: ArrayLike) -> tuple[Scores, ...]:
     return (Scores(score[None], jnp.ones(1, score.dtype)),)
 
 
-def is_of_counts(p: Any) -> bool:
+def is_of_counts(p: object) -> bool:
     """Whether a distribution has atoms at whole numbers."""
     return bool(getattr(getattr(p, "support", None), "is_integer", False))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -75,7 +76,7 @@ class Regressor(Kernel):
         of = checks.choice("of", of, tuple(_NUMBERS))
         number = of_rows(functools.partial(_numbers, of), predictions)
         checks.shape("predictions", number, (None,), "scalar predictions")
-        xp: Any = np if checks.is_concrete(number) else jnp
+        xp: ModuleType = np if checks.is_concrete(number) else jnp
         number = xp.asarray(number)
         center = xp.mean(number, dtype=number.dtype)
         size = xp.max(abs(number - center))
@@ -85,7 +86,7 @@ class Regressor(Kernel):
         unit = xp.where(unit <= rounding, 0, unit)  # NaN stays
         return cls(of, jnp.asarray(center), jnp.asarray(unit, number.dtype))
 
-    def number(self, p: Any) -> jax.Array:
+    def number(self, p: Distribution) -> jax.Array:
         """The number x(p)."""
         value = _NUMBERS[self.of](bare(p))
         unit = jnp.asarray(self.unit, value.dtype)
@@ -93,7 +94,7 @@ class Regressor(Kernel):
         is_zero = unit == 0
         return jnp.where(is_zero, 0, ratio(centered, jnp.where(is_zero, 1, unit)))
 
-    def __call__(self, p: Any, q: Any) -> jax.Array:
+    def __call__(self, p: Distribution, q: Distribution) -> jax.Array:
         """Product of the numbers of two predictions."""
         return self.number(p) * self.number(q)
 

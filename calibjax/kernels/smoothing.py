@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from calibjax import pairwise
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import T
 from calibjax.distances.base import Distance
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.stationary import Stationary
@@ -18,8 +18,8 @@ from calibjax.kernels.stationary import Stationary
 
 def smoothed_means(
     kernel: Kernel,
-    points: PyTree,
-    samples: PyTree,
+    points: T,
+    samples: T,
     values: jax.Array,
     groups: tuple[jax.Array, jax.Array],
     *,
@@ -77,7 +77,7 @@ def _batched(kernel: Stationary, dtype: DTypeLike) -> Stationary:
     return dataclasses.replace(kernels, length_scale=scales)
 
 
-def _distance(distance: Distance, x: PyTree, y: ArrayLike) -> jax.Array:
+def _distance(distance: Distance, x: T, y: T) -> jax.Array:
     return distance(x, y)
 
 
@@ -86,7 +86,7 @@ def _log_kernel(power_and_kernel: tuple[jax.Array, Stationary], distance: jax.Ar
     return power * kernel.log_value(distance)
 
 
-def _surprisal(kernel: Kernel, x: PyTree, y: ArrayLike) -> jax.Array:
+def _surprisal(kernel: Kernel, x: T, y: T) -> jax.Array:
     """−log k(x, y), infinite where the kernel is zero."""
     value = jnp.asarray(kernel(x, y))
     is_zero = value == 0  # where the logarithm has no finite derivative

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, reciprocal
@@ -18,11 +18,11 @@ from calibjax.kernels.base import Kernel, ValueRange
 _UP_TO_TWO = "values in (0, 2]"
 
 
-def _exponent(name: str, value: Any) -> Any:
+def _exponent(name: str, value: object) -> Any:
     return checks.satisfying(name, positive.check(name, value), lambda x: x <= 2, _UP_TO_TWO)
 
 
-def _scale(length_scale: Any, like: Any) -> jax.Array:
+def _scale(length_scale: jax.Array | float, like: ArrayLike | DTypeLike) -> jax.Array:
     """Length scale, at least as large as needed to divide by it, in the precision of distances.
 
     Narrower kernels, which are 1 at distance 0 and 0 elsewhere, equal the narrowest one. It is NaN
@@ -33,12 +33,12 @@ def _scale(length_scale: Any, like: Any) -> jax.Array:
     return jnp.where(length_scale > 0, scale, jnp.nan)
 
 
-def rate(length_scale: Any, like: Any) -> jax.Array:
+def rate(length_scale: jax.Array | float, like: ArrayLike | DTypeLike) -> jax.Array:
     """1 / ℓ, which is finite."""
     return reciprocal(_scale(length_scale, like))
 
 
-def _in_own_units(length_scale: Any, points: PyTree) -> tuple[jax.Array, jax.Array]:
+def _in_own_units(length_scale: jax.Array | float, points: PyTree) -> tuple[jax.Array, jax.Array]:
     """A length scale ℓ as a constant unit, and the number unit / ℓ = 1, which has its derivatives.
 
     Distances in this unit are squared without overflow, which those in others are not.

@@ -75,7 +75,7 @@ class Transformed(Kernel):
         )
 
 
-def _transformed(point: Any, scale: Any) -> PyTree:
+def _transformed(point: Any, scale: jax.Array | float) -> PyTree:
     """A times a point, which may be a distribution."""
     if hasattr(point, "linear_map"):
         return point.linear_map(scale)
@@ -119,11 +119,11 @@ def _centered(
     return centered_kernel(kernel.kernel, *_mapped(kernel, p, y), *_mapped(kernel, q, z))
 
 
-def _prepare(kernel: Transformed, predictions: Distribution, targets: ArrayLike) -> PyTree:
+def _prepare(kernel: Transformed, predictions: Distribution, targets: ArrayLike) -> tuple | None:
     return prepare_features(kernel.kernel, *_mapped_batch(kernel, predictions, targets))
 
 
-def _features(kernel: Transformed, prepared: PyTree, p: Distribution, y: ArrayLike) -> jax.Array:
+def _features(kernel: Transformed, prepared: tuple, p: Distribution, y: ArrayLike) -> jax.Array:
     return features(kernel.kernel, prepared, *_mapped(kernel, p, y))
 
 

@@ -9,7 +9,7 @@ the cotangents. A third derivative is left to forward mode.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -17,16 +17,18 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.typing import ArrayLike
 
 from calibjax._core.pytree import PyTree
 
 Function = Callable[..., Any]
+Given = Sequence[Any]  # trees or arrays, or what JAX has in their place
 
 
 def partition(tree: PyTree) -> tuple[Any, Any]:
     """The tree twice: with None for leaves without derivatives (labels), and the other way."""
 
-    def is_smooth(leaf: Any) -> bool:
+    def is_smooth(leaf: ArrayLike) -> bool:
         return jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
 
     smooth = jax.tree.map(lambda leaf: leaf if is_smooth(leaf) else None, tree)
@@ -39,7 +41,7 @@ def combine(smooth: PyTree, rest: PyTree) -> PyTree:
     return jax.tree.map(choose, smooth, rest, is_leaf=lambda leaf: leaf is None)
 
 
-def _is_zero(tangent: PyTree) -> bool:
+def _is_zero(tangent: jax.Array | SymbolicZero) -> bool:
     return isinstance(tangent, SymbolicZero) or tangent.dtype == jax.dtypes.float0
 
 
@@ -56,15 +58,15 @@ def differentiable(value: Function, gradient: Function) -> Function:
     """
 
     @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-    def evaluate(function: PyTree, smooth: PyTree, rest: PyTree) -> jax.Array:
+    def evaluate(function: Hashable, smooth: PyTree, rest: PyTree) -> jax.Array:
         return value(function, smooth, rest)
 
     @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-    def slopes(function: PyTree, smooth: PyTree, rest: PyTree) -> PyTree:
+    def slopes(function: Hashable, smooth: PyTree, rest: PyTree) -> PyTree:
         return gradient(function, smooth, rest)
 
     def evaluate_jvp(
-        function: PyTree, primals: PyTree, tangents: PyTree
+        function: Hashable, primals: Given, tangents: Given
     ) -> tuple[jax.Array, jax.Array]:
         out = evaluate(function, *primals)
         pairs = zip(
@@ -73,7 +75,7 @@ def differentiable(value: Function, gradient: Function) -> Function:
         terms = [jnp.sum(g * t) for g, t in pairs if not _is_zero(t)]
         return out, sum(terms, jnp.zeros((), out.dtype)).astype(out.dtype)
 
-    def slopes_jvp(function: PyTree, primals: PyTree, tangents: PyTree) -> tuple[Any, Any]:
+    def slopes_jvp(function: Hashable, primals: Given, tangents: Given) -> tuple[Any, Any]:
         smooth, rest = primals
         leaves, structure = jax.tree.flatten(smooth)
         directions = [
@@ -111,18 +113,18 @@ _product_p = Primitive("calibjax_symmetric_product")
 _product_p.multiple_results = True
 
 
-def _evaluate(*arrays: PyTree, product: Function, number: int) -> list[jax.Array]:
+def _evaluate(*arrays: jax.Array, product: Function, number: int) -> list[jax.Array]:
     del number
     return product(*arrays)
 
 
-def _transpose(cotangents: PyTree, *arrays: PyTree, product: Function, number: int) -> list[Any]:
+def _transpose(cotangents: Given, *arrays: PyTree, product: Function, number: int) -> list[Any]:
     point = arrays[:-number]
     cotangents = [ad.instantiate_zeros(c) for c in cotangents]
     return [None] * len(point) + _symmetric(product, list(point), cotangents)
 
 
-def _jvp(primals: PyTree, tangents: PyTree, *, product: Function, number: int) -> tuple[Any, Any]:
+def _jvp(primals: Given, tangents: Given, *, product: Function, number: int) -> tuple[Any, Any]:
     point, tangent = list(primals[:-number]), list(tangents[-number:])
     out = _symmetric(product, point, list(primals[-number:]))
     changes = _symmetric(product, point, [ad.instantiate_zeros(t) for t in tangent])
@@ -133,7 +135,7 @@ def _jvp(primals: PyTree, tangents: PyTree, *, product: Function, number: int) -
     return out, list(changes)
 
 
-def _batch(arrays: PyTree, axes: PyTree, *, product: Function, number: int) -> tuple[Any, Any]:
+def _batch(arrays: Given, axes: Given, *, product: Function, number: int) -> tuple[Any, Any]:
     sizes = (x.shape[a] for x, a in zip(arrays, axes, strict=True) if a is not None)
     size = next(sizes)
     # The transpose has a batch where the direction has none, so all of it gets one.

@@ -13,6 +13,7 @@ from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import WHOLE, devices, follows_data
 from calibjax.pairwise import ring
+from calibjax.pairwise.tiles import Args, Point
 
 BLOCK_SIZE = 2032  # samples held at once; rows of 2048 would compete for the same part of a cache
 
@@ -20,9 +21,9 @@ BLOCK_SIZE = 2032  # samples held at once; rows of 2048 would compete for the sa
 @follows_data
 @functools.partial(jit, static_argnames=("function", "block_size"))
 def feature_sums(
-    function: Callable[[Any, Any], jax.Array],
-    args: PyTree,
-    xs: PyTree,
+    function: Callable[[Args, Point], jax.Array],
+    args: Args,
+    xs: Point,
     weights: jax.Array,
     square_weights: jax.Array,
     *,
@@ -66,14 +67,14 @@ def feature_sums(
 
 
 def _sums_here(
-    function: Callable[[Any, Any], jax.Array], block_size: int, args: PyTree, data: PyTree
+    function: Callable[[Any, Any], jax.Array], block_size: int, args: PyTree, data: tuple
 ) -> tuple[jax.Array, jax.Array]:
     """`feature_sums` as one device computes them, of data (samples, w, v)."""
     n = data[1].shape[0]
     num_blocks = -(-n // block_size)
     size = -(-n // num_blocks)
 
-    def step(total: PyTree, index: jax.Array) -> tuple[PyTree, None]:
+    def step(total: tuple, index: jax.Array) -> tuple[PyTree, None]:
         # The last block starts earlier, so that it is full; samples of the one before are left out.
         start = jnp.minimum(index * size, n - size)
         is_own = (start + jnp.arange(size) >= index * size)[:, None]

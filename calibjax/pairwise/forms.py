@@ -1,22 +1,24 @@
 """Sums over all pairs i < j, and their derivatives, a tile at a time."""
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.typing import ArrayLike
 
 from calibjax._core.arithmetic import UNROLLED, matmul
 from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import WHOLE, Devices, devices
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.derivatives import combine, differentiable, partition
+from calibjax.pairwise.tiles import Args, PairFunction, Point
 
-PairFunction = Callable[[Any, Any, Any], jax.Array]
 _Parts = tuple[Any, Any]  # leaves with derivatives, and those without, of one pytree
+_Rows = tuple[Any, jax.Array]  # samples and weights of a tile
+_Slopes = tuple[_Parts, Any]  # by args and own rows; by those that visit
+_Data = tuple[Any, Any, Any]  # (args, samples, weights), or one part of each
+_Total = tuple[tuple[jax.Array, jax.Array], tuple[()]]  # a compensated sum; nothing travels
 
 
 class _Form(NamedTuple):
@@ -33,7 +35,7 @@ class _Form(NamedTuple):
     devices: Devices | None
 
 
-def _tile_form(function: PairFunction, args: PyTree, rows: PyTree, columns: PyTree) -> jax.Array:
+def _tile_form(function: PairFunction, args: PyTree, rows: _Rows, columns: _Rows) -> jax.Array:
     """Σ_ij v_ic f(x_i, y_j) w_jc within a tile, [c].
 
     Matrix products keep the evaluation of the tile vectorised, which a fused sum does not.
@@ -43,14 +45,14 @@ def _tile_form(function: PairFunction, args: PyTree, rows: PyTree, columns: PyTr
     return jnp.sum(v * matmul(values, w), 0)
 
 
-def _tile_diagonal_form(function: PairFunction, args: PyTree, rows: PyTree) -> jax.Array:
+def _tile_diagonal_form(function: PairFunction, args: PyTree, rows: _Rows) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc within a tile, [c]."""
     xs, w = rows
     values = tiles.evaluate(function, args, xs, xs)
     return jnp.sum(w * matmul(jnp.triu(values, 1), w), 0)
 
 
-def _forms_value(form: _Form, smooth: PyTree, rest: PyTree) -> jax.Array:
+def _forms_value(form: _Form, smooth: _Data, rest: _Data) -> jax.Array:
     """Σ_{i<j} w_ic f(x_i, x_j) w_jc over all pairs, [c].
 
     `smooth` and `rest` are the two parts of (args, samples, weights).
@@ -62,7 +64,7 @@ def _forms_value(form: _Form, smooth: PyTree, rest: PyTree) -> jax.Array:
     return form.devices.run(here, (specs, specs), WHOLE)(smooth, rest)
 
 
-def _value_here(form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree) -> jax.Array:
+def _value_here(form: _Form, axes: ring.Axes, smooth: _Data, rest: _Data) -> jax.Array:
     """`_forms_value` as one device computes it, or each of those along some axes."""
     function = form.function
     args, xs, weights = combine(smooth, rest)
@@ -70,10 +72,10 @@ def _value_here(form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree) -> j
     dtype = jnp.result_type(jax.eval_shape(function, args, one, one), weights)
 
     def evaluate(size: int, args: PyTree, xs: PyTree, weights: jax.Array) -> jax.Array:
-        def step(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, state: PyTree) -> PyTree:
+        def step(i: jax.Array, j: jax.Array, x: _Rows, y: _Rows, state: _Total) -> _Total:
             return tiles.add(state[0], _tile_form(function, args, x, y).astype(dtype)), ()
 
-        def diagonal(i: jax.Array, x: PyTree, state: PyTree) -> PyTree:
+        def diagonal(i: jax.Array, x: _Rows, state: _Total) -> _Total:
             return tiles.add(state[0], _tile_diagonal_form(function, args, x).astype(dtype)), ()
 
         zero = jnp.zeros(weights.shape[-1], dtype)
@@ -85,7 +87,7 @@ def _value_here(form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree) -> j
     return lax.psum(total, axes) if axes else total
 
 
-def _forms_slopes(form: _Form, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
+def _forms_slopes(form: _Form, smooth: _Data, rest: _Data, cotangent: jax.Array) -> tuple[Any, ...]:
     """The derivative of a sum over pairs is a sum over pairs: tiles are evaluated again."""
     if form.devices is None:
         return _slopes_here(form, (), smooth, rest, cotangent)
@@ -95,12 +97,12 @@ def _forms_slopes(form: _Form, smooth: PyTree, rest: PyTree, cotangent: jax.Arra
 
 
 def _slopes_here(
-    form: _Form, axes: ring.Axes, smooth: PyTree, rest: PyTree, cotangent: jax.Array
-) -> PyTree:
+    form: _Form, axes: ring.Axes, smooth: _Data, rest: _Data, cotangent: jax.Array
+) -> tuple[Any, ...]:
     """`_forms_slopes` as one device computes it, or each of those along some axes."""
 
-    def evaluate(size: int, smooth: PyTree, rest: PyTree, cotangent: jax.Array) -> PyTree:
-        def split(part: PyTree) -> PyTree:
+    def evaluate(size: int, smooth: _Data, rest: _Data, cotangent: jax.Array) -> tuple[Any, ...]:
+        def split(part: _Data) -> tuple[Any, tuple[Any, Any]]:
             args, xs, weights = part
             split_weights = functools.partial(tiles.split_weights, tile_size=size)
             return args, (tiles.split(xs, size), jax.tree.map(split_weights, weights))
@@ -159,7 +161,7 @@ def _tile_slopes_by_pairs(
 
 def _slopes_in_tiles(
     function: PairFunction, axes: ring.Axes, args: _Parts, rows: _Parts, cotangent: jax.Array
-) -> PyTree:
+) -> tuple[Any, Any]:
     """Derivatives by the first part of args and of rows, pairs (samples, weights) in tiles."""
     parameters, samples = jax.tree.leaves(args[0]), jax.tree.leaves(rows[0][0])
     are_numbers = [x.ndim == 0 for x in parameters] + [x.ndim == 2 for x in samples]
@@ -167,7 +169,7 @@ def _slopes_in_tiles(
     slopes = _tile_slopes_by_pairs if by_pairs else _tile_slopes
     slopes = functools.partial(slopes, function, args)
 
-    def place(total: PyTree, index: jax.Array, xs: PyTree, weights: jax.Array) -> PyTree:
+    def place(total: tuple, index: jax.Array, xs: PyTree, weights: jax.Array) -> tuple:
         new = xs, None if total[1] is None else weights * cotangent
         return jax.tree.map(lambda t, x: t.at[index].add(x.astype(t.dtype)), total, new)
 
@@ -175,14 +177,14 @@ def _slopes_in_tiles(
         (xs, weights), (rest_xs, rest_weights) = tile
         return (xs, rest_xs), combine(weights, rest_weights)
 
-    def step(i: jax.Array, j: jax.Array, x: _Parts, y: _Parts, state: PyTree) -> PyTree:
+    def step(i: jax.Array, j: jax.Array, x: _Parts, y: _Parts, state: _Slopes) -> _Slopes:
         (t_args, t_rows), t_columns = state
         (x, v), (y, w) = unpack(x), unpack(y)
         values, (d_args, d_x, d_y) = slopes(x, y, matmul(v * cotangent, w.T))
         t_rows = place(t_rows, i, d_x, matmul(values, w))
         return (add(t_args, d_args), t_rows), place(t_columns, j, d_y, matmul(values.T, v))
 
-    def diagonal(i: jax.Array, x: _Parts, state: PyTree) -> PyTree:
+    def diagonal(i: jax.Array, x: _Parts, state: _Slopes) -> _Slopes:
         (t_args, t_rows), t_columns = state
         x, w = unpack(x)
         values, (d_args, d_x, d_y) = slopes(x, x, jnp.triu(matmul(w * cotangent, w.T), 1))
@@ -209,9 +211,9 @@ _many_forms.defvjp(
 
 
 def upper_forms(
-    function: PairFunction,
-    args: PyTree,
-    xs: PyTree,
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
     weights: jax.Array | None,
     tile_size: int | None,
 ) -> jax.Array:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,23 +14,29 @@ from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import WHOLE, Devices, devices, follows_data
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.derivatives import combine, partition
+from calibjax.pairwise.tiles import Args, PairFunction, Point
 
+Theta = TypeVar("Theta")
+LogKernel = Callable[[Theta, jax.Array], jax.Array]
+_Pair = tuple[jax.Array, jax.Array]
+_Trees = tuple[Any, Any, Any]
+_Columns = tuple[Point, jax.Array, jax.Array]  # samples, their groups, values
 _CPU_TILE_SIZE = 384  # as much work as it takes to occupy several threads
 
 
 @functools.partial(follows_data, rows_at=1)
 @functools.partial(jit, static_argnames=("function", "log_kernel", "tile_size"))
 def kernel_means(
-    function: Callable[..., jax.Array],
-    log_kernel: Callable[..., jax.Array],
-    args: PyTree,
-    parameters: PyTree,
-    points: tuple[Any, jax.Array],
-    samples: tuple[Any, jax.Array],
+    function: PairFunction[Args, Point],
+    log_kernel: LogKernel[Theta],
+    args: Args,
+    parameters: Theta,
+    points: tuple[Point, jax.Array],
+    samples: tuple[Point, jax.Array],
     values: jax.Array,
     *,
     tile_size: int | None = None,
-) -> tuple[jax.Array, jax.Array]:
+) -> _Pair:
     """Kernel-weighted means of values (Nadaraya and Watson), for G kernels of one distance.
 
         mean_gi = Σ_j w_gij v_j / Σ_j w_gij,    w_gij = exp(log_kernel(θ_g, f(x_i, y_j))),
@@ -92,9 +98,9 @@ def _sums_here(
     log_kernel: Callable,
     tile_size: int | None,
     kernels: tuple[Any, Any],
-    points: PyTree,
-    samples: PyTree,
-) -> tuple[jax.Array, jax.Array]:
+    points: tuple[Any, jax.Array],
+    samples: _Columns[Any],
+) -> _Pair:
     """Distance of the nearest sample [n], and sums of weighted values and of weights [G, n, c + 1].
 
     The latter are divided by the weight of the former, as one device computes them.
@@ -109,9 +115,9 @@ def _sums_in_tiles(
     log_kernel: Callable,
     tile_size: int,
     kernels: tuple[Any, Any],
-    points: PyTree,
+    points: tuple[Any, jax.Array],
     samples: PyTree,
-) -> tuple[jax.Array, jax.Array]:
+) -> _Pair:
     """`_sums_here` for tiles of some size."""
     *samples, values = samples
     order, to_order = jnp.argsort(points[1]), jnp.argsort(samples[1])
@@ -131,8 +137,8 @@ def _sums_in_tiles(
 
 
 def _sums_of_devices(
-    engine: Callable, log_kernel: Callable, devices: Devices, data: PyTree
-) -> tuple[jax.Array, jax.Array]:
+    engine: Callable, log_kernel: LogKernel[Any], devices: Devices, data: _Trees
+) -> _Pair:
     """The same where points and samples are split over devices, and samples travel.
 
     Samples that fill the rows up are in a group of their own, which has no points.
@@ -143,7 +149,7 @@ def _sums_of_devices(
     groups = jnp.where(jnp.arange(groups.size) < num_samples, groups, jnp.iinfo(groups.dtype).max)
     values = ring.even(values, devices, mode="constant")
 
-    def here(smooth: PyTree, rest: PyTree) -> tuple[jax.Array, jax.Array]:
+    def here(smooth: _Trees, rest: _Trees) -> _Pair:
         return _sums_round(engine, log_kernel, devices.axes, smooth, rest)
 
     specs = WHOLE, devices.rows, devices.rows
@@ -155,12 +161,12 @@ def _sums_of_devices(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _sums_round(
-    engine: Callable, log_kernel: Callable, axes: ring.Axes, smooth: PyTree, rest: PyTree
-) -> tuple[jax.Array, jax.Array]:
+    engine: Callable, log_kernel: Callable, axes: ring.Axes, smooth: _Trees, rest: _Trees
+) -> _Pair:
     """What `engine` finds among the samples of all devices."""
     kernels, points, samples = combine(smooth, rest)
 
-    def step(_: jax.Array, state: PyTree) -> PyTree:
+    def step(_: jax.Array, state: _Columns[Any]) -> _Columns[Any]:
         samples, nearest, sums = state
         other, more = engine(kernels, points, samples)
         closest = jnp.minimum(nearest, other)
@@ -190,28 +196,28 @@ def _rescaled(
 
 
 def _forward(
-    engine: Callable, log_kernel: Callable, axes: ring.Axes, smooth: PyTree, rest: PyTree
+    engine: Callable, log_kernel: Callable, axes: ring.Axes, smooth: _Trees, rest: _Trees
 ) -> tuple[Any, Any]:
-    found: Any = _sums_round(engine, log_kernel, axes, smooth, rest)
+    found: _Pair = _sums_round(engine, log_kernel, axes, smooth, rest)
     return found, (smooth, rest, found[0])
 
 
 def _backward(
-    engine: Callable, log_kernel: Callable, axes: ring.Axes, residuals: Any, cotangents: Any
+    engine: Callable, log_kernel: Callable, axes: ring.Axes, residuals: _Trees, cotangents: _Pair
 ) -> tuple[Any, None]:
     """Given the smallest distance, everything is a sum over devices, whose derivative is known."""
     smooth, rest, closest = residuals
 
-    def block(kernels: PyTree, own: PyTree, samples: PyTree) -> PyTree:
+    def block(kernels: tuple, own: tuple, samples: PyTree) -> tuple:
         points, closest = own
         other, more = engine(kernels, points, samples)
         is_closest = (other == closest) & (other < jnp.inf)
         sums = _rescaled(log_kernel, kernels[1], closest, other, more)
         return is_closest.astype(other.dtype), jnp.where(is_closest, other, 0), sums
 
-    def value(smooth: PyTree) -> tuple[jax.Array, jax.Array]:
+    def value(smooth: _Trees) -> _Pair:
         (kernels, points, samples), (rest_kernels, rest_points, rest_samples) = smooth, rest
-        found: Any = ring.sum_over_blocks(
+        found: tuple[jax.Array, jax.Array, jax.Array] = ring.sum_over_blocks(
             block,
             axes,
             (kernels, (points, closest), samples),
@@ -230,13 +236,13 @@ _sums_round.defvjp(_forward, _backward)
 
 
 def _smoothed_row(
-    function: Callable,
-    log_kernel: Callable,
-    args: PyTree,
-    parameters: PyTree,
-    columns: PyTree,
-    row: PyTree,
-) -> tuple[jax.Array, jax.Array]:
+    function: PairFunction[Args, Point],
+    log_kernel: LogKernel[Theta],
+    args: Args,
+    parameters: Theta,
+    columns: _Columns[Point],
+    row: tuple[Point, jax.Array],
+) -> _Pair:
     """Nearest distances [rows] and weighted sums [G, c + 1, rows] at the points of a tile."""
     points, row_groups = row
     low, high = row_groups[0], row_groups[-1]
@@ -245,7 +251,7 @@ def _smoothed_row(
     dtype = jnp.result_type(distances.dtype, columns[2])
     num_kernels = jax.tree.leaves(parameters)[0].shape[0]
 
-    def visit(carry: PyTree, column: PyTree) -> PyTree:
+    def visit(carry: _Pair, column: _Columns[Point]) -> _Pair:
         nearest, sums = carry
         samples, column_groups, values = column
         distance = tiles.evaluate(function, args, samples, points)  # [columns, rows]
@@ -257,7 +263,7 @@ def _smoothed_row(
         before = jnp.where(nearest == jnp.inf, centre, nearest)
         distance = jnp.where(is_pair, distance, centre)
 
-        def add(kernel_and_sum: PyTree) -> jax.Array:
+        def add(kernel_and_sum: tuple[Theta, jax.Array]) -> jax.Array:
             kernel, total = kernel_and_sum
             shift = log_kernel(kernel, centre)
             weights = jnp.where(is_pair, jnp.exp(log_kernel(kernel, distance) - shift), 0)
@@ -267,7 +273,7 @@ def _smoothed_row(
         return closest, lax.map(add, (parameters, sums))
 
     @jax.checkpoint
-    def step(carry: PyTree, column: PyTree) -> tuple[Any, None]:
+    def step(carry: _Pair, column: _Columns[Point]) -> tuple[Any, None]:
         overlaps = (column[1][0] <= high) & (column[1][-1] >= low)
         return lax.cond(overlaps, visit, lambda carry, _: carry, carry, column), None
 

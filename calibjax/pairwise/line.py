@@ -10,7 +10,6 @@ most 1, so that rounding errors do not grow.
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ from jax import lax
 from calibjax._core.compilation import jit, platform_dependent
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise import tiles
+from calibjax.pairwise.tiles import Args, Point
 
 _BLOCK = 512  # samples whose features are held at once
 _UNROLLED = 8  # steps of a loop
@@ -109,9 +109,9 @@ def _forms_in_parts(
 
 @functools.partial(jit, static_argnames="function")
 def line_sums(
-    function: Callable[[Any, Any], jax.Array],
-    args: PyTree,
-    xs: PyTree,
+    function: Callable[[Args, Point], jax.Array],
+    args: Args,
+    xs: Point,
     weights: jax.Array | None,
     positions: jax.Array,
     rates: jax.Array,
@@ -134,14 +134,14 @@ def line_sums(
     weights = jnp.ones_like(positions) if weights is None else weights
     gaps = jnp.diff(positions, prepend=positions[:1])
 
-    def features(xs: PyTree, weights: jax.Array) -> jax.Array:
+    def features(xs: Point, weights: jax.Array) -> jax.Array:
         return function(args, xs).T * weights[:, None]
 
-    def in_blocks(xs: PyTree, weights: jax.Array, positions: jax.Array) -> PyTree:
+    def in_blocks(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
         number = -(-n // _BLOCK)
         size = -(-n // number)
 
-        def step(state: PyTree, index: jax.Array) -> tuple[PyTree, None]:
+        def step(state: tuple, index: jax.Array) -> tuple[PyTree, None]:
             # The last block starts earlier, so that it is full; what it had before is left out.
             start = jnp.minimum(index * size, n - size)
             is_own = start + jnp.arange(size) >= index * size
@@ -159,7 +159,7 @@ def line_sums(
         _, *totals = lax.scan(jax.checkpoint(step), start, jnp.arange(number))[0]
         return tuple(total + lost for total, lost in totals)
 
-    def at_once(xs: PyTree, weights: jax.Array, positions: jax.Array) -> PyTree:
+    def at_once(xs: Point, weights: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
         values = features(xs, weights)
         return line_forms(values, positions, rates), jnp.sum(jnp.square(values), 0)
 

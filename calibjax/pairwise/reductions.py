@@ -10,11 +10,12 @@ from jax import lax
 
 from calibjax._core.arithmetic import matmul
 from calibjax._core.compilation import jit, wide_jit
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 from calibjax._core.sharding import WHOLE, Parameters, Result, devices, follows_data
 from calibjax.pairwise import ring, tiles
 from calibjax.pairwise.derivatives import partition
-from calibjax.pairwise.forms import PairFunction, upper_forms
+from calibjax.pairwise.forms import upper_forms
+from calibjax.pairwise.tiles import Args, Other, PairFunction, Point
 
 _BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
 
@@ -29,9 +30,9 @@ def _reduction(
 
 @_reduction
 def mean_over_pairs(
-    function: PairFunction,
-    args: PyTree,
-    xs: PyTree,
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
     weights: jax.Array | None = None,
     *,
     tile_size: int | None = None,
@@ -71,9 +72,9 @@ def _size_and_columns(xs: PyTree, weights: jax.Array | None) -> tuple[Any, jax.A
 
 @_reduction
 def mean_over_all_pairs(
-    function: PairFunction,
-    args: PyTree,
-    xs: PyTree,
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
     weights: jax.Array | None = None,
     *,
     tile_size: int | None = None,
@@ -99,9 +100,9 @@ def mean_over_all_pairs(
 
 @_reduction
 def quadratic_forms(
-    function: PairFunction,
-    args: PyTree,
-    xs: PyTree,
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
     weights: jax.Array,
     *,
     tile_size: int | None = None,
@@ -134,9 +135,9 @@ def quadratic_forms(
 
 @_reduction
 def split_quadratic_forms(
-    function: PairFunction,
-    args: PyTree,
-    xs: PyTree,
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
     weights: jax.Array,
     *,
     tile_size: int | None = None,
@@ -157,10 +158,10 @@ def split_quadratic_forms(
 
 @functools.partial(_reduction, rows_at=0)
 def weighted_sums(
-    function: PairFunction,
-    args: PyTree,
-    xs: PyTree,
-    ys: PyTree,
+    function: Callable[[Args, Point, Other], jax.Array],
+    args: Args,
+    xs: Point,
+    ys: Other,
     weights: jax.Array,
     *,
     tile_size: int | None = None,
@@ -205,24 +206,26 @@ def weighted_sums(
 
 
 def _sums_here(
-    function: PairFunction,
+    function: Callable[[Args, Point, Other], jax.Array],
     tile_size: int | None,
-    args: PyTree,
-    xs: PyTree,
-    samples: tuple[Any, jax.Array],
+    args: Args,
+    xs: Point,
+    samples: tuple[Other, jax.Array],
 ) -> jax.Array:
     """`weighted_sums` as one device computes them, with samples (y, w)."""
 
-    def evaluate(size: int, args: PyTree, xs: PyTree, ys: PyTree, weights: jax.Array) -> jax.Array:
+    def evaluate(size: int, args: Args, xs: Point, ys: Other, weights: jax.Array) -> jax.Array:
         columns = tiles.split(ys, size), tiles.split_weights(weights, size)
         values = functools.partial(tiles.evaluate, function, args)
 
         @jax.checkpoint
-        def step(rows: PyTree, total: PyTree, column: PyTree) -> tuple[Any, None]:
+        def step(
+            rows: Point, total: tuple[jax.Array, jax.Array], column: tuple[Other, jax.Array]
+        ) -> tuple[Any, None]:
             samples, w = column
             return tiles.add(total, matmul(values(rows, samples), w)), None
 
-        def row(rows: PyTree) -> jax.Array:
+        def row(rows: Point) -> jax.Array:
             tile = jax.eval_shape(values, rows, tiles.take(columns[0], 0))
             dtype = jnp.result_type(tile.dtype, weights)
             zero = jnp.zeros((tile.shape[0], weights.shape[1]), dtype)
@@ -238,9 +241,9 @@ def _sums_here(
 @follows_data
 @functools.partial(wide_jit, static_argnames=("function", "block_size", "tile_size"))
 def block_means(
-    function: PairFunction,
-    args: PyTree,
-    xs: PyTree,
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
     weights: jax.Array | None = None,
     *,
     block_size: int,
@@ -272,7 +275,7 @@ def block_means(
     [ 2. 12.]
     """
 
-    def mean(args: PyTree, block: tuple[Any, Any]) -> jax.Array:
+    def mean(args: Args, block: tuple[Point, jax.Array | None]) -> jax.Array:
         xs, weights = block
         if weights is None:
             return mean_over_pairs(function, args, xs, tile_size=tile_size)
@@ -280,7 +283,7 @@ def block_means(
         mass = _mass_of_pairs(weights)
         return total / jnp.where(mass == 0, 1, mass)
 
-    def means(args: PyTree, blocks: PyTree) -> jax.Array:
+    def means(args: Args, blocks: tuple[Point, jax.Array | None]) -> jax.Array:
         return lax.map(
             functools.partial(mean, args),
             blocks,
@@ -306,7 +309,7 @@ def block_masses(weights: jax.Array, *, block_size: int) -> jax.Array:
     return jax.vmap(_mass_of_pairs)(_blocks(weights, block_size))
 
 
-def _blocks(xs: PyTree, block_size: int) -> PyTree:
+def _blocks(xs: T, block_size: int) -> T:
     """Rows in whole blocks, [⌊n/B⌋, B, ...]."""
     number = tiles.length_of(xs) // block_size
     return jax.tree.map(

@@ -10,21 +10,23 @@ All functions run on each device, within `Devices.run`.
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 from calibjax._core.sharding import Devices
 from calibjax.pairwise import tiles
 from calibjax.pairwise.derivatives import combine
 
+Own = TypeVar("Own")
+Guest = TypeVar("Guest")
 Axes = tuple[str, ...]
 
 
-def shift(tree: PyTree, axes: Axes, steps: int = 1) -> PyTree:
+def shift(tree: T, axes: Axes, steps: int = 1) -> T:
     """Hands arrays on to the device that is some steps further."""
     size = lax.axis_size(axes)
     along = [(device, (device + steps) % size) for device in range(size)]
@@ -32,8 +34,13 @@ def shift(tree: PyTree, axes: Axes, steps: int = 1) -> PyTree:
 
 
 def visit_pairs(
-    axes: Axes, rows: PyTree, diagonal: Callable, upper: Callable, own: PyTree, guest: PyTree
-) -> tuple[PyTree, PyTree]:
+    axes: Axes,
+    rows: T,
+    diagonal: tiles.OnDiagonal[T, tuple[Own, Guest]],
+    upper: tiles.OffDiagonal[T, tuple[Own, Guest]],
+    own: Own,
+    guest: Guest,
+) -> tuple[Own, Guest]:
     """Folds over pairs of tiles of all devices, each pair of different tiles once.
 
     Args:
@@ -52,7 +59,7 @@ def visit_pairs(
         return tiles.visit_upper(rows, diagonal, upper, (own, guest))
     size, index, num_tiles = lax.axis_size(axes), lax.axis_index(axes), tiles.length_of(rows)
 
-    def step(s: jax.Array, state: PyTree) -> PyTree:
+    def step(s: jax.Array, state: tuple[T, tuple[Own, Guest]]) -> tuple[T, tuple[Own, Guest]]:
         visiting, folded = state
         following = shift(visiting, axes)  # while the pairs are evaluated
         host = (index - s) % size
@@ -60,10 +67,10 @@ def visit_pairs(
         high = jnp.where(is_shared & (index < host), num_tiles // 2, num_tiles)
         first = jnp.where(is_shared & (index > host), num_tiles // 2, 0)
 
-        def row(i: jax.Array, x: PyTree, folded: PyTree) -> PyTree:
+        def row(i: jax.Array, x: T, folded: tuple[Own, Guest]) -> tuple[Own, Guest]:
             folded = lax.cond(s == 0, lambda: diagonal(i, x, folded), lambda: folded)
 
-            def column(j: jax.Array, y: PyTree, folded: PyTree) -> PyTree:
+            def column(j: jax.Array, y: T, folded: tuple[Own, Guest]) -> tuple[Own, Guest]:
                 return upper(i, j, x, y, folded)
 
             low = jnp.where(s == 0, i + 1, first)
@@ -79,8 +86,11 @@ def visit_pairs(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def sum_over_blocks(
-    block: Callable[[Any, Any, Any], Any], axes: Axes, smooth: PyTree, rest: PyTree
-) -> PyTree:
+    block: Callable[[Any, Any, Any], T],
+    axes: Axes,
+    smooth: tuple[Any, Any, Any],
+    rest: tuple[Any, Any, Any],
+) -> T:
     """Sums block(args, own rows, visiting rows), a pytree of arrays, over the rows of all devices.
 
     Derivatives exist in reverse mode only, by a second way round: automatic differentiation would
@@ -96,7 +106,7 @@ def sum_over_blocks(
     shapes = jax.eval_shape(block, args, own, visiting)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
-    def step(_: jax.Array, state: PyTree) -> PyTree:
+    def step(_: jax.Array, state: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
         visiting, totals = state
         terms = jax.tree.leaves(block(args, own, visiting))
         totals = [tiles.add(*each) for each in zip(totals, terms, strict=True)]
@@ -108,8 +118,8 @@ def sum_over_blocks(
 
 
 def _forward(
-    block: Callable, axes: Axes, smooth: PyTree, rest: PyTree
-) -> tuple[PyTree, tuple[PyTree, PyTree]]:
+    block: Callable[..., T], axes: Axes, smooth: tuple[Any, Any, Any], rest: tuple[Any, Any, Any]
+) -> tuple[T, tuple[Any, Any]]:
     return sum_over_blocks(block, axes, smooth, rest), (smooth, rest)
 
 
@@ -118,7 +128,7 @@ def _backward(
 ) -> tuple[PyTree, None]:
     (args, own, visiting), (rest_args, rest_own, rest_visiting) = residuals
 
-    def step(_: jax.Array, state: PyTree) -> PyTree:
+    def step(_: jax.Array, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         visiting, rest, slopes = state
 
         def value(args: PyTree, own: PyTree, visiting: PyTree) -> PyTree:
@@ -138,7 +148,7 @@ def _backward(
 sum_over_blocks.defvjp(_forward, _backward)
 
 
-def even(rows: PyTree, devices: Devices, mode: str = "edge") -> PyTree:
+def even(rows: T, devices: Devices, mode: str = "edge") -> T:
     """Rows, filled up so that all devices have equally many; weights with mode "constant"."""
     missing = -tiles.length_of(rows) % devices.number
 

@@ -2,21 +2,19 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 from jax import lax
 
-from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import WHOLE, devices, follows_data
+from calibjax._core.sharding import WHOLE, Result, devices, follows_data
 from calibjax.pairwise import ring, tiles
-from calibjax.pairwise.tiles import TILE_SIZE
+from calibjax.pairwise.tiles import TILE_SIZE, Args, Point
 
 
 @functools.partial(follows_data, rows_at=0)
 def map_rows(
-    function: Callable[[Any, Any], Any], args: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
-) -> PyTree:
+    function: Callable[[Args, Point], Result], args: Args, xs: Point, *, tile_size: int = TILE_SIZE
+) -> Result:
     """Values function(args, x_j) at all points x_j, for functions that need a whole row of pairs.
 
     Ratios of sums over samples, nearest neighbours and the like need the row of one point with
@@ -44,7 +42,7 @@ def map_rows(
     [1. 2. 2.]
     """
 
-    def here(args: PyTree, xs: PyTree) -> PyTree:
+    def here(args: Args, xs: Point) -> Result:
         # The loop keeps the second evaluation apart from the first without barriers.
         row = jax.checkpoint(jax.vmap(function, in_axes=(None, -1)), prevent_cse=False)
         values = lax.map(functools.partial(row, args), tiles.split(xs, tile_size))

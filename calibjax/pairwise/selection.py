@@ -14,6 +14,10 @@ from calibjax._core.compilation import jit, platform_dependent
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise.tiles import (
     TILE_SIZE,
+    Args,
+    Carry,
+    PairFunction,
+    Point,
     by_platform,
     evaluate,
     fold_pairs,
@@ -32,11 +36,13 @@ _DRAWN_OFFSETS = (-4.5, -2.5, -1.7, -1.2, -0.8, -0.45, -0.15, 0.15, 0.45, 0.8, 1
 _OFFSETS = (-3.0, -1.5, -0.8, -0.25, 0.25, 0.8, 1.5, 3.0)
 _NUM_PARTS = 6  # each pass narrows a bracket by at least this factor
 
-PairFunction = Callable[[Any, Any, Any], jax.Array]
 Fold = Callable[[Callable, Any, Any], Any]
+Bracket = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+_Held = tuple[jax.Array, jax.Array | int]  # keys of tiles, and how many tiles there are
+_State = tuple[Bracket, jax.Array, jax.Array]
 
 
-def _integer_of(dtype: DTypeLike) -> PyTree:
+def _integer_of(dtype: DTypeLike) -> DTypeLike:
     return jnp.int64 if dtype == jnp.float64 else jnp.int32
 
 
@@ -81,15 +87,17 @@ def _keep_smallest(limit: jax.Array, kept: jax.Array, keys: jax.Array) -> jax.Ar
     return platform_dependent(kept, keys, cpu=by_rows, default=at_once)
 
 
-def _fold_of(function: PairFunction, tile_size: int, args: PyTree, xs: PyTree) -> tuple[Fold, int]:
+def _fold_of(
+    function: PairFunction[Args, Point], tile_size: int, args: Args, xs: Point
+) -> tuple[Fold, int]:
     """How to go through the keys of all pairs, and how many columns they come in.
 
     The former is a function (step, args, carry) that folds step(args, carry, keys) over tiles;
     keys are the largest integer where a pair does not count.
     """
 
-    def fold_computed(step: Callable, step_args: PyTree, carry: PyTree) -> PyTree:
-        def visit(both: PyTree, carry: PyTree, xs: PyTree, ys: PyTree, mask: jax.Array) -> PyTree:
+    def fold_computed(step: Callable[..., Carry], step_args: PyTree, carry: Carry) -> Carry:
+        def visit(both: tuple, carry: Carry, xs: Point, ys: Point, mask: jax.Array) -> Carry:
             args, step_args = both
             keys = _as_keys(evaluate(function, args, xs, ys))
             keys = jnp.where(mask, keys, jnp.iinfo(keys.dtype).max)
@@ -101,7 +109,7 @@ def _fold_of(function: PairFunction, tile_size: int, args: PyTree, xs: PyTree) -
     if length_of(xs) > _MANY_SAMPLES:
         return fold_computed, length
 
-    def store(_: PyTree, carry: PyTree, keys: jax.Array) -> PyTree:
+    def store(_: tuple[()], carry: _Held, keys: jax.Array) -> _Held:
         held, index = carry
         return lax.dynamic_update_index_in_dim(held, keys, index, 0), index + 1
 
@@ -120,7 +128,9 @@ def _scrambled(x: jax.Array) -> jax.Array:
     return x ^ (x >> 16)
 
 
-def _drawn_keys(function: PairFunction, args: PyTree, xs: PyTree, num_pairs: int) -> jax.Array:
+def _drawn_keys(
+    function: PairFunction[Args, Point], args: Args, xs: Point, num_pairs: int
+) -> jax.Array:
     """Keys of some pairs i ≠ j from all over the data, ascending."""
     n = length_of(xs)
     size = min(_NUM_DRAWN, -(-num_pairs // 16))
@@ -147,7 +157,7 @@ def _thresholds_of_drawn(drawn: jax.Array, rank: jax.Array, num_pairs: int) -> j
     return jnp.concatenate([jnp.zeros_like(drawn[:1]), drawn[index]])
 
 
-def _thresholds_within(bracket: PyTree, rank: jax.Array, dtype: DTypeLike) -> jax.Array:
+def _thresholds_within(bracket: Bracket, rank: jax.Array, dtype: DTypeLike) -> jax.Array:
     """Keys around the place of a rank if the pairs were spread evenly over a bracket.
 
     The ends find a value that many pairs share; equal parts bound the number of passes.
@@ -174,7 +184,7 @@ def _narrowed(bracket: PyTree, thresholds: jax.Array, counts: jax.Array, rank: j
 
 @functools.partial(jit, static_argnames="function")
 def order_statistics(
-    function: PairFunction, args: PyTree, xs: PyTree, ranks: tuple[jax.Array, jax.Array]
+    function: PairFunction[Args, Point], args: Args, xs: Point, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Values of two ranks among those of all pairs, or among the positive ones.
 
@@ -201,10 +211,10 @@ def order_statistics(
 
 
 def _order_statistics(
-    function: PairFunction,
+    function: PairFunction[Args, Point],
     tile_size: int,
-    args: PyTree,
-    xs: PyTree,
+    args: Args,
+    xs: Point,
     ranks: tuple[jax.Array, jax.Array],
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`order_statistics` from tiles of some size."""
@@ -222,11 +232,11 @@ def _order_statistics(
         )
         return first, second
 
-    def undecided(state: PyTree) -> jax.Array:
+    def undecided(state: _State) -> jax.Array:
         (low, high, below, upto), _, zeros = state
         return (zeros < 0) | (low < high) & (upto - below >= _NUM_KEPT)
 
-    def narrow(state: PyTree) -> PyTree:
+    def narrow(state: _State) -> _State:
         bracket, thresholds, zeros = state
         counts = jnp.zeros((thresholds.size, length), jnp.asarray(0).dtype)
         counts = jnp.sum(fold(_count_upto, thresholds, counts), 1)

@@ -4,15 +4,24 @@ import functools
 import math
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit, platform_dependent
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
+from calibjax._core.sharding import Result
+
+Args = TypeVar("Args")
+Point = TypeVar("Point")
+Other = TypeVar("Other")
+Carry = TypeVar("Carry")
+PairFunction = Callable[[Args, Point, Point], jax.Array]
+OnDiagonal = Callable[[jax.Array, T, Carry], Carry]  # number of a tile, tile, carry
+OffDiagonal = Callable[[jax.Array, jax.Array, T, T, Carry], Carry]  # both numbers, both tiles
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
 _MANY_TILES = 8  # as many in a row before they grow: half of each tile on the diagonal is lost
@@ -84,13 +93,13 @@ def default_tile_size(
 
 
 def by_platform(
-    evaluate: Callable[..., PyTree],
+    evaluate: Callable[..., Result],
     tile_size: int | None,
     xs: PyTree,
     *operands: PyTree,
     kept: int = 0,
     cpu: int | None = None,
-) -> PyTree:
+) -> Result:
     """Value evaluate(tile size, *operands) with the size for the platform where it is computed.
 
     Args:
@@ -114,7 +123,7 @@ def by_platform(
     return platform_dependent(*operands, cpu=forms["cpu"], default=forms["cuda"])
 
 
-def split(xs: PyTree, tile_size: int) -> PyTree:
+def split(xs: T, tile_size: int) -> T:
     """Cuts n samples into tiles of equal length, [n, ...] → [tiles, ..., length].
 
     Samples come last, so that each component of a tile is contiguous. The last tile is filled up
@@ -146,39 +155,43 @@ def split_weights(weights: jax.Array, tile_size: int) -> jax.Array:
     return jnp.where(valid.reshape(*tiles.shape[:2], 1), tiles, 0)
 
 
-def take(tiles: PyTree, index: jax.Array | int) -> PyTree:
+def take(tiles: T, index: jax.Array | int) -> T:
     """One tile."""
     return jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, index, keepdims=False), tiles)
 
 
-def evaluate(function: Callable[..., jax.Array], args: PyTree, xs: PyTree, ys: PyTree) -> jax.Array:
+def evaluate(
+    function: Callable[[Args, Point, Other], jax.Array], args: Args, xs: Point, ys: Other
+) -> jax.Array:
     """All values function(args, x_i, y_j) of a tile, [rows, columns]."""
     columns = jax.vmap(function, in_axes=(None, None, -1))
     return jax.vmap(columns, in_axes=(None, -1, None))(args, xs, ys)
 
 
-def first(tiles: PyTree) -> PyTree:
+def first(tiles: T) -> T:
     """The first sample."""
     return jax.tree.map(lambda leaf: leaf[0, ..., 0], tiles)
 
 
 def sweep(
-    tiles: PyTree, low: jax.Array | int, high: jax.Array | int, step: Callable, carry: PyTree
-) -> PyTree:
+    tiles: T, low: jax.Array | int, high: jax.Array | int, step: OnDiagonal[T, Carry], carry: Carry
+) -> Carry:
     """Folds step(j, tile j, carry) over low ≤ j < high.
 
     Each tile is handed over from the step before. Cut within its own step, it would be cut anew
     by every pair in the innermost loop, which is then not vectorised.
     """
 
-    def body(j: jax.Array, state: PyTree) -> PyTree:
+    def body(j: jax.Array, state: tuple[T, Carry]) -> tuple[T, Carry]:
         tile, carry = state
         return take(tiles, j + 1), step(j, tile, carry)
 
     return lax.fori_loop(low, high, body, (take(tiles, low), carry))[1]
 
 
-def visit_upper(tiles: PyTree, diagonal: Callable, upper: Callable, carry: PyTree) -> PyTree:
+def visit_upper(
+    tiles: T, diagonal: OnDiagonal[T, Carry], upper: OffDiagonal[T, Carry], carry: Carry
+) -> Carry:
     """Folds over the pairs of tiles on the diagonal and above it.
 
     Args:
@@ -189,8 +202,8 @@ def visit_upper(tiles: PyTree, diagonal: Callable, upper: Callable, carry: PyTre
     """
     num_tiles = length_of(tiles)
 
-    def row(i: jax.Array, x: PyTree, carry: PyTree) -> PyTree:
-        def column(j: jax.Array, y: ArrayLike, carry: PyTree) -> PyTree:
+    def row(i: jax.Array, x: T, carry: Carry) -> Carry:
+        def column(j: jax.Array, y: T, carry: Carry) -> Carry:
             return upper(i, j, x, y, carry)
 
         return sweep(tiles, i + 1, num_tiles, column, diagonal(i, x, carry))
@@ -208,8 +221,13 @@ def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array,
 
 @functools.partial(jit, static_argnames=("step", "tile_size"))
 def fold_pairs(
-    step: Callable, args: PyTree, init: PyTree, xs: PyTree, *, tile_size: int = TILE_SIZE
-) -> PyTree:
+    step: Callable[[Args, Carry, Point, Point, jax.Array], Carry],
+    args: Args,
+    init: Carry,
+    xs: Point,
+    *,
+    tile_size: int = TILE_SIZE,
+) -> Carry:
     """Folds over all pairs i < j, a tile at a time.
 
     Args:
@@ -237,12 +255,12 @@ def fold_pairs(
     length = jax.tree.leaves(tiles)[0].shape[-1]
     local = jnp.arange(length)
 
-    def upper(i: jax.Array, j: jax.Array, x: PyTree, y: ArrayLike, carry: PyTree) -> PyTree:
+    def upper(i: jax.Array, j: jax.Array, x: Point, y: Point, carry: Carry) -> Carry:
         rows, columns = i * length + local, j * length + local
         mask = (rows[:, None] < columns) & (columns < num_samples)
         return step(args, carry, x, y, mask)
 
-    def diagonal(i: jax.Array, x: PyTree, carry: PyTree) -> PyTree:
+    def diagonal(i: jax.Array, x: Point, carry: Carry) -> Carry:
         return upper(i, i, x, x, carry)
 
     return visit_upper(tiles, diagonal, upper, init)

@@ -183,7 +183,7 @@ def interval_coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -
 
 def _draw_coverage(
     ax: "Axes | None",
-    curve: Any,
+    curve: CoverageCurve,
     sets: str,
     labels: tuple[str, str],
     *,

@@ -16,7 +16,7 @@ _GEOMETRIC = 50  # largest / smallest hyperparameter from which on the axis is l
 
 
 def bandwidth_curves(
-    length_scales: Any,
+    length_scales: ArrayLike,
     curves: Mapping[str, Any],
     *,
     ylabel: str = "maximum local calibration error",
@@ -62,7 +62,7 @@ def bandwidth_curves(
 
 
 def reward_curves(
-    ratios: Any,
+    ratios: ArrayLike,
     curves: Mapping[str, Any],
     *,
     ylabel: str = "improvement of the reward, per sample",
@@ -108,10 +108,10 @@ def reward_curves(
 
 
 def risk_curve(
-    hyperparameters: Any,
-    risks: Any,
+    hyperparameters: ArrayLike,
+    risks: ArrayLike,
     *,
-    errors: Any = None,
+    errors: ArrayLike | None = None,
     marked: float | None = None,
     xlabel: str = "hyperparameter",
     ylabel: str = "risk",
@@ -226,10 +226,10 @@ def estimate_comparison(
     checks.size_in_range("len(models)", len(models), 1)
     size, described = len(models), ", one for each model"
 
-    def shown(name: str, values: Any) -> np.ndarray:
+    def shown(name: str, values: ArrayLike) -> np.ndarray:
         return figures.shown_vector(name, values, described, size=size)
 
-    def lengths(name: str, values: Any) -> np.ndarray:
+    def lengths(name: str, values: ArrayLike) -> np.ndarray:
         return _lengths(name, values, size, described)
 
     estimates = figures.shown_by_name("estimates", estimates, shown)
@@ -252,7 +252,7 @@ def estimate_comparison(
 
 def _draw(
     x: np.ndarray,
-    curves: Any,
+    curves: Mapping[str, Any],
     ax: "Axes | None",
     *,
     xlabel: str,
@@ -273,7 +273,7 @@ def _draw(
     return ax
 
 
-def _runs(name: str, values: Any, size: int) -> np.ndarray:
+def _runs(name: str, values: ArrayLike, size: int) -> np.ndarray:
     """The curves of one run or several, [runs, size]."""
     values = figures.shown_values(name, values).astype(np.float64)
     values = values[None] if values.ndim == 1 else values

@@ -106,7 +106,7 @@ def _shown(name: str, parts: Any, expected: tuple[Any, ...], described: str) -> 
     return np.stack([values[key] for key in _PARTS])
 
 
-def _band(draws: Any, level: Any) -> tuple[np.ndarray, np.ndarray]:
+def _band(draws: object, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the interval of each part, [4] each."""
     if not isinstance(draws, ScoreDecomposition):
         raise TypeError(

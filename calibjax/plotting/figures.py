@@ -76,7 +76,7 @@ def figure(
         ax.figure.legend(handles=handles, loc="outside upper center", **style)
 
 
-def check_result(result: Any, entries: str, test: str) -> None:
+def check_result(result: object, entries: str, test: str) -> None:
     """Refuses what is not the result of the test whose entries belong to these things."""
     if not isinstance(result, CalibrationTestResult) or result.entries != entries:
         got = checks.described(result)
@@ -112,7 +112,7 @@ def shown_vector(
     return values
 
 
-def shown_scalar(name: str, value: Any) -> float:
+def shown_scalar(name: str, value: ArrayLike) -> float:
     """One finite number."""
     checks.real(name, value)
     checks.shape(name, value, (), "() (a scalar)")
@@ -138,7 +138,7 @@ def shown_record(
 
 
 def shown_by_name(
-    name: str, arrays: Any, shown: Callable[[str, Any], Any], least: int = 1
+    name: str, arrays: object, shown: Callable[[str, Any], Any], least: int = 1
 ) -> dict[str, Any]:
     """The arrays, or records, of a dict, at most nine, checked by `shown`, which takes the name."""
     if not isinstance(arrays, Mapping):
@@ -170,7 +170,7 @@ def bin_edges(values: np.ndarray, num_bins: int) -> np.ndarray:
 
 
 def draw_histogram(
-    ax: "Axes", values: np.ndarray, bins: Any, label: str, weights: np.ndarray | None = None
+    ax: "Axes", values: np.ndarray, bins: int, label: str, weights: np.ndarray | None = None
 ) -> None:
     """Bars of equal width between the smallest and the largest value, as one path."""
     bins = checks.size_in_range("bins", bins, 1, 2**24)
@@ -191,7 +191,7 @@ def draw_diagonal(
 
 
 def draw_points(
-    ax: "Axes", x: np.ndarray, y: np.ndarray, is_outside: Any, size: float, outside: str
+    ax: "Axes", x: np.ndarray, y: np.ndarray, is_outside: np.ndarray, size: float, outside: str
 ) -> None:
     """Black points inside of a band, and red diamonds outside of it, which `outside` names."""
     style = {"linestyle": "none", "clip_on": False, "zorder": 3}

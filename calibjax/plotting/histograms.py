@@ -271,7 +271,7 @@ def _one_statistic(result: CalibrationTestResult | Component, kind: str) -> np.n
     return values
 
 
-def _sorted(name: str, values: Any) -> np.ndarray:
+def _sorted(name: str, values: ArrayLike) -> np.ndarray:
     """p-values in increasing order, [R]."""
     values = figures.shown_vector(name, values, "[R], one from each data set")
     checks.unit_interval(name, values)

@@ -1,7 +1,7 @@
 """Reliability and scores without bins: isotonic curves and Murphy diagrams."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from calibjax.estimators.isotonic import IsotonicCurve
 from calibjax.plotting import figures
@@ -112,7 +112,7 @@ def murphy_diagram(
     ['sharp', 'constant']
     """
 
-    def shown(name: str, curve: Any) -> Any:
+    def shown(name: str, curve: MurphyCurve) -> MurphyCurve:
         described = "[k], the thresholds of one data set"
         return figures.shown_record(
             name, curve, MurphyCurve, "scores.murphy_curve", "thresholds", described

@@ -6,7 +6,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree
 from calibjax.plotting import figures
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ _LABELS = {False: "local calibration error", True: "local confidence - accuracy"
 
 
 def local_error_map(
-    features: PyTree,
+    features: ArrayLike,
     errors: ArrayLike,
     *,
     signed: bool = False,
@@ -100,7 +99,7 @@ def local_error_distribution(
     *,
     weights: ArrayLike | None = None,
     signed: bool = False,
-    bin_error: Any = None,
+    bin_error: ArrayLike | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Empirical distribution function of local calibration errors.

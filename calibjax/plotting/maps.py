@@ -114,7 +114,7 @@ def _shown(result: CalibrationTestResult) -> tuple[np.ndarray, np.ndarray, np.nd
     return tuple(x.reshape(len(errors), -1) for x in found)  # pyright: ignore[reportReturnType]
 
 
-def _names(name: str, names: Any, size: int) -> list[str]:
+def _names(name: str, names: Sequence[str] | None, size: int) -> list[str]:
     """Names of the rows or columns."""
     if names is None:
         return [str(i) for i in range(size)]
@@ -237,7 +237,7 @@ def witness_map(
     return _draw_map(sizes, is_significant, points, ax)
 
 
-def _shown_witness(result: Any, level: float) -> tuple[np.ndarray, np.ndarray]:
+def _shown_witness(result: CalibrationTestResult, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Witness in standard errors, and where it is significant, [J] each."""
     checks.proportion("level", level)
     figures.check_result(result, "locations", "hypothesis_tests.witness_test")

@@ -12,7 +12,7 @@ from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
 from calibjax._core.compilation import jit
 from calibjax._core.minimum import newton_minimum
-from calibjax._core.pytree import PyTree, compile_methods, parameter, record
+from calibjax._core.pytree import compile_methods, parameter, record
 from calibjax.distributions import (
     DiagNormal,
     GeneralizedNormal,
@@ -77,7 +77,7 @@ def normal_score_of(level: jax.Array) -> jax.Array:
     return ndtri(jnp.clip(level, last / 4, 1 - last))
 
 
-def shrunk(number: Any, first: jax.Array, second: jax.Array, prior: Any) -> AffineMap:
+def shrunk(number: jax.Array, first: jax.Array, second: jax.Array, prior: ArrayLike) -> AffineMap:
     """Mean and deviation of scores with these sums, with as many as `prior` from N(0, 1) added."""
     shift = first / (number + prior)
     rest = second - 2 * shift * first + jnp.square(shift) * number
@@ -150,7 +150,7 @@ class AffineScaling(Recalibrator):
             )
         return jax.tree.map(lambda x: jnp.where(params.scale > 0, x, jnp.nan), params)
 
-    def apply(self, params: AffineMap, predictions: Distribution) -> PyTree:
+    def apply(self, params: AffineMap, predictions: Distribution) -> Distribution:
         """All predictions, shifted and scaled."""
         predictions = checks.batch(predictions)
         plain = of_a_family(predictions)
@@ -164,7 +164,7 @@ class AffineScaling(Recalibrator):
         return AffineMap(zeros, jnp.ones_like(zeros))
 
 
-def of_a_family(predictions: Any) -> Any:
+def of_a_family(predictions: Distribution) -> Any:
     """Predictions without features, if there is a rule for them."""
     plain = bare(predictions)
     if not isinstance(plain, _FAMILIES | Samples):
@@ -172,7 +172,7 @@ def of_a_family(predictions: Any) -> Any:
     return plain
 
 
-def _size(predictions: Any) -> tuple[int, ...]:
+def _size(predictions: Distribution) -> tuple[int, ...]:
     """Shape of the params: () of numbers, and (d,) of vectors."""
     if isinstance(predictions, _VECTORS):
         return predictions.loc.shape[-1:]
@@ -180,7 +180,7 @@ def _size(predictions: Any) -> tuple[int, ...]:
 
 
 @jit
-def moved(params: AffineMap, predictions: Any) -> Any:
+def moved(params: AffineMap, predictions: Distribution) -> Distribution:
     """Predictions that are shifted and scaled, by the same map or one of each, [n]."""
     shift, scale = params.shift, params.scale
     if isinstance(predictions, MvNormal):
@@ -202,7 +202,7 @@ def moved(params: AffineMap, predictions: Any) -> Any:
     return with_scores(params, predictions)
 
 
-def with_scores(params: AffineMap, predictions: Any) -> Recalibrated:
+def with_scores(params: AffineMap, predictions: Distribution) -> Recalibrated:
     """Predictions with other normal scores, by the same map or one of each, [n]."""
     rows = checks.leading_size("predictions", predictions)
     return Recalibrated(predictions, jax.tree.map(lambda x: jnp.broadcast_to(x, (rows,)), params))
@@ -232,7 +232,7 @@ def _of_members(ensembles: Samples) -> tuple[jax.Array, jax.Array, jax.Array]:
     return means, safe_sqrt(variances * number / (number - 1)), number
 
 
-def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
+def residuals(predictions: Distribution, targets: jax.Array) -> jax.Array:
     """(y − loc) / scale of a family, L⁻¹ (y − loc) of vectors, or normal scores; [n] or [n, d]."""
     if isinstance(predictions, MvNormal):
         roots = jax.vmap(matrices.cholesky)(predictions.cov)
@@ -243,14 +243,14 @@ def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
     return normal_scores(predictions, targets)
 
 
-def normal_scores(predictions: Any, targets: jax.Array) -> jax.Array:
+def normal_scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     """Φ⁻¹(F_i(y_i)), [n]."""
     return normal_score_of(jax.vmap(lambda p, y: p.cdf(y))(predictions, targets))
 
 
 @jit
 def _fitted(
-    predictions: Any, targets: jax.Array, weights: jax.Array | None
+    predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[AffineMap, jax.Array]:
     """The map, whose scale is zero if all residuals are equal, and these, the samples last."""
     if isinstance(predictions, Samples):
@@ -297,7 +297,7 @@ def _weighted_median(values: jax.Array, weights: jax.Array | None) -> jax.Array:
     return 0.5 * (values[order[places[0]]] + values[order[places[1]]])
 
 
-def _iterated(predictions: Any, scores: jax.Array, weights: jax.Array | None) -> AffineMap:
+def _iterated(predictions: Distribution, scores: jax.Array, weights: jax.Array | None) -> AffineMap:
     """Map with the largest likelihood, found from the median and the mean distance from it."""
     standard = _placed(predictions, jnp.zeros_like(scores), jnp.ones_like(scores))
     centre = _weighted_median(scores, weights)

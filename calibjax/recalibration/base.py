@@ -13,7 +13,6 @@ from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Categorical
-from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import like
 from calibjax.lenses import each_class
 
@@ -67,7 +66,7 @@ class ConfidenceRecalibrator(Recalibrator):
     result is uniform.
     """
 
-    _learns: Any  # class of the params; if it were a ClassVar, records could not be typed
+    _learns: type  # class of the params; if it were a ClassVar, records could not be typed
 
     def fit(self, confidences: PyTree, correct: PyTree, weights: ArrayLike | None = None) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
@@ -102,7 +101,7 @@ class ConfidenceRecalibrator(Recalibrator):
         self._warn(is_kept)
         return like(confidences, Categorical(_normalised(values.T)))
 
-    def _warn(self, is_kept: Any) -> None:
+    def _warn(self, is_kept: jax.Array | None) -> None:
         if is_kept is not None and checks.is_concrete(is_kept):
             warn_about_kept(type(self).__name__, np.asarray(is_kept), stacklevel=4)
 
@@ -115,13 +114,13 @@ class ConfidenceRecalibrator(Recalibrator):
         raise NotImplementedError
 
 
-def is_of_classes(predictions: Distribution) -> bool:
+def is_of_classes(predictions: object) -> bool:
     """Whether these are class predictions and not confidences, as `Bernoulli`s are."""
     return hasattr(predictions, "class_probs") and not hasattr(predictions, "__jax_array__")
 
 
 def _refuse_missing(
-    fit: Callable[..., Any], params: PyTree, probs: jax.Array, correct: PyTree
+    fit: Callable[..., Any], params: PyTree, probs: jax.Array, correct: jax.Array
 ) -> None:
     """Raises the error of a class whose params do not exist, which are all NaN then."""
     leaves = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.floating)]

@@ -74,7 +74,7 @@ class BetaScaling(ConfidenceRecalibrator):
 
     _learns = BetaMap
 
-    def identity(self, predictions: Any) -> Any:
+    def identity(self, predictions: Any) -> BetaMap | ClassWiseParams:
         """Slopes 1 and intercept 0, for each class if there are classes."""
         if is_of_classes(predictions):
             ones = jnp.ones_like(predictions.class_probs[0])

@@ -53,7 +53,7 @@ def cross_fitted(
     *,
     weights: ArrayLike | None = None,
     num_folds: int = 5,
-) -> PyTree:
+) -> Distribution:
     """Recalibrated predictions, each by parameters that were fitted to other samples.
 
     The samples are divided into folds at random, and the predictions of each fold are recalibrated
@@ -113,8 +113,8 @@ def _out_of_fold(
     recalibration: Any,
     num_folds: int,
     key: jax.Array,
-    predictions: PyTree,
-    targets: PyTree,
+    predictions: Distribution,
+    targets: jax.Array,
     weights: jax.Array | None,
 ) -> tuple[jax.Array, PyTree]:
     """The fold of each sample, [n], and its prediction by what the other folds taught.
@@ -127,12 +127,12 @@ def _out_of_fold(
     folds = jnp.argsort(jnp.argsort(places)) % num_folds
     used = jnp.ones(n, floating_dtype(predictions)) if weights is None else weights
 
-    def repaired(fold: jax.Array) -> PyTree:
+    def repaired(fold: jax.Array) -> Distribution:
         params = recalibration.fit(predictions, targets, weights=jnp.where(folds == fold, 0, used))
         found = recalibration.apply(params, predictions)
         return found if checks.is_distribution(found) else Bernoulli(found)
 
-    def fill(own: PyTree, fold: jax.Array) -> tuple[PyTree, None]:
+    def fill(own: Distribution, fold: jax.Array) -> tuple[PyTree, None]:
         return jax.tree.map(
             functools.partial(_where_rows, folds == fold), repaired(fold), own
         ), None
@@ -146,7 +146,7 @@ def _where_rows(chosen: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
     return jnp.where(jnp.expand_dims(chosen, tuple(range(1, new.ndim))), new, old)
 
 
-def _refuse_fold(fold: int, folds: jax.Array, recalibration: Any, *samples: PyTree) -> NoReturn:
+def _refuse_fold(fold: int, folds: jax.Array, recalibration: Any, *samples: object) -> NoReturn:
     """Says why a recalibration has no parameters for a fold, as far as its `fit` does."""
     predictions, targets, weights = jax.tree.map(lambda leaf: leaf[folds != fold], samples)
     reason = "its parameters are nan"
@@ -240,13 +240,13 @@ def recalibration_gain(
     return found
 
 
-def _has_uncertainty(predictions: Any) -> bool:
+def _has_uncertainty(predictions: Distribution) -> bool:
     """Whether it is known how certain predictions are."""
     return has_class_probs(predictions) or hasattr(bare(predictions), "variance")
 
 
 @functools.partial(jit, effort="less")
-def _uncertainty(predictions: Any) -> jax.Array:
+def _uncertainty(predictions: Distribution) -> jax.Array:
     """Numbers that are larger for less certain predictions, [n]."""
     plain = bare(predictions)
     if has_class_probs(plain):
@@ -261,7 +261,7 @@ def _interval(gains: jax.Array, weights: jax.Array | None, z: jax.Array) -> Gain
     return Gain(mean, error, mean - reach, mean + reach)
 
 
-def default_score(*models: Any) -> Callable[..., jax.Array]:
+def default_score(*models: Distribution) -> Callable[..., jax.Array]:
     """The negative log-likelihood, or what else all models have."""
     if all(hasattr(p, "log_prob") for p in models):
         return negative_log_likelihood

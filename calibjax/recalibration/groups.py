@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree, T, record
 from calibjax.recalibration.base import Recalibrator
 
 
@@ -105,7 +105,7 @@ def _checked_method(recalibrator: object) -> PyTree:
 
 
 def _grouped(
-    method: Callable[..., Any], arguments: tuple[Any, ...], weights: Any = None
+    method: Callable[..., Any], arguments: tuple[Any, ...], weights: ArrayLike | None = None
 ) -> tuple[tuple[Any, ...], dict[int, np.ndarray]]:
     """The arguments before the groups, and the positions of the samples of each group."""
     if len(arguments) < 2:
@@ -140,7 +140,7 @@ def _names(method: Callable[..., Any], number: int) -> list[str]:
     return [*names, *(f"arguments[{i}]" for i in range(len(names), number))][:number]
 
 
-def _taken(arguments: PyTree, indices: np.ndarray) -> PyTree:
+def _taken(arguments: T, indices: np.ndarray) -> T:
     """Some of the samples."""
     return jax.tree.map(lambda leaf: leaf[indices], arguments)
 

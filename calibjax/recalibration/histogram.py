@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -104,7 +103,7 @@ def _bin_accuracies(
     # Traced numbers that are not probabilities belong to no bin.
     is_bad = jnp.any(jnp.isnan(confidences))
     index = interval_index(confidences, num_bins)
-    is_used: Any = jnp.ones_like(index)
+    is_used: jax.Array = jnp.ones_like(index)
     if weights is not None:
         is_bad |= jnp.any(jnp.isnan(weights))
         is_used, correct = (weights > 0).astype(index.dtype), weights * correct

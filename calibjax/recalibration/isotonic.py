@@ -105,7 +105,7 @@ class IsotonicRegression(ConfidenceRecalibrator):
 
     _learns = IsotonicMap
 
-    def identity(self, predictions: Any) -> Any:
+    def identity(self, predictions: Any) -> IsotonicMap | ClassWiseParams:
         """The map with a single piece, for each class if there are classes.
 
         Its score by `values` is of the odds near 0 and near 1.

@@ -10,7 +10,7 @@ from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
 from calibjax.distributions.base import Distribution
@@ -45,7 +45,7 @@ class LocalScores:
     """
 
     kernel: Kernel
-    predictions: Any
+    predictions: Distribution
     scores: jax.Array
     weights: jax.Array
 
@@ -104,7 +104,7 @@ class KernelRecalibration(Recalibrator):
         used = jnp.ones(len(scores), scores.dtype) if weights is None else weights
         return LocalScores(self._kernel(predictions), predictions, scores, used)
 
-    def apply(self, params: LocalScores, predictions: Distribution) -> PyTree:
+    def apply(self, params: LocalScores, predictions: Distribution) -> Distribution:
         """All predictions, shifted and scaled as similar samples suggest."""
         predictions = checks.batch(predictions)
         plain = _checked(predictions)
@@ -124,7 +124,7 @@ class KernelRecalibration(Recalibrator):
             self._kernel(predictions), predictions, zeros, jnp.zeros_like(zeros, shape=shape[:1])
         )
 
-    def _kernel(self, predictions: Any) -> Kernel:
+    def _kernel(self, predictions: Distribution) -> Kernel:
         if self.kernel is not None:
             return checks.kernel_values(self.kernel)
         median, *_ = median_of_distances(Euclidean(), bare(predictions))
@@ -132,7 +132,7 @@ class KernelRecalibration(Recalibrator):
         return SquaredExponential(jnp.where(jnp.isnan(median), 1, median) / 4)
 
 
-def _checked(predictions: Any) -> Any:
+def _checked(predictions: Distribution) -> Any:
     plain = of_a_family(predictions)
     if isinstance(plain, Samples):
         raise TypeError("predictions: expected distributions with scores, got Samples")
@@ -140,13 +140,13 @@ def _checked(predictions: Any) -> Any:
 
 
 @jit
-def _scores(predictions: Any, targets: jax.Array) -> jax.Array:
+def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     find = residuals if isinstance(predictions, _NORMAL) else normal_scores
     return find(predictions, targets)
 
 
 @jit
-def _local(params: LocalScores, predictions: Any, prior: jax.Array) -> AffineMap:
+def _local(params: LocalScores, predictions: Distribution, prior: jax.Array) -> AffineMap:
     """Shift and scale of each prediction, [n] or [n, d]."""
     z = params.scores.reshape(len(params.scores), -1)
     columns = jnp.concatenate([jnp.ones_like(z[:, :1]), z, jnp.square(z)], 1)

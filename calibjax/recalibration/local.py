@@ -44,7 +44,7 @@ class LocalAccuracies:
         return jax.ops.segment_sum(used, bins, bins.size + points.size)[points]
 
 
-def _checked(params: Any) -> LocalAccuracies:
+def _checked(params: LocalAccuracies) -> LocalAccuracies:
     """Params with checked samples."""
     checks.fitted("params", params, LocalAccuracies)
     neighbourhood = _one_neighbourhood(params.neighbourhood)
@@ -56,7 +56,7 @@ def _checked(params: Any) -> LocalAccuracies:
     return LocalAccuracies(neighbourhood, features, confidences, correct, weights)
 
 
-def _one_neighbourhood(neighbourhood: Any) -> Neighbourhood:
+def _one_neighbourhood(neighbourhood: Neighbourhood) -> Neighbourhood:
     """A checked neighbourhood with one length scale."""
     neighbourhood = checked_neighbourhood(neighbourhood)
     scales = getattr(neighbourhood.kernel, "length_scale", 0.0)

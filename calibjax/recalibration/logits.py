@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.compilation import compiled_once
 from calibjax._core.minimum import minimum
 from calibjax._core.multinomial import newton_step
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
+from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.constraints import non_negative, real
 from calibjax.distributions.features import bare, like
 from calibjax.recalibration.base import Recalibrator
@@ -54,7 +55,7 @@ class _LogitScaling(Recalibrator):
     _separates: ClassVar[bool] = True  # whether its maps tell classes apart that are separated
 
     def fit(
-        self, predictions: Any, targets: ArrayLike, weights: ArrayLike | None = None
+        self, predictions: ClassPredictions, targets: ArrayLike, weights: ArrayLike | None = None
     ) -> LogitMap:
         """The most likely map."""
         checks.class_predictions(predictions)
@@ -69,7 +70,9 @@ class _LogitScaling(Recalibrator):
             _refuse(np.asarray(targets), weights, logits.shape[1])
         return params
 
-    def apply(self, params: LogitMap, predictions: Any) -> PyTree:
+    def apply(
+        self, params: LogitMap, predictions: ClassPredictions
+    ) -> Bernoulli | CategoricalLogits:
         """New predictions, `CategoricalLogits`, or `Bernoulli` for such."""
         checks.class_predictions(predictions)
         predictions = checks.batch(predictions, keep_logs=True)
@@ -85,12 +88,12 @@ class _LogitScaling(Recalibrator):
             return like(predictions, Bernoulli(jax.nn.sigmoid(found[:, 1] - found[:, 0])))
         return like(predictions, CategoricalLogits(found))
 
-    def identity(self, predictions: Any) -> LogitMap:
+    def identity(self, predictions: ClassPredictions) -> LogitMap:
         """Slopes 1 and biases 0."""
         m, dtype = predictions.class_probs.shape[-1], floating_dtype(predictions)
         return self._identity(m, dtype)
 
-    def _identity(self, m: int, dtype: Any) -> LogitMap:
+    def _identity(self, m: int, dtype: DTypeLike) -> LogitMap:
         slopes = (jnp.ones((), dtype), jnp.ones(m, dtype), jnp.eye(m, dtype=dtype))[self._axes]
         return LogitMap(slopes, jnp.zeros(m, dtype))
 
@@ -316,7 +319,7 @@ def log_probs_of(predictions: Any) -> jax.Array:
     return jnp.maximum(found, math.log(float(jnp.finfo(found.dtype).tiny)))
 
 
-def _refuse(labels: np.ndarray, weights: Any, num_classes: int) -> None:
+def _refuse(labels: np.ndarray, weights: jax.Array | None, num_classes: int) -> None:
     """Raises an error that explains why there is no maximum."""
     used = labels if weights is None else labels[np.asarray(weights) > 0]
     missing = sorted(set(range(num_classes)) - set(used.tolist()))

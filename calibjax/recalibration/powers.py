@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import T
 
 
-def tempered(p: PyTree, temperature: jax.Array | float) -> PyTree:
+def tempered(p: T, temperature: jax.Array | float) -> T:
     """The distribution p at temperature T: density q ∝ p^{1/T} with respect to a measure.
 
     T > 1 flattens, T < 1 sharpens, T = 1 leaves p unchanged. The measure is chosen such that q is

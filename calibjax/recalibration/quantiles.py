@@ -14,7 +14,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax._core.minimum import newton_minimum
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Beta, Quantiles, Recalibrated
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import real
@@ -95,7 +95,7 @@ class QuantileRecalibration(Recalibrator):
         params = _most_likely(levels, weights) if is_beta else _knots(levels, weights, num_knots)
         return jax.tree.map(lambda x: jnp.where(exists, x, jnp.nan), params)
 
-    def apply(self, params: Beta | IsotonicMap, predictions: Distribution) -> PyTree:
+    def apply(self, params: Beta | IsotonicMap, predictions: Distribution) -> Recalibrated:
         """All predictions, with this distribution of the integral transform."""
         predictions = checks.batch(predictions)
         plain = bare(predictions)
@@ -122,7 +122,7 @@ class QuantileRecalibration(Recalibrator):
 
 @functools.partial(jit, effort="less")
 def _transforms(
-    predictions: Any, targets: jax.Array, weights: jax.Array | None
+    predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """F_i(y_i), inside of (0, 1), and whether they differ."""
     levels = jax.vmap(lambda p, y: p.cdf(y))(predictions, targets)
@@ -228,7 +228,7 @@ class QuantileShift(Recalibrator):
             levels = jnp.where(jnp.all(levels == levels[0], 0), levels[0], jnp.nan)
         return Shifts(_shifts(levels, jnp.asarray(targets)[:, None] - plain.values, weights))
 
-    def apply(self, params: Shifts, predictions: Quantiles) -> PyTree:
+    def apply(self, params: Shifts, predictions: Quantiles) -> Quantiles:
         """All predictions with shifted quantiles, in increasing order."""
         predictions = checks.batch(predictions)
         plain = _quantiles(predictions)
@@ -252,7 +252,7 @@ def _shifts(levels: jax.Array, residuals: jax.Array, weights: jax.Array | None) 
     return jax.vmap(one)(levels, residuals.T)
 
 
-def _quantiles(predictions: Any) -> Quantiles:
+def _quantiles(predictions: Distribution) -> Quantiles:
     plain = bare(predictions)
     if not isinstance(plain, Quantiles):
         raise TypeError(

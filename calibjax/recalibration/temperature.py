@@ -14,8 +14,8 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import compiled_once, jit
-from calibjax._core.pytree import PyTree, record
-from calibjax.distributions.base import Distribution
+from calibjax._core.pytree import record
+from calibjax.distributions.base import Distribution, Family
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.powers import tempered
 from calibjax.scores import negative_log_likelihood
@@ -91,7 +91,7 @@ class TemperatureScaling(Recalibrator):
             _refuse(np.asarray(losses))
         return checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
 
-    def apply(self, params: jax.Array, predictions: Distribution) -> PyTree:
+    def apply(self, params: jax.Array, predictions: Family) -> Family:
         """All predictions at the temperature `params`."""
         predictions = checks.batch(predictions, keep_logs=True)
         temperature = checks.positive_scalar("params", params)
@@ -102,7 +102,7 @@ class TemperatureScaling(Recalibrator):
         return jnp.ones((), floating_dtype(predictions))
 
 
-def _at_temperature(predictions: Distribution, temperature: jax.Array) -> PyTree:
+def _at_temperature(predictions: Family, temperature: jax.Array) -> Family:
     return jax.vmap(tempered, (0, None))(predictions, temperature)
 
 

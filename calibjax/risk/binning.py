@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ class _Bins(EstimationFunction):
         predictions: Distribution,
         targets: ArrayLike,
         hyperparameter: ArrayLike,
-        weights: Any,
+        weights: ArrayLike | None,
     ) -> BinResiduals:
         """Mean residuals in the intervals."""
         predictions, targets, weights = checked(predictions, targets, weights)

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
@@ -22,6 +22,7 @@ from calibjax.risk.estimation import losses_of_factors, losses_of_values
 from calibjax.risk.result import CrossValidation
 from calibjax.risk.samples import checked, residuals
 
+_Samples = tuple[Any, jax.Array, jax.Array | None]  # predictions, targets, weights
 OnFold = Callable[[CrossValidation], None]
 
 
@@ -131,7 +132,7 @@ def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
     return grid.astype(floating_dtype(predictions)) if is_float else grid
 
 
-def specialised(function: Any, samples: PyTree, grid: jax.Array) -> EstimationFunction:
+def specialised(function: object, samples: _Samples, grid: jax.Array) -> EstimationFunction:
     """The function with fixed sizes, which can be passed to `jit`."""
     if not isinstance(function, EstimationFunction):
         raise TypeError(
@@ -157,8 +158,8 @@ def run_folds(
     key: jax.Array,
     function: EstimationFunction,
     grid: jax.Array,
-    samples: PyTree,
-    test: PyTree,
+    samples: _Samples,
+    test: Distribution | None,
     num_folds: int,
     on_fold: OnFold | None,
     previous: CrossValidation | None,
@@ -189,7 +190,7 @@ def run_folds(
 
 @functools.partial(jit, static_argnames="sizes")
 def _dealt(
-    key: jax.Array, grid: jax.Array, samples: PyTree, test: PyTree, *, sizes: tuple[int, ...]
+    key: jax.Array, grid: jax.Array, samples: _Samples, test: PyTree, *, sizes: tuple[int, ...]
 ) -> tuple[jax.Array, CrossValidation]:
     """The samples in random order, to be divided into folds, and an empty result."""
     order = jax.random.permutation(key, sum(sizes))
@@ -238,8 +239,8 @@ def _batches(
 def _with_folds(
     result: CrossValidation,
     function: EstimationFunction,
-    samples: tuple[Any, Any, jax.Array | None],
-    test: PyTree,
+    samples: _Samples,
+    test: Distribution | None,
     order: jax.Array,
     starts: jax.Array,
     batch: jax.Array,
@@ -273,12 +274,12 @@ def _with_folds(
     return dataclasses.replace(result, test_values=values)
 
 
-def _at(samples: PyTree, index: jax.Array) -> PyTree:
+def _at(samples: T, index: jax.Array) -> T:
     """Some of the samples."""
     return jax.tree.map(lambda leaf: leaf[index], samples)
 
 
-def _fit(function: EstimationFunction, samples: PyTree, hyperparameter: jax.Array) -> PyTree:
+def _fit(function: EstimationFunction, samples: _Samples, hyperparameter: jax.Array) -> PyTree:
     """Params of samples, with their weights if there are any."""
     predictions, targets, weights = samples
     more = {} if weights is None else {"weights": weights}

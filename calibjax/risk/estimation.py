@@ -129,7 +129,7 @@ def estimation_risk_block(
         (residuals(predictions, targets), predictions, weights),
     )
 
-    def risk(_: None, block: PyTree) -> PyTree:
+    def risk(_: None, block: tuple[jax.Array, Any, jax.Array | None]) -> PyTree:
         errors, batch, weights = block
         found = returned("values", values(batch, batch), (block_size, block_size))
         losses = jnp.square(matmul(errors, errors.T) - found)
@@ -226,7 +226,7 @@ def losses_of_values(
     """
     n = len(errors)
 
-    def row(batch: PyTree, point: PyTree) -> jax.Array:
+    def row(batch: Distribution, point: Distribution) -> jax.Array:
         one = jax.tree.map(lambda x: x[None], point)
         return returned(name, values(one, batch), (1, n))[0]
 

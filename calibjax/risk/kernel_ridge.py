@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, safe_sqrt
 from calibjax._core.compilation import jit, outside_of_traces
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
@@ -48,7 +48,7 @@ class KernelRidgeParams:
     """
 
     kernel: Kernel
-    points: Any
+    points: Distribution
     eigenvalues: jax.Array = parameter(non_negative.with_axes("r"))
     basis: jax.Array = parameter(real.with_axes("R", "r"))
     projections: jax.Array = parameter(real.with_axes("r", "m"))
@@ -115,7 +115,7 @@ class _Ridge(EstimationFunction):
         kernel, rank, _ = self._options(points)
         return dataclasses.replace(self, kernel=kernel, rank=rank)
 
-    def _options(self, points: Any) -> tuple[Any, int, Any]:
+    def _options(self, points: Distribution) -> tuple[Any, int, Any]:
         """Kernel, rank and tolerance for these predictions."""
         kernel = checks.kernel_or_function(self.kernel)
         if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
@@ -129,7 +129,7 @@ class _Ridge(EstimationFunction):
         return kernel, checks.size_in_range("rank", self.rank, 1), tolerance
 
     @staticmethod
-    def _factors(params: KernelRidgeParams, points: PyTree) -> tuple[jax.Array, jax.Array]:
+    def _factors(params: KernelRidgeParams, points: Distribution) -> tuple[jax.Array, jax.Array]:
         raise NotImplementedError
 
 
@@ -194,7 +194,7 @@ class KernelRidge(_Ridge):
         return math.sqrt(num_samples) * 10.0**powers
 
     @staticmethod
-    def _factors(params: KernelRidgeParams, points: PyTree) -> tuple[jax.Array, jax.Array]:
+    def _factors(params: KernelRidgeParams, points: Distribution) -> tuple[jax.Array, jax.Array]:
         """Coordinates, and the same times the matrix of shrunken products of residuals."""
         coordinates = matmul(params.kernel_values(points), params.basis)
         products = params.eigenvalues[:, None] * params.eigenvalues
@@ -233,7 +233,7 @@ class TwoStepKernelRidge(_Ridge):
         return math.sqrt(num_samples) * 10.0**powers
 
     @staticmethod
-    def _factors(params: KernelRidgeParams, points: PyTree) -> tuple[jax.Array, jax.Array]:
+    def _factors(params: KernelRidgeParams, points: Distribution) -> tuple[jax.Array, jax.Array]:
         """Estimates of p − E[e_Y | p], [n, m], twice."""
         shrinkage = _shrinkage(params.eigenvalues, params.penalty * params.num_samples)
         coefficients = matmul(params.basis, shrinkage[:, None] * params.projections)
@@ -241,7 +241,7 @@ class TwoStepKernelRidge(_Ridge):
         return estimates, estimates
 
 
-def _as_points(predictions: PyTree) -> PyTree:
+def _as_points(predictions: Any) -> Distribution:
     """Predictions as the kernel sees them, with probabilities in place of logits."""
     predictions = without_draws(predictions)
     if isinstance(bare(predictions), CategoricalLogits):
@@ -249,7 +249,7 @@ def _as_points(predictions: PyTree) -> PyTree:
     return predictions
 
 
-def _refuse_values(kernel: Any, points: PyTree) -> None:
+def _refuse_values(kernel: Any, points: Distribution) -> None:
     """Refuses kernels that are not functions of two predictions, or do not return numbers."""
     one = jax.tree.map(lambda leaf: leaf[0], points)
     try:
@@ -264,7 +264,7 @@ def _refuse_values(kernel: Any, points: PyTree) -> None:
         raise TypeError(f"kernel: expected a real number for two predictions, got {value}")
 
 
-def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: PyTree) -> int:
+def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: Distribution) -> int:
     """Rank that saves time; n if the full matrix is faster, or if values are traced."""
     n = len(jax.tree.leaves(points)[0])
     if n < 4 or not checks.is_concrete(kernel, tolerance, points):
@@ -288,7 +288,7 @@ def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
 def _learned(
     kernel: Kernel,
     tolerance: ArrayLike,
-    points: PyTree,
+    points: Distribution,
     errors: jax.Array,
     weights: jax.Array | None,
     penalty: jax.Array,
@@ -317,7 +317,7 @@ def _learned(
 
 @functools.partial(jit, static_argnums=0)
 def _compiled_factors(
-    kind: type[_Ridge], params: KernelRidgeParams, points: PyTree
+    kind: type[_Ridge], params: KernelRidgeParams, points: Distribution
 ) -> tuple[jax.Array, jax.Array]:
     return kind._factors(params, points)
 

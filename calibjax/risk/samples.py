@@ -7,7 +7,6 @@ import jax
 from calibjax._core import checks
 from calibjax._core.arithmetic import one_hot
 from calibjax._core.pytree import PyTree
-from calibjax.distributions.base import Distribution
 
 
 def checked(
@@ -33,9 +32,7 @@ def checked(
     return samples
 
 
-def checked_points(
-    predictions: PyTree, num_components: int | None = None, name: str = "p"
-) -> PyTree:
+def checked_points(predictions: Any, num_components: int | None = None, name: str = "p") -> PyTree:
     """Checks predictions, or confidences, without targets.
 
     With `num_components` they have to be of the same kind as those used for fitting: confidences
@@ -57,14 +54,14 @@ def _described(num_components: int) -> str:
     return "confidences" if num_components == 1 else f"predictions of {num_components} classes"
 
 
-def vectors(predictions: PyTree) -> jax.Array:
+def vectors(predictions: Any) -> jax.Array:
     """Predictions as vectors: class probabilities, [n, m], or confidences, [n, 1]."""
     if hasattr(predictions, "class_probs"):
         return predictions.class_probs
     return predictions[:, None]
 
 
-def residuals(predictions: Distribution, targets: jax.Array) -> jax.Array:
+def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
     """Predictions minus observations, p_i − e_{y_i}, [n, m], or c_i − y_i, [n, 1].
 
     Targets out of range, which are not refused under `jit`, give NaN.

@@ -1,7 +1,7 @@
 """Predictions at another temperature as a calibration estimation function."""
 
 import dataclasses
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
@@ -80,7 +80,7 @@ class Temperature(EstimationFunction):
         """Replaces the temperature."""
         return with_hyperparameter(params, TemperatureParams, "value", hyperparameter)
 
-    def factors(self, params: TemperatureParams, p: PyTree) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: TemperatureParams, p: Any) -> tuple[jax.Array, jax.Array]:
         """Differences p − p_T of predictions, [n, m], twice."""
         params = checks.learned("params", params, TemperatureParams)
         p = checked_points(p, params.num_components)
@@ -97,6 +97,6 @@ class Temperature(EstimationFunction):
 
 
 @jit
-def _residuals(p: PyTree, temperature: jax.Array) -> jax.Array:
+def _residuals(p: Any, temperature: jax.Array) -> jax.Array:
     errors = p.class_probs - jax.vmap(tempered, (0, None))(p, temperature).class_probs
     return jnp.where(jnp.isnan(temperature), jnp.nan, errors)

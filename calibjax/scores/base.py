@@ -10,7 +10,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 
@@ -38,7 +37,7 @@ def mean_over_samples(
     samples: tuple[Any, Any],
     weights: jax.Array | None = None,
     method: str = "",
-) -> PyTree:
+) -> jax.Array:
     """Mean over all samples, with weights if there are any, of a score of one of them.
 
     Raises:
@@ -83,7 +82,9 @@ def _values(score: jax.tree_util.Partial, samples: tuple[Any, Any]) -> jax.Array
     return jax.vmap(score)(*samples)
 
 
-def per_sample(score: Callable[..., jax.Array], predictions: Any, targets: Any) -> jax.Array:
+def per_sample(
+    score: Callable[..., jax.Array], predictions: Distribution, targets: ArrayLike
+) -> jax.Array:
     """A score (predictions, targets) → mean of each sample alone, [n]."""
     if not isinstance(score, jax.tree_util.Partial):
         score = jax.tree_util.Partial(score)
@@ -92,7 +93,7 @@ def per_sample(score: Callable[..., jax.Array], predictions: Any, targets: Any) 
 
 @jit
 def _per_sample(score: jax.tree_util.Partial, predictions: Any, targets: Any) -> jax.Array:
-    def one(*sample: Any) -> jax.Array:
+    def one(*sample: object) -> jax.Array:
         value = score(*jax.tree.map(lambda x: x[None], sample))
         checks.real("score(predictions, targets)", value)
         if jnp.ndim(value):

@@ -16,7 +16,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
 from calibjax._core.compilation import jit
 from calibjax._core.isotonic import isotonic_means
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.scores.base import weighted_mean, weighted_samples
@@ -46,7 +46,7 @@ class ScoreDecomposition:
 
 @follows_data
 def brier_decomposition(
-    predictions: ClassPredictions, targets: PyTree, *, weights: ArrayLike | None = None
+    predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
 ) -> ScoreDecomposition:
     """Brier score, decomposed into miscalibration, discrimination and uncertainty (CORP).
 
@@ -169,7 +169,7 @@ def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> Sc
 
 @functools.partial(jit, static_argnums=3)
 def _integrated(
-    predictions: PyTree, targets: jax.Array, weights: jax.Array | None, num_thresholds: int
+    predictions: Distribution, targets: jax.Array, weights: jax.Array | None, num_thresholds: int
 ) -> ScoreDecomposition:
     dtype = floating_dtype(predictions)
     predictions, targets = checks.counted(weights, (predictions, targets.astype(dtype)))

@@ -10,7 +10,6 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.base import Distribution
@@ -189,7 +188,7 @@ def variogram_score(
 
 
 def _drawn(
-    predictions: Distribution, targets: ArrayLike, weights: Any
+    predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None
 ) -> tuple[tuple[Samples, jax.Array], jax.Array | None]:
     """Draws, with targets, and their weights."""
     (found, y), weights = weighted_samples(predictions, targets, weights)
@@ -227,7 +226,7 @@ _fair_energy = functools.partial(_kernel_score, _norms, True)
 _fair_crps = functools.partial(_kernel_score, _gaps, True)
 
 
-def _variogram(order: jax.Array, pairs: jax.Array, p: Samples, y: jax.Array) -> PyTree:
+def _variogram(order: jax.Array, pairs: jax.Array, p: Samples, y: jax.Array) -> jax.Array:
     """Variogram score of one prediction and one target."""
 
     def powers(x: jax.Array) -> jax.Array:

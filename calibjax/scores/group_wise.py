@@ -130,7 +130,7 @@ def _checked_distances(
     binning: Binning,
     num_groups: int | None,
     distance: Distance,
-    weights: Any,
+    weights: ArrayLike | None,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]:
     """Distances in the cells of samples [n], groups [n], whether all is valid [g], and weights."""
     checks.same_rows(predictions=predictions, targets=targets, groups=groups)

@@ -1,13 +1,14 @@
 """Scores of point predictions: the mean of a distribution, or its most probable class."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.estimators import top_label
 from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
 
@@ -53,12 +54,12 @@ def mean_squared_error(
     return mean_over_samples(_squared_error, samples, weights)
 
 
-def _squared_error(p: PyTree, y: jax.Array) -> jax.Array:
+def _squared_error(p: Any, y: jax.Array) -> jax.Array:
     return jnp.mean(jnp.square(p.mean() - y))
 
 
 def accuracy(
-    predictions: PyTree, targets: ArrayLike, *, weights: ArrayLike | None = None
+    predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
     """Proportion of samples whose most probable class was observed.
 

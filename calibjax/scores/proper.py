@@ -9,7 +9,6 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import one_hot
 from calibjax._core.compilation import jit
-from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
 
@@ -50,12 +49,12 @@ def negative_log_likelihood(
     return mean_over_samples(_surprise, samples, weights, "log_prob")
 
 
-def _surprise(p: Any, y: PyTree) -> jax.Array:
+def _surprise(p: Any, y: jax.Array) -> jax.Array:
     return -p.log_prob(y)
 
 
 def brier_score(
-    predictions: ClassPredictions, targets: PyTree, *, weights: ArrayLike | None = None
+    predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
     """Mean squared Euclidean distance between class probabilities and one-hot labels (Brier score).
 

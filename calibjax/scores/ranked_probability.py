@@ -1,6 +1,7 @@
 """Continuous ranked probability score (CRPS), of all thresholds or of some."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import PyTree
 from calibjax.distributions import Mixture, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.scores.base import mean_over_samples, weighted_samples
@@ -65,7 +65,7 @@ def crps(
     return mean_over_samples(_crps, samples, weights, "crps")
 
 
-def _crps(p: PyTree, y: jax.Array) -> jax.Array:
+def _crps(p: Any, y: jax.Array) -> jax.Array:
     """CRPS of one prediction and one target."""
     if not hasattr(p, "crps"):
         raise NotImplementedError(
@@ -169,7 +169,7 @@ def _clipped(low: jax.Array, high: jax.Array, p: Samples, y: jax.Array) -> jax.A
     return _chained(lambda x: jnp.clip(x, low, high), p, y)
 
 
-def _between(low: jax.Array, high: jax.Array, p: PyTree, y: jax.Array) -> jax.Array:
+def _between(low: jax.Array, high: jax.Array, p: Any, y: jax.Array) -> jax.Array:
     """∫_low^high (F(x) − 1(x ≥ y))² dx by quadrature between quantiles."""
     cuts = lax.stop_gradient(_quantiles(p, low.dtype))
     # Where an end is infinite, nothing is left beyond the quantiles and the target.
@@ -182,7 +182,7 @@ def _between(low: jax.Array, high: jax.Array, p: PyTree, y: jax.Array) -> jax.Ar
     return jnp.sum(half * jnp.square(errors) * _NODE_WEIGHTS.astype(low.dtype))
 
 
-def _quantiles(p: PyTree, dtype: jnp.dtype) -> jax.Array:
+def _quantiles(p: Any, dtype: jnp.dtype) -> jax.Array:
     """Where the distribution function is not constant; of a mixture, of all its components."""
     if isinstance(p, Mixture):
         return jax.vmap(lambda one: _quantiles(one, dtype))(p.components).ravel()

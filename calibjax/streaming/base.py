@@ -109,7 +109,7 @@ class Accumulator:
     def update(
         self,
         state: State,
-        predictions: PyTree,
+        predictions: Any,
         targets: ArrayLike,
         *,
         weights: ArrayLike | None = None,
@@ -161,7 +161,7 @@ def checked_state(name: str, state: object, expected: StateT) -> StateT:
     """
     checks.fitted(name, state, type(expected), "init")
 
-    def kind(tree: PyTree) -> tuple[Any, list[str]]:
+    def kind(tree: object) -> tuple[Any, list[str]]:
         leaves, structure = jax.tree.flatten_with_path(tree)
         arrays = ((path, x if hasattr(x, "dtype") else np.asarray(x)) for path, x in leaves)
         names = jax.tree_util.keystr
@@ -173,7 +173,7 @@ def checked_state(name: str, state: object, expected: StateT) -> StateT:
             f"{name}: expected a state of this accumulator, with arrays {', '.join(arrays)}, "
             f"got {', '.join(own)}"
         )
-    found: Any = jax.tree.map(jnp.asarray, state)
+    found: StateT = jax.tree.map(jnp.asarray, state)
     for key, values in getattr(found, "counts", {}).items():
         if checks.is_concrete(values):
             place, bad = f"{name}.counts['{key}']", checks.readable(values) < 0
@@ -182,8 +182,8 @@ def checked_state(name: str, state: object, expected: StateT) -> StateT:
 
 
 def checked_batch(
-    predictions: PyTree, targets: ArrayLike, weights: Any, *, keep_logs: bool = False
-) -> tuple[Any, Any, Any]:
+    predictions: Any, targets: ArrayLike, weights: Any, *, keep_logs: bool = False
+) -> tuple[Any, jax.Array, jax.Array | None]:
     """A checked batch with its weights, in the units in which they are given, if it has any."""
     checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=keep_logs)

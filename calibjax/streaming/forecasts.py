@@ -59,9 +59,9 @@ class _Watch:
     """Base class of what watches forecasts in their order, and so has no `merge`."""
 
     bets: Any
-    example_predictions: Any
+    example_predictions: Distribution
 
-    forget: Any
+    forget: jax.Array | float
     horizon: int
     window: int
     _is_detector = False
@@ -103,7 +103,7 @@ class _Watch:
         predictions: Distribution,
         targets: ArrayLike,
         *,
-        times: Any = None,
+        times: ArrayLike | None = None,
     ) -> Wealth:
         """The state after some more forecasts.
 
@@ -130,7 +130,7 @@ class _Watch:
         forecasts = jax.tree.map(lambda x, y: x.astype(y.dtype), forecasts, example)
         return after_all(betting, state, forecasts)[0]
 
-    def _totals(self, state: Any) -> tuple[Betting, Wealth, dict[str, jax.Array]]:
+    def _totals(self, state: object) -> tuple[Betting, Wealth, dict[str, jax.Array]]:
         betting, _, start = self._started()
         state = checked_state("state", state, start)
         return betting, state, {name: betting.total(x) for name, x in state.logs.items()}
@@ -175,9 +175,9 @@ class EProcess(_Watch):
     """
 
     bets: Any
-    example_predictions: Any
-    forget: Any = 1.0
-    level: Any = 0.05
+    example_predictions: Distribution
+    forget: jax.Array | float = 1.0
+    level: jax.Array | float = 0.05
     horizon: int = dataclasses.field(default=1, metadata={"static": True})
     window: int = dataclasses.field(default=WINDOW, metadata={"static": True})
 
@@ -240,9 +240,9 @@ class EDetector(_Watch):
     """
 
     bets: Any
-    example_predictions: Any
-    forget: Any = 0.98
-    run_length: Any = 5000.0
+    example_predictions: Distribution
+    forget: jax.Array | float = 0.98
+    run_length: jax.Array | float = 5000.0
     horizon: int = dataclasses.field(default=1, metadata={"static": True})
     window: int = dataclasses.field(default=WINDOW, metadata={"static": True})
 

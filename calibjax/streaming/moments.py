@@ -143,7 +143,7 @@ class MeanScore(Accumulator):
         values = self._values(predictions, targets, checks.leading_size("targets", targets))
         return _with_numbers(state, values, jnp.ones_like(values) if weights is None else weights)
 
-    def _values(self, predictions: Distribution, targets: Any, n: int) -> jax.Array:
+    def _values(self, predictions: Distribution, targets: jax.Array, n: int) -> jax.Array:
         """The numbers of all samples, [n]; NaN where a traced sample is."""
         name = "score(predictions, targets)"
         found = jnp.asarray(checks.real(name, self.score(predictions, targets)))

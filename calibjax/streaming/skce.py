@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
@@ -87,7 +87,7 @@ class SKCE(Accumulator):
     """
 
     kernel: Kernel
-    example_targets: Any = None
+    example_targets: ArrayLike | None = None
 
     def init(self) -> State:
         """The state before any samples.
@@ -215,7 +215,7 @@ class ExactSKCETest(Accumulator):
     kernel: Kernel
     num_draws: int = dataclasses.field(default=999, metadata={"static": True})
     statistic: str = dataclasses.field(default="omnibus", metadata={"static": True})
-    example_targets: Any = None
+    example_targets: ArrayLike | None = None
 
     def init(self) -> State:
         """The state before any samples.
@@ -302,7 +302,7 @@ class ExactSKCETest(Accumulator):
         return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
 
 
-def _number_used(targets: PyTree, weights: jax.Array | None) -> Any:
+def _number_used(targets: object, weights: jax.Array | None) -> jax.Array | int:
     """The number of samples that have a weight."""
     return checks.leading_size("targets", targets) if weights is None else jnp.sum(weights != 0)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
@@ -35,10 +35,10 @@ class FeaturedProduct(NamedTuple):
     """
 
     kernel: TensorProduct
-    prepared: Any
+    prepared: tuple
     landmarks: Distribution
     shape: tuple[int, int]
-    dtype: Any
+    dtype: DTypeLike
 
     def zeros(self, pool: tuple[int, ...], **others: tuple[int, ...]) -> State:
         """The state of a pool of data sets, with other counts than that of the samples."""
@@ -48,7 +48,7 @@ class FeaturedProduct(NamedTuple):
 
 
 @checks.remembered
-def featured_product(kernel: Kernel, example_targets: Any) -> FeaturedProduct:
+def featured_product(kernel: Kernel, example_targets: ArrayLike | None) -> FeaturedProduct:
     """The features of a kernel, made for the range of its landmarks and of example targets."""
     if not checks.is_concrete(kernel, example_targets):
         raise ValueError(
@@ -105,7 +105,7 @@ def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distributi
 
 def checked_samples(
     featured: FeaturedProduct, predictions: Distribution, targets: ArrayLike, weights: Any
-) -> tuple[Distribution, PyTree, jax.Array | None]:
+) -> tuple[Distribution, jax.Array, jax.Array | None]:
     """A checked batch of the kind of the landmarks, with its weights."""
     predictions, targets, weights = checked_batch(predictions, targets, weights)
     refuse_without_expectations(featured.kernel, predictions)
@@ -136,9 +136,9 @@ def _factor(
 @jit
 def observed_sums(
     kernel: TensorProduct,
-    prepared: Any,
+    prepared: tuple,
     predictions: Distribution,
-    targets: PyTree,
+    targets: jax.Array,
     weights: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:
     """Sums of `SKCE` over a batch, [r, r_Y] and ()."""
@@ -152,9 +152,9 @@ def observed_sums(
 def pool_of_sums(
     keys: jax.Array,
     kernel: TensorProduct,
-    prepared: Any,
+    prepared: tuple,
     predictions: Distribution,
-    targets: PyTree,
+    targets: jax.Array,
     weights: jax.Array | None,
     indices: jax.Array,
     *,
@@ -163,11 +163,11 @@ def pool_of_sums(
     """Sums over a batch of the observed targets and of redrawn ones, [B + 1, r, r_Y], [B + 1]."""
     factor = _factor(kernel, predictions, weights)
 
-    def redraw(key: jax.Array) -> PyTree:
+    def redraw(key: jax.Array) -> jax.Array:
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, indices)
         return draw_each(keys, predictions)
 
-    def evaluate(ys: PyTree) -> tuple[jax.Array, jax.Array]:
+    def evaluate(ys: jax.Array) -> tuple[jax.Array, jax.Array]:
         return sums_of_redraws((kernel.target, prepared), [factor], predictions, ys)[0]
 
     return over_pool(keys, redraw, evaluate, targets, batch_size)

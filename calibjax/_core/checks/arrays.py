@@ -7,6 +7,7 @@ a word. Everything that NumPy reads as real numbers without loss is taken; the r
 import dataclasses
 import datetime
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from calibjax._core.sharding import is_spread
 _LARGEST = int(np.finfo(np.float64).max)
 
 
-def is_concrete(*trees: Any) -> bool:
+def is_concrete(*trees: object) -> bool:
     """Whether all leaves have values that Python can look at."""
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
 
@@ -31,7 +32,7 @@ def _number() -> float:
     return 0.0
 
 
-def is_outermost(*trees: Any) -> bool:
+def is_outermost(*trees: object) -> bool:
     """Whether nothing is being traced: inside a traced function even new arrays are."""
     return is_concrete(*trees, _number())
 
@@ -87,7 +88,7 @@ def is_distribution(value: object) -> bool:
     return has_method and not isinstance(value, type) and not is_table
 
 
-def as_arrays(name: str, tree: PyTree) -> PyTree:
+def as_arrays(name: str, tree: object) -> PyTree:
     """Turns the leaves of a pytree, and lists of numbers, into JAX arrays of real numbers.
 
     Integers become signed ones of at least 32 bits, float16 and bfloat16 become float32. Python's
@@ -101,7 +102,7 @@ def as_arrays(name: str, tree: PyTree) -> PyTree:
     return narrowed(name, originals(name, tree))
 
 
-def originals(name: str, tree: PyTree) -> PyTree:
+def originals(name: str, tree: object) -> PyTree:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         probs = vars(tree).get("probs")
@@ -119,7 +120,7 @@ def narrowed(name: str, tree: PyTree) -> PyTree:
     )
 
 
-def _is_one(node: Any) -> bool:
+def _is_one(node: object) -> bool:
     """Whether a node of a pytree is to become one array, or is to be refused as one thing."""
     if isinstance(node, tuple):
         return bool(node) and all(isinstance(entry, numbers.Number) for entry in node)
@@ -184,7 +185,7 @@ def of_float64(place: str, value: int | float) -> int | float:
     return value if abs(value) < 2**63 else float(value)
 
 
-def _read(place: str, value: object, read: Any) -> PyTree:
+def _read(place: str, value: object, read: Callable[[Any], Any]) -> np.ndarray | jax.Array:
     """The array that a value converts to; by DLPack where NumPy has no such dtype."""
     try:
         return read(value)
@@ -205,7 +206,7 @@ def _read(place: str, value: object, read: Any) -> PyTree:
         ) from None
 
 
-def _refuse_kind(place: str, value: Any, array: Any) -> None:
+def _refuse_kind(place: str, value: object, array: np.ndarray | jax.Array) -> None:
     """Refuses arrays that hold no real numbers."""
     dtype = array.dtype
     if jnp.issubdtype(dtype, jnp.complexfloating):
@@ -219,7 +220,7 @@ def _refuse_kind(place: str, value: Any, array: Any) -> None:
     raise TypeError(f"{place}: expected numbers, got {got}{_advice(value, array)}")
 
 
-def _kind(value: Any, array: Any, is_category: bool) -> str:
+def _kind(value: object, array: np.ndarray | jax.Array, is_category: bool) -> str:
     """What an array that holds no numbers came from, in an error message."""
     if is_category:
         return f"a categorical {described(value)}"
@@ -234,7 +235,7 @@ def _kind(value: Any, array: Any, is_category: bool) -> str:
     return f"an array of {array.dtype}" if is_array else described(value)
 
 
-def _first_odd(array: Any) -> Any:
+def _first_odd(array: np.ndarray | jax.Array) -> object:
     """The first entry of an array of objects that is not a number."""
     return next((x for x in array.ravel() if not isinstance(x, int | float)), array.ravel()[0])
 
@@ -290,14 +291,14 @@ def _narrowed(place: str, array: Any) -> jax.Array:
     return _on_device(values)
 
 
-def _on_device(values: Any) -> jax.Array:
+def _on_device(values: np.ndarray | jax.Array) -> jax.Array:
     """A JAX array; JAX 0.10's `asarray` compiles a program for each shape of a NumPy array."""
     if isinstance(values, jax.Array):
         return values
     return jax.device_put(values) if isinstance(values, np.ndarray) else jnp.asarray(values)
 
 
-def _signed(place: str, values: Any) -> jax.Array:
+def _signed(place: str, values: np.ndarray | jax.Array) -> jax.Array:
     """Signed integers of the same values, of 32 bits or, with jax_enable_x64, of 64.
 
     Traced ones that do not fit become the smallest integer, which stands for NaN.

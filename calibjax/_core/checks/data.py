@@ -31,7 +31,7 @@ from calibjax._core.checks.values import (
     shape,
     unit_interval,
 )
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 
 
 @remembered
@@ -75,7 +75,7 @@ def batch(
     return predictions.with_index() if hasattr(predictions, "with_index") else predictions
 
 
-def _logs(predictions: PyTree, keep: bool) -> PyTree:
+def _logs(predictions: T, keep: bool) -> T:
     """The predictions, and what they contain, with logarithms of probabilities, or without."""
 
     def changed(node: Any) -> PyTree:
@@ -93,7 +93,7 @@ def _has_logs(node: object) -> bool:
     return hasattr(type(node), "with_logs")
 
 
-def same_rows(**arguments: Any) -> None:
+def same_rows(**arguments: object) -> None:
     """Refuses tables of pandas whose rows have different labels: rows are paired by position.
 
     Arguments of another length, which other checks refuse, and those without labels are left out.
@@ -118,7 +118,7 @@ def same_rows(**arguments: Any) -> None:
                 )
 
 
-def in_time_order(times: Any, num_samples: int) -> None:
+def in_time_order(times: ArrayLike | None, num_samples: int) -> None:
     """Refuses times, if any, that are not those of n samples in their order; equal ones may be.
 
     Raises:
@@ -158,7 +158,7 @@ def points(name: str, values: Any, minimum: int = 1) -> PyTree:
     )
 
 
-def refuse_empty(name: str, values: PyTree) -> None:
+def refuse_empty(name: str, values: object) -> None:
     """Refuses points without any numbers, [n, 0]."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(values):
         if not jnp.size(leaf):
@@ -166,7 +166,7 @@ def refuse_empty(name: str, values: PyTree) -> None:
             raise ValueError(f"{place}: expected at least one feature, got shape {jnp.shape(leaf)}")
 
 
-def class_predictions(predictions: Any, name: str = "predictions") -> None:
+def class_predictions(predictions: object, name: str = "predictions") -> None:
     """Refuses predictions without class probabilities."""
     try:
         has_probs = hasattr(predictions, "class_probs")
@@ -226,12 +226,12 @@ def group_ids(
 @remembered
 def predictions_and_targets(
     predictions: Any,
-    targets: ArrayLike,
+    targets: Any,
     *,
     minimum: int = 1,
     names: tuple[str, str] = ("predictions", "targets"),
     keep_logs: bool = False,
-) -> PyTree:
+) -> tuple[Any, jax.Array]:
     """Checks a data set and returns it as the pair (predictions, targets) of JAX arrays.
 
     `keep_logs` is that of `batch`.
@@ -262,7 +262,7 @@ def predictions_and_targets(
     return predictions, targets
 
 
-def _transposed(predictions: Any, targets: ArrayLike) -> str:
+def _transposed(predictions: object, targets: ArrayLike) -> str:
     """Advice where the draws of `Samples` come with the axes in the wrong order."""
     values = getattr(getattr(predictions, "draws", predictions), "values", 0)
     if np.ndim(values) > 1 and jnp.shape(values)[1] == jax.tree.leaves(targets)[0].shape[0]:
@@ -273,7 +273,7 @@ def _transposed(predictions: Any, targets: ArrayLike) -> str:
     return ""
 
 
-def targets_of(predictions: Any, name: str, targets: ArrayLike) -> PyTree:
+def targets_of(predictions: Any, name: str, targets: ArrayLike) -> Any:
     """What `check_targets` of the predictions returns; without it the targets must be finite."""
     if hasattr(predictions, "check_targets"):
         checked = predictions.check_targets(name, targets)
@@ -348,7 +348,7 @@ def features(name: str, values: ArrayLike, num_samples: int) -> PyTree:
     return jax.tree.map(lambda leaf: finite(name, leaf), record_values(values, name))
 
 
-def smoothing_weights(totals: Any) -> None:
+def smoothing_weights(totals: jax.Array) -> None:
     """Refuses sums of kernel weights that are not numbers."""
     if is_concrete(totals) and jnp.any(jnp.isnan(totals)):
         raise ValueError(
@@ -372,14 +372,14 @@ def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
 
 
 def same_kind(
-    name: str, tree: PyTree, expected_name: str, expected: Any, *, num_axes: int = 1
+    name: str, tree: object, expected_name: str, expected: object, *, num_axes: int = 1
 ) -> None:
     """Refuses a batch of another structure, or with entries of other shapes, than expected.
 
     The lengths of the first `num_axes` axes may differ.
     """
 
-    def kind(tree: PyTree) -> tuple[Any, list[tuple[int, ...]]]:
+    def kind(tree: object) -> tuple[Any, list[tuple[int, ...]]]:
         return jax.tree.structure(tree), [leaf.shape[num_axes:] for leaf in jax.tree.leaves(tree)]
 
     if kind(tree) != kind(expected):

@@ -15,6 +15,7 @@ import numpy as np
 from calibjax._core.checks.arrays import as_arrays, described, is_distribution, refuse_masked
 from calibjax._core.checks.records import axis_lengths, constrained, record_values
 from calibjax._core.checks.remembered import remembered
+from calibjax._core.pytree import T
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -102,14 +103,14 @@ def _records_take(kind: type, arguments: tuple[str, ...], keywords: tuple[str, .
 
 
 @remembered
-def kernel_values(kernel: Any, name: str = "kernel") -> Any:
+def kernel_values(kernel: T, name: str = "kernel") -> T:
     """As `kernel_or_function`, of a pytree, since it goes through `jax.jit`."""
     checked = kernel_or_function(kernel, name)
     no_plain_objects(name, checked)
     return checked
 
 
-def kernel_or_function(kernel: Any, name: str = "kernel") -> Any:
+def kernel_or_function(kernel: T, name: str = "kernel") -> T:
     """The kernel, with the hyperparameters of it and of the kernels in it checked."""
     function("kernel record", name, kernel, "x", "y")
     if hasattr(type(kernel), "squared"):
@@ -120,7 +121,7 @@ def kernel_or_function(kernel: Any, name: str = "kernel") -> Any:
     return record_values(kernel, name)
 
 
-def distance_values(distance: Any, name: str = "distance") -> Any:
+def distance_values(distance: T, name: str = "distance") -> T:
     """The distance, a record or a function, with its hyperparameters checked."""
     function("distance record", name, distance, "p", "q")
     if hasattr(type(distance), "double_expectation"):
@@ -160,7 +161,7 @@ def fitted(name: str, value: object, expected: type, source: str = "fit") -> Non
             _refuse_no_numbers(name + jax.tree_util.keystr(path), leaf, source)
 
 
-def _refuse_no_numbers(name: str, value: Any, source: str) -> None:
+def _refuse_no_numbers(name: str, value: object, source: str) -> None:
     """Refuses everything but arrays of numbers, random keys and Python's numbers."""
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return
@@ -170,7 +171,7 @@ def _refuse_no_numbers(name: str, value: Any, source: str) -> None:
     as_arrays(name, value)
 
 
-def learned(name: str, value: Any, expected: type, *, leading: tuple[str, ...] = ()) -> Any:
+def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...] = ()) -> T:
     """Params as `fit` returns them, with arrays of the declared axes and values.
 
     Their fields are declared as `parameter(constraint)`, and a method `check_values(name)` checks

@@ -1,6 +1,7 @@
 """Numbers that lose what matters about them in a precision, float32 or less."""
 
 import dataclasses
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -10,14 +11,14 @@ import numpy as np
 from calibjax._core.checks.arrays import first_where, is_concrete, is_distribution
 from calibjax._core.checks.records import replaced
 from calibjax._core.checks.values import simplex
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import T
 from calibjax._core.sharding import is_spread
 
 _LARGEST = 0.05  # the largest change of a location or target, in standard deviations
 _ROUNDINGS = 4  # of probabilities, by which their sum may differ from one
 
 
-def with_whole_rows(record: Any) -> PyTree:
+def with_whole_rows(record: T) -> T:
     """A batch whose probabilities of float16 or bfloat16 are those of float32 that sum to one.
 
     Rounding to such precisions changes sums by more than rounding to float32 does. Sums that differ
@@ -37,14 +38,14 @@ def _whole_rows(values: Any) -> Any:
     dtype = getattr(values, "dtype", None)
     if dtype not in (jnp.float16, jnp.bfloat16) or not jnp.ndim(values):
         return values
-    xp: Any = np if is_concrete(values) and not is_spread(values) else jnp
+    xp: ModuleType = np if is_concrete(values) and not is_spread(values) else jnp
     wide = xp.asarray(values, np.float32)
     sums = wide.sum(-1, keepdims=True)
     is_rounded = abs(sums - 1) <= _ROUNDINGS * float(jnp.finfo(dtype).eps)
     return wide / xp.where(is_rounded, sums, 1)
 
 
-def refuse_rounded(name: str, given: object, converted: Any, predictions: Any) -> None:
+def refuse_rounded(name: str, given: object, converted: object, predictions: object) -> None:
     """Refuses targets and locations that conversion moved by a part of a standard deviation.
 
     Args:
@@ -74,7 +75,7 @@ def refuse_rounded(name: str, given: object, converted: Any, predictions: Any) -
             )
 
 
-def _located(tree: PyTree) -> list[tuple[str, Any]]:
+def _located(tree: Any) -> list[tuple[str, Any]]:
     """The targets, or the locations of a batch of predictions."""
     if not is_distribution(tree):
         return [("", leaf) for leaf in jax.tree.leaves(tree)]

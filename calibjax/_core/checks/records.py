@@ -10,7 +10,7 @@ import numpy as np
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.checks.arrays import is_concrete
 from calibjax._core.checks.values import finite, floating, integer, real, shape
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 from calibjax._core.sharding import is_spread
 
 
@@ -50,7 +50,7 @@ def constraints_of(record: Any) -> dict[str, Any]:
     return {name: constraint for name, constraint in found.items() if constraint is not None}
 
 
-def constrained(name: str, record: Any) -> PyTree:
+def constrained(name: str, record: T) -> T:
     """A record whose parameters satisfy their constraints; invalid traced ones become NaN."""
     checked = {
         key: constraint.check(f"{name}.{key}", getattr(record, key))
@@ -59,7 +59,7 @@ def constrained(name: str, record: Any) -> PyTree:
     return replaced(record, **checked)
 
 
-def full(name: str, record: object) -> PyTree:
+def full(name: str, record: T) -> T:
     """A batch whose parameters are floating-point arrays with all leading axes.
 
     A parameter is a field with a constraint, which names the axes that it has in one distribution
@@ -91,7 +91,7 @@ def full(name: str, record: object) -> PyTree:
     return replaced(record, **changes)
 
 
-def replaced(record: Any, **fields: Any) -> PyTree:
+def replaced(record: Any, **fields: object) -> PyTree:
     """A record with other fields; the same object where nothing changes."""
     changes = {key: value for key, value in fields.items() if value is not getattr(record, key)}
     return dataclasses.replace(record, **changes) if changes else record

@@ -29,7 +29,7 @@ class _Known(NamedTuple):
     references: tuple[Any, ...]
     leaves: list[Any]
     structure: Any
-    value: Any
+    value: object
 
 
 def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -70,20 +70,20 @@ def remembered(function: Callable[Parameters, Result]) -> Callable[Parameters, R
     return call
 
 
-def _is_small(value: Any, given: list[Any]) -> bool:
+def _is_small(value: object, given: list[Any]) -> bool:
     """Whether a value, apart from what was given, may stay in memory as long as its arguments."""
     known = {id(leaf) for leaf in given}
     new = (leaf for leaf in jax.tree.leaves(value) if id(leaf) not in known)
     return sum(getattr(leaf, "nbytes", 0) for leaf in new) <= _LARGEST
 
 
-def _stays(leaf: Any) -> bool:
+def _stays(leaf: object) -> bool:
     """Whether a leaf never changes, and is not traced or split over devices."""
     is_array = isinstance(leaf, jax.Array) and is_concrete(leaf) and not is_spread(leaf)
     return is_array or type(leaf) in _PLAIN
 
 
-def _reference(leaf: Any) -> Any:
+def _reference(leaf: object) -> Any:
     return leaf if type(leaf) in _PLAIN else weakref.ref(leaf)
 
 
@@ -92,14 +92,14 @@ def _are(known: list[Any], leaves: list[Any]) -> bool:
     return all(_resolved(x) is leaf for x, leaf in zip(known, leaves, strict=True))
 
 
-def _referring(value: Any, objects: list[Any]) -> Any:
+def _referring(value: object, objects: list[Any]) -> Any:
     """A value, or a tuple of values, with references to those that are among the objects."""
     if isinstance(value, tuple):
         return _like(value, (_referring(part, objects) for part in value))
     return weakref.ref(value) if any(value is x for x in objects) else value
 
 
-def _resolved(value: Any) -> Any:
+def _resolved(value: object) -> Any:
     """What `_referring` was given."""
     if isinstance(value, tuple):
         return _like(value, map(_resolved, value))

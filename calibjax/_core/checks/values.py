@@ -20,7 +20,6 @@ from calibjax._core.checks.arrays import (
 )
 from calibjax._core.checks.missing import is_missing, nan_unless
 from calibjax._core.matrices import cholesky
-from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import is_spread
 
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
@@ -44,7 +43,7 @@ def real(name: str, value: Any) -> Any:
     return value if is_kept else converted
 
 
-def _dtype(value: object) -> Any:
+def _dtype(value: object) -> DTypeLike:
     """Dtype of an array of NumPy or JAX."""
     return value.dtype if isinstance(value, np.ndarray | np.generic | jax.Array) else type(value)
 
@@ -98,7 +97,7 @@ def positive(name: str, values: Any) -> Any:
     return satisfying(name, values, lambda x: (x >= smallest) & (x <= largest), expected)
 
 
-def smallest_normal(values: Any) -> tuple[float, Any]:
+def smallest_normal(values: ArrayLike) -> tuple[float, DTypeLike]:
     """Smallest normal number of the precision in which JAX computes with values, and that."""
     dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
     if not jnp.issubdtype(dtype, jnp.floating):
@@ -164,12 +163,12 @@ def simplex_tolerance(dtype: DTypeLike) -> float:
     return _SIMPLEX_TOLERANCE[np.dtype(dtype).itemsize]
 
 
-def _row_sums(values: Any) -> Any:
+def _row_sums(values: np.ndarray | jax.Array) -> Any:
     """Sums over the last axis, of numbers that are known."""
     return readable(values).sum(-1, dtype=None if is_spread(values) else np.float64)
 
 
-def is_simplex(values: Any) -> bool:
+def is_simplex(values: np.ndarray | jax.Array) -> bool:
     """Whether all rows are probability vectors, of numbers that are known."""
     array, tolerance = readable(values), simplex_tolerance(values.dtype)
     is_inside = (array >= 0).all() & (array <= 1).all()
@@ -206,7 +205,7 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     return values
 
 
-def _correlations(matrices: Any) -> tuple[Any, Any]:
+def _correlations(matrices: np.ndarray | jax.Array) -> tuple[Any, Any]:
     """Correlation matrices of covariance matrices, and how far they are from symmetric."""
     scales = matrices.diagonal(0, -2, -1) ** 0.5
     correlations = matrices / scales[..., :, None] / scales[..., None, :]
@@ -245,13 +244,13 @@ def satisfying_integers(
     return jnp.where(condition(values), values, jnp.iinfo(values.dtype).min)
 
 
-def an_array(name: str, values: Any, expected: str = "an array") -> None:
+def an_array(name: str, values: object, expected: str = "an array") -> None:
     """Refuses what is not an array: None, dicts, tuples of arrays."""
     if not hasattr(values, "shape"):
         raise TypeError(f"{name}: expected {expected}, got {described(values)}")
 
 
-def floating(name: str, values: Any, dtype: Any = None) -> jax.Array:
+def floating(name: str, values: Any, dtype: DTypeLike | None = None) -> jax.Array:
     """Returns an array of real numbers as one of float32 or float64; truth values are refused.
 
     Args:
@@ -296,12 +295,12 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
     return jnp.asarray(found.astype(np.int32))
 
 
-def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> PyTree:
+def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> Any:
     """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere."""
     size = jnp.shape(values)[-1]
     before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
 
-    def is_right(x: PyTree) -> PyTree:
+    def is_right(x: Any) -> Any:
         return is_first | ((x > x[..., before]) if strictly else (x >= x[..., before]))
 
     return satisfying(name, values, is_right, expected)
@@ -329,7 +328,7 @@ def shape(
         raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")
 
 
-def leading_size(name: str, tree: PyTree, minimum: int = 1) -> int:
+def leading_size(name: str, tree: object, minimum: int = 1) -> int:
     """Returns the common length of the leading axes.
 
     Raises:

@@ -1,22 +1,23 @@
 """Checks of weights of samples, and what all estimators make of them."""
 
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.checks.arrays import as_arrays, is_concrete, readable
 from calibjax._core.checks.data import confidences_and_correct, predictions_and_targets, same_rows
 from calibjax._core.checks.values import floating, is_spread, leading_size, satisfying, shape
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 
 
 def sample_weights(
-    weights: Any, samples: PyTree, *, minimum: int = 1, name: str = "weights"
+    weights: ArrayLike | None, samples: PyTree, *, minimum: int = 1, name: str = "weights"
 ) -> jax.Array | None:
     """Weights of n samples, scaled so that their sum is that of their squares.
 
@@ -55,14 +56,14 @@ def sample_weights(
     return _scaled(array, dtype, jnp)
 
 
-def _scaled(weights: Any, dtype: Any, xp: Any) -> Any:
+def _scaled(weights: np.ndarray | jax.Array, dtype: DTypeLike, xp: ModuleType) -> Any:
     """Weights in units of a number that takes their squares into range, then scaled."""
     largest = weights.max() if xp is np else lax.stop_gradient(xp.max(weights))
     weights = (weights / largest).astype(dtype)
     return weights * (xp.sum(weights) / xp.sum(xp.square(weights)))
 
 
-def plain_weights(weights: Any, n: int, name: str = "weights") -> Any:
+def plain_weights(weights: ArrayLike, n: int, name: str = "weights") -> Any:
     """Checked weights of n samples in the units in which they are given, [n]."""
     array = floating(name, as_arrays(name, weights))
     shape(name, array, (n,), f"({n},), one weight for each sample")
@@ -72,11 +73,11 @@ def plain_weights(weights: Any, n: int, name: str = "weights") -> Any:
 def weighted_samples(
     predictions: Any,
     targets: ArrayLike,
-    weights: Any,
+    weights: ArrayLike | None,
     *,
     minimum: int = 1,
     keep_logs: bool = False,
-) -> tuple[Any, Any, jax.Array | None]:
+) -> tuple[Any, jax.Array, jax.Array | None]:
     """`predictions_and_targets` with the `sample_weights` of the same rows."""
     if weights is not None:  # without them rows are compared below
         same_rows(predictions=predictions, targets=targets, weights=weights)
@@ -87,7 +88,7 @@ def weighted_samples(
 def weighted_confidences(
     confidences: Any,
     correct: Any,
-    weights: Any,
+    weights: ArrayLike | None,
     *,
     names: tuple[str, str] = ("confidences", "correct"),
     minimum: int = 1,
@@ -99,7 +100,7 @@ def weighted_confidences(
     return *samples, sample_weights(weights, samples[0], minimum=minimum)
 
 
-def counted(weights: jax.Array | None, samples: PyTree, is_kept: jax.Array | None = None) -> PyTree:
+def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = None) -> T:
     """Samples of which those with weight 0 are replaced by the one with the largest weight.
 
     For functions in which a sample takes part even if it does not count, such as sorts: as a copy

@@ -1,6 +1,7 @@
 """Kernels of original predictions, and of targets that come with repaired predictions."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import jax
 
@@ -39,7 +40,7 @@ class _AfterRepair(Conditional):
 class _OnBoth:
     """A lens on predictions, and on repaired ones that come together with the targets."""
 
-    lens: Any
+    lens: Callable[..., Any]
 
     def __call__(self, predictions: Any, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
         """Both as the lens shows them."""
@@ -48,16 +49,16 @@ class _OnBoth:
         return seen, (*self.lens(*samples), None)
 
 
-def _centered(kernel: _AfterRepair, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+def _centered(kernel: _AfterRepair, p: object, y: tuple, q: object, z: tuple) -> jax.Array:
     del p, q
     return centered_kernel(kernel.kernel, *kernel.seen(y), *kernel.seen(z))
 
 
-def is_of_scores(kernel: Any) -> bool:
+def is_of_scores(kernel: object) -> bool:
     return isinstance(kernel, NormalScore)
 
 
-def _unknown(*_: Any) -> Any:
+def _unknown(*_: object) -> NoReturn:
     raise NotImplementedError("no expectations without repaired predictions")
 
 
@@ -77,7 +78,7 @@ for _distribution in (*EVERY_FAMILY, WithFeatures):
     )
 
 
-def after_repair(lens: Any, kernel: Any) -> tuple[Any, TensorProduct]:
+def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, TensorProduct]:
     """A member of the family, for targets that come with repaired predictions."""
     if not isinstance(kernel, TensorProduct):
         raise TypeError(

@@ -11,7 +11,7 @@ are too wide. Therefore D is tested two-sided here.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -85,8 +85,8 @@ class SKCEComponents:
     ranked: str = dataclasses.field(metadata={"static": True})
     family: Any = dataclasses.field(default=None, metadata={"static": True})
     squares: tuple[bool, ...] = dataclasses.field(default=(), metadata={"static": True})
-    direction_scores: Any = None
-    direction_pvalues: Any = None
+    direction_scores: jax.Array | None = None
+    direction_pvalues: jax.Array | None = None
     directions: tuple[tuple[str, str, str, str], ...] = dataclasses.field(
         default=(), metadata={"static": True}
     )
@@ -303,7 +303,7 @@ def pooled(first: SKCEComponents, *others: SKCEComponents) -> tuple[jax.Array, S
     """The statistic and the components of several runs with pooled draws."""
     parts = (first, *others)
 
-    def pool(component: Any) -> jax.Array:
+    def pool(component: Callable[[SKCEComponents], Component]) -> jax.Array:
         draws = [component(part).null_samples for part in parts]
         return jnp.concatenate([component(first).statistic[None], *draws])
 

@@ -31,24 +31,24 @@ from calibjax.kernels.line import Exponentials, Line
 
 
 def num_features(
-    kernel: Kernel, prepared: Any, predictions: Distribution, targets: ArrayLike
+    kernel: Kernel, prepared: tuple, predictions: Distribution, targets: ArrayLike
 ) -> int:
     """Number of features of a target kernel."""
     return _features_of_first.eval_shape(kernel, prepared, predictions, targets).size
 
 
 @jax.jit  # whose shapes are kept
-def _features_of_first(kernel: Kernel, prepared: Any, *samples: Any) -> jax.Array:
+def _features_of_first(kernel: Kernel, prepared: tuple, *samples: Any) -> jax.Array:
     return features(kernel, prepared, *jax.tree.map(lambda leaf: leaf[0], samples))
 
 
-def number_of(predictions: Distribution, weights: jax.Array | None) -> Any:
+def number_of(predictions: Distribution, weights: jax.Array | None) -> jax.Array | int:
     """Number of samples n, the effective one if they have weights."""
     length = checks.leading_size("predictions", predictions)
     return length if weights is None else jnp.sum(weights)
 
 
-def number_with_pairs(predictions: Distribution, weights: jax.Array | None) -> Any:
+def number_with_pairs(predictions: Distribution, weights: jax.Array | None) -> jax.Array | int:
     """`number_of` samples, refused where one has all the weight up to rounding: without pairs."""
     number, dtype = number_of(predictions, weights), floating_dtype(predictions)
     if checks.is_concrete(number) and float(number) - 1 <= 8 * float(jnp.finfo(dtype).eps):
@@ -102,7 +102,7 @@ class ByFeatures:
     products: tuple[tuple[int, int], ...] = dataclasses.field(metadata={"static": True})
 
     def __call__(
-        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+        self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
     ) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
         n = number_of(predictions, weights)
@@ -170,12 +170,12 @@ class ByPairs:
     kernel: Kernel
 
     def __call__(
-        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+        self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
     ) -> Parts:
         """Means for targets [b, n, ...], [b, 1] each."""
         n = number_of(predictions, weights)
 
-        def means(y: ArrayLike) -> Parts:
+        def means(y: jax.Array) -> Parts:
             samples = predictions, y
             first = jax.tree.map(lambda leaf: leaf[0], samples)
             dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
@@ -205,7 +205,7 @@ class ThroughLens:
     statistic: Statistic
 
     def __call__(
-        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+        self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
     ) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
         if self.lens is None:
@@ -223,7 +223,7 @@ class Alike:
     members: ThroughLens
 
     def __call__(
-        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+        self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
     ) -> Parts:
         """Means for targets [b, n, ...], [b, K] each, one statistic after the other."""
         found = jax.lax.map(lambda member: member(predictions, targets, weights), self.members)
@@ -245,7 +245,7 @@ class Family:
     num_bytes: int = dataclasses.field(metadata={"static": True})
 
     def __call__(
-        self, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None = None
+        self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None = None
     ) -> Parts:
         """Means for targets [b, n, ...], with the weights of all, [b, K] each."""
         parts = [each(predictions, targets, weights) for each in self.statistics]

@@ -81,7 +81,7 @@ def _sums_by_label(
     factors: Sequence[jax.Array],
     norms: jax.Array,
     predictions: Any,
-    targets: Any,
+    targets: ArrayLike,
 ) -> list[tuple[jax.Array, jax.Array]]:
     """`sums_of_redraws` of scaled residuals, Σ_i φ_i a_i(y_i) e_{y_i} − Σ_i φ_i ∘ a_i ∘ p_i.
 

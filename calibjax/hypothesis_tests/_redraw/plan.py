@@ -7,14 +7,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.compilation import jit, outside_of_traces
 from calibjax._core.lengths import filled
-from calibjax._core.pytree import PyTree
 from calibjax.distances import Distance
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests._redraw.family import (
@@ -53,10 +52,10 @@ class Plan(NamedTuple):
         family: evaluates all kernels.
     """
 
-    predictions: Any
-    targets: Any
+    predictions: Distribution
+    targets: jax.Array
     weights: jax.Array | None
-    number: Any
+    number: jax.Array | int
     family: Family
 
 
@@ -108,7 +107,7 @@ def _distinct(values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
     return found
 
 
-def _is_same(one: PyTree, other: PyTree) -> bool:
+def _is_same(one: object, other: object) -> bool:
     """Whether two records are equal; arrays that are traced only if they are the same."""
     if jax.tree.structure(one) != jax.tree.structure(other):
         return False
@@ -217,7 +216,7 @@ def _factor_and_error(
 
 
 def _alike(
-    planned: Sequence[tuple[list[int], ThroughLens]], dtype: Any
+    planned: Sequence[tuple[list[int], ThroughLens]], dtype: DTypeLike
 ) -> list[tuple[list[int], ThroughLens | Alike]]:
     """Stacks the statistics that differ in their arrays only."""
     groups: dict[Any, list[int]] = {}
@@ -236,7 +235,7 @@ def _alike(
     return found
 
 
-def _stacked(leaves: Sequence[Any], dtype: Any) -> jax.Array:
+def _stacked(leaves: Sequence[Any], dtype: DTypeLike) -> jax.Array:
     """Numbers of Python have no precision of their own; here they get that of the predictions."""
     is_number = all(isinstance(leaf, float) for leaf in leaves)
     return jnp.stack([jnp.asarray(leaf, dtype if is_number else None) for leaf in leaves])

@@ -11,8 +11,8 @@ from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.batches import map_batches
 from calibjax._core.compilation import compiled_once, jit
-from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import WHOLE, devices
+from calibjax._core.pytree import PyTree, T
+from calibjax._core.sharding import WHOLE, Result, devices
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests._redraw.features import Parts
 from calibjax.hypothesis_tests._redraw.plan import Plan
@@ -25,9 +25,9 @@ _LARGE = 2**16  # samples, whose targets are drawn for one key after the other
 
 def rank_among_redraws(
     key: jax.Array,
-    statistic: Callable[[Any, Any, Any], Any],
-    data: PyTree,
-    predictions: Any,
+    statistic: Callable[[T, Any, Any], Any],
+    data: T,
+    predictions: PyTree,
     targets: PyTree,
     *,
     adjust: bool = False,
@@ -43,9 +43,9 @@ def rank_among_redraws(
 
 def observed_and_redrawn(
     key: jax.Array,
-    statistic: Callable[[Any, Any, Any], Any],
-    data: PyTree,
-    predictions: Any,
+    statistic: Callable[[T, Any, Any], Any],
+    data: T,
+    predictions: PyTree,
     targets: PyTree,
     *,
     num_draws: int,
@@ -76,13 +76,13 @@ def observed_and_redrawn(
 
 
 def _pool(
-    statistic: Callable[[Any, Any, Any], Any],
+    statistic: Callable[[T, Any, Any], Any],
     redraw: Callable[[jax.Array, Any], Any],
     num_draws: int,
     batch_size: int,
     key: jax.Array,
-    data: PyTree,
-    predictions: Any,
+    data: T,
+    predictions: PyTree,
     targets: PyTree,
 ) -> tuple[PyTree, PyTree]:
     evaluate = jax.vmap(functools.partial(statistic, data, predictions))
@@ -135,11 +135,11 @@ def _evaluated(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int) -
 
 def over_pool(
     keys: jax.Array,
-    redraw: Callable[[jax.Array], Any],
-    evaluate: Callable[[Any], Any],
-    targets: PyTree,
+    redraw: Callable[[jax.Array], T],
+    evaluate: Callable[[T], Result],
+    targets: T,
     batch_size: int,
-) -> PyTree:
+) -> Result:
     """Values of a function of batches of targets: of the observed ones first, then of redrawn ones.
 
     Args:
@@ -155,7 +155,7 @@ def over_pool(
     # The random bits of one large data set fit in a cache better than those of several.
     is_large = max(leaf.shape[0] for leaf in jax.tree.leaves(targets)) >= _LARGE
 
-    def batch(items: tuple[jax.Array, jax.Array]) -> PyTree:
+    def batch(items: tuple[jax.Array, jax.Array]) -> Result:
         keys, is_observed = items
         drawn = jax.lax.map(redraw, keys) if is_large else jax.vmap(redraw)(keys)
 

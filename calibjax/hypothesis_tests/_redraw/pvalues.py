@@ -6,11 +6,13 @@ value is uniform, even after a transformation that treats all B + 1 values alike
 
 import functools
 import math
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
@@ -24,7 +26,10 @@ def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     return _tolerance(statistic, null_samples, jnp)
 
 
-def _tolerance(statistic: Any, null_samples: Any, xp: Any) -> Any:
+Numbers = TypeVar("Numbers", np.ndarray, jax.Array)
+
+
+def _tolerance(statistic: ArrayLike, null_samples: Numbers, xp: ModuleType) -> Numbers:
     """With functions of `xp`, jax.numpy or numpy."""
     size = xp.where(xp.isfinite(null_samples), xp.abs(null_samples), 0)
     own = xp.where(xp.isfinite(statistic), xp.abs(statistic), 0)
@@ -93,24 +98,24 @@ def standardised(pool: jax.Array, values: jax.Array | None = None) -> jax.Array:
     return _scores(pool if values is None else values, *moments, jnp)
 
 
-def _moments(pool: Any, where: Any, xp: Any) -> tuple[Any, Any]:
+def _moments(pool: Numbers, where: Numbers, xp: ModuleType) -> tuple[Any, Any]:
     """Mean and standard deviation, zero where values differ by rounding errors only."""
     mean, spread = xp.mean(pool, 0, where=where), xp.std(pool, 0, where=where)
     return mean, xp.where(spread > _rounding(pool, where, xp), spread, 0)
 
 
-def _rounding(pool: Any, where: Any, xp: Any) -> Any:
+def _rounding(pool: Numbers, where: Numbers, xp: ModuleType) -> Numbers:
     size = xp.max(xp.abs(pool), 0, initial=0, where=where)
     return 100 * xp.finfo(pool.dtype).eps * size
 
 
-def _scores(pool: Any, mean: Any, spread: Any, xp: Any) -> Any:
+def _scores(pool: Numbers, mean: Numbers, spread: Numbers, xp: ModuleType) -> Numbers:
     is_constant = spread == 0
     scores = (pool - xp.where(is_constant, pool, mean)) / xp.where(is_constant, 1, spread)
     return xp.where(xp.isfinite(pool), scores, pool)
 
 
-def _typical(pool: Any, xp: Any) -> tuple[Any, Any]:
+def _typical(pool: Numbers, xp: ModuleType) -> tuple[Any, Any]:
     """Mean and standard deviation of a pool without its largest value.
 
     They treat all values alike, and yet do not depend on the size of an observed value that is far
@@ -140,7 +145,7 @@ def tied(pool: jax.Array, rounding: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(pool - pool[0]) <= rounding, pool[0], pool)
 
 
-def _joined(statistic: PyTree, null_samples: PyTree, xp: Any) -> Any:
+def _joined(statistic: PyTree, null_samples: PyTree, xp: ModuleType) -> Any:
     """Observed value first, then the draws, of all statistics, [B + 1, K].
 
     All B + 1 values are exchangeable under calibration.

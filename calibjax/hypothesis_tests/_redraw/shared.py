@@ -17,6 +17,7 @@ from calibjax._core.batches import default_batch_size, map_batches
 from calibjax._core.compilation import compiled_once, jit
 from calibjax._core.lengths import filled
 from calibjax._core.pytree import PyTree
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests._redraw.components import skce_components
 from calibjax.hypothesis_tests._redraw.family import number_of
@@ -31,8 +32,8 @@ from calibjax.hypothesis_tests.simulation import bytes_of_tile
 @functools.partial(jit, static_argnames=("n", "num_data_sets", "num_draws"))
 def resampled(
     key: jax.Array,
-    predictions: Any,
-    truth: Any,
+    predictions: Distribution,
+    truth: Distribution,
     weights: jax.Array | None = None,
     *,
     n: int,
@@ -46,7 +47,7 @@ def resampled(
     predictions, truth, weights = jax.tree.map(lambda leaf: leaf[rows], given)
     weights = checks.sample_weights(weights, predictions)
 
-    def drawn(key: jax.Array, law: Any, number: int) -> PyTree:
+    def drawn(key: jax.Array, law: Distribution, number: int) -> jax.Array:
         return jax.vmap(lambda k: draw(k, law))(jax.random.split(key, number))
 
     targets = drawn(keys[1], truth, num_data_sets), drawn(keys[2], predictions, num_draws)
@@ -58,8 +59,8 @@ def pvalues_of_kernels(
     kernels: Callable[[Any], PyTree],
     ranked: str | None,
     keys: jax.Array,
-    predictions: Any,
-    truth: Any,
+    predictions: Distribution,
+    truth: Distribution,
     weights: jax.Array | None = None,
     **sizes: int,
 ) -> np.ndarray:
@@ -89,8 +90,8 @@ def pvalues_of_kernels(
 def pvalues_of_pool(
     kernels: PyTree,
     ranked: str | None,
-    predictions: Any,
-    pool: PyTree,
+    predictions: Distribution,
+    pool: jax.Array,
     num_data_sets: int,
     weights: jax.Array | None = None,
 ) -> jax.Array:
@@ -119,10 +120,10 @@ def pvalues_of_pool(
 @functools.partial(jit, static_argnames=("num_data_sets", "ranked", "structure", "squares"))
 def _ranked(
     family: Any,
-    predictions: Any,
-    targets: PyTree,
-    weights: Any,
-    n: Any,
+    predictions: Distribution,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    n: jax.Array | int,
     *,
     num_data_sets: int,
     ranked: str,
@@ -155,8 +156,8 @@ def _ranked(
 def pvalues_of_statistic(
     statistic: Callable[..., Any],
     keys: jax.Array,
-    predictions: Any,
-    truth: Any,
+    predictions: Distribution,
+    truth: Distribution,
     weights: jax.Array | None = None,
     **sizes: int,
 ) -> jax.Array:

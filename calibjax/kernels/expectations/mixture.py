@@ -18,8 +18,8 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core.arithmetic import matmul
-from calibjax._core.pytree import PyTree
 from calibjax.distributions import Categorical, Mixture
+from calibjax.distributions.base import Distribution
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
     FeatureRule,
@@ -79,7 +79,7 @@ def _diagonal(kernel: Kernel, p: Mixture) -> jax.Array | float:
     return _average(lambda component: diagonal_expectation(kernel, component), p)
 
 
-def _centered(kernel: Kernel, p: Mixture, y: Any, q: Mixture, z: Any) -> jax.Array:
+def _centered(kernel: Kernel, p: Mixture, y: ArrayLike, q: Mixture, z: ArrayLike) -> jax.Array:
     """Four terms in float64; in float32 the average of the components' centered kernels.
 
     The latter, Σ_ij w_i v_j [k(y, z) − m_{p_i}(z) − m_{q_j}(y) + M_{p_i, q_j}], costs up to five
@@ -93,7 +93,7 @@ def _centered(kernel: Kernel, p: Mixture, y: Any, q: Mixture, z: Any) -> jax.Arr
     return _average(lambda a: _average(lambda b: centered_kernel(kernel, a, y, b, z), q), p)
 
 
-def _prepare(kernel: Kernel, predictions: Mixture, targets: ArrayLike) -> PyTree:
+def _prepare(kernel: Kernel, predictions: Mixture, targets: ArrayLike) -> tuple | None:
     """What the features of the components need, and a target at which to compare components."""
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), predictions.components)
     num_components = jnp.shape(jax.tree.leaves(predictions.components)[0])[1]
@@ -102,11 +102,11 @@ def _prepare(kernel: Kernel, predictions: Mixture, targets: ArrayLike) -> PyTree
     return None if prepared is None else (prepared, jax.tree.map(lambda y: y[0], targets))
 
 
-def _features(kernel: Kernel, prepared: PyTree, p: Mixture, y: ArrayLike) -> jax.Array:
+def _features(kernel: Kernel, prepared: tuple, p: Mixture, y: ArrayLike) -> jax.Array:
     """Σ_k w_k f(p_k, y), where f(p_k, y) − f(p_0, y) is the same for all y."""
     prepared, anywhere = prepared
 
-    def of_component(component: Any, y: ArrayLike) -> jax.Array:
+    def of_component(component: Distribution, y: ArrayLike) -> jax.Array:
         return features(kernel, prepared, component, y)
 
     first = jax.tree.map(lambda leaf: leaf[0], p.components)

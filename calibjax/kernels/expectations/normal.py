@@ -33,6 +33,7 @@ from calibjax._core.arithmetic import (
 from calibjax._core.pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, Normal
+from calibjax.distributions.multivariate_normal import MvNormal
 from calibjax.kernels.expectations import (
     FeatureRule,
     four_terms,
@@ -65,7 +66,7 @@ def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
     return reciprocal(_length_scale(kernel, p))
 
 
-def _length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
+def _length_scale(kernel: SquaredExponential, p: Normal | DiagNormal | MvNormal) -> jax.Array:
     if not isinstance(kernel.distance, Euclidean):
         raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
     return jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
@@ -162,7 +163,9 @@ def centered_without_offset(
     u, v = s / (1 + s), t / (1 + t)
     largest = jnp.finfo(rate.dtype).max / 8  # differences of infinities would be NaN
 
-    def exponential(shrunk: Callable[..., jax.Array], x: Any, y: Any, *rest: Any) -> jax.Array:
+    def exponential(
+        shrunk: Callable[..., jax.Array], x: ArrayLike, y: ArrayLike, *rest: jax.Array
+    ) -> jax.Array:
         def term(x: jax.Array, y: jax.Array, *rest: jax.Array) -> jax.Array:
             return shrunk(jnp.minimum(jnp.square((x - y) * rate), largest), *rest)
 
@@ -172,7 +175,9 @@ def centered_without_offset(
     big_p = exponential(lambda d, u: d - u * d, z, p.loc, u)
     big_q = exponential(lambda d, v: d - v * d, y, q.loc, v)
 
-    def shrunk_twice(d: Any, s: Any, t: Any, u: Any, v: Any) -> jax.Array:
+    def shrunk_twice(
+        d: jax.Array, s: jax.Array, t: jax.Array, u: jax.Array, v: jax.Array
+    ) -> jax.Array:
         # w = 1 − u − v + u v (1 + w); the small terms are added first, or they would be lost.
         return d - (u * d + (v * d - u * v * (1 + _shrink(s, t)) * d))
 
@@ -203,7 +208,7 @@ def _centered_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
 
 def _prepare_features(
     kernel: SquaredExponential, predictions: Normal, targets: jax.Array
-) -> PyTree:
+) -> tuple[jax.Array, jax.Array] | None:
     """Frequencies of a trapezoidal rule for the spectral density of the kernel.
 
     Aliasing and truncation errors are below machine precision for targets within the range of the
@@ -236,7 +241,7 @@ def _prepare_features(
     return center, frequencies
 
 
-def _features(kernel: SquaredExponential, prepared: PyTree, p: Normal, y: jax.Array) -> jax.Array:
+def _features(kernel: SquaredExponential, prepared: tuple, p: Normal, y: jax.Array) -> jax.Array:
     """Real and imaginary parts of exp(iωy) − E exp(iωY) at the frequencies ω, [2 K].
 
     Of targets [b, n] of n predictions they are [2 K, b, n]. The frequencies are multiples of one,
@@ -264,7 +269,7 @@ def _features(kernel: SquaredExponential, prepared: PyTree, p: Normal, y: jax.Ar
     return jnp.concatenate(lax.scan(step, first, frequencies)[1])
 
 
-def _complex_product(x: PyTree, y: PyTree) -> tuple[jax.Array, jax.Array]:
+def _complex_product(x: tuple, y: tuple) -> tuple[jax.Array, jax.Array]:
     """Product of two complex numbers (real, imaginary)."""
     return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
 

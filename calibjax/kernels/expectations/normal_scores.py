@@ -67,7 +67,9 @@ def _double(kernel: NormalScore, p: Distribution, q: Distribution) -> jax.Array:
     return double_expectation(kernel.kernel, standard_normal(p), standard_normal(q))
 
 
-def _centered(kernel: NormalScore, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
+def _centered(
+    kernel: NormalScore, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
     standard = standard_normal(p)
 
     def one(s: jax.Array, t: jax.Array) -> jax.Array:
@@ -97,13 +99,13 @@ def _prepare_features(kernel: NormalScore, predictions: Distribution, targets: A
     )
 
 
-def _features(kernel: NormalScore, prepared: Any, p: Distribution, y: jax.Array) -> jax.Array:
+def _features(kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array) -> jax.Array:
     standard = standard_normal(p)
     of_scores = jax.vmap(lambda s: features(kernel.kernel, prepared, standard, s))
     return _total(jnp.tensordot(part.weights, of_scores(part.points), 1) for part in scores(p, y))
 
 
-def _check(kernel: NormalScore, predictions: Any) -> None:
+def _check(kernel: NormalScore, predictions: Distribution) -> None:
     """Refuses predictions of other things than numbers, or without a distribution function."""
     if isinstance(predictions, Samples):
         is_scalar = jnp.ndim(predictions.values) == 2
@@ -115,7 +117,7 @@ def _check(kernel: NormalScore, predictions: Any) -> None:
     check_expectations(kernel.kernel, jax.tree.map(lambda x: x[None], standard_normal(predictions)))
 
 
-def _refuse(kernel: NormalScore, predictions: Distribution, *others: Any) -> NoReturn:
+def _refuse(kernel: NormalScore, predictions: Distribution, *others: object) -> NoReturn:
     del kernel, others
     raise NotImplementedError(
         f"no normal scores of targets of {type(predictions).__name__} predictions; expected "

@@ -330,7 +330,7 @@ def features(
 
 
 def batch_features(
-    kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, targets: PyTree
+    kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, targets: ArrayLike
 ) -> jax.Array:
     """Features of targets [b, n, ...] of n predictions, [r, b, n]."""
 

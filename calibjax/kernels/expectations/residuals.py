@@ -1,7 +1,5 @@
 """Kernels of residuals, whose expectations are zero under all predictions they are defined for."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -20,16 +18,18 @@ from calibjax.kernels.expectations import FeatureRule, register_expectations
 from calibjax.kernels.residuals import Residual
 
 
-def _zero(kernel: Residual, p: Distribution, *others: Any) -> jax.Array:
+def _zero(kernel: Residual, p: Distribution, *others: object) -> jax.Array:
     del kernel, others
     return jnp.zeros((), floating_dtype(p))
 
 
-def _centered(kernel: Residual, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
+def _centered(
+    kernel: Residual, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
     return matmul(kernel.residual(p, y), kernel.residual(q, z))
 
 
-def _features(kernel: Residual, prepared: tuple[()], p: Any, y: ArrayLike) -> jax.Array:
+def _features(kernel: Residual, prepared: tuple[()], p: Distribution, y: ArrayLike) -> jax.Array:
     del prepared
     return kernel.residual(p, y)
 

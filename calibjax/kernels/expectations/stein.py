@@ -54,7 +54,7 @@ def _inside(p: Distribution, y: jax.Array) -> jax.Array:
     return jnp.where((y <= 1) & (y > 1 - info.epsneg), 1 - info.epsneg, inner)
 
 
-def _zero(kernel: Stein, p: Distribution, *others: Any) -> jax.Array:
+def _zero(kernel: Stein, p: Distribution, *others: object) -> jax.Array:
     del kernel, others
     return jnp.zeros((), jnp.result_type(*jax.tree.leaves(p)))
 
@@ -87,7 +87,7 @@ def _check(kernel: Stein, predictions: Distribution) -> None:
     checks.method("predictions", predictions, "log_prob")
 
 
-def _refuse(kernel: Stein, predictions: Distribution, *others: Any) -> NoReturn:
+def _refuse(kernel: Stein, predictions: Distribution, *others: object) -> NoReturn:
     del kernel, others
     raise NotImplementedError(
         f"no Stein kernel for {type(predictions).__name__} predictions; expected a density on real "
