@@ -182,7 +182,12 @@ class Part:
 
 
 def checked_data(
-    key: jax.Array, predictions: Any, targets: ArrayLike, features: Any, groups: Any, weights: Any
+    key: jax.Array,
+    predictions: Any,
+    targets: ArrayLike,
+    features: Any,
+    groups: Any,
+    weights: Any,
 ) -> Data:
     """Checks all arguments of `evaluate`."""
     key = checks.random_key(key)
@@ -218,7 +223,7 @@ def checked_data(
     return dataclasses.replace(data, pit=_pit(data), read_as=read_as)
 
 
-def read_plainly(predictions: Any, targets: ArrayLike) -> tuple[Any, str]:
+def read_plainly(predictions: Distribution, targets: ArrayLike) -> tuple[Any, str]:
     """Distributions instead of a plain array of probabilities, and how it was read.
 
     Args:

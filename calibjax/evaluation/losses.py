@@ -10,6 +10,7 @@ import numpy as np
 from calibjax import recalibration, scores
 from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
 from calibjax.evaluation.calls import Call, expression, measured, named
 from calibjax.evaluation.data import Data, Part
@@ -71,7 +72,7 @@ def proper_scores(data: Data) -> Part:
 
 
 @jit
-def _are_impossible(predictions: Any, targets: Any) -> jax.Array:
+def _are_impossible(predictions: Distribution, targets: Any) -> jax.Array:
     """Which targets have probability, or density, zero, [N]."""
     return jax.vmap(lambda p, y: p.log_prob(y))(predictions, targets) == -jnp.inf
 
@@ -125,7 +126,7 @@ def temperature(data: Data) -> Part:
 
 
 @jit
-def _is_idle(predictions: Any) -> jax.Array:
+def _is_idle(predictions: Distribution) -> jax.Array:
     """Whether temperatures do not change the predictions, up to rounding."""
     hotter = jax.vmap(lambda p: recalibration.tempered(p, 2.0))(predictions)
     before, after = (getattr(p, "class_probs", p) for p in (predictions, hotter))
@@ -154,7 +155,7 @@ def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
     return ("Brier score", scores.brier_score) if data.is_of_classes else None
 
 
-def _factor(data: Data, value: Entry, predictions: Any) -> Entry | None:
+def _factor(data: Data, value: Entry, predictions: Distribution) -> Entry | None:
     """By how much the temperature multiplies standard deviations, the median over predictions."""
     if not hasattr(predictions, "variance"):
         return None
@@ -176,7 +177,7 @@ def _factor(data: Data, value: Entry, predictions: Any) -> Entry | None:
 
 
 @jit
-def _ratios_of_deviations(temperature: jax.Array, predictions: Any) -> jax.Array:
+def _ratios_of_deviations(temperature: jax.Array, predictions: Distribution) -> jax.Array:
     def ratio(p: Any) -> jax.Array:
         return recalibration.tempered(p, temperature).variance() / p.variance()
 

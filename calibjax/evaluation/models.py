@@ -10,6 +10,7 @@ import numpy as np
 
 from calibjax import hypothesis_tests, scores
 from calibjax._core import checks
+from calibjax.distributions.base import Distribution
 from calibjax.evaluation.calls import Call, expression, named
 from calibjax.evaluation.data import Data, checked_data
 from calibjax.evaluation.overall import FEW, has_features
@@ -131,7 +132,7 @@ def checked_models(
     return Compared(data, calls, targets, pairs, reference, *chosen, given, used, kernel, rows)
 
 
-def _data(key: jax.Array, name: str, predictions: Any, targets: Any, weights: Any) -> Data:
+def _data(key: jax.Array, name: str, predictions: Distribution, targets: Any, weights: Any) -> Data:
     try:
         return checked_data(key, predictions, targets, None, None, weights)
     except (TypeError, ValueError) as error:

@@ -12,6 +12,7 @@ import numpy as np
 from calibjax import distributions
 from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles
+from calibjax.distributions.base import Distribution
 from calibjax.evaluation.data import Data
 from calibjax.evaluation.places import NUM_CELLS, View, cells_of, unions
 from calibjax.evaluation.shown import number
@@ -165,7 +166,7 @@ def _ranks_of_members(data: Data, pool: np.ndarray, call: str) -> list[View]:
     return views
 
 
-def _drawn(data: Data, predictions: Any) -> np.ndarray:
+def _drawn(data: Data, predictions: Distribution) -> np.ndarray:
     """Draws from all predictions."""
     count = -(-_LEAST_DRAWS // data.size)
     draws = distributions.monte_carlo(data.at(11), predictions, count).draws
@@ -183,7 +184,7 @@ def _edges(draws: np.ndarray, is_whole: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 @jit
-def _moments(predictions: Any, cuts: jax.Array) -> tuple[jax.Array, Any, Any]:
+def _moments(predictions: Distribution, cuts: jax.Array) -> tuple[jax.Array, Any, Any]:
     """Distribution functions, [n, C], means and standard deviations, None if there are none."""
 
     def one(p: Any) -> tuple[jax.Array, Any, Any]:

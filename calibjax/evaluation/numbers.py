@@ -14,6 +14,7 @@ from calibjax import estimators, hypothesis_tests, plotting
 from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles, Samples
+from calibjax.distributions.base import Distribution
 from calibjax.evaluation.calls import detectable, mean_error, measured, named
 from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, ranks
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
@@ -28,7 +29,7 @@ _NUM_REDRAWS = 999
 
 
 def residual_spread(
-    predictions: Any, targets: ArrayLike, *, weights: ArrayLike | None = None
+    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
     """Standard deviation of the targets about the predicted means, in predicted deviations.
 
@@ -70,7 +71,9 @@ def residual_spread(
 
 
 @jit
-def _residual_spread(predictions: Any, targets: Any, weights: jax.Array | None) -> jax.Array:
+def _residual_spread(
+    predictions: Distribution, targets: Any, weights: jax.Array | None
+) -> jax.Array:
     def standardised(p: Any, y: jax.Array) -> jax.Array:
         variance = p.variance()
         deviation = jnp.sqrt(jnp.where(variance > 0, variance, jnp.nan))
@@ -120,12 +123,12 @@ def _bias(data: Data) -> Part:
 
 
 @jit
-def _means(predictions: Any) -> jax.Array:
+def _means(predictions: Distribution) -> jax.Array:
     return jax.vmap(lambda p: p.mean())(predictions)
 
 
 @jit
-def _variances(predictions: Any) -> jax.Array:
+def _variances(predictions: Distribution) -> jax.Array:
     return jax.vmap(lambda p: p.variance())(predictions)
 
 
@@ -155,7 +158,7 @@ def _spread(data: Data) -> Part:
 
 
 def _distance_from_one(
-    predictions: Any, targets: Any, weights: jax.Array | None = None
+    predictions: Distribution, targets: Any, weights: jax.Array | None = None
 ) -> jax.Array:
     """The statistic of the spread, two-sided."""
     return jnp.abs(jnp.log(residual_spread(predictions, targets, weights=weights)))
@@ -270,7 +273,7 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
 
 
 @jit
-def _quantiles(predictions: Any, levels: jax.Array) -> jax.Array:
+def _quantiles(predictions: Distribution, levels: jax.Array) -> jax.Array:
     return jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions)
 
 

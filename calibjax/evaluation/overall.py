@@ -10,6 +10,7 @@ from scipy.special import ndtri  # comes with JAX
 
 from calibjax import distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import MonteCarlo, Normal, Samples
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.evaluation.calls import Call, expression, measured, named, ranges
 from calibjax.evaluation.data import LEVEL, MEMBERS, REDRAWS, TARGETS, Data, Part, shown_classes
@@ -107,7 +108,7 @@ def exact_skce(data: Data, kernel: Call, predictions: Call) -> Call:
     return data.call(test, key, kernel, predictions, targets, num_draws=999)
 
 
-def linear(data: Data, kernel: Any, predictions: Any) -> tuple[Any, str]:
+def linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str]:
     """The kernel, or one of low rank on predictions if there are many, and what that means."""
     found = affordable(kernel.prediction, _seen(predictions, data))
     if not isinstance(found, LowRank):
@@ -118,7 +119,7 @@ def linear(data: Data, kernel: Any, predictions: Any) -> tuple[Any, str]:
     return TensorProduct(found, kernel.target), how
 
 
-def is_ensemble(predictions: Any) -> bool:
+def is_ensemble(predictions: Distribution) -> bool:
     """Whether which of the members and the target is the target is redrawn."""
     return isinstance(bare(predictions), Samples)
 
@@ -141,7 +142,7 @@ def overall(data: Data, chosen: Choice) -> Part:
     )
 
 
-def redraws_of(predictions: Any) -> str:
+def redraws_of(predictions: Distribution) -> str:
     """What is redrawn: the targets, or which of the members and the target is the target."""
     return MEMBERS if is_ensemble(predictions) else TARGETS
 

@@ -253,7 +253,7 @@ def _hypotheses(
     is_ensemble = isinstance(bare(predictions), Samples)
     seen = None if is_ensemble else default_kernels(predictions)
 
-    def hypothesis(name: str, repaired: Any) -> tuple[Hypothesis, PyTree]:
+    def hypothesis(name: str, repaired: Distribution) -> tuple[Hypothesis, PyTree]:
         if is_ensemble and not isinstance(repaired, Samples):
             got = f"{checks.described(repaired)} from {name!r}"
             raise NotImplementedError(f"recalibrations: expected repaired ensembles, got {got}")
@@ -344,18 +344,18 @@ def _refuse_if_all(recalibrations: Mapping[str, Any], reasons: dict[str, str]) -
 class _Nothing:
     """The recalibration that leaves predictions as they are."""
 
-    def fit(self, predictions: Any, targets: Any, weights: Any = None) -> tuple[()]:
+    def fit(self, predictions: Distribution, targets: Any, weights: Any = None) -> tuple[()]:
         """Nothing."""
         return ()
 
-    def apply(self, params: tuple[()], predictions: Any) -> Any:
+    def apply(self, params: tuple[()], predictions: Distribution) -> Any:
         """The predictions."""
         return predictions
 
 
 @functools.partial(jit, static_argnums=0, effort="less")
 def _draws(
-    redrawn: Callable[..., PyTree], keys: jax.Array, repaired: Any, targets: PyTree
+    redrawn: Callable[..., PyTree], keys: jax.Array, repaired: Distribution, targets: PyTree
 ) -> PyTree:
     """The targets, and then the redraws of the composite test with these keys, [B + 1, n, ...]."""
     drawn = jax.vmap(redrawn, (0, None))(keys, repaired)
@@ -372,7 +372,7 @@ def _smallest(pool: jax.Array) -> jax.Array:
     return jnp.mean(smallest <= smallest[0])
 
 
-def _default(predictions: Any) -> dict[str, Any]:
+def _default(predictions: Distribution) -> dict[str, Any]:
     """Recalibrations of which each contains the ones before it, or nearly."""
     if isinstance(predictions, Samples):
         return {"affine": AffineScaling()}
@@ -395,7 +395,7 @@ def _default(predictions: Any) -> dict[str, Any]:
     return found
 
 
-def _applies(method: Any, predictions: Any) -> bool:
+def _applies(method: Any, predictions: Distribution) -> bool:
     """Whether a family of distributions has a recalibration."""
     try:
         jax.eval_shape(lambda p: method.apply(method.identity(p), p), predictions)

@@ -14,6 +14,7 @@ from calibjax._core.batches import map_batches
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli, Normal, Samples
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare, like
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests._redraw.after_repair import after_repair, is_of_scores
@@ -55,7 +56,7 @@ class Hypothesis:
     has_scores: bool = dataclasses.field(metadata={"static": True})
 
     @staticmethod
-    def redrawn(key: jax.Array, repaired: Any) -> PyTree:
+    def redrawn(key: jax.Array, repaired: Distribution) -> PyTree:
         """Other targets."""
         return draw(key, repaired)
 
@@ -67,16 +68,18 @@ class Hypothesis:
         """Predictions that are repaired with other targets."""
         return repaired_by(self.recalibration, self.predictions, targets, self.weights)
 
-    def judged(self, repaired: Any, targets: PyTree) -> tuple[Any, Any, Any]:
+    def judged(self, repaired: Distribution, targets: PyTree) -> tuple[Any, Any, Any]:
         """Repaired predictions, targets, and the distribution of their normal scores and these."""
         return _judged(repaired, targets) if self.has_scores else (repaired, targets, None)
 
-    def loss(self, score: Callable[..., jax.Array], repaired: Any, targets: PyTree) -> jax.Array:
+    def loss(
+        self, score: Callable[..., jax.Array], repaired: Distribution, targets: PyTree
+    ) -> jax.Array:
         """The score of repaired predictions."""
         given = {} if self.weights is None else {"weights": self.weights}
         return score(repaired, targets, **given)
 
-    def parts(self, repaired: Any, targets: PyTree) -> Parts:
+    def parts(self, repaired: Distribution, targets: PyTree) -> Parts:
         """Means of h off and on the diagonal, of several sets of targets [b, n, ...]."""
         judged: Any = jax.vmap(self.judged)(repaired, targets)
         return self.family(self.predictions, judged, self.weights)
@@ -145,7 +148,7 @@ class _OfEnsembles(Hypothesis):
 
 
 @jit
-def _judged(repaired: Any, targets: PyTree) -> tuple[Any, Any, Any]:
+def _judged(repaired: Distribution, targets: PyTree) -> tuple[Any, Any, Any]:
     scored = jax.vmap(lambda q, y: (standard_normal(q), normal_score(q, y)))(repaired, targets)
     return repaired, targets, scored
 
@@ -153,8 +156,8 @@ def _judged(repaired: Any, targets: PyTree) -> tuple[Any, Any, Any]:
 def hypothesis_of(
     recalibration: Any,
     checked: tuple[Any, Any],
-    predictions: Any,
-    repaired: Any,
+    predictions: Distribution,
+    repaired: Distribution,
     targets: PyTree,
     weights: jax.Array | None = None,
 ) -> Hypothesis:
@@ -175,7 +178,9 @@ def hypothesis_of(
     return kind(recalibration, family, *data, structure, are_squares(members), has_scores)
 
 
-def as_tested(predictions: Any, repaired: Any, targets: PyTree) -> tuple[Any, Any, PyTree]:
+def as_tested(
+    predictions: Distribution, repaired: Distribution, targets: PyTree
+) -> tuple[Any, Any, PyTree]:
     """Original and repaired predictions, and what is redrawn: targets, or pools of ensembles.
 
     These pools hold the target and the repaired members. Which of them is the target is redrawn.
@@ -186,7 +191,7 @@ def as_tested(predictions: Any, repaired: Any, targets: PyTree) -> tuple[Any, An
     return pools, bare(pools), bare(pools).values
 
 
-def _are_ensembles(predictions: Any, repaired: Any) -> bool:
+def _are_ensembles(predictions: Distribution, repaired: Distribution) -> bool:
     return isinstance(bare(predictions), Samples) and isinstance(repaired, Samples)
 
 
@@ -203,7 +208,9 @@ def _refuse_without_fits(name: str, diagonal: jax.Array) -> None:
         )
 
 
-def repaired_by(recalibration: Any, predictions: Any, targets: Any, weights: Any = None) -> Any:
+def repaired_by(
+    recalibration: Any, predictions: Distribution, targets: Any, weights: Any = None
+) -> Any:
     """Predictions repaired with their own targets, without features."""
     checks.no_plain_objects("recalibration", recalibration)
     given = {} if weights is None else {"weights": weights}
@@ -212,7 +219,7 @@ def repaired_by(recalibration: Any, predictions: Any, targets: Any, weights: Any
     return bare(found if checks.is_distribution(found) else Bernoulli(found))
 
 
-def kernels_under(repaired: Any, groups: dict[str, Any]) -> dict[str, Any]:
+def kernels_under(repaired: Distribution, groups: dict[str, Any]) -> dict[str, Any]:
     """The groups without kernels on targets whose expectations under repaired predictions are none.
 
     A recalibration may return predictions of another family.

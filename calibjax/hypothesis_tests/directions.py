@@ -158,7 +158,11 @@ def _is_of_rank_one(kernel: Any) -> bool:
 
 @functools.partial(jit, effort="less")
 def _scores(
-    groups: tuple[Any, ...], may_cancel: jax.Array, predictions: Any, judged: Any, weights: Any
+    groups: tuple[Any, ...],
+    may_cancel: jax.Array,
+    predictions: Distribution,
+    judged: Any,
+    weights: Any,
 ) -> jax.Array:
     """Scores, [K], of groups of members that are alike, and zeros."""
 

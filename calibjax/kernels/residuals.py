@@ -43,7 +43,7 @@ class Residual(Conditional):
         """E ‖r(p, Y)‖², which only `estimators.skce_spread` needs."""
         raise NotImplementedError(f"{type(self).__name__} does not define expected_norm(p)")
 
-    def check_predictions(self, predictions: Any) -> None:
+    def check_predictions(self, predictions: Distribution) -> None:
         """Refuses predictions that the residual is not defined for."""
 
 
@@ -91,7 +91,7 @@ class Pearson(Residual):
         probs = p.class_probs
         return jnp.sum(probs * (1 - probs) / (probs + jnp.asarray(self.offset, probs.dtype)))
 
-    def check_predictions(self, predictions: Any) -> None:
+    def check_predictions(self, predictions: Distribution) -> None:
         """Refuses predictions that are not of classes."""
         if not has_class_probs(predictions):
             raise NotImplementedError(
@@ -179,7 +179,7 @@ class Fisher(Residual):
         slopes = jax.jacfwd(log_prob)({name: at[name] for name in chosen})
         return jnp.concatenate([slopes[name].reshape(-1) for name in chosen])
 
-    def check_predictions(self, predictions: Any) -> None:
+    def check_predictions(self, predictions: Distribution) -> None:
         """Refuses predictions that the recalibration cannot be applied to, or without density."""
         for name in ("identity", "apply"):
             if not callable(getattr(self.recalibration, name, None)):
@@ -254,7 +254,7 @@ class Shape(Residual):
         """1."""
         return jnp.ones_like(p.loc)
 
-    def check_predictions(self, predictions: Any) -> None:
+    def check_predictions(self, predictions: Distribution) -> None:
         """Refuses predictions that are not normal."""
         checks.choice("of", self.of, SHAPES)
         if not isinstance(predictions, Normal):
@@ -299,7 +299,7 @@ def _representatives(p: Any) -> tuple[jax.Array, jax.Array]:
     return draws, jnp.full(_DRAWS, 1 / _DRAWS, dtype)
 
 
-def informed(kernel: Kernel, predictions: Any) -> PyTree:
+def informed(kernel: Kernel, predictions: Distribution) -> PyTree:
     """A kernel whose Fisher kernels know the mean information of the predictions."""
 
     def of_part(part: Any) -> Any:
