@@ -434,7 +434,7 @@ def test_shared_redraws_rank_the_same_statistic():
     kernels = {"directions": default_kernels(predictions)["directions"]}
     keys = jax.random.split(KEY, 99)
     redrawn = jax.vmap(lambda key: draw(key, predictions))(keys)
-    for shift in np.linspace(0, 1, 6):
+    for shift in (0.2, 0.4, 0.6):
         own = targets + shift
         pool = jnp.concatenate([own[None], redrawn])
         test = aggregated_skce_test(KEY, predictions, own, kernels=kernels, num_draws=99)
@@ -446,14 +446,13 @@ def test_directions_of_counts():
     mean = np.linspace(1, 6, 50)
     predictions = distributions.NegativeBinomial(jnp.asarray(mean), jnp.full(50, 4.0))
     counts = RNG.poisson(mean)
-    kernels = {"directions": default_kernels(predictions)["directions"]}
+    kernels = {"shift": default_kernels(predictions)["directions"]["shift"]}
     test = aggregated_skce_test(KEY, predictions, jnp.asarray(counts), kernels=kernels, num_draws=4)
     cdf = np.stack([jax.vmap(lambda p, y: p.cdf(y))(predictions, counts - i) for i in (1, 0)])
     density = scipy.stats.norm.pdf(scipy.stats.norm.ppf(cdf))
     r = (density[0] - density[1]) / (cdf[1] - cdf[0])
-    place = test.components.kernel_names.index("directions, shift")
     expected = r.sum() / np.sqrt((r**2).sum())
-    np.testing.assert_allclose(test.components.direction_scores[place], expected, rtol=1e-3)
+    np.testing.assert_allclose(test.components.direction_scores[0], expected, rtol=1e-3)
 
 
 def test_direction_pvalue_by_numpy():
