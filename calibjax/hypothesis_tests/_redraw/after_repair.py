@@ -55,6 +55,7 @@ def _centered(kernel: _AfterRepair, p: object, y: tuple, q: object, z: tuple) ->
 
 
 def is_of_scores(kernel: object) -> bool:
+    """Whether a target kernel looks at normal scores."""
     return isinstance(kernel, NormalScore)
 
 
