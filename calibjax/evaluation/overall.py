@@ -196,7 +196,7 @@ def _in_words(data: Data, components: SKCEComponents, name: str) -> str:
 def _has_shape(data: Data, shape: str) -> bool:
     """Whether normal scores have a wrong shape, given their own mean and standard deviation.
 
-    Where one of them is beyond all others, as where predictions are far too narrow, nobody knows.
+    No shape is named where a score is beyond ±5, which single precision does not tell from others.
     """
     assert data.pit is not None, "of predictions with normal scores"
     scores = ndtri(np.asarray(data.known(data.pit), float))

@@ -69,7 +69,7 @@ def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
             both = (more, less), (less, more)
             ends = [f"{x} where they are {high}, {y} where they are {low}" for x, y in both]
         return f"predictions {ends[0]}: {name}", f"predictions {ends[1]}: {name}"
-    if name:
+    if name == "temperature":
         return f"{OF_CLASSES[0]}: temperature", f"{OF_CLASSES[1]}: temperature"
     if isinstance(kernel.target, White) and isinstance(lens, OneVersusRest):
         label = f"class {int(lens.label)}" if checks.is_concrete(lens.label) else "this class"

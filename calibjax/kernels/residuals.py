@@ -241,7 +241,7 @@ class Shape(Residual):
     of: str = dataclasses.field(default="skewness", metadata={"static": True})
 
     def residual(self, p: Any, y: ArrayLike) -> jax.Array:
-        """R of the standardised target, [1]."""
+        """The number r of the standardised target, [1]."""
         score = (y - p.loc) / p.scale
         if checks.choice("of", self.of, SHAPES) == "skewness":
             along, size = _SKEWNESS
