@@ -31,7 +31,7 @@ _VERSION = tuple(map(int, metadata.version("jaxlib").split(".")[:2]))
 _QUICK = {"xla_cpu_use_fusion_emitters": False} if _VERSION == (0, 10) else {}
 # What hardly runs at all, such as sums over the draws of a test, is compiled in a sixth of it.
 _PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-# What runs for long is optimised in processes, too, that are told to leave that out.
+# What runs for long is optimised also where JAX is told to leave out most optimisations.
 _WELL = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
 Effort = Literal["full", "well", "less", "least"]
 _EFFORTS: dict[Effort, dict[str, Any]] = {
@@ -60,8 +60,8 @@ def jit(
     """`jax.jit`, with programs that are found without tracing in a process that keeps them.
 
     See `calibjax._core.kept`. The function is one of a module, its options are those of `jax.jit`.
-    What takes longer to compile than to run is compiled with `less` effort, and what works on a few
-    thousand numbers only with the `least`.
+    What takes longer to compile than to run is compiled with `less` effort, what works on a few
+    thousand numbers only with the `least`, and what runs for long `well`, whatever holds elsewhere.
     """
     compiled, signature = jax.jit(function, **options), inspect.signature(function)
     settings = _EFFORTS[effort] or None
