@@ -416,7 +416,7 @@ def test_errors_without_a_direction():
 
 
 def test_multiples_of_squares_are_squares():
-    predictions, targets = _normals_off("shift", 0.1)
+    predictions, targets = _normals_off("skewness", 1)
     shape = NormalScore(Shape())
     product = TensorProduct(Constant(), shape)
     squares = [product, 2 * product + product, TensorProduct(2 * Constant(), 3 * shape)]
