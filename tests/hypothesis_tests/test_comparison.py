@@ -237,19 +237,6 @@ def test_given_another_model():
     assert test(sharp, coarse, known + noise).pvalue > 0.1
 
 
-def test_other_families():
-    """Models may be of different families; classes, too."""
-    probs = RNG.dirichlet(np.ones(3), 30)
-    labels = RNG.integers(0, 3, 30)
-    kernel = TensorProduct(Exponential(), White())
-    even = Categorical(np.full((30, 3), 1 / 3))
-    expected, _ = moments(
-        matrix_of(Categorical(probs), kernel, labels) - matrix_of(even, kernel, labels)
-    )
-    found = compare_skce(kernel, Categorical(probs), even, labels)
-    np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
-
-
 def test_huge_margins():
     for margin in (1e30, 1e38):
         assert equivalence_skce_test(KERNEL, BIASED, TARGETS, margin=margin).pvalue < 1e-6
