@@ -10,7 +10,7 @@ import scipy.stats
 
 from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.distances import Features, Wasserstein
-from calibjax.distributions import Categorical, Normal, with_features
+from calibjax.distributions import Normal, with_features
 from calibjax.hypothesis_tests import (
     calibration_margin,
     cluster_skce_test,
@@ -23,7 +23,6 @@ from calibjax.hypothesis_tests import (
 )
 from calibjax.kernels import (
     Constant,
-    Exponential,
     SquaredExponential,
     TensorProduct,
     White,
