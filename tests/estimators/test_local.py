@@ -207,7 +207,6 @@ def test_float32():
 
 NAN_FEATURES = FEATURES.copy()
 NAN_FEATURES[3, 1] = np.nan
-POSITIVE = "length_scale: expected positive finite values"
 
 
 def near(kernel, binning=UniformBins(5)):  # noqa: B008
@@ -216,48 +215,3 @@ def near(kernel, binning=UniformBins(5)):  # noqa: B008
 
 def laplacian(length_scale=1.0, num_bins=5):
     return {"neighbourhood": Neighbourhood.laplacian(length_scale, num_bins)}
-
-
-WRONG = {
-    "one negative": (laplacian(np.array([1.0, -1.0])), ValueError, POSITIVE),
-    "neither": ({"neighbourhood": 0.4}, TypeError, "neighbourhood: expected an estimators.Neigh"),
-    "no binning": (near(kernels.White(), 5), TypeError, "binning: expected a binning such as"),
-    "curve": (near(kernels.Exponential(np.zeros(2))), ValueError, "kernel." + POSITIVE),
-    "weights": (
-        {"features": CORRECT, **near(kernels.LabelKernel(np.array([[1.0, -1.0], [-1.0, 1.0]])))},
-        ValueError,
-        "kernel: expected weights",
-    ),
-    "at": ({"at": FEATURES}, TypeError, "at: expected a pair"),
-    "other features": (
-        {"at": (FEATURES[:, :2], CONFIDENCES)},
-        ValueError,
-        r"at\[0\]: expected entries like those of features",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_arguments(name):
-    wrong, error, message = WRONG[name]
-    arguments = dict(zip(("features", "confidences", "correct"), DATA))
-    with pytest.raises(error, match=message):
-        mlce(**{**arguments, **laplacian(), **wrong})
-
-
-def test_under_jit_wrong_values_do_not_become_numbers():
-    evaluate = jax.jit(
-        lambda *data, gamma=0.3, at=None: vars(
-            local_errors(Neighbourhood.laplacian(gamma, BINS), *data, at=at)
-        )
-    )
-    with pytest.raises(ValueError, match="features: expected features of each"):
-        evaluate(FEATURES[1:], *DATA[1:])
-    is_nan = lambda errors: {k: np.all(np.isnan(x)) for k, x in errors.items()}  # noqa: E731
-    beyond, labels = CONFIDENCES + (np.arange(N) == 7), CORRECT + 2 * (np.arange(N) == 7)
-    assert all(is_nan(evaluate(FEATURES, beyond, CORRECT)).values())
-    assert np.isnan(evaluate(FEATURES, CONFIDENCES, labels)["error"][7])
-    assert np.isnan([x[3] for x in evaluate(NAN_FEATURES, *DATA[1:]).values()]).all()
-    assert all(is_nan(evaluate(*DATA, gamma=-1.0)).values())
-    there = evaluate(*DATA, at=(FEATURES[:3], np.array([0.5, np.nan, 1.5])))["error"]
-    np.testing.assert_array_equal(np.isnan(there), [False, True, True])
