@@ -3,10 +3,12 @@
 import functools
 
 import jax
+import numpy as np
 import pytest
 
 from calibjax import distances, estimators
 from calibjax.distributions import Categorical, Normal
+from tests.estimators.test_binned import Binned, known_bins
 from tests.estimators.test_binnings import BINNINGS
 from tests.wrong_data import LABELS, LOC, PROBS
 
@@ -62,3 +64,14 @@ def test_wrong_distances():
             estimators.ece(
                 Categorical(PROBS), LABELS, binning=BINNINGS["uniform"], distance=distance
             )
+
+
+def test_what_is_out_of_range_never_becomes_a_number_under_jit():
+    @jax.jit
+    def evaluate(targets, bins):
+        return estimators.ece(Binned(PROBS, bins), targets, binning=known_bins)
+
+    assert np.isfinite(evaluate(LABELS, LABELS))
+    for wrong in (-1, 6):
+        assert np.isnan(evaluate(LABELS, LABELS.at[2].set(wrong)))
+        assert np.isnan(evaluate(LABELS.at[2].set(wrong), LABELS))

@@ -153,6 +153,22 @@ def test_bernoulli_is_the_two_class_categorical(name):
     jax.tree.map(np.testing.assert_array_equal, one, two)
 
 
+@pytest.mark.parametrize("name", LENSES)
+def test_wrong_labels_never_become_numbers_under_jit(name):
+    kernel = oracles.categorical_kernel()
+
+    @jax.jit
+    def evaluate(targets):
+        seen, seen_targets = LENSES[name](Categorical(PROBS), targets)
+        if name == "class_wise":
+            return jax.vmap(functools.partial(estimators.skce, kernel))(seen, seen_targets)
+        return estimators.skce(kernel, seen, seen_targets)
+
+    assert np.all(np.isfinite(evaluate(LABELS)))
+    for wrong in (-1, 3):
+        assert np.all(np.isnan(evaluate(LABELS.at[2].set(wrong))))
+
+
 @pytest.mark.parametrize(
     ("groups", "error", "message"),
     [

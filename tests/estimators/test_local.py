@@ -215,3 +215,21 @@ def near(kernel, binning=UniformBins(5)):  # noqa: B008
 
 def laplacian(length_scale=1.0, num_bins=5):
     return {"neighbourhood": Neighbourhood.laplacian(length_scale, num_bins)}
+
+
+def test_under_jit_wrong_values_do_not_become_numbers():
+    evaluate = jax.jit(
+        lambda *data, gamma=0.3, at=None: vars(
+            local_errors(Neighbourhood.laplacian(gamma, BINS), *data, at=at)
+        )
+    )
+    with pytest.raises(ValueError, match="features: expected features of each"):
+        evaluate(FEATURES[1:], *DATA[1:])
+    is_nan = lambda errors: {k: np.all(np.isnan(x)) for k, x in errors.items()}  # noqa: E731
+    beyond, labels = CONFIDENCES + (np.arange(N) == 7), CORRECT + 2 * (np.arange(N) == 7)
+    assert all(is_nan(evaluate(FEATURES, beyond, CORRECT)).values())
+    assert np.isnan(evaluate(FEATURES, CONFIDENCES, labels)["error"][7])
+    assert np.isnan([x[3] for x in evaluate(NAN_FEATURES, *DATA[1:]).values()]).all()
+    assert all(is_nan(evaluate(*DATA, gamma=-1.0)).values())
+    there = evaluate(*DATA, at=(FEATURES[:3], np.array([0.5, np.nan, 1.5])))["error"]
+    np.testing.assert_array_equal(np.isnan(there), [False, True, True])
