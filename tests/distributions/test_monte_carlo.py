@@ -113,6 +113,22 @@ def test_exact_test_holds_its_level_with_three_draws():
     assert np.sum((observed - expected) ** 2 / expected) < 18.5  # χ²₄ at 0.001
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((KEY, 3.0, 5), TypeError, "predictions: expected a batch of distributions"),
+        ((0, None, 5), TypeError, "key: expected one random key"),
+        ((KEY, None, 1), ValueError, "num_samples: expected an integer >= 2, got 1"),
+        ((KEY, None, 2.5), TypeError, "num_samples: expected an integer, got 2.5"),
+    ],
+)
+def test_wrong_arguments(arguments, error, message):
+    key, predictions, number = arguments
+    normal = distributions.Normal(jnp.zeros(3), jnp.ones(3))
+    with pytest.raises(error, match=message):
+        distributions.monte_carlo(key, normal if predictions is None else predictions, number)
+
+
 def test_wrong_data():
     kernel = oracles.normal_kernel()
     drawn = distributions.monte_carlo(KEY, distributions.Normal(jnp.zeros(3), jnp.ones(3)), 2)

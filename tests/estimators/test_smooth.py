@@ -100,3 +100,14 @@ def test_jit_gradients_and_precision():
         num_draws=19,
     )
     assert test.pvalue <= 0.2
+
+
+def test_refused_by_name():
+    predictions, labels = data(5)
+    for bandwidth, error in ((0.0, ValueError), (2.0, ValueError), ("a", TypeError)):
+        with pytest.raises(error, match="^bandwidth: "):
+            estimators.smooth_ece(predictions, labels, bandwidth=bandwidth)
+    with pytest.raises(TypeError, match="^bandwidth: expected a number, since"):
+        jax.jit(estimators.smooth_ece)(predictions, labels)
+    with pytest.raises(ValueError, match="^targets"):
+        estimators.smooth_ece(predictions, labels + 2)

@@ -104,3 +104,35 @@ def test_traced_groups_need_their_number():
     with pytest.raises(TypeError, match="num_groups: expected an integer where groups are traced"):
         jax.jit(entry)(Categorical(PROBS), LABELS, LABELS)
     assert jax.jit(lambda p: entry(Categorical(p), LABELS, LABELS))(PROBS).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("groups", "options", "error", "message"),
+    [
+        (LABELS + 0.5, {}, ValueError, "groups: expected integer groups, one for each sample, got"),
+        (LABELS[1:], {}, ValueError, r"groups: expected shape \(6,\), one group for each sample"),
+        ([None] * 6, {}, TypeError, "groups: expected numbers, got list"),
+        (
+            LABELS - 1,
+            {},
+            ValueError,
+            r"groups: expected groups in 0, .*2³¹ - 1, got groups\[0\] = -1",
+        ),
+        (np.array([0, 0, 0, 1, 1, 2**40]), {}, ValueError, r"groups\[5\] = 1099511627776"),
+        (LABELS * 2, {}, ValueError, "groups: .* without gaps, got 3 groups up to 4"),
+        (LABELS, {"num_groups": 2}, ValueError, r"groups in 0, ..., 1, got groups\[2\] = 2"),
+        (
+            LABELS,
+            {"num_groups": 0},
+            ValueError,
+            "num_groups: expected an integer between 1 and 2147483647, got 0",
+        ),
+        (LABELS, {"num_groups": 2.5}, TypeError, "num_groups: expected an integer, got 2.5"),
+        (LABELS, {"binning": 5}, TypeError, "binning: expected a binning such as"),
+        (LABELS, {"distance": "tv"}, TypeError, "distance: expected a distance record, got str"),
+    ],
+)
+def test_wrong_arguments(groups, options, error, message):
+    data = Categorical(PROBS), LABELS, groups
+    with pytest.raises(error, match=message):
+        scores.group_wise_mce(*data, **({"binning": UNIFORM} | options))

@@ -147,3 +147,30 @@ def test_wrong_original_confidences():
         scores.reward_improvement(C, C[:2], Y, 2.0)
     with pytest.raises(ValueError, match="original_confidences: expected probabilities in"):
         scores.reward_improvement(C, C * 2, Y, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((C + 0.2, Y), ValueError, r"confidences: expected probabilities .*confidences\[1\] = 1.1"),
+        ((C.at[0].set(jnp.nan), Y), ValueError, "confidences: expected probabilities"),
+        ((C[:, None], Y), ValueError, r"confidences: expected shape \[n\]"),
+        ((C[:0], Y[:0]), ValueError, "confidences: expected at least 1 sample"),
+        ((Y, Y), TypeError, "confidences: expected floating-point values"),
+        ((C, Y[:2]), ValueError, r"correct: expected shape \[n\], as the confidences"),
+        ((C, Y + 1), ValueError, r"correct: expected 0 or 1, got correct\[1\] = 2"),
+        ((C, Y, 0.5), ValueError, "ratio: expected finite values of at least 1, got ratio = 0.5"),
+        ((C, Y, jnp.array([2, jnp.inf])), ValueError, r"got ratio\[1\] = inf"),
+        ((C, Y, jnp.nan), ValueError, "ratio: expected finite values of at least 1"),
+        ((C, Y, jnp.ones((2, 2))), ValueError, r"ratio: expected shape \(\) or \[r\], got \(2, 2"),
+        ((C, Y, "2"), TypeError, "ratio: expected a number, got str"),
+    ],
+)
+def test_wrong_arguments(arguments, error, message):
+    confidences, correct, *ratio = arguments
+    if not ratio:
+        for score in (scores.rejection_curve, scores.prediction_rejection_ratio):
+            with pytest.raises(error, match=message):
+                score(confidences, correct)
+    with pytest.raises(error, match=message):
+        scores.decision_cost(confidences, correct, *(ratio or [2]))
