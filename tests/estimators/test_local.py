@@ -217,6 +217,36 @@ def laplacian(length_scale=1.0, num_bins=5):
     return {"neighbourhood": Neighbourhood.laplacian(length_scale, num_bins)}
 
 
+POSITIVE = "length_scale: expected positive finite values"
+
+
+WRONG = {
+    "one negative": (laplacian(np.array([1.0, -1.0])), ValueError, POSITIVE),
+    "neither": ({"neighbourhood": 0.4}, TypeError, "neighbourhood: expected an estimators.Neigh"),
+    "no binning": (near(kernels.White(), 5), TypeError, "binning: expected a binning such as"),
+    "curve": (near(kernels.Exponential(np.zeros(2))), ValueError, "kernel." + POSITIVE),
+    "weights": (
+        {"features": CORRECT, **near(kernels.LabelKernel(np.array([[1.0, -1.0], [-1.0, 1.0]])))},
+        ValueError,
+        "kernel: expected weights",
+    ),
+    "at": ({"at": FEATURES}, TypeError, "at: expected a pair"),
+    "other features": (
+        {"at": (FEATURES[:, :2], CONFIDENCES)},
+        ValueError,
+        r"at\[0\]: expected entries like those of features",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments(name):
+    wrong, error, message = WRONG[name]
+    arguments = dict(zip(("features", "confidences", "correct"), DATA))
+    with pytest.raises(error, match=message):
+        mlce(**{**arguments, **laplacian(), **wrong})
+
+
 def test_under_jit_wrong_values_do_not_become_numbers():
     evaluate = jax.jit(
         lambda *data, gamma=0.3, at=None: vars(
