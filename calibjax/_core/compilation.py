@@ -31,8 +31,15 @@ _VERSION = tuple(map(int, metadata.version("jaxlib").split(".")[:2]))
 _QUICK = {"xla_cpu_use_fusion_emitters": False} if _VERSION == (0, 10) else {}
 # What hardly runs at all, such as sums over the draws of a test, is compiled in a sixth of it.
 _PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-Effort = Literal["full", "less", "least"]
-_EFFORTS: dict[Effort, dict[str, Any]] = {"full": {}, "less": _QUICK, "least": _QUICK | _PLAIN}
+# What runs for long is optimised in processes, too, that are told to leave that out.
+_WELL = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+Effort = Literal["full", "well", "less", "least"]
+_EFFORTS: dict[Effort, dict[str, Any]] = {
+    "full": {},
+    "well": _QUICK | _WELL,
+    "less": _QUICK,
+    "least": _QUICK | _PLAIN,
+}
 # XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
 _WIDE = {"xla_cpu_prefer_vector_width": 512}
 

@@ -22,7 +22,8 @@ from calibjax.evaluation.comparing import OF_PAIRS
 NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
 _FEW = 20_000  # predicted numbers, up to which compiling well takes longer than it saves
-_FEW_OF_CLASSES = 8_000  # the same for reliability diagrams, with a thousand redraws of each class
+_FEW_OF_CLASSES = 200_000  # the same for probabilities
+_FEW_IN_DIAGRAMS = 8_000  # the same for reliability diagrams, with a thousand redraws of each class
 _FEW_PAIRS = 1_500_000  # rows times predicted numbers, the same for the test of all pairs
 
 
@@ -74,7 +75,8 @@ def suitably(predictions: Distribution) -> Iterator[Callable[[str], None]]:
     has_few_pairs = is_cheap and len(arrays[0]) * num_values <= _FEW_PAIRS
 
     def begins(part: str) -> None:
-        few = _FEW_OF_CLASSES if part == PROBABILITIES else _FEW
+        few = _FEW_OF_CLASSES if isinstance(predictions, Bernoulli | Categorical) else _FEW
+        few = _FEW_IN_DIAGRAMS if part == PROBABILITIES else few
         is_short = has_few_pairs if part in (OVERALL, *OF_PAIRS) else num_values <= few
         jax.config.update(name, before or is_short)
 

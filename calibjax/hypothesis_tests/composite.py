@@ -64,8 +64,9 @@ def composite_calibration_test(
     it conservative. So do redraws to which the recalibration cannot be fitted, such as
     `PlattScaling` to twelve samples, which count as larger: a `UserWarning` says how many there
     are, which compiled code cannot. Kernels whose SKCE every fit makes zero, such as the score of a
-    temperature that is fitted, have no say. A p-value of 1 is common, where no group of kernels
-    sees more than on average.
+    temperature that is fitted, have no say, nor has the scatter of two classes by itself
+    (`SKCEComponents.spread`), which the fit nearly determines. A p-value of 1 is common, where no
+    group of kernels sees more than on average.
 
     Args:
         key: a JAX random key.

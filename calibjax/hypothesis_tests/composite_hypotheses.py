@@ -42,7 +42,7 @@ class Hypothesis:
         repaired: with the observed targets.
         weights: of the samples, or None.
         structure: tree of the kernels.
-        squares: `SKCEComponents.squares` of them.
+        squares: `SKCEComponents.squares` of them; true of two classes that are repaired.
         has_scores: whether normal scores are computed before the kernels are.
     """
 
@@ -175,7 +175,11 @@ def hypothesis_of(
     family = dataclasses.replace(family, num_bytes=max(family.num_bytes, fit_bytes))
     kind = _OfEnsembles if _are_ensembles(predictions, repaired) else Hypothesis
     data = predictions, repaired, weights
-    return kind(recalibration, family, *data, structure, are_squares(members), has_scores)
+    # The scatter of two classes follows from the probability of one, and hardly varies between fits
+    # to redraws around one parameter: as a component of its own it would cost level and power.
+    has_scatter = not isinstance(repaired, Bernoulli) or repaired is bare(predictions)
+    squares = tuple(x or not has_scatter for x in are_squares(members))
+    return kind(recalibration, family, *data, structure, squares, has_scores)
 
 
 def as_tested(

@@ -140,13 +140,28 @@ def test_identity_leaves_the_simple_statistic():
     np.testing.assert_allclose(found.components.biased.statistic[0], expected, rtol=1e-3)
 
 
+def test_scatter_of_two_classes_counts_where_nothing_is_fitted():
+    """As the test of whether any repair is needed does."""
+
+    class Nothing(TemperatureScaling):
+        def apply(self, temperature, predictions):
+            return predictions
+
+    jax.tree_util.register_static(Nothing)
+    kernel = TensorProduct(Exponential(1.0, TotalVariation()), Pearson())
+    test = composite_calibration_test(
+        KEYS[2], Nothing(), BINARY, LABELS, kernels=[kernel], num_draws=9
+    )
+    assert test.components.squares == (False,)
+
+
 def test_what_the_fit_makes_zero_has_no_say():
-    """The score of the fitted temperature is zero in every redraw; its scatter is not."""
+    """The score of the fitted temperature is zero in every redraw, even if its scatter is not."""
     kernels = default_kernels(BINARY)["log-odds"]
     test = composite_calibration_test(
         KEYS[2], TemperatureScaling(), BINARY, LABELS, kernels=kernels, num_draws=19
     )
-    assert test.components.squares == (False, False)
+    assert test.components.squares == (True, True)  # of two classes the scatter has none either
     slope, intercept = (test.components.of_kernel(name) for name in ("slope", "intercept"))
     assert slope.spread.statistic > 0
     assert np.ptp(slope.spread.null_samples) == np.ptp(slope.unbiased.null_samples) == 0

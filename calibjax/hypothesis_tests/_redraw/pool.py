@@ -21,6 +21,7 @@ from calibjax.hypothesis_tests.simulation import checked_batch_size
 
 _SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
 _LARGE = 2**16  # samples, whose targets are drawn for one key after the other
+_LONG = 5e7  # numbers of predictions, times redraws, from which on optimised programs pay
 
 
 def rank_among_redraws(
@@ -72,7 +73,9 @@ def observed_and_redrawn(
     num_draws = checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
     batch_size = checked_batch_size(batch_size, num_bytes)
     pool = functools.partial(_pool, statistic, redraw, num_draws, batch_size)
-    return compiled_once(pool, key, data, predictions, targets, effort="less")
+    num_values = sum(leaf.size for leaf in jax.tree.leaves(predictions))
+    effort = "well" if num_draws * num_values >= _LONG else "less"
+    return compiled_once(pool, key, data, predictions, targets, effort=effort)
 
 
 def _pool(
