@@ -22,13 +22,14 @@ UNCLEAR = 0.01  # share of errors that may be unclear
 
 
 @pytest.fixture(autouse=True)
-def _whole_tracebacks():
+def _whole_tracebacks(request):
     """Errors of JAX and NumPy are told from ours by the file that raised them."""
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", "off")
     yield
     jax.config.update("jax_traceback_filtering", before)
-    jax.clear_caches()  # of the thousands of programs the process would run out of memory maps
+    if request.node.get_closest_marker("slow"):
+        jax.clear_caches()  # thousands of programs would run out of memory maps
 
 
 def _of_room(room):

@@ -343,12 +343,10 @@ def test_normal_scores_are_those_of_the_kernels():
     """Sums of kernels compute their own, one kernel has them from the test: half of the sum."""
     predictions = Uniform(jnp.linspace(0, 1, 20), jnp.linspace(0, 1, 20) + 2)
     targets = sample_targets(KEYS[0], predictions)
-    score, found = NormalScore(SquaredExponential(1.0)), []
-    for target in (score, score + score):
-        kernel = TensorProduct(SquaredExponential(1.0, Euclidean()), target)
-        data = AffineScaling(), predictions, targets
-        test = composite_calibration_test(KEYS[1], *data, kernels={"all": kernel}, num_draws=19)
-        found.append(test.components.biased)
-    alone, both = found
+    score, near = NormalScore(SquaredExponential(1.0)), SquaredExponential(1.0, Euclidean())
+    kernels = {"alone": TensorProduct(near, score), "both": TensorProduct(near, score + score)}
+    data = AffineScaling(), predictions, targets
+    found = composite_calibration_test(KEYS[1], *data, kernels=kernels, num_draws=19)
+    alone, both = (found.components.of_kernel(name).biased for name in kernels)
     np.testing.assert_allclose(2 * alone.statistic, both.statistic, rtol=1e-4)
     np.testing.assert_allclose(2 * alone.null_samples, both.null_samples, rtol=1e-4)

@@ -27,11 +27,12 @@ Z = (-1.3, -0.5, -1e-3, 0.0, 1e-3, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def _law(weights, rank=None, dtype=jnp.float64):
+    """Leading weights, followed by zeros so that many laws share a program."""
     weights = np.asarray(weights)
     total, squares = weights.sum(), (weights**2).sum()
-    return jax.tree.map(
-        lambda x: jnp.asarray(x, dtype), ChiSquaredSum(weights[:rank], total, squares)
-    )
+    padded = np.zeros(rank or max(30, len(weights)))
+    padded[: len(weights)] = weights[: len(padded)]
+    return jax.tree.map(lambda x: jnp.asarray(x, dtype), ChiSquaredSum(padded, total, squares))
 
 
 def _eigenvalues(matrix):

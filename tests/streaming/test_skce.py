@@ -72,6 +72,12 @@ def in_one(case):
     return test, indexed(test, case, [np.arange(N)])
 
 
+@functools.cache
+def traced_result():
+    test, _ = in_one("normal")
+    return jax.jit(test.result)
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("size", [1, 12])
 def test_estimates_against_all_pairs(case, size):
@@ -183,7 +189,7 @@ def test_states_that_number_their_samples_alike_are_refused():
     state = merged(test, states, [0, 1])
     with pytest.raises(ValueError, match=r"state: expected samples with different indices"):
         test.result(state)
-    assert np.isnan(jax.jit(test.result)(state).pvalue)
+    assert np.isnan(traced_result()(state).pvalue)
 
 
 REPEATED = {
@@ -236,12 +242,12 @@ def test_two_ways_of_numbering():
     test, _ = in_one("normal")
     _, predictions, targets = CASES["normal"]
     rest = part(predictions, slice(6, N)), targets[6:]
+    update = jax.jit(test.update)
     for indices in (np.arange(6, 12), np.array([0, 1, 2, 6, 7, 8])):
         (state,) = states_of(test, "normal", [np.arange(6)], indices=lambda _, i=indices: i)
         with pytest.raises(ValueError, match=r"a state of 6 samples whose indices are not 0, .* 5"):
             test.update(state, *rest)
-        traced = jax.jit(test.update)(state, *rest)
-        assert np.isnan(jax.jit(test.result)(traced).pvalue)
+        assert np.isnan(traced_result()(update(state, *rest)).pvalue)
 
 
 def test_sums_over_devices():
