@@ -153,6 +153,11 @@ def test_scatter_of_two_classes_counts_where_nothing_is_fitted():
         KEYS[2], Nothing(), BINARY, LABELS, kernels=[kernel], num_draws=9
     )
     assert test.components.squares == (False,)
+    both = CategoricalLogits(jnp.log(BINARY.class_probs))  # two classes all the same
+    test = composite_calibration_test(
+        KEYS[2], TemperatureScaling(), both, LABELS, kernels=[kernel], num_draws=9
+    )
+    assert test.components.squares == (True,)
 
 
 def test_what_the_fit_makes_zero_has_no_say():
