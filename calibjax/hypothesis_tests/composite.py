@@ -64,9 +64,11 @@ def composite_calibration_test(
     it conservative. So do redraws to which the recalibration cannot be fitted, such as
     `PlattScaling` to twelve samples, which count as larger: a `UserWarning` says how many there
     are, which compiled code cannot. Kernels whose SKCE every fit makes zero, such as the score of a
-    temperature that is fitted, have no say, nor has the scatter of two classes by itself
-    (`SKCEComponents.spread`), which the fit nearly determines. A p-value of 1 is common, where no
-    group of kernels sees more than on average.
+    temperature that is fitted, have no say. Of two classes, unless `apply` returns the very
+    predictions that it gets, the biased SKCE of each kernel counts alone: the fit nearly determines
+    their scatter (`SKCEComponents.spread`), which would make the test conservative. In return it is
+    weaker against predictions that are too cautious in the middle and too bold in the tails; see
+    the guide. A p-value of 1 is common, where no group of kernels sees more than on average.
 
     Args:
         key: a JAX random key.

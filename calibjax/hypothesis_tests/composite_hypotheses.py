@@ -42,7 +42,7 @@ class Hypothesis:
         repaired: with the observed targets.
         weights: of the samples, or None.
         structure: tree of the kernels.
-        squares: `SKCEComponents.squares` of them; true of two classes that are repaired.
+        squares: `SKCEComponents.squares` of them; all true if two classes are repaired.
         has_scores: whether normal scores are computed before the kernels are.
     """
 
@@ -176,7 +176,7 @@ def hypothesis_of(
     kind = _OfEnsembles if _are_ensembles(predictions, repaired) else Hypothesis
     data = predictions, repaired, weights
     # The scatter of two classes follows from the probability of one, and hardly varies between fits
-    # to redraws around one parameter: as a component of its own it would cost level and power.
+    # to redraws around one parameter: as a component of its own it makes the test conservative.
     classes: Any = repaired
     is_binary = has_class_probs(repaired) and classes.class_probs.shape[-1] == 2
     has_scatter = not is_binary or repaired is bare(predictions)

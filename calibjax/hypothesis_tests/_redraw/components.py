@@ -70,7 +70,8 @@ class SKCEComponents:
         family: of `aggregated_skce_test` the tree of which the kernels are the leaves. All other
             attributes of the components then have a last axis [K] in the order of `kernel_names`.
         squares: of a family, whether the biased SKCE alone counts, as of residuals of normal scores
-            under `Constant` or `Regressor` kernels, of which it is the square of a sum, [K].
+            under `Constant` or `Regressor` kernels, of which it is the square of a sum, and of two
+            classes after a repair in `composite_calibration_test`, [K].
         direction_scores: of a family, in which direction the observed targets are off, in standard
             errors; zero for kernels that do not tell, [K].
         direction_pvalues: of a family, adjusted p-values of the biased SKCE alone, [K].
