@@ -204,3 +204,4 @@ WRONG = {
         r"predictions.probs: expected shape \[n\]",
     ),
 }
+CLASS_CASES = [name for name in WRONG if isinstance(WRONG[name][0], Categorical | Bernoulli)]

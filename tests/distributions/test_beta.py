@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from calibjax import distributions
+from calibjax import distributions, estimators, kernels
+
+KERNEL = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
 
 
 @jax.jit
@@ -80,3 +82,20 @@ def test_draws():
 
 
 ALPHA, Y = [1.0, 2.0], [0.1, 0.9]
+WRONG = {
+    "zero": ([1.0, 0.0], ALPHA, Y, ValueError, r"predictions.alpha: expected positive finite"),
+    "negative": (ALPHA, [1.0, -2.0], Y, ValueError, "predictions.beta: expected positive finite"),
+    "shape": (ALPHA, [[1.0], [1.0]], Y, ValueError, r"predictions.beta: expected shape \[n\]"),
+    "truth values": ([True, True], ALPHA, Y, TypeError, "predictions.alpha: expected numbers"),
+    "outside": (ALPHA, ALPHA, [0.1, 1.5], ValueError, r"targets: expected proportions in \[0, 1\]"),
+    "NaN": (ALPHA, ALPHA, [0.1, np.nan], ValueError, r"targets: expected proportions in \[0, 1\]"),
+    "counts": (ALPHA, ALPHA, [0, 2], ValueError, r"targets: expected proportions in \[0, 1\]"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input(name):
+    alpha, beta, targets, error, message = WRONG[name]
+    predictions = distributions.Beta(jnp.asarray(alpha), jnp.asarray(beta))
+    with pytest.raises(error, match=message):
+        estimators.skce(KERNEL, predictions, jnp.asarray(targets))

@@ -10,13 +10,22 @@ from calibjax import distances, estimators
 from calibjax.distributions import Categorical, Normal
 from tests.estimators.test_binned import Binned, known_bins
 from tests.estimators.test_binnings import BINNINGS
-from tests.wrong_data import LABELS, LOC, PROBS
+from tests.wrong_data import CLASS_CASES, LABELS, LOC, PROBS, WRONG
 
 ENTRIES = {
     f"{estimator.__name__}, {name}": functools.partial(estimator, binning=binning)
     for estimator in (estimators.ece, estimators.mce, estimators.debiased_squared_ece)
     for name, binning in BINNINGS.items()
 }
+
+
+@pytest.mark.parametrize("case", CLASS_CASES)
+def test_wrong_data(case):
+    predictions, targets, error, message = WRONG[case]
+    is_structure = case in ("complex labels", "one class", "one-hot targets")
+    for wrap in (lambda f: f, jax.jit) if is_structure else (lambda f: f,):
+        with pytest.raises(error, match=message):
+            wrap(ENTRIES["ece, uniform"])(predictions, targets)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
@@ -66,12 +75,22 @@ def test_wrong_distances():
             )
 
 
-def test_what_is_out_of_range_never_becomes_a_number_under_jit():
+@pytest.mark.parametrize(
+    "estimator", [estimators.ece, estimators.mce, estimators.debiased_squared_ece]
+)
+def test_what_is_out_of_range_never_becomes_a_number_under_jit(estimator):
     @jax.jit
     def evaluate(targets, bins):
-        return estimators.ece(Binned(PROBS, bins), targets, binning=known_bins)
+        return estimator(Binned(PROBS, bins), targets, binning=known_bins)
 
     assert np.isfinite(evaluate(LABELS, LABELS))
     for wrong in (-1, 6):
         assert np.isnan(evaluate(LABELS, LABELS.at[2].set(wrong)))
         assert np.isnan(evaluate(LABELS.at[2].set(wrong), LABELS))
+    for binning in BINNINGS.values():
+        if binning is BINNINGS["median_variance"]:
+            binning = estimators.MedianVarianceBins(2)
+        value = jax.jit(functools.partial(estimator, binning=binning))
+        for number in (np.nan, np.inf):
+            probs = PROBS.at[1, 1].set(number)
+            assert not np.isfinite(value(Categorical(probs), LABELS))

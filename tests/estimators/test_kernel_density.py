@@ -377,13 +377,6 @@ def test_candidates_in_any_order():
         assert ours.dtype == probs.dtype
 
 
-def test_what_is_out_of_range_never_becomes_a_number_under_jit():
-    probs, labels = interior(40, 3)
-    broken = np.where(np.arange(40)[:, None] == 1, np.nan, probs)
-    assert np.isnan(jax.jit(error)(probs, np.where(np.arange(40) == 2, 3, labels)))
-    assert np.isnan(jax.jit(lambda p: kde_bandwidth(Categorical(p)))(broken))
-
-
 def test_likelihood_of_beta_densities():
     """The normaliser matters between candidates: the oracle of the other test has scipy's."""
     f = np.random.default_rng(0).uniform(0.05, 0.95, size=20)

@@ -9,7 +9,7 @@ from jax.test_util import check_grads
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.distributions import Bernoulli, Categorical
 from tests import oracles
-from tests.wrong_data import LABELS, PROBS
+from tests.wrong_data import CLASS_CASES, LABELS, PROBS, WRONG
 
 GROUPS = [1, 0, 1, 2, 0]
 LENSES = {
@@ -151,6 +151,14 @@ def test_bernoulli_is_the_two_class_categorical(name):
     one = LENSES[name](Bernoulli(probs), targets)
     two = LENSES[name](Categorical(jnp.stack([1 - probs, probs], -1)), targets)
     jax.tree.map(np.testing.assert_array_equal, one, two)
+
+
+@pytest.mark.parametrize("name", LENSES)
+@pytest.mark.parametrize("case", CLASS_CASES)
+def test_wrong_data(case, name):
+    predictions, targets, error, message = WRONG[case]
+    with pytest.raises(error, match=message):
+        LENSES[name](predictions, targets)
 
 
 @pytest.mark.parametrize("name", LENSES)

@@ -207,6 +207,7 @@ def test_float32():
 
 NAN_FEATURES = FEATURES.copy()
 NAN_FEATURES[3, 1] = np.nan
+POSITIVE = "length_scale: expected positive finite values"
 
 
 def near(kernel, binning=UniformBins(5)):  # noqa: B008
@@ -215,9 +216,6 @@ def near(kernel, binning=UniformBins(5)):  # noqa: B008
 
 def laplacian(length_scale=1.0, num_bins=5):
     return {"neighbourhood": Neighbourhood.laplacian(length_scale, num_bins)}
-
-
-POSITIVE = "length_scale: expected positive finite values"
 
 
 WRONG = {

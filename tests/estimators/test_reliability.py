@@ -9,7 +9,7 @@ import pytest
 from sklearn.calibration import calibration_curve
 
 from calibjax import estimators
-from calibjax.distributions import Bernoulli, Categorical
+from calibjax.distributions import Bernoulli, Categorical, Normal
 from calibjax.estimators import ReliabilityCurve, reliability
 
 KEY = jax.random.key(0)
@@ -275,17 +275,42 @@ P, Y = data(20, dtype=np.float32)
             TypeError,
             r"predictions: expected .*Bernoulli, got Categorical.*top_label.*class_wise",
         ),
+        ({"predictions": P}, TypeError, "predictions: expected .*Bernoulli, got an array"),
+        ({"predictions": Normal(P, P + 1)}, TypeError, "predictions: .*, got Normal"),
+        ({"predictions": Bernoulli}, TypeError, "predictions: .*, got the class Bernoulli"),
+        (
+            {"predictions": Bernoulli(P.at[1].set(jnp.nan))},
+            ValueError,
+            r"predictions.probs: expected probabilities.*probs\[1\] = nan",
+        ),
+        ({"predictions": Bernoulli(P + 1)}, ValueError, "predictions.probs: expected prob"),
+        ({"predictions": Bernoulli(P[:0])}, ValueError, "predictions: expected at least 1 sample"),
+        ({"predictions": Bernoulli(P[None])}, ValueError, r"predictions.probs: expected shape \[n"),
+        ({"targets": Y.at[2].set(2)}, ValueError, r"targets: expected labels in 0, ..., 1, got"),
+        ({"targets": Y - 1}, ValueError, "targets: expected labels in 0, ..., 1"),
+        ({"targets": P}, ValueError, "targets: expected integer class labels"),
+        ({"targets": Y[:5]}, ValueError, "targets: expected one target for each of the 20"),
+        ({"key": 0}, TypeError, "key: expected one random key"),
+        ({"binning": "uniform"}, TypeError, "binning: expected a binning such as"),
         ({"binning": lambda p: p.probs}, TypeError, "binning.predictions.: expected integers"),
         ({"binning": lambda p: Y[:5]}, ValueError, r"binning.predictions.: expected shape \(20,\)"),
         ({"binning": lambda p: Y + 19}, ValueError, "binning.predictions.: expected bins in 0, .."),
         ({"max_bins": 3}, ValueError, "expected at most max_bins = 3 different bins, got"),
         ({"max_bins": 0}, ValueError, "max_bins: expected an integer >= 1"),
+        ({"level": 0.0}, ValueError, "level: expected positive finite values, got level = 0.0"),
+        ({"level": 1}, ValueError, r"level: expected values in \(0, 1\), got level = 1"),
+        ({"level": 90}, ValueError, r"level: expected values in \(0, 1\), got level = 90"),
+        ({"level": np.nan}, ValueError, "level: expected positive finite values"),
+        ({"level": "0.9"}, TypeError, "level: expected a number, got str"),
+        ({"level": jnp.ones(2)}, ValueError, r"level: expected shape \(\) \(a scalar\), got \(2,"),
         (
             {"num_draws": 18},
             ValueError,
             "num_draws: expected at least 19 redraws for a band of level 0.9, got 18",
         ),
         ({"level": 0.99}, ValueError, "at least 199 redraws for a band of level 0.99, got 100"),
+        ({"num_draws": 0}, ValueError, "num_draws: expected an integer >= 1, got 0"),
+        ({"num_draws": 99.5}, TypeError, "num_draws: expected an integer, got 99.5"),
     ],
 )
 def test_wrong_arguments(arguments, error, message):

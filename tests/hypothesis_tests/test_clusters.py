@@ -79,6 +79,24 @@ def test_traced_clusters():
     assert np.isnan(jax.jit(test)(ids.at[0].set(23)).pvalue)  # cannot be looked up
 
 
+@pytest.mark.parametrize(
+    ("clusters", "error", "message"),
+    [
+        (CLUSTERS[:22], ValueError, r"clusters: expected shape \(23,\), a cluster for each sample"),
+        (CLUSTERS // 14, ValueError, "clusters: expected at least 10 different clusters"),
+        (CLUSTERS / 2, ValueError, "clusters: expected integer"),
+        (np.ones((23, 2), int), ValueError, r"clusters: expected shape \(23,\)"),
+    ],
+)
+def test_wrong_clusters(clusters, error, message):
+    for run in (
+        lambda ids: cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_draws=9),
+        lambda ids: skce_confidence_interval(KERNEL, PREDICTIONS, TARGETS, clusters=ids),
+    ):
+        with pytest.raises(error, match=message):
+            run(jnp.asarray(clusters))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.0, 0.3, 0.8])
 def test_level_and_power_for_dependent_samples(correlation):

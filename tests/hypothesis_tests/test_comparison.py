@@ -10,7 +10,7 @@ import scipy.stats
 
 from calibjax import distributions, estimators, hypothesis_tests, kernels
 from calibjax.distances import Features, Wasserstein
-from calibjax.distributions import Normal, with_features
+from calibjax.distributions import Categorical, Normal, with_features
 from calibjax.hypothesis_tests import (
     calibration_margin,
     cluster_skce_test,
@@ -23,6 +23,7 @@ from calibjax.hypothesis_tests import (
 )
 from calibjax.kernels import (
     Constant,
+    Exponential,
     SquaredExponential,
     TensorProduct,
     White,
@@ -234,6 +235,19 @@ def test_given_another_model():
     test = functools.partial(cross_calibration_test, KEY, kernel, num_draws=99)
     assert test(coarse, sharp, known + noise).pvalue == 0.01
     assert test(sharp, coarse, known + noise).pvalue > 0.1
+
+
+def test_other_families():
+    """Models may be of different families; classes, too."""
+    probs = RNG.dirichlet(np.ones(3), 30)
+    labels = RNG.integers(0, 3, 30)
+    kernel = TensorProduct(Exponential(), White())
+    even = Categorical(np.full((30, 3), 1 / 3))
+    expected, _ = moments(
+        matrix_of(Categorical(probs), kernel, labels) - matrix_of(even, kernel, labels)
+    )
+    found = compare_skce(kernel, Categorical(probs), even, labels)
+    np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
 
 
 def test_huge_margins():

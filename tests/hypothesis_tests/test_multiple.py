@@ -50,3 +50,11 @@ def test_against_the_steps(seed):
 def test_by_rows():
     pvalues = np.array([[0.01, 0.04, 0.03, 0.005], [0.6, 0.9, 1.0, 0.7]])
     np.testing.assert_allclose(holm(pvalues), [[0.03, 0.06, 0.06, 0.02], [1, 1, 1, 1]])
+
+
+def test_refusals():
+    for wrong in (0.1, [], [0.1, 1.1], [-0.1, 0.5], [0.1, np.nan]):
+        with pytest.raises(ValueError, match="pvalues"):
+            holm(wrong)
+    with pytest.raises(TypeError, match="pvalues"):
+        holm(["small"])

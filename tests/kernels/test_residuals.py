@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from calibjax import distributions, estimators, hypothesis_tests
-from calibjax.distributions import Bernoulli, Categorical, Mixture, Normal
+from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, Normal
 from calibjax.kernels import (
     Constant,
     Fisher,
@@ -189,3 +189,5 @@ def test_wrong_input():
         skce(Fisher(TemperatureScaling()), samples, ones)
     with pytest.raises(NotImplementedError, match="Fisher has no values"):
         Fisher(TemperatureScaling())(0, 1)
+    found = skce(NormalScore(Fisher(AffineScaling())), Gamma(ones, ones), ones)
+    assert np.isfinite(found)

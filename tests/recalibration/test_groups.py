@@ -112,6 +112,17 @@ METHOD = GroupWise(PlattScaling())
             "groups: in group 2, with 20 samples, correct: expected both 0 and 1",
         ),
         ((CONFIDENCES, CORRECT, GROUPS[1:]), r"groups: expected shape \(60,\), one group for each"),
+        (
+            (CONFIDENCES, CORRECT[1:], GROUPS),
+            "correct: expected 60 samples, as confidences, got 59",
+        ),
+        ((CONFIDENCES, CORRECT, GROUPS - 1), "groups: expected groups in 0, "),
+        ((CONFIDENCES, CORRECT, GROUPS / 2), "groups: expected integer"),
+        ((CONFIDENCES, CORRECT, ["a"] * N), "groups: expected numbers, got list"),
+        (
+            (CONFIDENCES[:0], CORRECT[:0], GROUPS[:0]),
+            "confidences: expected at least 1 sample, got",
+        ),
         ((GROUPS,), "groups: expected it as the last argument"),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax.distributions import Beta, Normal, Poisson, Quantiles, with_features
+from calibjax.distributions import Beta, Gamma, Normal, Poisson, Quantiles, with_features
 from calibjax.recalibration import (
     IsotonicMap,
     QuantileRecalibration,
@@ -97,18 +97,21 @@ def test_shifted_quantiles():
 
 def test_wrong_input():
     ones = jnp.ones(3)
-    same = jax.tree.map(jnp.ones_like, NORMAL), jnp.ones(len(Y))
+    with pytest.raises(ValueError, match="shape: expected one of 'beta', 'isotonic', got 'x'"):
+        QuantileRecalibration("x").fit(NORMAL, jnp.asarray(Y))
     with pytest.raises(TypeError, match="predictions: expected continuous distributions"):
         QuantileRecalibration().fit(Poisson(ones), jnp.ones(3, int))
     with pytest.raises(ValueError, match="expected integral transforms that differ"):
-        QuantileRecalibration().fit(*same)
+        QuantileRecalibration().fit(Normal(ones, ones), ones)
     with pytest.raises(TypeError, match="params: expected Beta as fit returns it"):
         QuantileRecalibration().apply(IsotonicMap(ones, ones), NORMAL)
+    with pytest.raises(TypeError, match="predictions: expected a batch of Quantiles, got Gamma"):
+        QuantileShift().fit(Gamma(ones, ones), ones)
     levels = jnp.array([[0.1, 0.5], [0.2, 0.5]])
     with pytest.raises(ValueError, match="levels: expected the same for all samples"):
         QuantileShift().fit(Quantiles(levels, levels), jnp.ones(2))
     with pytest.raises(ValueError, match="params.shifts: expected"):
         QuantileShift().apply(Shifts(ones), Quantiles(levels, levels))
-    traced = jax.jit(QuantileRecalibration().fit)(*same)
+    traced = jax.jit(QuantileRecalibration().fit)(Normal(ones, ones), ones)
     assert isinstance(traced, Beta)
     assert np.isnan(traced.alpha)

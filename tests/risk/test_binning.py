@@ -141,6 +141,25 @@ def test_sizes():
         assert jax.tree.structure(one) == jax.tree.structure(other)
 
 
+@pytest.mark.parametrize(
+    ("hyperparameter", "max_bins", "kind", "message"),
+    [
+        (0, None, ValueError, "hyperparameter: expected whole numbers between 1 and"),
+        (2.5, None, ValueError, "hyperparameter: .* got hyperparameter = 2.5"),
+        (np.nan, 8, ValueError, "hyperparameter: .* got hyperparameter = nan"),
+        (9, 8, ValueError, "hyperparameter: expected whole numbers between 1 and 8, got .* 9"),
+        ("many", None, TypeError, "hyperparameter: expected a number, got str"),
+        (np.ones(2), None, ValueError, "hyperparameter: expected shape"),
+        (3, 0, ValueError, "max_bins: expected an integer between 1 and 16777216, got 0"),
+        (3, 2.0, TypeError, "max_bins: expected an integer, got 2.0"),
+    ],
+)
+def test_wrong_numbers_of_bins(hyperparameter, max_bins, kind, message):
+    predictions, targets = map(jnp.asarray, sample(6))
+    with pytest.raises(kind, match=message):
+        Binning(max_bins).fit(predictions, targets, hyperparameter)
+
+
 def test_wrong_structure():
     predictions, targets = map(jnp.asarray, sample(6))
     function = Binning()

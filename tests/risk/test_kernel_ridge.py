@@ -230,6 +230,18 @@ def test_gradients():
 def test_wrong_input():
     probs, labels, _ = samples(2)
     predictions = as_predictions(probs)
+    for make in FUNCTIONS:
+        for kind, message, options in (
+            (TypeError, "kernel: expected a kernel record, got float", {"kernel": 1.0}),
+            (TypeError, "kernel: expected .* the class", {"kernel": SquaredExponential}),
+            (ValueError, "kernel.length_scale: expected", {"kernel": SquaredExponential(-1.0)}),
+            (ValueError, "rank: expected an integer >= 1, got 0", {"rank": 0}),
+            (TypeError, "rank: expected an integer, got 2.5", {"rank": 2.5}),
+            (ValueError, r"tolerance: expected values in \(0, 1\)", {"tolerance": 1.0}),
+            (ValueError, "tolerance: expected positive", {"tolerance": 0.0}),
+        ):
+            with pytest.raises(kind, match=message):
+                make(**options).fit(predictions, labels, 0.1)
     one = risk.KernelRidge()
     params = one.fit(predictions, labels, 0.1)
     with pytest.raises(TypeError, match="params: expected KernelRidgeParams as fit returns it"):

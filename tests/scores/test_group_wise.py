@@ -99,13 +99,6 @@ def test_bins_out_of_range_under_jit_never_become_a_number():
         assert np.isnan(values(LABELS.at[1].set(wrong))).all()
 
 
-def test_traced_groups_need_their_number():
-    entry = functools.partial(scores.group_wise_mce, binning=UNIFORM)
-    with pytest.raises(TypeError, match="num_groups: expected an integer where groups are traced"):
-        jax.jit(entry)(Categorical(PROBS), LABELS, LABELS)
-    assert jax.jit(lambda p: entry(Categorical(p), LABELS, LABELS))(PROBS).shape == (3,)
-
-
 @pytest.mark.parametrize(
     ("groups", "options", "error", "message"),
     [
@@ -136,3 +129,10 @@ def test_wrong_arguments(groups, options, error, message):
     data = Categorical(PROBS), LABELS, groups
     with pytest.raises(error, match=message):
         scores.group_wise_mce(*data, **({"binning": UNIFORM} | options))
+
+
+def test_traced_groups_need_their_number():
+    entry = functools.partial(scores.group_wise_mce, binning=UNIFORM)
+    with pytest.raises(TypeError, match="num_groups: expected an integer where groups are traced"):
+        jax.jit(entry)(Categorical(PROBS), LABELS, LABELS)
+    assert jax.jit(lambda p: entry(Categorical(p), LABELS, LABELS))(PROBS).shape == (3,)

@@ -136,19 +136,6 @@ def test_without_errors_or_right_predictions_the_compiled_ratio_is_nan():
         assert np.isfinite(jax.jit(scores.rejection_curve)(C, same)).all()
 
 
-@pytest.mark.parametrize("correct", [Y * 0, Y * 0 + 1])
-def test_the_ratio_needs_right_and_wrong_predictions(correct):
-    with pytest.raises(ValueError, match=r"correct: expected right and wrong .* got [01] for all"):
-        scores.prediction_rejection_ratio(C, correct)
-
-
-def test_wrong_original_confidences():
-    with pytest.raises(ValueError, match=r"original_confidences: expected shape \[n\], as the con"):
-        scores.reward_improvement(C, C[:2], Y, 2.0)
-    with pytest.raises(ValueError, match="original_confidences: expected probabilities in"):
-        scores.reward_improvement(C, C * 2, Y, 2.0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -174,3 +161,16 @@ def test_wrong_arguments(arguments, error, message):
                 score(confidences, correct)
     with pytest.raises(error, match=message):
         scores.decision_cost(confidences, correct, *(ratio or [2]))
+
+
+@pytest.mark.parametrize("correct", [Y * 0, Y * 0 + 1])
+def test_the_ratio_needs_right_and_wrong_predictions(correct):
+    with pytest.raises(ValueError, match=r"correct: expected right and wrong .* got [01] for all"):
+        scores.prediction_rejection_ratio(C, correct)
+
+
+def test_wrong_original_confidences():
+    with pytest.raises(ValueError, match=r"original_confidences: expected shape \[n\], as the con"):
+        scores.reward_improvement(C, C[:2], Y, 2.0)
+    with pytest.raises(ValueError, match="original_confidences: expected probabilities in"):
+        scores.reward_improvement(C, C * 2, Y, 2.0)
