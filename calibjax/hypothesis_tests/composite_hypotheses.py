@@ -14,7 +14,7 @@ from calibjax._core.batches import map_batches
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli, Normal, Samples
-from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.base import Distribution, has_two_classes
 from calibjax.distributions.features import bare, like
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests._redraw.after_repair import after_repair, is_of_scores
@@ -177,9 +177,7 @@ def hypothesis_of(
     data = predictions, repaired, weights
     # The scatter of two classes follows from the probability of one, and hardly varies between fits
     # to redraws around one parameter: as a component of its own it makes the test conservative.
-    classes: Any = repaired
-    is_binary = has_class_probs(repaired) and classes.class_probs.shape[-1] == 2
-    has_scatter = not is_binary or repaired is bare(predictions)
+    has_scatter = not has_two_classes(repaired) or repaired is bare(predictions)
     squares = tuple(x or not has_scatter for x in are_squares(members))
     return kind(recalibration, family, *data, structure, squares, has_scores)
 
