@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from calibjax._core.compilation import all_quickly, keep_programs
-from calibjax.distributions import Bernoulli, Categorical, Samples
-from calibjax.distributions.base import Distribution
+from calibjax.distributions import Samples
+from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.evaluation.assembly import OVERALL, PROBABILITIES
 from calibjax.evaluation.comparing import OF_PAIRS
 
@@ -71,11 +71,12 @@ def suitably(predictions: Distribution) -> Iterator[Callable[[str], None]]:
     before = jax.config.values[name]
     arrays = jax.tree.leaves(predictions)
     num_values = sum(map(np.size, arrays))
-    is_cheap = isinstance(predictions, Bernoulli | Categorical | Samples)
+    has_classes = has_class_probs(predictions)
+    is_cheap = has_classes or isinstance(predictions, Samples)
     has_few_pairs = is_cheap and len(arrays[0]) * num_values <= _FEW_PAIRS
 
     def begins(part: str) -> None:
-        few = _FEW_OF_CLASSES if isinstance(predictions, Bernoulli | Categorical) else _FEW
+        few = _FEW_OF_CLASSES if has_classes else _FEW
         few = _FEW_IN_DIAGRAMS if part == PROBABILITIES else few
         is_short = has_few_pairs if part in (OVERALL, *OF_PAIRS) else num_values <= few
         jax.config.update(name, before or is_short)

@@ -12,7 +12,7 @@ import calibjax
 from calibjax._core.compilation import keep_programs
 from calibjax.command_line import compilation
 from calibjax.command_line.program import Stages
-from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal, Quantiles
 
 
 class Terminal(io.StringIO):
@@ -118,8 +118,11 @@ def test_the_oldest_programs_go(settings, tmp_path, monkeypatch):
     [
         (Bernoulli(np.ones(285)), True, True),
         (Categorical(np.ones((1000, 10))), False, True),
+        (Categorical(np.ones((10_000, 10))), False, True),
+        (CategoricalLogits(np.ones((10_000, 10))), False, True),
         (Categorical(np.ones((10_000, 100))), False, False),
         (Normal(np.ones(285), np.ones(285)), False, True),
+        (Normal(np.ones(20_000), np.ones(20_000)), False, False),
     ],
 )
 def test_few_numbers_are_compiled_quickly(predictions, test_is_short, rest_is_short):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from calibjax.distributions import Bernoulli
 from calibjax.hypothesis_tests import clusters
 from calibjax.hypothesis_tests._redraw import pool as pools
 from calibjax.streaming import tensor_products
@@ -64,3 +65,25 @@ def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
     result = CALLS[name].function(**values)  # a NaN is refused, or remains
     assert seen, "in another way"
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(result.statistic))
+
+
+def test_long_pools_are_optimised(monkeypatch):
+    """Also where JAX is told to leave most optimisations out, which has the same values."""
+    efforts, once = [], pools.compiled_once
+
+    def recorded(*arguments, effort):
+        efforts.append(effort)
+        return once(*arguments, effort=effort)
+
+    def statistic(scale, predictions, targets):
+        return scale * jnp.mean(targets - predictions.probs)
+
+    monkeypatch.setattr(pools, "compiled_once", recorded)
+    data = 2.0, Bernoulli(jnp.full(6, 0.4)), jnp.array([0, 1, 1, 0, 1, 1])
+    found = []
+    for limit in (60.0, 61.0):  # numbers drawn: 10 redraws of 6
+        monkeypatch.setattr(pools, "_LONG", limit)
+        key = jax.random.key(0)
+        found.append(pools.observed_and_redrawn(key, statistic, *data, num_draws=10))
+    assert efforts == ["well", "less"]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), *found)
