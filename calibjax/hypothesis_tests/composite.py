@@ -14,11 +14,11 @@ from calibjax._core.sharding import follows_data
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.hypothesis_tests._redraw.features import Parts
 from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.hypothesis_tests.checked_kernels import checked_family
 from calibjax.hypothesis_tests.composite_hypotheses import (
     Hypothesis,
+    PartsOfFits,
     as_tested,
     hypothesis_of,
     kernels_under,
@@ -133,10 +133,12 @@ def composite_calibration_test(
 
 
 @functools.partial(jit, static_argnames="batch_size", effort="less")
-def _pool(keys: jax.Array, tested: Hypothesis, targets: jax.Array, *, batch_size: int) -> Parts:
-    """Means of h off and on the diagonal for the observed targets, then for redrawn ones."""
+def _pool(
+    keys: jax.Array, tested: Hypothesis, targets: jax.Array, *, batch_size: int
+) -> PartsOfFits:
+    """Those of the observed targets, then of redrawn ones."""
 
-    def evaluate(ys: jax.Array) -> Parts:
+    def evaluate(ys: jax.Array) -> PartsOfFits:
         return tested.parts(jax.vmap(tested.fitted)(ys), ys)
 
     return over_pool(keys, tested.redraw, evaluate, targets, batch_size)

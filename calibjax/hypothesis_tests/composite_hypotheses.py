@@ -14,13 +14,12 @@ from calibjax._core.batches import map_batches
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli, Normal, Samples
-from calibjax.distributions.base import Distribution, has_two_classes
+from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare, like
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests._redraw.after_repair import after_repair, is_of_scores
 from calibjax.hypothesis_tests._redraw.components import skce_components
 from calibjax.hypothesis_tests._redraw.family import Family, number_of, number_with_pairs
-from calibjax.hypothesis_tests._redraw.features import Parts
 from calibjax.hypothesis_tests._redraw.plan import family_of
 from calibjax.hypothesis_tests.directions import are_squares
 from calibjax.hypothesis_tests.ensembles import with_targets
@@ -28,6 +27,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.normal_scores import VECTORS, is_of_counts, normal_score, standard_normal
 
+PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]
 _ZERO = 1e-3  # n SKCE_b of all redraws in units of its mean, which one number has in 2.5 % of them
 
 
@@ -42,7 +42,7 @@ class Hypothesis:
         repaired: with the observed targets.
         weights: of the samples, or None.
         structure: tree of the kernels.
-        squares: `SKCEComponents.squares` of them; all true if two classes are repaired.
+        squares: `SKCEComponents.squares` of them.
         has_scores: whether normal scores are computed before the kernels are.
     """
 
@@ -79,19 +79,30 @@ class Hypothesis:
         given = {} if self.weights is None else {"weights": self.weights}
         return score(repaired, targets, **given)
 
-    def parts(self, repaired: Distribution, targets: PyTree) -> Parts:
-        """Means of h off and on the diagonal, of several sets of targets [b, n, ...]."""
-        judged: Any = jax.vmap(self.judged)(repaired, targets)
-        return self.family(self.predictions, judged, self.weights)
+    def parts(self, repaired: Distribution, targets: PyTree) -> PartsOfFits:
+        """Means of h off and on the diagonal, of several sets of targets [b, n, ...].
 
-    def result(self, parts: Parts) -> CalibrationTestResult:
+        And the mean on the diagonal that is expected if labels are those of the repaired
+        predictions, which varies between fits; zero for what is not classes.
+        """
+        judged: Any = jax.vmap(self.judged)(repaired, targets)
+        unbiased, diagonal = self.family(self.predictions, judged, self.weights)
+        if not has_class_probs(self.repaired):
+            return unbiased, diagonal, jnp.zeros_like(diagonal)
+        expected = self.family.expected_diagonal(self.predictions, repaired, self.weights)
+        return unbiased, diagonal, expected
+
+    def result(self, parts: PartsOfFits) -> CalibrationTestResult:
         """That of the means for the observed targets, then for redrawn ones."""
         name, weights = type(self.recalibration).__name__, self.weights
         _refuse_without_fits(name, parts[1])
         n = number_of(self.predictions, None)
         n = n if weights is None else number_with_pairs(self.predictions, weights)
+        unbiased, diagonal, scatter = _comparable(parts, n)
         pool, components = skce_components(
-            *_without_zeros(parts, n),
+            unbiased,
+            diagonal,
+            scatter=scatter,
             num_targets=n,
             ranked="omnibus",
             family=self.structure,
@@ -103,18 +114,25 @@ class Hypothesis:
 
 
 @functools.partial(jit, effort="least")
-def _without_zeros(parts: Parts, n: jax.Array | int) -> Parts:
-    """Those of kernels that every fit makes zero are the same in all redraws.
+def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Means of h off and on the diagonal, and the latter as a component of its own, of all fits.
 
-    Such as the score of the parameter that is fitted. What is left of them depends on the fitted
-    parameters only, says nothing about calibration, and costs power: the statistic of the redraws
-    would be the largest of more kernels than can be loud for the data.
+    The latter follows closely from the fitted probabilities of two classes, and varies with them
+    between the redraws, but not between what could have been observed with one fit. So each is
+    measured from what its own fit expects, to which that of the observed targets is added.
+
+    Means of kernels that every fit makes zero are the same in all redraws, such as the score of the
+    parameter that is fitted. What is left of them depends on the fitted parameters only, says
+    nothing about calibration, and costs power: the statistic of the redraws would be the largest of
+    more kernels than can be loud for the data.
     """
-    unbiased, diagonal = parts
+    unbiased, diagonal, expected = parts
     total = diagonal + (n - 1) * unbiased
     largest = [jnp.max(x, 0, initial=0, where=jnp.isfinite(x)) for x in (total, diagonal)]
     is_zero = largest[0] <= _ZERO * largest[1]
-    return jnp.where(is_zero, unbiased[0], unbiased), jnp.where(is_zero, diagonal[0], diagonal)
+    means = unbiased, diagonal, diagonal + (expected[0] - expected)
+    unbiased, diagonal, scatter = (jnp.where(is_zero, mean[0], mean) for mean in means)
+    return unbiased, diagonal, scatter
 
 
 @record
@@ -175,11 +193,7 @@ def hypothesis_of(
     family = dataclasses.replace(family, num_bytes=max(family.num_bytes, fit_bytes))
     kind = _OfEnsembles if _are_ensembles(predictions, repaired) else Hypothesis
     data = predictions, repaired, weights
-    # The scatter of two classes follows from the probability of one, and hardly varies between fits
-    # to redraws around one parameter: as a component of its own it makes the test conservative.
-    has_scatter = not has_two_classes(repaired) or repaired is bare(predictions)
-    squares = tuple(x or not has_scatter for x in are_squares(members))
-    return kind(recalibration, family, *data, structure, squares, has_scores)
+    return kind(recalibration, family, *data, structure, are_squares(members), has_scores)
 
 
 def as_tested(
@@ -255,7 +269,7 @@ def parts_and_losses(
     is_own: jax.Array | bool,
     *,
     batch_size: int,
-) -> tuple[Parts, jax.Array]:
+) -> tuple[PartsOfFits, jax.Array]:
     """The means of h where they are wanted, and losses of the predictions that each draw repairs.
 
     Args:
@@ -266,7 +280,7 @@ def parts_and_losses(
         batch_size: number of draws at once.
     """
 
-    def evaluate(ys: PyTree) -> tuple[Parts, jax.Array]:
+    def evaluate(ys: PyTree) -> tuple[PartsOfFits, jax.Array]:
         repaired = jax.vmap(tested.fitted)(ys)
         shapes = jax.eval_shape(tested.parts, repaired, ys)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)

@@ -17,9 +17,18 @@ from calibjax.distributions import (
     sample_targets,
     with_features,
 )
-from calibjax.estimators import skce_biased
+from calibjax.estimators import OneVersusRest, skce_biased
 from calibjax.hypothesis_tests import composite_calibration_test, default_kernels
-from calibjax.kernels import Exponential, NormalScore, Pearson, SquaredExponential, TensorProduct
+from calibjax.hypothesis_tests._redraw.components import pooled
+from calibjax.kernels import (
+    Constant,
+    Exponential,
+    NormalScore,
+    Pearson,
+    SquaredExponential,
+    TensorProduct,
+    White,
+)
 from calibjax.recalibration import (
     AffineMap,
     AffineScaling,
@@ -140,24 +149,65 @@ def test_identity_leaves_the_simple_statistic():
     np.testing.assert_allclose(found.components.biased.statistic[0], expected, rtol=1e-3)
 
 
-def test_scatter_of_two_classes_counts_where_nothing_is_fitted():
-    """As the test of whether any repair is needed does."""
+def _diagonals(q, labels, class_wise, weights):
+    """Means on the diagonal of Pearson residuals, or of class 1, and what q expects of it."""
+    found = []
+    for share in (np.eye(q.shape[1])[labels], q):  # observed, expected
+        total = 0
+        for c in range(q.shape[1]):
+            if class_wise:
+                values = 2 * ((c == 1) - q[:, 1]) ** 2
+            else:
+                values = np.sum((np.eye(q.shape[1])[c] - q) ** 2 / (q + 0.05), 1)
+            total += share[:, c] * values
+        found.append(np.average(total, weights=weights**2))
+    return np.array(found)
 
-    class Nothing(TemperatureScaling):
-        def apply(self, temperature, predictions):
-            return predictions
 
-    jax.tree_util.register_static(Nothing)
-    kernel = TensorProduct(Exponential(1.0, TotalVariation()), Pearson())
+@pytest.mark.parametrize(("num_classes", "last"), [(2, 1.0), (2, 0.1), (3, 1.0)])
+def test_scatter_is_measured_from_what_each_fit_expects(num_classes, last):
+    """By loops over redraws and classes; what the fit to the observed labels expects is added."""
+    logits = jax.random.normal(KEYS[0], (N, num_classes))
+    predictions, method = CategoricalLogits(2 * logits), TemperatureScaling()
+    labels = sample_targets(KEYS[1], CategoricalLogits(logits))
+    weights = jnp.where(jnp.arange(N) < 30, 1.0, last)
+    near = Exponential(0.3, TotalVariation())
+    kernels = {
+        "all": TensorProduct(near, Pearson(0.05)),
+        "one": (OneVersusRest(1), TensorProduct(near, White())),
+    }
     test = composite_calibration_test(
-        KEYS[2], Nothing(), BINARY, LABELS, kernels=[kernel], num_draws=9
+        KEYS[2], method, predictions, labels, kernels=kernels, weights=weights, num_draws=5
     )
-    assert test.components.squares == (False,)
-    both = CategoricalLogits(jnp.log(BINARY.class_probs))  # two classes all the same
+    repaired = method.apply(method.fit(predictions, labels, weights), predictions)
+    fits = [(repaired, labels)]
+    for key in jax.random.split(KEYS[2], 5):
+        drawn = sample_targets(key, repaired)
+        fits.append((method.apply(method.fit(predictions, drawn, weights), predictions), drawn))
+    for name in kernels:
+        data = [_diagonals(np.asarray(q.class_probs), y, name == "one", weights) for q, y in fits]
+        observed, expected = np.stack(data, 1)
+        spread = test.components.of_kernel(name).spread
+        np.testing.assert_allclose(spread.statistic, observed[0], rtol=1e-3)
+        np.testing.assert_allclose(
+            spread.null_samples, (observed - expected + expected[0])[1:], rtol=1e-3
+        )
+    _, again = pooled(test.components)  # as of several runs that are combined
+    scores = [[part.spread.score, part.biased.score] for part in (test.components, again)]
+    np.testing.assert_allclose(*scores, rtol=1e-4)
+
+
+def test_scatter_of_many_classes_is_as_it_is():
+    predictions = CategoricalLogits(jax.random.normal(KEYS[0], (6, 65)))
+    labels = sample_targets(KEYS[1], predictions)
+    kernels = [TensorProduct(Constant(), Pearson())]
     test = composite_calibration_test(
-        KEYS[2], TemperatureScaling(), both, LABELS, kernels=[kernel], num_draws=9
+        KEYS[2], TemperatureScaling(), predictions, labels, kernels=kernels, num_draws=5
     )
-    assert test.components.squares == (True,)
+    biased, unbiased, spread = (
+        getattr(test.components, name).null_samples for name in ("biased", "unbiased", "spread")
+    )
+    np.testing.assert_allclose(spread, 6 * biased - 5 * unbiased, rtol=1e-4)
 
 
 def test_what_the_fit_makes_zero_has_no_say():
@@ -166,7 +216,6 @@ def test_what_the_fit_makes_zero_has_no_say():
     test = composite_calibration_test(
         KEYS[2], TemperatureScaling(), BINARY, LABELS, kernels=kernels, num_draws=19
     )
-    assert test.components.squares == (True, True)  # of two classes the scatter has none either
     slope, intercept = (test.components.of_kernel(name) for name in ("slope", "intercept"))
     assert slope.spread.statistic > 0
     assert np.ptp(slope.spread.null_samples) == np.ptp(slope.unbiased.null_samples) == 0

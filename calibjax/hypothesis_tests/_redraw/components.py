@@ -11,7 +11,7 @@ are too wide. Therefore D is tested two-sided here.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -70,8 +70,7 @@ class SKCEComponents:
         family: of `aggregated_skce_test` the tree of which the kernels are the leaves. All other
             attributes of the components then have a last axis [K] in the order of `kernel_names`.
         squares: of a family, whether the biased SKCE alone counts, as of residuals of normal scores
-            under `Constant` or `Regressor` kernels, of which it is the square of a sum, and of two
-            classes after a repair in `composite_calibration_test`, [K].
+            under `Constant` or `Regressor` kernels, of which it is the square of a sum, [K].
         direction_scores: of a family, in which direction the observed targets are off, in standard
             errors; zero for kernels that do not tell, [K].
         direction_pvalues: of a family, adjusted p-values of the biased SKCE alone, [K].
@@ -243,6 +242,7 @@ def skce_components(
     *,
     num_targets: jax.Array | int,
     ranked: str,
+    scatter: jax.Array | None = None,
     family: Any = None,
     squares: tuple[bool, ...] = (),
 ) -> tuple[jax.Array, SKCEComponents]:
@@ -260,6 +260,7 @@ def skce_components(
         diagonal: D, of the same shape.
         num_targets: n.
         ranked: one of `STATISTICS`.
+        scatter: in place of D in C₃, of the same shape, if its expectation varies over the pool.
         family: the tree of which several kernels are the leaves.
         squares: see `SKCEComponents`; of these kernels the omnibus statistic is C₁.
 
@@ -275,7 +276,8 @@ def skce_components(
     typical = jnp.mean(diagonal, 0, where=jnp.isfinite(diagonal))
     both = standardised(jnp.cbrt(off_diagonal + diagonal))
     mean_only = standardised(jnp.cbrt(off_diagonal + typical))
-    spread = standardised(jnp.cbrt(diagonal))
+    scatter = diagonal if scatter is None else tied(scatter, _DIAGONAL * digit)
+    spread = standardised(jnp.cbrt(scatter))
     biased = (off_diagonal + diagonal) / n
     omnibus = jnp.maximum(jnp.maximum(both, mean_only), jnp.abs(spread))
     statistics = {
@@ -291,7 +293,7 @@ def skce_components(
     components = SKCEComponents(
         component(biased, both, biased),
         component(unbiased, mean_only, unbiased),
-        component(diagonal, spread, jnp.abs(spread)),
+        component(scatter, spread, jnp.abs(spread)),
         num_targets,
         ranked,
         family,
@@ -304,14 +306,17 @@ def pooled(first: SKCEComponents, *others: SKCEComponents) -> tuple[jax.Array, S
     """The statistic and the components of several runs with pooled draws."""
     parts = (first, *others)
 
-    def pool(component: Callable[[SKCEComponents], Component]) -> jax.Array:
-        draws = [component(part).null_samples for part in parts]
-        return jnp.concatenate([component(first).statistic[None], *draws])
+    def pool(name: str) -> jax.Array:
+        draws = [getattr(part, name).null_samples for part in parts]
+        return jnp.concatenate([getattr(first, name).statistic[None], *draws])
 
+    n = first.num_targets
+    biased, unbiased, scatter = map(pool, STATISTICS[1:])
     statistic, found = skce_components(
-        pool(lambda part: part.unbiased),
-        pool(lambda part: part.spread),
-        num_targets=first.num_targets,
+        unbiased,
+        n * biased - (n - 1) * unbiased,
+        scatter=scatter,
+        num_targets=n,
         ranked=first.ranked,
         family=first.family,
         squares=first.squares,

@@ -1,7 +1,7 @@
 """Means of the calibration kernel for many sets of targets of the same predictions."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -28,6 +28,8 @@ from calibjax.kernels import Kernel
 from calibjax.kernels.base import prediction_kernel
 from calibjax.kernels.expectations import batch_features, features
 from calibjax.kernels.line import Exponentials, Line
+
+_ENUMERATED = 64  # classes, over whose labels expectations are summed
 
 
 def num_features(
@@ -80,6 +82,12 @@ class PredictionKernel:
         """Whether sums over pairs take linear time."""
         return self.factor is not None or self.line is not None
 
+    def diagonal(self, predictions: Distribution) -> jax.Array:
+        """k_P(p_i, p_i), [n]."""
+        if self.factor is not None:
+            return jnp.sum(jnp.square(self.factor), 1)
+        return jax.vmap(lambda p: prediction_kernel(self.kernel, p, p))(predictions)
+
 
 @record
 class ByFeatures:
@@ -118,6 +126,13 @@ class ByFeatures:
         columns = zip(*(found[product] for product in self.products), strict=True)
         off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
         return off_diagonal, diagonal
+
+    def diagonal(self, predictions: Distribution, targets: Any, shares: jax.Array) -> jax.Array:
+        """Σ_i s_bi h_i of targets [b, n, ...], with h_i of a sample with itself, [b, K]."""
+        values = [batch_features(*each, predictions, targets) for each in self._featured()]
+        squares = [shares * jnp.sum(jnp.square(each), 0) for each in values]
+        own = [kernel.diagonal(predictions) for kernel in self.prediction_kernels]
+        return jnp.stack([jnp.sum(own[p] * squares[t], 1) for p, t in self.products], 1)
 
     def _featured(self) -> list[tuple[Kernel, Any]]:
         return list(zip(self.target_kernels, self.prepared, strict=True))
@@ -186,6 +201,15 @@ class ByPairs:
 
         return jax.vmap(means)(targets)
 
+    def diagonal(self, predictions: Distribution, targets: Any, shares: jax.Array) -> jax.Array:
+        """As that of `ByFeatures`."""
+
+        def value(*sample: Any) -> jax.Array:
+            return sample_pair(self.kernel, sample, sample)
+
+        values = jax.vmap(jax.vmap(value), (None, 0))(predictions, targets)
+        return jnp.sum(shares * values, 1, keepdims=True)
+
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
         """Memory of one redraw: a tile, or one per component of the targets if these are many."""
         n = checks.leading_size("targets", targets)
@@ -208,12 +232,32 @@ class ThroughLens:
         self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
     ) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
+        return self.statistic(*self._seen(predictions, targets), weights)
+
+    def expected_diagonal(
+        self, predictions: Distribution, repaired: Any, weights: jax.Array | None
+    ) -> jax.Array:
+        """See `Family.expected_diagonal`."""
+        labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)
+        seen, (of, labels, _) = self._seen(predictions, (repaired, labels, None))
+        probs = jax.vmap(lambda q: q.class_probs)(of)
+        shares = (1 if weights is None else jnp.square(weights)) / number_of(predictions, weights)
+
+        def part(label: jax.Array | int) -> jax.Array:
+            judged = of, jnp.full_like(labels, label), None
+            return self.statistic.diagonal(seen, judged, shares * probs[..., label])
+
+        first, number = part(0), probs.shape[-1]
+        if number > _ENUMERATED:
+            return jnp.zeros_like(first)
+        return jax.lax.fori_loop(1, number, lambda label, total: total + part(label), first)
+
+    def _seen(self, predictions: Distribution, targets: Any) -> tuple[Any, Any]:
         if self.lens is None:
-            return self.statistic(predictions, targets, weights)
+            return predictions, targets
         first = jax.tree.map(lambda y: y[0], targets)
         seen, _ = self.lens(predictions, first)  # the same for all targets
-        labels = jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
-        return self.statistic(seen, labels, weights)
+        return seen, jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
 
 
 @record
@@ -226,7 +270,16 @@ class Alike:
         self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
     ) -> Parts:
         """Means for targets [b, n, ...], [b, K] each, one statistic after the other."""
-        found = jax.lax.map(lambda member: member(predictions, targets, weights), self.members)
+        return self._of_all(lambda member: member(predictions, targets, weights))
+
+    def expected_diagonal(
+        self, predictions: Distribution, repaired: Any, weights: jax.Array | None
+    ) -> jax.Array:
+        """See `Family.expected_diagonal`."""
+        return self._of_all(lambda one: one.expected_diagonal(predictions, repaired, weights))
+
+    def _of_all(self, values: Callable[[ThroughLens], Any]) -> Any:
+        found = jax.lax.map(values, self.members)
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1), found)
 
 
@@ -251,3 +304,14 @@ class Family:
         parts = [each(predictions, targets, weights) for each in self.statistics]
         order = np.array(self.order)
         return jax.tree.map(lambda *x: jnp.concatenate(x, 1)[:, order], *parts)
+
+    def expected_diagonal(
+        self, predictions: Distribution, repaired: Any, weights: jax.Array | None = None
+    ) -> jax.Array:
+        """Means of h on the diagonal if labels were those of repaired predictions, [b, K].
+
+        For kernels of `after_repair`, and zero where these see more than 64 classes.
+        """
+        data = predictions, repaired, weights
+        found = [each.expected_diagonal(*data) for each in self.statistics]
+        return jnp.concatenate(found, 1)[:, np.array(self.order)]
