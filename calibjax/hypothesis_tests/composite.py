@@ -64,11 +64,16 @@ def composite_calibration_test(
     it conservative. So do redraws to which the recalibration cannot be fitted, such as
     `PlattScaling` to twelve samples, which count as larger: a `UserWarning` says how many there
     are, which compiled code cannot. Kernels whose SKCE every fit makes zero, such as the score of a
-    temperature that is fitted, have no say. Of two classes, unless `apply` returns the very
-    predictions that it gets, the biased SKCE of each kernel counts alone: the fit nearly determines
-    their scatter (`SKCEComponents.spread`), which would make the test conservative. In return it is
-    weaker against predictions that are too cautious in the middle and too bold in the tails; see
-    the guide. A p-value of 1 is common, where no group of kernels sees more than on average.
+    temperature that is fitted, have no say. A p-value of 1 is common, where no group of kernels
+    sees more than on average.
+
+    The mean D of h on the diagonal (`SKCEComponents.spread`) follows closely from the repaired
+    probabilities q of classes, which vary between the redraws. So D* of a redraw is measured from
+    what its own fit q* expects of it, and what that of the observed targets expects is added,
+
+        D* + E_q D − E_q* D,   E_q D = n⁻¹ Σ_i Σ_c q_ic h_i(c),
+
+    with h_i(c) of label c, except for kernels that see more than 64 classes.
 
     Args:
         key: a JAX random key.

@@ -82,15 +82,18 @@ class Hypothesis:
     def parts(self, repaired: Distribution, targets: PyTree) -> PartsOfFits:
         """Means of h off and on the diagonal, of several sets of targets [b, n, ...].
 
-        And the mean on the diagonal that is expected if labels are those of the repaired
-        predictions, which varies between fits; zero for what is not classes.
+        And what repaired predictions expect of the latter, as far as it is known.
         """
         judged: Any = jax.vmap(self.judged)(repaired, targets)
         unbiased, diagonal = self.family(self.predictions, judged, self.weights)
-        if not has_class_probs(self.repaired):
+        if not self.has_outcomes():
             return unbiased, diagonal, jnp.zeros_like(diagonal)
         expected = self.family.expected_diagonal(self.predictions, repaired, self.weights)
         return unbiased, diagonal, expected
+
+    def has_outcomes(self) -> bool:
+        """Whether there are a few possible targets: labels of classes."""
+        return has_class_probs(self.repaired)
 
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
         """That of the means for the observed targets, then for redrawn ones."""
@@ -159,6 +162,10 @@ class _OfEnsembles(Hypothesis):
     def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any, Any]:
         """Repaired pools and targets."""
         return repaired, targets[:, 0], None
+
+    def has_outcomes(self) -> bool:
+        """The values of the pools."""
+        return True
 
     def loss(self, score: Callable[..., jax.Array], repaired: Any, targets: jax.Array) -> jax.Array:
         """The score of the members."""

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 
 from calibjax._core import checks
 from calibjax._core.pytree import record
-from calibjax.distributions import WithFeatures
+from calibjax.distributions import Samples, WithFeatures
 from calibjax.kernels import Kernel, NormalScore, TensorProduct
 from calibjax.kernels.base import Conditional
 from calibjax.kernels.expectations import (
@@ -88,3 +89,15 @@ def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, 
         )
     product = TensorProduct(kernel.prediction, _AfterRepair(kernel.target))
     return None if lens is None else _OnBoth(lens), product
+
+
+def outcomes(repaired: Any) -> tuple[Callable[[Any], jax.Array], jax.Array]:
+    """Possible targets [b, n, ...], by place, and their probabilities, [b, n, places].
+
+    Of predictions of classes these are the labels, of pools of ensembles their values.
+    """
+    if isinstance(repaired, Samples):
+        values = repaired.values
+        return lambda place: values[:, :, place], jnp.full(values.shape[:3], 1 / values.shape[2])
+    probs = jax.vmap(lambda q: q.class_probs)(repaired)
+    return lambda place: jnp.full(probs.shape[:2], place), probs

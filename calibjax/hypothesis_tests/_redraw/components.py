@@ -64,7 +64,8 @@ class SKCEComponents:
             large values.
         spread: D, the mean of h on the diagonal; two-sided p-value. A positive score says that
             the targets scatter more than predicted (predictions too narrow, overconfident), a
-            negative one that they scatter less (too wide, underconfident).
+            negative one that they scatter less (too wide, underconfident). The draws of
+            `composite_calibration_test` are measured from what their own fit expects.
         num_targets: n.
         ranked: which statistic the test ranks, one of `STATISTICS`.
         family: of `aggregated_skce_test` the tree of which the kernels are the leaves. All other

@@ -15,6 +15,7 @@ from calibjax._core.arithmetic import UNROLLED, floating_dtype
 from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair
+from calibjax.hypothesis_tests._redraw.after_repair import outcomes
 from calibjax.hypothesis_tests._redraw.features import (
     Parts,
     as_means,
@@ -29,7 +30,7 @@ from calibjax.kernels.base import prediction_kernel
 from calibjax.kernels.expectations import batch_features, features
 from calibjax.kernels.line import Exponentials, Line
 
-_ENUMERATED = 64  # classes, over whose labels expectations are summed
+_ENUMERATED = 64  # outcomes, over which expectations are summed
 
 
 def num_features(
@@ -238,19 +239,19 @@ class ThroughLens:
         self, predictions: Distribution, repaired: Any, weights: jax.Array | None
     ) -> jax.Array:
         """See `Family.expected_diagonal`."""
-        labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)
-        seen, (of, labels, _) = self._seen(predictions, (repaired, labels, None))
-        probs = jax.vmap(lambda q: q.class_probs)(of)
-        shares = (1 if weights is None else jnp.square(weights)) / number_of(predictions, weights)
+        first = outcomes(repaired)[0](0)
+        seen, (of, *_) = self._seen(predictions, (repaired, first, None))
+        targets, shares = outcomes(of)
+        shares *= 1 if weights is None else jnp.square(weights)[:, None]
 
-        def part(label: jax.Array | int) -> jax.Array:
-            judged = of, jnp.full_like(labels, label), None
-            return self.statistic.diagonal(seen, judged, shares * probs[..., label])
+        def part(place: jax.Array | int) -> jax.Array:
+            return self.statistic.diagonal(seen, (of, targets(place), None), shares[..., place])
 
-        first, number = part(0), probs.shape[-1]
+        total, number = part(0), shares.shape[-1]
         if number > _ENUMERATED:
-            return jnp.zeros_like(first)
-        return jax.lax.fori_loop(1, number, lambda label, total: total + part(label), first)
+            return jnp.zeros_like(total)
+        total = jax.lax.fori_loop(1, number, lambda place, x: x + part(place), total)
+        return total / number_of(predictions, weights)
 
     def _seen(self, predictions: Distribution, targets: Any) -> tuple[Any, Any]:
         if self.lens is None:
@@ -308,9 +309,9 @@ class Family:
     def expected_diagonal(
         self, predictions: Distribution, repaired: Any, weights: jax.Array | None = None
     ) -> jax.Array:
-        """Means of h on the diagonal if labels were those of repaired predictions, [b, K].
+        """Means of h on the diagonal that repaired predictions [b, n] expect, [b, K].
 
-        For kernels of `after_repair`, and zero where these see more than 64 classes.
+        For kernels of `after_repair`, and zero where these see more than 64 classes or members.
         """
         data = predictions, repaired, weights
         found = [each.expected_diagonal(*data) for each in self.statistics]
