@@ -82,6 +82,13 @@ def _of_pools(seen, pools):
     return total / len(pools) ** 2
 
 
+def _spread_of_pools(pools):
+    """The mean on the diagonal, and its mean over which of the values is the target."""
+    k = np.exp(-0.5 * (pools[:, :, None] - pools[:, None]) ** 2)
+    values = 1 - 2 * k.mean(2) + k.mean((1, 2), keepdims=True)[:, :, 0]
+    return values[:, 0].mean(), values.mean()
+
+
 @pytest.mark.parametrize("unit", [1e-7, 1.0])
 def test_ensembles_by_a_loop(unit):
     """It is redrawn which of the repaired members and the target is the target."""
@@ -99,16 +106,23 @@ def test_ensembles_by_a_loop(unit):
         return np.concatenate([np.asarray(own)[:, None], after.values], 1)
 
     first = repaired(values, targets)
-    draws = []
+    draws, spreads = [], []
     for key in jax.random.split(KEYS[2], 5):
         pools = first.copy()
         for i, j in enumerate(jax.random.randint(key, (n,), 0, m + 1)):
             pools[i, [0, j]] = pools[i, [j, 0]]
-        draws.append(_of_pools(first, repaired(pools[:, 1:], pools[:, 0])))
-    biased = found.components.biased
+        again = repaired(pools[:, 1:], pools[:, 0])
+        draws.append(_of_pools(first, again))
+        spreads.append(_spread_of_pools(again))
+    biased, spread = found.components.biased, found.components.spread
     # The observed one is fitted again, too: to repaired members, which changes nothing.
     np.testing.assert_allclose(biased.statistic[0], _of_pools(first, first), rtol=1e-6)
     np.testing.assert_allclose(biased.null_samples[:, 0], draws, rtol=1e-6)
+    observed, expected = np.transpose(spreads)
+    own, of_fit = _spread_of_pools(first)
+    np.testing.assert_allclose(spread.statistic[0], own, rtol=1e-6)
+    draws = observed - expected + of_fit
+    np.testing.assert_allclose(spread.null_samples[:, 0], draws, rtol=1e-6)
 
 
 def test_ensembles_that_become_distributions():
