@@ -14,7 +14,7 @@ from calibjax._core.batches import map_batches
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli, Normal, Samples
-from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare, like
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests._redraw.after_repair import after_repair, is_of_scores
@@ -27,7 +27,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.normal_scores import VECTORS, is_of_counts, normal_score, standard_normal
 
-PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]
+PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]  # `Hypothesis.parts`
 _ZERO = 1e-3  # n SKCE_b of all redraws in units of its mean, which one number has in 2.5 % of them
 
 
@@ -82,18 +82,11 @@ class Hypothesis:
     def parts(self, repaired: Distribution, targets: PyTree) -> PartsOfFits:
         """Means of h off and on the diagonal, of several sets of targets [b, n, ...].
 
-        And what repaired predictions expect of the latter, as far as it is known.
+        And what the repaired predictions expect of the latter.
         """
         judged: Any = jax.vmap(self.judged)(repaired, targets)
-        unbiased, diagonal = self.family(self.predictions, judged, self.weights)
-        if not self.has_outcomes():
-            return unbiased, diagonal, jnp.zeros_like(diagonal)
-        expected = self.family.expected_diagonal(self.predictions, repaired, self.weights)
-        return unbiased, diagonal, expected
-
-    def has_outcomes(self) -> bool:
-        """Whether there are a few possible targets: labels of classes."""
-        return has_class_probs(self.repaired)
+        means = self.family(self.predictions, judged, self.weights)
+        return *means, self.family.expected_diagonal(self.predictions, repaired, self.weights)
 
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
         """That of the means for the observed targets, then for redrawn ones."""
@@ -101,11 +94,11 @@ class Hypothesis:
         _refuse_without_fits(name, parts[1])
         n = number_of(self.predictions, None)
         n = n if weights is None else number_with_pairs(self.predictions, weights)
-        unbiased, diagonal, scatter = _comparable(parts, n)
+        unbiased, diagonal, spread = _comparable(parts, n)
         pool, components = skce_components(
             unbiased,
             diagonal,
-            scatter=scatter,
+            spread=spread,
             num_targets=n,
             ranked="omnibus",
             family=self.structure,
@@ -118,10 +111,10 @@ class Hypothesis:
 
 @functools.partial(jit, effort="least")
 def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Means of h off and on the diagonal, and the latter as a component of its own, of all fits.
+    """Means of h off and on the diagonal, and the spread, which differ in the targets only.
 
-    The latter follows closely from the fitted probabilities of two classes, and varies with them
-    between the redraws, but not between what could have been observed with one fit. So each is
+    The spread is the mean on the diagonal. Of classes and ensembles it follows closely from the
+    fit, and varies between the fits to redraws more than the targets of one fit make it. So it is
     measured from what its own fit expects, to which that of the observed targets is added.
 
     Means of kernels that every fit makes zero are the same in all redraws, such as the score of the
@@ -134,8 +127,8 @@ def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.
     largest = [jnp.max(x, 0, initial=0, where=jnp.isfinite(x)) for x in (total, diagonal)]
     is_zero = largest[0] <= _ZERO * largest[1]
     means = unbiased, diagonal, diagonal + (expected[0] - expected)
-    unbiased, diagonal, scatter = (jnp.where(is_zero, mean[0], mean) for mean in means)
-    return unbiased, diagonal, scatter
+    unbiased, diagonal, spread = (jnp.where(is_zero, mean[0], mean) for mean in means)
+    return unbiased, diagonal, spread
 
 
 @record
@@ -162,10 +155,6 @@ class _OfEnsembles(Hypothesis):
     def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any, Any]:
         """Repaired pools and targets."""
         return repaired, targets[:, 0], None
-
-    def has_outcomes(self) -> bool:
-        """The values of the pools."""
-        return True
 
     def loss(self, score: Callable[..., jax.Array], repaired: Any, targets: jax.Array) -> jax.Array:
         """The score of the members."""

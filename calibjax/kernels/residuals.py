@@ -40,7 +40,7 @@ class Residual(Conditional):
         raise NotImplementedError(f"{type(self).__name__} does not define residual(p, y)")
 
     def expected_norm(self, p: Distribution) -> jax.Array:
-        """E ‖r(p, Y)‖², which only `estimators.skce_spread` needs."""
+        """E ‖r(p, Y)‖², which `estimators.skce_spread` and composite tests need."""
         raise NotImplementedError(f"{type(self).__name__} does not define expected_norm(p)")
 
     def check_predictions(self, predictions: Distribution) -> None:
@@ -178,6 +178,12 @@ class Fisher(Residual):
 
         slopes = jax.jacfwd(log_prob)({name: at[name] for name in chosen})
         return jnp.concatenate([slopes[name].reshape(-1) for name in chosen])
+
+    def expected_norm(self, p: Any) -> jax.Array:
+        """E ‖r(p, Y)‖², exact for classes; see `information`."""
+        targets, weights = _representatives(p)
+        residuals = jax.vmap(lambda y: self.residual(p, y))(targets)
+        return jnp.sum(weights[:, None].astype(residuals.dtype) * jnp.square(residuals))
 
     def check_predictions(self, predictions: Distribution) -> None:
         """Refuses predictions that the recalibration cannot be applied to, or without density."""

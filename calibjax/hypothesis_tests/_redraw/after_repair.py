@@ -8,12 +8,14 @@ import jax.numpy as jnp
 
 from calibjax._core import checks
 from calibjax._core.pytree import record
-from calibjax.distributions import Samples, WithFeatures
+from calibjax.distributions import WithFeatures
 from calibjax.kernels import Kernel, NormalScore, TensorProduct
 from calibjax.kernels.base import Conditional
 from calibjax.kernels.expectations import (
     FeatureRule,
     centered_kernel,
+    diagonal_expectation,
+    double_expectation,
     features,
     prepare_features,
     register_expectations,
@@ -91,13 +93,17 @@ def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, 
     return None if lens is None else _OnBoth(lens), product
 
 
-def outcomes(repaired: Any) -> tuple[Callable[[Any], jax.Array], jax.Array]:
-    """Possible targets [b, n, ...], by place, and their probabilities, [b, n, places].
+def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
+    """E h of targets of repaired predictions [b, n] with themselves, by target kernel, [b, n].
 
-    Of predictions of classes these are the labels, of pools of ensembles their values.
+    Zero where it is not known, since a user's kernel has no expectation of k(Z, Z).
     """
-    if isinstance(repaired, Samples):
-        values = repaired.values
-        return lambda place: values[:, :, place], jnp.full(values.shape[:3], 1 / values.shape[2])
-    probs = jax.vmap(lambda q: q.class_probs)(repaired)
-    return lambda place: jnp.full(probs.shape[:2], place), probs
+
+    def norm(q: Any) -> jax.Array:
+        inner = kernel.kernel
+        return jnp.asarray(diagonal_expectation(inner, q) - double_expectation(inner, q, q))
+
+    try:
+        return jax.vmap(jax.vmap(norm))(repaired)
+    except NotImplementedError:
+        return jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2])

@@ -243,7 +243,7 @@ def skce_components(
     *,
     num_targets: jax.Array | int,
     ranked: str,
-    scatter: jax.Array | None = None,
+    spread: jax.Array | None = None,
     family: Any = None,
     squares: tuple[bool, ...] = (),
 ) -> tuple[jax.Array, SKCEComponents]:
@@ -261,7 +261,7 @@ def skce_components(
         diagonal: D, of the same shape.
         num_targets: n.
         ranked: one of `STATISTICS`.
-        scatter: in place of D in C₃, of the same shape, if its expectation varies over the pool.
+        spread: in place of D in C₃, of the same shape, if its expectation varies over the pool.
         family: the tree of which several kernels are the leaves.
         squares: see `SKCEComponents`; of these kernels the omnibus statistic is C₁.
 
@@ -277,15 +277,15 @@ def skce_components(
     typical = jnp.mean(diagonal, 0, where=jnp.isfinite(diagonal))
     both = standardised(jnp.cbrt(off_diagonal + diagonal))
     mean_only = standardised(jnp.cbrt(off_diagonal + typical))
-    scatter = diagonal if scatter is None else tied(scatter, _DIAGONAL * digit)
-    spread = standardised(jnp.cbrt(scatter))
+    spread = diagonal if spread is None else tied(spread, _DIAGONAL * digit)
+    scatter = standardised(jnp.cbrt(spread))
     biased = (off_diagonal + diagonal) / n
-    omnibus = jnp.maximum(jnp.maximum(both, mean_only), jnp.abs(spread))
+    omnibus = jnp.maximum(jnp.maximum(both, mean_only), jnp.abs(scatter))
     statistics = {
         "omnibus": jnp.where(np.array(squares), both, omnibus) if any(squares) else omnibus,
         "biased": biased,
         "unbiased": unbiased,
-        "spread": jnp.abs(spread),
+        "spread": jnp.abs(scatter),
     }
 
     def component(values: jax.Array, score: jax.Array, ranks: jax.Array) -> Component:
@@ -294,7 +294,7 @@ def skce_components(
     components = SKCEComponents(
         component(biased, both, biased),
         component(unbiased, mean_only, unbiased),
-        component(scatter, spread, jnp.abs(spread)),
+        component(spread, scatter, jnp.abs(scatter)),
         num_targets,
         ranked,
         family,
@@ -312,11 +312,11 @@ def pooled(first: SKCEComponents, *others: SKCEComponents) -> tuple[jax.Array, S
         return jnp.concatenate([getattr(first, name).statistic[None], *draws])
 
     n = first.num_targets
-    biased, unbiased, scatter = map(pool, STATISTICS[1:])
+    biased, unbiased, spread = map(pool, STATISTICS[1:])
     statistic, found = skce_components(
         unbiased,
         n * biased - (n - 1) * unbiased,
-        scatter=scatter,
+        spread=spread,
         num_targets=n,
         ranked=first.ranked,
         family=first.family,

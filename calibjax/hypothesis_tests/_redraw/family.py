@@ -11,11 +11,11 @@ from jax.typing import ArrayLike
 
 from calibjax import pairwise
 from calibjax._core import checks
-from calibjax._core.arithmetic import UNROLLED, floating_dtype
+from calibjax._core.arithmetic import UNROLLED, floating_dtype, matmul
 from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair
-from calibjax.hypothesis_tests._redraw.after_repair import outcomes
+from calibjax.hypothesis_tests._redraw.after_repair import expected_norms
 from calibjax.hypothesis_tests._redraw.features import (
     Parts,
     as_means,
@@ -29,8 +29,6 @@ from calibjax.kernels import Kernel
 from calibjax.kernels.base import prediction_kernel
 from calibjax.kernels.expectations import batch_features, features
 from calibjax.kernels.line import Exponentials, Line
-
-_ENUMERATED = 64  # outcomes, over which expectations are summed
 
 
 def num_features(
@@ -128,12 +126,13 @@ class ByFeatures:
         off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
         return off_diagonal, diagonal
 
-    def diagonal(self, predictions: Distribution, targets: Any, shares: jax.Array) -> jax.Array:
-        """Σ_i s_bi h_i of targets [b, n, ...], with h_i of a sample with itself, [b, K]."""
-        values = [batch_features(*each, predictions, targets) for each in self._featured()]
-        squares = [shares * jnp.sum(jnp.square(each), 0) for each in values]
-        own = [kernel.diagonal(predictions) for kernel in self.prediction_kernels]
-        return jnp.stack([jnp.sum(own[p] * squares[t], 1) for p, t in self.products], 1)
+    def expected_diagonal(
+        self, predictions: Distribution, repaired: Any, weights: jax.Array
+    ) -> jax.Array:
+        """Σ_i w_i E h_i of samples with themselves, [b, K]."""
+        norms = [expected_norms(kernel, repaired) for kernel in self.target_kernels]
+        own = [weights * kernel.diagonal(predictions) for kernel in self.prediction_kernels]
+        return jnp.stack([matmul(norms[t], own[p]) for p, t in self.products], 1)
 
     def _featured(self) -> list[tuple[Kernel, Any]]:
         return list(zip(self.target_kernels, self.prepared, strict=True))
@@ -202,14 +201,13 @@ class ByPairs:
 
         return jax.vmap(means)(targets)
 
-    def diagonal(self, predictions: Distribution, targets: Any, shares: jax.Array) -> jax.Array:
+    def expected_diagonal(
+        self, predictions: Distribution, repaired: Any, weights: jax.Array
+    ) -> jax.Array:
         """As that of `ByFeatures`."""
-
-        def value(*sample: Any) -> jax.Array:
-            return sample_pair(self.kernel, sample, sample)
-
-        values = jax.vmap(jax.vmap(value), (None, 0))(predictions, targets)
-        return jnp.sum(shares * values, 1, keepdims=True)
+        kernel: Any = self.kernel
+        own = PredictionKernel(kernel.prediction).diagonal(predictions)
+        return matmul(expected_norms(kernel.target, repaired), weights * own)[:, None]
 
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
         """Memory of one redraw: a tile, or one per component of the targets if these are many."""
@@ -239,19 +237,13 @@ class ThroughLens:
         self, predictions: Distribution, repaired: Any, weights: jax.Array | None
     ) -> jax.Array:
         """See `Family.expected_diagonal`."""
-        first = outcomes(repaired)[0](0)
-        seen, (of, *_) = self._seen(predictions, (repaired, first, None))
-        targets, shares = outcomes(of)
-        shares *= 1 if weights is None else jnp.square(weights)[:, None]
-
-        def part(place: jax.Array | int) -> jax.Array:
-            return self.statistic.diagonal(seen, (of, targets(place), None), shares[..., place])
-
-        total, number = part(0), shares.shape[-1]
-        if number > _ENUMERATED:
-            return jnp.zeros_like(total)
-        total = jax.lax.fori_loop(1, number, lambda place, x: x + part(place), total)
-        return total / number_of(predictions, weights)
+        seen = predictions, repaired
+        if self.lens is not None:
+            labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)  # of any class
+            p, (q, *_) = self._seen(predictions, (repaired, labels, None))
+            seen = p, q
+        shares = jnp.ones(()) if weights is None else jnp.square(weights)
+        return self.statistic.expected_diagonal(*seen, shares / number_of(predictions, weights))
 
     def _seen(self, predictions: Distribution, targets: Any) -> tuple[Any, Any]:
         if self.lens is None:
@@ -311,7 +303,7 @@ class Family:
     ) -> jax.Array:
         """Means of h on the diagonal that repaired predictions [b, n] expect, [b, K].
 
-        For kernels of `after_repair`, and zero where these see more than 64 classes or members.
+        Of kernels of `after_repair`.
         """
         data = predictions, repaired, weights
         found = [each.expected_diagonal(*data) for each in self.statistics]
