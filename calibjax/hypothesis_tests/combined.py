@@ -151,13 +151,18 @@ def _refuse_same_draws(names: str, one: CalibrationTestResult, two: CalibrationT
         if not checks.is_concrete(draws):
             continue
         x, y = sorted(map(np.asarray, draws), key=np.size)
-        largest = max(np.nanmax(np.abs(x)), np.nanmax(np.abs(y)), np.finfo(x.dtype).tiny)
-        step = 16 * np.finfo(x.dtype).eps * largest
-        x, y = (np.unique(np.round(values / step)) for values in (x, y))
-        # Draws of a discrete statistic may coincide by chance.
-        is_continuous = x.size >= max(_DISTINCT_DRAWS, 0.9 * min(map(np.size, draws)))
-        neighbours = np.concatenate([y - 1, y, y + 1])
-        if is_continuous and np.mean(np.isin(x, neighbours)) > 0.5:
-            raise ValueError(
-                f"{names}: expected draws with different keys, got the same draws in both"
-            )
+        for columns in zip(*(z.reshape(len(z), -1).T for z in (x, y)), strict=True):
+            _refuse_same_column(names, *columns)
+
+
+def _refuse_same_column(names: str, x: np.ndarray, y: np.ndarray) -> None:
+    """Refuses draws of one number that are mostly those of another run, the longer one."""
+    size = len(x)
+    largest = max(np.nanmax(np.abs(x)), np.nanmax(np.abs(y)), np.finfo(x.dtype).tiny)
+    step = 16 * np.finfo(x.dtype).eps * largest
+    x, y = (np.unique(np.round(values / step)) for values in (x, y))
+    # Draws of a discrete statistic may coincide by chance.
+    is_continuous = x.size >= max(_DISTINCT_DRAWS, 0.9 * size)
+    neighbours = np.concatenate([y - 1, y, y + 1])
+    if is_continuous and np.mean(np.isin(x, neighbours)) > 0.5:
+        raise ValueError(f"{names}: expected draws with different keys, got the same draws in both")

@@ -18,13 +18,19 @@ from calibjax.distributions import (
     with_features,
 )
 from calibjax.estimators import OneVersusRest, skce_biased
-from calibjax.hypothesis_tests import composite_calibration_test, default_kernels
+from calibjax.hypothesis_tests import (
+    combine_results,
+    composite_calibration_test,
+    default_kernels,
+)
 from calibjax.hypothesis_tests._redraw.components import pooled
 from calibjax.kernels import (
     Constant,
     Exponential,
+    Fisher,
     NormalScore,
     Pearson,
+    Residual,
     SquaredExponential,
     TensorProduct,
     White,
@@ -163,23 +169,20 @@ def test_identity_leaves_the_simple_statistic():
     np.testing.assert_allclose(found.components.biased.statistic[0], expected, rtol=1e-3)
 
 
-def _diagonals(q, labels, class_wise, weights):
-    """Means on the diagonal of Pearson residuals, or of class 1, and what q expects of it."""
-    found = []
-    for share in (np.eye(q.shape[1])[labels], q):  # observed, expected
-        total = 0
-        for c in range(q.shape[1]):
-            if class_wise:
-                values = 2 * ((c == 1) - q[:, 1]) ** 2
-            else:
-                values = np.sum((np.eye(q.shape[1])[c] - q) ** 2 / (q + 0.05), 1)
-            total += share[:, c] * values
-        found.append(np.average(total, weights=weights**2))
-    return np.array(found)
+def _norms(q, label, kernel):
+    """Squared norms of the residuals of a label, as a kernel of the test below sees them."""
+    unit = np.eye(q.shape[1])[label]
+    if kernel.startswith("class"):
+        c = int(kernel[-1])
+        return 2 * (unit[c] - q[:, c]) ** 2
+    if kernel == "temperature":
+        logs = np.log(q)
+        return (logs[:, label] - np.sum(q * logs, 1)) ** 2
+    return np.sum((unit - q) ** 2 / (q + 0.05), 1)
 
 
-@pytest.mark.parametrize(("num_classes", "last"), [(2, 1.0), (2, 0.1), (3, 1.0)])
-def test_scatter_is_measured_from_what_each_fit_expects(num_classes, last):
+@pytest.mark.parametrize(("num_classes", "last"), [(2, 1.0), (2, 0.1), (3, 1.0), (70, 1.0)])
+def test_spread_is_measured_from_what_each_fit_expects(num_classes, last):
     """By loops over redraws and classes; what the fit to the observed labels expects is added."""
     logits = jax.random.normal(KEYS[0], (N, num_classes))
     predictions, method = CategoricalLogits(2 * logits), TemperatureScaling()
@@ -187,41 +190,54 @@ def test_scatter_is_measured_from_what_each_fit_expects(num_classes, last):
     weights = jnp.where(jnp.arange(N) < 30, 1.0, last)
     near = Exponential(0.3, TotalVariation())
     kernels = {
-        "all": TensorProduct(near, Pearson(0.05)),
-        "one": (OneVersusRest(1), TensorProduct(near, White())),
+        "near predictions": TensorProduct(near, Pearson(0.05)),
+        "all predictions": TensorProduct(Constant(), Pearson(0.05)),
+        "temperature": TensorProduct(near, Fisher(method)),
+        "class 0": (OneVersusRest(0), TensorProduct(near, White())),  # both in one loop
+        "class 1": (OneVersusRest(1), TensorProduct(near, White())),
     }
     test = composite_calibration_test(
         KEYS[2], method, predictions, labels, kernels=kernels, weights=weights, num_draws=5
     )
-    repaired = method.apply(method.fit(predictions, labels, weights), predictions)
-    fits = [(repaired, labels)]
-    for key in jax.random.split(KEYS[2], 5):
-        drawn = sample_targets(key, repaired)
-        fits.append((method.apply(method.fit(predictions, drawn, weights), predictions), drawn))
+
+    def fitted(labels):
+        return method.apply(method.fit(predictions, labels, weights), predictions)
+
+    drawn = [sample_targets(key, fitted(labels)) for key in jax.random.split(KEYS[2], 5)]
     for name in kernels:
-        data = [_diagonals(np.asarray(q.class_probs), y, name == "one", weights) for q, y in fits]
-        observed, expected = np.stack(data, 1)
+        observed, expected = [], []
+        for y in (labels, *drawn):
+            q = np.asarray(fitted(y).class_probs)
+            norms = np.stack([_norms(q, c, name) for c in range(num_classes)], 1)
+            shares = np.eye(num_classes)[y], q
+            of_data, of_fit = (np.average(np.sum(x * norms, 1), weights=weights**2) for x in shares)
+            observed.append(of_data)
+            expected.append(of_fit)
         spread = test.components.of_kernel(name).spread
-        np.testing.assert_allclose(spread.statistic, observed[0], rtol=1e-3)
-        np.testing.assert_allclose(
-            spread.null_samples, (observed - expected + expected[0])[1:], rtol=1e-3
-        )
+        unit = spread.statistic / observed[0]
+        if name != "temperature":  # which is in units of its information
+            np.testing.assert_allclose(unit, 1, rtol=1e-3)
+        draws = (np.array(observed) - expected + expected[0])[1:]
+        np.testing.assert_allclose(spread.null_samples, unit * draws, rtol=1e-3)
     _, again = pooled(test.components)  # as of several runs that are combined
     scores = [[part.spread.score, part.biased.score] for part in (test.components, again)]
     np.testing.assert_allclose(*scores, rtol=1e-4)
 
 
-def test_scatter_of_many_classes_is_as_it_is():
-    predictions = CategoricalLogits(jax.random.normal(KEYS[0], (6, 65)))
-    labels = sample_targets(KEYS[1], predictions)
-    kernels = [TensorProduct(Constant(), Pearson())]
+def test_kernels_without_the_expectation_are_not_corrected():
+    """A user's kernel need not have that of k(Z, Z)."""
+
+    @record
+    class Own(Residual):
+        def residual(self, p, y):
+            return jnp.atleast_1d(y - p.probs)
+
+    kernels = [TensorProduct(Exponential(0.5), Own())]
     test = composite_calibration_test(
-        KEYS[2], TemperatureScaling(), predictions, labels, kernels=kernels, num_draws=5
+        KEYS[2], TemperatureScaling(), BINARY, LABELS, kernels=kernels, num_draws=5
     )
-    biased, unbiased, spread = (
-        getattr(test.components, name).null_samples for name in ("biased", "unbiased", "spread")
-    )
-    np.testing.assert_allclose(spread, 6 * biased - 5 * unbiased, rtol=1e-4)
+    draws = [getattr(test.components, x).null_samples for x in ("biased", "unbiased", "spread")]
+    np.testing.assert_allclose(draws[2], N * draws[0] - (N - 1) * draws[1], rtol=1e-4)
 
 
 def test_what_the_fit_makes_zero_has_no_say():
@@ -244,6 +260,8 @@ def test_what_the_fit_makes_zero_has_no_say():
     )
     np.testing.assert_allclose(test.estimate[0], alone.estimate[0], rtol=1e-5)
     assert test.pvalue == alone.pvalue
+    with pytest.raises(ValueError, match="the same draws in both"):  # other columns vary
+        combine_results(test, test)
 
 
 def test_weights_leave_samples_out():

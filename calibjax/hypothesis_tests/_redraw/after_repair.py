@@ -96,8 +96,12 @@ def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, 
 def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
     """E h of targets of repaired predictions [b, n] with themselves, by target kernel, [b, n].
 
-    Zero where it is not known, since a user's kernel has no expectation of k(Z, Z).
+    Zero where it is the same for all of them, as of normal scores, and where it is not known, since
+    a user's kernel has no expectation of k(Z, Z).
     """
+    zeros = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2])
+    if is_of_scores(kernel.kernel):
+        return zeros
 
     def norm(q: Any) -> jax.Array:
         inner = kernel.kernel
@@ -106,4 +110,4 @@ def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
     try:
         return jax.vmap(jax.vmap(norm))(repaired)
     except NotImplementedError:
-        return jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2])
+        return zeros
