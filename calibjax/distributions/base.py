@@ -134,10 +134,3 @@ def has_class_probs(predictions: object) -> bool:
     """Whether these are predictions of classes, without computing their probabilities."""
     inner = getattr(predictions, "components", predictions)  # of mixtures
     return hasattr(type(inner), "class_probs") or hasattr(inner, "class_probs")
-
-
-def has_two_classes(predictions: object) -> bool:
-    """Whether these are predictions of two classes, without computing their probabilities."""
-    if not has_class_probs(predictions):
-        return False
-    return jax.eval_shape(lambda p: p.class_probs, predictions).shape[-1] == 2

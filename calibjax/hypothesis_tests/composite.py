@@ -68,12 +68,14 @@ def composite_calibration_test(
     sees more than on average.
 
     The mean D of h on the diagonal (`SKCEComponents.spread`) follows closely from the repaired
-    probabilities q of classes, which vary between the redraws. So D* of a redraw is measured from
-    what its own fit q* expects of it, and what that of the observed targets expects is added,
+    predictions q if these are of classes or ensembles, and q varies between the redraws. So D* of a
+    redraw is measured from what its own fit q* expects of it, and what the fit to the observed
+    targets expects is added,
 
-        D* + E_q D − E_q* D,   E_q D = n⁻¹ Σ_i Σ_c q_ic h_i(c),
+        D* + E_q D − E_q* D,   E_q D = n⁻¹ Σ_i E_{Y~q_i} h_i(Y),
 
-    with h_i(c) of label c, except for kernels that see more than 64 classes.
+    with h_i(Y) of sample i with target Y and itself. A target kernel of which E k(Z, Z) is not
+    known, as of `skce_spread`, keeps D*.
 
     Args:
         key: a JAX random key.
@@ -94,7 +96,8 @@ def composite_calibration_test(
         ValueError: if shapes or values are wrong, or the recalibration cannot be fitted, to the
             targets or to half of the redraws.
 
-    Cost: that of `aggregated_skce_test` and B fits, which are mapped over the redraws.
+    Cost: that of `aggregated_skce_test`, of B fits, which are mapped over the redraws, and of
+    E_q* k(Z, Z′) in each, O(n m²) of m members.
 
     References: none of the four papers has it; Stute, Manteiga and Quindimil (1993), Bootstrap
     based goodness-of-fit-tests, for refitting.
@@ -141,7 +144,7 @@ def composite_calibration_test(
 def _pool(
     keys: jax.Array, tested: Hypothesis, targets: jax.Array, *, batch_size: int
 ) -> PartsOfFits:
-    """Those of the observed targets, then of redrawn ones."""
+    """`Hypothesis.parts` of the observed targets, then of redrawn ones."""
 
     def evaluate(ys: jax.Array) -> PartsOfFits:
         return tested.parts(jax.vmap(tested.fitted)(ys), ys)

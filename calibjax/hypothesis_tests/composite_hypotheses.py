@@ -27,7 +27,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.normal_scores import VECTORS, is_of_counts, normal_score, standard_normal
 
-PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]  # `Hypothesis.parts`
+PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]  # what `Hypothesis.parts` returns
 _ZERO = 1e-3  # n SKCE_b of all redraws in units of its mean, which one number has in 2.5 % of them
 
 
@@ -82,7 +82,7 @@ class Hypothesis:
     def parts(self, repaired: Distribution, targets: PyTree) -> PartsOfFits:
         """Means of h off and on the diagonal, of several sets of targets [b, n, ...].
 
-        And what the repaired predictions expect of the latter.
+        The third is what the repaired predictions expect of the second.
         """
         judged: Any = jax.vmap(self.judged)(repaired, targets)
         means = self.family(self.predictions, judged, self.weights)

@@ -13,7 +13,7 @@ from calibjax._core.compilation import jit
 from calibjax._core.lengths import of_rows
 from calibjax.distances import TotalVariation
 from calibjax.distributions import Bernoulli, Poisson, Samples
-from calibjax.distributions.base import Distribution, has_class_probs, has_two_classes
+from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.kernel_scales import (
     affordable,
@@ -124,7 +124,8 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     predictions = checks.batch(predictions, minimum=2)
     plain = bare(predictions)
     if has_class_probs(plain):
-        return (_of_binary if has_two_classes(plain) else _of_classes)(predictions)
+        is_binary = jax.eval_shape(lambda p: p.class_probs, plain).shape[1] == 2
+        return _of_binary(predictions) if is_binary else _of_classes(predictions)
     return (_of_numbers if _has_normal_scores(plain) else _of_targets)(predictions)
 
 

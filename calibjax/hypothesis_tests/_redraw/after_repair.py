@@ -94,10 +94,10 @@ def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, 
 
 
 def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
-    """E h of targets of repaired predictions [b, n] with themselves, by target kernel, [b, n].
+    """E h of a target of repaired predictions [b, n] and itself, for a target kernel, [b, n].
 
-    Zero where it is the same for all of them, as of normal scores, and where it is not known, since
-    a user's kernel has no expectation of k(Z, Z).
+    Zero where it is the same for all predictions, as of normal scores, and where it is not known:
+    a user's kernel need not have the expectation of k(Z, Z).
     """
     zeros = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2])
     if is_of_scores(kernel.kernel):
