@@ -20,8 +20,8 @@ from calibjax.distributions.constraints import positive
 from calibjax.distributions.draws import undrawn
 from calibjax.kernels.expectations import (
     centered_kernel,
+    centered_norm,
     combine,
-    diagonal_expectation,
     double_expectation,
     single_expectation,
 )
@@ -349,8 +349,7 @@ class TensorProduct(Kernel):
 
     def expected_diagonal(self, p: Distribution) -> jax.Array:
         """E h((p, Y), (p, Y)) for Y ~ p."""
-        spread = diagonal_expectation(self.target, p) - double_expectation(self.target, p, p)
-        return prediction_kernel(self.prediction, p, p) * spread
+        return prediction_kernel(self.prediction, p, p) * centered_norm(self.target, p)
 
     def embedding_difference(
         self, t: Distribution, s: ArrayLike, p: Distribution, y: ArrayLike

@@ -1,5 +1,6 @@
 """Kernels of original predictions, and of targets that come with repaired predictions."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -14,8 +15,7 @@ from calibjax.kernels.base import Conditional
 from calibjax.kernels.expectations import (
     FeatureRule,
     centered_kernel,
-    diagonal_expectation,
-    double_expectation,
+    centered_norm,
     features,
     prepare_features,
     register_expectations,
@@ -102,11 +102,7 @@ def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
     zeros = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2])
     if is_of_scores(kernel.kernel):
         return zeros
-
-    def norm(q: Any) -> jax.Array:
-        inner = kernel.kernel
-        return jnp.asarray(diagonal_expectation(inner, q) - double_expectation(inner, q, q))
-
+    norm = functools.partial(centered_norm, kernel.kernel)
     try:
         return jax.vmap(jax.vmap(norm))(repaired)
     except NotImplementedError:

@@ -244,6 +244,14 @@ def diagonal_expectation(kernel: TargetKernel, p: Distribution) -> jax.Array | f
     return combine(kernel, lambda term: _diagonal_of_term(term, p))
 
 
+def centered_norm(kernel: TargetKernel, p: Distribution) -> jax.Array:
+    """Expectation E k(Z, Z) − M_{p,p} of the centered kernel on the diagonal for Z ~ p, a scalar.
+
+    Raises NotImplementedError as `diagonal_expectation` and `double_expectation` do.
+    """
+    return jnp.asarray(diagonal_expectation(kernel, p) - double_expectation(kernel, p, p))
+
+
 def _diagonal_of_term(kernel: TargetKernel, p: Distribution) -> jax.Array | float:
     if (constant := getattr(kernel, "diagonal", None)) is not None:
         return constant
