@@ -61,7 +61,8 @@ def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, l
 
     @jax.checkpoint
     def forms(values: jax.Array) -> jax.Array:
-        return pairwise.line_forms(values[:, None], line.positions, own.rates)[:, 0]
+        data = values[:, None], line.positions, own.rates
+        return pairwise.line_forms(*data, polynomials=own.polynomials)[:, 0]
 
     upper = jnp.sum(jax.lax.map(forms, values[:, line.order]), 0)
     diagonal = jnp.sum(own.factors) * jnp.sum(jnp.square(values))

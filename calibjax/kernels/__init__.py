@@ -27,8 +27,8 @@ Functions, and classes that are not registered, are refused. A distance of your 
 
 A target kernel needs expectations under the predictions, see `register_expectations`; for class
 predictions and draws every kernel has them. Class labels are names: kernels of distances between
-labels (`SquaredExponential`, `Exponential`, `PowerExponential`) are refused, unless a `LabelKernel`
-asks for them explicitly:
+labels (`SquaredExponential`, `Exponential`, `PowerExponential`, `Matern32`, `Matern52`) are
+refused, unless a `LabelKernel` asks for them explicitly:
 
 >>> order = LabelKernel(gram_matrix(SquaredExponential(), jnp.arange(2.0)))
 >>> kernel = TensorProduct(InnerProduct(), order)
@@ -71,7 +71,13 @@ from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.normal_scores import NormalScore
 from calibjax.kernels.regressors import Regressor
 from calibjax.kernels.residuals import Fisher, Pearson, Residual, Shape
-from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
+from calibjax.kernels.stationary import (
+    Exponential,
+    Matern32,
+    Matern52,
+    PowerExponential,
+    SquaredExponential,
+)
 from calibjax.kernels.stein import Stein
 from calibjax.kernels.transforms import Transformed
 
@@ -98,6 +104,8 @@ __all__ = [
     "Kernel",
     "LabelKernel",
     "LowRank",
+    "Matern32",
+    "Matern52",
     "NormalScore",
     "Pearson",
     "PowerExponential",

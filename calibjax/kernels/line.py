@@ -1,5 +1,6 @@
-"""Exponential kernels of points on a line, whose sums over all pairs take linear time."""
+"""Exponential and Matérn kernels of points on a line, whose sums over pairs take linear time."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -16,7 +17,7 @@ from calibjax._core.sharding import devices, is_spread
 from calibjax.distances import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
-from calibjax.kernels.stationary import Exponential, rate
+from calibjax.kernels.stationary import MATERN_RATES, Exponential, Matern32, Matern52, rate
 
 
 @record
@@ -29,17 +30,35 @@ class Line:
 
 @record
 class Exponentials:
-    """The terms of a kernel Σ_t c_t exp(−r_t d): factors c and rates r, [T] each."""
+    """Terms of a kernel Σ_t c_t q_t(r_t d) exp(−r_t d) with polynomials q_t for which q_t(0) = 1.
+
+    Attributes:
+        factors: c, [T].
+        rates: r, [T].
+        polynomials: coefficients of q in ascending order.
+    """
 
     factors: jax.Array
     rates: jax.Array
+    polynomials: tuple[tuple[float, ...], ...] = dataclasses.field(metadata={"static": True})
+
+
+# Coefficients of the polynomial, and the rate in units of 1 / ℓ.
+_EXPONENTIALS = {
+    Exponential: ((1.0,), 1.0),
+    Matern32: ((1.0, 1.0), MATERN_RATES[0]),
+    Matern52: ((1.0, 1.0, 1 / 3), MATERN_RATES[1]),
+}
 
 
 def distance_of_exponentials(kernel: Kernel) -> Distance | None:
-    """The distance d of a kernel Σ_t c_t exp(−d / ℓ_t) and constants; None for other kernels."""
+    """The distance of a sum of multiples of exponential and Matérn kernels and constants, or None.
+
+    None, too, if they have different distances, or there are constants only.
+    """
     found = None
     for _, term in terms(kernel):
-        if type(term) is Exponential:
+        if type(term) in _EXPONENTIALS:
             if found is not None and not is_same_distance(found, term.distance):
                 return None
             found = term.distance
@@ -56,15 +75,18 @@ def is_same_distance(one: Distance, other: Distance) -> bool:
 
 def exponentials(kernel: Kernel, dtype: DTypeLike) -> Exponentials:
     """The terms of a kernel that has a distance of exponentials."""
+    found = [_exponential(factor, term, dtype) for factor, term in terms(kernel)]
+    factors, rates = (jnp.stack([jnp.asarray(row[i], dtype) for row in found]) for i in range(2))
+    return Exponentials(factors, rates, tuple(row[2] for row in found))
 
-    def of_term(factor: jax.Array | float | None, term: Constant | Exponential) -> tuple[Any, Any]:
-        zero, factor = jnp.zeros((), dtype), 1.0 if factor is None else factor
-        if isinstance(term, Constant):
-            return factor * term.value, zero
-        return factor, rate(term.length_scale, zero)
 
-    columns = zip(*(of_term(*each) for each in terms(kernel)), strict=True)
-    return Exponentials(*(jnp.stack([jnp.asarray(x, dtype) for x in xs]) for xs in columns))
+def _exponential(factor: Any, term: Any, dtype: DTypeLike) -> tuple[Any, Any, tuple[float, ...]]:
+    """Factor, rate and polynomial of a multiple of a kernel."""
+    factor = 1.0 if factor is None else factor
+    if isinstance(term, Constant):
+        return factor * term.value, 0.0, (1.0,)
+    polynomial, unit = _EXPONENTIALS[type(term)]
+    return factor, unit * rate(term.length_scale, dtype), polynomial
 
 
 def line_of(distance: Distance | None, points: object) -> Line | None:

@@ -40,7 +40,7 @@ def smoothed_means(
         zero where there is no sample; [P, G, n, c] and [P, G, n] for G length scales.
 
     Cost: that of `pairwise.kernel_means` for P G kernels. Distances are computed once for kernels
-    of a distance (`SquaredExponential`, `Exponential`, `PowerExponential`), otherwise G times.
+    of a distance (`SquaredExponential`, `Exponential`, …), otherwise G times.
     """
     dtype = jnp.result_type(floating_dtype((points, samples)), values)
     exponents = jnp.asarray(powers, dtype)

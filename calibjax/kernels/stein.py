@@ -6,9 +6,10 @@ from calibjax._core import checks
 from calibjax._core.pytree import record
 from calibjax.kernels.base import Conditional, Kernel
 from calibjax.kernels.labels import LabelKernel, White
-from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
+from calibjax.kernels.stationary import OfRatio, SquaredExponential
 
-_ROUGH = Exponential | PowerExponential | White | LabelKernel
+# Functions of a distance, whose derivatives of second order JAX does not have where it is zero.
+_ROUGH = OfRatio | White | LabelKernel
 
 
 @record
@@ -32,7 +33,7 @@ class Stein(Conditional):
     and cannot be multiplied with other target kernels (sums and multiples are fine).
 
     Attributes:
-        kernel: a twice differentiable kernel on targets, such as `SquaredExponential`.
+        kernel: a kernel on targets that JAX differentiates twice, such as `SquaredExponential`.
 
     Cost: first and mixed second derivatives of k for each pair; O(d²) for vectors.
 
@@ -61,7 +62,7 @@ class Stein(Conditional):
         for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, _ROUGH)):
             if isinstance(part, _ROUGH):
                 raise ValueError(
-                    f"{place}: expected a twice differentiable kernel such as SquaredExponential, "
-                    f"got {type(part).__name__}"
+                    f"{place}: expected a kernel that JAX differentiates twice, such as "
+                    f"SquaredExponential, got {type(part).__name__}"
                 )
         return checks.replaced(self, kernel=kernel)

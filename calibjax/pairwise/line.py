@@ -5,11 +5,19 @@ Let x be in ascending order, and r ≥ 0 a rate. What all earlier samples send t
     S_j = Σ_{i<j} e^{−r (x_j − x_i)} f_i = e^{−r (x_j − x_{j−1})} (S_{j−1} + f_{j−1}),
 
 follows from one pass, and Σ_{i<j} e^{−r |x_i − x_j|} f_i f_j = Σ_j f_j S_j. All factors are at
-most 1, so that rounding errors do not grow.
+most 1, so that rounding errors do not grow. A kernel q(z) e^{−z} with a polynomial q of
+z = r |x_i − x_j|, as Matérn kernels are, takes the moments
+
+    M_k = Σ_{i<j} z_ij^k e^{−z_ij} f_i,
+
+which follow from those of the sample before by the binomial theorem: a distance z sends M_k on as
+e^{−z} Σ_l C(k, l) z^{k−l} M_l.
 """
 
 import functools
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -24,36 +32,73 @@ _BLOCK = 512  # samples whose features are held at once
 _UNROLLED = 8  # steps of a loop
 # Numbers that each step is for, where parts of the line can be walked along side by side.
 _WIDTH, _ACCELERATOR_WIDTH = 128, 2**15
+_FAR = 1e3  # where an exponential function is zero, and its products with powers are not NaN
+
+Polynomials = Sequence[Sequence[float]]  # coefficients in ascending order
 
 
-def _walk(start: jax.Array, factors: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What each sample gets from those before, [L, ..., c], and the next one from all of them.
+def _decay(distance: jax.Array, num_moments: int) -> jax.Array:
+    """z^k e^{−z} for k < K, [..., K]."""
+    z = jnp.minimum(distance, _FAR) if num_moments > 1 else distance
+    return jnp.stack([z**k * jnp.exp(-z) if k else jnp.exp(-z) for k in range(num_moments)], -1)
+
+
+def _sent_on(decay: jax.Array, moments: jax.Array, product: Callable = jnp.multiply) -> jax.Array:
+    """Moments [..., K, c] after distances with a decay [..., K]."""
+    found = []
+    for k in range(moments.shape[-2]):
+        terms = [
+            math.comb(k, m) * product(decay[..., k - m, None], moments[..., m, :])
+            for m in range(k + 1)
+        ]
+        found.append(sum(terms[1:], terms[0]))
+    return jnp.stack(found, -2)
+
+
+def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What each sample gets from those before, [L, ..., K, c], and the next one from all of them.
 
     Args:
-        start: what the samples before the first one send to it, [..., c].
-        factors: by which all that is sent shrinks from the sample before to each, [L, ...]; the
-            first one should be one.
-        values: f, [L, ..., c].
+        start: what the samples before the first one send to it, [..., K, c].
+        decays: of the distance from the sample before to each, [L, ..., K]; none for the first.
+        values: what each adds to the moments, [L, ..., K, c].
     """
 
     def step(sent: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        factor, value = row
-        sent = factor[..., None] * sent
+        decay, value = row
+        sent = _sent_on(decay, sent)
         return sent + value, sent
 
-    return lax.scan(step, start, (factors, values), unroll=_UNROLLED)
+    return lax.scan(step, start, (decays, values), unroll=_UNROLLED)
 
 
-@jit
-def line_forms(values: jax.Array, positions: jax.Array, rates: jax.Array) -> jax.Array:
-    """Σ_{i<j} e^{−r_t |x_i − x_j|} f_ic f_jc, [T, c], with derivatives of all orders.
+def _coefficients(polynomials: Polynomials | None, rates: jax.Array) -> jax.Array:
+    """Coefficients of all terms, [T, K], with zeros where others have more."""
+    given = [(1.0,)] * rates.size if polynomials is None else polynomials
+    rows = itertools.zip_longest(*given, fillvalue=0.0)
+    return jnp.asarray(list(rows), rates.dtype).reshape(-1, rates.size).T
+
+
+@functools.partial(jit, static_argnames="polynomials")
+def line_forms(
+    values: jax.Array,
+    positions: jax.Array,
+    rates: jax.Array,
+    *,
+    polynomials: Polynomials | None = None,
+) -> jax.Array:
+    """Σ_{i<j} q_t(z) e^{−z} f_ic f_jc with z = r_t |x_i − x_j|, [T, c].
+
+    It has derivatives of all orders. Those of samples at the same place, where the exponential
+    kernel has none, are zero.
 
     Args:
         values: f, [n, c].
         positions: x in ascending order, [n].
         rates: r ≥ 0, [T].
+        polynomials: coefficients of each q_t in ascending order, T tuples; q = 1 if None.
 
-    Cost: O(n T c) time and memory.
+    Cost: O(n T c) time and memory, and K (K + 1) / 2 times as much for K coefficients.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.pairwise import line_forms
@@ -62,52 +107,63 @@ def line_forms(values: jax.Array, positions: jax.Array, rates: jax.Array) -> jax
     [[11.]
      [ 2.]]
     """
-    width = max(1, rates.size + 1) * values.shape[1]
+    coefficients = _coefficients(polynomials, rates)
+    width = max(1, (rates.size + 1) * coefficients.shape[1]) * values.shape[1]
     parts = [max(1, min(len(values) // 32, w // width)) for w in (_WIDTH, _ACCELERATOR_WIDTH)]
     cpu, other = (functools.partial(_forms_in_parts, number) for number in parts)
-    return platform_dependent(values, positions, rates, cpu=cpu, default=other)
+    return platform_dependent(values, positions, rates, coefficients, cpu=cpu, default=other)
 
 
 def _forms_in_parts(
-    number: int, values: jax.Array, positions: jax.Array, rates: jax.Array
+    number: int,
+    values: jax.Array,
+    positions: jax.Array,
+    rates: jax.Array,
+    coefficients: jax.Array,
 ) -> jax.Array:
     """`line_forms` with the line cut into parts, along which one walks side by side."""
-    # Off the diagonal the kernel is e^{r x_i} e^{−r x_j}, so all derivatives by positions are those
-    # of what is sent and received. Samples at the same place have no such derivatives, and are
-    # summed by themselves, as if by a kernel that is zero elsewhere.
+    # All derivatives by a position off the others are those of what it sends, as if from farther
+    # away, and receives. Samples at the same place have no such derivatives, and are summed by
+    # themselves, as if by a kernel that is zero elsewhere.
+    num_moments = coefficients.shape[1]
     fixed = lax.stop_gradient(positions)
     change = (positions - fixed)[:, None] * rates
-    sent = jnp.exp(change)[..., None] * values[:, None]  # [n, T, c]
-    received = jnp.exp(-change)[..., None] * values[:, None]
-    every = jnp.concatenate([sent, values[:, None]], 1)
+    own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
+    sent = _sent_on(_decay(-change, num_moments), own)  # [n, T, K, c]
+    every = jnp.concatenate([sent, own], 1)
 
-    def factors(distance: jax.Array) -> jax.Array:
-        decay = jnp.exp(-distance[..., None] * rates)
-        return jnp.concatenate([decay, (distance == 0)[..., None].astype(decay.dtype)], -1)
+    def decays(distance: jax.Array) -> jax.Array:
+        elsewhere = jnp.where(distance == 0, 0, _FAR).astype(distance.dtype)
+        scaled = jnp.concatenate([distance[..., None] * rates, elsewhere[..., None]], -1)
+        return _decay(scaled, num_moments)
 
     n, length = len(values), -(-len(values) // number)
     pad = number * length - n
     x = jnp.pad(fixed, (0, pad), mode="edge").reshape(number, length)
-    f = jnp.pad(every, ((0, pad), (0, 0), (0, 0)))
-    f = jnp.moveaxis(f.reshape(number, length, *f.shape[1:]), 1, 0)  # [L, parts, T + 1, c]
+    f = jnp.pad(every, ((0, pad), (0, 0), (0, 0), (0, 0)))
+    f = jnp.moveaxis(f.reshape(number, length, *f.shape[1:]), 1, 0)  # [L, parts, T + 1, K, c]
     gaps = jnp.diff(x, prepend=x[:, :1]).T
-    last, before = _walk(jnp.zeros(f.shape[1:], f.dtype), factors(gaps), f)
+    last, before = _walk(jnp.zeros(f.shape[1:], f.dtype), decays(gaps), f)
     # What the parts before send to the first sample of each part goes on to all of its samples.
-    is_before = jnp.tri(number, k=-1, dtype=bool)[..., None]
-    distances = jnp.where(is_before[..., 0], x[:, :1] - x[:, -1], 0)
-    across = jnp.where(is_before, factors(distances), 0)
-    arrived = jnp.einsum("abt,btc->atc", across, last, precision=lax.Precision.HIGHEST)
-    before += factors((x - x[:, :1]).T)[..., None] * arrived
+    is_before = jnp.tri(number, k=-1, dtype=bool)[..., None, None]
+    distances = jnp.where(is_before[..., 0, 0], x[:, :1] - x[:, -1], 0)
+    across = jnp.where(is_before, decays(distances), 0)  # [parts, parts, T + 1, K]
+    sums = functools.partial(jnp.einsum, "abtu,btc->atc", precision=lax.Precision.HIGHEST)
+    arrived = _sent_on(across, last, sums)
+    before += _sent_on(decays((x - x[:, :1]).T), arrived)
     before = jnp.moveaxis(before, 0, 1).reshape(number * length, *f.shape[2:])[:n]
     places = jnp.arange(n)
     first = lax.cummax(jnp.where(jnp.diff(fixed, prepend=fixed[:1]) > 0, places, 0))
-    terms = received * before[first, :-1] + (values * before[:, -1])[:, None]
+    received = _sent_on(_decay(change, num_moments), before[first, :-1])
+    received = jnp.sum(coefficients[..., None] * received, -2)
+    alike = coefficients[:, :1] * before[:, -1, :1]  # [n, T, c]
+    terms = values[:, None] * (received + alike)
     # In two steps, since a long sum of single numbers loses digits.
     terms = jnp.pad(terms, ((0, pad), (0, 0), (0, 0))).reshape(number, length, *terms.shape[1:])
     return jnp.sum(jnp.sum(terms, 1), 0)
 
 
-@functools.partial(jit, static_argnames="function")
+@functools.partial(jit, static_argnames=("function", "polynomials"))
 def line_sums(
     function: Callable[[Args, Point], jax.Array],
     args: Args,
@@ -115,6 +171,8 @@ def line_sums(
     weights: jax.Array | None,
     positions: jax.Array,
     rates: jax.Array,
+    *,
+    polynomials: Polynomials | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """`line_forms` of features w_i f_c(x_i), and Σ_i w_i² f_c(x_i)², [T, c] and [c].
 
@@ -127,12 +185,15 @@ def line_sums(
         weights: w, [n], or None.
         positions: in ascending order, [n].
         rates: r ≥ 0, [T].
+        polynomials: as in `line_forms`.
 
     Cost: n evaluations, O(n T c) time and O(n + T c) memory beside `xs`.
     """
     n = len(positions)
     weights = jnp.ones_like(positions) if weights is None else weights
     gaps = jnp.diff(positions, prepend=positions[:1])
+    coefficients = _coefficients(polynomials, rates)
+    num_moments = coefficients.shape[1]
 
     def features(xs: Point, weights: jax.Array) -> jax.Array:
         return function(args, xs).T * weights[:, None]
@@ -147,20 +208,23 @@ def line_sums(
             is_own = start + jnp.arange(size) >= index * size
             cut = lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size)  # noqa: E731
             values = features(jax.tree.map(cut, xs), jnp.where(is_own, cut(weights), 0))
-            factors = jnp.exp(-jnp.where(is_own, cut(gaps), 0)[:, None] * rates)
+            decays = _decay(jnp.where(is_own, cut(gaps), 0)[:, None] * rates, num_moments)
             sent, *totals = state
-            sent, before = _walk(sent, factors, values[:, None])
-            terms = jnp.sum(values[:, None] * before, 0), jnp.sum(jnp.square(values), 0)
+            own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
+            sent, before = _walk(sent, decays, own)
+            received = jnp.sum(coefficients[..., None] * before, -2)
+            terms = jnp.sum(values[:, None] * received, 0), jnp.sum(jnp.square(values), 0)
             return (sent, *map(tiles.add, totals, terms)), None
 
         one = jax.eval_shape(features, jax.tree.map(lambda leaf: leaf[:1], xs), weights[:1])
         zero = jnp.zeros((rates.size, one.shape[1]), one.dtype)
-        start = zero, (zero, zero), (zero[0], zero[0])
+        start = jnp.stack([zero] * num_moments, 1), (zero, zero), (zero[0], zero[0])
         _, *totals = lax.scan(jax.checkpoint(step), start, jnp.arange(number))[0]
         return tuple(total + lost for total, lost in totals)
 
     def at_once(xs: Point, weights: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
         values = features(xs, weights)
-        return line_forms(values, positions, rates), jnp.sum(jnp.square(values), 0)
+        forms = line_forms(values, positions, rates, polynomials=polynomials)
+        return forms, jnp.sum(jnp.square(values), 0)
 
     return platform_dependent(xs, weights, positions, cpu=in_blocks, default=at_once)

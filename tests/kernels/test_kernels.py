@@ -3,6 +3,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 from calibjax import distances, distributions, estimators, kernels
 
@@ -16,6 +17,8 @@ KERNELS = {
     "squared exponential": (kernels.SquaredExponential(0.7), POINTS),
     "exponential": (kernels.Exponential(0.7), POINTS),
     "power exponential": (kernels.PowerExponential(0.7, 1.5), POINTS),
+    "Matern 3/2": (kernels.Matern32(0.7), POINTS),
+    "Matern 5/2": (kernels.Matern52(0.7), POINTS),
     "Laplacian": (kernels.Exponential(0.7, distances.Manhattan()), POINTS),
     "exponential of wasserstein": (kernels.Exponential(0.7, distances.Wasserstein()), NORMALS),
     "gaussian of wasserstein": (kernels.SquaredExponential(0.7, distances.Wasserstein()), NORMALS),
@@ -80,6 +83,10 @@ def test_values_from_the_formulas():
     np.testing.assert_allclose(
         kernels.PowerExponential(2.0, 0.5)(x, y), np.exp(-np.sqrt(2.5)), rtol=1e-14
     )
+    for nu, kernel in ((1.5, kernels.Matern32(2.0)), (2.5, kernels.Matern52(2.0))):
+        z = np.sqrt(2 * nu) * 2.5  # by the definition for every smoothness, with Bessel functions
+        expected = 2 ** (1 - nu) / scipy.special.gamma(nu) * z**nu * scipy.special.kv(nu, z)
+        np.testing.assert_allclose(kernel(x, y), expected, rtol=1e-13)
     assert kernels.LabelKernel(jnp.arange(4.0).reshape(2, 2))(1, 0) == 2
 
 
@@ -168,7 +175,14 @@ def test_gram_matrix_between_two_sets():
 
 
 @pytest.mark.parametrize(
-    "kind", [kernels.SquaredExponential, kernels.Exponential, kernels.PowerExponential]
+    "kind",
+    [
+        kernels.SquaredExponential,
+        kernels.Exponential,
+        kernels.PowerExponential,
+        kernels.Matern32,
+        kernels.Matern52,
+    ],
 )
 def test_length_scales_whose_squares_overflow_give_the_limits(kind):
     x = jnp.zeros((), jnp.float32)
@@ -205,7 +219,13 @@ def test_length_scales_too_far_from_the_predictions_are_refused(target, predicti
 
 @pytest.mark.parametrize(
     "kernel",
-    [kernels.SquaredExponential(0.7), kernels.Exponential(0.7), kernels.PowerExponential(0.7, 1.3)],
+    [
+        kernels.SquaredExponential(0.7),
+        kernels.Exponential(0.7),
+        kernels.PowerExponential(0.7, 1.3),
+        kernels.Matern32(0.7),
+        kernels.Matern52(0.7),
+    ],
 )
 def test_logarithms_of_a_distance(kernel):
     np.testing.assert_allclose(np.exp(kernel.log_value(2.0)), kernel(0.0, 2.0), rtol=1e-12)

@@ -32,7 +32,7 @@ from calibjax.pairwise import line_forms, line_sums
 
 KEY = jax.random.key(0)
 TV = TotalVariation()
-SUM = 0.5 * kernels.Exponential(0.1, TV) + 2.0 * kernels.Exponential(1.0, TV) + kernels.Constant()
+SUM = 0.5 * kernels.Exponential(0.1, TV) + 2.0 * kernels.Matern52(1.0, TV) + kernels.Constant()
 
 
 def _binary(n, seed=0):
@@ -41,6 +41,13 @@ def _binary(n, seed=0):
     probs = np.round(rng.uniform(0.01, 0.99, n), 2)
     weights = rng.integers(0, 3, n) + np.eye(n)[0] + np.eye(n)[-1]
     return probs, (rng.uniform(size=n) < probs).astype(int), weights
+
+
+def _matern(half, d):
+    """By Rasmussen and Williams (2006), eq. (4.17)."""
+    if half == 3:
+        return (1 + np.sqrt(3) * d) * np.exp(-np.sqrt(3) * d)
+    return (1 + np.sqrt(5) * d + 5 * d**2 / 3) * np.exp(-np.sqrt(5) * d)
 
 
 def _oracle(k, f, weights, *, biased):
@@ -63,9 +70,11 @@ def test_estimates_of_binary_predictions(n, weighted):
     distances = np.abs(np.subtract.outer(probs, probs))
     residuals = labels - probs
     for kernel, k in (
-        (SUM, 0.5 * np.exp(-distances / 0.1) + 2 * np.exp(-distances) + 1),
+        (SUM, 0.5 * np.exp(-distances / 0.1) + 2 * _matern(5, distances) + 1),
+        (kernels.Matern32(0.2, TV), _matern(3, distances / 0.2)),
         (kernels.Exponential(1e300, TV), np.ones_like(distances)),
         (kernels.Exponential(1e-300, TV), (distances == 0) * 1.0),
+        (kernels.Matern52(1e-300, TV), (distances == 0) * 1.0),
     ):
         product = kernels.TensorProduct(kernel, kernels.White())  # ‖e_y − p‖² = 2 (y − p)²
         for estimator in (estimators.skce, estimators.skce_biased):
@@ -89,12 +98,13 @@ def _in_tiles(monkeypatch, function):
 
 
 @pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.slow), 300])
-def test_derivatives(n, monkeypatch):
+@pytest.mark.parametrize("kind", [kernels.Exponential, kernels.Matern32])
+def test_derivatives(n, kind, monkeypatch):
     """By length scales, predictions with ties, and factors; also under jit and vmap."""
     probs, labels, weights = _binary(n)
 
     def value(scale, factor, probs):
-        kernel = factor * kernels.Exponential(scale, TV) + kernels.Exponential(3.0, TV)
+        kernel = factor * kind(scale, TV) + kernels.Exponential(3.0, TV)
         product = kernels.TensorProduct(kernel, kernels.White())
         return estimators.skce(product, Bernoulli(probs), labels, weights=weights)
 
@@ -108,7 +118,8 @@ def test_derivatives(n, monkeypatch):
     np.testing.assert_allclose(mapped[1], value(*arguments), rtol=1e-12)
 
 
-def test_second_derivatives_with_ties():
+@pytest.mark.parametrize("polynomials", [None, ((1.0, 1.0, 1 / 3), (1.0,), (1.0, 1.0))])
+def test_second_derivatives_with_ties(polynomials):
     """Of the sums themselves, by all arguments, against the sum over pairs written out."""
     rng = np.random.default_rng(0)
     positions = jnp.asarray(np.sort(np.round(rng.uniform(size=20), 1)))
@@ -117,13 +128,14 @@ def test_second_derivatives_with_ties():
     def pairs(values, positions, rates):
         d = positions[:, None] - positions
         d = jnp.where(d == 0, 0, jnp.abs(jnp.where(d == 0, 1, d)))
-        k = jnp.triu(jnp.exp(-d * rates[:, None, None]), 1)
-        return jnp.einsum("tij,ic,jc->tc", k, values, values)
+        z = d * rates[:, None, None]
+        rows = [(1.0,)] * 3 if polynomials is None else polynomials
+        q = jnp.stack([jnp.polyval(jnp.array(q)[::-1], z) for q, z in zip(rows, z, strict=True)])
+        return jnp.einsum("tij,ic,jc->tc", jnp.triu(q * jnp.exp(-z), 1), values, values)
 
+    on_line = functools.partial(line_forms, polynomials=polynomials)
     for derivative in (jax.grad, jax.hessian):
-        of = [
-            derivative(lambda *x, f=f: jnp.sum(jnp.sin(f(values, *x)))) for f in (line_forms, pairs)
-        ]
+        of = [derivative(lambda *x, f=f: jnp.sum(jnp.sin(f(values, *x)))) for f in (on_line, pairs)]
         np.testing.assert_allclose(*(f(positions, rates) for f in of), rtol=1e-9, atol=1e-9)
 
 
@@ -131,16 +143,19 @@ def _scaled(args, xs):
     return args * jnp.stack([xs, xs**2])
 
 
+@pytest.mark.parametrize("polynomials", [None, ((1.0,), (1.0, 2.0))])
 @pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 1300])
-def test_sums_in_blocks(n):
+def test_sums_in_blocks(n, polynomials):
     rng = np.random.default_rng(n)
     positions, weights = np.sort(rng.normal(size=n)), rng.uniform(size=n)
     positions[n // 2 :] = positions[n // 2]
     xs, rates = rng.normal(size=n), np.array([0.0, 3.0])
     f = weights[:, None] * 2 * np.stack([xs, xs**2], 1)
-    k = np.exp(-rates[:, None, None] * np.abs(np.subtract.outer(positions, positions)))
+    z = rates[:, None, None] * np.abs(np.subtract.outer(positions, positions))
+    k = np.exp(-z) if polynomials is None else np.exp(-z) * (1 + 2 * z)
     expected = np.einsum("tij,ic,jc->tc", np.triu(k, 1), f, f)
-    found, squares = line_sums(_scaled, 2.0, *map(jnp.asarray, (xs, weights, positions, rates)))
+    data = map(jnp.asarray, (xs, weights, positions, rates))
+    found, squares = line_sums(_scaled, 2.0, *data, polynomials=polynomials)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(squares, (f**2).sum(0), rtol=1e-12)
 

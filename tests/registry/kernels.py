@@ -129,6 +129,8 @@ def _prediction_kernels() -> list[Call]:
             kernels.PowerExponential,
             {"length_scale": a.scale(1.2), "exponent": a.scale(0.7)},
         ),
+        "Matern32": (kernels.Matern32, {"length_scale": a.scale(1.2)}),
+        "Matern52": (kernels.Matern52, {"length_scale": a.scale(1.2)}),
         "Constant": (kernels.Constant, {"value": a.scale(1.2)}),
         "Regressor": (
             lambda center, unit: kernels.Regressor("location", center, unit),

@@ -119,7 +119,8 @@ class ByFeatures:
             chosen = {p: self.prediction_kernels[p] for p, its in self.products if its == t}
             parts = _factored(n, chosen, *data) | _by_pairs(n, chosen, *data)
             for place, line in enumerate(self.lines):
-                terms = {p: own.terms for p, own in chosen.items() if own.line == place}
+                on_line = {p: own for p, own in chosen.items() if own.line == place}
+                terms = {p: own.terms for p, own in on_line.items() if own.terms is not None}
                 parts |= means_on_line(line, terms, n, *data)
             found |= {(p, t): part for p, part in parts.items()}
         columns = zip(*(found[product] for product in self.products), strict=True)

@@ -15,7 +15,7 @@ from calibjax._core.sharding import devices
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.kernels import Kernel
 from calibjax.kernels.expectations import batch_features
-from calibjax.kernels.line import Line
+from calibjax.kernels.line import Exponentials, Line
 
 _DENSE_LABELS = 64  # classes, up to which matrix products are faster than sums by label
 _COLUMNS = 192  # of a matrix product that takes longer than the matrix
@@ -109,7 +109,7 @@ def _sums_by_label(
 
 def means_on_line(
     line: Line,
-    terms: dict[int, Any],
+    terms: dict[int, Exponentials],
     n: jax.Array | int,
     featured: tuple[Kernel, Any],
     predictions: Distribution,
@@ -132,8 +132,10 @@ def means_on_line(
     ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
     data = jax.tree.map(lambda leaf: leaf[line.order], (predictions, ys, weights))
     rates = jnp.concatenate([own.rates for own in terms.values()])
+    polynomials = tuple(q for own in terms.values() for q in own.polynomials)
     upper, squares = pairwise.line_sums(
-        _redrawn_features, featured, data[:2], data[2], line.positions, rates
+        *(_redrawn_features, featured, data[:2], data[2], line.positions, rates),
+        polynomials=polynomials,
     )
     size = jax.tree.leaves(targets)[0].shape[0]
     upper = upper.reshape(rates.size, -1, size).sum(1)
