@@ -42,7 +42,8 @@ from calibjax.kernels.expectations import (
 )
 from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_scale
 
-_MAX_FREQUENCIES = 96  # beyond, pairs are cheaper even if the kernel on predictions has low rank
+# Beyond, pairs are cheaper even if the kernel on predictions has low rank.
+_MAX_FREQUENCIES, _PER_FREQUENCY = 96, 16  # or one for as many samples
 _STEPS_PER_OCTAVE = 3
 _SMALLEST_RANGE = 2.0**-20  # of targets, in length scales; smaller ones need as many
 _FEW_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all of them
@@ -231,7 +232,7 @@ def _prepare_features(
     width = 2.0 ** (steps / _STEPS_PER_OCTAVE)
     cutoff = np.sqrt(-2 * np.log(np.finfo(predictions.loc.dtype).eps / 4))
     needed = cutoff * (width + cutoff) / (2 * np.pi)
-    if not needed <= _MAX_FREQUENCIES:
+    if not needed <= max(_MAX_FREQUENCIES, y.shape[0] // _PER_FREQUENCY):
         return None
     number = 2 * int(np.ceil(needed / 2))  # few different shapes: few compilations
     cutoff = (np.sqrt(width**2 + 8 * np.pi * number) - width) / 2
