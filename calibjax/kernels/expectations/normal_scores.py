@@ -32,6 +32,7 @@ from calibjax.distributions import (
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.expectations import (
     FeatureRule,
+    batch_features,
     centered_kernel,
     check_expectations,
     diagonal_expectation,
@@ -105,6 +106,23 @@ def _features(kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Arra
     return _total(jnp.tensordot(part.weights, of_scores(part.points), 1) for part in scores(p, y))
 
 
+def _batch_features(
+    kernel: NormalScore, prepared: tuple, predictions: Distribution, targets: jax.Array
+) -> jax.Array:
+    """Features of targets [b, n], [r, b, n], in loops of the inner kernel over all of them."""
+    of_samples = jax.vmap(jax.vmap(scores), (None, 0))
+    zeros = jnp.zeros(targets.shape[1], floating_dtype(predictions))
+    standard = Normal(zeros, zeros + 1)
+
+    def of_part(part: Scores) -> jax.Array:
+        points, weights = (jnp.moveaxis(x, -1, 0) for x in part)  # [k, b, n]
+        flat = points.reshape(-1, points.shape[-1])
+        values = batch_features(kernel.kernel, prepared, standard, flat)
+        return jnp.sum(weights * values.reshape(-1, *points.shape), 1)
+
+    return _total(of_part(part) for part in of_samples(predictions, targets))
+
+
 def _check(kernel: NormalScore, predictions: Distribution) -> None:
     """Refuses predictions of other things than numbers, or without a distribution function."""
     if isinstance(predictions, Samples):
@@ -139,14 +157,16 @@ def _of_scores(p: Samples) -> Samples:
 
 # There are rules of other kernels for some, which the search for classes of predictions finds.
 for _distribution in (object, Mixture, Poisson, Samples):
-    of_members = _distribution is Samples
+    of_members = _distribution is Samples  # whose scores are the same for all targets
     register_expectations(
         NormalScore,
         _distribution,
         single=_of_members if of_members else _single,
         double=_of_two if of_members else _double,
         centered=_centered,
-        features=FeatureRule(_prepare_features, _features),
+        features=FeatureRule(
+            _prepare_features, _features, batch=None if of_members else _batch_features
+        ),
         check=_check,
         diagonal=_diagonal,
     )
