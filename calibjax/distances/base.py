@@ -73,7 +73,8 @@ class Distance:
     def embedding(self, points: PyTree) -> jax.Array | None:
         """Points x_i with d(p_i, p_j) = ‖x_i − x_j‖ of a batch, [n, d]; None if none are known.
 
-        If they lie on a line, sums over pairs with `kernels.Exponential` take linear time.
+        If they lie on a line, sums over pairs with exponential and Matérn kernels take linear
+        time.
 
         >>> import jax.numpy as jnp
         >>> from calibjax.distances import TotalVariation

@@ -5,7 +5,12 @@ import jax
 from calibjax._core.arithmetic import absolute, difference
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
-from calibjax.distances.euclidean import num_coordinates, sum_over_coordinates
+from calibjax.distances.euclidean import (
+    Euclidean,
+    line_of_two_classes,
+    num_coordinates,
+    sum_over_coordinates,
+)
 
 
 @record
@@ -26,6 +31,13 @@ class Manhattan(Distance):
         """Manhattan distance."""
         return sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q)
 
+    def embedding(self, points: PyTree) -> jax.Array | None:
+        """Numbers, and probabilities of two classes."""
+        if (line := line_of_two_classes(points)) is not None:
+            return 2 * line
+        coordinates = Euclidean().embedding(points)
+        return coordinates if coordinates.shape[1] == 1 else None
+
 
 @record
 class MeanAbsoluteDifference(Distance):
@@ -44,3 +56,8 @@ class MeanAbsoluteDifference(Distance):
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Mean absolute difference."""
         return Manhattan()(p, q) / num_coordinates(p)
+
+    def embedding(self, points: PyTree) -> jax.Array | None:
+        """As that of `Manhattan`."""
+        found = Manhattan().embedding(points)
+        return None if found is None else found / (1 if line_of_two_classes(points) is None else 2)

@@ -1,19 +1,24 @@
 """Kernels as weights of local means."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
 
 from calibjax import pairwise
-from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import T
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, reciprocal
+from calibjax._core.compilation import jit, platform_dependent
+from calibjax._core.pytree import T, record
 from calibjax.distances.base import Distance
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.stationary import Stationary
+from calibjax.kernels.line import line_of
+from calibjax.kernels.stationary import Exponential, Stationary
 
 
 def smoothed_means(
@@ -65,11 +70,86 @@ def smoothed_means(
     return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), lax.map(one, scales))
 
 
+@record
+class Row:
+    """Samples in the order of their groups, and of their places on a line within each of them.
+
+    Attributes:
+        order: [n].
+        gaps: distance from the sample before, infinite for the first one of a group, [n].
+    """
+
+    order: jax.Array
+    gaps: jax.Array
+
+
+def row_of(kernel: Kernel, samples: object, groups: jax.Array) -> Row | None:
+    """The samples in a row, if they are known and means over them take linear time."""
+    if type(kernel) is not Exponential or not checks.is_concrete(kernel.distance, samples, groups):
+        return None
+    if (line := line_of(kernel.distance, samples)) is None:
+        return None
+    places = np.asarray(groups)[line.order]
+    order = np.argsort(places, kind="stable")
+    x, places = np.asarray(line.positions)[order], places[order]
+    gaps = np.append(np.inf, np.where(np.diff(places) == 0, np.diff(x), np.inf))
+    return Row(jnp.asarray(np.asarray(line.order)[order]), jnp.asarray(gaps, x.dtype))
+
+
+@functools.partial(jit, static_argnames="powers")
+def means_in_row(
+    kernel: Exponential, row: Row, values: jax.Array, *, powers: tuple[int, ...] = (1,)
+) -> tuple[jax.Array, jax.Array]:
+    """`smoothed_means` at the samples themselves, in O(n P G c) time and memory."""
+    dtype = jnp.result_type(row.gaps, values)
+    rates = reciprocal(_scales(kernel, dtype))
+    rates = (jnp.asarray(powers, dtype)[:, None] * rates).ravel()
+    is_first = jnp.isinf(row.gaps)
+    gaps = jnp.where(is_first, 0, row.gaps)[:, None]  # or derivatives would be NaN
+    decays = jnp.where(is_first[:, None], 0, jnp.exp(-gaps * rates))[..., None]  # [n, P G, 1]
+    columns = jnp.append(values, jnp.ones_like(values[:, :1]), 1)[row.order, None]
+    columns = jnp.broadcast_to(columns, (len(columns), rates.size, columns.shape[-1]))
+    walk = functools.partial(platform_dependent, cpu=_received_in_loop, default=_received)
+    following = jnp.append(decays[1:], jnp.zeros_like(decays[:1]), 0)
+    backwards = jnp.flip(walk(jnp.flip(following, 0), jnp.flip(columns, 0)), 0)
+    sums = walk(decays, columns) + backwards - columns  # their own in both
+    sums = jnp.moveaxis(jnp.zeros_like(sums).at[row.order].set(sums), 0, 1)
+    shape = (len(powers), *jnp.shape(kernel.length_scale), len(values))
+    means, totals = sums[..., :-1] / sums[..., -1:], sums[..., -1]
+    return means.reshape(*shape, -1), totals.reshape(shape)
+
+
+def _received_in_loop(decays: jax.Array, values: jax.Array) -> jax.Array:
+    """S_j = decay_j S_{j−1} + f_j."""
+
+    def step(sent: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        sent = row[0] * sent + row[1]
+        return sent, sent
+
+    return lax.scan(step, jnp.zeros_like(values[0]), (decays, values), unroll=8)[1]
+
+
+def _received(decays: jax.Array, values: jax.Array) -> jax.Array:
+    """The same in O(log n) steps."""
+
+    def join(first: tuple, second: tuple) -> tuple[jax.Array, jax.Array]:
+        return first[0] * second[0], second[0] * first[1] + second[1]
+
+    return lax.associative_scan(join, (decays, values))[1]
+
+
+def _scales(kernel: Stationary, dtype: DTypeLike) -> jax.Array:
+    """Length scales, [G], or [1] for a single one.
+
+    Narrower kernels, whose exponents would overflow, still select the nearest sample.
+    """
+    scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
+    return jnp.maximum(scales, jnp.finfo(dtype).tiny ** 0.5)
+
+
 def _batched(kernel: Stationary, dtype: DTypeLike) -> Stationary:
     """Kernels without their distance, with leading axis [G], or [1] for a single length scale."""
-    scales = jnp.atleast_1d(jnp.asarray(kernel.length_scale, dtype))
-    # Narrower kernels, whose exponents would overflow, still select the nearest sample.
-    scales = jnp.maximum(scales, jnp.finfo(dtype).tiny ** 0.5)
+    scales = _scales(kernel, dtype)
     one = dataclasses.replace(kernel, length_scale=scales[0], distance=None)
     kernels = jax.tree.map(
         lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (scales.size, *jnp.shape(x))), one

@@ -6,6 +6,9 @@ import pytest
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mce, mean_lce, mlce
+from calibjax.estimators.local import local_problem
+from calibjax.hypothesis_tests import local_calibration_test
+from calibjax.kernels import smoothing
 
 RNG = np.random.default_rng(0)
 N, D, BINS = 400, 3, 6
@@ -261,3 +264,82 @@ def test_under_jit_wrong_values_do_not_become_numbers():
     assert all(is_nan(evaluate(*DATA, gamma=-1.0)).values())
     there = evaluate(*DATA, at=(FEATURES[:3], np.array([0.5, np.nan, 1.5])))["error"]
     np.testing.assert_array_equal(np.isnan(there), [False, True, True])
+
+
+def _row_case(dtype):
+    rng = np.random.default_rng(1)
+    features = np.round(rng.normal(size=(300, 1)), 1).astype(dtype)  # many ties
+    confidences = rng.uniform(size=300).astype(dtype)
+    correct = (rng.uniform(size=300) < confidences).astype(int)
+    return (features, confidences, correct), rng.uniform(0.1, 2, 300).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("unit", [1.0, 1e-7, 1e7])
+def test_one_feature_in_linear_time(dtype, weighted, unit):
+    """Against means over all pairs in NumPy; the errors, and those of a test's redraws."""
+    (features, confidences, correct), weights = _row_case(dtype)
+    weights = weights if weighted else None
+    gammas = np.array([1e-3, 0.3, 1e3])
+    near, data = Neighbourhood.laplacian(unit * gammas, BINS), (unit * features, confidences)
+    assert local_problem(near, *data, correct, weights=weights).row is not None
+    found = local_errors(near, *data, correct, weights=weights)
+    bins, (x, c) = intervals(confidences), (features[:, 0].astype(float), confidences.astype(float))
+    r = c - correct
+    for g, gamma in enumerate(gammas):
+        w = np.exp(-np.abs(np.subtract.outer(x, x)) / gamma) * np.equal.outer(bins, bins)
+        w = w * (1 if weights is None else weights.astype(float))
+        w /= w.sum(1, keepdims=True)
+        size = 1 / np.square(w).sum(1)
+        many = size > 1.999
+        spread = (w @ r**2 - (w @ r) ** 2) / np.where(many, size - 1, 1)
+        tolerance = {"rtol": 0, "atol": 1e-12 if dtype == np.float64 else 2e-6}
+        np.testing.assert_allclose(found.error[g], w @ r, **tolerance)
+        variance = np.square(found.standard_error[g])
+        np.testing.assert_allclose(variance[many], spread[many], **tolerance)
+        null = np.sqrt(w**2 @ (c * (1 - c)))
+        np.testing.assert_allclose(found.null_standard_error[g], null, **tolerance)
+        np.testing.assert_allclose(found.effective_size[g] / size, np.ones(300), **tolerance)
+    one = Neighbourhood.laplacian(0.3 * unit, BINS)
+    test = local_calibration_test(
+        jax.random.key(0), one, *data, correct, weights=weights, num_draws=19
+    )
+    np.testing.assert_allclose(test.statistic, np.abs(found.error[1]), rtol=0, atol=1e-5)
+
+
+def test_what_counts_nothing_has_no_row():
+    """Its own place may be far from all that counts."""
+    (features, confidences, correct), weights = _row_case(float)
+    near, weights = Neighbourhood.laplacian(1e-9, BINS), np.where(weights < 1, 0, weights)
+    assert local_problem(near, features, confidences, correct, weights=weights).row is None
+    assert local_problem(near, features, confidences, correct, (AT[0][:, :1], AT[1])).row is None
+    assert np.isfinite(lce(near, features, confidences, correct, weights=weights)).all()
+
+
+def test_walks_of_all_platforms_agree():
+    rng = np.random.default_rng(0)
+    decays, values = map(jnp.asarray, (rng.uniform(size=(300, 2, 1)), rng.normal(size=(300, 2, 3))))
+    sent, expected = np.zeros((2, 3)), []
+    for decay, value in zip(np.asarray(decays), np.asarray(values), strict=True):
+        sent = decay * sent + value
+        expected.append(sent)
+    for walk in (smoothing._received_in_loop, smoothing._received):
+        np.testing.assert_allclose(walk(decays, values), np.stack(expected), rtol=1e-12, atol=1e-12)
+
+
+def test_derivatives_in_a_row(monkeypatch):
+    """By length scale and confidences, as those of the means over pairs."""
+    (features, confidences, correct), _ = _row_case(float)
+
+    def value(scale, confidences):
+        near = Neighbourhood(kernels.Exponential(scale), lambda p: (p.probs > 0.5).astype(int))
+        return jnp.sum(local_errors(near, features, confidences, correct).error ** 2)
+
+    gradients = jax.grad(value, (0, 1))
+    found = gradients(0.3, jnp.asarray(confidences))
+    with monkeypatch.context() as patch:
+        patch.setattr("calibjax.estimators.local.row_of", lambda *_: None)
+        expected = gradients(0.3, jnp.asarray(confidences))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)

@@ -11,6 +11,8 @@ from calibjax import estimators, kernels
 from calibjax.distances import (
     Euclidean,
     Features,
+    Manhattan,
+    MeanAbsoluteDifference,
     SquaredEuclidean,
     TotalVariation,
     Wasserstein,
@@ -170,6 +172,13 @@ ON_LINE = {
     "Laplace": (Wasserstein(), Laplace(X, np.ones(3))),
     "rates": (Euclidean(), Poisson(X)),
     "numbers": (Euclidean(), X),
+    "numbers, Manhattan": (Manhattan(), X),
+    "two classes, Manhattan": (Manhattan(), Categorical(np.stack([X, 1 - X], 1))),
+    "numbers, mean difference": (MeanAbsoluteDifference(), X[:, None]),
+    "two classes, mean difference": (
+        MeanAbsoluteDifference(),
+        Categorical(np.stack([X, 1 - X], 1)),
+    ),
     "feature": (Features(Euclidean()), with_features(Bernoulli(X), X[:, None])),
     "other features": (Euclidean(), with_features(Poisson(X), np.ones((3, 2)))),
 }
@@ -177,6 +186,7 @@ OFF_LINE = {
     "three classes": (TV, Categorical(np.eye(3))),
     "two scales": (Wasserstein(), Normal(X, X)),
     "squares": (SquaredEuclidean(), Poisson(X)),
+    "coordinates": (Manhattan(), np.eye(3)),
     "features": (Features(Euclidean()), with_features(Bernoulli(X), np.eye(3))),
     "all equal": (TV, Bernoulli(np.full(3, 0.5))),
 }
