@@ -89,8 +89,8 @@ def local_errors(
         ValueError: if shapes or values are wrong.
 
     Cost: one distance and 2 G exponentials for each pair within a bin, O(n G + tile²) memory.
-    O(n G + n log n) in all for an `Exponential` kernel on a single feature that is not traced,
-    without `at` and without weights of zero.
+    O(n G + n log n) in all for an `Exponential` kernel on a single feature, without `at`, weights
+    of zero and traced arguments (outside of `jit`).
 
     References: L21 eq. (4) and App. D (signed); Kish (1965), Survey sampling, for the effective
     size.

@@ -95,7 +95,10 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
     Whether vectors lie on a line, since all but one of their components are equal, is known of
     concrete ones only.
     """
-    if distance is None or devices() is not None or any(map(is_spread, jax.tree.leaves(points))):
+    leaves = jax.tree.leaves(points)
+    if distance is None or devices() is not None or any(map(is_spread, leaves)):
+        return None
+    if any(map(_is_rounded, leaves)):
         return None
     if not checks.is_concrete(distance, points):
         found = _embedding(distance, without_draws(points))
@@ -114,6 +117,15 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
             return None
         order = np.argsort(found[:, 0], kind="stable")  # in less time than by JAX
         return Line(*jax.device_put((order, found[order, 0])))
+
+
+def _is_rounded(values: Any) -> bool:
+    """Whether integers may be none in the precision of their positions."""
+    if not jnp.issubdtype(jnp.result_type(values), jnp.integer) or not jnp.size(values):
+        return False
+    largest = 1 / jnp.finfo(jnp.result_type(values, 1.0)).eps
+    found = np.asarray(values, float) if checks.is_concrete(values) else np.inf
+    return bool(np.max(np.abs(found)) > largest)
 
 
 @jit

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 
 import jax
@@ -13,7 +14,7 @@ from jax.typing import DTypeLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, reciprocal
-from calibjax._core.compilation import jit, platform_dependent
+from calibjax._core.compilation import jit
 from calibjax._core.pytree import T, record
 from calibjax.distances.base import Distance
 from calibjax.kernels.base import Kernel
@@ -76,11 +77,13 @@ class Row:
 
     Attributes:
         order: [n].
-        gaps: distance from the sample before, infinite for the first one of a group, [n].
+        groups: in this order, [n].
+        positions: on the line, in this order, [n].
     """
 
     order: jax.Array
-    gaps: jax.Array
+    groups: jax.Array
+    positions: jax.Array
 
 
 def row_of(kernel: Kernel, samples: object, groups: jax.Array) -> Row | None:
@@ -89,11 +92,9 @@ def row_of(kernel: Kernel, samples: object, groups: jax.Array) -> Row | None:
         return None
     if (line := line_of(kernel.distance, samples)) is None:
         return None
-    places = np.asarray(groups)[line.order]
-    order = np.argsort(places, kind="stable")
-    x, places = np.asarray(line.positions)[order], places[order]
-    gaps = np.append(np.inf, np.where(np.diff(places) == 0, np.diff(x), np.inf))
-    return Row(jnp.asarray(np.asarray(line.order)[order]), jnp.asarray(gaps, x.dtype))
+    along, x = np.asarray(line.order), np.asarray(line.positions)
+    order = np.argsort(np.asarray(groups)[along], kind="stable")
+    return Row(*map(jnp.asarray, (along[order], np.asarray(groups)[along[order]], x[order])))
 
 
 @functools.partial(jit, static_argnames="powers")
@@ -101,41 +102,54 @@ def means_in_row(
     kernel: Exponential, row: Row, values: jax.Array, *, powers: tuple[int, ...] = (1,)
 ) -> tuple[jax.Array, jax.Array]:
     """`smoothed_means` at the samples themselves, in O(n P G c) time and memory."""
-    dtype = jnp.result_type(row.gaps, values)
+    dtype = jnp.result_type(row.positions, values)
     rates = reciprocal(_scales(kernel, dtype))
     rates = (jnp.asarray(powers, dtype)[:, None] * rates).ravel()
-    is_first = jnp.isinf(row.gaps)
-    gaps = jnp.where(is_first, 0, row.gaps)[:, None]  # or derivatives would be NaN
-    decays = jnp.where(is_first[:, None], 0, jnp.exp(-gaps * rates))[..., None]  # [n, P G, 1]
-    columns = jnp.append(values, jnp.ones_like(values[:, :1]), 1)[row.order, None]
-    columns = jnp.broadcast_to(columns, (len(columns), rates.size, columns.shape[-1]))
-    walk = functools.partial(platform_dependent, cpu=_received_in_loop, default=_received)
-    following = jnp.append(decays[1:], jnp.zeros_like(decays[:1]), 0)
-    backwards = jnp.flip(walk(jnp.flip(following, 0), jnp.flip(columns, 0)), 0)
-    sums = walk(decays, columns) + backwards - columns  # their own in both
+    columns = jnp.append(values, jnp.ones_like(values[:, :1]), 1)[row.order].astype(dtype)
+    data = row.groups, row.positions, columns
+    groups, x, flipped = (jnp.flip(each, 0) for each in data)
+    backwards = jnp.flip(_received(rates, groups, -x, flipped), 0)
+    sums = _received(rates, *data) + backwards - columns[:, None]  # their own in both
     sums = jnp.moveaxis(jnp.zeros_like(sums).at[row.order].set(sums), 0, 1)
     shape = (len(powers), *jnp.shape(kernel.length_scale), len(values))
     means, totals = sums[..., :-1] / sums[..., -1:], sums[..., -1]
     return means.reshape(*shape, -1), totals.reshape(shape)
 
 
-def _received_in_loop(decays: jax.Array, values: jax.Array) -> jax.Array:
-    """S_j = decay_j S_{j−1} + f_j."""
+def _received(
+    rates: jax.Array, groups: jax.Array, positions: jax.Array, values: jax.Array
+) -> jax.Array:
+    """Σ_{i≤j} exp(−r_t (x_j − x_i)) f_ic over the samples i of the same group, [n, T, c].
+
+    The row is cut into parts, along which one walks side by side. In as many as there are samples
+    in each of them rounding errors are those of √n steps.
+    """
+    n, (x, g) = len(positions), (positions, groups)
+    number = max(1, math.isqrt(n))
+    length = -(-n // number)
+    pad = number * length - n
+    x, g = (jnp.pad(each, (0, pad), mode="edge").reshape(number, length) for each in (x, g))
+    f = jnp.pad(values, ((0, pad), (0, 0))).reshape(number, length, 1, -1)
+
+    def decays(distance: jax.Array, is_same: jax.Array) -> jax.Array:
+        distance = jnp.where(is_same, distance, 0)[..., None]
+        return jnp.where(is_same[..., None], jnp.exp(-distance * rates), 0)
 
     def step(sent: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        sent = row[0] * sent + row[1]
+        decay, value = row
+        sent = decay[..., None] * sent + value
         return sent, sent
 
-    return lax.scan(step, jnp.zeros_like(values[0]), (decays, values), unroll=8)[1]
-
-
-def _received(decays: jax.Array, values: jax.Array) -> jax.Array:
-    """The same in O(log n) steps."""
-
-    def join(first: tuple, second: tuple) -> tuple[jax.Array, jax.Array]:
-        return first[0] * second[0], second[0] * first[1] + second[1]
-
-    return lax.associative_scan(join, (decays, values))[1]
+    gaps = jnp.diff(x, prepend=x[:, :1]), jnp.diff(g, prepend=g[:, :1]) == 0
+    start = jnp.zeros((number, rates.size, values.shape[1]), f.dtype)
+    rows = jnp.moveaxis(decays(*gaps), 1, 0), jnp.moveaxis(f, 1, 0)
+    last, within = lax.scan(step, start, rows, unroll=8)
+    is_before = jnp.tri(number, k=-1, dtype=bool) & (g[:, :1] == g[:, -1])
+    across = decays(x[:, :1] - x[:, -1], is_before)
+    arrived = jnp.einsum("abt,btc->atc", across, last, precision=lax.Precision.HIGHEST)
+    from_start = decays((x - x[:, :1]).T, (g == g[:, :1]).T)
+    found = within + from_start[..., None] * arrived
+    return jnp.moveaxis(found, 0, 1).reshape(number * length, *found.shape[2:])[:n]
 
 
 def _scales(kernel: Stationary, dtype: DTypeLike) -> jax.Array:

@@ -180,7 +180,7 @@ class Matern32(OfRatio):
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
         """log(1 + z) − z."""
         z = MATERN_RATES[0] * ratio
-        return jnp.log1p(z) - z
+        return jnp.log1p(jnp.minimum(z, _FAR)) - z
 
 
 @record

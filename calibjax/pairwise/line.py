@@ -89,8 +89,8 @@ def line_forms(
 ) -> jax.Array:
     """Σ_{i<j} q_t(z) e^{−z} f_ic f_jc with z = r_t |x_i − x_j|, [T, c].
 
-    It has derivatives of all orders. Those of samples at the same place, where the exponential
-    kernel has none, are zero.
+    It has derivatives of all orders. Those of samples at the same place count as zero: exponential
+    kernels have none there, and Matérn kernels those of second order.
 
     Args:
         values: f, [n, c].
@@ -108,7 +108,7 @@ def line_forms(
      [ 2.]]
     """
     coefficients = _coefficients(polynomials, rates)
-    width = max(1, (rates.size + 1) * coefficients.shape[1]) * values.shape[1]
+    width = (rates.size + 1) * coefficients.shape[1] * values.shape[1]
     parts = [max(1, min(len(values) // 32, w // width)) for w in (_WIDTH, _ACCELERATOR_WIDTH)]
     cpu, other = (functools.partial(_forms_in_parts, number) for number in parts)
     return platform_dependent(values, positions, rates, coefficients, cpu=cpu, default=other)

@@ -189,6 +189,8 @@ def test_length_scales_whose_squares_overflow_give_the_limits(kind):
     for length_scale in (1e-45, 1e-25, jnp.float32(1e-25)):
         assert kind(length_scale)(x, x) == 1
         assert kind(length_scale)(x, x + 1) == 0
+        assert kind(length_scale)(x, x + 1e20) == 0
+        assert kind(1e-30)(x, x + 1e10) == 0
     for length_scale in (1e25, jnp.float32(3e38)):
         assert kind(length_scale)(x, x + 1) == 1
     for length_scale in (0.0, -1.0):  # which nobody has checked where they are traced

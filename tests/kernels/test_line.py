@@ -1,4 +1,4 @@
-"""Exponential kernels on a line: linear time against double loops in NumPy."""
+"""Exponential and Matérn kernels on a line: linear time against double loops in NumPy."""
 
 import functools
 
@@ -209,6 +209,13 @@ def test_what_lies_on_a_line(name):
 def test_what_does_not(name):
     found = line_of(*OFF_LINE[name])
     assert found is None or (name == "all equal" and len(set(np.asarray(found.positions))) == 1)
+
+
+def test_integers_that_would_be_rounded():
+    """Differences of integers are exact over pairs; in single precision their positions are not."""
+    days = np.array([0, 1, 86_400], np.int32)
+    assert line_of(Euclidean(), days) is not None
+    assert line_of(Euclidean(), np.int64(2**60) + days) is None
 
 
 def test_which_kernels_are_exponential():

@@ -7,7 +7,7 @@ from scipy import integrate, stats
 from calibjax import distributions, estimators, hypothesis_tests
 from calibjax.distributions import DiagNormal, Gamma, MvNormal, Normal, StudentT
 from calibjax.kernels import Constant, NormalScore, SquaredExponential, Stein, TensorProduct
-from calibjax.kernels.expectations import features, prepare_features
+from calibjax.kernels.expectations import batch_features, features, prepare_features
 from tests.compiled import centered_kernel, double_expectation, single_expectation
 
 KEY = jax.random.key(0)
@@ -141,6 +141,17 @@ def test_counts_stand_for_all_scores_of_their_atom(name):
     probs = np.diff(cdf(np.arange(-1, 400)))
     each = jax.vmap(lambda z: centered_kernel(kernel, p, z, p, y))(counts)
     np.testing.assert_allclose(probs @ np.asarray(each), 0, atol=1e-6)
+
+
+def test_features_of_batches_of_counts():
+    """Those of an atom are weighted; as of one sample after the other."""
+    predictions, targets = distributions.Poisson(jnp.array([0.5, 3.0])), jnp.array([[0, 2], [1, 7]])
+    kernel = NormalScore(SquaredExponential(0.5))
+    prepared = prepare_features(kernel, predictions, targets[0])
+    one = jax.vmap(lambda p, y: features(kernel, prepared, p, y))
+    expected = jnp.stack([one(predictions, y) for y in targets], 0)  # [b, n, r]
+    found = batch_features(kernel, prepared, predictions, targets)
+    np.testing.assert_allclose(jnp.moveaxis(found, 0, -1), expected, rtol=0, atol=1e-12)
 
 
 def test_ranks_in_ensembles():
