@@ -83,10 +83,11 @@ class TemperatureScaling(Recalibrator):
         predictions, targets, weights = checks.weighted_samples(
             predictions, targets, weights, keep_logs=True
         )
-        minimise = functools.partial(_minimise, self.loss)
-        log_temperature, losses = compiled_once(
-            minimise, predictions, targets, weights, effort="less"
-        )
+        minimise, data = functools.partial(_minimise, self.loss), (predictions, targets, weights)
+        # Our own loss does not change, so that its program need not be traced to be compared.
+        is_own = self.loss is negative_log_likelihood
+        found = minimise(*data) if is_own else compiled_once(minimise, *data, effort="less")
+        log_temperature, losses = found
         if checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
             _refuse(np.asarray(losses))
         return checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
@@ -106,7 +107,7 @@ def _at_temperature(predictions: Family, temperature: jax.Array) -> Family:
     return jax.vmap(tempered, (0, None))(predictions, temperature)
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0, effort="less")
 def _minimise(
     loss: Loss, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
