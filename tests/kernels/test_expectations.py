@@ -219,6 +219,33 @@ def test_features_know_when_they_do_not_pay():
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_targets_far_apart_have_features_where_there_are_many(dtype):
+    """One frequency for sixteen samples; by the four terms in NumPy, for every twentieth sample."""
+    rng, scale = np.random.default_rng(0), np.exp(0.3 * np.random.default_rng(1).normal(size=4000))
+    loc = rng.uniform(-15, 15, 4000)
+    y = loc + scale * rng.normal(size=4000)
+    loc, scale, y = (x.astype(dtype) for x in (loc, scale, y))
+    predictions, kernel = _normal(loc, scale), kernels.SquaredExponential(0.4)
+    some = jax.tree.map(lambda x: x[::20], predictions)
+    assert prepare_features(kernel, some, y[::20]) is None
+    prepared = prepare_features(kernel, predictions, jnp.asarray(y))
+    found = jax.vmap(lambda p, y: features(kernel, prepared, p, y))(some, jnp.asarray(y[::20]))
+    assert found.shape[1] > 200
+    loc, scale, y = (x[::20].astype(float) for x in (loc, scale, y))
+
+    def expected(x, z, variance):
+        difference, total = np.subtract.outer(x, z), 0.4**2 + variance
+        return 0.4 / np.sqrt(total) * np.exp(-(difference**2) / (2 * total))
+
+    m = expected(loc, y, np.square(scale)[:, None])
+    both = expected(loc, loc, np.add.outer(np.square(scale), np.square(scale)))
+    centered = expected(y, y, 0.0) - m - m.T + both
+    np.testing.assert_allclose(
+        found @ found.T, centered, rtol=0, atol=1e-13 if dtype == np.float64 else 1e-5
+    )
+
+
 @pytest.mark.parametrize("name", ["normal-None", "categorical-5-white"])
 def test_features_of_sums_and_multiples(name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
