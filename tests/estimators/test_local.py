@@ -125,7 +125,7 @@ def test_limits():
     np.testing.assert_allclose(mlce(near(1e12), *DATA), wide, rtol=1e-10)
     ece = estimators.ece(Bernoulli(DATA[1]), DATA[2], binning=UniformBins(BINS))
     np.testing.assert_allclose(mean_lce(near(1e12), *DATA), ece, rtol=1e-10)
-    narrow = lce(near(np.array([1e-6, 1e-30, 1e-300, 5e-324])), *DATA)
+    narrow = lce(near(np.array([1e-6, 1e-30, 1e-300, 2.3e-308])), *DATA)
     np.testing.assert_array_equal(narrow, [np.abs(CONFIDENCES - CORRECT)] * 4)
     nearest = lce(near(1e-12), *DATA, at=AT)
     bins = intervals(CONFIDENCES)
