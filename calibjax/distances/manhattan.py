@@ -59,5 +59,5 @@ class MeanAbsoluteDifference(Distance):
 
     def embedding(self, points: PyTree) -> jax.Array | None:
         """As that of `Manhattan`."""
-        found = Manhattan().embedding(points)
-        return None if found is None else found / (1 if line_of_two_classes(points) is None else 2)
+        line = line_of_two_classes(points)
+        return Manhattan().embedding(points) if line is None else line

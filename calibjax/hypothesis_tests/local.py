@@ -65,7 +65,8 @@ def local_calibration_test(
         ValueError: if shapes or values are wrong.
 
     Cost: the weights of `lce` once per batch, and one multiplication for each redraw and each
-    pair within a bin. Memory O(B G n) for the redrawn statistics.
+    pair within a bin; linear time for a single feature, see `estimators.local_errors`. Memory
+    O(B G n) for the redrawn statistics.
 
     References: none of the four papers has it; see `exact_test`, and for the adjustment Westfall
     and Young (1993). Local errors are those of L21 eq. (4).
