@@ -11,7 +11,12 @@ from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, weighted_mean, weighted_variance
+from calibjax._core.arithmetic import (
+    floating_dtype,
+    largest_score,
+    weighted_mean,
+    weighted_variance,
+)
 from calibjax._core.pytree import record
 from calibjax._core.special import implicit_quantile
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -174,7 +179,7 @@ def check_continuous(name: str, predictions: Distribution) -> None:
 
 def _end(dtype: DTypeLike) -> jax.Array:
     """Largest normal score with a level below one."""
-    return jnp.asarray(8.2 if dtype == jnp.float64 else 5.2, dtype)
+    return jnp.asarray(largest_score(dtype), dtype)
 
 
 def _rule(low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:

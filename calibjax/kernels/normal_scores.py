@@ -9,13 +9,12 @@ from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax._core import checks, matrices
-from calibjax._core.arithmetic import floating_dtype, ratio
+from calibjax._core.arithmetic import floating_dtype, largest_score, ratio
 from calibjax._core.pytree import part, record
 from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
 from calibjax.kernels.base import Conditional, Kernel, ValueRange
 from calibjax.kernels.stationary import SquaredExponential
 
-LARGEST_SCORE = 8.2  # in absolute value; the same for all data, so that features cover all scores
 VECTORS = DiagNormal | MvNormal
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)  # of counts
 _WIDEST = 5.0  # end of the scores of a count that is nearly certain
@@ -40,8 +39,8 @@ class NormalScore(Conditional):
     wide and for narrow predictions, and shapes that are wrong in all of them add up. It detects
     shapes with ℓ = 1/2, and with ℓ = 8, where it is nearly linear, shifts.
 
-    Scores beyond ±8.2, which have a probability of 2·10⁻¹⁶, count as ±8.2. Where F rounds to 0 or
-    1, the score is Φ⁻¹ of the last digit: ±5.2 in float32.
+    Scores beyond ±8.2 (float32: ±5.2), where Φ rounds to 0 or 1, count as that; so features of few
+    frequencies cover all scores.
 
     *Counts.* All scores between Φ⁻¹(F(y − 1)) and Φ⁻¹(F(y)) belong to the count y. One that is
     drawn from the normal distribution restricted to this interval, ν_y, is standard normal under
@@ -95,7 +94,8 @@ def normal_score(p: Any, y: ArrayLike) -> jax.Array:
         score = matrices.solve_lower(matrices.cholesky(p.cov), jnp.asarray(y) - p.loc)
     else:
         score = _score_of_level(p.cdf(y))
-    return jnp.clip(score, -LARGEST_SCORE, LARGEST_SCORE)
+    largest = largest_score(score.dtype)
+    return jnp.clip(score, -largest, largest)
 
 
 def _score_of_level(level: jax.Array) -> jax.Array:

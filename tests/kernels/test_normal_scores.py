@@ -83,6 +83,20 @@ def test_no_unit_and_traced_features(dtype):
     np.testing.assert_allclose(jax.jit(lambda: pvalue(1.0))(), found[0], rtol=2e-3)
 
 
+@pytest.mark.parametrize(("dtype", "largest"), [(np.float32, 5.2), (np.float64, 8.2)])
+def test_scores_that_round_to_certainty_count_alike(dtype, largest):
+    """Of pairs and of features."""
+    p = Normal(jnp.asarray([3.0], dtype), jnp.asarray([2.0], dtype))
+    scores = np.array([largest - 0.1, largest, largest + 3, -largest - 1], dtype)
+    kernel = NormalScore(SquaredExponential(0.5))
+    prepared = prepare_features(kernel, p, jnp.asarray(p.loc))
+    (found,) = np.moveaxis(batch_features(kernel, prepared, p, 3 + 2 * scores[:, None]), -1, 0)
+    pair = np.clip(scores, -largest, largest)
+    expected = [[centered(s, t, 0.5) for s in pair] for t in pair]
+    tolerance = 40 * np.finfo(dtype).eps
+    np.testing.assert_allclose(found.T @ found, expected, atol=tolerance)
+
+
 def test_wrong_input():
     kernel = TensorProduct(Constant(), NormalScore())
     ones = jnp.ones(4)

@@ -267,7 +267,7 @@ def _features(kernel: SquaredExponential, prepared: tuple, p: Normal, y: jax.Arr
         following = *_complex_product(state[:2], first[:2]), *_complex_product(state[2:], first[2:])
         return following, (cos * real - sin * imag, sin * real + cos * imag)
 
-    return jnp.concatenate(lax.scan(step, first, frequencies)[1])
+    return jnp.concatenate(lax.scan(step, first, frequencies, unroll=2)[1])
 
 
 def _complex_product(x: tuple, y: tuple) -> tuple[jax.Array, jax.Array]:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.arithmetic import floating_dtype, largest_score
 from calibjax._core.pytree import PyTree
 from calibjax.distributions import (
     Bernoulli,
@@ -43,7 +43,6 @@ from calibjax.kernels.expectations import (
     single_expectation,
 )
 from calibjax.kernels.normal_scores import (
-    LARGEST_SCORE,
     VECTORS,
     NormalScore,
     Scores,
@@ -95,9 +94,8 @@ def _prepare_features(kernel: NormalScore, predictions: Distribution, targets: A
     dtype = np.dtype(floating_dtype(predictions))
     zeros: Any = np.zeros(2, dtype)  # of NumPy: never traced
     standard = Normal(zeros, zeros + 1)
-    return prepare_features(
-        kernel.kernel, standard, np.array([-LARGEST_SCORE, LARGEST_SCORE], dtype)
-    )
+    ends = largest_score(dtype) * np.array([-1, 1], dtype)
+    return prepare_features(kernel.kernel, standard, ends)
 
 
 def _features(kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array) -> jax.Array:
