@@ -156,7 +156,7 @@ def _is_of_rank_one(kernel: Any) -> bool:
     return all(isinstance(term, Constant | Regressor) for term in _terms(kernel.prediction))
 
 
-@functools.partial(jit, effort="less")
+@functools.partial(jit, effort="least")
 def _scores(
     groups: tuple[Any, ...],
     may_cancel: jax.Array,
