@@ -1,6 +1,7 @@
 """Errors of classes: of the top label, of each class, and of all of them together, in bins."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -100,7 +101,7 @@ class PredictedInBins:
     excess: jax.Array
 
 
-@jit
+@functools.partial(jit, effort="least")
 def predicted_in_bins(
     predictions: ClassPredictions, weights: jax.Array | None = None
 ) -> PredictedInBins:
