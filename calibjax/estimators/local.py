@@ -15,7 +15,7 @@ from calibjax._core.arithmetic import safe_sqrt
 from calibjax._core.pytree import PyTree, record
 from calibjax._core.sharding import follows_data
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
-from calibjax.kernels import Exponential, Kernel
+from calibjax.kernels import Kernel
 from calibjax.kernels.smoothing import Row, means_in_row, row_of, smoothed_means
 
 _ROUNDING = 1e-3  # of the effective size of two samples
@@ -89,8 +89,8 @@ def local_errors(
         ValueError: if shapes or values are wrong.
 
     Cost: one distance and 2 G exponentials for each pair within a bin, O(n G + tile²) memory.
-    O(n G + n log n) in all for an `Exponential` kernel on a single feature, without `at`, weights
-    of zero and traced arguments (outside of `jit`).
+    O(n G + n log n) in all for an exponential or Matérn kernel on a single feature, without `at`,
+    weights of zero and traced arguments (outside of `jit`).
 
     References: L21 eq. (4) and App. D (signed); Kish (1965), Survey sampling, for the effective
     size.
@@ -337,7 +337,7 @@ class LocalProblem(NamedTuple):
     def _means(
         self, values: jax.Array, groups: tuple[jax.Array, jax.Array], powers: Sequence[int]
     ) -> tuple[jax.Array, jax.Array]:
-        if self.row is not None and isinstance(self.kernel, Exponential):
+        if self.row is not None:
             return means_in_row(self.kernel, self.row, values, powers=tuple(powers))
         return smoothed_means(self.kernel, *self.features, values, groups, powers=powers)
 

@@ -73,6 +73,13 @@ def is_same_distance(one: Distance, other: Distance) -> bool:
     return is_plain and jax.tree.structure(one) == jax.tree.structure(other)
 
 
+def power(kernel: Kernel, exponent: int) -> tuple[float, tuple[float, ...]]:
+    """Of the power of an exponential or Matérn kernel: its rate in units of 1 / ℓ, and q."""
+    polynomial, unit = _EXPONENTIALS[type(kernel)]
+    stretched = np.array(polynomial) / exponent ** np.arange(len(polynomial))
+    return exponent * unit, tuple(np.polynomial.polynomial.polypow(stretched, exponent).tolist())
+
+
 def exponentials(kernel: Kernel, dtype: DTypeLike) -> Exponentials:
     """The terms of a kernel that has a distance of exponentials."""
     found = [_exponential(factor, term, dtype) for factor, term in terms(kernel)]

@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,8 @@ from calibjax._core.compilation import jit
 from calibjax._core.pytree import T, record
 from calibjax.distances.base import Distance
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.line import line_of
-from calibjax.kernels.stationary import Exponential, Stationary
+from calibjax.kernels.line import distance_of_exponentials, line_of, power
+from calibjax.kernels.stationary import Stationary
 
 
 def smoothed_means(
@@ -88,9 +88,11 @@ class Row:
 
 def row_of(kernel: Kernel, samples: object, groups: jax.Array) -> Row | None:
     """The samples in a row, if they are known and means over them take linear time."""
-    if type(kernel) is not Exponential or not checks.is_concrete(kernel.distance, samples, groups):
+    if not isinstance(kernel, Stationary):
         return None
-    if (line := line_of(kernel.distance, samples)) is None:
+    if not checks.is_concrete(kernel.distance, samples, groups):
+        return None
+    if (line := line_of(distance_of_exponentials(kernel), samples)) is None:
         return None
     along, x = np.asarray(line.order), np.asarray(line.positions)
     order = np.argsort(np.asarray(groups)[along], kind="stable")
@@ -99,57 +101,25 @@ def row_of(kernel: Kernel, samples: object, groups: jax.Array) -> Row | None:
 
 @functools.partial(jit, static_argnames="powers")
 def means_in_row(
-    kernel: Exponential, row: Row, values: jax.Array, *, powers: tuple[int, ...] = (1,)
+    kernel: Any, row: Row, values: jax.Array, *, powers: tuple[int, ...] = (1,)
 ) -> tuple[jax.Array, jax.Array]:
     """`smoothed_means` at the samples themselves, in O(n P G c) time and memory."""
     dtype = jnp.result_type(row.positions, values)
-    rates = reciprocal(_scales(kernel, dtype))
-    rates = (jnp.asarray(powers, dtype)[:, None] * rates).ravel()
+    scales = _scales(kernel, dtype)
+    units, polynomials = zip(*(power(kernel, exponent) for exponent in powers), strict=True)
+    rates = (jnp.asarray(units, dtype)[:, None] * reciprocal(scales)).ravel()
+    coefficients = tuple(q for q in polynomials for _ in range(scales.size))
     columns = jnp.append(values, jnp.ones_like(values[:, :1]), 1)[row.order].astype(dtype)
-    data = row.groups, row.positions, columns
-    groups, x, flipped = (jnp.flip(each, 0) for each in data)
-    backwards = jnp.flip(_received(rates, groups, -x, flipped), 0)
-    sums = _received(rates, *data) + backwards - columns[:, None]  # their own in both
+    groups, x, flipped = (jnp.flip(each, 0) for each in (row.groups, row.positions, columns))
+    sums_of_earlier = functools.partial(
+        pairwise.sums_of_earlier, rates=rates, polynomials=coefficients
+    )
+    later = jnp.flip(sums_of_earlier(flipped, groups, -x), 0)
+    sums = sums_of_earlier(columns, row.groups, row.positions) + later + columns[:, None]
     sums = jnp.moveaxis(jnp.zeros_like(sums).at[row.order].set(sums), 0, 1)
     shape = (len(powers), *jnp.shape(kernel.length_scale), len(values))
     means, totals = sums[..., :-1] / sums[..., -1:], sums[..., -1]
     return means.reshape(*shape, -1), totals.reshape(shape)
-
-
-def _received(
-    rates: jax.Array, groups: jax.Array, positions: jax.Array, values: jax.Array
-) -> jax.Array:
-    """Σ_{i≤j} exp(−r_t (x_j − x_i)) f_ic over the samples i of the same group, [n, T, c].
-
-    The row is cut into parts, along which one walks side by side. In as many as there are samples
-    in each of them rounding errors are those of √n steps.
-    """
-    n, (x, g) = len(positions), (positions, groups)
-    number = max(1, math.isqrt(n))
-    length = -(-n // number)
-    pad = number * length - n
-    x, g = (jnp.pad(each, (0, pad), mode="edge").reshape(number, length) for each in (x, g))
-    f = jnp.pad(values, ((0, pad), (0, 0))).reshape(number, length, 1, -1)
-
-    def decays(distance: jax.Array, is_same: jax.Array) -> jax.Array:
-        distance = jnp.where(is_same, distance, 0)[..., None]
-        return jnp.where(is_same[..., None], jnp.exp(-distance * rates), 0)
-
-    def step(sent: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        decay, value = row
-        sent = decay[..., None] * sent + value
-        return sent, sent
-
-    gaps = jnp.diff(x, prepend=x[:, :1]), jnp.diff(g, prepend=g[:, :1]) == 0
-    start = jnp.zeros((number, rates.size, values.shape[1]), f.dtype)
-    rows = jnp.moveaxis(decays(*gaps), 1, 0), jnp.moveaxis(f, 1, 0)
-    last, within = lax.scan(step, start, rows, unroll=8)
-    is_before = jnp.tri(number, k=-1, dtype=bool) & (g[:, :1] == g[:, -1])
-    across = decays(x[:, :1] - x[:, -1], is_before)
-    arrived = jnp.einsum("abt,btc->atc", across, last, precision=lax.Precision.HIGHEST)
-    from_start = decays((x - x[:, :1]).T, (g == g[:, :1]).T)
-    found = within + from_start[..., None] * arrived
-    return jnp.moveaxis(found, 0, 1).reshape(number * length, *found.shape[2:])[:n]
 
 
 def _scales(kernel: Stationary, dtype: DTypeLike) -> jax.Array:

@@ -19,7 +19,7 @@ through; third derivatives where the last one is taken in forward mode. Only sev
 
 from calibjax.pairwise.features import BLOCK_SIZE, feature_sums
 from calibjax.pairwise.kernel_means import kernel_means
-from calibjax.pairwise.line import line_forms, line_sums
+from calibjax.pairwise.line import line_forms, line_sums, sums_of_earlier
 from calibjax.pairwise.reductions import (
     block_masses,
     block_means,
@@ -48,6 +48,7 @@ __all__ = [
     "mean_over_pairs",
     "quadratic_forms",
     "split_quadratic_forms",
+    "sums_of_earlier",
     "weighted_sums",
 ]
 

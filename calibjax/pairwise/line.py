@@ -35,6 +35,7 @@ _WIDTH, _ACCELERATOR_WIDTH = 128, 2**15
 _FAR = 1e3  # where an exponential function is zero, and its products with powers are not NaN
 
 Polynomials = Sequence[Sequence[float]]  # coefficients in ascending order
+Places = tuple[jax.Array, ...]
 
 
 def _decay(distance: jax.Array, num_moments: int) -> jax.Array:
@@ -70,6 +71,44 @@ def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.A
         return sent + value, sent
 
     return lax.scan(step, start, (decays, values), unroll=_UNROLLED)
+
+
+def _sums_before(
+    decays: Callable[[Places, Places], jax.Array], places: Places, values: jax.Array, number: int
+) -> jax.Array:
+    """What each sample gets from those before, [n, T, K, c].
+
+    The line is cut into parts, along which one walks side by side. In as many as there are samples
+    in each of them rounding errors are those of √n steps.
+
+    Args:
+        decays: (from, to) → z^k e^{−z} between places, [..., T, K].
+        places: of the samples in their order, a tuple of [n].
+        values: what each adds to the moments, [n, 1 or T, K, c].
+        number: of the parts.
+    """
+    filled = (jnp.pad(place, (0, -len(place) % number), mode="edge") for place in places)
+    at = tuple(place.reshape(number, -1) for place in filled)
+    f = jnp.moveaxis(_in_parts(values, number), 1, 0)  # [L, parts, ...]
+    first = tuple(x[:, :1] for x in at)
+    previous = tuple(jnp.append(x[:, :1], x[:, :-1], 1) for x in at)
+    steps = jnp.moveaxis(decays(previous, at), 1, 0)
+    start = jnp.zeros((number, steps.shape[2], *f.shape[3:]), f.dtype)
+    total, before = _walk(start, steps, f)
+    # What the parts before send to the first sample of each part goes on to all of its samples.
+    is_before = jnp.tri(number, k=-1, dtype=bool)
+    sender = tuple(jnp.where(is_before, x[:, -1], x[:, :1]) for x in at)
+    across = jnp.where(is_before[..., None, None], decays(sender, first), 0)
+    sums = functools.partial(jnp.einsum, "abtu,btc->atc", precision=lax.Precision.HIGHEST)
+    arrived = _sent_on(across, total, sums)
+    before += jnp.moveaxis(_sent_on(decays(first, at), arrived[:, None]), 1, 0)
+    return jnp.moveaxis(before, 0, 1).reshape(-1, *before.shape[2:])[: len(values)]
+
+
+def _in_parts(values: jax.Array, number: int) -> jax.Array:
+    """Rows cut into parts, the last one filled up with zeros, [number, L, ...]."""
+    pad = (0, -len(values) % number), *[(0, 0)] * (values.ndim - 1)
+    return jnp.pad(values, pad).reshape(number, -1, *values.shape[1:])
 
 
 def _coefficients(polynomials: Polynomials | None, rates: jax.Array) -> jax.Array:
@@ -137,21 +176,8 @@ def _forms_in_parts(
         scaled = jnp.concatenate([distance[..., None] * rates, elsewhere[..., None]], -1)
         return _decay(scaled, num_moments)
 
-    n, length = len(values), -(-len(values) // number)
-    pad = number * length - n
-    x = jnp.pad(fixed, (0, pad), mode="edge").reshape(number, length)
-    f = jnp.pad(every, ((0, pad), (0, 0), (0, 0), (0, 0)))
-    f = jnp.moveaxis(f.reshape(number, length, *f.shape[1:]), 1, 0)  # [L, parts, T + 1, K, c]
-    gaps = jnp.diff(x, prepend=x[:, :1]).T
-    last, before = _walk(jnp.zeros(f.shape[1:], f.dtype), decays(gaps), f)
-    # What the parts before send to the first sample of each part goes on to all of its samples.
-    is_before = jnp.tri(number, k=-1, dtype=bool)[..., None, None]
-    distances = jnp.where(is_before[..., 0, 0], x[:, :1] - x[:, -1], 0)
-    across = jnp.where(is_before, decays(distances), 0)  # [parts, parts, T + 1, K]
-    sums = functools.partial(jnp.einsum, "abtu,btc->atc", precision=lax.Precision.HIGHEST)
-    arrived = _sent_on(across, last, sums)
-    before += _sent_on(decays((x - x[:, :1]).T), arrived)
-    before = jnp.moveaxis(before, 0, 1).reshape(number * length, *f.shape[2:])[:n]
+    before = _sums_before(lambda x, y: decays(y[0] - x[0]), (fixed,), every, number)
+    n = len(values)
     places = jnp.arange(n)
     first = lax.cummax(jnp.where(jnp.diff(fixed, prepend=fixed[:1]) > 0, places, 0))
     received = _sent_on(_decay(change, num_moments), before[first, :-1])
@@ -159,8 +185,41 @@ def _forms_in_parts(
     alike = coefficients[:, :1] * before[:, -1, :1]  # [n, T, c]
     terms = values[:, None] * (received + alike)
     # In two steps, since a long sum of single numbers loses digits.
-    terms = jnp.pad(terms, ((0, pad), (0, 0), (0, 0))).reshape(number, length, *terms.shape[1:])
-    return jnp.sum(jnp.sum(terms, 1), 0)
+    return jnp.sum(jnp.sum(_in_parts(terms, number), 1), 0)
+
+
+def sums_of_earlier(
+    values: jax.Array,
+    groups: jax.Array,
+    positions: jax.Array,
+    rates: jax.Array,
+    *,
+    polynomials: Polynomials,
+) -> jax.Array:
+    """Σ_{i<j} q_t(z) e^{−z} f_ic with z = r_t (x_j − x_i), over samples of the same group.
+
+    Args:
+        values: f, [n, c], in the order of their groups, and of their positions within these.
+        groups: [n], in this order.
+        positions: x, [n], in this order.
+        rates: r ≥ 0, [T].
+        polynomials: as in `line_forms`.
+
+    Returns:
+        The sums of each sample, [n, T, c].
+    """
+    coefficients = _coefficients(polynomials, rates)
+    num_moments = coefficients.shape[1]
+
+    def decays(start: Places, end: Places) -> jax.Array:
+        is_same = (start[0] == end[0])[..., None]
+        distance = jnp.where(is_same, (end[1] - start[1])[..., None], 0)
+        return jnp.where(is_same[..., None], _decay(distance * rates, num_moments), 0)
+
+    own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
+    number = max(1, math.isqrt(len(values)))
+    before = _sums_before(decays, (groups, positions), own, number)
+    return jnp.sum(coefficients[..., None] * before, -2)
 
 
 @functools.partial(jit, static_argnames=("function", "polynomials"))

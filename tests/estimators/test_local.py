@@ -266,6 +266,9 @@ def test_under_jit_wrong_values_do_not_become_numbers():
     np.testing.assert_array_equal(np.isnan(there), [False, True, True])
 
 
+RATES = {kernels.Exponential: 1.0, kernels.Matern32: 3**0.5, kernels.Matern52: 5**0.5}
+
+
 def _row_case(dtype):
     rng = np.random.default_rng(1)
     features = np.round(rng.normal(size=(300, 1)), 1).astype(dtype)  # many ties
@@ -276,19 +279,36 @@ def _row_case(dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("unit", [1.0, 1e-7, 1e7])
-def test_one_feature_in_linear_time(dtype, weighted, unit):
+@pytest.mark.parametrize(
+    ("unit", "shape"),
+    [
+        (1.0, kernels.Exponential),
+        (1e-7, kernels.Exponential),
+        (1e7, kernels.Exponential),
+        (1e-7, kernels.Matern32),
+        (1e7, kernels.Matern52),
+    ],
+)
+def test_one_feature_in_linear_time(dtype, weighted, unit, shape):
     """Against means over all pairs in NumPy; the errors, and those of a test's redraws."""
     (features, confidences, correct), weights = _row_case(dtype)
     weights = weights if weighted else None
     gammas = np.array([1e-3, 0.3, 1e3])
-    near, data = Neighbourhood.laplacian(unit * gammas, BINS), (unit * features, confidences)
+    data = unit * features, confidences
+
+    def neighbourhood(scale):
+        return Neighbourhood(shape(unit * scale, distances.Manhattan()), UniformBins(BINS))
+
+    near = neighbourhood(gammas)
     assert local_problem(near, *data, correct, weights=weights).row is not None
     found = local_errors(near, *data, correct, weights=weights)
     bins, (x, c) = intervals(confidences), (features[:, 0].astype(float), confidences.astype(float))
     r = c - correct
     for g, gamma in enumerate(gammas):
-        w = np.exp(-np.abs(np.subtract.outer(x, x)) / gamma) * np.equal.outer(bins, bins)
+        z = RATES[shape] * np.abs(np.subtract.outer(x, x)) / gamma
+        w = np.exp(-z) * (1 + (shape != kernels.Exponential) * z)
+        w += (shape == kernels.Matern52) * z**2 / 3 * np.exp(-z)
+        w *= np.equal.outer(bins, bins)
         w = w * (1 if weights is None else weights.astype(float))
         w /= w.sum(1, keepdims=True)
         size = 1 / np.square(w).sum(1)
@@ -301,7 +321,7 @@ def test_one_feature_in_linear_time(dtype, weighted, unit):
         null = np.sqrt(w**2 @ (c * (1 - c)))
         np.testing.assert_allclose(found.null_standard_error[g], null, **tolerance)
         np.testing.assert_allclose(found.effective_size[g] / size, np.ones(300), **tolerance)
-    one = Neighbourhood.laplacian(0.3 * unit, BINS)
+    one = neighbourhood(0.3)
     test = local_calibration_test(
         jax.random.key(0), one, *data, correct, weights=weights, num_draws=19
     )
