@@ -127,7 +127,7 @@ def floating_dtype(tree: object) -> jnp.dtype:
 
 
 def largest_score(dtype: DTypeLike) -> float:
-    """Where the normal distribution function rounds to 1, or nearly."""
+    """The normal score of a level that differs from one by the last digit."""
     return 8.2 if dtype == jnp.float64 else 5.2
 
 

@@ -61,7 +61,8 @@ def jit(
 
     See `calibjax._core.kept`. The function is one of a module, its options are those of `jax.jit`.
     What takes longer to compile than to run is compiled with `less` effort, what works on a few
-    thousand numbers only with the `least`, and what runs for long `well`, whatever holds elsewhere.
+    thousand numbers, or passes over the data once in a test that passes over them hundreds of
+    times, with the `least`, and what runs for long `well`, whatever holds elsewhere.
     """
     compiled, signature = jax.jit(function, **options), inspect.signature(function)
     settings = _EFFORTS[effort] or None

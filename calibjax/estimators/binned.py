@@ -190,7 +190,7 @@ def debiased_squared_ece(
     return _debiased(predictions.class_probs, *data)
 
 
-@functools.partial(jit, effort="least")
+@functools.partial(jit, effort="less")
 def _debiased(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

@@ -1,7 +1,6 @@
 """Errors of classes: of the top label, of each class, and of all of them together, in bins."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -101,7 +100,7 @@ class PredictedInBins:
     excess: jax.Array
 
 
-@functools.partial(jit, effort="least")
+@jit
 def predicted_in_bins(
     predictions: ClassPredictions, weights: jax.Array | None = None
 ) -> PredictedInBins:

@@ -114,9 +114,9 @@ def means_in_row(
     sums_of_earlier = functools.partial(
         pairwise.sums_of_earlier, rates=rates, polynomials=coefficients
     )
-    later = jnp.flip(sums_of_earlier(flipped, groups, -x), 0)
-    sums = sums_of_earlier(columns, row.groups, row.positions) + later + columns[:, None]
-    sums = jnp.moveaxis(jnp.zeros_like(sums).at[row.order].set(sums), 0, 1)
+    later = jnp.flip(sums_of_earlier(flipped, groups, -x), 1)
+    sums = sums_of_earlier(columns, row.groups, row.positions) + later + columns
+    sums = jnp.zeros_like(sums).at[:, row.order].set(sums)
     shape = (len(powers), *jnp.shape(kernel.length_scale), len(values))
     means, totals = sums[..., :-1] / sums[..., -1:], sums[..., -1]
     return means.reshape(*shape, -1), totals.reshape(shape)

@@ -206,20 +206,27 @@ def sums_of_earlier(
         polynomials: as in `line_forms`.
 
     Returns:
-        The sums of each sample, [n, T, c].
+        The sums of each sample, [T, n, c].
+
+    Cost: O(n T c) time and memory, and O(n K c) memory for K coefficients.
     """
     coefficients = _coefficients(polynomials, rates)
     num_moments = coefficients.shape[1]
-
-    def decays(start: Places, end: Places) -> jax.Array:
-        is_same = (start[0] == end[0])[..., None]
-        distance = jnp.where(is_same, (end[1] - start[1])[..., None], 0)
-        return jnp.where(is_same[..., None], _decay(distance * rates, num_moments), 0)
-
     own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
     number = max(1, math.isqrt(len(values)))
-    before = _sums_before(decays, (groups, positions), own, number)
-    return jnp.sum(coefficients[..., None] * before, -2)
+
+    def of_term(term: tuple[jax.Array, jax.Array]) -> jax.Array:
+        rate, coefficients = term
+
+        def decays(start: Places, end: Places) -> jax.Array:
+            is_same = start[0] == end[0]
+            distance = jnp.where(is_same, end[1] - start[1], 0)[..., None]
+            return jnp.where(is_same[..., None, None], _decay(distance * rate, num_moments), 0)
+
+        before = _sums_before(decays, (groups, positions), own, number)
+        return jnp.einsum("k,nkc->nc", coefficients, before[:, 0], precision=lax.Precision.HIGHEST)
+
+    return lax.map(of_term, (rates, coefficients))  # one by one, or all moments would be held
 
 
 @functools.partial(jit, static_argnames=("function", "polynomials"))

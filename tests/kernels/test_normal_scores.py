@@ -83,18 +83,31 @@ def test_no_unit_and_traced_features(dtype):
     np.testing.assert_allclose(jax.jit(lambda: pvalue(1.0))(), found[0], rtol=2e-3)
 
 
-@pytest.mark.parametrize(("dtype", "largest"), [(np.float32, 5.2), (np.float64, 8.2)])
-def test_scores_that_round_to_certainty_count_alike(dtype, largest):
-    """Of pairs and of features."""
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_far_out(dtype):
+    """Of pairs and of features; beyond ±8.2 they count alike in both precisions."""
     p = Normal(jnp.asarray([3.0], dtype), jnp.asarray([2.0], dtype))
-    scores = np.array([largest - 0.1, largest, largest + 3, -largest - 1], dtype)
+    scores = np.array([5.1, 5.3, 8.2, 11.0, -4.0], dtype)
     kernel = NormalScore(SquaredExponential(0.5))
     prepared = prepare_features(kernel, p, jnp.asarray(p.loc))
     (found,) = np.moveaxis(batch_features(kernel, prepared, p, 3 + 2 * scores[:, None]), -1, 0)
-    pair = np.clip(scores, -largest, largest)
+    pair = np.clip(scores, -8.2, 8.2)
     expected = [[centered(s, t, 0.5) for s in pair] for t in pair]
-    tolerance = 40 * np.finfo(dtype).eps
-    np.testing.assert_allclose(found.T @ found, expected, atol=tolerance)
+    np.testing.assert_allclose(found.T @ found, expected, atol=40 * np.finfo(dtype).eps)
+    one, targets = jax.tree.map(lambda x: x[0], p), 3 + 2 * scores
+    by_pairs = [[centered_kernel(kernel, one, y, one, z) for y in targets] for z in targets]
+    np.testing.assert_allclose(by_pairs, expected, atol=40 * np.finfo(dtype).eps)
+
+
+def test_an_outlier_counts_as_much_in_single_precision():
+    y = np.append(np.linspace(-2, 2, 40), 7.0)
+    found = [
+        hypothesis_tests.berkowitz(
+            Normal(jnp.zeros(41, dtype), jnp.ones(41, dtype)), y.astype(dtype)
+        )
+        for dtype in (np.float32, np.float64)
+    ]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
 
 
 def test_wrong_input():

@@ -61,6 +61,7 @@ EXEMPT = {
             "block_masses",
             "line_forms",
             "line_sums",
+            "sums_of_earlier",
             "block_means",
             "feature_sums",
             "fold_pairs",
