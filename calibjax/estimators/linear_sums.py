@@ -1,12 +1,15 @@
 """Sums of the calibration kernel over all pairs, in linear time where the kernels allow it."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from calibjax import pairwise
+from calibjax._core.arithmetic import matmul
 from calibjax._core.compilation import jit
+from calibjax._core.sharding import devices
 from calibjax.distributions.base import DataSet
 from calibjax.kernels import Kernel, LowRank, TensorProduct
 from calibjax.kernels.expectations import batch_features, prepare_features
@@ -32,16 +35,61 @@ def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
 
 def linear_sums(kernel: Kernel, samples: DataSet, weights: jax.Array | None) -> Sums | None:
     """Sums in linear time: target kernels with features, predictions with some or on a line."""
+    if (found := _prepared(kernel, samples)) is None:
+        return None
+    line, prepared = found
+    if line is None:
+        return _sums_of_features(kernel, prepared, samples, weights)
+    return _sums_on_line(kernel, prepared, samples, weights, line)
+
+
+def linear_row_sums(
+    kernel: Kernel, samples: DataSet, weights: jax.Array | None
+) -> jax.Array | None:
+    """Σ_{j≠i} w_j h_ij of each sample, [n], in linear time where `linear_sums` has it.
+
+    On one device only.
+    """
+    found = _prepared(kernel, samples) if devices() is None else None
+    return None if found is None else _row_sums(kernel, samples, weights, *found)
+
+
+def _prepared(kernel: Any, samples: DataSet) -> tuple[Line | None, Any] | None:
+    """The line of the predictions, if there is one, and what features of targets need."""
     if not isinstance(kernel, TensorProduct):
         return None
     line = line_of(distance_of_exponentials(kernel.prediction), samples[0])
     if line is None and not isinstance(kernel.prediction, LowRank):
         return None
-    if (prepared := prepare_features(kernel.target, *samples)) is None:
-        return None
+    prepared = prepare_features(kernel.target, *samples)
+    return None if prepared is None else (line, prepared)
+
+
+@functools.partial(jit, effort="less")
+def _row_sums(
+    kernel: Any, samples: DataSet, weights: jax.Array | None, line: Line | None, prepared: Any
+) -> jax.Array:
+    values = _features_of_samples((kernel.target, prepared), samples)  # [r, n]
+    used = jnp.ones_like(values[0]) if weights is None else weights
     if line is None:
-        return _sums_of_features(kernel, prepared, samples, weights)
-    return _sums_on_line(kernel, prepared, samples, weights, line)
+        factor = kernel.prediction.factor(samples[0])
+        sums = matmul(used * values, factor)
+        own = jnp.sum(jnp.square(factor), 1) * jnp.sum(jnp.square(values), 0)
+        return jnp.sum(values * matmul(sums, factor.T), 0) - used * own
+    own, order = exponentials(kernel.prediction, values.dtype), line.order
+    groups, x = jnp.zeros_like(order), line.positions
+
+    def of_feature(value: jax.Array) -> jax.Array:
+        sent = (used * value)[order]
+        ways = (sent, x), (jnp.flip(sent), -jnp.flip(x))
+        earlier, later = (
+            pairwise.sums_of_earlier(f[:, None], groups, at, own.rates, polynomials=own.polynomials)
+            for f, at in ways
+        )
+        received = matmul(own.factors, earlier[..., 0] + jnp.flip(later[..., 0], 1))
+        return value * jnp.zeros_like(value).at[order].set(received)
+
+    return jnp.sum(jax.lax.map(of_feature, values), 0)
 
 
 @jit

@@ -168,8 +168,9 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     test = call.value
     entries = [measured("exact p-value given the features", call)]
     findings: dict[str, Any] = {"features": entries[0].value, "features_low": _unbiased_low(test)}
-    if not is_ensemble(chosen.predictions.value) and data.size**2 <= PAIRS:
-        samples = kept_kernel("features, all pairs", full), predictions, targets
+    if not is_ensemble(chosen.predictions.value):
+        used = ("features", kernel) if data.size**2 > PAIRS else ("features, all pairs", full)
+        samples = kept_kernel(*used), predictions, targets
         call = data.call(hypothesis_tests.skce_confidence_interval, *samples)
         entries.append(measured("SKCE given the features", call))
         findings["features_low"] = entries[1].low

@@ -29,7 +29,7 @@ from calibjax.kernels.expectations import prepare_features
 from calibjax.kernels.residuals import SHAPES
 
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
-PAIRS = 2e9  # of samples that SKCEs with intervals take at most
+PAIRS = 2e9  # of samples that an SKCE takes at most; beyond, its kernel is one of low rank
 _LARGEST_SCORE = 5.0  # beyond, single precision does not tell
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
 
@@ -269,20 +269,15 @@ def _skce_entries(
         views["top label"] = expression(estimators.top_label)(*samples)
         for c in shown_classes(data.known(data.predictions.class_probs)):
             views[f"class {c}"] = expression(estimators.OneVersusRest)(c)(*samples)
-    if len(views) * data.size**2 > PAIRS:
-        views = {everything: None}
     if is_ensemble(chosen.predictions.value):
         return _skce_of_test(everything, test), {}
-    if data.size**2 > PAIRS:
-        kernel, _ = linear(data, chosen.kernel, chosen.predictions.value)
-        call = data.call(estimators.skce, kept_kernel("SKCE", kernel), *samples)
-        note = "of a kernel with which it takes linear time; no interval"
-        return [measured(f"SKCE, {everything}", call, note=note)], {"SKCE": kernel}
     entries, kernels = [], {}
     for view, seen in views.items():
         name = "SKCE" if seen is None else f"SKCE, {view}"
         kernels[name] = chosen.kernel
-        if seen is not None:
+        if seen is None and data.size**2 > PAIRS:
+            kernels[name], _ = linear(data, chosen.kernel, chosen.predictions.value)
+        elif seen is not None:
             kernels[name] = default_kernel(_seen(seen.value[0], data))
             samples = (seen.unpacked,)
         kernel = kept_kernel(name, kernels[name])

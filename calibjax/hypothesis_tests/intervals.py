@@ -19,6 +19,7 @@ from calibjax._core.sharding import follows_data
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
+from calibjax.estimators.linear_sums import linear_row_sums
 from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests.centering import diagonal
 from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means, pair_apart
@@ -57,20 +58,31 @@ def checked_options(confidence_level: ArrayLike, side: str) -> tuple[jax.Array |
 
 @functools.partial(jit, effort="less")
 def _jackknife(
-    kernel: Kernel, samples: DataSet, weights: jax.Array | None, clusters: Clusters | None
+    kernel: Kernel,
+    samples: DataSet,
+    weights: jax.Array | None,
+    clusters: Clusters | None,
+    sums: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:
-    """SKCE_u, without pairs within clusters if there are any, and its jackknife standard error."""
+    """SKCE_u, without pairs within clusters if there are any, and its jackknife standard error.
+
+    The sums are those of h over the other samples, [n], if they are known.
+    """
     if clusters is None:
-        n = jax.tree.leaves(samples)[0].shape[0]
-        entries = diagonal(kernel, samples)
-        used = jnp.ones(n, entries.dtype) if weights is None else weights
-        n = n if weights is None else jnp.sum(weights)
-        sums = pairwise.weighted_sums(sample_pair, kernel, samples, samples, used[:, None])[:, 0]
+        n = jax.tree.leaves(samples)[0].shape[0] if weights is None else jnp.sum(weights)
+        is_linear = sums is not None
+        if sums is None:
+            entries = diagonal(kernel, samples)
+            used = jnp.ones_like(entries) if weights is None else weights
+            data = kernel, samples, samples, used[:, None]
+            sums = pairwise.weighted_sums(sample_pair, *data)[:, 0] - used * entries
+        used = jnp.ones_like(sums) if weights is None else weights
         others = n - used
-        rows = (sums - used * entries) / others  # means over the other samples
-        estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
+        rows = sums / others  # means over the other samples
         # Of n (n − 1) pairs, with weights, those of sample i are its own twice.
         share = used * others / (n * (n - 1.0))
+        by_pairs = functools.partial(pairwise.mean_over_pairs, sample_pair, kernel, samples)
+        estimate = jnp.sum(share * rows) if is_linear else by_pairs(weights)
     else:
         n = clusters.number.astype(clusters.weights.dtype)  # its square overflows as an integer
         rows, is_row = cluster_means(pair_apart, kernel, samples, clusters)
@@ -144,7 +156,7 @@ def skce_confidence_interval(
             `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: 1.5 n² evaluations of h, O(n + tile²) memory.
+    Cost: 1.5 n² evaluations of h, O(n + tile²) memory; linear time where `estimators.skce` has it.
 
     References: W21 Corollary B.3 (with one block); Arvesen (1969) for the jackknife.
 
@@ -164,7 +176,8 @@ def skce_confidence_interval(
     checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
     found = None if clusters is None else checked_clusters(clusters, kernel, samples, weights)
-    estimate, error = _jackknife(kernel, samples, weights, found)
+    sums = linear_row_sums(kernel, samples, weights) if found is None else None
+    estimate, error = _jackknife(kernel, samples, weights, found, sums)
     _refuse_undefined(error, estimate)
     interval = asymptotic_interval(estimate, error, level, found, side=side)
     size = number_of(samples[0], weights) if found is None else found.number

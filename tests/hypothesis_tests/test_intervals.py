@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distributions, hypothesis_tests
+from calibjax import distances, distributions, hypothesis_tests, kernels
+from calibjax.estimators.kernel import sample_pair
 from calibjax.hypothesis_tests import intervals
 from tests import oracles
 
@@ -34,6 +35,48 @@ def test_jackknife_against_a_loop(name):
     expected = stats.norm.isf(0.9, oracles.unbiased(matrix), error)
     np.testing.assert_allclose(lower.low, expected, rtol=1e-7)
     assert lower.high == jnp.inf
+
+
+def _linear_cases(n):
+    """Kernels with which sums over pairs take linear time."""
+    rng = np.random.default_rng(0)
+    probs = np.round(rng.uniform(size=n), 1)  # some are equal
+    binary = distributions.Bernoulli(jnp.asarray(probs))
+    loc = jnp.asarray(rng.normal(size=n))
+    normals = distributions.Normal(loc, jnp.exp(loc / 4))
+    smooth = kernels.SquaredExponential(1.0, distances.Wasserstein())
+    low_rank = kernels.LowRank(smooth, jax.tree.map(lambda x: x[:3], normals))
+    on_line = kernels.Exponential(0.2) + 0.5 * kernels.Matern52(0.7) + kernels.Constant(0.1)
+    scores = kernels.NormalScore(kernels.SquaredExponential(0.5))
+    return {
+        "line": (on_line, kernels.White(), binary, rng.integers(0, 2, n)),
+        "low rank": (low_rank, scores, normals, rng.normal(size=n)),
+    }
+
+
+@pytest.mark.parametrize("name", ["line", "low rank"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_jackknife_in_linear_time(name, weighted, monkeypatch):
+    """Leave out one sample at a time, with a matrix of all pairs."""
+    n = 25
+    of_predictions, of_targets, predictions, targets = _linear_cases(n)[name]
+    kernel = kernels.TensorProduct(of_predictions, of_targets)
+    samples = predictions, jnp.asarray(targets)
+    rows = jax.vmap(jax.vmap(sample_pair, (None, None, 0)), (None, 0, None))
+    matrix = np.asarray(rows(kernel, samples, samples))
+    weights = np.random.default_rng(1).uniform(0, 2, n) if weighted else np.ones(n)
+    masses = np.outer(weights, weights) * (1 - np.eye(n))
+    total, mass = np.sum(masses * matrix), np.sum(masses)
+    without = total - 2 * (masses * matrix).sum(1), mass - 2 * masses.sum(1)
+    deviations = without[0] / without[1] - total / mass
+    size = weights.sum() ** 2 / np.sum(weights**2)
+    error = np.sqrt((size - 1) / size * np.sum(deviations**2))
+    monkeypatch.setattr(intervals.pairwise, "weighted_sums", None)  # no pairs
+    interval = hypothesis_tests.skce_confidence_interval(
+        kernel, *samples, weights=weights if weighted else None
+    )
+    np.testing.assert_allclose(interval.estimate, total / mass, rtol=1e-10)
+    np.testing.assert_allclose(interval.standard_error, error, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", NAMES)
