@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import segment_sums
 from calibjax._core.compilation import jit
 from calibjax._core.sharding import follows_data
 from calibjax.binnings import Binning, UniformBins, bins_of
@@ -19,7 +20,6 @@ from calibjax.distributions.base import ClassPredictions
 _TOTAL_VARIATION = TotalVariation()
 _TEN_BINS = UniformBins(10)
 _DIGITS = 64  # rounding errors of differences of squares
-_FEW_SUMMANDS = 1e-3  # times 1/eps: sums of this many equal numbers have relative errors of 1e-3
 
 
 @follows_data
@@ -294,15 +294,9 @@ def sums_in_bins(
     residuals = probs - (targets[:, None] == jnp.arange(m))
     counts_in = dtype if n <= 1 / jnp.finfo(dtype).eps else jnp.int32  # exact in both
     used: jax.Array = jnp.ones(n, counts_in) if weights is None else weights
-    scaled = residuals if weights is None else weights[:, None] * residuals
     counts = jnp.zeros((num_bins, m), used.dtype).at[bins, targets].add(used, mode="drop")
     sizes = jax.ops.segment_sum(used, bins, num_bins)
-    sums = jax.ops.segment_sum(scaled, bins, num_bins)
-    if n > _FEW_SUMMANDS / jnp.finfo(dtype).eps:  # sums of the remainders round less
-        means = sums / jnp.where(sizes == 0, 1, sizes)[:, None].astype(dtype)
-        rest = residuals - means[bins]
-        rest = rest if weights is None else weights[:, None] * rest
-        sums += jax.ops.segment_sum(rest, bins, num_bins)
+    sums = segment_sums(residuals, bins, sizes, weights)
     return sizes, counts, sums
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import segment_sums
 from calibjax._core.batches import default_batch_size, in_batches
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
@@ -218,7 +219,8 @@ def _curve(
 
     counts, ones = sums(used), sums(used * targets.astype(jnp.int32))
     # The residuals nearly cancel, so that their sum has small rounding errors.
-    expected = jnp.clip(ones + sums(used * (probs - targets)), 0, counts)
+    residuals = segment_sums(probs - targets, positions, counts, weights)
+    expected = jnp.clip(ones + residuals, 0, counts)
     deviation = jnp.sqrt(sums(jnp.square(used) * (probs * (1 - probs))))
     batch_size = default_batch_size(_BYTES_PER_LABEL * n)
     redraws = in_batches(key, jax.vmap(redrawn), num_draws, batch_size)

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import estimators, hypothesis_tests, plotting, scores
 from calibjax._core import checks
+from calibjax._core.arithmetic import segment_sums
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax.binnings import bins_of, interval_index
@@ -126,15 +127,8 @@ def predicted_in_bins(
 
 
 def _sums(values: jax.Array, weights: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
-    """Sums in bins, [num_bins, ...]: of the means and of what remains, which rounds less."""
-
-    def weighted(values: jax.Array) -> jax.Array:
-        return jax.ops.segment_sum((weights * values.T).T, bins, num_bins)
-
-    sizes = jax.ops.segment_sum(weights, bins, num_bins)
-    sums = weighted(values)
-    means = (sums.T / jnp.where(sizes > 0, sizes, 1)).T
-    return sums + weighted(values - means[bins])
+    """Sums in bins, [num_bins, ...]."""
+    return segment_sums(values, bins, jax.ops.segment_sum(weights, bins, num_bins), weights)
 
 
 @jit

@@ -164,7 +164,7 @@ def test_coverage_of_calibrated_data(p, num_draws, level, num_data_sets):
     assert np.all(pointwise.mean(0) >= level - 4 * error)
     assert simultaneous.all(1).mean() >= level - 4 * error
     if p is LARGE:  # hardly any ties: no more than needed
-        assert np.all(pointwise.mean(0) <= level + 0.06)
+        assert np.all(pointwise.mean(0) <= level + 0.06 + 4 * error)
         assert simultaneous.all(1).mean() <= level + 4 * error
 
 
