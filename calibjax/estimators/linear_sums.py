@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax import pairwise
+from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.compilation import jit
 from calibjax._core.sharding import devices
@@ -48,9 +49,11 @@ def linear_row_sums(
 ) -> jax.Array | None:
     """Σ_{j≠i} w_j h_ij of each sample, [n], in linear time where `linear_sums` has it.
 
-    On one device only.
+    Of known values on one device: equal predictions have no derivatives here.
     """
-    found = _prepared(kernel, samples) if devices() is None else None
+    if devices() is not None or not checks.is_concrete(kernel, samples, weights):
+        return None
+    found = _prepared(kernel, samples)
     return None if found is None else _row_sums(kernel, samples, weights, *found)
 
 

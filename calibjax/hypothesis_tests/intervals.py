@@ -70,19 +70,19 @@ def _jackknife(
     """
     if clusters is None:
         n = jax.tree.leaves(samples)[0].shape[0] if weights is None else jnp.sum(weights)
-        is_linear = sums is not None
+        estimate = None
         if sums is None:
             entries = diagonal(kernel, samples)
             used = jnp.ones_like(entries) if weights is None else weights
             data = kernel, samples, samples, used[:, None]
             sums = pairwise.weighted_sums(sample_pair, *data)[:, 0] - used * entries
+            estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
         used = jnp.ones_like(sums) if weights is None else weights
         others = n - used
         rows = sums / others  # means over the other samples
         # Of n (n − 1) pairs, with weights, those of sample i are its own twice.
         share = used * others / (n * (n - 1.0))
-        by_pairs = functools.partial(pairwise.mean_over_pairs, sample_pair, kernel, samples)
-        estimate = jnp.sum(share * rows) if is_linear else by_pairs(weights)
+        estimate = jnp.sum(share * rows) if estimate is None else estimate
     else:
         n = clusters.number.astype(clusters.weights.dtype)  # its square overflows as an integer
         rows, is_row = cluster_means(pair_apart, kernel, samples, clusters)
@@ -156,7 +156,8 @@ def skce_confidence_interval(
             `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
-    Cost: 1.5 n² evaluations of h, O(n + tile²) memory; linear time where `estimators.skce` has it.
+    Cost: 1.5 n² evaluations of h, O(n + tile²) memory; of known values (outside of `jit`) linear
+    time where `estimators.skce` has it.
 
     References: W21 Corollary B.3 (with one block); Arvesen (1969) for the jackknife.
 
