@@ -98,6 +98,8 @@ def _recomputed(evaluation, predictions, targets, entry, weights=None):
         return value.pvalue, value.pvalue_standard_error
     if hasattr(value, "estimate"):
         return value.estimate, value.standard_error, value.low, value.high
+    if isinstance(value, MODULES["recalibration"].Gain):
+        return value.mean, value.standard_error, value.low, value.high
     return (value,)
 
 
