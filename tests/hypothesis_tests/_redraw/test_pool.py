@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from calibjax.distributions import Bernoulli
-from calibjax.hypothesis_tests import clusters
+from calibjax.hypothesis_tests import clusters, composite
 from calibjax.hypothesis_tests._redraw import pool as pools
 from calibjax.streaming import tensor_products
 from tests.registry import streaming, tests_of_calibration
 
 NUM_DRAWS, EQUAL = 10, 6  # redraws, and the one that is made equal
-RESAMPLE = "bootstrap_", "spectrum_"  # these compare with other data sets
+# These compare with other data sets, or draw something else than targets.
+RESAMPLE = "bootstrap_", "spectrum_", "_margin", "equivalence", "power_curve", "sample_size"
 CALLS = {
     call.name: call
     for call in [*tests_of_calibration.calls(), *streaming.calls()]
@@ -40,12 +41,9 @@ def nan_unless_equal(keys, redraw, evaluate, targets, batch_size):
 @pytest.fixture
 def programs():
     """Programs that are traced anew, before and after."""
-    found = pools._evaluated, clusters._with_signs, tensor_products.pool_of_sums
-    for program in found:
-        program.compiled.clear_cache()
+    jax.clear_caches()
     yield
-    for program in found:
-        program.compiled.clear_cache()
+    jax.clear_caches()
 
 
 @pytest.mark.slow
@@ -57,7 +55,7 @@ def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
         seen.append(args)
         return nan_unless_equal(*args, **options)
 
-    for module in (pools, clusters, tensor_products):
+    for module in (pools, clusters, composite, tensor_products):
         monkeypatch.setattr(module, "over_pool", pool)
     values = CALLS[name].values(np.float32) | {"num_draws": NUM_DRAWS}
     if "batch_size" in values:
