@@ -185,6 +185,87 @@ def test_length_scales_of_default_kernels():
 
 
 @pytest.mark.parametrize(
+    "predictions",
+    [
+        distributions.DiagNormal(jnp.zeros((8, 2)), jnp.ones((8, 2))),
+        distributions.Gamma(jnp.asarray(SCALE[:8]), jnp.ones(8)),
+        Samples(jnp.asarray(LOC.reshape(4, 5, 2))),
+        Categorical(jnp.asarray(RNG.dirichlet(np.ones(3), 8))),
+        Bernoulli(jnp.asarray(PROBS)),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_default_kernel_is_for_the_exact_test(predictions):
+    targets = distributions.sample_targets(KEY, predictions)
+    test = ensemble_skce_test if isinstance(predictions, Samples) else exact_skce_test
+    found = test(KEY, default_kernel(predictions), predictions, targets, num_draws=4)
+    assert np.isfinite(found.estimate)
+
+
+def test_default_groups():
+    found = default_kernels(normals()[0])
+    assert [len(group) for group in found.values()] == [4, 4, 4, 8, 1]
+    marginal = found["targets"]["all predictions"].target  # half of the median deviation
+    np.testing.assert_allclose(marginal.length_scale, np.median(SCALE) / 2)
+    equal = default_kernels(Normal(jnp.asarray(LOC), jnp.ones(40)))
+    assert list(equal["directions"]) == [
+        "shift",
+        "shift by location",
+        "scale",
+        "scale by location",
+        "skewness",
+        "peakedness",
+    ]
+    classes = default_kernels(Categorical(jnp.asarray(RNG.dirichlet(np.ones(30), 5))))
+    assert [len(group) for group in classes.values()] == [2, 20, 2, 20]
+    binary = default_kernels(Bernoulli(jnp.asarray(PROBS)))
+    assert [len(group) for group in binary.values()] == [4, 2]
+    counts = default_kernels(distributions.NegativeBinomial(jnp.asarray(SCALE), jnp.ones(40)))
+    assert [len(group) for group in counts.values()] == [4, 4, 4, 8]
+    poisson = default_kernels(distributions.Poisson(jnp.asarray(SCALE)))
+    assert {name: len(group) for name, group in poisson.items()} == {
+        f"targets {scale} deviations": 4 for scale in (1, 2, 8)
+    }
+    gamma = default_kernels(distributions.Gamma(jnp.asarray(SCALE), jnp.ones(40)))
+    assert [len(group) for group in gamma.values()] == [4, 4, 4, 8]
+
+
+def test_soft_maximum_by_group():
+    """Statistic and p-values from the scores of the kernels, in NumPy."""
+    one, two, three = (mixed()[i] for i in (0, 2, 4))
+    families = {"flat": [one, two, three], "grouped": {"a": [one, two], "b": {"c": three}}}
+    found = {
+        name: aggregated_skce_test(KEY, *normals(), kernels=kernels, num_draws=49)
+        for name, kernels in families.items()
+    }
+    components = found["flat"].components
+    n, parts = 40, {}
+    for name in ("biased", "unbiased", "spread"):
+        part = getattr(components, name)
+        parts[name] = np.concatenate([part.statistic[None], part.null_samples])
+
+    def score(x):
+        return (x - x.mean(0)) / x.std(0)
+
+    off, diagonal = (n - 1) * parts["unbiased"], parts["spread"]
+    scores = np.maximum(score(np.cbrt(off + diagonal)), score(np.cbrt(off + diagonal.mean(0))))
+    scores = np.maximum(scores, np.abs(score(np.cbrt(diagonal))))
+    np.testing.assert_allclose(found["flat"].statistic, scores[0].max(), rtol=1e-5)
+    groups = np.stack([scores[:, :2].max(1), scores[:, 2]], 1)
+    mean, deviation = groups.mean(0), groups.std(0)
+    evidence = np.exp(0.5 * np.maximum((groups - mean) / deviation, 0) ** 2)
+    soft = np.sqrt(2 * np.log(evidence.mean(1)))
+    test = found["grouped"]
+    np.testing.assert_allclose(test.statistic, soft[0], rtol=1e-5)
+    np.testing.assert_allclose(test.pvalue, np.mean(soft >= soft[0] - 1e-9))
+    own = (scores[0] - mean[[0, 0, 1]]) / deviation[[0, 0, 1]]
+    alone = np.maximum(np.maximum(own, 0) ** 2 - 2 * np.log(2), 0)
+    expected = [(1 + np.sum(soft[1:] ** 2 >= a - 1e-9)) / 50 for a in alone]
+    np.testing.assert_allclose(jax.tree.leaves(test.adjusted_pvalue), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     ("predictions", "number"),
     [
         (distributions.DiagNormal(jnp.zeros((8, 2)), jnp.ones((8, 2))), 12),
