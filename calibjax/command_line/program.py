@@ -241,11 +241,10 @@ def _check_same_rows(first: Data, other: Data) -> None:
 
 
 def _read_as_told(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
-    table = read(options.file, separator=options.separator, header=options.header)
-    targets = table
-    if options.labels is not None:
-        targets = read(options.labels, separator=options.separator, header=options.header)
+    how = {"separator": options.separator, "header": options.header}
     is_own_file = options.labels is not None
+    table = read(options.file, **how)
+    targets = read(options.labels, **how) if is_own_file else table
     target = target_of(targets, options.target, is_own_file=is_own_file)
     labels = different_labels(targets, target)
     choice = choose(table, target, labels, options, is_own_file=is_own_file)

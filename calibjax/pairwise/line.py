@@ -208,7 +208,7 @@ def sums_of_earlier(
     Returns:
         The sums of each sample, [T, n, c].
 
-    Cost: O(n T c) time and memory, and O(n K c) memory for K coefficients.
+    Cost: the time of `line_forms`; O(n T c + n K c) memory for K coefficients.
     """
     coefficients = _coefficients(polynomials, rates)
     num_moments = coefficients.shape[1]
