@@ -19,7 +19,10 @@ UNROLLED = 32
 _FEW_SUMMANDS = 1e-3  # times 1/eps: sums of this many equal numbers have relative errors of 1e-3
 
 # Accelerators multiply float32 matrices with three digits unless they are told otherwise.
-matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+_EXACTLY = {"precision": lax.Precision.HIGHEST}
+matmul = functools.partial(jnp.matmul, **_EXACTLY)
+tensordot = functools.partial(jnp.tensordot, **_EXACTLY)
+einsum = functools.partial(jnp.einsum, **_EXACTLY)
 
 
 @jax.custom_jvp
@@ -200,19 +203,15 @@ def dot(x: list[jax.Array], weights: list[jax.Array]) -> jax.Array:
     return matmul(jnp.ravel(one), jnp.ravel(two))
 
 
-def _weighted_sum(weights: jax.Array, x: jax.Array) -> jax.Array:
-    return jnp.tensordot(weights, x, 1, precision=lax.Precision.HIGHEST)
-
-
 def weighted_mean(weights: jax.Array, x: jax.Array) -> jax.Array:
     """Σ_k w_k x_k over the leading axis, for weights whose sum is one up to rounding.
 
     Rounded weights times values far from zero are off by eps times the values, however close to
     each other these are. So the deviations from such a mean are averaged again.
     """
-    rough = _weighted_sum(weights, x)
+    rough = tensordot(weights, x, 1)
     centre = jnp.where(jnp.isfinite(rough), rough, 0)
-    return rough + jnp.where(jnp.isfinite(rough), _weighted_sum(weights, x - centre), 0)
+    return rough + jnp.where(jnp.isfinite(rough), tensordot(weights, x - centre, 1), 0)
 
 
 def mean_and_error(
@@ -262,8 +261,8 @@ def segment_sums(
 def weighted_variance(weights: jax.Array, x: jax.Array) -> jax.Array:
     """Σ_k w_k (x_k − mean)² over the leading axis, less the square of the error of the mean."""
     deviations = x - weighted_mean(weights, x)
-    rest = _weighted_sum(weights, deviations)
-    return _weighted_sum(weights, jnp.square(deviations)) - jnp.square(rest)
+    rest = tensordot(weights, deviations, 1)
+    return tensordot(weights, jnp.square(deviations), 1) - jnp.square(rest)
 
 
 def fold(combine: Callable[..., jax.Array], terms: list[jax.Array], identity: float) -> jax.Array:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from calibjax._core.arithmetic import matmul
+from calibjax._core.arithmetic import einsum, matmul
 
 
 class Step(NamedTuple):
@@ -50,8 +50,8 @@ def newton_step(
     )
     cross = matmul(pulled.T, weights[:, None] * own)
     sizes = weights[:, None] * jnp.abs(residuals)
-    blocks = jnp.einsum("nc,ncs,nct->cst", sizes, features, features)
-    diagonal = jnp.einsum("cst,cd->csdt", blocks, jnp.eye(m, dtype=blocks.dtype))
+    blocks = einsum("nc,ncs,nct->cst", sizes, features, features)
+    diagonal = einsum("cst,cd->csdt", blocks, jnp.eye(m, dtype=blocks.dtype))
     total = diagonal.reshape(m * s, m * s) - cross - cross.T
     total += jnp.diag(jnp.ravel(curvature)) - matmul(moved.T, weights[:, None] * moved)
     unit = jnp.sqrt(jnp.abs(jnp.diagonal(total)))
@@ -70,7 +70,7 @@ def newton_step(
     slope -= matmul(shifts, matmul(shifts.T, slope))
     change = -(matmul(vectors, rates * matmul(vectors.T, slope)) / unit).reshape(m, s)
     change = jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
-    moves = jnp.einsum("ncs,cs->nc", features, change)
+    moves = einsum("ncs,cs->nc", features, change)
     moves -= jnp.take_along_axis(moves, labels[:, None], 1)
     largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(moves), 0))
     damping = jnp.log1p(largest) / jnp.where(largest > 0, largest, 1)

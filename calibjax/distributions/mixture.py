@@ -11,7 +11,13 @@ from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import matmul, unit_and_rate, weighted_mean, weighted_variance
+from calibjax._core.arithmetic import (
+    matmul,
+    tensordot,
+    unit_and_rate,
+    weighted_mean,
+    weighted_variance,
+)
 from calibjax._core.pytree import parameter, record
 from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
 from calibjax.distributions.base import Distribution
@@ -60,7 +66,7 @@ class Mixture(Distribution):
 
     def _average(self, values: jax.Array) -> jax.Array:
         """Σ_k w_k x_k over the leading axis."""
-        return jnp.tensordot(self.mixing_probs, values, 1)
+        return tensordot(self.mixing_probs, values, 1)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws a component, and one value from it."""

@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
 
-from calibjax._core.arithmetic import floating_dtype, matmul, ratio
+from calibjax._core.arithmetic import einsum, floating_dtype, matmul, ratio, tensordot
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Distance
 from calibjax.distributions import Bernoulli
@@ -152,7 +152,7 @@ class LocalBet(_NearBet):
         """Likelihood ratio of the score."""
         weights = self.near.weights(learned, past, new.prediction)[0]
         view = past.forecasts.view
-        first, second = (jnp.tensordot(weights, x, 1) for x in (view.mean, view.square))
+        first, second = (tensordot(weights, x, 1) for x in (view.mean, view.square))
         prior = jnp.asarray(self.prior, weights.dtype)
         map_ = shrunk(jnp.sum(weights), first, second, prior)
         return log_ratio(new.view, map_.shift, map_.scale)[None]
@@ -182,7 +182,7 @@ class KernelBet(_NearBet):
         weights = self.near.weights(learned, past, new.prediction)
         residuals = matmul(weights, past.forecasts.outcome - past.forecasts.probs)
         matrices = jnp.asarray(self.matrices, probs.dtype)
-        g = jnp.einsum("pd,ydc->pyc", residuals, matrices).reshape(-1, probs.size)
+        g = einsum("pd,ydc->pyc", residuals, matrices).reshape(-1, probs.size)
         g = g - jnp.mean(g, 1, keepdims=True)
         size = jnp.max(jnp.abs(g), 1, keepdims=True)
         g = g / jnp.where(size > 0, size, 1)

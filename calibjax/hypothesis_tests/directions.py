@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.compilation import jit
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -195,5 +195,5 @@ def _number(target: Any, p: Any, y: Any) -> jax.Array:
     if isinstance(target, NormalScore):
         inner: Any = target.kernel
         of_one = jax.vmap(lambda s: inner.residual(standard_normal(p), s)[0])
-        return jnp.sum(jnp.stack([x.weights @ of_one(x.points) for x in scores(p, y)]))
+        return jnp.sum(jnp.stack([matmul(x.weights, of_one(x.points)) for x in scores(p, y)]))
     return target.residual(p, y)[0]

@@ -76,7 +76,7 @@ class LowRank(Kernel):
         """Value at one pair of predictions."""
         both = jax.tree.map(lambda a, b: jnp.stack([jnp.asarray(a), jnp.asarray(b)]), x, y)
         first, second = self.factor(both)
-        return jnp.dot(first, second)
+        return matmul(first, second)
 
     def value_range(self) -> ValueRange:
         """By the inequality of Cauchy and Schwarz, since k̃(p, p) ≤ k(p, p)."""

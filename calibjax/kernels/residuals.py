@@ -10,7 +10,7 @@ from jax.scipy.special import ndtr
 from jax.typing import ArrayLike
 
 from calibjax._core import checks, matrices
-from calibjax._core.arithmetic import floating_dtype, one_hot
+from calibjax._core.arithmetic import einsum, floating_dtype, one_hot
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits, Normal
@@ -286,7 +286,7 @@ def _information(kernel: Fisher, predictions: Distribution) -> jax.Array:
     def of_one(p: Any) -> jax.Array:
         targets, weights = _representatives(p)
         scores = jax.vmap(lambda y: kernel.score(p, y))(targets)
-        return jnp.einsum("t,tk,tl->kl", weights.astype(scores.dtype), scores, scores)
+        return einsum("t,tk,tl->kl", weights.astype(scores.dtype), scores, scores)
 
     return jnp.mean(jax.vmap(of_one)(predictions), 0)
 

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from calibjax._core.arithmetic import einsum
 from calibjax._core.compilation import jit, platform_dependent
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise import tiles
@@ -38,13 +39,13 @@ Polynomials = Sequence[Sequence[float]]  # coefficients in ascending order
 Places = tuple[jax.Array, ...]
 
 
-def _decay(distance: jax.Array, num_moments: int) -> jax.Array:
+def decayed(distance: jax.Array, num_moments: int) -> jax.Array:
     """z^k e^{−z} for k < K, [..., K]."""
     z = jnp.minimum(distance, _FAR) if num_moments > 1 else distance
     return jnp.stack([z**k * jnp.exp(-z) if k else jnp.exp(-z) for k in range(num_moments)], -1)
 
 
-def _sent_on(decay: jax.Array, moments: jax.Array, product: Callable = jnp.multiply) -> jax.Array:
+def sent_on(decay: jax.Array, moments: jax.Array, product: Callable = jnp.multiply) -> jax.Array:
     """Moments [..., K, c] after distances with a decay [..., K]."""
     found = []
     for k in range(moments.shape[-2]):
@@ -67,7 +68,7 @@ def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.A
 
     def step(sent: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         decay, value = row
-        sent = _sent_on(decay, sent)
+        sent = sent_on(decay, sent)
         return sent + value, sent
 
     return lax.scan(step, start, (decays, values), unroll=_UNROLLED)
@@ -99,9 +100,9 @@ def _sums_before(
     is_before = jnp.tri(number, k=-1, dtype=bool)
     sender = tuple(jnp.where(is_before, x[:, -1], x[:, :1]) for x in at)
     across = jnp.where(is_before[..., None, None], decays(sender, first), 0)
-    sums = functools.partial(jnp.einsum, "abtu,btc->atc", precision=lax.Precision.HIGHEST)
-    arrived = _sent_on(across, total, sums)
-    before += jnp.moveaxis(_sent_on(decays(first, at), arrived[:, None]), 1, 0)
+    sums = functools.partial(einsum, "abtu,btc->atc")
+    arrived = sent_on(across, total, sums)
+    before += jnp.moveaxis(sent_on(decays(first, at), arrived[:, None]), 1, 0)
     return jnp.moveaxis(before, 0, 1).reshape(-1, *before.shape[2:])[: len(values)]
 
 
@@ -111,7 +112,7 @@ def _in_parts(values: jax.Array, number: int) -> jax.Array:
     return jnp.pad(values, pad).reshape(number, -1, *values.shape[1:])
 
 
-def _coefficients(polynomials: Polynomials | None, rates: jax.Array) -> jax.Array:
+def coefficients_of(polynomials: Polynomials | None, rates: jax.Array) -> jax.Array:
     """Coefficients of all terms, [T, K], with zeros where others have more."""
     given = [(1.0,)] * rates.size if polynomials is None else polynomials
     rows = itertools.zip_longest(*given, fillvalue=0.0)
@@ -146,7 +147,7 @@ def line_forms(
     [[11.]
      [ 2.]]
     """
-    coefficients = _coefficients(polynomials, rates)
+    coefficients = coefficients_of(polynomials, rates)
     width = (rates.size + 1) * coefficients.shape[1] * values.shape[1]
     parts = [max(1, min(len(values) // 32, w // width)) for w in (_WIDTH, _ACCELERATOR_WIDTH)]
     cpu, other = (functools.partial(_forms_in_parts, number) for number in parts)
@@ -168,19 +169,19 @@ def _forms_in_parts(
     fixed = lax.stop_gradient(positions)
     change = (positions - fixed)[:, None] * rates
     own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
-    sent = _sent_on(_decay(-change, num_moments), own)  # [n, T, K, c]
+    sent = sent_on(decayed(-change, num_moments), own)  # [n, T, K, c]
     every = jnp.concatenate([sent, own], 1)
 
     def decays(distance: jax.Array) -> jax.Array:
         elsewhere = jnp.where(distance == 0, 0, _FAR).astype(distance.dtype)
         scaled = jnp.concatenate([distance[..., None] * rates, elsewhere[..., None]], -1)
-        return _decay(scaled, num_moments)
+        return decayed(scaled, num_moments)
 
     before = _sums_before(lambda x, y: decays(y[0] - x[0]), (fixed,), every, number)
     n = len(values)
     places = jnp.arange(n)
     first = lax.cummax(jnp.where(jnp.diff(fixed, prepend=fixed[:1]) > 0, places, 0))
-    received = _sent_on(_decay(change, num_moments), before[first, :-1])
+    received = sent_on(decayed(change, num_moments), before[first, :-1])
     received = jnp.sum(coefficients[..., None] * received, -2)
     alike = coefficients[:, :1] * before[:, -1, :1]  # [n, T, c]
     terms = values[:, None] * (received + alike)
@@ -210,7 +211,7 @@ def sums_of_earlier(
 
     Cost: the time of `line_forms`; O(n T c + n K c) memory for K coefficients.
     """
-    coefficients = _coefficients(polynomials, rates)
+    coefficients = coefficients_of(polynomials, rates)
     num_moments = coefficients.shape[1]
     own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
     number = max(1, math.isqrt(len(values)))
@@ -221,10 +222,10 @@ def sums_of_earlier(
         def decays(start: Places, end: Places) -> jax.Array:
             is_same = start[0] == end[0]
             distance = jnp.where(is_same, end[1] - start[1], 0)[..., None]
-            return jnp.where(is_same[..., None, None], _decay(distance * rate, num_moments), 0)
+            return jnp.where(is_same[..., None, None], decayed(distance * rate, num_moments), 0)
 
         before = _sums_before(decays, (groups, positions), own, number)
-        return jnp.einsum("k,nkc->nc", coefficients, before[:, 0], precision=lax.Precision.HIGHEST)
+        return einsum("k,nkc->nc", coefficients, before[:, 0])
 
     return lax.map(of_term, (rates, coefficients))  # one by one, or all moments would be held
 
@@ -258,7 +259,7 @@ def line_sums(
     n = len(positions)
     weights = jnp.ones_like(positions) if weights is None else weights
     gaps = jnp.diff(positions, prepend=positions[:1])
-    coefficients = _coefficients(polynomials, rates)
+    coefficients = coefficients_of(polynomials, rates)
     num_moments = coefficients.shape[1]
 
     def features(xs: Point, weights: jax.Array) -> jax.Array:
@@ -274,7 +275,7 @@ def line_sums(
             is_own = start + jnp.arange(size) >= index * size
             cut = lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size)  # noqa: E731
             values = features(jax.tree.map(cut, xs), jnp.where(is_own, cut(weights), 0))
-            decays = _decay(jnp.where(is_own, cut(gaps), 0)[:, None] * rates, num_moments)
+            decays = decayed(jnp.where(is_own, cut(gaps), 0)[:, None] * rates, num_moments)
             sent, *totals = state
             own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
             sent, before = _walk(sent, decays, own)

@@ -223,7 +223,7 @@ def _sums_here(
             rows: Point, total: tuple[jax.Array, jax.Array], column: tuple[Other, jax.Array]
         ) -> tuple[Any, None]:
             samples, w = column
-            return tiles.add(total, matmul(values(rows, samples), w)), None
+            return tiles.add(total, tiles.product(values(rows, samples), w)), None
 
         def row(rows: Point) -> jax.Array:
             tile = jax.eval_shape(values, rows, tiles.take(columns[0], 0))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.arithmetic import floating_dtype, tensordot
 from calibjax._core.compilation import jit
 from calibjax._core.logistic import has_maximum, log_odds
 from calibjax._core.minimum import newton_minimum
@@ -97,7 +97,7 @@ class BetaScaling(ConfidenceRecalibrator):
 @jit
 def _mapped(params: BetaMap, confidences: jax.Array) -> jax.Array:
     fields = jnp.stack([params.rise, params.fall, params.intercept]).astype(confidences.dtype)
-    return jax.nn.sigmoid(jnp.tensordot(fields, _features(confidences), 1))
+    return jax.nn.sigmoid(tensordot(fields, _features(confidences), 1))
 
 
 def _features(confidences: jax.Array) -> jax.Array:
@@ -115,7 +115,7 @@ def _most_likely(confidences: jax.Array, correct: jax.Array, weights: jax.Array 
     features = _features(confidences)
 
     def loss(parameters: jax.Array) -> jax.Array:
-        z = jnp.tensordot(parameters, features, 1)
+        z = tensordot(parameters, features, 1)
         return weighted_mean(jax.nn.softplus(z) - correct * z, weights)
 
     def best(face: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core.arithmetic import floating_dtype, largest_score
+from calibjax._core.arithmetic import floating_dtype, largest_score, matmul, tensordot
 from calibjax._core.pytree import PyTree
 from calibjax.distributions import (
     Bernoulli,
@@ -60,7 +60,7 @@ def _single(kernel: NormalScore, p: Distribution, z: ArrayLike) -> jax.Array:
     """The score is that of a target of p."""
     standard = standard_normal(p)
     mean = jax.vmap(lambda s: single_expectation(kernel.kernel, standard, s))
-    return _total(jnp.dot(part.weights, mean(part.points)) for part in scores(p, z))
+    return _total(matmul(part.weights, mean(part.points)) for part in scores(p, z))
 
 
 def _double(kernel: NormalScore, p: Distribution, q: Distribution) -> jax.Array:
@@ -77,7 +77,7 @@ def _centered(
 
     def of_parts(first: Scores, second: Scores) -> jax.Array:
         values = jax.vmap(lambda s: jax.vmap(lambda t: one(s, t))(second.points))(first.points)
-        return jnp.dot(first.weights, jnp.dot(values, second.weights))
+        return matmul(first.weights, matmul(values, second.weights))
 
     return _total(of_parts(*parts) for parts in itertools.product(scores(p, y), scores(q, z)))
 
@@ -101,7 +101,7 @@ def _prepare_features(kernel: NormalScore, predictions: Distribution, targets: A
 def _features(kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array) -> jax.Array:
     standard = standard_normal(p)
     of_scores = jax.vmap(lambda s: features(kernel.kernel, prepared, standard, s))
-    return _total(jnp.tensordot(part.weights, of_scores(part.points), 1) for part in scores(p, y))
+    return _total(tensordot(part.weights, of_scores(part.points), 1) for part in scores(p, y))
 
 
 def _batch_features(

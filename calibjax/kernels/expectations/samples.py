@@ -35,7 +35,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.arithmetic import floating_dtype, matmul, tensordot
 from calibjax._core.compilation import outside_of_traces
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.kernels import low_rank
@@ -86,7 +86,7 @@ def _double(kernel: Kernel, p: Samples, q: Samples) -> jax.Array:
         share = 1 / jnp.shape(p.values)[0]
         paired = _sum_over(kernel, (p.values, q.values)) * share**2
     else:
-        share = jnp.dot(p.probs, q.probs)
+        share = matmul(p.probs, q.probs)
         draws = p.values, q.values, p.probs * q.probs
         paired = _sum_over(lambda x, z, w: w * kernel(x, z), draws)
     # The denominator is kept away from zero where it is not used.
@@ -129,7 +129,7 @@ def _features(
     def values(z: jax.Array) -> jax.Array:
         return jax.vmap(lambda pivot: kernel(pivot, z))(pivots).astype(inverse.dtype)
 
-    mean = jnp.tensordot(p.probs.astype(inverse.dtype), jax.vmap(values)(p.values), 1)
+    mean = tensordot(p.probs.astype(inverse.dtype), jax.vmap(values)(p.values), 1)
     return matmul(inverse, values(y) - mean)
 
 
