@@ -42,6 +42,11 @@ class Exponentials:
     rates: jax.Array
     polynomials: tuple[tuple[float, ...], ...] = dataclasses.field(metadata={"static": True})
 
+    @property
+    def num_moments(self) -> int:
+        """Largest number of coefficients."""
+        return max(map(len, self.polynomials))
+
 
 # Coefficients of the polynomial, and the rate in units of 1 / ℓ.
 _EXPONENTIALS = {
@@ -117,13 +122,16 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
         found = of_rows(functools.partial(_embedding, distance), without_draws(points))
         if found is None:
             return None
-        found = np.asarray(found)
         if found.shape[1] > 1:
-            found = found[:, np.any(found != found[0], 0)]
+            found = found[:, np.any(np.asarray(found != found[0]), 0)]
         if found.shape[1] != 1:
             return None
-        order = np.argsort(found[:, 0], kind="stable")  # in less time than by JAX
-        return Line(*jax.device_put((order, found[order, 0])))
+        if jax.default_backend() == "cpu":
+            found = np.asarray(found)
+            order = np.argsort(found[:, 0], kind="stable")  # in less time than by JAX
+            return Line(*jax.device_put((order, found[order, 0])))
+        order = jnp.argsort(found[:, 0])
+        return Line(order, found[order, 0])
 
 
 def _is_rounded(values: Any) -> bool:
@@ -133,6 +141,12 @@ def _is_rounded(values: Any) -> bool:
     largest = 1 / jnp.finfo(jnp.result_type(values, 1.0)).eps
     found = np.asarray(values, float) if checks.is_concrete(values) else np.inf
     return bool(np.max(np.abs(found)) > largest)
+
+
+def embedding(kernel: Kernel, points: object) -> Any:
+    """Embedding by the distance of a kernel of exponentials, [n, d], or None."""
+    distance = distance_of_exponentials(kernel)
+    return None if distance is None else _embedding(distance, without_draws(points))
 
 
 @jit

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._core.arithmetic import einsum
+from calibjax._core.arithmetic import einsum, tensordot
 from calibjax._core.compilation import jit, platform_dependent
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise import tiles
@@ -240,8 +240,11 @@ def line_sums(
     rates: jax.Array,
     *,
     polynomials: Polynomials | None = None,
-) -> tuple[jax.Array, jax.Array]:
-    """`line_forms` of features w_i f_c(x_i), and Σ_i w_i² f_c(x_i)², [T, c] and [c].
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """`line_forms` of features w_i f_c(x_i), Σ_i w_i² f_c(x_i)², and moments at both ends.
+
+    The moments are Σ_i z^k e^{−z} w_i f_c(x_i) with z = r_t |x_i − x| for the first x and the last.
+    The shapes are [T, c], [c] and [2, T, K, c].
 
     For many features, of which few samples' are held at once.
 
@@ -265,6 +268,10 @@ def line_sums(
     def features(xs: Point, weights: jax.Array) -> jax.Array:
         return function(args, xs).T * weights[:, None]
 
+    def received_at(end: jax.Array, positions: jax.Array, values: jax.Array) -> jax.Array:
+        decays = decayed(jnp.abs(positions - end)[:, None] * rates, num_moments)
+        return tensordot(decays, values, (0, 0))
+
     def in_blocks(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
         number = -(-n // _BLOCK)
         size = -(-n // number)
@@ -276,22 +283,25 @@ def line_sums(
             cut = lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size)  # noqa: E731
             values = features(jax.tree.map(cut, xs), jnp.where(is_own, cut(weights), 0))
             decays = decayed(jnp.where(is_own, cut(gaps), 0)[:, None] * rates, num_moments)
-            sent, *totals = state
+            sent, down, *totals = state
+            down += received_at(positions[0], cut(positions), values)
             own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
             sent, before = _walk(sent, decays, own)
             received = jnp.sum(coefficients[..., None] * before, -2)
             terms = jnp.sum(values[:, None] * received, 0), jnp.sum(jnp.square(values), 0)
-            return (sent, *map(tiles.add, totals, terms)), None
+            return (sent, down, *map(tiles.add, totals, terms)), None
 
         one = jax.eval_shape(features, jax.tree.map(lambda leaf: leaf[:1], xs), weights[:1])
         zero = jnp.zeros((rates.size, one.shape[1]), one.dtype)
-        start = jnp.stack([zero] * num_moments, 1), (zero, zero), (zero[0], zero[0])
-        _, *totals = lax.scan(jax.checkpoint(step), start, jnp.arange(number))[0]
-        return tuple(total + lost for total, lost in totals)
+        none = jnp.stack([zero] * num_moments, 1)
+        start = none, none, (zero, zero), (zero[0], zero[0])
+        up, down, *totals = lax.scan(jax.checkpoint(step), start, jnp.arange(number))[0]
+        return *(total + lost for total, lost in totals), jnp.stack([down, up])
 
-    def at_once(xs: Point, weights: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def at_once(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
         values = features(xs, weights)
         forms = line_forms(values, positions, rates, polynomials=polynomials)
-        return forms, jnp.sum(jnp.square(values), 0)
+        ends = (received_at(positions[i], positions, values) for i in (0, -1))
+        return forms, jnp.sum(jnp.square(values), 0), jnp.stack(list(ends))
 
     return platform_dependent(xs, weights, positions, cpu=in_blocks, default=at_once)

@@ -47,7 +47,8 @@ class State:
     """What an accumulator has seen, a pytree of arrays whose shapes never change.
 
     All leaves are plain sums over the samples: the states of several devices are merged by
-    `jax.lax.psum(state, axis_name)`, and others by `Accumulator.merge`, in any order.
+    `jax.lax.psum(state, axis_name)`, and others by `Accumulator.merge`, in any order. Those of
+    predictions on a line have two more leaves, and are merged by the latter alone.
 
     Attributes:
         counts: integers, by name.
@@ -81,6 +82,12 @@ def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> S
     )
 
 
+def summed(a: State, b: State) -> State:
+    """The sums over the samples of two states."""
+    counts = {name: count + b.counts[name] for name, count in a.counts.items()}
+    return State(counts, {name: own.merged(b.sums[name]) for name, own in a.sums.items()})
+
+
 class Accumulator:
     """Base class of the accumulators: the same numbers from batches as from all data at once.
 
@@ -97,7 +104,7 @@ class Accumulator:
     overflow or vanish. Integer weights are numbers of copies where they are for all data at once.
 
     `update`, `merge` and `result` are pure functions of arrays, for `jit`, `vmap` and `lax.scan`.
-    A state is a `State`, whose leaves are plain sums.
+    A state is a `State`, whose leaves are plain sums but for those of `SKCE` on a line.
 
     Subclasses define `init`, `update` and `result`.
     """
@@ -137,9 +144,11 @@ class Accumulator:
 
         Cost: that of an addition.
         """
-        a, b = self._checked("a", a), self._checked("b", b)
-        counts = {name: count + b.counts[name] for name, count in a.counts.items()}
-        return State(counts, {name: own.merged(b.sums[name]) for name, own in a.sums.items()})
+        return self._merged(self._checked("a", a), self._checked("b", b))
+
+    def _merged(self, a: State, b: State) -> State:
+        """The merged state of checked ones."""
+        return summed(a, b)
 
     def _checked(self, name: str, state: object) -> State:
         """A state, with JAX arrays, that has the shapes of this accumulator's."""
@@ -175,7 +184,7 @@ def checked_state(name: str, state: object, expected: StateT) -> StateT:
         )
     found: StateT = jax.tree.map(jnp.asarray, state)
     for key, values in getattr(found, "counts", {}).items():
-        if checks.is_concrete(values):
+        if key != "indices" and checks.is_concrete(values):  # their sum is modulo 2³²
             place, bad = f"{name}.counts['{key}']", checks.readable(values) < 0
             checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
     return found

@@ -1,7 +1,7 @@
 """Squared kernel calibration error and its exact test, in one pass over batches."""
 
 import dataclasses
-from typing import Any
+import math
 
 import jax
 import jax.numpy as jnp
@@ -14,19 +14,18 @@ from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests._redraw.components import STATISTICS
-from calibjax.hypothesis_tests._redraw.features import bytes_of_redraw, means_of_sums
+from calibjax.hypothesis_tests._redraw.features import as_means, bytes_of_redraw, means_of_sums
 from calibjax.hypothesis_tests.exact import result_of_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import warn_of_members
 from calibjax.kernels import Kernel
-from calibjax.streaming.base import Accumulator, State, added, checked_number
+from calibjax.streaming.base import Accumulator, State, checked_number
 from calibjax.streaming.indices import SHAPES, checked_indices, counts_of, may_be_different
 from calibjax.streaming.tensor_products import (
     FeaturedProduct,
     checked_samples,
     featured_product,
-    observed_sums,
-    pool_of_sums,
+    sums_of_batch,
 )
 
 
@@ -45,13 +44,20 @@ class SKCEEstimate:
 
 @record
 class SKCE(Accumulator):
-    """Squared kernel calibration error in one pass, for a kernel with features.
+    """Squared kernel calibration error in one pass, for a kernel with features, or along a line.
 
         Σ_{i,j} h((p_i, y_i), (p_j, y_j)) = ‖Σ_i φ(p_i) ⊗ f(p_i, y_i)‖²
 
     with the features φ of `kernels.LowRank` and those f of the centered target kernel, so that sums
     over the samples are all that there is to remember. The estimates are those of `estimators.skce`
     and `estimators.skce_biased`. For other kernels there is `BlockSKCE`.
+
+    Kernels on predictions that are sums of multiples of `Exponential`, `Matern32`, `Matern52` and
+    `Constant` need no landmarks where the predictions lie on a line: probabilities of two classes,
+    normals with a common scale. The state of such a kernel is what all samples on a stretch of the
+    line send beyond its two ends. So every batch has to lie beyond one end of those before, as when
+    predictions are read in ascending order, and two states can be merged if no sample of one lies
+    among those of the other. Within a batch the order is free, and the result is exact.
 
     The features of some target kernels depend on the range of the targets. They are made for that
     of the landmarks' targets, five standard deviations around them for normal predictions, and for
@@ -60,15 +66,20 @@ class SKCE(Accumulator):
     unbiased for that kernel, and `ExactSKCETest` exact.
 
     Attributes:
-        kernel: `TensorProduct(LowRank(kernel, landmarks), target kernel)`, with values that are
-            known when compiling.
+        kernel: `TensorProduct(LowRank(kernel, landmarks), target kernel)`, or with a kernel on
+            predictions on a line, with values that are known when compiling.
         example_targets: targets as they may occur, among them the smallest and the largest; None
             if those that the landmarks predict are enough.
+        example_predictions: predictions as they may occur, in place of the landmarks of a kernel
+            that has none; None if it has some.
 
     The state has one count, "samples" (those with a weight), and the sums "features", [r, r_Y],
-    "diagonal", "weights" and "squared weights", (). All are plain sums.
+    "diagonal", "weights" and "squared weights", (). All are plain sums. On a line there is the sum
+    "forms", (), in place of "features"; with the two ends, [2, d], and the moments that T kernels
+    with up to K coefficients send beyond them, [2, T, K, r_Y], which are no sums.
 
-    Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory.
+    Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory. On a line n T K² r_Y
+    operations, and O(T K r_Y) memory.
 
     References: W21 Lemma 1 and 2 for the estimates.
 
@@ -88,6 +99,7 @@ class SKCE(Accumulator):
 
     kernel: Kernel
     example_targets: ArrayLike | None = None
+    example_predictions: Distribution | None = None
 
     def init(self) -> State:
         """The state before any samples.
@@ -96,7 +108,7 @@ class SKCE(Accumulator):
             TypeError: if the kernel or an example target is of the wrong kind.
             ValueError: if they have wrong values, or the target kernel has no features.
         """
-        return featured_product(self.kernel, self.example_targets).zeros(())
+        return _featured(self).zeros(())
 
     @follows_data
     def update(
@@ -122,11 +134,15 @@ class SKCE(Accumulator):
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
         """
-        featured = featured_product(self.kernel, self.example_targets)
+        featured = _featured(self)
         state = self._checked("state", state)
         data = checked_samples(featured, predictions, targets, weights)
-        sums = observed_sums(featured.kernel, featured.prepared, *data)
-        return _with_sums(state, sums, data[2], {"samples": _number_used(*data[1:])})
+        sums = sums_of_batch(featured.kernel, featured.prepared, *data)
+        used = _number_used(*data[1:])
+        return featured.with_batch(state, {"samples": used}, sums, data[2])
+
+    def _merged(self, a: State, b: State) -> State:
+        return _featured(self).joined("b", a, b)
 
     def result(self, state: State) -> SKCEEstimate:
         """The estimates.
@@ -137,8 +153,7 @@ class SKCE(Accumulator):
         """
         state = self._checked("state", state)
         number = checked_number(state, 2, "at least 2 samples with a weight > 0")
-        n, features, diagonal = _scaled_sums(state)
-        (unbiased,), (diagonal,) = means_of_sums(n, features[None], diagonal[None])
+        n, unbiased, diagonal = _means(state)
         unbiased = jnp.where(number >= 2, unbiased, jnp.nan)
         return SKCEEstimate(unbiased, (diagonal + (n - 1) * unbiased) / n)
 
@@ -177,17 +192,19 @@ class ExactSKCETest(Accumulator):
 
     Attributes:
         key: a JAX random key, the same for all states that are to be merged.
-        kernel: as in `SKCE`.
+        kernel: as in `SKCE`; on a line states can be merged as there.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank, as in `exact_skce_test`.
         example_targets: as in `SKCE`.
+        example_predictions: as in `SKCE`.
 
     The state has the counts "samples", "used" (those with a weight), "indices" (their sum modulo
     2³²) and "intervals", the number of indices in each of the 232 intervals; and the sums
     "features", [B + 1, r, r_Y], "diagonal", [B + 1], "weights" and "squared weights", (). All are
-    plain sums.
+    plain sums. On a line it differs as that of `SKCE` does, with B + 1 forms and moments.
 
-    Cost: B n r r_Y multiplications and B n r_Y features; O(B r r_Y) memory, and that of a batch.
+    Cost: B n r r_Y multiplications and B n r_Y features; O(B r r_Y) memory, and that of a batch. On
+    a line B times that of `SKCE`.
 
     References: see `hypothesis_tests.exact_skce_test`.
 
@@ -216,6 +233,7 @@ class ExactSKCETest(Accumulator):
     num_draws: int = dataclasses.field(default=999, metadata={"static": True})
     statistic: str = dataclasses.field(default="omnibus", metadata={"static": True})
     example_targets: ArrayLike | None = None
+    example_predictions: Distribution | None = None
 
     def init(self) -> State:
         """The state before any samples.
@@ -224,10 +242,10 @@ class ExactSKCETest(Accumulator):
             TypeError: if an attribute is of the wrong kind.
             ValueError: if it has a wrong value, or the target kernel has no features.
         """
-        return self._zeros(featured_product(self.kernel, self.example_targets))
+        return self._zeros(_featured(self))
 
     def _zeros(self, featured: FeaturedProduct) -> State:
-        numbers_each = 2 * featured.shape[0] * featured.shape[1]
+        numbers_each = 2 * math.prod(featured.shape)
         number = checks.number_of_draws("num_draws", self.num_draws, numbers_each=numbers_each)
         return featured.zeros((number + 1,), used=(), **SHAPES)
 
@@ -262,7 +280,7 @@ class ExactSKCETest(Accumulator):
                 is NaN).
         """
         key = checks.random_key(self.key)
-        featured = featured_product(self.kernel, self.example_targets)
+        featured = _featured(self)
         state = self._checked("state", state)
         predictions, targets, weights = checked_samples(featured, predictions, targets, weights)
         check_draws(predictions, targets)
@@ -270,18 +288,21 @@ class ExactSKCETest(Accumulator):
         n = checks.leading_size("targets", targets)
         indices = checked_indices(state, indices, n)
         predictions = checks.nan_rows(indices < 0, predictions)
-        sums = pool_of_sums(
-            jax.random.split(key, self.num_draws),
+        num_features = featured.num_features
+        sums = sums_of_batch(
             featured.kernel,
             featured.prepared,
             predictions,
             targets,
             weights,
-            indices,
-            batch_size=default_batch_size(bytes_of_redraw(n, featured.shape[1], in_blocks=True)),
+            (jax.random.split(key, self.num_draws), indices),
+            batch_size=default_batch_size(bytes_of_redraw(n, num_features, in_blocks=True)),
         )
         counts = {"samples": n, "used": _number_used(targets, weights), **counts_of(indices)}
-        return _with_sums(state, sums, weights, counts)
+        return featured.with_batch(state, counts, sums, weights)
+
+    def _merged(self, a: State, b: State) -> State:
+        return _featured(self).joined("b", a, b)
 
     def result(self, state: State) -> CalibrationTestResult:
         """The result of the test of all samples so far, as `exact_skce_test` returns it.
@@ -296,10 +317,15 @@ class ExactSKCETest(Accumulator):
         expected = "at least 2 samples with a weight > 0"
         number = checked_number(state, 2, expected, count="used")
         is_valid = (number >= 2) & may_be_different(state)
-        n, *sums = _scaled_sums(state)
-        parts = means_of_sums(n, *sums)
+        n, *parts = _means(state)
         unbiased, diagonal = (jnp.where(is_valid, part, jnp.nan) for part in parts)
         return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
+
+
+def _featured(accumulator: SKCE | ExactSKCETest) -> FeaturedProduct:
+    """The checked kernel of an accumulator."""
+    examples = accumulator.example_targets, accumulator.example_predictions
+    return featured_product(accumulator.kernel, *examples)
 
 
 def _number_used(targets: object, weights: jax.Array | None) -> jax.Array | int:
@@ -307,22 +333,16 @@ def _number_used(targets: object, weights: jax.Array | None) -> jax.Array | int:
     return checks.leading_size("targets", targets) if weights is None else jnp.sum(weights != 0)
 
 
-def _with_sums(
-    state: State,
-    sums: tuple[jax.Array, jax.Array],
-    weights: jax.Array | None,
-    counts: dict[str, Any],
-) -> State:
-    total = squares = counts["samples"]
-    if weights is not None:
-        total, squares = jnp.sum(weights), jnp.sum(jnp.square(weights))
-    named = {"features": sums[0], "diagonal": sums[1], "weights": total}
-    return added(state, counts, named | {"squared weights": squares})
+def _means(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Effective number of samples, and means of h over the pairs i ≠ j and over i = j.
 
-
-def _scaled_sums(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Effective number of samples, and the sums for weights of which it is the sum."""
+    The sums are those of weights whose sum is that number.
+    """
     total = {name: own.total() for name, own in state.sums.items()}
     unit = total["weights"] / total["squared weights"]
-    diagonal = jnp.square(unit) * total["diagonal"]
-    return unit * total["weights"], unit * total["features"], diagonal
+    number, diagonal = unit * total["weights"], jnp.square(unit) * total["diagonal"]
+    if "forms" in total:
+        off, on = as_means(number, jnp.square(unit) * total["forms"], diagonal)
+    else:
+        off, on = means_of_sums(number, unit * total["features"], diagonal)
+    return number, off, on

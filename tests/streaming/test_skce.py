@@ -341,11 +341,23 @@ def test_wrong_indices(name):
         test.update(test.init(), predictions, targets, indices=wrong)
 
 
+def test_sums_of_indices_may_overflow():
+    """Those of 65 537 samples in a row do."""
+    test, _ = in_one("normal")
+    _, predictions, targets = CASES["normal"]
+    state = test.init()
+    for last in (2**31 - 1, 2**31 - 3):
+        batch = part(predictions, slice(2)), targets[:2]
+        state = test.update(state, *batch, indices=np.array([last, last - 1]))
+    assert int(state.counts["indices"]) < 0
+    assert np.isfinite(test.result(state).pvalue)
+
+
 def test_wrong_kernels():
     product = CASES["normal"][0]
-    plain = kernels.TensorProduct(kernels.Exponential(), product.target)
-    for wrong in (plain, product.prediction, product + product):
-        with pytest.raises(TypeError, match=r"kernel: expected TensorProduct\(LowRank"):
+    smooth = kernels.TensorProduct(kernels.SquaredExponential(), product.target)
+    for wrong in (smooth, product.prediction, product + product):
+        with pytest.raises(TypeError, match=r"kernel: expected TensorProduct\(kernel on pred"):
             SKCE(wrong).init()
     narrow = kernels.TensorProduct(product.prediction, kernels.SquaredExponential(0.01))
     with pytest.raises(ValueError, match=r"kernel.target: expected a kernel with features"):

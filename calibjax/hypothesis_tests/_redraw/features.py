@@ -26,11 +26,13 @@ Parts = tuple[jax.Array, jax.Array]  # means of h off and on the diagonal
 def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
     """Memory of one redraw of n targets: these, and as many features as are held at once.
 
-    In blocks the features should fit in a cache, while targets pass through it only once. By pairs
-    enough redraws share the values of the kernel on predictions, even if they need more memory.
+    In blocks the features should fit in a cache, and on CPUs the targets of eight redraws, or of
+    more if they fit. By pairs enough redraws share the values of the kernel on predictions, even if
+    they need more memory.
     """
     if in_blocks:
-        return 16 * (min(n, pairwise.BLOCK_SIZE) * num_features + n // 16)
+        targets = min(32 * n, BATCH_BYTES // 8) if jax.default_backend() == "cpu" else n
+        return 16 * min(n, pairwise.BLOCK_SIZE) * num_features + targets
     return min(16 * (n * num_features + n), BATCH_BYTES // -(-_COLUMNS // num_features))
 
 
@@ -129,11 +131,27 @@ def means_on_line(
     """
     if not terms:
         return {}
+    sums, _ = sums_on_line(line, terms, featured, predictions, targets, weights)
+    return {p: as_means(n, *own) for p, own in sums.items()}
+
+
+def sums_on_line(
+    line: Line,
+    terms: dict[int, Exponentials],
+    featured: tuple[Kernel, Any],
+    predictions: Distribution,
+    targets: ArrayLike,
+    weights: jax.Array | None,
+) -> tuple[dict[int, Parts], jax.Array]:
+    """Sums of h off and on the diagonal, [b] each, and moments at the ends, [b, 2, T, K, r].
+
+    Arguments are those of `means_on_line`, the moments those of `line_sums`.
+    """
     ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
     data = jax.tree.map(lambda leaf: leaf[line.order], (predictions, ys, weights))
     rates = jnp.concatenate([own.rates for own in terms.values()])
     polynomials = tuple(q for own in terms.values() for q in own.polynomials)
-    upper, squares = pairwise.line_sums(
+    upper, squares, moments = pairwise.line_sums(
         *(_redrawn_features, featured, data[:2], data[2], line.positions, rates),
         polynomials=polynomials,
     )
@@ -141,15 +159,16 @@ def means_on_line(
     upper = upper.reshape(rates.size, -1, size).sum(1)
     squares = squares.reshape(-1, size).sum(0)
     ends = np.cumsum([own.rates.size for own in terms.values()])[:-1]
-    return {
-        p: as_means(n, 2 * matmul(own.factors, forms), jnp.sum(own.factors) * squares)
+    sums = {
+        p: (2 * matmul(own.factors, forms), jnp.sum(own.factors) * squares)
         for (p, own), forms in zip(terms.items(), jnp.split(upper, ends), strict=True)
     }
+    return sums, jnp.moveaxis(moments.reshape(*moments.shape[:-1], -1, size), -1, 0)
 
 
 def means_of_sums(n: jax.Array | int, sums: jax.Array, diagonal: jax.Array) -> Parts:
     """Means of h over the pairs of n samples and over the diagonal, [b] each."""
-    return as_means(n, jnp.sum(jnp.square(sums), (1, 2)) - diagonal, diagonal)
+    return as_means(n, jnp.sum(jnp.square(sums), (-2, -1)) - diagonal, diagonal)
 
 
 def _redrawn_features(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
