@@ -265,10 +265,11 @@ def _labels(key: jax.Array, probs: jax.Array) -> jax.Array:
     """
     scaled = probs * 2**16
     whole = jnp.floor(scaled)
-    words = jax.random.bits(key, (-(-probs.size // 2),), jnp.uint32)
+    number, width = -(-probs.size // 2), probs.shape[1]
+    words = jax.random.bits(key, (number + width,), jnp.uint32)  # once: it takes long to compile
     halves = jnp.stack([words & 0xFFFF, words >> 16], 1).ravel()[: probs.size].reshape(probs.shape)
     halves, limits = halves.astype(jnp.int32), whole.astype(jnp.int32)
-    level = jax.random.uniform(jax.random.fold_in(key, 1), probs.shape[1:], probs.dtype)
+    level = (words[number:] >> 8).astype(probs.dtype) / 2**24
     return (halves < limits) | ((halves == limits) & (level < scaled - whole))
 
 
