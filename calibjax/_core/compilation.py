@@ -55,22 +55,34 @@ def keep_programs(folder: Path | None) -> Kept | None:
 
 
 def jit(
-    function: Callable[..., Result], *, effort: Effort = "full", **options: Any
+    function: Callable[..., Result],
+    *,
+    effort: Effort = "full",
+    runs_long: Callable[..., bool] | None = None,
+    **options: Any,
 ) -> Callable[..., Result]:
     """`jax.jit`, with programs that are found without tracing in a process that keeps them.
 
     See `calibjax._core.kept`. The function is one of a module, its options are those of `jax.jit`.
     What takes longer to compile than to run is compiled with `less` effort, what works on a few
     thousand numbers, or passes over the data once in a test that passes over them hundreds of
-    times, with the `least`, and what runs for long `well`, whatever holds elsewhere.
+    times, with the `least`, and what runs for long `well`, whatever holds elsewhere: calls whose
+    arguments `runs_long` says so of, too.
     """
     compiled, signature = jax.jit(function, **options), inspect.signature(function)
-    settings = _EFFORTS[effort] or None
-    outermost = jax.jit(function, **options, compiler_options=settings) if settings else compiled
     static = _static_names(signature, options)
+
+    def outermost(effort: Effort) -> tuple[dict[str, Any] | None, Callable[..., Result]]:
+        settings = _EFFORTS[effort] or None
+        if settings is None:
+            return None, compiled
+        return settings, jax.jit(function, **options, compiler_options=settings)
+
+    usual, long = outermost(effort), outermost("well")
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        settings, program = long if runs_long is not None and runs_long(*args, **kwargs) else usual
         if _kept is not None and checks.is_outermost():
             with contextlib.suppress(Unknown):
                 fixed, arrays = bound(signature, static, args, kwargs)
@@ -82,7 +94,7 @@ def jit(
                     given,
                     settings,
                 )
-        chosen = outermost if settings and checks.is_outermost(args, kwargs) else compiled
+        chosen = program if settings and checks.is_outermost(args, kwargs) else compiled
         return chosen(*args, **kwargs)
 
     call.compiled = compiled  # pyright: ignore[reportAttributeAccessIssue]

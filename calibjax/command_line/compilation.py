@@ -16,15 +16,14 @@ import numpy as np
 from calibjax._core.compilation import all_quickly, keep_programs
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution, has_class_probs
-from calibjax.evaluation.assembly import OVERALL, PROBABILITIES
+from calibjax.evaluation.assembly import OVERALL
 from calibjax.evaluation.comparing import OF_PAIRS
 
 NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
 _FEW = 20_000  # predicted numbers, up to which compiling well takes longer than it saves
 _FEW_OF_CLASSES = 200_000  # the same for probabilities
-_FEW_IN_DIAGRAMS = 8_000  # the same for reliability diagrams, with a thousand redraws of each class
-_FEW_PAIRS = 1_500_000  # rows times predicted numbers, the same for the test of all pairs
+_FEW_PAIRS = 1_500_000  # rows times predicted numbers, the same for tests of all pairs
 
 
 def prepare(*, keeps_programs: bool) -> str:
@@ -63,9 +62,9 @@ def suitably(predictions: Distribution) -> Iterator[Callable[[str], None]]:
     """Programs are hardly optimised where that would take longer than they run.
 
     Yields:
-        A function to call with the name of each part of the evaluation as it begins. The test of
-        all errors together takes all pairs of rows, and is optimised earlier than the other parts:
-        always, for distributions of numbers, whose kernels take the longest.
+        A function to call with the name of each part of the evaluation as it begins. Tests of all
+        pairs of rows are optimised earlier than the other parts: always, for distributions of
+        numbers, whose kernels take the longest.
     """
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]
@@ -76,9 +75,9 @@ def suitably(predictions: Distribution) -> Iterator[Callable[[str], None]]:
     has_few_pairs = is_cheap and len(arrays[0]) * num_values <= _FEW_PAIRS
 
     def begins(part: str) -> None:
-        few = _FEW_OF_CLASSES if has_classes else _FEW
-        few = _FEW_IN_DIAGRAMS if part == PROBABILITIES else few
-        is_short = has_few_pairs if part in (OVERALL, *OF_PAIRS) else num_values <= few
+        is_short = num_values <= (_FEW_OF_CLASSES if has_classes else _FEW)
+        if part in OF_PAIRS or (part == OVERALL and not has_classes):
+            is_short = has_few_pairs
         jax.config.update(name, before or is_short)
 
     begins(OVERALL)  # whose kernels are chosen before it

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import segment_sums
-from calibjax._core.batches import default_batch_size, in_batches
+from calibjax._core.batches import default_batch_size, map_batches
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
@@ -31,6 +31,7 @@ from calibjax.estimators.bands import (
     simultaneous_band,
 )
 
+_LONG = 3_000_000  # redrawn labels, from which on optimised programs pay
 _BYTES_PER_LABEL = 64  # random bits, uniform numbers and labels of one sample in one redraw
 
 
@@ -171,7 +172,7 @@ def reliability_curve(
             )
     data = predictions.probs, targets, bins, weights
     size = min(targets.size, max_bins)
-    values = _curve(key, *data, size=size, num_draws=num_draws, ranks=ranks)
+    values = _curve(jax.random.split(key, num_draws), *data, size=size, ranks=ranks)
     return ReliabilityCurve(*values, level=level)
 
 
@@ -188,16 +189,20 @@ def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Berno
     return checks.predictions_and_targets(predictions, targets)
 
 
-@functools.partial(jit, static_argnames=("size", "num_draws", "ranks"), effort="less")
+def _is_long(keys: jax.Array, probs: jax.Array, *_: object, **__: object) -> bool:
+    """Whether optimised redraws pay."""
+    return keys.size * probs.size >= _LONG
+
+
+@functools.partial(jit, static_argnames=("size", "ranks"), effort="less", runs_long=_is_long)
 def _curve(
-    key: jax.Array,
+    keys: jax.Array,
     probs: jax.Array,
     targets: jax.Array,
     bins: jax.Array,
     weights: jax.Array | None,
     *,
     size: int,
-    num_draws: int,
     ranks: tuple[int, int],
 ) -> tuple[jax.Array, ...]:
     """The arrays of the curve, in the order of its fields."""
@@ -223,7 +228,7 @@ def _curve(
     expected = jnp.clip(ones + residuals, 0, counts)
     deviation = jnp.sqrt(sums(jnp.square(used) * (probs * (1 - probs))))
     batch_size = default_batch_size(_BYTES_PER_LABEL * n)
-    redraws = in_batches(key, jax.vmap(redrawn), num_draws, batch_size)
+    redraws = map_batches(keys, jax.vmap(redrawn), batch_size)
     pointwise = pointwise_band(redraws, ranks[0])
     if weights is not None:  # of equal labels in another order the sums may differ by rounding
         rounding = rounding_of_sums(counts, expected)

@@ -56,7 +56,17 @@ def checked_options(confidence_level: ArrayLike, side: str) -> tuple[jax.Array |
     return confidence_level, checks.choice("side", side, SIDES)
 
 
-@functools.partial(jit, effort="less")
+_LONG = 4000  # samples, from which on optimised sums over pairs pay
+
+
+def _is_long(
+    kernel: Kernel, samples: DataSet, weights: object, clusters: object, sums: object
+) -> bool:
+    """Whether there are pairs to sum, and many."""
+    return sums is None and jnp.size(jax.tree.leaves(samples)[0]) >= _LONG
+
+
+@functools.partial(jit, effort="less", runs_long=_is_long)
 def _jackknife(
     kernel: Kernel,
     samples: DataSet,

@@ -57,6 +57,15 @@ def sent_on(decay: jax.Array, moments: jax.Array, product: Callable = jnp.multip
     return jnp.stack(found, -2)
 
 
+def forms_between(coefficients: jax.Array, sent: jax.Array, moments: jax.Array) -> jax.Array:
+    """Σ_ij q_t(x_i + y_j) e^{−(x_i + y_j)} f_i g_j, [..., T, c], from moments of x and of y.
+
+    Of the samples below a point, at distances x times the rate from it, and of those above.
+    """
+    pairs = sent_on(jnp.swapaxes(sent, -1, -2), moments, lambda x, y: x[..., 0] * y)
+    return jnp.sum(coefficients[..., None] * pairs, -2)
+
+
 def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
     """What each sample gets from those before, [L, ..., K, c], and the next one from all of them.
 
@@ -149,8 +158,10 @@ def line_forms(
     """
     coefficients = coefficients_of(polynomials, rates)
     width = (rates.size + 1) * coefficients.shape[1] * values.shape[1]
-    parts = [max(1, min(len(values) // 32, w // width)) for w in (_WIDTH, _ACCELERATOR_WIDTH)]
-    cpu, other = (functools.partial(_forms_in_parts, number) for number in parts)
+    # With √n parts rounding errors are those of √n steps, and n numbers lead from part to part.
+    root, most = math.isqrt(len(values)), len(values) // 32
+    numbers = max(_WIDTH // width, root), min(_ACCELERATOR_WIDTH // width, 4 * root)
+    cpu, other = (functools.partial(_forms_in_parts, max(1, min(most, x))) for x in numbers)
     return platform_dependent(values, positions, rates, coefficients, cpu=cpu, default=other)
 
 
@@ -272,6 +283,9 @@ def line_sums(
         decays = decayed(jnp.abs(positions - end)[:, None] * rates, num_moments)
         return tensordot(decays, values, (0, 0))
 
+    def over(distance: jax.Array, moments: jax.Array) -> jax.Array:
+        return sent_on(decayed(distance * rates, num_moments), moments)
+
     def in_blocks(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
         number = -(-n // _BLOCK)
         size = -(-n // number)
@@ -284,11 +298,17 @@ def line_sums(
             values = features(jax.tree.map(cut, xs), jnp.where(is_own, cut(weights), 0))
             decays = decayed(jnp.where(is_own, cut(gaps), 0)[:, None] * rates, num_moments)
             sent, down, *totals = state
-            down += received_at(positions[0], cut(positions), values)
+            # Each block is walked along by itself, so that few numbers are added one by one.
+            first, last = positions[index * size], positions[start + size - 1]
+            arrived = over(first - positions[jnp.maximum(index * size - 1, 0)], sent)
+            here = received_at(first, cut(positions), values)
+            down += over(first - positions[0], here)
             own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
-            sent, before = _walk(sent, decays, own)
+            new, before = _walk(jnp.zeros_like(sent), decays, own)
             received = jnp.sum(coefficients[..., None] * before, -2)
-            terms = jnp.sum(values[:, None] * received, 0), jnp.sum(jnp.square(values), 0)
+            forms = jnp.sum(values[:, None] * received, 0)
+            terms = forms + forms_between(coefficients, arrived, here), jnp.sum(values**2, 0)
+            sent = new + over(last - first, arrived)
             return (sent, down, *map(tiles.add, totals, terms)), None
 
         one = jax.eval_shape(features, jax.tree.map(lambda leaf: leaf[:1], xs), weights[:1])

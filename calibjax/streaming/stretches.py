@@ -9,7 +9,7 @@ from calibjax._core.arithmetic import einsum
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax.kernels.line import Exponentials
-from calibjax.pairwise.line import coefficients_of, decayed, sent_on
+from calibjax.pairwise.line import coefficients_of, decayed, forms_between, sent_on
 from calibjax.streaming.base import State, summed
 
 
@@ -62,15 +62,15 @@ def refuse_apart(name: str, a: Stretch, b: Stretch) -> None:
     """Refuses known stretches that do not lie end to end on one line."""
     if not checks.is_concrete(a, b) or bool(_are_in_line(a, b)):
         return
-    first, last, *others = (np.asarray(x).tolist() for x in (*a.ends, *b.ends))
     if np.any(np.isnan(b.ends)):
         raise ValueError(
             f"{name}: expected points on a line, such as probabilities of two classes or normals "
             "with a common scale, got some that differ in two coordinates or more"
         )
+    number, others = int(a.counts["samples"]), int(b.counts["samples"])
     raise ValueError(
-        f"{name}: expected predictions beyond one end of those in the state, which reach from "
-        f"{first} to {last} on a line, got some from {others[0]} to {others[1]}"
+        f"{name}: expected predictions of which none lies among the {number} in the state, on the "
+        f"same line as these, got {others} of which some do, or are on another line"
     )
 
 
@@ -97,13 +97,9 @@ def joined(own: Exponentials, a: Stretch, b: Stretch) -> Stretch:
         distance = jnp.abs(jnp.sum(end - start))
         return sent_on(decayed(distance * own.rates, own.num_moments), moments)
 
-    def of_pairs(x: jax.Array, y: jax.Array) -> jax.Array:
-        return x[..., 0] * y
-
-    arriving = jnp.swapaxes(sent(low[1], low_ends[1], high_ends[0]), -1, -2)  # [..., T, r, K]
-    pairs = sent_on(arriving, high[0], of_pairs)
-    coefficients = own.factors[:, None] * coefficients_of(own.polynomials, own.rates)
-    between = 2 * einsum("tk,...tkr->...", coefficients, pairs)
+    coefficients = coefficients_of(own.polynomials, own.rates)
+    pairs = forms_between(coefficients, sent(low[1], low_ends[1], high_ends[0]), high[0])
+    between = 2 * einsum("t,...tr->...", own.factors, pairs)
     both = summed(a, b)
     forms = both.sums["forms"].plus(jnp.where(is_valid, between, jnp.nan))
     first = low[0] + sent(high[0], high_ends[0], low_ends[0])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import estimators, kernels
+from calibjax import estimators, kernels, pairwise
 from calibjax.distances import (
     Euclidean,
     Features,
@@ -146,8 +146,15 @@ def _scaled(args, xs):
 
 
 @pytest.mark.parametrize("polynomials", [None, ((1.0,), (1.0, 2.0))])
-@pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 1300])
-def test_sums_in_blocks(n, polynomials):
+@pytest.mark.parametrize(
+    ("n", "platform"),
+    [*((n, "cpu") for n in (1, 2, 511, 512, 513, 1300)), (2, "default"), (513, "default")],
+)
+def test_sums_in_blocks(n, platform, polynomials, monkeypatch):
+    """With the moments at both ends, on CPUs and as on accelerators."""
+    monkeypatch.setattr(
+        pairwise.line, "platform_dependent", lambda *data, **forms: forms[platform](*data)
+    )
     rng = np.random.default_rng(n)
     positions, weights = np.sort(rng.normal(size=n)), rng.uniform(size=n)
     positions[n // 2 :] = positions[n // 2]
@@ -157,9 +164,29 @@ def test_sums_in_blocks(n, polynomials):
     k = np.exp(-z) if polynomials is None else np.exp(-z) * (1 + 2 * z)
     expected = np.einsum("tij,ic,jc->tc", np.triu(k, 1), f, f)
     data = map(jnp.asarray, (xs, weights, positions, rates))
-    found, squares, _ = line_sums(_scaled, 2.0, *data, polynomials=polynomials)
+    sums = functools.partial(line_sums.__wrapped__, _scaled, polynomials=polynomials)
+    found, squares, moments = jax.jit(sums)(2.0, *data)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(squares, (f**2).sum(0), rtol=1e-12)
+    powers = np.arange(1 if polynomials is None else 2)[:, None]
+    for own, end in zip(moments, positions[[0, -1]], strict=True):
+        z = rates[:, None, None] * np.abs(positions - end)
+        expected = np.einsum("tkn,nc->tkc", z**powers * np.exp(-z), f)
+        np.testing.assert_allclose(own, expected, rtol=1e-11, atol=1e-11)
+
+
+def test_many_equal_numbers_in_single_precision():
+    """One by one, a hundred thousand of them are added with an error of 5e-4."""
+    labels = (np.random.default_rng(1).uniform(size=100_000) < 0.99).astype(int)
+    predictions = Bernoulli(np.full(100_000, 0.9, np.float32))
+    kernel = kernels.TensorProduct(kernels.Exponential(0.1), kernels.White())
+    n, residual = 100_000, labels - np.float64(np.float32(0.9))
+    expected = 2 * (np.sum(residual) ** 2 - np.sum(residual**2)) / (n * (n - 1))
+    with jax.enable_x64(False):
+        found = exact_skce_test(KEY, kernel, predictions, labels, num_draws=19).estimate
+        np.testing.assert_allclose(found, expected, rtol=5e-5)
+        found = estimators.skce(kernel, predictions, labels)
+        np.testing.assert_allclose(found, expected, rtol=5e-5)
 
 
 X = np.array([0.3, 0.1, 0.7])

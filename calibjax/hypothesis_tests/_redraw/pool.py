@@ -72,24 +72,23 @@ def observed_and_redrawn(
     numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
     num_draws = checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
     batch_size = checked_batch_size(batch_size, num_bytes)
-    pool = functools.partial(_pool, statistic, redraw, num_draws, batch_size)
+    keys = jax.random.split(key, num_draws)
+    pool = functools.partial(_pool, statistic, redraw, batch_size)
     num_values = sum(leaf.size for leaf in jax.tree.leaves(predictions))
     effort = "well" if num_draws * num_values >= _LONG else "less"
-    return compiled_once(pool, key, data, predictions, targets, effort=effort)
+    return compiled_once(pool, keys, data, predictions, targets, effort=effort)
 
 
 def _pool(
     statistic: Callable[[T, Any, Any], Any],
     redraw: Callable[[jax.Array, Any], Any],
-    num_draws: int,
     batch_size: int,
-    key: jax.Array,
+    keys: jax.Array,
     data: T,
     predictions: PyTree,
     targets: PyTree,
 ) -> tuple[PyTree, PyTree]:
     evaluate = jax.vmap(functools.partial(statistic, data, predictions))
-    keys = jax.random.split(key, num_draws)
     values = over_pool(keys, lambda k: redraw(k, predictions), evaluate, targets, batch_size)
     # The statistic need not depend on all of the data.
     observed = checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
@@ -104,17 +103,19 @@ def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int
     Returns:
         Both means, [B + 1, K] each.
     """
-    return _evaluated(
-        checks.random_key(key),
-        plan,
-        num_draws=checks.number_of_draws("num_draws", num_draws),
-        batch_size=checked_batch_size(batch_size, plan.family.num_bytes),
-    )
+    number = checks.number_of_draws("num_draws", num_draws)
+    keys = jax.random.split(checks.random_key(key), number)  # by one program for all tests
+    return _evaluated(keys, plan, batch_size=checked_batch_size(batch_size, plan.family.num_bytes))
 
 
-@functools.partial(jit, static_argnames=("num_draws", "batch_size"), effort="less")
-def _evaluated(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int) -> Parts:
-    keys, split = jax.random.split(key, num_draws), devices()
+def _is_long(keys: jax.Array, plan: Plan, **_: int) -> bool:
+    """Whether optimised sums of kernels pay."""
+    return keys.size * sum(map(jnp.size, jax.tree.leaves(plan.predictions))) >= _LONG / 10
+
+
+@functools.partial(jit, static_argnames="batch_size", effort="less", runs_long=_is_long)
+def _evaluated(keys: jax.Array, plan: Plan, *, batch_size: int) -> Parts:
+    num_draws, split = keys.size, devices()
 
     def pool(plan: Plan, keys: jax.Array) -> Parts:
         evaluate = functools.partial(plan.family, plan.predictions, weights=plan.weights)
