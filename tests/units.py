@@ -21,7 +21,9 @@ D, K = distances, kernels
 @functools.singledispatch
 def in_units(thing: Any, c: float) -> Any:
     """A prediction (or batch), a distance or a kernel for targets that are multiplied by c."""
-    raise NotImplementedError(f"how {type(thing).__name__} changes with the unit of the targets")
+    raise NotImplementedError(
+        f"how {type(thing).__name__} changes with the unit of the targets: say so in tests/units.py"
+    )
 
 
 def _changed(**powers: int) -> Any:

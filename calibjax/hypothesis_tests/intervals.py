@@ -167,7 +167,7 @@ def skce_confidence_interval(
         NotImplementedError: if the expectations have no closed form.
 
     Cost: 1.5 n² evaluations of h, O(n + tile²) memory; of known values (outside of `jit`) linear
-    time where `estimators.skce` has it.
+    time where `estimators.skce` has it, and O(n r) memory for r features of the target kernel.
 
     References: W21 Corollary B.3 (with one block); Arvesen (1969) for the jackknife.
 

@@ -57,7 +57,8 @@ class SKCE(Accumulator):
     normals with a common scale. The state of such a kernel is what all samples on a stretch of the
     line send beyond its two ends. So every batch has to lie beyond one end of those before, as when
     predictions are read in ascending order, and two states can be merged if no sample of one lies
-    among those of the other. Within a batch the order is free, and the result is exact.
+    among those of the other; they may share the prediction at which they meet. Within a batch the
+    order is free, and the result is exact.
 
     The features of some target kernels depend on the range of the targets. They are made for that
     of the landmarks' targets, five standard deviations around them for normal predictions, and for
