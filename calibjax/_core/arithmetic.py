@@ -243,7 +243,8 @@ def segment_sums(
     """Sums of values [n, ...] of each segment, [K, ...], of given sizes [K], with their weights.
 
     A long sum of numbers that are equal, or of few values, loses digits: a million times 0.9 in
-    single precision has an error of a percent. So the deviations from the means are summed again.
+    single precision has an error of a percent. So the deviations from the means are summed again,
+    twice, since those from means with such an error are still far from zero.
     """
 
     def summed(values: jax.Array) -> jax.Array:
@@ -253,9 +254,12 @@ def segment_sums(
     sums = summed(values)
     if len(values) <= _FEW_SUMMANDS / jnp.finfo(values.dtype).eps:
         return sums
-    means = (sums.T / jnp.where(sizes == 0, 1, sizes).astype(values.dtype)).T
-    # Without a barrier XLA would add the deviations to the sums one by one, where they are lost.
-    return sums + lax.optimization_barrier(summed(values - means[index]))
+    divisors = jnp.where(sizes == 0, 1, sizes).astype(values.dtype)
+    for _ in range(2):
+        means = (sums.T / divisors).T
+        # Without a barrier XLA would add the deviations to the sums one by one, where they are lost.
+        sums += lax.optimization_barrier(summed(values - means[index]))
+    return sums
 
 
 def weighted_variance(weights: jax.Array, x: jax.Array) -> jax.Array:
