@@ -257,7 +257,7 @@ def segment_sums(
     divisors = jnp.where(sizes == 0, 1, sizes).astype(values.dtype)
     for _ in range(2):
         means = (sums.T / divisors).T
-        # Without a barrier XLA would add the deviations to the sums one by one, where they are lost.
+        # Without a barrier XLA would add them to the sums one by one, where they are lost.
         sums += lax.optimization_barrier(summed(values - means[index]))
     return sums
 
