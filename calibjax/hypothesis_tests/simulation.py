@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size
 from calibjax._core.pytree import PyTree
@@ -17,11 +16,12 @@ from calibjax._core.sharding import split_along
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
+from calibjax.pairwise.tiles import TILE_SIZE
 
 
 def bytes_of_tile(num_samples: int) -> int:
     """Memory of a statistic that works on tiles of pairs."""
-    return 16 * min(num_samples, pairwise.TILE_SIZE) ** 2
+    return 16 * min(num_samples, TILE_SIZE) ** 2
 
 
 def warn_of_members(predictions: Distribution) -> None:

@@ -17,7 +17,7 @@ through; third derivatives where the last one is taken in forward mode. Only sev
 `quadratic_forms` at once have derivatives in reverse mode alone, and `fold_pairs` has none.
 """
 
-from calibjax.pairwise.features import BLOCK_SIZE, feature_sums
+from calibjax.pairwise.features import feature_sums
 from calibjax.pairwise.kernel_means import kernel_means
 from calibjax.pairwise.line import line_forms, line_sums, sums_of_earlier
 from calibjax.pairwise.reductions import (
@@ -30,11 +30,9 @@ from calibjax.pairwise.reductions import (
     weighted_sums,
 )
 from calibjax.pairwise.rows import map_rows
-from calibjax.pairwise.tiles import TILE_SIZE, default_tile_size, fold_pairs
+from calibjax.pairwise.tiles import default_tile_size, fold_pairs
 
 __all__ = [
-    "BLOCK_SIZE",
-    "TILE_SIZE",
     "block_masses",
     "block_means",
     "default_tile_size",

@@ -13,6 +13,7 @@ from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
+from calibjax.pairwise import tiles
 from calibjax.risk.samples import checked, residuals
 from calibjax.scores.base import weighted_mean
 
@@ -139,7 +140,7 @@ def estimation_risk_block(
         total = jnp.sum(weights)
         return matmul(weights, matmul(others, weights)), jnp.sum(weights * (total - weights))
 
-    tile_size = max(1, (pairwise.TILE_SIZE // block_size) ** 2)
+    tile_size = max(1, (tiles.TILE_SIZE // block_size) ** 2)
     risks = pairwise.map_rows(risk, None, blocks, tile_size=tile_size)
     return jnp.mean(risks) if weights is None else jnp.sum(risks[0]) / jnp.sum(risks[1])
 

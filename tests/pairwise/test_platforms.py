@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, kernels, pairwise
-from calibjax.pairwise import TILE_SIZE, default_tile_size
+from calibjax.pairwise import default_tile_size
+from calibjax.pairwise.tiles import TILE_SIZE
 
 SIZES = {"f64": 8, "f32": 4, "i64": 8, "i32": 4, "i1": 1, "ui32": 4}
 NORMALS = kernels.TensorProduct(

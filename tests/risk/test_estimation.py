@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import pairwise, record, risk
+from calibjax import record, risk
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal
+from calibjax.pairwise import tiles
 from calibjax.risk.estimation import losses_of_factors
 
 RNG = np.random.default_rng(0)
@@ -76,7 +77,7 @@ def test_blocks_are_double_loops(kind, block_size):
 
 
 def test_many_blocks_go_through_tiles(monkeypatch):
-    monkeypatch.setattr(pairwise, "TILE_SIZE", 4)  # four blocks of two at once
+    monkeypatch.setattr(tiles, "TILE_SIZE", 4)  # four blocks of two at once
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
     value = risk.estimation_risk_block(products_of, *data, block_size=2)
     pairs = [(i, i + 1) for i in range(0, N - 1, 2)]
@@ -189,7 +190,7 @@ def test_functions_are_matrices():
         )
 
 
-@pytest.mark.parametrize("n", [30, pairwise.TILE_SIZE + 5])
+@pytest.mark.parametrize("n", [30, tiles.TILE_SIZE + 5])
 def test_factors_are_matrices(n):
     """Small n goes through tiles, large n through the quadratic form."""
     residuals, left, right = (RNG.normal(size=(n, k)) for k in (M, 5, 5))

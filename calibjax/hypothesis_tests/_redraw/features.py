@@ -16,6 +16,7 @@ from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.kernels import Kernel
 from calibjax.kernels.expectations import batch_features
 from calibjax.kernels.line import Exponentials, Line
+from calibjax.pairwise.features import BLOCK_SIZE
 
 _DENSE_LABELS = 64  # classes, up to which matrix products are faster than sums by label
 _COLUMNS = 192  # of a matrix product that takes longer than the matrix
@@ -32,7 +33,7 @@ def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
     """
     if in_blocks:
         targets = min(32 * n, BATCH_BYTES // 8) if jax.default_backend() == "cpu" else n
-        return 16 * min(n, pairwise.BLOCK_SIZE) * num_features + targets
+        return 16 * min(n, BLOCK_SIZE) * num_features + targets
     return min(16 * (n * num_features + n), BATCH_BYTES // -(-_COLUMNS // num_features))
 
 

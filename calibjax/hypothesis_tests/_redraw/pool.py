@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.batches import map_batches
 from calibjax._core.compilation import compiled_once, jit
@@ -18,8 +17,9 @@ from calibjax.hypothesis_tests._redraw.features import Parts
 from calibjax.hypothesis_tests._redraw.plan import Plan
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
+from calibjax.pairwise.tiles import TILE_SIZE
 
-_SMALL = 8 * pairwise.TILE_SIZE**2  # bytes of data that every device may hold: a tile
+_SMALL = 8 * TILE_SIZE**2  # bytes of data that every device may hold: a tile
 _LARGE = 2**16  # samples, whose targets are drawn for one key after the other
 _LONG = 5e7  # numbers of predictions, times redraws, from which on optimised programs pay
 
