@@ -265,8 +265,9 @@ def _rows(positions: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
 def _labels(key: jax.Array, probs: jax.Array) -> jax.Array:
     """Labels drawn with these probabilities, [k, width], in half the time of uniform numbers.
 
-    Sixteen random bits decide all but one in 65 536. Those have a uniform number, which they share
-    with others of their column that these bits leave open, hardly ever one.
+    Sixteen random bits decide all but one in 65 536. Those have a uniform number, of another 24
+    bits, which they share with others of their column that these bits leave open: hardly ever one,
+    unless columns are as long as that.
     """
     scaled = probs * 2**16
     whole = jnp.floor(scaled)

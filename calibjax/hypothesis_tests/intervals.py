@@ -63,7 +63,7 @@ def _is_long(
     kernel: Kernel, samples: DataSet, weights: object, clusters: object, sums: object
 ) -> bool:
     """Whether there are pairs to sum, and many."""
-    return sums is None and jnp.size(jax.tree.leaves(samples)[0]) >= _LONG
+    return sums is None and jax.tree.leaves(samples)[0].shape[0] >= _LONG
 
 
 @functools.partial(jit, effort="less", runs_long=_is_long)

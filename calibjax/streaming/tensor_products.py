@@ -137,7 +137,11 @@ def featured_product(
             )
         first = jax.tree.map(lambda leaf: leaf[0], data)
         number = jax.eval_shape(functools.partial(features, kernel.target, prepared), *first).size
-    return FeaturedProduct(kernel, prepared, examples, number, floating_dtype(examples))
+        if isinstance(kernel.prediction, LowRank):
+            dtype = jax.eval_shape(kernel.prediction.factor, examples).dtype
+        else:
+            dtype = jax.eval_shape(embedding, kernel.prediction, examples).dtype
+    return FeaturedProduct(kernel, prepared, examples, number, dtype)
 
 
 _EXAMPLES = {

@@ -192,7 +192,7 @@ def test_float32():
     p = jnp.asarray(p, jnp.float32)
     single = risk.squared_calibration_error(KEY, FACTORED, GRID, p, y)
     floats = [x for x in jax.tree.leaves(single) if jnp.issubdtype(x.dtype, jnp.floating)]
-    assert len(floats) == 12
+    assert len(floats) == 13
     assert {x.dtype for x in floats} == {jnp.dtype(jnp.float32)}
     assert single.cross_validation.standard_error.dtype == jnp.float32
 

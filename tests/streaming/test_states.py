@@ -122,7 +122,7 @@ NORMALS = kernels.TensorProduct(
     kernels.LowRank(
         kernels.SquaredExponential(1.0, distances.Wasserstein()),
         distributions.Normal(
-            jnp.tile(jnp.linspace(-2.5, 2.5, 6), 2), jnp.repeat(jnp.array([0.5, 1.5]), 6)
+            np.tile(np.linspace(-2.5, 2.5, 6), 2), np.repeat(np.array([0.5, 1.5]), 6)
         ),
     ),
     kernels.SquaredExponential(1.0),

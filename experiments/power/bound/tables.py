@@ -55,12 +55,15 @@ def _percent(cell: dict[str, dict[str, Rate]], test: str, alternative: str) -> f
 
 
 def shares(found: Found, test: str) -> dict[tuple[str, int, str], float]:
-    """Power divided by the bound, in all cells of wrong targets that are judged."""
+    """Power divided by the bound, in all cells of wrong targets that are judged.
+
+    In runs of few data sets a bound may be zero, which judges nothing.
+    """
     return {
         (model, n, alternative): rate.rate / cell[BOUND][alternative].rate
         for (model, n), cell in found.items()
         for alternative, rate in cell.get(test, {}).items()
-        if alternative != CALIBRATED and n >= FEWEST
+        if alternative != CALIBRATED and n >= FEWEST and cell[BOUND][alternative].rate > 0
     }
 
 
