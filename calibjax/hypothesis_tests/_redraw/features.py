@@ -32,7 +32,7 @@ def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
     they need more memory.
     """
     if in_blocks:
-        targets = min(32 * n, BATCH_BYTES // 8) if jax.default_backend() == "cpu" else n
+        targets = min(32 * n, BATCH_BYTES // 9) if jax.default_backend() == "cpu" else n
         return 16 * min(n, BLOCK_SIZE) * num_features + targets
     return min(16 * (n * num_features + n), BATCH_BYTES // -(-_COLUMNS // num_features))
 
