@@ -64,7 +64,7 @@ def suitably(predictions: Distribution) -> Iterator[Callable[[str], None]]:
     Yields:
         A function to call with the name of each part of the evaluation as it begins. Tests of all
         pairs of rows are optimised earlier than the other parts: always, for distributions of
-        numbers, whose kernels take the longest. Programs of classes say so themselves.
+        numbers, whose kernels take the longest. What runs long of classes is optimised anyway.
     """
     name = "jax_disable_most_optimizations"
     before = jax.config.values[name]

@@ -45,17 +45,19 @@ def _gaps(a: Stretch, b: Stretch) -> tuple[jax.Array, jax.Array]:
 
     All coordinates but one are equal, so that the sum over them is a distance with a sign.
     """
-    is_empty = (a.counts["samples"] == 0) | (b.counts["samples"] == 0)
-    up, down = jnp.sum(b.ends[0] - a.ends[1]), jnp.sum(a.ends[0] - b.ends[1])
-    return jnp.where(is_empty, 0, up), jnp.where(is_empty, 0, down)
+    is_empty, up = _is_empty(a) | _is_empty(b), jnp.sum(b.ends[0] - a.ends[1])
+    return jnp.where(is_empty, 0, up), jnp.where(is_empty, 0, jnp.sum(a.ends[0] - b.ends[1]))
+
+
+def _is_empty(stretch: Stretch) -> jax.Array:
+    return stretch.counts["samples"] == 0
 
 
 def _are_in_line(a: Stretch, b: Stretch) -> jax.Array:
     """Whether all ends differ in at most one coordinate, and the stretches do not overlap."""
-    one = (a.counts["samples"] == 0) | (b.counts["samples"] == 0)
     differ = jnp.any(jnp.concatenate([a.ends, b.ends]) != a.ends[0], 0)
     are_apart = (jnp.sum(differ) <= 1) & (jnp.maximum(*_gaps(a, b)) >= 0)
-    return (one | are_apart) & ~jnp.any(jnp.isnan(b.ends))
+    return (_is_empty(a) | _is_empty(b) | are_apart) & ~jnp.any(jnp.isnan(b.ends))
 
 
 def refuse_apart(name: str, a: Stretch, b: Stretch) -> None:
@@ -83,8 +85,8 @@ def joined(own: Exponentials, a: Stretch, b: Stretch) -> Stretch:
     of such sums are those of their terms.
     """
     is_valid, gaps = _are_in_line(a, b), _gaps(a, b)
-    a_ends = jnp.where(a.counts["samples"] == 0, b.ends[:1], a.ends)
-    b_ends = jnp.where(b.counts["samples"] == 0, a_ends[1:], b.ends)
+    a_ends = jnp.where(_is_empty(a), b.ends[:1], a.ends)
+    b_ends = jnp.where(_is_empty(b), a_ends[1:], b.ends)
     is_lower = gaps[0] >= 0  # a, or one of them is empty
 
     def chosen(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
