@@ -260,9 +260,7 @@ OF_MORE = {
     "streamed exact test": (_streamed_test, 0),
     "streamed blocks": (lambda d: _of_stream(streaming.BlockSKCE(d.kernel, block_size=2), d), 0),
 }
-SCALED = sorted(
-    {**families.FAMILIES, **families._MORE, **families._DRAWN_FROM}.keys() - WITHOUT_UNIT
-)
+SCALED = sorted(families.ALL.keys() - WITHOUT_UNIT)
 
 
 def _check(quantity, data, exponents, tolerance=0.0):

@@ -153,7 +153,7 @@ WITHOUT_UNIT = {
 @functools.cache
 def data_set(name: str) -> Data:
     """The valid data of the registry, in float32, with kernels that have a unit."""
-    family = {**families.FAMILIES, **families._MORE, **families._DRAWN_FROM}[name]
+    family = families.ALL[name]
     values = {k: jnp.asarray(a.value) for k, a in family.parameters.items()}
     kernel = family.kernel
     if name == "MvNormal":  # the Euclidean distance adds up means and variances

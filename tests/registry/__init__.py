@@ -89,12 +89,12 @@ def calls() -> dict[str, Call]:
         streaming,
         with_sklearn,
         evaluation,
-        weighted,
     )
-    found: dict[str, Call] = {}
-    for room in rooms:
-        for call in room.calls():
-            if call.name in found:
-                raise ValueError(f"two calls are named {call.name}")
-            found[call.name] = call
+    registered = [call for room in rooms for call in room.calls()]
+    registered += weighted.calls(registered)
+    found = {call.name: call for call in registered}
+    if len(found) < len(registered):
+        names = [call.name for call in registered]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"calls: expected one of each name, got several of {', '.join(twice)}")
     return found

@@ -1,6 +1,8 @@
 """What a registered call is made of: arguments with a kind, which says what is wrong for them."""
 
 import dataclasses
+import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +58,7 @@ class Call:
         one_of: for functions that compile anew in every call, which takes seconds: of the mutants
             that mean a right value only one of so many is tried.
         slow: whether it takes seconds to compile, so that the fast suite leaves it out.
+        takes: names of all that the public function takes.
     """
 
     covers: tuple[str, ...]
@@ -66,6 +69,7 @@ class Call:
     reason: str = ""
     one_of: int = 1
     slow: bool = False
+    takes: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -86,14 +90,58 @@ def in_precision(value: Any, dtype: Any) -> Any:
     return jax.tree.map(convert, value)
 
 
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A record that is made of several arguments, such as predictions of their parameters."""
+
+    make: Callable[..., Any]
+    parts: dict[str, Argument]
+
+
+def made(make: Callable[..., Any], **parts: Argument) -> Made:
+    """A record, and what it is made of in the order of the function's arguments."""
+    return Made(make, parts)
+
+
+def public(name: str) -> Callable[..., Any]:
+    """The public function of a name `room.function`."""
+    return getattr(importlib.import_module(f"calibjax.{name.split('.')[0]}"), name.split(".")[1])
+
+
+def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
+    """Names of what a function takes."""
+    return frozenset(inspect.signature(function).parameters)
+
+
 def call(
-    covers: str, function: Callable[..., Any], label: str = "", /, **arguments: Argument
+    covers: str, label: str = "", function: Callable[..., Any] | None = None, /, **given: Any
 ) -> Call:
-    """A registered call; several public names are separated by spaces."""
-    options = {
-        k: arguments.pop(k) for k in ("compiled", "reason", "one_of", "slow") if k in arguments
-    }
-    return Call(tuple(covers.split()), label, function, arguments, **options)
+    """A registered call of a function, by default the public one that `covers` names first.
+
+    Each `Argument` that is given is tried with wrong values, a `Made` record in each of its parts;
+    anything else is passed as it is. Several public names are separated by spaces. Of the usual
+    arguments those that are in the function's signature need not be given.
+    """
+    names = tuple(covers.split())
+    function = public(names[0]) if function is None else function
+    options = {k: given.pop(k) for k in ("compiled", "reason", "one_of", "slow") if k in given}
+    takes = parameters_of(function)
+    given |= {name: usual for name, usual in USUAL.items() if name in takes - given.keys()}
+    fixed = {k: v for k, v in given.items() if not isinstance(v, Argument | Made)}
+    records = {k: v for k, v in given.items() if isinstance(v, Made)}
+    arguments = {k: v for k, v in given.items() if isinstance(v, Argument)}
+    for name, record in records.items():
+        for part, argument in record.parts.items():
+            arguments[part] = dataclasses.replace(argument, called=(*argument.called, name))
+
+    def evaluate(**values: Any) -> Any:
+        whole = {
+            name: record.make(*(values.pop(part) for part in record.parts))
+            for name, record in records.items()
+        }
+        return function(**fixed, **whole, **values)
+
+    return Call(names, label, evaluate, arguments, takes=takes, **options)
 
 
 def _argument(kind: str) -> Callable[..., Argument]:
@@ -121,6 +169,13 @@ def key(seed: int = 0) -> Argument:
 
 
 OPTIONAL = ("None",)  # which has a meaning of its own
+# What is given to every function that takes it, if nothing else is.
+USUAL = {
+    "key": key(),
+    "num_draws": integer(9),
+    "batch_size": integer(4, limit=4, without=OPTIONAL),  # how many at once changes nothing
+    "confidence_level": proportion(0.9),
+}
 # Of one array alone, these are other data sets and not wrong ones.
 ALONE = ("one row less", "one row more", "one row")
 

@@ -1,5 +1,6 @@
 """Calls of the evaluation and of what it computes by itself."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,100 +10,87 @@ from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, NORMAL
 
-
-def _temperature() -> list[Call]:
-    options = {
-        "loss": a.function(scores.negative_log_likelihood),
-        "confidence_level": a.proportion(0.9),
-        "one_of": 8,
-        "slow": True,
-    }
-    interval = evaluation.temperature_interval
-    return [NORMAL.call("evaluation.temperature_interval", interval, "Normal", **options)]
+_OPEN = {
+    "compiled": False,
+    "reason": "it takes decisions that depend on the values, and refuses traced ones",
+    "one_of": 8,
+    "slow": True,
+}
 
 
-def _evaluate() -> Call:
+def _read(function: Any, read: Any) -> Any:
+    """A public function, of whose result something is read."""
+
+    @functools.wraps(function)
+    def evaluate(*args: Any, **options: Any) -> Any:
+        return read(function(*args, **options))
+
+    return evaluate
+
+
+def _numbers(found: Any) -> Any:
+    return np.array([entry.value for entry in found.entries])
+
+
+def _of_quantiles() -> list[Call]:
     """Of quantiles, for which least is computed."""
     generator = np.random.default_rng(4)
-    loc = generator.normal(size=12).astype(np.float32)
+    loc, noise = generator.normal(size=(2, 12)).astype(np.float32)
+    levels, values = np.array([0.2, 0.5, 0.8]), np.stack([loc - 1, loc, loc + 1], 1)
+    groups = generator.normal(size=(12, 2))
 
-    def evaluate(values: Any, targets: Any, key: Any, groups: Any) -> Any:
+    def one(values: Any) -> Any:
         is_single = getattr(values, "dtype", None) == np.float32
-        levels = np.array([0.2, 0.5, 0.8], np.float32 if is_single else float)
-        predictions = distributions.Quantiles(levels, values)
-        found = evaluation.evaluate(key, predictions, targets, groups=groups)
-        return np.array([entry.value for entry in found.entries])
+        return distributions.Quantiles(levels.astype(np.float32 if is_single else float), values)
 
-    return call(
-        "evaluation.evaluate evaluation.Evaluation evaluation.Entry evaluation.Section "
-        "evaluation.Advice",
-        evaluate,
-        values=a.real(np.stack([loc - 1, loc, loc + 1], 1), "predictions"),
-        targets=a.real(loc + generator.normal(size=12)),
-        key=a.key(),
-        groups=a.real(generator.normal(size=(12, 2)), without=(*a.OPTIONAL, "first column")),
-        compiled=False,
-        reason="it takes decisions that depend on the values, and refuses traced ones",
-        one_of=8,
-        slow=True,
-    )
+    def two(values: Any, others: Any) -> dict[str, Any]:
+        models = {"a": values, "b": others}
+        return {name: distributions.Quantiles(levels, each) for name, each in models.items()}
 
-
-def _compare() -> Call:
-    """Of quantiles, for which least is computed."""
-    generator = np.random.default_rng(4)
-    loc = generator.normal(size=12).astype(np.float32)
-    values = np.stack([loc - 1, loc, loc + 1], 1)
-
-    def compare(values: Any, others: Any, targets: Any, key: Any, **rest: Any) -> Any:
-        levels = np.array([0.2, 0.5, 0.8])
-        models = {"a": (levels, values), "b": (levels, others)}
-        models = {name: distributions.Quantiles(*p) for name, p in models.items()}
-        found = evaluation.compare(key, models, targets, **rest)
-        return np.array([entry.value for entry in found.entries])
-
-    return call(
-        "evaluation.compare",
-        compare,
-        values=a.real(values, "models"),
-        others=a.real(values + 0.3, "models"),
-        targets=a.real(loc + generator.normal(size=12), "models", "targets"),
-        key=a.key(),
-        weights=a.weights(np.linspace(1, 2, 12), without=a.OPTIONAL),
-        clusters=a.integers(np.arange(12), without=a.OPTIONAL),
-        reference=a.choice("b", without=a.OPTIONAL),
-        compiled=False,
-        reason="it takes decisions that depend on the values, and refuses traced ones",
-        one_of=8,
-        slow=True,
-    )
-
-
-def _repair() -> Call:
-    def repair(predictions: Any, targets: Any, key: Any, **rest: Any) -> Any:
-        methods = {"affine": recalibration.AffineScaling()}
-        found = evaluation.what_would_repair(key, predictions, targets, methods, **rest)
-        return found.pvalues, found.gains
-
-    return NORMAL.call(
-        "evaluation.what_would_repair evaluation.Repairs",
-        repair,
-        "Normal",
-        key=a.key(),
-        num_draws=a.integer(9),
-        level=a.proportion(0.1, traced=False),
-        one_of=8,
-        slow=True,
-    )
+    return [
+        call(
+            "evaluation.evaluate evaluation.Evaluation evaluation.Entry evaluation.Section "
+            "evaluation.Advice",
+            "",
+            _read(evaluation.evaluate, _numbers),
+            predictions=a.made(one, values=a.real(values)),
+            targets=a.real(loc + noise),
+            groups=a.real(groups, without=(*a.OPTIONAL, "first column")),
+            **_OPEN,
+        ),
+        call(
+            "evaluation.compare",
+            "",
+            _read(evaluation.compare, _numbers),
+            models=a.made(two, values=a.real(values), others=a.real(values + 0.3)),
+            targets=a.real(loc + noise, "models"),
+            weights=a.weights(np.linspace(1, 2, 12), without=a.OPTIONAL),
+            clusters=a.integers(np.arange(12), without=a.OPTIONAL),
+            reference=a.choice("b", without=a.OPTIONAL),
+            **_OPEN,
+        ),
+    ]
 
 
 def calls() -> list[Call]:
     """Calls of `evaluation`."""
     return [
-        *_temperature(),
-        NORMAL.call("evaluation.residual_spread", evaluation.residual_spread, "Normal"),
-        CATEGORICAL.call("evaluation.binned_errors", evaluation.binned_errors, "Categorical"),
-        _evaluate(),
-        _compare(),
-        _repair(),
+        NORMAL.call(
+            "evaluation.temperature_interval",
+            loss=a.function(scores.negative_log_likelihood),
+            one_of=8,
+            slow=True,
+        ),
+        NORMAL.call("evaluation.residual_spread"),
+        CATEGORICAL.call("evaluation.binned_errors"),
+        *_of_quantiles(),
+        NORMAL.call(
+            "evaluation.what_would_repair evaluation.Repairs",
+            None,
+            _read(evaluation.what_would_repair, lambda found: (found.pvalues, found.gains)),
+            recalibrations={"affine": recalibration.AffineScaling()},
+            level=a.proportion(0.1, traced=False),
+            one_of=8,
+            slow=True,
+        ),
     ]

@@ -1,7 +1,6 @@
 """Data sets of every family of predictions, and calls of the functions that take all of them."""
 
 import dataclasses
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,6 @@ from calibjax import (
     hypothesis_tests,
     kernels,
     recalibration,
-    scores,
 )
 from tests.registry.arguments import (
     ALONE,
@@ -29,22 +27,23 @@ from tests.registry.arguments import (
     VECTORS,
     Argument,
     Call,
+    Made,
     Y,
     call,
     counts,
     integer,
     integers,
-    key,
     labels,
+    parameters_of,
     positive,
     predictions,
+    public,
     real,
     simplex,
     spd,
     unit,
 )
 
-P = "predictions"
 _TARGET_KERNEL, _PREDICTION_KERNEL = kernels.SquaredExponential(1.2), kernels.Exponential(1.5)
 
 
@@ -58,33 +57,47 @@ class Family:
     target_kernel: Any = _TARGET_KERNEL
     prediction_kernel: Any = _PREDICTION_KERNEL
     covers: str = ""
+    name: str = ""
 
     @property
     def kernel(self) -> Any:
         return kernels.TensorProduct(self.prediction_kernel, self.target_kernel)
 
+    @property
+    def predictions(self) -> Made:
+        return Made(self.make, self.parameters)
+
     def call(
-        self, covers: str, function: Callable[..., Any], label: str, *leave: str, **more: Any
+        self,
+        covers: str,
+        label: str | None = None,
+        function: Callable[..., Any] | None = None,
+        /,
+        **given: Any,
     ) -> Call:
-        """A call of function(predictions, targets, **more), all parameters being arguments."""
-        names = tuple(self.parameters)
+        """A call with the family's predictions, and its targets if the function takes these."""
+        takes = parameters_of(public(covers.split()[0]) if function is None else function)
+        data: dict[str, Any] = {"xs" if "xs" in takes else "predictions": self.predictions}
+        if "targets" in takes:
+            data["targets"] = self.targets
+        else:
+            data = {name: Made(self.make, self._without_targets()) for name in data}
+        label = self.name if label is None else label
+        return call(f"{covers} {self.covers}", label, function, **data | given)
 
-        def evaluate(**values: Any) -> Any:
-            made = self.make(**{name: values.pop(name) for name in names})
-            return function(made, **values)
-
-        arguments = {**self.parameters, "targets": self.targets}
-        arguments = {k: v for k, v in arguments.items() if k not in leave}
-        if "targets" in leave and len(names) == 1:
-            name = names[0]
-            # Without targets, another shape is another batch, and draws with more axes are vectors.
-            without = (*arguments[name].without, *ALONE, "leading axis", "transposed")
-            arguments[name] = dataclasses.replace(arguments[name], without=without)
-        if "targets" in leave and label.startswith("Samples"):
-            values = arguments["values"]
+    def _without_targets(self) -> dict[str, Argument]:
+        """Parameters that may have other shapes where no targets say how many there are."""
+        parameters = dict(self.parameters)
+        if len(parameters) == 1:
+            # Another shape is another batch, and draws with more axes are vectors.
+            [(name, one)] = parameters.items()
+            without = (*one.without, *ALONE, "leading axis", "transposed")
+            parameters[name] = dataclasses.replace(one, without=without)
+        if self.make is distributions.Samples:
+            values = parameters["values"]
             without = (*values.without, "one more axis")
-            arguments["values"] = dataclasses.replace(values, without=without)
-        return call(f"{covers} {self.covers}", evaluate, label, **arguments, **more)
+            parameters["values"] = dataclasses.replace(values, without=without)
+        return parameters
 
 
 def _mixture(weights, loc, scale):
@@ -103,33 +116,33 @@ _SIMPLEX_TARGETS = np.roll(PROBS, 1, 0)
 FAMILIES = {
     "Normal": Family(
         distributions.Normal,
-        {"loc": real(LOC, P), "scale": positive(SCALE, P)},
+        {"loc": real(LOC), "scale": positive(SCALE)},
         real(Y),
         prediction_kernel=kernels.Exponential(1.5, distances.Wasserstein()),
         covers="distributions.Normal distances.Wasserstein kernels.Exponential",
     ),
     "DiagNormal": Family(
         distributions.DiagNormal,
-        {"loc": real(VECTORS, P), "scale": positive(0.3 + VECTORS**2, P)},
+        {"loc": real(VECTORS), "scale": positive(0.3 + VECTORS**2)},
         real(VECTORS[::-1]),
         covers="distributions.DiagNormal distances.Euclidean",
     ),
     "MvNormal": Family(
         distributions.MvNormal,
-        {"loc": real(VECTORS, P), "cov": spd(COVARIANCES, P)},
+        {"loc": real(VECTORS), "cov": spd(COVARIANCES)},
         real(VECTORS[::-1]),
         covers="distributions.MvNormal",
     ),
     "Laplace": Family(
         distributions.Laplace,
-        {"loc": real(LOC, P), "scale": positive(SCALE, P)},
+        {"loc": real(LOC), "scale": positive(SCALE)},
         real(Y),
         target_kernel=kernels.Exponential(1.2),
         covers="distributions.Laplace",
     ),
     "Bernoulli": Family(
         distributions.Bernoulli,
-        {"probs": unit(PROBS[:, 0], P)},
+        {"probs": unit(PROBS[:, 0])},
         labels(LABELS % 2, limit=2),
         target_kernel=kernels.White(),
         prediction_kernel=kernels.Exponential(1.5, distances.TotalVariation()),
@@ -137,7 +150,7 @@ FAMILIES = {
     ),
     "Categorical": Family(
         distributions.Categorical,
-        {"probs": simplex(PROBS, P)},
+        {"probs": simplex(PROBS)},
         labels(LABELS, limit=3),
         target_kernel=kernels.White(),
         prediction_kernel=kernels.Exponential(1.5, distances.TotalVariation()),
@@ -145,7 +158,7 @@ FAMILIES = {
     ),
     "CategoricalLogits": Family(
         distributions.CategoricalLogits,
-        {"logits": real(np.log(PROBS), P)},
+        {"logits": real(np.log(PROBS))},
         labels(LABELS, limit=3),
         target_kernel=kernels.White(),
         prediction_kernel=kernels.Exponential(1.5, distances.TotalVariation()),
@@ -153,13 +166,13 @@ FAMILIES = {
     ),
     "Poisson": Family(
         distributions.Poisson,
-        {"rate": positive(2 * SCALE, P)},
+        {"rate": positive(2 * SCALE)},
         counts(_COUNTS),
         covers="distributions.Poisson",
     ),
     "Beta": Family(
         distributions.Beta,
-        {"alpha": positive(SCALE + 0.5, P), "beta": positive(SCALE[::-1] + 1, P)},
+        {"alpha": positive(SCALE + 0.5), "beta": positive(SCALE[::-1] + 1)},
         unit(_UNIT_TARGETS),
         target_kernel=kernels.SquaredExponential(0.4),
         covers="distributions.Beta",
@@ -167,9 +180,9 @@ FAMILIES = {
     "Mixture": Family(
         _mixture,
         {
-            "weights": simplex(_WEIGHTS, P, without=OPTIONAL),
-            "loc": real(_TWO, P),
-            "scale": positive(_TWO_SCALES, P),
+            "weights": simplex(_WEIGHTS, without=OPTIONAL),
+            "loc": real(_TWO),
+            "scale": positive(_TWO_SCALES),
         },
         real(Y),
         prediction_kernel=kernels.Exponential(1.5, distances.MixtureWasserstein()),
@@ -177,7 +190,7 @@ FAMILIES = {
     ),
     "Mixture of classes": Family(
         lambda probs: distributions.Mixture(None, distributions.Categorical(probs)),
-        {"probs": simplex(_CLASS_ENSEMBLE, P)},
+        {"probs": simplex(_CLASS_ENSEMBLE)},
         labels(LABELS, limit=3),
         target_kernel=kernels.LabelKernel(np.array([[2, 1, 0], [1, 2, 1], [0, 1, 2]], "f4")),
         prediction_kernel=kernels.Exponential(1.5, distances.TotalVariation()),
@@ -185,7 +198,7 @@ FAMILIES = {
     ),
     "Samples": Family(
         distributions.Samples,
-        {"values": real(_DRAWS, P), "weights": simplex(PROBS, P, without=OPTIONAL)},
+        {"values": real(_DRAWS), "weights": simplex(PROBS, without=OPTIONAL)},
         real(Y),
         prediction_kernel=kernels.Exponential(
             1.5, distances.MaximumMeanDiscrepancy(kernels.SquaredExponential())
@@ -196,7 +209,7 @@ FAMILIES = {
         distributions.Samples,
         {  # of numbers that are no integers, integers are targets as well
             "values": integers(
-                np.stack([_COUNTS, _COUNTS[::-1], _COUNTS + 1], 1), P, without=("float 0.5",)
+                np.stack([_COUNTS, _COUNTS[::-1], _COUNTS + 1], 1), without=("float 0.5",)
             )
         },
         integers(_COUNTS),
@@ -206,25 +219,25 @@ FAMILIES = {
 _MORE = {  # without closed-form expectations
     "Dirichlet": Family(
         distributions.Dirichlet,
-        {"concentration": positive(3 * PROBS + 0.3, P)},
+        {"concentration": positive(3 * PROBS + 0.3)},
         simplex(_SIMPLEX_TARGETS),
         covers="distributions.Dirichlet",
     )
 }
-_SHAPES = positive(SCALE + 1, P)
+_SHAPES = positive(SCALE + 1)
 _DRAWN_FROM = {  # of which only draws and scores are asked for
-    "StudentT": ({"df": _SHAPES, "loc": real(LOC, P), "scale": positive(SCALE, P)}, real(Y)),
-    "LogNormal": ({"loc": real(LOC, P), "scale": positive(SCALE, P)}, positive(np.exp(Y))),
+    "StudentT": ({"df": _SHAPES, "loc": real(LOC), "scale": positive(SCALE)}, real(Y)),
+    "LogNormal": ({"loc": real(LOC), "scale": positive(SCALE)}, positive(np.exp(Y))),
     "Gamma": (  # draws may be rounded to zero
-        {"concentration": _SHAPES, "rate": positive(SCALE, P)},
+        {"concentration": _SHAPES, "rate": positive(SCALE)},
         positive(np.exp(Y), without=("0", "-0.0")),
     ),
-    "Uniform": ({"low": real(LOC, P), "high": real(LOC + SCALE, P)}, real(LOC + 0.5 * SCALE)),
+    "Uniform": ({"low": real(LOC), "high": real(LOC + SCALE)}, real(LOC + 0.5 * SCALE)),
     "GeneralizedNormal": (
-        {"loc": real(LOC, P), "scale": positive(SCALE, P), "power": _SHAPES},
+        {"loc": real(LOC), "scale": positive(SCALE), "power": _SHAPES},
         real(Y),
     ),
-    "NegativeBinomial": ({"rate": _SHAPES, "concentration": positive(SCALE, P)}, counts(_COUNTS)),
+    "NegativeBinomial": ({"rate": _SHAPES, "concentration": positive(SCALE)}, counts(_COUNTS)),
 }
 _DRAWN_FROM = {
     name: Family(getattr(distributions, name), *data, covers=f"distributions.{name}")
@@ -232,7 +245,7 @@ _DRAWN_FROM = {
 }
 _VECTOR_DRAWS = Family(
     distributions.Samples,
-    {"values": real(np.stack([VECTORS, VECTORS[::-1], VECTORS + 1], 1), P)},
+    {"values": real(np.stack([VECTORS, VECTORS[::-1], VECTORS + 1], 1))},
     real(VECTORS[::-1]),
 )
 
@@ -245,19 +258,20 @@ def _recalibrated(loc, scale, shift, factor):
 _DRAWN_FROM["Recalibrated"] = Family(
     _recalibrated,
     {
-        "loc": real(LOC, P),
-        "scale": positive(SCALE, P),
-        "shift": real(0.1 * LOC, P),
-        "factor": positive(SCALE, P),
+        "loc": real(LOC),
+        "scale": positive(SCALE),
+        "shift": real(0.1 * LOC),
+        "factor": positive(SCALE),
     },
     real(Y),
     covers="distributions.Recalibrated",
 )
+FAMILIES, _MORE, _DRAWN_FROM = (
+    {name: dataclasses.replace(family, name=name) for name, family in families.items()}
+    for families in (FAMILIES, _MORE, _DRAWN_FROM)
+)
+ALL = {**FAMILIES, **_MORE, **_DRAWN_FROM}
 NORMAL, CATEGORICAL, BERNOULLI = (FAMILIES[k] for k in ("Normal", "Categorical", "Bernoulli"))
-
-
-def _skce(family: Family) -> Callable[..., Any]:
-    return lambda predictions, targets: estimators.skce(family.kernel, predictions, targets)
 
 
 def _given_features(family: Family) -> Callable[..., Any]:
@@ -272,29 +286,26 @@ def _given_features(family: Family) -> Callable[..., Any]:
     return estimate
 
 
-def _exact(family: Family) -> Callable[..., Any]:
-    def test(predictions, targets):
-        key = jax.random.key(3)
-        with warnings.catch_warnings():  # of draws, for which there is another test
-            warnings.filterwarnings("ignore", ".*ensemble_skce_test", UserWarning)
-            return hypothesis_tests.exact_skce_test(
-                key, family.kernel, predictions, targets, num_draws=9
-            )
-
-    return test
+def _exact(predictions, targets, kernel, num_draws):
+    with warnings.catch_warnings():  # of draws, for which there is another test
+        warnings.filterwarnings("ignore", ".*ensemble_skce_test", UserWarning)
+        test = hypothesis_tests.exact_skce_test
+        return test(jax.random.key(3), kernel, predictions, targets, num_draws=num_draws)
 
 
-def _drawn(family: Family) -> Callable[..., Any]:
-    def estimate(predictions, targets):
-        drawn = distributions.monte_carlo(jax.random.key(1), predictions, 4)
-        return estimators.skce(family.kernel, drawn, targets)
-
-    return estimate
+def _drawn(predictions, targets, kernel):
+    drawn = distributions.monte_carlo(jax.random.key(1), predictions, 4)
+    return estimators.skce(kernel, drawn, targets)
 
 
-def _whole(family: Family) -> Any:
+def _values(key, predictions, num_samples):
+    return distributions.monte_carlo(key, predictions, num_samples).draws.values
+
+
+def _whole(family: Family) -> Argument:
     """A batch of predictions in double precision, which every mode takes."""
-    return family.make(**{k: np.asarray(a.value) for k, a in family.parameters.items()})
+    values = {k: np.asarray(a.value) for k, a in family.parameters.items()}
+    return predictions(family.make(**values))
 
 
 def calls() -> list[Call]:
@@ -302,99 +313,69 @@ def calls() -> list[Call]:
     found = []
     for name, family in FAMILIES.items():
         slow = name in ("Mixture", "Samples", "MvNormal")
-        found.append(family.call("estimators.skce", _skce(family), name, slow=slow))
-        found.append(
-            family.call("hypothesis_tests.exact_skce_test", _exact(family), name, slow=True)
-        )
-    for name, family in {**FAMILIES, **_MORE, **_DRAWN_FROM}.items():
-        draw = distributions.sample_targets
+        found.append(family.call("estimators.skce", kernel=family.kernel, slow=slow))
+        exact = "hypothesis_tests.exact_skce_test"
+        found.append(family.call(exact, None, _exact, kernel=family.kernel, num_draws=9, slow=True))
+    for name, family in ALL.items():
+        found.append(family.call("distributions.sample_targets"))
+        if not name.startswith("Samples"):
+            found.append(family.call("scores.negative_log_likelihood"))
+    for family in (NORMAL, CATEGORICAL):
         found.append(
             family.call(
-                "distributions.sample_targets",
-                lambda predictions, key, draw=draw: draw(key, predictions),
-                name,
-                "targets",
-                key=key(),
-            )
-        )
-        if not name.startswith("Samples"):
-            nll = scores.negative_log_likelihood
-            found.append(family.call("scores.negative_log_likelihood", nll, name))
-    for name in ("Normal", "Categorical"):
-        found.append(
-            FAMILIES[name].call(
                 "distributions.with_features distributions.WithFeatures distances.Features",
-                _given_features(FAMILIES[name]),
-                name,
+                None,
+                _given_features(family),
                 features=real(VECTORS, without=("first column",)),  # one feature
                 slow=True,
             )
         )
-    for name in ("Normal", "MvNormal"):
-        family = dataclasses.replace(FAMILIES[name], target_kernel=kernels.Stein())
-        found.append(
-            family.call("estimators.skce kernels.Stein", _skce(family), f"{name}, Stein", slow=True)
-        )
+    for family in (NORMAL, FAMILIES["MvNormal"]):
+        kernel = kernels.TensorProduct(family.prediction_kernel, kernels.Stein())
+        covers, label = "estimators.skce kernels.Stein", f"{family.name}, Stein"
+        found.append(family.call(covers, label, kernel=kernel, slow=True))
     for name in ("Normal", "Laplace", "Mixture", "Samples"):
-        found.append(FAMILIES[name].call("scores.crps", scores.crps, name))
+        found.append(FAMILIES[name].call("scores.crps"))
     for name in ("Normal", "Samples"):
-        found.append(
-            FAMILIES[name].call(
-                "scores.threshold_weighted_crps",
-                functools.partial(scores.threshold_weighted_crps, low=-0.5),
-                name,
-            )
-        )
+        found.append(FAMILIES[name].call("scores.threshold_weighted_crps", low=-0.5))
     for name in ("energy_score", "fair_energy_score", "fair_crps"):
-        found.append(FAMILIES["Samples"].call(f"scores.{name}", getattr(scores, name), "Samples"))
-    found.append(_VECTOR_DRAWS.call("scores.variogram_score", scores.variogram_score, "Samples"))
+        found.append(FAMILIES["Samples"].call(f"scores.{name}"))
+    found.append(_VECTOR_DRAWS.call("scores.variogram_score", "Samples"))
     for name in ("Normal", "Laplace", "Mixture", "Samples", "Poisson", "Samples of counts"):
-        found.append(FAMILIES[name].call("scores.pinball_loss", scores.pinball_loss, name))
-        mse = scores.mean_squared_error
-        found.append(FAMILIES[name].call("scores.mean_squared_error", mse, name))
-    for name, family in {"Normal": NORMAL, "Categorical": CATEGORICAL, **_MORE}.items():
+        for score in ("pinball_loss", "mean_squared_error"):
+            found.append(FAMILIES[name].call(f"scores.{score}"))
+    for family in (NORMAL, CATEGORICAL, _MORE["Dirichlet"]):
         covers = "distributions.monte_carlo distributions.MonteCarlo"
-        found.append(family.call(covers, _drawn(family), name, slow=True))
+        found.append(family.call(covers, None, _drawn, kernel=family.kernel, slow=True))
     draws = distributions.Samples(
         _DRAWS.astype(float), None, np.arange(len(_DRAWS), dtype=np.int32)
     )
-    with_draws = {"draws": draws, "monte carlo": distributions.MonteCarlo(_whole(NORMAL), draws)}
-    for name, batch in with_draws.items():
+    drawn = distributions.MonteCarlo(_whole(NORMAL).value, draws)
+    for label, batch in {"draws": draws, "monte carlo": drawn}.items():
         found.append(
             call(
                 "estimators.skce distributions.MonteCarlo",
-                lambda predictions, targets: estimators.skce(
-                    kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential()),
-                    predictions,
-                    targets,
-                ),
-                name,
+                label,
+                kernel=kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential()),
                 predictions=predictions(batch),
-                targets=dataclasses.replace(NORMAL.targets),
+                targets=NORMAL.targets,
             )
         )
-    for name, family in {"Normal": NORMAL, "Categorical": CATEGORICAL}.items():
-        found.append(
+    for family in (NORMAL, CATEGORICAL):
+        found += [
             call(
                 "estimators.skce",
-                lambda predictions, targets, family=family: estimators.skce(
-                    family.kernel, predictions, targets
-                ),
-                f"{name}, whole",
-                predictions=predictions(_whole(family)),
-                targets=dataclasses.replace(family.targets),
-            )
-        )
-        found.append(
+                f"{family.name}, whole",
+                kernel=family.kernel,
+                predictions=_whole(family),
+                targets=family.targets,
+            ),
             call(
                 "distributions.monte_carlo",
-                lambda key, predictions, num_samples: (
-                    distributions.monte_carlo(key, predictions, num_samples).draws.values
-                ),
-                f"{name}, options",
-                key=key(),
-                predictions=predictions(_whole(family)),
+                f"{family.name}, options",
+                _values,
+                predictions=_whole(family),
                 num_samples=integer(3),
-            )
-        )
+            ),
+        ]
     return found

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, recalibration
+from calibjax import distances, distributions, estimators, kernels, recalibration
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, FAMILIES, NORMAL
@@ -13,272 +13,183 @@ from tests.registry.families import CATEGORICAL, FAMILIES, NORMAL
 _MATRIX = np.array([[2, 1, 0], [1, 2, 1], [0, 1, 2]], "f4")
 
 
+def _with_target(make: Any, **parts: Any) -> Any:
+    """A product with a target kernel that has hyperparameters."""
+
+    def product(*values: Any) -> Any:
+        return kernels.TensorProduct(kernels.Exponential(1.5), make(*values))
+
+    return a.made(product, **parts)
+
+
 def _target_kernels() -> list[Call]:
     """Hyperparameters of target kernels, through an estimator."""
+    rbf, exponential, scale = kernels.SquaredExponential, kernels.Exponential, a.scale(1.2)
+    matrix = a.matrix(_MATRIX, without=("transposed",))  # which is the same
+    # a matrix [k, d] is another map
+    factors = a.real(np.array([0.8, 1.3]), "scale", without=("matrix", "leading axis"))
+    two = {"first": a.scale(0.5, "length_scale"), "second": a.scale(2.0, "length_scale")}
+    temperature = recalibration.TemperatureScaling()
 
-    def of(make: Any) -> Any:
-        def skce(predictions: Any, targets: Any, **hyperparameters: Any) -> Any:
-            kernel = kernels.TensorProduct(kernels.Exponential(1.5), make(**hyperparameters))
-            return estimators.skce(kernel, predictions, targets)
+    def of_sum(first: Any, second: Any) -> Any:
+        return kernels.Sum((rbf(first), rbf(second)))
 
-        return skce
+    def transformed(factor: Any) -> Any:
+        return kernels.Transformed(factor, rbf())
 
-    rbf = kernels.SquaredExponential
-    makers = {
-        "SquaredExponential": (rbf, {"length_scale": a.scale(1.2)}),
-        "Scaled": (lambda factor: kernels.Scaled(factor, rbf(1.2)), {"factor": a.scale(2.0)}),
-        "Sum": (
-            lambda first, second: kernels.Sum((rbf(first), rbf(second))),
-            {"first": a.scale(0.5, "length_scale"), "second": a.scale(2.0, "length_scale")},
-        ),
-        "Transformed": (
-            lambda factor: kernels.Transformed(factor, rbf()),
-            {"factor": a.number(0.8, "scale")},
-        ),
+    of_numbers = {
+        "SquaredExponential kernels.TensorProduct": _with_target(rbf, length_scale=scale),
+        "Scaled": _with_target(lambda x: kernels.Scaled(x, rbf(1.2)), factor=a.scale(2.0)),
+        "Sum": _with_target(of_sum, **two),
+        "Transformed": _with_target(transformed, factor=a.number(0.8, "scale")),
+        "NormalScore": _with_target(lambda x: kernels.NormalScore(rbf(x)), length_scale=scale),
+        "Shape": _with_target(lambda: kernels.NormalScore(kernels.Shape("skewness"))),
     }
-    found = [
-        NORMAL.call(f"kernels.{name} kernels.TensorProduct", of(make), "target", **options)
-        for name, (make, options) in makers.items()
+    of_classes = {
+        "Pearson kernels.Residual": _with_target(kernels.Pearson, offset=a.scale(0.01)),
+        "Fisher": _with_target(lambda: kernels.Fisher(temperature)),
+        "LabelKernel": _with_target(kernels.LabelKernel, matrix=matrix),
+    }
+    families = (
+        (NORMAL, of_numbers),
+        (CATEGORICAL, of_classes),
+        (FAMILIES["Laplace"], {"Exponential": _with_target(exponential, length_scale=scale)}),
+        (FAMILIES["DiagNormal"], {"Transformed": _with_target(transformed, factor=factors)}),
+    )
+    return [
+        family.call(f"kernels.{names}", f"{family.name}, target", estimators.skce, kernel=kernel)
+        for family, found in families
+        for names, kernel in found.items()
     ]
-    found.append(
-        FAMILIES["Laplace"].call(
-            "kernels.Exponential", of(kernels.Exponential), "target", length_scale=a.scale(1.2)
-        )
-    )
-    found.append(
-        NORMAL.call(
-            "kernels.NormalScore",
-            of(lambda length_scale: kernels.NormalScore(rbf(length_scale))),
-            "target",
-            length_scale=a.scale(1.2),
-        )
-    )
-    found.append(
-        CATEGORICAL.call(
-            "kernels.Pearson kernels.Residual", of(kernels.Pearson), "target", offset=a.scale(0.01)
-        )
-    )
-    found.append(
-        NORMAL.call(
-            "kernels.Shape", of(lambda: kernels.NormalScore(kernels.Shape("skewness"))), "target"
-        )
-    )
-    found.append(
-        CATEGORICAL.call(
-            "kernels.Fisher",
-            of(lambda: kernels.Fisher(recalibration.TemperatureScaling())),
-            "target",
-        )
-    )
-    found.append(
-        FAMILIES["DiagNormal"].call(
-            "kernels.Transformed",
-            of(lambda factor: kernels.Transformed(factor, rbf())),
-            "factors",
-            # a matrix [k, d] is another map
-            factor=a.real(np.array([0.8, 1.3]), "scale", without=("matrix", "leading axis")),
-        )
-    )
-    found.append(
-        CATEGORICAL.call(
-            "kernels.LabelKernel",
-            of(lambda matrix: kernels.LabelKernel(matrix)),
-            "target",
-            matrix=a.matrix(_MATRIX, without=("transposed",)),  # which is the same
-        )
-    )
-    return found
 
 
 def _landmarks() -> list[Call]:
     rough = kernels.Exponential(1.5, distances.Wasserstein())
-    at = {
-        "at_loc": a.real(np.array([-1.0, 0.5, 1.5]), "landmarks"),
-        "at_scale": a.positive(np.array([0.5, 1.0, 0.7]), "landmarks"),
-    }
 
-    def skce(predictions: Any, targets: Any, at_loc: Any, at_scale: Any) -> Any:
+    def low_rank(at_loc: Any, at_scale: Any) -> Any:
         k = kernels.LowRank(rough, distributions.Normal(at_loc, at_scale))
-        kernel = kernels.TensorProduct(k, kernels.SquaredExponential(1.2))
-        return estimators.skce(kernel, predictions, targets)
+        return kernels.TensorProduct(k, kernels.SquaredExponential(1.2))
 
-    def choose(loc: Any, scale: Any, **rest: Any) -> Any:
-        return kernels.choose_landmarks(rough, distributions.Normal(loc, scale), **rest)
-
-    data = {"loc": a.real(a.LOC, "predictions"), "scale": a.positive(a.SCALE, "predictions")}
-    number = a.integer(3)
+    kernel = a.made(
+        low_rank,
+        at_loc=a.real(np.array([-1.0, 0.5, 1.5]), "landmarks"),
+        at_scale=a.positive(np.array([0.5, 1.0, 0.7]), "landmarks"),
+    )
     key = dataclasses.replace(a.key(), without=a.OPTIONAL)
+    chosen = {"kernel": rough, "num_landmarks": a.integer(3)}
     return [
-        NORMAL.call("kernels.LowRank", skce, "landmarks", **at),
-        call("kernels.choose_landmarks", choose, **data, num_landmarks=number),
-        call("kernels.choose_landmarks", choose, "random", **data, num_landmarks=number, key=key),
+        NORMAL.call("kernels.LowRank", "landmarks", estimators.skce, kernel=kernel),
+        NORMAL.call("kernels.choose_landmarks", **chosen, key=None),
+        NORMAL.call("kernels.choose_landmarks", "random", **chosen, key=key),
     ]
 
 
 def _prediction_kernels() -> list[Call]:
     """Hyperparameters of kernels on predictions."""
+    scale, exponential = {"length_scale": a.scale(1.2)}, kernels.Exponential
 
-    def gram(make: Any) -> Any:
-        def evaluate(predictions: Any, **hyperparameters: Any) -> Any:
-            return kernels.gram_matrix(make(**hyperparameters), predictions)
-
-        return evaluate
+    def product(length_scale: Any) -> Any:
+        return kernels.Product((exponential(length_scale), kernels.SquaredExponential(2.0)))
 
     makers = {
-        "PowerExponential": (
-            kernels.PowerExponential,
-            {"length_scale": a.scale(1.2), "exponent": a.scale(0.7)},
-        ),
-        "Matern32": (kernels.Matern32, {"length_scale": a.scale(1.2)}),
-        "Matern52": (kernels.Matern52, {"length_scale": a.scale(1.2)}),
-        "Constant": (kernels.Constant, {"value": a.scale(1.2)}),
-        "Regressor": (
+        "PowerExponential": a.made(kernels.PowerExponential, **scale, exponent=a.scale(0.7)),
+        "Matern32": a.made(kernels.Matern32, **scale),
+        "Matern52": a.made(kernels.Matern52, **scale),
+        "Constant": a.made(kernels.Constant, value=a.scale(1.2)),
+        "Regressor": a.made(
             lambda center, unit: kernels.Regressor("location", center, unit),
-            {"center": a.number(0.3, without=("True",)), "unit": a.scale(1.2, without=("0",))},
+            center=a.number(0.3, without=("True",)),
+            unit=a.scale(1.2, without=("0",)),
         ),
-        "Product": (
-            lambda length_scale: kernels.Product(
-                (kernels.Exponential(length_scale), kernels.SquaredExponential(2.0))
-            ),
-            {"length_scale": a.scale(1.2)},
+        "Product": a.made(product, **scale),
+        "Exponential distances.SquaredEuclidean": a.made(
+            lambda x: exponential(x, distances.SquaredEuclidean()), **scale
         ),
-        "Exponential distances.SquaredEuclidean": (
-            lambda length_scale: kernels.Exponential(length_scale, distances.SquaredEuclidean()),
-            {"length_scale": a.scale(1.2)},
-        ),
-        "Exponential distances.Manhattan": (
-            lambda length_scale: kernels.Exponential(length_scale, distances.Manhattan()),
-            {"length_scale": a.scale(1.2)},
+        "Exponential distances.Manhattan": a.made(
+            lambda x: exponential(x, distances.Manhattan()), **scale
         ),
     }
-    names = {"loc": ("xs",), "scale": ("xs",)}
-    family = _renamed(NORMAL, names)
     return [
-        family.call(f"kernels.gram_matrix kernels.{name}", gram(make), name, "targets", **options)
-        for name, (make, options) in makers.items()
+        NORMAL.call(f"kernels.gram_matrix kernels.{name}", name, kernel=kernel, ys=None)
+        for name, kernel in makers.items()
     ]
-
-
-def _renamed(family: Any, names: dict[str, tuple[str, ...]]) -> Any:
-    """A family whose parameters have further names."""
-    parameters = {
-        k: dataclasses.replace(v, called=v.called + names.get(k, ()))
-        for k, v in family.parameters.items()
-    }
-    return dataclasses.replace(family, parameters=parameters)
 
 
 def _points() -> list[Call]:
     # Other shapes are other points.
     alone = (*a.ALONE, "leading axis", "one more axis", "matrix", "first column", "transposed")
     alone += ("tuple",)  # a pytree, whose leaves are the coordinates
-    points = {"xs": a.real(a.VECTORS, without=alone)}
-    counted = np.array([10, 20, 40, 0, 3, 17, 25, 100])
-    # The matrix may be one of any function, such as a distance.
-    found = [
+    heuristic, counted = "kernels.median_heuristic", np.array([10, 20, 40, 0, 3, 17, 25, 100])
+    of_numbers = "Euclidean", "SquaredEuclidean", "Manhattan", "MeanAbsoluteDifference"
+    return [
         call(
             "kernels.gram_matrix",
-            lambda kernel, xs, ys: kernels.gram_matrix(kernel, xs, ys),
             "points",
+            # The matrix may be one of any function, such as a distance.
             kernel=a.kernel(kernels.SquaredExponential(1.2), without=("distance", "unregistered")),
             xs=a.real(a.VECTORS, without=alone[:3]),
             ys=a.real(a.VECTORS[:5], without=(*alone[:3], *a.OPTIONAL)),
         ),
         call(
-            "kernels.median_heuristic",
-            kernels.median_heuristic,
+            heuristic,
             "points",
             distance=a.distance(distances.Euclidean()),
-            **points,
+            xs=a.real(a.VECTORS, without=alone),
             include_diagonal=a.truth(False),
         ),
-    ]
-    for distance in (
-        distances.Euclidean(),
-        distances.SquaredEuclidean(),
-        distances.Manhattan(),
-        distances.MeanAbsoluteDifference(),
-    ):
-        name = type(distance).__name__
-        found.append(
+        *(
             call(
-                f"distances.{name} kernels.median_heuristic",
-                lambda xs, distance=distance: kernels.median_heuristic(distance, xs),
+                f"distances.{name} {heuristic}",
                 f"{name} of numbers",
+                kernels.median_heuristic,
+                distance=getattr(distances, name)(),
                 xs=a.integers(counted, without=(*alone, "float 0.5")),
             )
-        )
-    for name in ("Normal", "Categorical", "Mixture", "Samples"):
-        family = _renamed(FAMILIES[name], {k: ("xs",) for k in FAMILIES[name].parameters})
-        distance = family.prediction_kernel.distance
-        found.append(
-            family.call(
-                "kernels.median_heuristic",
-                lambda predictions, distance=distance: kernels.median_heuristic(
-                    distance, predictions
-                ),
-                name,
-                "targets",
-            )
-        )
-    return found
+            for name in of_numbers
+        ),
+        *(
+            family.call(heuristic, distance=family.prediction_kernel.distance)
+            for family in map(FAMILIES.get, ("Normal", "Categorical", "Mixture", "Samples"))
+        ),
+    ]
 
 
 def _distances() -> list[Call]:
-    weights = {
+    masses = {
         "weights_p": a.simplex(np.array([0.2, 0.5, 0.3])),
         "weights_q": a.simplex(np.array([0.1, 0.4, 0.2, 0.3])),
         "cost": a.real(a.FACTORS.reshape(-1)[:12].reshape(3, 4) ** 2),
     }
-    found = [
-        call(f"distances.{f.__name__}", f, **weights, slow=True)
-        for f in (distances.transport_plan, distances.transport_cost)
+    discrepancy = a.made(
+        distances.MaximumMeanDiscrepancy, kernel=a.kernel(kernels.SquaredExponential(1.2))
+    )
+    of_order = a.made(
+        distances.MixtureWasserstein,
+        order=a.at_least_one(1.5, traced=False),  # static
+    )
+    heuristic = kernels.median_heuristic
+    return [
+        call("distances.transport_plan", **masses, slow=True),
+        call("distances.transport_cost", **masses, slow=True),
+        FAMILIES["Mixture"].call(
+            "distances.MixtureWasserstein", "order", heuristic, distance=of_order, slow=True
+        ),
+        NORMAL.call("distances.MaximumMeanDiscrepancy", "kernel", heuristic, distance=discrepancy),
     ]
 
-    def with_order(predictions: Any, order: Any) -> Any:
-        return kernels.median_heuristic(distances.MixtureWasserstein(order), predictions)
 
-    found.append(
-        FAMILIES["Mixture"].call(
-            "distances.MixtureWasserstein",
-            with_order,
-            "order",
-            "targets",
-            order=a.at_least_one(1.5, traced=False),  # static
-            slow=True,
-        )
-    )
-
-    def with_kernel(predictions: Any, kernel: Any) -> Any:
-        return kernels.median_heuristic(distances.MaximumMeanDiscrepancy(kernel), predictions)
-
-    found.append(
-        FAMILIES["Normal"].call(
-            "distances.MaximumMeanDiscrepancy",
-            with_kernel,
-            "kernel",
-            "targets",
-            kernel=a.kernel(kernels.SquaredExponential(1.2)),
-        )
-    )
-    return found
-
-
-def _bounds() -> list[Call]:
+def _others() -> list[Call]:
     tensor = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
     return [
         call(
             "hypothesis_tests.calibration_kernel_bound",
-            lambda kernel: hypothesis_tests.calibration_kernel_bound(kernel),
             kernel=a.kernel(tensor),
             compiled=False,
             reason="a function of the kernel's structure",
         ),
         call(
             "recalibration.tempered",
-            lambda temperature: recalibration.tempered(
-                distributions.Normal(np.float32(0.5), np.float32(2.0)), temperature
-            ),
+            p=distributions.Normal(np.float32(0.5), np.float32(2.0)),
             temperature=a.scale(2.0),
         ),
     ]
@@ -292,5 +203,5 @@ def calls() -> list[Call]:
         *_prediction_kernels(),
         *_points(),
         *_distances(),
-        *_bounds(),
+        *_others(),
     ]

@@ -1,5 +1,6 @@
 """Calls of recalibration and of calibration estimation functions."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -15,48 +16,44 @@ from tests.registry.families import CATEGORICAL, NORMAL
 
 _SAMPLES = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
 _NEW = {"new": a.unit(np.array([0.5, 0.7, 0.9]), "confidences", without=a.ALONE)}
-
-
-def _fit_and_apply(make: Any) -> Any:
-    """Params, and what they make of new confidences."""
-
-    def evaluate(confidences: Any, correct: Any, new: Any, **options: Any) -> Any:
-        method = make(**options)
-        params = method.fit(confidences, correct)
-        return params, method.apply(params, new)
-
-    return evaluate
+_MADE = {
+    "compiled": False,
+    "reason": "a function that makes functions; what they compute is compiled elsewhere",
+}
 
 
 def _of_confidences() -> list[Call]:
+    def evaluate(confidences: Any, correct: Any, new: Any, method: Any, weights: Any = None) -> Any:
+        """Params, and what they make of new confidences."""
+        params = method.fit(confidences, correct, weights=weights)
+        return params, method.apply(params, new)
+
     r = recalibration
-    makers = {
-        "HistogramBinning recalibration.BinAccuracies": (
-            r.HistogramBinning,
-            {"num_bins": a.integer(2)},
+    kernel, weight = a.kernel(kernels.Exponential(0.4)), a.scale(10.0)
+
+    def smoothed(smooth_targets: Any) -> Any:
+        return r.PlattScaling(smooth_targets=smooth_targets)
+
+    methods = {
+        "HistogramBinning recalibration.BinAccuracies": a.made(
+            r.HistogramBinning, num_bins=a.integer(2)
         ),
-        "IsotonicRegression recalibration.IsotonicMap": (r.IsotonicRegression, {}),
-        "PlattScaling recalibration.SigmoidMap": (
-            r.PlattScaling,
-            {"smooth_targets": a.truth(True)},
-        ),
-        "BetaScaling recalibration.BetaMap": (r.BetaScaling, {}),
-        "VennAbers recalibration.CalibrationSamples": (r.VennAbers, {}),
-        "MMCEScaling recalibration.SigmoidMap": (
-            r.MMCEScaling,
-            {"kernel": a.kernel(kernels.Exponential(0.4)), "weight": a.scale(10.0)},
-        ),
+        "IsotonicRegression recalibration.IsotonicMap": r.IsotonicRegression(),
+        "PlattScaling recalibration.SigmoidMap": a.made(smoothed, smooth_targets=a.truth(True)),
+        "BetaScaling recalibration.BetaMap": r.BetaScaling(),
+        "VennAbers recalibration.CalibrationSamples": r.VennAbers(),
+        "MMCEScaling recalibration.SigmoidMap": a.made(r.MMCEScaling, kernel=kernel, weight=weight),
     }
     found = [
         call(
             f"recalibration.{name} recalibration.Recalibrator",
-            _fit_and_apply(make),
+            "",
+            evaluate,
             **_SAMPLES,
             **_NEW,
-            **options,
-            slow="scaling" in name,
+            method=method,
         )
-        for name, (make, options) in makers.items()
+        for name, method in methods.items()
     ]
     ends = np.array([0.1, 0.4, 0.9], np.float32)
     for recalibrator, params in (
@@ -65,14 +62,14 @@ def _of_confidences() -> list[Call]:
         (r.PlattScaling(), r.SigmoidMap(np.float32(0.5), np.float32(0.1))),
         (r.BetaScaling(), r.BetaMap(np.float32(0.5), np.float32(2.0), np.float32(0.1))),
     ):
-        name = type(params).__name__
         found.append(
             call(
-                f"recalibration.{name}",
-                lambda params, new, apply=recalibrator.apply: apply(params, new),
+                f"recalibration.{type(params).__name__}",
                 "params",
+                lambda params, new, method: method.apply(params, new),
                 params=a.record(params),
                 **_NEW,
+                method=recalibrator,
             )
         )
     return found
@@ -104,8 +101,8 @@ def _of_params() -> list[Call]:
     return [
         call(
             f"risk.{type(params).__name__}",
-            lambda params, p, function=function: function.diagonal(params, p),
             "params",
+            function.diagonal,
             params=a.record(params),
             p=a.unit(points, without=a.ALONE),
         )
@@ -115,56 +112,56 @@ def _of_params() -> list[Call]:
 
 def _of_features() -> list[Call]:
     def local(
-        make: Any, confidences: Any, correct: Any, features: Any, new: Any, **options: Any
+        neighbourhood: Any,
+        confidences: Any,
+        correct: Any,
+        features: Any,
+        new: Any,
+        weights: Any = None,
     ) -> Any:
-        method = recalibration.LocalRecalibration(make(**options))
-        params = method.fit(confidences, correct, features)
+        method = recalibration.LocalRecalibration(neighbourhood)
+        params = method.fit(confidences, correct, features, weights=weights)
         return method.apply(params, new, np.zeros((3, 2), np.float32))
 
-    def grouped(confidences: Any, correct: Any, groups: Any, new: Any, new_groups: Any) -> Any:
+    def grouped(
+        confidences: Any, correct: Any, groups: Any, new: Any, new_groups: Any, weights: Any = None
+    ) -> Any:
         method = recalibration.GroupWise(recalibration.HistogramBinning(1))
-        params = method.fit(confidences, correct, groups)
+        params = method.fit(confidences, correct, groups, weights=weights)
         return method.apply(params, new, new_groups)
 
-    data = {**_SAMPLES, "features": a.real(a.FEATURES, without=("first column",))}
-    new = {"new": a.unit(np.array([0.5, 0.7, 0.9]), "confidences")}
-    given = ("arguments",)  # GroupWise does not know what its arguments are
-    samples = {
-        "confidences": a.unit(a.CONFIDENCES, *given),
-        "correct": a.truths(a.CORRECT, *given),
-        "new": a.unit(np.array([0.5, 0.7, 0.9]), "confidences", *given),
+    laplacian = a.made(Neighbourhood.laplacian, length_scale=a.scale(0.7), num_bins=a.integer(1))
+    near = a.made(
+        lambda kernel: Neighbourhood(kernel, UniformBins(1)),
+        kernel=a.kernel(kernels.Exponential(0.7)),
+    )
+    new = a.unit(np.array([0.5, 0.7, 0.9]), "confidences", "arguments")
+    # GroupWise does not know what its arguments are.
+    samples = {k: dataclasses.replace(v, called=("arguments",)) for k, v in _SAMPLES.items()}
+    near_data = {
+        **_SAMPLES,
+        "features": a.real(a.FEATURES, without=("first column",)),
+        "new": dataclasses.replace(new, called=("confidences",)),
     }
+    covers = "recalibration.LocalRecalibration recalibration.LocalAccuracies"
     return [
-        call(
-            "recalibration.LocalRecalibration recalibration.LocalAccuracies",
-            functools.partial(local, Neighbourhood.laplacian),
-            "Laplacian",
-            **data,
-            **new,
-            length_scale=a.scale(0.7),
-            num_bins=a.integer(1),
-        ),
-        call(
-            "recalibration.LocalRecalibration",
-            functools.partial(local, lambda kernel: Neighbourhood(kernel, UniformBins(1))),
-            "kernel",
-            **data,
-            **new,
-            kernel=a.kernel(kernels.Exponential(0.7)),
-        ),
+        call(covers, "Laplacian", local, **near_data, neighbourhood=laplacian),
+        call(covers, "kernel", local, **near_data, neighbourhood=near),
         call(
             "recalibration.GroupWise",
+            "",
             grouped,
             **samples,
+            new=new,
             groups=a.groups(np.array([0, 3, 0, 3, 0, 3, 0, 3]), traced=False),
             new_groups=a.groups(np.array([3, 0, 3]), "groups", traced=False),
         ),
         call(
             "recalibration.GroupWise recalibration.Recalibrator",
+            "recalibrator",
             lambda recalibrator: recalibration.GroupWise(recalibrator).fit(
                 np.float32([0.5, 0.6]), np.array([0, 1]), np.array([0, 0])
             )[0],
-            "recalibrator",
             recalibrator=a.record(recalibration.HistogramBinning(1)),
             compiled=False,
             reason="a function of functions",
@@ -172,71 +169,39 @@ def _of_features() -> list[Call]:
     ]
 
 
-def _temperature() -> list[Call]:
-    found = []
-    for family, name in ((CATEGORICAL, "Categorical"), (NORMAL, "Normal")):
-
-        def evaluate(predictions: Any, targets: Any, loss: Any) -> Any:
-            return recalibration.TemperatureScaling(loss).fit(predictions, targets)
-
-        found.append(
-            family.call(
-                "recalibration.TemperatureScaling",
-                evaluate,
-                f"fit {name}",
-                loss=a.function(scores.negative_log_likelihood),
-                slow=True,
-            )
-        )
-
-    def affine(predictions: Any, targets: Any, by: Any, factor: Any) -> Any:
-        method = recalibration.AffineScaling()
-        params = recalibration.AffineMap(by, factor)
-        return method.fit(predictions, targets), method.apply(params, predictions)
-
-    found.append(
-        NORMAL.call(
-            "recalibration.AffineScaling recalibration.AffineMap",
-            affine,
-            "fit and apply",
-            by=a.number(0.3, "params"),
-            factor=a.scale(2.0, "params"),
-        )
-    )
-
-    def apply(predictions: Any, temperature: Any) -> Any:
-        found = recalibration.TemperatureScaling().apply(temperature, predictions)
-        # Of probabilities in float64 there are logarithms as well.
-        return getattr(found, "class_probs", found)
-
-    for family, name in ((CATEGORICAL, "Categorical"), (NORMAL, "Normal")):
-        found.append(
-            family.call(
-                "recalibration.TemperatureScaling recalibration.tempered",
-                apply,
-                f"apply {name}",
-                "targets",
-                temperature=a.scale(2.0, "params"),
-            )
-        )
-    return found
-
-
 def _of_distributions() -> list[Call]:
     """Recalibrations of classes and of numbers, and what they earn."""
     r = recalibration
+    temperature, affine = r.TemperatureScaling(), r.AffineScaling()
 
-    def fit_and_apply(method: Any) -> Any:
-        def evaluate(predictions: Any, targets: Any) -> Any:
-            found = method.apply(method.fit(predictions, targets), predictions)
-            return getattr(found, "class_probs", found)
+    def fit(predictions: Any, targets: Any, method: Any, weights: Any = None) -> Any:
+        return method.fit(predictions, targets, weights=weights)
 
-        return evaluate
+    def apply(predictions: Any, params: Any, method: Any) -> Any:
+        found = method.apply(params, predictions)
+        # Of probabilities in float64 there are logarithms as well.
+        return getattr(found, "class_probs", found)
 
-    def shifted(values: Any, targets: Any) -> Any:
-        predictions = Quantiles(np.float32([0.3, 0.6]), values)
-        return fit_and_apply(r.QuantileShift())(predictions, targets)
+    def both(predictions: Any, targets: Any, method: Any, weights: Any = None) -> Any:
+        return apply(predictions, fit(predictions, targets, method, weights), method)
 
+    loss = a.made(r.TemperatureScaling, loss=a.function(scores.negative_log_likelihood))
+    number = a.made(lambda temperature: temperature, temperature=a.scale(2.0))
+    law = a.made(r.AffineMap, by=a.number(0.3), factor=a.scale(2.0))
+    covers, tempered = "recalibration.TemperatureScaling", "recalibration.tempered"
+    found = []
+    for family in (CATEGORICAL, NORMAL):
+        name = family.name
+        found += [
+            family.call(covers, f"fit {name}", fit, method=loss, slow=True),
+            family.call(
+                f"{covers} {tempered}", f"apply {name}", apply, params=number, method=temperature
+            ),
+        ]
+    # No linear map of the log-probabilities tells these classes apart.
+    mixed = dataclasses.replace(
+        CATEGORICAL, targets=a.labels(np.array([0, 1, 2, 1, 1, 2, 0, 1]), limit=3)
+    )
     methods = {
         "QuantileRecalibration": (NORMAL, r.QuantileRecalibration()),
         "KernelRecalibration recalibration.LocalScores": (
@@ -244,172 +209,126 @@ def _of_distributions() -> list[Call]:
             r.KernelRecalibration(kernels.SquaredExponential(1.0)),
         ),
         "BiasScaling recalibration.LogitMap": (CATEGORICAL, r.BiasScaling()),
-        "VectorScaling": (CATEGORICAL, r.VectorScaling()),
+        "VectorScaling": (mixed, r.VectorScaling()),
         "MatrixScaling": (CATEGORICAL, r.MatrixScaling(1.0)),
     }
-    found = [
-        family.call(f"recalibration.{name}", fit_and_apply(method), "fit and apply", slow=True)
+    found += [
+        family.call(f"recalibration.{name}", "fit and apply", both, method=method, slow=True)
         for name, (family, method) in methods.items()
     ]
-
-    def gains(predictions: Any, targets: Any, key: Any, num_folds: Any, **rest: Any) -> Any:
-        methods = {"affine": r.AffineScaling()}
-        return r.recalibration_gain(key, methods, predictions, targets, num_folds=num_folds, **rest)
-
-    def fitted(predictions: Any, targets: Any, key: Any, num_folds: Any) -> Any:
-        return r.cross_fitted(key, r.AffineScaling(), predictions, targets, num_folds=num_folds)
-
-    options = {"key": a.key(), "num_folds": a.integer(2, limit=8), "slow": True}
+    quantiles = a.made(
+        lambda values: Quantiles(np.float32([0.3, 0.6]), values),
+        values=a.real(np.stack([a.LOC, a.LOC + 1], 1)),
+    )
+    folds, label = {"num_folds": a.integer(2, limit=8), "slow": True}, "data"
+    affine_map = "recalibration.AffineScaling recalibration.AffineMap"
     return [
         *found,
+        NORMAL.call(affine_map, "fit and apply", both, method=affine),
+        NORMAL.call(affine_map, "apply", apply, method=affine, params=law),
         call(
             "recalibration.QuantileShift recalibration.Shifts",
-            shifted,
             "fit and apply",
-            values=a.real(np.stack([a.LOC, a.LOC + 1], 1), "predictions"),
+            both,
+            predictions=quantiles,
             targets=a.real(a.Y),
+            method=r.QuantileShift(),
         ),
         NORMAL.call(
             "recalibration.recalibration_gain recalibration.Gain",
-            gains,
-            "data",
-            confidence_level=a.proportion(0.9),
-            **options,
+            label,
+            recalibrations={"affine": affine},
+            **folds,
         ),
-        NORMAL.call("recalibration.cross_fitted", fitted, "data", **options),
+        NORMAL.call("recalibration.cross_fitted", label, recalibration=affine, **folds),
     ]
 
 
 def _functions() -> list[Call]:
     """Estimation functions, fitted and evaluated."""
-    makers = {
-        "Binning risk.BinResiduals": (lambda: risk.Binning(5), a.at_least_one(3.0)),
-        "DebiasedBinning risk.DebiasedBinResiduals": (
-            lambda: risk.DebiasedBinning(5),
-            a.at_least_one(3.0),
-        ),
-        "KernelDensity risk.KernelDensities": (risk.KernelDensity, a.scale(0.1)),
-        "Temperature risk.TemperatureParams": (risk.Temperature, a.scale(1.5)),
-        "KernelRidge risk.KernelRidgeParams": (risk.KernelRidge, a.scale(0.3)),
-        "TwoStepKernelRidge": (risk.TwoStepKernelRidge, a.scale(0.3)),
-    }
 
-    def of_classes(make: Any) -> Any:
-        def evaluate(predictions: Any, targets: Any, p: Any, hyperparameter: Any) -> Any:
-            function = make()
-            params = function.fit(predictions, targets, hyperparameter)
-            return function.evaluate(params, Categorical(p), Categorical(p))
+    def of_classes(
+        predictions: Any, targets: Any, new: Any, hyperparameter: Any, function: Any
+    ) -> Any:
+        params = function.fit(predictions, targets, hyperparameter)
+        return function.evaluate(params, new, new)
 
-        return evaluate
+    def run(
+        predictions: Any,
+        targets: Any,
+        p: Any,
+        q: Any,
+        hyperparameter: Any,
+        function: Any,
+        weights: Any = None,
+    ) -> Any:
+        params = function.fit(predictions, targets, hyperparameter, weights=weights)
+        return function.evaluate(params, p, q), function.diagonal(params, p)
 
-    def run(make: Any) -> Any:
-        def evaluate(predictions: Any, targets: Any, p: Any, q: Any, hyperparameter: Any) -> Any:
-            function = make()
-            params = function.fit(predictions, targets, hyperparameter)
-            return function.evaluate(params, p, q), function.diagonal(params, p)
+    def with_options(make: Any, kernel: Any, rank: Any, tolerance: Any) -> Any:
+        return make(kernel, rank=rank, tolerance=tolerance)
 
-        return evaluate
+    def projections(function: Any) -> Any:
+        return function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 0.3).projections
+
+    def means(function: Any) -> Any:
+        return function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 2).means
 
     found = []
-    for name, (make, hyperparameter) in makers.items():
+    for name, hyperparameter, *options in (
+        ("Binning risk.BinResiduals", a.at_least_one(3.0), 5),
+        ("DebiasedBinning risk.DebiasedBinResiduals", a.at_least_one(3.0), 5),
+        ("KernelDensity risk.KernelDensities", a.scale(0.1)),
+        ("Temperature risk.TemperatureParams", a.scale(1.5)),
+        ("KernelRidge risk.KernelRidgeParams", a.scale(0.3)),
+        ("TwoStepKernelRidge", a.scale(0.3)),
+    ):
+        function = getattr(risk, name.split()[0])(*options)
+        of_both = {"hyperparameter": hyperparameter, "function": function}
         found.append(
             call(
                 f"risk.{name} risk.EstimationFunction",
-                run(make),
                 "confidences",
+                run,
                 predictions=a.unit(a.CONFIDENCES),
                 targets=a.truths(a.CORRECT),
                 p=a.unit(np.array([0.5, 0.7, 0.9]), without=a.ALONE),
                 q=a.unit(np.array([0.4, 0.8]), without=a.ALONE),
-                hyperparameter=hyperparameter,
+                **of_both,
                 slow="Ridge" in name,
             )
         )
-        if "Binning" in name:
-            continue
-
-        found.append(
-            CATEGORICAL.call(
-                f"risk.{name}",
-                of_classes(make),
-                "Categorical",
-                p=a.simplex(a.PROBS[:3], without=a.ALONE),
-                hyperparameter=hyperparameter,
-                slow=True,
+        if "Binning" not in name:
+            new = a.made(Categorical, p=a.simplex(a.PROBS[:3], without=a.ALONE))
+            found.append(
+                CATEGORICAL.call(f"risk.{name}", None, of_classes, new=new, **of_both, slow=True)
             )
-        )
     for name in ("KernelRidge", "TwoStepKernelRidge"):
-        make = getattr(risk, name)
-
-        def with_options(kernel: Any, rank: Any, tolerance: Any, make: Any = make) -> Any:
-            function = make(kernel, rank=rank, tolerance=tolerance)
-            return function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 0.3).projections
-
-        found.append(
-            call(
-                f"risk.{name}",
-                with_options,
-                "options",
-                # Any function may be the kernel.
-                kernel=a.kernel(kernels.SquaredExponential(0.3), without=("unregistered",)),
-                rank=a.integer(8, limit=8, without=a.OPTIONAL),
-                tolerance=a.proportion(1e-3, without=a.OPTIONAL),
-                compiled=False,
-                reason="a function that makes functions; what they compute is compiled above",
-            )
+        made = a.made(
+            functools.partial(with_options, getattr(risk, name)),
+            # Any function may be the kernel.
+            kernel=a.kernel(kernels.SquaredExponential(0.3), without=("unregistered",)),
+            rank=a.integer(8, limit=8, without=a.OPTIONAL),
+            tolerance=a.proportion(1e-3, without=a.OPTIONAL),
         )
-    found.append(
-        call(
-            "risk.Binning",
-            lambda max_bins: (
-                risk.Binning(max_bins).fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 2).means
-            ),
-            "options",
-            max_bins=a.integer(4, without=a.OPTIONAL),
-            compiled=False,
-            reason="a function that makes functions; what they compute is compiled above",
-        )
-    )
-    return found
+        found.append(call(f"risk.{name}", "options", projections, function=made, **_MADE))
+    binning = a.made(risk.Binning, max_bins=a.integer(4, without=a.OPTIONAL))
+    return [*found, call("risk.Binning", "options", means, function=binning, **_MADE)]
 
 
 def _risks() -> list[Call]:
     values = (a.CONFIDENCES[:, None] - 0.5) * (a.CONFIDENCES - 0.5)
+    data = {"predictions": a.unit(a.CONFIDENCES), "targets": a.truths(a.CORRECT)}
+    matrix = a.real(values, without=("transposed",))
+    function = a.function(lambda p, q: p.class_probs @ q.class_probs.T, "function")
     found = []
-    for name in ("estimation_risk", "estimation_risk_standard_error"):
-        function = getattr(risk, name)
-        found.append(
-            call(
-                f"risk.{name}",
-                function,
-                "confidences",
-                values=a.real(values, without=("transposed",)),
-                predictions=a.unit(a.CONFIDENCES),
-                targets=a.truths(a.CORRECT),
-            )
-        )
-        found.append(
-            CATEGORICAL.call(
-                f"risk.{name}",
-                lambda predictions, targets, values, function=function: function(
-                    values, predictions, targets
-                ),
-                "Categorical",
-                values=a.function(lambda p, q: p.class_probs @ q.class_probs.T, "function"),
-            )
-        )
-    found.append(
-        CATEGORICAL.call(
-            "risk.estimation_risk_block",
-            lambda predictions, targets, values, **options: risk.estimation_risk_block(
-                values, predictions, targets, **options
-            ),
-            "Categorical",
-            values=a.function(lambda p, q: p.class_probs @ q.class_probs.T, "function"),
-            block_size=a.integer(3),
-        )
-    )
-    return found
+    for name in ("risk.estimation_risk", "risk.estimation_risk_standard_error"):
+        found += [
+            call(name, "confidences", values=matrix, **data),
+            CATEGORICAL.call(name, values=function),
+        ]
+    block = CATEGORICAL.call("risk.estimation_risk_block", values=function, block_size=a.integer(3))
+    return [*found, block]
 
 
 def _cross_validation() -> list[Call]:
@@ -419,14 +338,10 @@ def _cross_validation() -> list[Call]:
     data = {"predictions": a.unit(numbers), "targets": a.truths(correct)}
     own = (*a.ALONE, "scalar", "one more axis")
 
-    def cross_validate(predictions: Any, targets: Any, key: Any, grid: Any, num_folds: Any) -> Any:
-        function = risk.Temperature()
-        result = risk.cross_validate(key, function, grid, predictions, targets, num_folds=num_folds)
+    @functools.wraps(risk.cross_validate)
+    def cross_validate(*args: Any, **options: Any) -> Any:
+        result = risk.cross_validate(*args, **options)
         return result, result.risk
-
-    def squared(predictions: Any, targets: Any, key: Any, grid: Any, **options: Any) -> Any:
-        function = risk.Temperature()
-        return risk.squared_calibration_error(key, function, grid, predictions, targets, **options)
 
     def difference(predictions: Any, targets: Any) -> Any:
         functions = risk.Temperature(), risk.KernelDensity()
@@ -440,63 +355,62 @@ def _cross_validation() -> list[Call]:
     folds = np.arange(len(numbers), dtype=np.int32) % 2
     empty = np.zeros((2, 2, 0), np.float32)
     results = [risk.CrossValidation(grid.astype(np.float32), folds, x, empty) for x in losses]
-    shared = {"key": a.key(), "grid": a.positive(grid, without=own), "num_folds": a.integer(2)}
+    shared = {
+        "function": risk.Temperature(),
+        "grid": a.positive(grid, without=own),
+        "num_folds": a.integer(2),
+    }
+    above = {"compiled": False, "reason": "compiled above"}
     return [
         call(
-            "risk.cross_validate risk.CrossValidation", cross_validate, **data, **shared, slow=True
+            "risk.cross_validate risk.CrossValidation",
+            "",
+            cross_validate,
+            **data,
+            **shared,
+            slow=True,
         ),
         call(
             "risk.cross_validate risk.EstimationFunction",
-            lambda function, previous=None, on_fold=None: (
-                risk.cross_validate(
-                    jax.random.key(0),
-                    function,
-                    grid.astype(np.float32),
-                    numbers.astype(np.float32),
-                    correct,
-                    num_folds=2,
-                    on_fold=on_fold,
-                    previous=previous,
-                ).losses
-            ),
             "records",
+            lambda **given: risk.cross_validate(**given).losses,
+            key=jax.random.key(0),
+            grid=grid.astype(np.float32),
+            predictions=numbers.astype(np.float32),
+            targets=correct,
+            num_folds=2,
             function=a.record(risk.Temperature()),
             previous=a.record(None, without=a.OPTIONAL),
             # None is the default; the others can be called.
             on_fold=a.record(None, without=("None", "lambda", "object", "other")),
-            compiled=False,
-            reason="compiled above",
+            **above,
         ),
         call(
             "risk.squared_calibration_error risk.SquaredCalibrationError",
-            squared,
             **data,
             **shared,
             test_fraction=a.proportion(0.25, traced=False),  # a size
             slow=True,
         ),
-        call("risk.risk_difference risk.RiskDifference", difference, "data", **data, slow=True),
+        call("risk.risk_difference risk.RiskDifference", "data", difference, **data, slow=True),
         call(
             "risk.risk_difference",
-            risk.risk_difference,
             "records",
             first=a.record(results[0]),
             second=a.record(results[1]),
-            compiled=False,
-            reason="compiled above",
+            **above,
         ),
     ]
 
 
 def calls() -> list[Call]:
     """Calls of what is learned from data."""
-    found = [
+    return [
         *_of_confidences(),
         *_of_params(),
         *_of_features(),
-        *_temperature(),
         *_of_distributions(),
         *_functions(),
         *_risks(),
+        *_cross_validation(),
     ]
-    return [*found, *_cross_validation()]

@@ -7,18 +7,19 @@ import numpy as np
 from calibjax import distances, distributions, estimators, kernels, recalibration, streaming
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
-from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL, Family
+from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL, Family
 
 _BINNING = estimators.UniformBins(3)
 
 
-def _streamed(make: Any, *names: str) -> Any:
-    """What an accumulator says after one batch; these names are arguments of `update`."""
+def _streamed(make: Any) -> Any:
+    """What an accumulator says after one batch; other options are those of `update`."""
+    own = a.parameters_of(make)
 
-    def evaluate(predictions: Any, targets: Any, **options: Any) -> Any:
-        data = {name: options.pop(name) for name in names}
-        accumulator = make(**options)
-        state = accumulator.update(accumulator.init(), predictions, targets, **data)
+    def evaluate(predictions: Any, targets: Any, weights: Any = None, **options: Any) -> Any:
+        accumulator = make(**{name: options.pop(name) for name in own & options.keys()})
+        state = accumulator.init()
+        state = accumulator.update(state, predictions, targets, weights=weights, **options)
         return accumulator.result(accumulator.merge(state, accumulator.init()))
 
     return evaluate
@@ -36,11 +37,10 @@ def _watched(make: Any, result: str) -> Call:
         accumulator = make(recalibration.AffineScaling(), example, **options)
         return accumulator.result(accumulator.update(accumulator.init(), predictions, targets))
 
-    name = make.__name__
     return NORMAL.call(
-        f"streaming.{name} {result}",
+        f"streaming.{make.__name__} {result}",
+        None,
         evaluate,
-        "Normal",
         horizon=a.integer(1),
         window=a.integer(4),
         forget=a.scale(0.9),
@@ -57,79 +57,54 @@ def _low_rank(family: Family) -> Any:
 
 def _skce() -> list[Call]:
     found = []
-    for name in ("Normal", "Categorical"):
-        family = FAMILIES[name]
-        kernel = a.kernel(_low_rank(family))
-        found.append(
-            family.call(
-                "streaming.SKCE streaming.SKCEEstimate",
-                _streamed(streaming.SKCE),
-                name,
-                kernel=kernel,
-            )
-        )
-        found.append(
+    indices = a.groups(np.arange(a.N)[::-1].copy(), without=a.OPTIONAL)
+    drawn = {"key": a.key(), "num_draws": a.integer(9), "statistic": a.choice("omnibus")}
+    blocks = {"block_size": a.integer(2), "confidence_level": a.proportion(0.9)}
+    for family in (NORMAL, CATEGORICAL):
+        kernel, in_blocks = a.kernel(_low_rank(family)), a.kernel(family.kernel)
+        covers, block = "streaming.SKCE streaming.SKCEEstimate", "streaming.BlockSKCE"
+        test = _streamed(streaming.ExactSKCETest)
+        found += [
+            family.call(covers, None, _streamed(streaming.SKCE), kernel=kernel),
             family.call(
                 "streaming.ExactSKCETest",
-                _streamed(streaming.ExactSKCETest, "indices"),
-                name,
-                slow=True,
-                key=a.key(),
+                None,
+                test,
                 kernel=kernel,
-                num_draws=a.integer(9),
-                statistic=a.choice("omnibus"),
-                indices=a.groups(np.arange(a.N)[::-1].copy(), without=a.OPTIONAL),
-            )
-        )
-        found.append(
-            family.call(
-                "streaming.BlockSKCE",
-                _streamed(streaming.BlockSKCE),
-                name,
-                kernel=a.kernel(family.kernel),
-                block_size=a.integer(2),
-                confidence_level=a.proportion(0.9),
-            )
-        )
+                indices=indices,
+                **drawn,
+                slow=True,
+            ),
+            family.call(block, None, _streamed(streaming.BlockSKCE), kernel=in_blocks, **blocks),
+        ]
     return found
 
 
 def calls() -> list[Call]:
     """Calls of all accumulators."""
-    weights = np.linspace(0.5, 2.0, a.N)
-    zero = "0", "-0.0"
-    found = [
+    weights = a.positive(np.linspace(0.5, 2.0, a.N), without=(*a.OPTIONAL, "0", "-0.0"))
+    score, covers = a.function(_distances_to_means), "streaming.MeanScore"
+    mean, bins = streaming.MeanScore(_distances_to_means), streaming.CalibrationBins(_BINNING)
+    half = distributions.Bernoulli(np.float32([0.5]))
+    state = bins.update(bins.init(), half, np.array([1]))
+    mean_state = mean.update(mean.init(), half, np.array([1]))
+    unchanging = {"compiled": False, "reason": "its shapes are those of all states"}
+    in_bins = {"binning": a.binning(_BINNING), "distance": a.distance(distances.TotalVariation())}
+    of_bins = "streaming.CalibrationBins streaming.BinnedErrors", None
+    streamed = _streamed(streaming.CalibrationBins)
+    return [
         *_skce(),
         _watched(streaming.EProcess, "hypothesis_tests.EProcessResult"),
         _watched(streaming.EDetector, "streaming.EDetection"),
         NORMAL.call(
-            "streaming.MeanScore streaming.MeanEstimate",
-            _streamed(streaming.MeanScore, "weights"),
-            "Normal",
-            score=a.function(_distances_to_means),
-            weights=a.positive(weights, without=(*a.OPTIONAL, *zero)),
+            f"{covers} streaming.MeanEstimate",
+            None,
+            _streamed(streaming.MeanScore),
+            score=score,
+            weights=weights,
         ),
-        call(
-            "streaming.MeanScore",
-            lambda a: streaming.MeanScore(_distances_to_means).result(a),
-            "state",
-            a=a.record(streaming.MeanScore(_distances_to_means).init(), "state"),
-            compiled=False,
-            reason="its shapes are those of all states",
-        ),
-        call(
-            "streaming.MeanScore",
-            streaming.CalibrationBins(_BINNING).result,
-            "state of bins",
-            state=a.record(streaming.CalibrationBins(_BINNING).init()),
-            compiled=False,
-            reason="its shapes are those of all states",
-        ),
+        call(covers, "state", mean.result, state=a.record(mean_state), **unchanging),
+        call(covers, "state of bins", bins.result, state=a.record(state), **unchanging),
+        BERNOULLI.call(*of_bins, streamed, **in_bins),
+        CATEGORICAL.call(*of_bins, streamed, num_classes=a.integer(a.M), **in_bins),
     ]
-    options = {"binning": a.binning(_BINNING), "distance": a.distance(distances.TotalVariation())}
-    covers = "streaming.CalibrationBins streaming.BinnedErrors"
-    bins = _streamed(streaming.CalibrationBins)
-    found.append(BERNOULLI.call(covers, bins, "Bernoulli", **options))
-    number = a.integer(a.M)
-    found.append(CATEGORICAL.call(covers, bins, "Categorical", num_classes=number, **options))
-    return found

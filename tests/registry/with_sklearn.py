@@ -10,7 +10,10 @@ from calibjax import estimators, interoperability, recalibration
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 
-_REASON = "labels are known, and scikit-learn is no part of compiled programs"
+_KNOWN = {
+    "compiled": False,
+    "reason": "labels are known, and scikit-learn is no part of compiled programs",
+}
 _X = np.tile(a.FEATURES, (2, 1))
 _Y = np.tile(a.LABELS, 2)
 _LABELS = {"y": a.labels(_Y, "labels", "targets", limit=3, traced=False)}
@@ -44,56 +47,53 @@ def calls() -> list[Call]:
         return model.fit(_X, _X[:, 0]).predict(_X, return_std=True)
 
     scorer = interoperability.SKCEScorer()
+    of_classes = "interoperability.RecalibratedClassifier"
+    of_numbers, of_scores = "interoperability.RecalibratedRegressor", "interoperability.SKCEScorer"
     return [
         call(
-            "interoperability.RecalibratedClassifier interoperability.SKCEScorer "
-            "interoperability.RecalibratedRegressor",
-            weighted,
+            f"{of_classes} {of_scores} {of_numbers}",
             "weights",
+            weighted,
             sample_weight=a.weights(np.linspace(0.5, 2, 16), "weights", without=a.OPTIONAL),
-            compiled=False,
-            reason=_REASON,
+            **_KNOWN,
         ),
         call(
             "interoperability.label_indices",
-            interoperability.label_indices,
             labels=a.labels(a.LABELS, limit=3, traced=False, without=a.ALONE),
             # More classes, and classes in another order, are other classes.
             classes=a.integers(np.arange(3), "labels", traced=False),
-            compiled=False,
-            reason=_REASON,
+            **_KNOWN,
         ),
         call(
-            "interoperability.SKCEScorer",
+            of_scores,
+            "",
             score,
             **_LABELS,
             kernel=a.kernel(scorer.kernel),
             estimator=a.function(estimators.skce),
-            compiled=False,
-            reason=_REASON,
+            **_KNOWN,
         ),
         call(
-            "interoperability.SKCEScorer",
-            score,
+            of_scores,
             "model",
-            y=_LABELS["y"],
+            score,
+            **_LABELS,
             model=a.record(_model(), without=a.OPTIONAL),
-            compiled=False,
-            reason=_REASON,
+            **_KNOWN,
         ),
         call(
-            "interoperability.RecalibratedClassifier",
+            of_classes,
+            "",
             recalibrated,
             recalibrator=a.record(recalibration.HistogramBinning(2), without=a.OPTIONAL),
             smallest_probability=a.proportion(0.01, without=a.OPTIONAL),
-            compiled=False,
-            reason=_REASON,
+            **_KNOWN,
         ),
         call(
-            "interoperability.RecalibratedRegressor",
+            of_numbers,
+            "",
             regressed,
             recalibrator=a.record(recalibration.AffineScaling(), without=a.OPTIONAL),
-            compiled=False,
-            reason=_REASON,
+            **_KNOWN,
         ),
     ]
