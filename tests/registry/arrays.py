@@ -115,17 +115,25 @@ def _other_types(argument: Argument, a: np.ndarray) -> list[Mutant]:
         # Truth values are labels 0 and 1.
         found.append(Mutant("bool", a > 0, ((a > 0).astype(np.int32),)))
     else:
-        half = a.astype(np.float16).astype(a.dtype)
-        rounded = a.astype(jnp.bfloat16).astype(a.dtype)
         found += [
             Mutant("float64", a.astype(np.float64), (a,)),
-            Mutant("float16", a.astype(np.float16), (half, half.astype(np.float32))),
-            Mutant("bfloat16", a.astype(jnp.bfloat16), (rounded, rounded.astype(np.float32))),
+            *(
+                Mutant(np.dtype(t).name, a.astype(t), _of_few_digits(argument, a.astype(t)))
+                for t in (np.float16, jnp.bfloat16)
+            ),
             Mutant("bool", np.ones(a.shape, bool), (np.ones_like(a),)),
         ]
         if not jax.config.jax_enable_x64 and argument.kind in ("real", "positive"):
             found.append(Mutant("1e300", with_number(a.astype(np.float64), 1e300)))
     return found
+
+
+def _of_few_digits(argument: Argument, rounded: np.ndarray) -> tuple[np.ndarray, ...]:
+    """What half precision stands for: the rounded numbers, and rows that sum to one again."""
+    wide = rounded.astype(np.float32)
+    if argument.kind == "simplex":
+        return (wide / wide.sum(-1, keepdims=True),)
+    return wide, wide.astype(np.float64)
 
 
 def _with_mask(entries: list, row: int) -> list:
