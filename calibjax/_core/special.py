@@ -140,14 +140,12 @@ def gamma_tails(y: jax.Array, rate: jax.Array) -> tuple[jax.Array, jax.Array]:
 def incomplete_gamma(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 − P for x ≥ 0."""
     a, x = jnp.broadcast_arrays(a, jnp.minimum(x, jnp.finfo(jnp.result_type(x)).max))
-    is_large = a > 10  # where the quadrature is more accurate
-    is_inner = is_large & (x > 0)
-    tails = gamma_tails(jnp.where(is_large, a, 11) - 1, jnp.where(is_inner, x, 1))
-    few, point = jnp.where(is_large, 1, a), jnp.where(is_large, 1, x)
-    lower = jnp.where(is_inner, tails[0], 0)
-    upper = jnp.where(is_inner, tails[1], 1)
-    lower = jnp.where(is_large, lower, gammainc(few, point))
-    return lower, jnp.where(is_large, upper, gammaincc(few, point))
+    is_large, is_zero = a > 10, x <= 0  # the quadrature is more accurate; slopes are infinite
+    tails = gamma_tails(jnp.where(is_large, a, 11) - 1, jnp.where(is_large & ~is_zero, x, 1))
+    few, point = jnp.where(is_large, 1, a), jnp.where(is_large | is_zero, 1, x)
+    lower = jnp.where(is_large, tails[0], gammainc(few, point))
+    upper = jnp.where(is_large, tails[1], gammaincc(few, point))
+    return jnp.where(is_zero, 0, lower), jnp.where(is_zero, 1, upper)
 
 
 @jax.custom_jvp

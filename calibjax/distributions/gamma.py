@@ -50,11 +50,13 @@ class Gamma(Distribution):
         return draw / self.rate
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-density at y; its limit at 0, −inf below."""
-        shape, inner = jnp.asarray(self.concentration), jnp.where(y > 0, y, 1)
+        """Log-density at y; its limit at 0 and where rate · y underflows, −inf below."""
+        shape, product = jnp.asarray(self.concentration), jnp.asarray(self.rate) * y
+        is_inside = product >= jnp.finfo(product.dtype).tiny
+        inner = jnp.where(is_inside, y, 1)
         density = log_poisson_density(shape, self.rate * inner) + log_ratio(shape, inner)
         edge = jnp.where(shape == 1, logarithm(self.rate), jnp.where(shape < 1, jnp.inf, -jnp.inf))
-        return jnp.where(y > 0, density, jnp.where(y == 0, edge, -jnp.inf))
+        return jnp.where(is_inside, density, jnp.where(y >= 0, edge, -jnp.inf))
 
     def mean(self) -> jax.Array:
         """Expectation."""

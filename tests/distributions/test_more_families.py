@@ -146,12 +146,14 @@ def test_tempered_densities_are_powers(name):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradients_are_finite_and_wrong_values_are_refused(name):
-    p, _, y = _both(name, np.float32)
+    p, theirs, y = _both(name, np.float32)
+    tails = np.clip([theirs.ppf(1e-30), theirs.isf(1e-30)], -1e30, 1e30).astype(y.dtype)
 
     @jax.jit
     @jax.grad
     def slopes_of(p):
-        return jnp.sum(jnp.where(jnp.isfinite(p.log_prob(y)), p.log_prob(y), 0))
+        values = [f(x) for x in (y, *tails) for f in (p.log_prob, p.cdf)]
+        return sum(jnp.sum(jnp.where(jnp.isfinite(x), x, 0)) for x in values)
 
     slopes = slopes_of(p)
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(slopes))
