@@ -5,7 +5,7 @@ degree too cold where they are above 18 degrees. The classifier is overconfident
 twice too large. The confidences of the local figures are too high on one side of the plane of
 features.
 
-Run: `make gallery`, or python -m experiments.gallery [--output DIR]
+Run: `make gallery`, or python -m experiments.gallery [--only NAME ...] [--output DIR]
 """
 
 import functools
@@ -352,11 +352,11 @@ def _with_error(binning: Any, samples: Any) -> jax.Array:
 
 @command_line.program
 def main() -> None:
-    """Writes all figures."""
-    run, _ = command_line.parse(command_line.option_parser(__file__, __doc__))
-    for name, draw in FIGURES.items():
+    """Writes all figures, or those that are asked for."""
+    run, options = command_line.parse(command_line.option_parser(__file__, __doc__, only=FIGURES))
+    for name in options.only:
         has_many_points = name == "local_error_map"
-        save_figure(run.folder(NAME), name, draw().figure, dots=has_many_points)
+        save_figure(run.folder(NAME), name, FIGURES[name]().figure, dots=has_many_points)
 
 
 if __name__ == "__main__":

@@ -266,7 +266,10 @@ def _detected(
     # A normal distribution where only loc and scale are there: others have to be asked for.
     fitting = [x for x, columns in found.items() if x not in FAMILIES or len(columns) == most]
     if len(fitting) > 1 and len(tasks) != 1:
-        fitting = [x for x in fitting if x not in ("laplace", "log_normal")]
+        usual = set(parameters("normal"))
+        fitting = [
+            x for x in fitting if x not in FAMILIES or x == "normal" or set(parameters(x)) != usual
+        ]
     if len(fitting) == 1:
         return fitting[0], found[fitting[0]]
     if fitting:

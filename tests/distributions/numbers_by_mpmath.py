@@ -7,14 +7,17 @@ apart), so that both precisions start from exactly the same. Beside each number 
 |f| + Σ |x ∂f / ∂x| over all that it depends on: rounding the inputs once changes it by about eps
 times that, and no program in this precision can be expected to do better.
 
-Not run by the tests, since it takes minutes; needs mpmath:
+Not run by the tests, since it takes minutes; needs mpmath. Some parts alone, whose rows replace
+those of the same families:
 
-    python tests/distributions/numbers_by_mpmath.py
+    python tests/distributions/numbers_by_mpmath.py [PART ...]
 """
 
 # ruff: noqa: B008, B023, E731
+import functools
 import json
 import pathlib
+import sys
 from functools import cache
 
 import mpmath as mp
@@ -593,15 +596,24 @@ def draws():
                     add("Samples", "crps", params, float(y), first - second / 2, first + second / 2)
 
 
+PARTS = {
+    **{family.lower(): functools.partial(location_scale, family) for family in LOCATION_SCALE},
+    **{
+        part.__name__: part
+        for part in (log_normal, gamma, beta, uniform, counts, classes, dirichlet, mixtures, draws)
+    },
+}
+
+
 def main():
-    for family in LOCATION_SCALE:
-        location_scale(family)
-        print(family, len(rows), flush=True)
-    for part in (log_normal, gamma, beta, uniform, counts, classes, dirichlet, mixtures, draws):
-        part()
-        print(part.__name__, len(rows), flush=True)
     path = pathlib.Path(__file__).with_name("numbers.json")
-    path.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name]()
+        print(name, len(rows), flush=True)
+    families = {row[0] for row in rows}
+    kept = [row for row in json.loads(path.read_text()) if row[0] not in families]
+    lines = map(json.dumps, kept + rows)
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 if __name__ == "__main__":

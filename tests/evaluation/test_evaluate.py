@@ -58,7 +58,8 @@ def _of_task(task):
         probs = random.uniform(size=n)
         return distributions.Bernoulli(probs), (random.uniform(size=n) < probs).astype(int)
     if task == "regression":
-        return _normals(n)
+        predictions, targets = _normals(n)
+        return distributions.Normal(predictions.loc, random.uniform(0.05, 0.2, n)), targets
     if task == "counts":
         rate = random.uniform(1, 6, n)
         return distributions.Poisson(rate), random.poisson(rate)
