@@ -107,9 +107,7 @@ class Regressor(Kernel):
     def check_values(self, name: str) -> "Regressor":
         """Refuses other numbers, and units that are negative."""
         checks.choice(f"{name}.of", self.of, tuple(_NUMBERS))
-        center, unit = (
-            checks.as_arrays(f"{name}.{f}", getattr(self, f)) for f in ("center", "unit")
-        )
+        center, unit = (checks.real(f"{name}.{f}", getattr(self, f)) for f in ("center", "unit"))
         for field, value in (("center", center), ("unit", unit)):
             checks.shape(f"{name}.{field}", value, (), "() (a scalar)")
         center = checks.finite(f"{name}.center", center)

@@ -76,7 +76,7 @@ class VennAbers(ConfidenceRecalibrator):
         used = jnp.ones_like(confidences) if weights is None else weights
         # Traced numbers may be invalid, and sorts hide them.
         is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct) + jnp.sum(used))
-        correct = jnp.where(is_bad, jnp.nan, correct)
+        confidences, correct = (jnp.where(is_bad, jnp.nan, x) for x in (confidences, correct))
         return CalibrationSamples(confidences, correct, used)
 
     def _apply(self, params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.Array, None]:
