@@ -364,12 +364,16 @@ def _draws(
 
 @jit
 def _smallest(pool: jax.Array) -> jax.Array:
-    """p-value of the smallest rank among several statistics of a pool, [B + 1, k]."""
+    """p-value of the smallest rank among several statistics of a pool, [B + 1, k].
+
+    It is NaN if the first statistic of the observed targets is, which are then invalid.
+    """
+    is_valid = ~jnp.isnan(pool[0, 0])
     pool = jnp.where(jnp.isnan(pool), jnp.inf, pool)
     rounding = tolerance(pool[0], pool[1:])
     ranks = jax.vmap(lambda one: jnp.sum(pool >= one - rounding, 0))(pool)
     smallest = jnp.min(ranks, 1)
-    return jnp.mean(smallest <= smallest[0])
+    return jnp.where(is_valid, jnp.mean(smallest <= smallest[0]), jnp.nan)
 
 
 def _default(predictions: Distribution) -> dict[str, Any]:

@@ -325,3 +325,4 @@ def test_smallest_rank_by_hand():
     # Ranks from the largest: (2, 4), (4, 1), (1, 3), (3, 2); the smallest: 2, 1, 1, 2.
     np.testing.assert_allclose(_smallest(pool), 1.0)
     np.testing.assert_allclose(_smallest(pool[jnp.array([1, 0, 2, 3])]), 0.5)
+    assert np.isnan(_smallest(pool[jnp.array([2, 0, 1, 3])]))  # of invalid targets
