@@ -4,7 +4,7 @@ It uses all other subpackages, and no other uses it.
 """
 
 from calibjax.evaluation.assembly import evaluate
-from calibjax.evaluation.classes import binned_errors
+from calibjax.evaluation.classes import expected_calibration_errors
 from calibjax.evaluation.comparing import compare
 from calibjax.evaluation.entries import Advice, Entry, Section
 from calibjax.evaluation.numbers import residual_spread
@@ -18,9 +18,9 @@ __all__ = [
     "Evaluation",
     "Repairs",
     "Section",
-    "binned_errors",
     "compare",
     "evaluate",
+    "expected_calibration_errors",
     "residual_spread",
     "temperature_interval",
     "what_would_repair",

@@ -38,7 +38,7 @@ NUM_REDRAWS = 199  # of the ECE, for quantiles and not for p-values
 MAX_DIAGRAMS = 5  # classes with a reliability diagram of their own
 
 
-def binned_errors(
+def expected_calibration_errors(
     predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
 ) -> dict[str, jax.Array]:
     """Expected calibration errors (ECE) in ten bins, of all notions of calibration at once.
@@ -66,7 +66,7 @@ def binned_errors(
     >>> import jax.numpy as jnp
     >>> from calibjax import distributions, evaluation
     >>> predictions = distributions.Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
-    >>> errors = evaluation.binned_errors(predictions, jnp.array([0, 1]))
+    >>> errors = evaluation.expected_calibration_errors(predictions, jnp.array([0, 1]))
     >>> print(errors["top label"], errors["all classes"])
     0.25 0.625
     """
@@ -242,7 +242,7 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
     views = {"all classes": data.samples, "top label": (top,)}
     calls = {view: data.call(estimators.ece, *x, binning=bins) for view, x in views.items()}
     if data.task != "binary":  # where the three are views of one probability
-        calls["class-wise"] = data.call(binned_errors, *data.samples)["class-wise"]
+        calls["class-wise"] = data.call(expected_calibration_errors, *data.samples)["class-wise"]
     chances, entries = ranges(test.null_samples), {}
     for view, call in calls.items():
         error = named(call.text, test.estimate[view])

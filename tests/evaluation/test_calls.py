@@ -31,7 +31,7 @@ def test_names_are_those_that_users_import():
         (estimators.top_label, "estimators.top_label"),
         (estimators.UniformBins, "estimators.UniformBins"),
         (estimators.Neighbourhood.laplacian, "estimators.Neighbourhood.laplacian"),
-        (evaluation.binned_errors, "evaluation.binned_errors"),
+        (evaluation.expected_calibration_errors, "evaluation.expected_calibration_errors"),
         (scores.crps, "scores.crps"),
     ):
         assert expression(function).text == name

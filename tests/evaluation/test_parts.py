@@ -82,11 +82,11 @@ def test_spread_needs_a_variance():
         )
 
 
-def test_binned_errors_of_classes():
+def test_expected_calibration_errors_of_classes():
     random = np.random.default_rng(0)
     probs = random.dirichlet(np.ones(3), 50)
     labels = random.integers(0, 3, 50)
-    found = evaluation.binned_errors(distributions.Categorical(probs), labels)
+    found = evaluation.expected_calibration_errors(distributions.Categorical(probs), labels)
     each = [_ece(probs[:, c], labels == c) for c in range(3)]
     assert float(found["class-wise"]) == pytest.approx(np.mean(each))
     assert float(found["top label"]) == pytest.approx(_ece(probs.max(1), labels == probs.argmax(1)))

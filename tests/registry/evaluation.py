@@ -82,7 +82,7 @@ def calls() -> list[Call]:
             slow=True,
         ),
         NORMAL.call("evaluation.residual_spread"),
-        CATEGORICAL.call("evaluation.binned_errors"),
+        CATEGORICAL.call("evaluation.expected_calibration_errors"),
         *_of_quantiles(),
         NORMAL.call(
             "evaluation.what_would_repair evaluation.Repairs",
