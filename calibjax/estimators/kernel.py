@@ -26,7 +26,7 @@ from calibjax.kernels import Kernel, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.labels import checked_labels
-from calibjax.kernels.line import distance_of_exponentials, line_of
+from calibjax.kernels.line import line_of_many
 from calibjax.kernels.residuals import informed
 
 
@@ -373,7 +373,7 @@ def mmce(
     confidences, correct = checks.confidences_and_correct(confidences, correct)
     weights = checks.sample_weights(weights, confidences)
     residuals = correct - confidences
-    line = line_of(distance_of_exponentials(kernel), confidences)
+    line = line_of_many(kernel, confidences, len(confidences))
     if line is None:
         samples = confidences, residuals
         squared = pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples, weights)

@@ -14,7 +14,7 @@ from calibjax._core.sharding import devices
 from calibjax.distributions.base import DataSet
 from calibjax.kernels import Kernel, LowRank, TensorProduct
 from calibjax.kernels.expectations import batch_features, prepare_features
-from calibjax.kernels.line import Line, distance_of_exponentials, exponentials, line_of
+from calibjax.kernels.line import Line, exponentials, line_of_many
 
 
 class Sums(NamedTuple):
@@ -61,7 +61,8 @@ def _prepared(kernel: Any, samples: DataSet) -> tuple[Line | None, Any] | None:
     """The line of the predictions, if there is one, and what features of targets need."""
     if not isinstance(kernel, TensorProduct):
         return None
-    line = line_of(distance_of_exponentials(kernel.prediction), samples[0])
+    number = checks.leading_size("targets", samples[1])
+    line = line_of_many(kernel.prediction, samples[0], number)
     if line is None and not isinstance(kernel.prediction, LowRank):
         return None
     prepared = prepare_features(kernel.target, *samples)

@@ -48,6 +48,7 @@ class Exponentials:
         return max(map(len, self.polynomials))
 
 
+_MANY = 1000  # points, from which sums on a line are quicker than those over all pairs
 # Coefficients of the polynomial, and the rate in units of 1 / ℓ.
 _EXPONENTIALS = {
     Exponential: ((1.0,), 1.0),
@@ -101,6 +102,11 @@ def _exponential(factor: Any, term: Any, dtype: DTypeLike) -> tuple[Any, Any, tu
     return factor, unit * rate(term.length_scale, dtype), polynomial
 
 
+def line_of_many(kernel: Kernel, points: object, number: int) -> Line | None:
+    """The points in order, if sums along their line take less time than sums over all pairs."""
+    return line_of(distance_of_exponentials(kernel), points) if number >= _MANY else None
+
+
 def line_of(distance: Distance | None, points: object) -> Line | None:
     """The points in order, if the distance is that of points on a line; on one device.
 
@@ -122,12 +128,13 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
         found = of_rows(functools.partial(_embedding, distance), without_draws(points))
         if found is None:
             return None
+        is_on_cpu = jax.default_backend() == "cpu"
+        found = np.asarray(found) if is_on_cpu else found
         if found.shape[1] > 1:
             found = found[:, np.any(np.asarray(found != found[0]), 0)]
         if found.shape[1] != 1:
             return None
-        if jax.default_backend() == "cpu":
-            found = np.asarray(found)
+        if is_on_cpu:
             order = np.argsort(found[:, 0], kind="stable")  # in less time than by JAX
             return Line(*jax.device_put((order, found[order, 0])))
         order = jnp.argsort(found[:, 0])
