@@ -197,10 +197,10 @@ def skce(
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n²/2 evaluations of h, O(n + tile²) memory, also for the gradient. If the target kernel
-    has features, O(n log n) for `kernels.Exponential`, its sums, multiples and constants, on
-    predictions that lie on a line (probabilities of two classes, normals with a common scale, one
-    feature): without an approximation. O(n) for a kernel on predictions of low rank, see
-    `kernels.LowRank`.
+    has features, O(n log n) from n = 1000 on for `kernels.Exponential`, its sums, multiples and
+    constants, on predictions that lie on a line (probabilities of two classes, normals with a
+    common scale, one feature): without an approximation. O(n) for a kernel on predictions of low
+    rank, see `kernels.LowRank`.
 
     References: W21 §3.2, Lemma 2 (B = n); W19 eq. (6), SKCE_uq.
 
@@ -357,8 +357,8 @@ def mmce(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
 
-    Cost: O(n log n) for `kernels.Exponential`, its sums, multiples and constants. For other kernels
-    n²/2 evaluations, O(n + tile²) memory. The same for the gradient.
+    Cost: n²/2 evaluations of k, O(n + tile²) memory; O(n log n) from n = 1000 on for
+    `kernels.Exponential`, its sums, multiples and constants. The same for the gradient.
 
     References: Kumar, Sarawagi and Jain (2018), Trainable calibration measures for neural networks
     from kernel mean embeddings; W19 Ex. I.1, which this follows.
