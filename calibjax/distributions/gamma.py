@@ -52,11 +52,11 @@ class Gamma(Distribution):
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; its limit at 0 and where rate · y underflows, −inf below."""
         shape, product = jnp.asarray(self.concentration), jnp.asarray(self.rate) * y
-        is_inside = product >= jnp.finfo(product.dtype).tiny
+        is_inside = (product >= jnp.finfo(product.dtype).tiny) & (product < jnp.inf)
         inner = jnp.where(is_inside, y, 1)
         density = log_poisson_density(shape, self.rate * inner) + log_ratio(shape, inner)
         edge = jnp.where(shape == 1, logarithm(self.rate), jnp.where(shape < 1, jnp.inf, -jnp.inf))
-        return jnp.where(is_inside, density, jnp.where(y >= 0, edge, -jnp.inf))
+        return jnp.where(is_inside, density, jnp.where((y >= 0) & (product < 1), edge, -jnp.inf))
 
     def mean(self) -> jax.Array:
         """Expectation."""

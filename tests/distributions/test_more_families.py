@@ -245,7 +245,11 @@ def test_derivatives_at_the_median_and_far_away():
 def test_levels_at_and_beyond_the_ends(name):
     p, reference, _ = _both(name)
     for level in (0.0, 1.0):
-        np.testing.assert_allclose(p.icdf(level), reference.ppf(level), atol=1e-300)
+        end = p.icdf(level)
+        np.testing.assert_allclose(end, reference.ppf(level), atol=1e-300)
+        for beyond in (end, end + 2 * level - 1):
+            np.testing.assert_array_equal(p.cdf(beyond), np.full(4, level))
+        np.testing.assert_array_equal(p.log_prob(beyond), np.full(4, -np.inf))
     for level in (-0.5, 1.5, np.nan):
         assert np.isnan(p.icdf(level)).all()
 
