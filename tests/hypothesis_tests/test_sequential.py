@@ -44,11 +44,15 @@ def affine_logs(z, known, forget=1.0):
     return np.array(logs)
 
 
-def local_logs():
-    logs = []
+def local_logs(scale, has_unit):
+    """With a unit: the mean, over the earlier forecasts, of mean distances to those before them."""
+    logs, means = [], []
     for t in range(N):
         gap = np.sqrt((LOC[:t] - LOC[t]) ** 2 + (SCALE[:t] - SCALE[t]) ** 2)
-        w = np.exp(-0.5 * (gap / 0.7) ** 2)
+        unit = (np.mean(means) if means else np.inf) if has_unit else 1.0
+        w = np.exp(-0.5 * (gap / unit / scale) ** 2)
+        if t:
+            means.append(gap.mean())
         b = np.sum(w * Z[:t]) / (w.sum() + 5)
         v = (np.sum(w * (Z[:t] - b) ** 2) + 5) / (w.sum() + 5)
         logs.append(stats.norm.logpdf(Z[t], b, np.sqrt(v)) - stats.norm.logpdf(Z[t]))
@@ -85,6 +89,7 @@ def test_against_loops():
     bets = {
         "affine": recalibration.AffineScaling(),
         "local": recalibration.KernelRecalibration(NEAR),
+        "default": recalibration.KernelRecalibration(),
         "kernel": product,
     }
     result = e_process(bets, *NORMAL)
@@ -97,7 +102,8 @@ def test_against_loops():
     near = lambda s, t: np.exp(-0.5 * (gap(s, t) / 0.7) ** 2)  # noqa: E731
     expected = {
         "affine": np.cumsum(affine_logs(Z, np.arange(N))),
-        "local": local_logs(),
+        "local": local_logs(0.7, has_unit=False),
+        "default": local_logs(0.2, has_unit=True),
         "kernel": kernel_wealth(near, cells, uniform, matrix),
     }
     for name, logs in expected.items():
