@@ -9,6 +9,8 @@ from tests import registry
 from tests.registry.outcomes import ALLOWED, evaluate, try_compiled, try_eagerly
 
 jax.config.update("jax_traceback_filtering", "off")  # the file that raised an error tells whose
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
 for call in registry.calls().values():
     if sys.argv[1] not in call.name:
         continue
