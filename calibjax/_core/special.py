@@ -140,7 +140,8 @@ def gamma_tails(y: jax.Array, rate: jax.Array) -> tuple[jax.Array, jax.Array]:
 def incomplete_gamma(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 − P for x ≥ 0."""
     a, x = jnp.broadcast_arrays(a, jnp.minimum(x, jnp.finfo(jnp.result_type(x)).max))
-    is_large, is_zero = a > 10, x <= 0  # the quadrature is more accurate; slopes are infinite
+    is_large = a > 10  # where the quadrature is more accurate, and (√tiny)ᵃ is zero
+    is_zero = (x <= jnp.where(is_large, jnp.finfo(x.dtype).tiny ** 0.5, 0)) & ~jnp.isnan(a)
     tails = gamma_tails(jnp.where(is_large, a, 11) - 1, jnp.where(is_large & ~is_zero, x, 1))
     few, point = jnp.where(is_large, 1, a), jnp.where(is_large | is_zero, 1, x)
     lower = jnp.where(is_large, tails[0], gammainc(few, point))

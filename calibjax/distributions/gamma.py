@@ -5,7 +5,7 @@ import math
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammainc
+from jax.scipy.special import gammainc, gammaln
 
 from calibjax._core.arithmetic import logarithm
 from calibjax._core.pytree import parameter, record
@@ -50,13 +50,19 @@ class Gamma(Distribution):
         return draw / self.rate
 
     def log_prob(self, y: jax.Array) -> jax.Array:
-        """Log-density at y; its limit at 0 and where rate · y underflows, −inf below."""
-        shape, product = jnp.asarray(self.concentration), jnp.asarray(self.rate) * y
-        is_inside = (product >= jnp.finfo(product.dtype).tiny) & (product < jnp.inf)
-        inner = jnp.where(is_inside, y, 1)
-        density = log_poisson_density(shape, self.rate * inner) + log_ratio(shape, inner)
-        edge = jnp.where(shape == 1, logarithm(self.rate), jnp.where(shape < 1, jnp.inf, -jnp.inf))
-        return jnp.where(is_inside, density, jnp.where((y >= 0) & (product < 1), edge, -jnp.inf))
+        """Log-density at y; its limit at 0, −inf below and at infinity."""
+        shape, rate = jnp.asarray(self.concentration), jnp.asarray(self.rate)
+        product = rate * y
+        tiny = jnp.finfo(product.dtype).tiny
+        # exp(−product) is 1, and shape / product may overflow.
+        is_small = product < jnp.maximum(shape, 1) * tiny**0.5
+        inner = jnp.where(is_small | (product == jnp.inf), 1, product)
+        density = log_poisson_density(shape, inner) + log_ratio(shape, inner) + logarithm(rate)
+        log_y = jnp.log(jnp.where(is_small & (y >= tiny), y, 1))
+        power = shape * (logarithm(rate) + log_y) - log_y - gammaln(shape)
+        edge = jnp.where(shape == 1, logarithm(rate), jnp.where(shape < 1, jnp.inf, -jnp.inf))
+        small = jnp.where(y >= tiny, power, jnp.where(y >= 0, edge, -jnp.inf))
+        return jnp.where(is_small, small, jnp.where(product == jnp.inf, -jnp.inf, density))
 
     def mean(self) -> jax.Array:
         """Expectation."""

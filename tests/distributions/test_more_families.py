@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from calibjax import distributions as d
 from calibjax import estimators, hypothesis_tests, kernels, recalibration, scores
@@ -252,6 +252,28 @@ def test_levels_at_and_beyond_the_ends(name):
         np.testing.assert_array_equal(p.log_prob(beyond), np.full(4, -np.inf))
     for level in (-0.5, 1.5, np.nan):
         assert np.isnan(p.icdf(level)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_densities_of_gamma_near_zero(dtype):
+    """Also where rate · y underflows, or shape / (rate · y) overflows; slopes are finite."""
+    tiny = float(np.finfo(dtype).tiny)
+    shape = np.array([0.5, 1, 2, 5, 1e4, 1e4, 0.5, 3, 0.5, 1, 2], dtype)
+    rate = np.array([1e-30, 1, 1e-30, 1, 1, 1e30, 1, 1, 2, 2, 2], dtype)
+    y = np.array([2 * tiny, 2 * tiny, 1e-10, 2 * tiny, 1e-35, 2 * tiny, 1e-4, 0.5, 0, 0, 0], dtype)
+    p = d.Gamma(jnp.asarray(shape), jnp.asarray(rate))
+    a, b, x = (v.astype(float) for v in (shape, rate, y))
+    with np.errstate(divide="ignore"):
+        log_x = np.log(x)
+    expected = a * np.log(b) + special.xlogy(a - 1, x) - b * x - special.gammaln(a)
+    expected[8] = np.inf
+    size = np.abs(a * np.log(b)) + np.where(x > 0, np.abs(a * log_x), 0) + special.gammaln(a) + 1
+    found = jax.jit(lambda p: p.log_prob(jnp.asarray(y)))(p)
+    np.testing.assert_allclose(found[8:], expected[8:], rtol=1e-6)
+    np.testing.assert_array_less(abs(found - expected)[:8], 4 * np.finfo(dtype).eps * size[:8])
+    slopes = jax.jit(jax.grad(lambda p: jnp.sum(p.log_prob(jnp.asarray(y))[:8])))(p)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+    assert np.isnan(d.Gamma(jnp.asarray(shape), jnp.asarray(np.nan)).log_prob(y)).all()
 
 
 def test_crps_of_wide_log_normal_distributions():

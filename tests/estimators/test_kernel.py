@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, kernels
+from calibjax import distances, distributions, estimators, kernels
+from calibjax.estimators import linear_sums
 from calibjax.estimators.kernel import sample_pair
+from calibjax.kernels.line import line_of_many
 from tests import oracles
 
 ESTIMATORS = {
@@ -255,3 +257,25 @@ def test_pair_function_is_the_calibration_kernel():
     (p, q), (y, z) = ([jax.tree.map(operator.itemgetter(i), predictions) for i in (0, 1)], targets)
     kernel = oracles.normal_kernel()
     assert sample_pair(kernel, (p, y), (q, z)) == estimators.calibration_kernel(kernel, p, y, q, z)
+
+
+def test_the_line_is_taken_from_a_thousand_samples_on(monkeypatch):
+    """Below, all pairs take less time than their order."""
+    seen = []
+    line = linear_sums._sums_on_line
+    monkeypatch.setattr(linear_sums, "_sums_on_line", lambda *args: seen.append(1) or line(*args))
+    random = np.random.default_rng(0)
+    probs, kernel = random.uniform(size=1000), kernels.Exponential(0.1, distances.TotalVariation())
+    labels = (random.uniform(size=1000) < probs).astype(int)
+    found = []
+    assert line_of_many(kernel, distributions.Bernoulli(probs[:999]), 999) is None
+    for n in (500, 1000):  # those between may be filled up to 1000 by samples without weight
+        data = distributions.Bernoulli(probs[:n]), labels[:n]
+        value = estimators.skce(kernels.TensorProduct(kernel, kernels.White()), *data)
+        k = np.exp(-np.abs(np.subtract.outer(probs[:n], probs[:n])) / 0.1)
+        residual = labels[:n] - probs[:n]
+        terms = 2 * k * np.outer(residual, residual)
+        expected = (terms.sum() - np.trace(terms)) / (n * (n - 1))
+        np.testing.assert_allclose(value, expected, rtol=1e-9)
+        found.append(len(seen))
+    assert found == [0, 1]

@@ -415,7 +415,7 @@ def test_multiples_of_squares_are_squares():
     predictions, targets = _normals_off("shift", 0.1)
     score, shape = NormalScore(Fisher(AffineScaling())), NormalScore(Shape())
     product = TensorProduct(Constant(), shape)
-    others = product + product, TensorProduct(2 * Constant(), 3 * shape)
+    others = 2 * product + product, TensorProduct(2 * Constant(), 3 * shape)
     args = KEY, predictions, targets
     found = [aggregated_skce_test(*args, kernels=[k], num_draws=49) for k in (product, *others)]
     assert all(test.components.squares == (True,) for test in found)

@@ -58,7 +58,7 @@ class Call:
         one_of: for functions that compile anew in every call, which takes seconds: of the mutants
             that mean a right value only one of so many is tried.
         slow: whether it takes seconds to compile, so that the fast suite leaves it out.
-        takes: names of all that the public function takes.
+        takes: names of what the public function takes beyond what it is given.
     """
 
     covers: tuple[str, ...]
@@ -141,7 +141,7 @@ def call(
         }
         return function(**fixed, **whole, **values)
 
-    return Call(names, label, evaluate, arguments, takes=takes, **options)
+    return Call(names, label, evaluate, arguments, takes=takes - given.keys(), **options)
 
 
 def _argument(kind: str) -> Callable[..., Argument]:

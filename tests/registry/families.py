@@ -243,6 +243,7 @@ _DRAWN_FROM = {
     name: Family(getattr(distributions, name), *data, covers=f"distributions.{name}")
     for name, data in _DRAWN_FROM.items()
 }
+_EQUAL_DRAWS = Family(distributions.Samples, {"values": real(_DRAWS)}, real(Y))
 _VECTOR_DRAWS = Family(
     distributions.Samples,
     {"values": real(np.stack([VECTORS, VECTORS[::-1], VECTORS + 1], 1))},
@@ -340,6 +341,7 @@ def calls() -> list[Call]:
         found.append(FAMILIES[name].call("scores.threshold_weighted_crps", low=-0.5))
     for name in ("energy_score", "fair_energy_score", "fair_crps"):
         found.append(FAMILIES["Samples"].call(f"scores.{name}"))
+        found.append(_EQUAL_DRAWS.call(f"scores.{name}", "equal draws"))
     found.append(_VECTOR_DRAWS.call("scores.variogram_score", "Samples"))
     for name in ("Normal", "Laplace", "Mixture", "Samples", "Poisson", "Samples of counts"):
         for score in ("pinball_loss", "mean_squared_error"):

@@ -16,10 +16,12 @@ _WEIGHTS = a.weights(
 
 def calls(registered: Iterable[Call]) -> list[Call]:
     """A call of each function that takes weights, with the data of a registered one."""
+    weighted = [call for call in registered if "weights" in call.takes]
     found: dict[str, Call] = {}
-    for call in registered:
-        if "weights" in call.takes - call.arguments.keys() and call.covers[0] not in found:
+    for call in weighted:
+        if "weights" not in call.arguments and call.covers[0] not in found:  # of draws
             found[call.covers[0]] = _weighted(call)
+    assert {call.covers[0] for call in weighted} == found.keys(), "expected a call of equal draws"
     return list(found.values())
 
 

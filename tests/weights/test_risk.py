@@ -115,7 +115,7 @@ def test_the_standard_error_is_the_spread_over_data_sets():
     np.testing.assert_allclose(np.sqrt(np.mean(errors**2)), np.std(risks), rtol=0.12)
 
 
-def test_bins_are_those_of_binned_errors():
+def test_bins_are_those_of_ece():
     predictions, w = Bernoulli(CONFIDENCES), WEIGHTS + 0.25
     given = {"binning": estimators.UniformBins(3), "weights": w}
     mean = lambda f: np.average(  # noqa: E731
