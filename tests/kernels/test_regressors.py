@@ -39,6 +39,9 @@ def test_wrong_input():
     kernel = kernels.TensorProduct(kernels.Regressor("location", 0.0, -1.0), kernels.Stein())
     with pytest.raises(ValueError, match=r"kernel.prediction.unit: expected"):
         estimators.skce(kernel, PREDICTIONS, jnp.asarray(LOC))
+    kernel = kernels.TensorProduct(kernels.Regressor("location", np.True_), kernels.Stein())
+    with pytest.raises(TypeError, match=r"kernel.prediction.center: expected a number"):
+        estimators.skce(kernel, PREDICTIONS, jnp.asarray(LOC))
     vectors = distributions.DiagNormal(jnp.zeros((3, 2)), jnp.ones((3, 2)))
     with pytest.raises(ValueError, match="predictions"):
         kernels.Regressor.among(vectors, "location")

@@ -91,3 +91,10 @@ def test_venn_abers_from_two_isotonic_regressions(weights):
     values = VennAbers().apply(params, jnp.asarray(new))
     np.testing.assert_allclose(values, high / (1 - low + high), atol=1e-5)
     assert ((values > 0) & (values < 1)).all()
+
+
+def test_venn_abers_of_invalid_weights_under_jit():
+    weights = jnp.ones(300).at[3].set(-1.0)
+    params = jax.jit(VennAbers().fit)(jnp.asarray(R), jnp.asarray(_data(1.0, 0.5, 0.0)), weights)
+    assert np.isnan(params.confidences).all()
+    assert np.isnan(params.correct).all()
