@@ -26,6 +26,7 @@ def test_lengths_are_at_most_a_quarter_apart():
     assert all(after / before <= 1.25 for before, after in itertools.pairwise(above))
     assert all(rounded_up(n) >= n for n in range(1, 3000))
     assert all(rounded_up(length) == length for length in lengths)
+    assert all(rounded_up(2**k) == 2**k for k in range(17))
     assert rounded_up(240) == rounded_up(250) == rounded_up(285) == 285
     assert {16, 64, 100, 1000, 10_000} <= set(lengths)
 

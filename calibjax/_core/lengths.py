@@ -19,7 +19,9 @@ _LONGEST = 2300  # beyond, sums over pairs take longer than it takes to compile 
 
 
 def rounded_up(n: int) -> int:
-    """The smallest of few lengths that is at least n ≥ 8; smaller ones stay as they are."""
+    """The smallest of few lengths that is at least n ≥ 8; smaller ones, and powers of two, stay."""
+    if n.bit_count() == 1:  # sizes of batches and benchmarks
+        return n
     if n <= _UP_TO_80[-1]:
         return next(length for length in _UP_TO_80 if length >= n) if n >= _UP_TO_80[0] else n
     unit = 1
