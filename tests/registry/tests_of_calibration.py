@@ -91,6 +91,7 @@ def _statistics() -> list[Call]:
 
 def _locations() -> list[Call]:
     places = Made(Categorical, {"test_probs": a.simplex(a.PROBS[4:7])})
+    at = {"at_predictions": _normal("at_loc", "at_scale", _AT), "at_targets": _AT_TARGETS}
     return [
         NORMAL.call(
             "hypothesis_tests.cme_test",
@@ -110,19 +111,8 @@ def _locations() -> list[Call]:
             dimension=a.integer(2, without=a.OPTIONAL),
             scale=a.scale(0.2),
         ),
-        NORMAL.call(
-            "estimators.witness",
-            at_predictions=_normal("at_loc", "at_scale", _AT),
-            at_targets=_AT_TARGETS,
-            kernel=a.kernel(_PLAIN),
-        ),
-        NORMAL.call(
-            "hypothesis_tests.witness_test",
-            at_predictions=_normal("at_loc", "at_scale", _AT),
-            at_targets=_AT_TARGETS,
-            kernel=_PLAIN,
-            **_LONG,
-        ),
+        NORMAL.call("estimators.witness", kernel=a.kernel(_PLAIN), **at),
+        NORMAL.call("hypothesis_tests.witness_test", kernel=_PLAIN, **at, **_LONG),
     ]
 
 
