@@ -92,7 +92,7 @@ def _plot_risks(
             continue
         risks = found["risks"]
         errors = risks.std(0, ddof=1) / np.sqrt(len(risks))
-        style = {"marked": selected(found)[0], "xlabel": _hyperparameter(name), "axis": axes}
+        style = {"marked": selected(found)[0], "xlabel": _hyperparameter(name), "ax": axes}
         plotting.risk_curve(found["grid"], risks.mean(0), errors=errors, **style)
         axes.set_title(f"{notion}, {name}", fontsize=9)
         axes.ticklabel_format(axis="y", scilimits=(-2, 2), useMathText=True)

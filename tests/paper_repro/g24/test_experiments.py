@@ -1,13 +1,14 @@
 """G24: the simulation, and the comparison of estimators on networks."""
 
 import csv
+import itertools
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments.harness import cells, command_line, figures
-from paper_repro.g24 import architecture_tables, published
+from paper_repro.g24 import architecture_tables, networks_figures, published
 from paper_repro.g24 import networks as g24_networks
 from paper_repro.g24 import networks_tables as tables
 from paper_repro.g24 import simulation as g24_simulation
@@ -254,6 +255,15 @@ def test_claims_and_winners(tmp_path):
     assert "Of the 21 comparisons\n16 are significant, 16 with" in note
     assert "without h = 0 10 and\n10 of 13.\nExact." in note
     assert "1 (edge)" in {row[3] for row in rows_of(tmp_path / "estimators.csv")}
+
+
+def test_figures_of_networks(tmp_path):
+    """Estimates of both notions, and the risks of each network over the grids."""
+    places = itertools.product(("cifar10_a", "cifar100_b"), ("top-label", "canonical"))
+    results = made_up({(*place, name): 0.1 for place in places for name in ("kde", "ukkr")})
+    networks_figures.plot(tmp_path, results)
+    names = ("figure_2", "figure_3", "figure_4", "risks_cifar10_a", "risks_cifar100_b")
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.svg" for name in names}
 
 
 @pytest.mark.parametrize(
