@@ -72,7 +72,7 @@ def all_cells() -> list[tuple[Model, int, str]]:
     cells += [(model, 16, group) for model in OTHER_MODELS for group in ("exact", "few")]
     cells += [(Model("calibrated", 10), n, "exact") for n in (64, 256)]
     for model, n, group in itertools.product(MODELS.values(), SIZES, GROUPS):
-        if group != "few" and (group != "ece" or model.name == "classes"):
+        if group not in ("few", "chosen") and (group != "ece" or model.name == "classes"):
             cells.append((model, n, group))
     return sorted(cells, key=lambda cell: cell[1])
 

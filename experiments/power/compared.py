@@ -15,9 +15,10 @@ from typing import Any
 
 import jax
 
-from calibjax import estimators, hypothesis_tests
+from calibjax import distances, estimators, hypothesis_tests, kernels
 from experiments.harness.cells import keys_of
 from experiments.power.simulation import pvalues, tally
+from experiments.power.w21 import median_kernel
 from experiments.synthetic_models import Model
 
 EXACT = "exact SKCE"
@@ -99,6 +100,25 @@ def ece_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pva
     return {"consistency ECE": resampled.pvalue, "exact ECE": exact.pvalue}
 
 
+def chosen_kernels(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
+    """Exact tests with kernels that are chosen from the predictions, not by the model."""
+    predictions = samples[0]
+    if model.is_of_classes:
+        distance = distances.TotalVariation()
+        near = kernels.Exponential(kernels.median_heuristic(distance, predictions), distance)
+        median = kernels.TensorProduct(near, kernels.White())
+    else:
+        median = median_kernel(kernels.Exponential, predictions)
+    default = hypothesis_tests.default_kernel(predictions)
+    run = functools.partial(hypothesis_tests.exact_skce_test, key, num_draws=num_draws)
+    many = hypothesis_tests.aggregated_skce_test(key, *samples, num_draws=num_draws)
+    return {
+        f"{EXACT}, median heuristic": run(median, *samples).pvalue,
+        f"{EXACT}, default_kernel": run(default, *samples).pvalue,
+        "exact aggregated": many.pvalue,
+    }
+
+
 GROUPS: dict[str, Callable[..., Pvalues]] = {
     "exact": exact_skce_test,
     "few": few_skce_tests,
@@ -106,6 +126,7 @@ GROUPS: dict[str, Callable[..., Pvalues]] = {
     "cme": cme_tests,
     "consistency": consistency_test,
     "ece": ece_tests,
+    "chosen": chosen_kernels,
 }
 _SIMULATED = ("exact", "bootstrap", "consistency")  # what the names of simulated tests begin with
 
