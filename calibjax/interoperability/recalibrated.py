@@ -16,6 +16,8 @@ from calibjax.recalibration import AffineScaling, GroupWise, PlattScaling, Recal
 
 extras.imported("sklearn", "RecalibratedClassifier is a classifier of scikit-learn", "sklearn")
 
+from scipy.special import softmax  # noqa: E402
+from sklearn import get_config  # noqa: E402
 from sklearn.base import (  # noqa: E402
     BaseEstimator,
     ClassifierMixin,
@@ -23,10 +25,13 @@ from sklearn.base import (  # noqa: E402
     RegressorMixin,
     clone,
 )
+from sklearn.compose import TransformedTargetRegressor  # noqa: E402
 from sklearn.frozen import FrozenEstimator  # noqa: E402
 from sklearn.linear_model import BayesianRidge, LogisticRegression  # noqa: E402
 from sklearn.model_selection import check_cv, cross_val_predict  # noqa: E402
+from sklearn.pipeline import Pipeline  # noqa: E402
 from sklearn.utils import _safe_indexing, get_tags, indexable  # noqa: E402
+from sklearn.utils import metadata_routing as routing  # noqa: E402
 from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
 from sklearn.utils.validation import (  # noqa: E402
     check_is_fitted,
@@ -35,7 +40,40 @@ from sklearn.utils.validation import (  # noqa: E402
 )
 
 
-class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
+    """How weights of samples reach the estimator."""
+
+    _estimator: Callable[[], Any]
+
+    def get_metadata_routing(self) -> routing.MetadataRouter:
+        """Who takes `sample_weight`, where metadata routing of scikit-learn is enabled."""
+        mapping = routing.MethodMapping().add(caller="fit", callee="fit")
+        router = routing.MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self._estimator(), method_mapping=mapping)
+
+    def _routed(self, sample_weight: np.ndarray | None) -> dict[str, Any]:
+        """Arguments of the estimator's fit; those of its last step in a pipeline."""
+        if sample_weight is None:
+            return {}
+        if get_config()["enable_metadata_routing"]:
+            routed: Any = routing.process_routing(self, "fit", sample_weight=sample_weight)
+            return dict(routed.estimator.fit)
+        prefix, final = "", self._estimator()
+        while isinstance(final, Pipeline | TransformedTargetRegressor):
+            if isinstance(final, Pipeline):
+                prefix += f"{final.steps[-1][0]}__"
+                final = final.steps[-1][1]
+            else:
+                final = final.regressor
+        if not has_fit_parameter(final, "sample_weight"):
+            raise TypeError(
+                "estimator: expected one whose fit takes sample_weight, got "
+                f"{checks.described(final)}"
+            )
+        return {f"{prefix}sample_weight": sample_weight}
+
+
+class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
     """A classifier whose probabilities are corrected by a recalibrator of this package.
 
     `fit` predicts every sample by a classifier that was fitted without its fold, fits the
@@ -48,10 +86,16 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     (`TemperatureScaling`, `BiasScaling`, `VectorScaling`, `MatrixScaling`) or one against the rest
     (`HistogramBinning`, `IsotonicRegression`, `PlattScaling`, `BetaScaling`, `VennAbers`). `fit`
     takes `sample_weight`, [n], for the classifier, unless it is frozen, and for the recalibrator.
+    The last step of a pipeline gets it, or with metadata routing every step that requests it.
     Computations are in float64, whatever the setting of JAX.
 
+    Scores of a classifier that has `decision_function` only have no scale. They are divided by
+    their root mean square, and are then the log-odds of the second of two classes or the logits
+    of more classes. This changes nothing for the recalibrators that learn the scale of log-odds.
+
     Attributes:
-        estimator: the classifier, which has `predict_proba`; None for `LogisticRegression()`.
+        estimator: the classifier, which has `predict_proba` or `decision_function`; None for
+            `LogisticRegression()`.
         recalibrator: a `recalibration.Recalibrator` of classes; None for
             `PlattScaling(smooth_targets=True)`, which has a solution for all samples but those
             whose probabilities are all equal. `TemperatureScaling()` has none where the classes
@@ -64,12 +108,13 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             say.
         classes_: the labels, [m], in the order of the columns of `predict_proba`.
         estimator_: the classifier that was fitted to all samples.
+        score_scale_: root mean square of the scores; None for a classifier with `predict_proba`.
         params_: what the recalibrator has learned.
 
     Raises:
-        TypeError: by `fit` if the classifier has no `predict_proba`, or the recalibrator is none
-            of classes, or needs groups or features, or one of them takes no weights but there are
-            some.
+        TypeError: by `fit` if the classifier predicts neither probabilities nor a score for each
+            class, or the recalibrator is none of classes, or needs groups or features, or one of
+            them takes no weights but there are some.
         ValueError: by `fit` if there is one class only, all samples of a class are in one fold,
             or the recalibrator has no solution for these samples; and for invalid data, by
             the classifier.
@@ -112,8 +157,13 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _checked_weights(sample_weight, y, recalibrator)
-        probs, self.estimator_ = self._predicted(X, y, sample_weight)
+        outputs, self.estimator_ = self._predicted(X, y, sample_weight)
         self.classes_ = self.estimator_.classes_
+        self.score_scale_ = None
+        if self._method == "decision_function":
+            squares = np.average(np.square(outputs), axis=0, weights=sample_weight)
+            self.score_scale_ = np.sqrt(np.mean(squares)) or 1.0
+        probs = self._probs(outputs)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -126,27 +176,41 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def _predicted(
         self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None
     ) -> tuple[Any, Any]:
-        """Probabilities of samples that the classifier has not seen, and the classifier."""
-        estimator = self._estimator()
-        if not hasattr(estimator, "predict_proba"):
-            raise TypeError(
-                "estimator: expected a classifier with predict_proba, got "
-                f"{checks.described(estimator)}"
-            )
+        """Outputs for samples that the classifier has not seen, and the classifier."""
+        estimator, method = self._estimator(), self._method
         if isinstance(estimator, FrozenEstimator):
-            return estimator.predict_proba(X), estimator
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        if weights and not has_fit_parameter(estimator, "sample_weight"):
-            raise TypeError(
-                "estimator: expected a classifier whose fit takes sample_weight, got "
-                f"{checks.described(estimator)}"
-            )
+            return getattr(estimator, method)(X), estimator
+        weights = self._routed(sample_weight)
         splitter: Any = check_cv(self.cv, y, classifier=True)
         folds = list(splitter.split(X, y))
         _refuse_missing_classes(y, folds)
-        probs = cross_val_predict(estimator, X, y, cv=folds, method="predict_proba", params=weights)
+        outputs = cross_val_predict(estimator, X, y, cv=folds, method=method, params=weights)
         fitted: Any = clone(estimator)
-        return probs, fitted.fit(X, y, **weights)
+        return outputs, fitted.fit(X, y, **weights)
+
+    @property
+    def _method(self) -> str:
+        """The method of the classifier that is recalibrated."""
+        for name in ("predict_proba", "decision_function"):
+            if hasattr(self._estimator(), name):
+                return name
+        raise TypeError(
+            "estimator: expected a classifier with predict_proba or decision_function, got "
+            f"{checks.described(self._estimator())}"
+        )
+
+    def _probs(self, outputs: Any) -> Any:
+        """Probabilities, or those of scores, [n], or [n, m] of more than two classes."""
+        if self.score_scale_ is None:
+            return outputs
+        scores = np.asarray(outputs, np.float64) / self.score_scale_
+        logits = scores if scores.ndim == 2 else np.stack([np.zeros_like(scores), scores], 1)
+        if logits.shape[1] != len(self.classes_):
+            raise TypeError(
+                f"estimator: expected a score for each of {len(self.classes_)} classes, got "
+                f"{logits.shape[1]} from decision_function of {checks.described(self._estimator())}"
+            )
+        return softmax(logits, axis=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Recalibrated probabilities of the classes, [n, m]."""
@@ -154,7 +218,8 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         checks.refuse_masked("X", X)
         recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
         with jax.enable_x64(True):
-            predictions = _predictions(self.estimator_.predict_proba(X), smallest)
+            outputs = getattr(self.estimator_, self._method)(X)
+            predictions = _predictions(self._probs(outputs), smallest)
             values = recalibrator.apply(self.params_, predictions)
             if not hasattr(values, "class_probs"):  # confidences in the second class
                 values = Bernoulli(values)
@@ -182,7 +247,7 @@ class RecalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return 0.0 if given is None else float(checks.proportion(name, given))
 
 
-class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
+class RecalibratedRegressor(RegressorMixin, _Recalibrated):
     """A regressor whose predictive distributions are corrected by a recalibrator of this package.
 
     `fit` predicts every sample by a regressor that was fitted without its fold, fits the
@@ -196,7 +261,8 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         recalibrator: a `recalibration.Recalibrator` of its predictions, such as
             `QuantileRecalibration()`; None for `AffineScaling()`.
         predictive: function (fitted regressor, X) → batch of distributions; None for
-            `from_sklearn`, which reads regressors whose `predict` has `return_std`.
+            `from_sklearn`, which reads regressors whose `predict` has `return_std`, also in
+            pipelines and a `TransformedTargetRegressor`.
         cv: folds: a number (None for 5), or a splitter that predicts every sample once.
         estimator_: the regressor that was fitted to all samples.
         params_: what the recalibrator has learned.
@@ -204,8 +270,9 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     Raises:
         TypeError: by `fit` if the regressor predicts no distributions, or the recalibrator is none
             of them, or one of both takes no weights but there are some.
-        ValueError: by `fit` if folds leave samples without prediction, or the recalibrator has no
-            solution for these samples; and for invalid data, by the regressor.
+        ValueError: by `fit` if y has several outputs, folds leave samples without prediction, or
+            the recalibrator has no solution for these samples; and for invalid data, by the
+            regressor.
 
     Cost: with k folds, k + 1 fits of the regressor, and that of the recalibrator.
 
@@ -243,30 +310,35 @@ class RecalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         checks.refuse_masked("X", X)
         checks.refuse_masked("y", y)
         X, y = indexable(X, y)
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            raise ValueError(
+                f"y: expected one output, [n], got {np.shape(y)[1]}, {np.shape(y)}; fit a "
+                "RecalibratedRegressor for each"
+            )
         y = column_or_1d(y, dtype=np.float64, warn=True)
-        given: dict[str, Any] = {}
         weights: dict[str, Any] = {}
         if sample_weight is not None:
-            checked = _checked_weights(sample_weight, y, recalibrator)
-            given, weights = {"sample_weight": checked}, {"weights": checked}
+            sample_weight = _checked_weights(sample_weight, y, recalibrator)
+            weights = {"weights": sample_weight}
         with jax.enable_x64(True):
-            predictions, self.estimator_ = self._predicted(X, y, given)
+            predictions, self.estimator_ = self._predicted(X, y, sample_weight)
             self.params_ = recalibrator.fit(predictions, y, **weights)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _predicted(self, X: Any, y: np.ndarray, given: dict[str, Any]) -> tuple[Any, Any]:
+    def _estimator(self) -> Any:
+        return BayesianRidge() if self.estimator is None else self.estimator
+
+    def _predicted(
+        self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None
+    ) -> tuple[Any, Any]:
         """Predictions of samples that the regressor has not seen, and the regressor."""
-        estimator: Any = BayesianRidge() if self.estimator is None else self.estimator
+        estimator = self._estimator()
         if isinstance(estimator, FrozenEstimator):
             return self._distributions(estimator, X), estimator
-        if given and not has_fit_parameter(estimator, "sample_weight"):
-            raise TypeError(
-                "estimator: expected a regressor whose fit takes sample_weight, got "
-                f"{checks.described(estimator)}"
-            )
+        given = self._routed(sample_weight)
 
         def fitted(rows: np.ndarray) -> Any:
             weights = {name: x[rows] for name, x in given.items()}

@@ -1,13 +1,17 @@
 """Predictions of models of scikit-learn, which is imported only when `from_sklearn` is called."""
 
 import inspect
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from calibjax._core import checks, extras
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
+from calibjax.distributions.log_normal import LogNormal
 from calibjax.distributions.normal import DiagNormal, Normal
+
+_SCALERS = "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"  # affine maps
 
 
 def from_sklearn(model: Any, X: Any) -> Distribution:
@@ -20,7 +24,9 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
     - A regressor whose `predict` has `return_std`, such as `GaussianProcessRegressor`,
       `BayesianRidge` and `ARDRegression`, gives a `Normal`; of several outputs a `DiagNormal`.
 
-    Pipelines and searches of such models are read as well.
+    Pipelines and searches of such models are read as well. So is a `TransformedTargetRegressor` of
+    a regressor whose predictions are normal: with a scaler of scikit-learn its predictions are
+    normal, with `inverse_func=numpy.exp` they are a `LogNormal`.
 
     The standard deviation of a Gaussian process is that of an observation only if its kernel has a
     `WhiteKernel`; the noise `alpha` of a `GaussianProcessRegressor` is not part of it.
@@ -58,9 +64,26 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
     checks.refuse_masked("X", X)
     if hasattr(model, "predict_proba"):
         return _of_classes(model, X)
-    found = getattr(model, "best_estimator_", model)  # a search hands no options on
-    if base.is_regressor(found) and "return_std" in _options(found):
-        return _normal(*found.predict(X, return_std=True))
+    if base.is_regressor(model):
+        return _of_numbers(model, X)
+    _refuse(model)
+
+
+def _of_numbers(model: Any, inputs: Any) -> Distribution:
+    """The predicted numbers; searches, pipelines and transformed targets hand no options on."""
+    found = getattr(model, "best_estimator_", model)
+    if hasattr(found, "steps"):
+        if len(found.steps) > 1:
+            inputs = found[:-1].transform(inputs)
+        return _of_numbers(found.steps[-1][1], inputs)
+    if hasattr(found, "regressor_"):
+        return _transformed(_of_numbers(found.regressor_, inputs), found)
+    if "return_std" in inspect.signature(found.predict).parameters:
+        return _normal(*found.predict(inputs, return_std=True))
+    _refuse(model)
+
+
+def _refuse(model: Any) -> NoReturn:
     raise TypeError(
         "model: expected a classifier with predict_proba, or a regressor whose predict has "
         f"return_std, such as GaussianProcessRegressor, got {checks.described(model)}{_way(model)}"
@@ -84,16 +107,27 @@ def _normal(loc: Any, scale: Any) -> Distribution:
     return checks.batch((Normal if loc.ndim == 1 else DiagNormal)(loc, scale))
 
 
-def _options(model: Any) -> Iterable[str]:
-    """Names of the arguments of `predict`, of the last step of a pipeline."""
-    final = model.steps[-1][1] if hasattr(model, "steps") else model
-    return inspect.signature(final.predict).parameters
+def _transformed(predictions: Distribution, model: Any) -> Distribution:
+    """Predictions of the target whose transformation by the model they predict."""
+    transformer = model.transformer_
+    if isinstance(predictions, Normal):
+        if getattr(transformer, "inverse_func", None) is np.exp:
+            return checks.batch(LogNormal(predictions.loc, predictions.scale))
+        if type(transformer).__name__ in _SCALERS:
+            zero, one = np.ravel(transformer.inverse_transform([[0.0], [1.0]]))
+            slope = one - zero
+            return _normal(zero + slope * predictions.loc, abs(slope) * predictions.scale)
+    raise TypeError(
+        "model: expected a TransformedTargetRegressor of normal predictions whose transformer is "
+        f"one of {', '.join(_SCALERS)}, or whose inverse_func is numpy.exp, got "
+        f"{checks.described(transformer)} of {type(predictions).__name__} predictions"
+    )
 
 
 def _way(model: object) -> str:
     """What to do with a model that predicts no distribution."""
     if hasattr(model, "decision_function"):
-        return "; sklearn.calibration.CalibratedClassifierCV turns scores into probabilities"
+        return "; interoperability.RecalibratedClassifier turns scores into probabilities"
     if hasattr(model, "predict"):
         return "; hand over its predictions in a record such as distributions.Normal"
     return ""

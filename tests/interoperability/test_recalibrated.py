@@ -3,14 +3,21 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.stats import lognorm
+from sklearn import config_context
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
-from sklearn.svm import LinearSVC
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from calibjax import distributions, interoperability, recalibration, scores
@@ -85,7 +92,7 @@ def test_probabilities_of_zero():
 
 def test_wrong_parameters():
     for options, error, message in (
-        ({"estimator": LinearSVC()}, TypeError, "estimator: .* predict_proba, got LinearSVC"),
+        ({"estimator": LinearRegression()}, TypeError, "estimator: .* decision_function, got Line"),
         ({"recalibrator": "platt"}, TypeError, "recalibrator: expected a record .* got str"),
         (
             {"recalibrator": recalibration.GroupWise(recalibration.HistogramBinning(2))},
@@ -229,7 +236,7 @@ def test_wrong_regressors():
     ):
         with pytest.raises(error, match=message):
             RecalibratedRegressor(**options).fit(X, Y)
-    with pytest.raises(TypeError, match="estimator: expected a regressor whose fit takes sample_w"):
+    with pytest.raises(TypeError, match="estimator: expected one whose fit takes sample_weight"):
         RecalibratedRegressor(GaussianProcessRegressor()).fit(X, Y, np.ones(200))
 
 
@@ -246,3 +253,113 @@ def test_the_checks_of_scikit_learn_for_regressors():
     assert len(found) > 40
     failed = [x for x in found if x["status"] not in ("passed", "skipped", "xfail")]
     assert not failed, failed
+
+
+WEIGHTS = np.random.default_rng(1).integers(1, 4, 200).astype(float)
+
+
+def test_weights_reach_the_last_step_of_a_pipeline():
+    """A pipeline that only scales by powers of two is as good as its last step."""
+    scaler = FunctionTransformer(lambda x: 2 * x)
+    nested = make_pipeline(scaler, make_pipeline(scaler, GaussianNB()))
+    plain = RecalibratedClassifier(GaussianNB(), cv=3).fit(X, WORDS, WEIGHTS)
+    for estimator in (make_pipeline(scaler, GaussianNB()), nested):
+        model = RecalibratedClassifier(estimator, cv=3).fit(X, WORDS, WEIGHTS)
+        np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), rtol=1e-6)
+    unweighted = RecalibratedClassifier(GaussianNB(), cv=3).fit(X, WORDS)
+    assert np.abs(unweighted.predict_proba(X) - plain.predict_proba(X)).max() > 1e-3
+    with pytest.raises(TypeError, match="estimator: expected one whose fit takes sample_weight, g"):
+        RecalibratedClassifier(make_pipeline(scaler, KNeighborsClassifier())).fit(X, TWO, WEIGHTS)
+
+
+def test_metadata_routing():
+    """Weights go to the steps that request them, and to the recalibrator."""
+    method = recalibration.TemperatureScaling()
+    plain = RecalibratedClassifier(GaussianNB(), method, cv=3).fit(X, WORDS, WEIGHTS)
+    with config_context(enable_metadata_routing=True):
+        for step, expected in (
+            (GaussianNB().set_fit_request(sample_weight=True), plain),
+            (GaussianNB().set_fit_request(sample_weight=False), None),
+        ):
+            model = RecalibratedClassifier(make_pipeline(step), method, cv=3)
+            whole = make_pipeline(model.set_fit_request(sample_weight=True))
+            found = whole.fit(X, WORDS, sample_weight=WEIGHTS).predict_proba(X)
+            if expected is None:
+                unweighted = GaussianNB().fit(X, WORDS)
+                assert np.array_equal(whole[-1].estimator_[-1].theta_, unweighted.theta_)
+                assert (
+                    whole[-1].params_
+                    != RecalibratedClassifier(GaussianNB(), method, cv=3).fit(X, WORDS).params_
+                )
+            else:
+                np.testing.assert_array_equal(found, expected.predict_proba(X))
+        with pytest.raises(UnsetMetadataPassedError):
+            RecalibratedClassifier(GaussianNB(), method, cv=3).fit(X, WORDS, WEIGHTS)
+
+
+@pytest.mark.parametrize("y", [WORDS, TWO])
+def test_scores_of_a_decision_function(y):
+    """Platt's map of them is that of scikit-learn, and the scale of the scores does not matter."""
+    found = []
+    for factor in (1.0, 1000.0):
+        scaled = _Scaled(factor)
+        model = RecalibratedClassifier(scaled, recalibration.TemperatureScaling(), cv=3).fit(X, y)
+        found.append(model.predict_proba(X))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+    if y is TWO:
+        ours = RecalibratedClassifier(_Scaled(1.0), cv=3).fit(X, y).predict_proba(X)
+        theirs = CalibratedClassifierCV(_Scaled(1.0), cv=3, ensemble=False).fit(X, y)
+        np.testing.assert_allclose(ours, theirs.predict_proba(X), atol=1e-4)
+    pairs = SVC(decision_function_shape="ovo")
+    four = np.digitize(X[:, 0], [-0.6, 0.0, 0.6])
+    with pytest.raises(TypeError, match="expected a score for each of 4 classes, got 6 from"):
+        RecalibratedClassifier(pairs).fit(X, four)
+
+
+class _Scaled(LinearSVC):
+    """Scores times a factor."""
+
+    def __init__(self, factor=1.0):
+        super().__init__()
+        self.factor = factor
+
+    def decision_function(self, X):
+        return self.factor * super().decision_function(X)
+
+
+@pytest.mark.parametrize("transformer", [StandardScaler(), MinMaxScaler((-1, 3))])
+def test_scaled_targets(transformer):
+    """Predictions are those of a regressor with targets that are scaled by hand."""
+    y = 5 + 2 * Y
+    inner = BayesianRidge()
+    model = RecalibratedRegressor(
+        TransformedTargetRegressor(inner, transformer=transformer), cv=KFold(4)
+    ).fit(X, y)
+    scaled = transformer.fit_transform(y[:, None])[:, 0]
+    whole = BayesianRidge().fit(X, scaled).predict(X, return_std=True)
+    mean, spread = interoperability.from_sklearn(model.estimator_, X).loc, whole[1]
+    np.testing.assert_allclose(mean, transformer.inverse_transform(whole[0][:, None])[:, 0])
+    scale = interoperability.from_sklearn(make_pipeline(model.estimator_), X).scale
+    np.testing.assert_allclose(scale, spread * np.std(y) / np.std(scaled), rtol=1e-9)
+    assert 0.5 < np.std((y - model.predict(X)) / model.predict(X, return_std=True)[1]) < 1.5
+    weighted = RecalibratedRegressor(TransformedTargetRegressor(inner, transformer=transformer))
+    weighted.fit(X, y, WEIGHTS)
+    by_hand = BayesianRidge().fit(X, scaled, WEIGHTS)
+    np.testing.assert_allclose(weighted.estimator_.regressor_.coef_, by_hand.coef_)
+
+
+def test_targets_with_a_logarithm():
+    y = np.exp(Y)
+    logs = TransformedTargetRegressor(BayesianRidge(), func=np.log, inverse_func=np.exp)
+    found = interoperability.from_sklearn(logs.fit(X, y), X)
+    assert isinstance(found, distributions.LogNormal)
+    loc, scale = BayesianRidge().fit(X, Y).predict(X, return_std=True)
+    np.testing.assert_allclose(found.log_prob(y), lognorm(scale, 0, np.exp(loc)).logpdf(y))
+    roots = TransformedTargetRegressor(BayesianRidge(), func=np.sqrt, inverse_func=np.square)
+    with pytest.raises(TypeError, match="expected a TransformedTargetRegressor .* FunctionTransf"):
+        interoperability.from_sklearn(roots.fit(X, y), X)
+
+
+def test_several_outputs_are_refused():
+    with pytest.raises(ValueError, match=r"y: expected one output, \[n\], got 2, \(200, 2\); fit"):
+        RecalibratedRegressor().fit(X, np.stack([Y, Y], 1))

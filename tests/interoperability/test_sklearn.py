@@ -87,7 +87,10 @@ def test_models_that_predict_no_distribution():
     several = multiclass.OneVsRestClassifier(linear_model.LogisticRegression())
     cases = [
         (linear_model.LinearRegression().fit(X, Y), "LinearRegression; hand over its predictions"),
-        (svm.LinearSVC().fit(X, LABELS), "LinearSVC; .*CalibratedClassifierCV"),
+        (
+            svm.LinearSVC().fit(X, LABELS),
+            "LinearSVC; .*RecalibratedClassifier turns",
+        ),
         (StandardScaler().fit(X), "got StandardScaler$"),
         (np.zeros(3), "expected a fitted model of scikit-learn, got ndarray"),
         (linear_model.BayesianRidge, "expected a fitted model .* got the class BayesianRidge"),
