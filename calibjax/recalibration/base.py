@@ -25,7 +25,8 @@ class Recalibrator:
     inputs, such as features or groups, are further arguments of `fit` and `apply`. These are pure
     functions, which can be compiled and mapped over data sets. `fit` takes weights of the samples,
     `weights`, w ≥ 0, [n], if it has a keyword argument of this name: all methods here have it. An
-    integer is that number of copies, and multiplying all of them by a constant changes nothing.
+    integer is that number of copies. Multiplying all of them by a constant changes nothing, except
+    where a docstring says that the number of samples matters.
 
     Fit on one part of the data and evaluate on another: predictions that are corrected with their
     own targets look better calibrated than they are.
@@ -68,14 +69,22 @@ class ConfidenceRecalibrator(Recalibrator):
 
     _learns: type  # class of the params; if it were a ClassVar, records could not be typed
 
+    @property
+    def _counts_samples(self) -> bool:
+        """Whether the number of samples matters, which is the sum of the weights then."""
+        return False
+
     def fit(self, confidences: PyTree, correct: PyTree, weights: ArrayLike | None = None) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not is_of_classes(confidences):
-            return self._fit(*checks.weighted_confidences(confidences, correct, weights))
+            samples = checks.weighted_confidences(
+                confidences, correct, weights, as_copies=self._counts_samples
+            )
+            return self._fit(*samples)
         names = "confidences", "correct"
         checks.same_rows(confidences=confidences, correct=correct, weights=weights)
         predictions, labels = checks.predictions_and_targets(confidences, correct, names=names)
-        weights = checks.sample_weights(weights, predictions)
+        weights = checks.sample_weights(weights, predictions, as_copies=self._counts_samples)
         each, correct = each_class(predictions.class_probs, labels)
         fit = lambda r, c: self._fit(r, c, weights)  # noqa: E731
         params = jax.vmap(fit)(each.probs, correct.astype(each.probs.dtype))

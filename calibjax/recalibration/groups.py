@@ -62,7 +62,7 @@ class GroupWise(Recalibrator):
         """Params of each group."""
         method = _checked_method(self.recalibrator)
         samples, members = _grouped(method.fit, arguments, weights)
-        weights = checks.sample_weights(weights, samples)
+        weights = checks.sample_weights(weights, samples, as_copies=True)
         if weights is not None:
             kind, names = "method", _names(method.fit, len(samples))
             checks.function(kind, "recalibrator.fit", method.fit, *names, keywords=("weights",))

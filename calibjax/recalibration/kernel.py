@@ -61,7 +61,8 @@ class KernelRecalibration(Recalibrator):
     there were κ more of them with mean 0 and variance 1. z are the normal scores Φ⁻¹(F(y)), of
     vectors L⁻¹ (y − μ), which have the mean a(p) and the standard deviation b(p) after the
     correction: `Normal`, `DiagNormal` and `MvNormal` predictions are shifted and scaled, others are
-    `Recalibrated`. Weights of the samples are factors of the w_i.
+    `Recalibrated`. Weights of the samples are factors of the w_i, numbers of copies beside κ: their
+    scale matters. The default length scale counts all predictions alike.
 
     `fit` stores the samples, as `LocalScores`; `apply(params, predictions)` the predictions.
 
@@ -98,7 +99,9 @@ class KernelRecalibration(Recalibrator):
         self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
     ) -> LocalScores:
         """The samples with their residuals."""
-        predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
+        predictions, targets, weights = checks.weighted_samples(
+            predictions, targets, weights, as_copies=True
+        )
         plain = _checked(predictions)
         scores = _scores(plain, targets)
         used = jnp.ones(len(scores), scores.dtype) if weights is None else weights

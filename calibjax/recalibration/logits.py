@@ -313,7 +313,7 @@ def log_probs_of(predictions: Any) -> jax.Array:
     """Finite log-probabilities of all classes, [n, m]."""
     plain = bare(predictions)
     if isinstance(plain, CategoricalLogits):
-        return plain.logits
+        return jax.nn.log_softmax(plain.logits, 1)
     labels = jnp.arange(plain.class_probs.shape[-1])
     found = jax.vmap(lambda p: jax.vmap(p.log_prob)(labels))(plain)
     return jnp.maximum(found, math.log(float(jnp.finfo(found.dtype).tiny)))

@@ -40,7 +40,8 @@ class QuantileRecalibration(Recalibrator):
 
     The second is any monotone map, and needs many samples: about k / 2n nats are lost by its
     errors. The quantiles are those between order statistics u_(i) at levels i / (n + 1), so that
-    targets beyond all that were seen keep their probability; weights are shares of n + 1. Isotonic
+    targets beyond all that were seen keep their probability; weights are numbers of copies and n
+    is their sum, so that their scale matters. Isotonic
     regression of the empirical levels on the u_i, which are monotone already, is the case of k = n.
 
     `fit` returns the distribution of the u_i, a `Beta` or an `IsotonicMap`;
@@ -82,7 +83,7 @@ class QuantileRecalibration(Recalibrator):
         """The distribution of the integral transforms."""
         is_beta, num_knots = self._options()
         predictions, targets, weights = checks.weighted_samples(
-            predictions, targets, weights, minimum=2
+            predictions, targets, weights, minimum=2, as_copies=not is_beta
         )
         plain = bare(predictions)
         check_continuous("predictions", plain)
@@ -145,13 +146,21 @@ def _most_likely(levels: jax.Array, weights: jax.Array | None) -> Beta:
 
 @jax.jit
 def _sorted(values: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-    """Numbers in increasing order, and their levels i / (n + 1), with weights shares of n + 1."""
+    """Numbers in increasing order, and their levels i / (n + 1), or the first and last of copies.
+
+    Between two samples is a share of 1 / (n + 1); one of weight w < 1 lies in the middle of its own
+    and this share. One without weight is a copy of another, whose levels it has.
+    """
     order = jnp.argsort(values)
-    used = jnp.ones_like(values) if weights is None else weights
-    used = used[order]
-    # A sample of weight w lies between the shares before and after it: in the middle of 1 + w.
+    if weights is None:
+        return values[order], jnp.arange(1, len(values) + 1, dtype=values.dtype) / (len(values) + 1)
+    used = weights[order]
     upto = jnp.cumsum(used)
-    return values[order], (upto - 0.5 * used + 0.5) / (upto[-1] + 1)
+    middle = upto - 0.5 * used + 0.5
+    middle = jnp.where(used > 0, middle, middle[jnp.argmax(used)])
+    half = 0.5 * jnp.maximum(used - 1, 0)
+    levels = jnp.sort(jnp.concatenate([middle - half, middle + half])) / (upto[-1] + 1)
+    return jnp.repeat(values[order], 2), levels
 
 
 def weighted_quantiles(
@@ -191,7 +200,8 @@ class QuantileShift(Recalibrator):
 
     where order statistics have levels i / (n + 1), so that the new quantile covers a further,
     exchangeable target with probability τ_j, up to the interpolation between them; at levels
-    beyond them it is the smallest or the largest residual. Shifted quantiles that cross are sorted.
+    beyond them it is the smallest or the largest residual. Weights are numbers of copies and n is
+    their sum, so that their scale matters. Shifted quantiles that cross are sorted.
 
     `fit` returns the `Shifts`; `apply(params, predictions)` a batch of `Quantiles`.
 
@@ -217,7 +227,9 @@ class QuantileShift(Recalibrator):
         self, predictions: Quantiles, targets: ArrayLike, weights: ArrayLike | None = None
     ) -> Shifts:
         """The shift of each level."""
-        predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
+        predictions, targets, weights = checks.weighted_samples(
+            predictions, targets, weights, as_copies=True
+        )
         plain = _quantiles(predictions)
         levels = plain.levels
         if levels.ndim == 2:

@@ -70,9 +70,8 @@ class PlattScaling(ConfidenceRecalibrator):
     The likelihood has a maximum if and only if both outcomes occur and no threshold separates the
     confidences of correct and wrong predictions. Platt's own targets, `smooth_targets`, remove this
     restriction: with n₁ of the n predictions correct, they are t = (n₁ + 1) / (n₁ + 2) for these,
-    and 1 / (n − n₁ + 2) for the others; with weights n is the effective number of samples
-    (Σ_i w_i)² / Σ_i w_i², and n₁ / n the weighted accuracy. At least two confidences must still
-    differ.
+    and 1 / (n − n₁ + 2) for the others; weights are numbers of copies then, and their scale
+    matters. At least two confidences must still differ.
 
     With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
     and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
@@ -116,6 +115,10 @@ class PlattScaling(ConfidenceRecalibrator):
             return SigmoidMap(one, jnp.zeros_like(one))
         ones = jnp.ones_like(predictions.class_probs[0])
         return ClassWiseParams(SigmoidMap(ones, jnp.zeros_like(ones)))
+
+    @property
+    def _counts_samples(self) -> bool:
+        return self.smooth_targets
 
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None

@@ -39,7 +39,8 @@ class VennAbers(ConfidenceRecalibrator):
     of confidence r that is correct (c = 1), or wrong (c = 0). One of p₀ and p₁, the one of the
     observed outcome, is perfectly calibrated if samples are exchangeable; they differ where there
     are few samples, and the result never is 0 or 1. See `IsotonicRegression` for arguments and for
-    class predictions. In place of samples with weight 0 others are repeated with weight 0.
+    class predictions. Weights are numbers of copies, beside one further sample of weight 1: their
+    scale matters. In place of samples with weight 0 others are repeated with weight 0.
 
     `fit` stores the samples, as `CalibrationSamples`; `interval(params, confidences)` are p₀, p₁.
 
@@ -61,6 +62,7 @@ class VennAbers(ConfidenceRecalibrator):
     """
 
     _learns = CalibrationSamples
+    _counts_samples = True
 
     def interval(
         self, params: CalibrationSamples, confidences: jax.Array

@@ -37,6 +37,7 @@ def check_weights(
     function: Callable[..., Any],
     *data: Any,
     copies: bool = True,
+    scaled: bool = True,
     compiled: bool = True,
     differentiable: bool = True,
     rtol: float = 1e-11,
@@ -47,6 +48,7 @@ def check_weights(
         function: (*data, weights) → pytree of numbers; weights may be None.
         data: pytrees with N rows each.
         copies: whether an integer weight is the same as that number of copies.
+        scaled: whether a factor of all weights changes nothing.
         compiled: whether it may be compiled.
         differentiable: whether gradients by the weights are finite, also where these are zero.
         rtol: relative tolerance in float64.
@@ -60,8 +62,10 @@ def check_weights(
         for x, y in zip(*map(jax.tree.leaves, (weighted, unweighted)), strict=True)
     )
     same(function(*data, np.ones(N)), unweighted)
-    same(function(*data, np.full(N, 1e-30)), unweighted)
-    same(function(*data, 1e20 * WEIGHTS), weighted)
+    if scaled:
+        same(function(*data, np.full(N, 1e-30)), unweighted)
+        same(function(*data, 1e20 * WEIGHTS), weighted)
+    same(function(*data, WEIGHTS > 0), function(*data, (WEIGHTS > 0).astype(float)))
     if copies:  # none of a sample without weight
         same(function(*rows(data, np.repeat(np.arange(N), WEIGHTS)), None), weighted)
     else:

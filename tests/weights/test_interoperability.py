@@ -57,7 +57,7 @@ class _WithoutWeights(recalibration.HistogramBinning):
 
 def test_who_does_not_take_weights():
     model = RecalibratedClassifier(KNeighborsClassifier())
-    with pytest.raises(TypeError, match="estimator: expected a classifier whose fit takes sample"):
+    with pytest.raises(TypeError, match="estimator: expected one whose fit takes sample_weight"):
         model.fit(X, Y, sample_weight=WEIGHTS)
     model = RecalibratedClassifier(GaussianNB(), _WithoutWeights(2))
     model.fit(X, Y)

@@ -10,7 +10,7 @@ from jax.test_util import check_grads
 from sklearn import isotonic, linear_model
 
 from calibjax import distances, estimators, kernels, recalibration, record, scores
-from calibjax.distributions import Categorical, Normal
+from calibjax.distributions import Categorical, Normal, Quantiles
 from tests.weights.laws import WEIGHTS, N, check_weights
 
 _random = np.random.default_rng(8)
@@ -27,11 +27,22 @@ OF_CONFIDENCES = {
     "PlattScaling": (recalibration.PlattScaling(), {"rtol": 1e-9}),
     "smooth PlattScaling": (
         recalibration.PlattScaling(smooth_targets=True),
-        {"rtol": 1e-9, "copies": False},
+        {"rtol": 1e-9, "scaled": False},
     ),
+    "VennAbers": (recalibration.VennAbers(), {"scaled": False}),
     "IsotonicRegression": (recalibration.IsotonicRegression(), {}),
     "HistogramBinning": (recalibration.HistogramBinning(3), {}),
     "MMCEScaling": (recalibration.MMCEScaling(), {"rtol": 1e-5, "differentiable": False}),
+}
+OF_NORMALS = {
+    "KernelRecalibration": (
+        recalibration.KernelRecalibration(kernels.SquaredExponential(1.0)),
+        {},
+    ),
+    "QuantileRecalibration": (
+        recalibration.QuantileRecalibration("isotonic", num_knots=5),
+        {"differentiable": False},
+    ),
 }
 
 
@@ -51,6 +62,34 @@ def test_laws_of_classes(name):
         return method.apply(method.fit(p, y, weights=w), CLASSES).probs
 
     check_weights(fit, CLASSES, LABELS, **options)
+
+
+@pytest.mark.parametrize("name", OF_NORMALS)
+def test_laws_of_methods_that_count_samples(name):
+    method, options = OF_NORMALS[name]
+
+    def fit(p, y, w):
+        return jax.tree.leaves(method.apply(method.fit(p, y, weights=w), NORMALS))
+
+    check_weights(fit, NORMALS, TARGETS, scaled=False, **options)
+
+
+def test_laws_of_shifted_quantiles():
+    method, levels = recalibration.QuantileShift(), np.array([0.1, 0.5, 0.8])
+    forecast = NORMALS.loc[:, None] + np.array([-1.0, 0.0, 0.8])
+    fit = lambda q, y, w: method.fit(Quantiles(levels, q), y, weights=w).shifts  # noqa: E731
+    check_weights(fit, forecast, TARGETS, scaled=False)
+
+
+def test_shares_of_weights_below_one():
+    """A sample of weight w is in the middle of w and of the share of one that is between samples."""
+    weights = np.array([0.5, 3.0, 0.0, 0.25])
+    levels = np.array([0.75, 2.0, 3.0, 4.0, 4.125]) / 4.75  # first and last of three copies
+    values = np.array([1.0, 2.0, 2.0, 2.0, 5.0])
+    forecast = Quantiles(levels[:-1:2], np.zeros((4, 2)))
+    found = recalibration.QuantileShift().fit(forecast, [1.0, 2.0, 9.0, 5.0], weights=weights)
+    expected = np.interp(levels[:-1:2], levels, values)
+    np.testing.assert_allclose(found.shifts, expected, rtol=1e-12)
 
 
 def test_laws_of_distributions():
@@ -142,12 +181,12 @@ def test_methods_of_scikit_learn():
     np.testing.assert_allclose(ours, theirs.predict(NEW), rtol=1e-12)
 
 
-def test_targets_of_platt_count_the_effective_number_of_samples():
-    weights = np.array([3.0, 1.0, 1.0, 3.0])  # 8² / 20 = 3.2, of which 1.6 are correct
+def test_targets_of_platt_count_copies():
+    weights = np.array([3.0, 1.0, 1.0, 3.0])  # of 8 samples 4 are correct
     method = recalibration.PlattScaling(smooth_targets=True)
     confidences, correct = np.array([0.2, 0.2, 0.8, 0.8]), np.array([0, 1, 0, 1])
     found = method.apply(method.fit(confidences, correct, weights=weights), confidences[1:3])
-    high, low = 2.6 / 3.6, 1 / 3.6
+    high, low = 5 / 6, 1 / 6
     np.testing.assert_allclose(found, [0.75 * low + 0.25 * high, 0.75 * high + 0.25 * low])
 
 

@@ -17,7 +17,12 @@ from calibjax._core.pytree import PyTree, T
 
 
 def sample_weights(
-    weights: ArrayLike | None, samples: PyTree, *, minimum: int = 1, name: str = "weights"
+    weights: ArrayLike | None,
+    samples: PyTree,
+    *,
+    minimum: int = 1,
+    name: str = "weights",
+    as_copies: bool = False,
 ) -> jax.Array | None:
     """Weights of n samples, scaled so that their sum is that of their squares.
 
@@ -31,6 +36,7 @@ def sample_weights(
         samples: checked data with leading axis n, in whose precision the weights are.
         minimum: smallest number of positive weights.
         name: how messages call them.
+        as_copies: whether to return w as it is, the numbers of copies of the samples.
 
     Returns:
         u, [n], or None; NaN if traced weights are wrong.
@@ -51,9 +57,9 @@ def sample_weights(
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
             others = f"others are zero, or too small beside the largest for {dtype}"
             raise ValueError(f"{name}: expected at least {least}, got {positive}, {others}")
-        if not is_spread(array):  # NumPy compiles nothing
+        if not is_spread(array) and not as_copies:  # NumPy compiles nothing
             return jax.device_put(_scaled(known, dtype, np))
-    return _scaled(array, dtype, jnp)
+    return jnp.asarray(array, dtype) if as_copies else _scaled(array, dtype, jnp)
 
 
 def _scaled(weights: np.ndarray | jax.Array, dtype: DTypeLike, xp: ModuleType) -> Any:
@@ -64,8 +70,9 @@ def _scaled(weights: np.ndarray | jax.Array, dtype: DTypeLike, xp: ModuleType) -
 
 
 def plain_weights(weights: ArrayLike, n: int, name: str = "weights") -> Any:
-    """Checked weights of n samples in the units in which they are given, [n]."""
-    array = floating(name, as_arrays(name, weights))
+    """Checked weights of n samples in the units in which they are given, [n]; a mask is 0 or 1."""
+    array = as_arrays(name, weights)
+    array = floating(name, array.astype(int) if array.dtype == jnp.bool_ else array)
     shape(name, array, (n,), f"({n},), one weight for each sample")
     return satisfying(name, array, lambda w: (w >= 0) & (w < np.inf), "finite weights >= 0")
 
@@ -77,12 +84,13 @@ def weighted_samples(
     *,
     minimum: int = 1,
     keep_logs: bool = False,
+    as_copies: bool = False,
 ) -> tuple[Any, jax.Array, jax.Array | None]:
     """`predictions_and_targets` with the `sample_weights` of the same rows."""
     if weights is not None:  # without them rows are compared below
         same_rows(predictions=predictions, targets=targets, weights=weights)
     samples = predictions_and_targets(predictions, targets, minimum=minimum, keep_logs=keep_logs)
-    return *samples, sample_weights(weights, samples[0], minimum=minimum)
+    return *samples, sample_weights(weights, samples[0], minimum=minimum, as_copies=as_copies)
 
 
 def weighted_confidences(
@@ -92,12 +100,13 @@ def weighted_confidences(
     *,
     names: tuple[str, str] = ("confidences", "correct"),
     minimum: int = 1,
+    as_copies: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """`confidences_and_correct` with the `sample_weights` of the same rows."""
     if weights is not None:  # without them rows are compared below
         same_rows(**dict(zip(names, (confidences, correct), strict=True)), weights=weights)
     samples = confidences_and_correct(confidences, correct, names=names)
-    return *samples, sample_weights(weights, samples[0], minimum=minimum)
+    return *samples, sample_weights(weights, samples[0], minimum=minimum, as_copies=as_copies)
 
 
 def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = None) -> T:
