@@ -20,7 +20,8 @@ from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.powers import tempered
 from calibjax.scores import negative_log_likelihood
 
-_GRID = np.arange(-20, 21) / 2  # of log T, on which a minimum is searched first
+# Of log T, on which a minimum is searched first: the range, and a step beyond its ends.
+_GRID = np.arange(-21, 22) / 2
 _MAX_ITERATIONS = 60
 
 Loss = Callable[..., jax.Array]
@@ -36,9 +37,9 @@ class TemperatureScaling(Recalibrator):
     probabilities underflow, and a probability of zero stays zero at every temperature. If a target
     has probability zero, the likelihood has no maximum unless probabilities are clipped.
 
-    The loss may have several minima. It is evaluated at 41 temperatures from e⁻¹⁰ to e¹⁰, and
-    the lowest minimum *between* two of them is refined by the secant method on the derivative
-    with respect to log T, safeguarded by bisection. Even lower losses at an end of the range are
+    The loss may have several minima. It is evaluated at 41 temperatures from e⁻¹⁰ to e¹⁰ and one
+    beyond each end, and the lowest minimum *between* two of them is refined by the secant method on
+    the derivative with respect to log T, safeguarded by bisection. Even lower losses at an end are
     ignored: the SKCE, for instance, goes to zero for T → ∞ as predictions get ever wider. A loss
     that does not depend on T gives T = 1.
 
@@ -58,7 +59,7 @@ class TemperatureScaling(Recalibrator):
             log-likelihood of classes that the predictions separate perfectly, or is not finite.
             If the arrays are traced, the temperature is NaN instead.
 
-    Cost: 41 evaluations of the loss, and about 8 of its derivative.
+    Cost: 43 evaluations of the loss, and about 8 of its derivative.
 
     References: W21 App. F; Guo et al. (2017), On calibration of modern neural networks, §4.2.
 
@@ -209,7 +210,7 @@ def _root(
 
 def _refuse(losses: np.ndarray) -> None:
     """Raises an error that explains why there is no minimum."""
-    ends = f"T = {np.exp(_GRID[0]):.1e} and {np.exp(_GRID[-1]):.1e}"
+    ends = f"T = {np.exp(_GRID[1]):.1e} and {np.exp(_GRID[-2]):.1e}"
     finite = np.isfinite(losses)
     if not finite.any():
         raise ValueError(
@@ -219,7 +220,7 @@ def _refuse(losses: np.ndarray) -> None:
             "distributions.CategoricalLogits, or clip the probabilities from below, to 1e-7, say, "
             "and divide them by their sum"
         )
-    best = np.exp(_GRID[np.argmin(np.where(finite, losses, np.inf))])
+    best = np.exp(_GRID[1:-1][np.argmin(np.where(finite, losses, np.inf)[1:-1])])
     raise ValueError(
         f"loss: expected a minimum at a temperature between {ends}, got the smallest value at "
         f"T = {best:.1e}, at an end of the range where it is finite. The likelihood of classes has "

@@ -164,6 +164,14 @@ def class_data(dtype=np.float64, n=2000):
     return logits, Categorical(special.softmax(logits, 1).astype(dtype)), labels
 
 
+@pytest.mark.parametrize("temperature", [20105.0, 22000.0, 4.6e-5])
+def test_temperatures_near_the_ends_of_the_range(temperature):
+    """That of normals with scale 1 is the mean square of the residuals."""
+    targets = np.sqrt(temperature) * np.array([-1.2, 0.4, 1.0, np.sqrt(1.4)])
+    predictions = Normal(np.zeros(4), np.ones(4))
+    np.testing.assert_allclose(FIT(predictions, targets), temperature, rtol=1e-4)
+
+
 def test_classes_against_scipy():
     logits, predictions, labels = class_data()
 

@@ -107,6 +107,40 @@ def test_crps_parts_are_integrals_over_thresholds():
     np.testing.assert_allclose(parts_of(found), expected, rtol=1e-2)
 
 
+def test_crps_parts_of_ensembles_are_exact():
+    """The integrands are constant between all members and targets."""
+    n, m = 25, 7
+    values = RANDOM.normal(size=(n, m))
+    targets, weights = RANDOM.normal(size=n), RANDOM.integers(0, 3, n)
+    ends = np.unique(np.append(values, targets))
+    parts = [of_event((values <= z).mean(1), (targets <= z) * 1.0) for z in ends[:-1]]
+    expected = np.diff(ends) @ np.array(parts)
+    found = scores.crps_decomposition(d.Samples(values), targets, num_thresholds=n * (m + 1))
+    np.testing.assert_allclose(parts_of(found), expected, rtol=1e-5)
+    finer = scores.crps_decomposition(d.Samples(values), targets, num_thresholds=3 * n * (m + 1))
+    np.testing.assert_allclose(parts_of(finer), expected, rtol=1e-5)
+    rows = np.repeat(np.arange(n), weights)
+    one, other = (
+        scores.crps_decomposition(d.Samples(values[x]), targets[x], num_thresholds=999, weights=w)
+        for x, w in ((rows, None), (slice(None), weights))
+    )
+    np.testing.assert_allclose(parts_of(one), parts_of(other), rtol=1e-5)
+
+
+def test_crps_parts_converge_with_the_thresholds():
+    """Of few normal predictions, against scikit-learn on a fine grid."""
+    from scipy.stats import norm
+
+    n = 25
+    loc, targets = RANDOM.normal(size=n), RANDOM.normal(size=n)
+    ends = np.unique(np.append(np.linspace(-8, 8, 8001), targets))
+    middles = (ends[1:] + ends[:-1]) / 2
+    parts = [of_event(norm.cdf(z - loc), (targets <= z) * 1.0) for z in middles]
+    expected = np.diff(ends) @ np.array(parts)
+    found = scores.crps_decomposition(d.Normal(loc, np.ones(n)), targets, num_thresholds=4000)
+    np.testing.assert_allclose(parts_of(found), expected, rtol=2e-5)
+
+
 def test_crps_of_counts_is_a_sum():
     """Thresholds between all counts are exact."""
     from scipy.stats import poisson
