@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn import isotonic
 
-from calibjax.distributions import Bernoulli, Categorical
+from calibjax import scores
+from calibjax.distributions import Bernoulli, Categorical, Quantiles
 from calibjax.kernels import Fisher
 from calibjax.recalibration import IsotonicRegression
 
@@ -97,3 +98,15 @@ def test_identity():
     # d/dv log(1 − r') of r' = (1 − r) v₀ + r v₁ at (0, 1)
     score = Fisher(method, "values").score(Bernoulli(jnp.array(0.3)), 0)
     np.testing.assert_allclose(score, -np.array([0.7, 0.3]) / 0.7, rtol=1e-5)
+
+
+def test_subnormal_confidences_count_as_zero():
+    """JAX sorts them so; naive Bayes predicts them."""
+    confidences = np.array([1e-40, 0.0, 0.5, 0.9], np.float32)
+    method, correct = IsotonicRegression(), np.array([0, 1, 0, 1])
+    params = method.fit(confidences, correct)
+    expected = method.fit(np.array([0.0, 0.0, 0.5, 0.9], np.float32), correct)
+    np.testing.assert_array_equal(method.apply(params, confidences), expected.values)
+    below = jnp.array([3e-40, 1e-40, 0.0, -2e-40], jnp.float32)[None]
+    forecast = Quantiles.sorted(jnp.array([0.2, 0.4, 0.6, 0.8], jnp.float32), below)
+    assert 0 < scores.pinball_loss(forecast, np.ones(1, np.float32)) < 1
