@@ -54,8 +54,9 @@ def record(cls: type[T]) -> type[T]:
     Every field is a child of the pytree, except for those that are marked as static by
     `dataclasses.field(metadata={"static": True})`. No field is converted or checked when the
     record is made, because JAX also makes records with placeholders in them; values are checked
-    where they are used. Records compare and hash by identity, since arrays have no truth value.
-    They print their fields, of arrays with more than 32 entries only type, shape and mean.
+    where they are used. Records of one class are equal if all static fields are, and all arrays
+    have the same shape, type and entries; NaN equals NaN. A traced array only equals itself. They
+    print their fields, of arrays with more than 32 entries only type, shape and mean.
 
     Use it for distributions, distances and kernels of your own rather than
     `jax.tree_util.register_dataclass`: in jaxlib 0.10.2 the tree structures of two classes that
@@ -71,6 +72,8 @@ def record(cls: type[T]) -> type[T]:
     """
     if "__repr__" not in vars(cls):
         cls.__repr__ = _shown_record
+    if "__eq__" not in vars(cls):
+        cls.__eq__, cls.__hash__ = _are_equal, _hash
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
     is_static = _is_static(cls)
     statics = tuple(name for name, static in is_static.items() if static)
@@ -98,6 +101,31 @@ def record(cls: type[T]) -> type[T]:
 def _is_static(cls: type) -> dict[str, bool]:
     """Which fields of a dataclass are not children."""
     return {f.name: f.metadata.get("static", False) for f in dataclasses.fields(cls)}
+
+
+def _are_equal(self: Any, other: object) -> bool:
+    if type(self) is not type(other):
+        return NotImplemented
+    (leaves, structure), (others, other_structure) = map(jax.tree.flatten, (self, other))
+    return structure == other_structure and all(map(_is_same, leaves, others))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is other or _kind(one) != _kind(other) or isinstance(one, Tracer):
+        return one is other
+    return bool(np.all((one == other) | ((one != one) & (other != other))))
+
+
+def _kind(leaf: Any) -> tuple[Any, ...]:
+    """What equal leaves share: a type, and a shape."""
+    is_array = hasattr(leaf, "dtype")  # NumPy's float64 equals Python's float
+    return is_array, leaf.dtype if is_array else type(leaf), np.shape(leaf)
+
+
+def _hash(self: Any) -> int:
+    leaves, structure = jax.tree.flatten(self)
+    numbers = (x if type(x) in (bool, int, float) else _kind(x) for x in leaves)
+    return hash((type(self), structure, *numbers))
 
 
 def _shown_record(self: Any) -> str:

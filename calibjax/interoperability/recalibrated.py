@@ -170,7 +170,8 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
         with jax.enable_x64(True):
             targets = label_indices(y, self.classes_)
             weights = {} if sample_weight is None else {"weights": sample_weight}
-            self.params_ = recalibrator.fit(_predictions(probs, smallest), targets, **weights)
+            params = recalibrator.fit(_predictions(probs, smallest), targets, **weights)
+            self.params_ = jax.device_get(params)  # JAX would unpickle float64 as float32
         return self
 
     def _predicted(
@@ -322,7 +323,7 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
             weights = {"weights": sample_weight}
         with jax.enable_x64(True):
             predictions, self.estimator_ = self._predicted(X, y, sample_weight)
-            self.params_ = recalibrator.fit(predictions, y, **weights)
+            self.params_ = jax.device_get(recalibrator.fit(predictions, y, **weights))
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))

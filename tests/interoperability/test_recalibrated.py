@@ -1,6 +1,7 @@
 import pickle
 import sys
 
+import jax
 import numpy as np
 import pytest
 from scipy.stats import lognorm
@@ -12,7 +13,7 @@ from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold, cross_validate
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -355,3 +356,43 @@ def test_targets_with_a_logarithm():
 def test_several_outputs_are_refused():
     with pytest.raises(ValueError, match=r"y: expected one output, \[n\], got 2, \(200, 2\); fit"):
         RecalibratedRegressor().fit(X, np.stack([Y, Y], 1))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        recalibration.IsotonicRegression(),
+        recalibration.VennAbers(),
+        recalibration.TemperatureScaling(),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_pickles_predict_the_same(method):
+    """To the last digit, though JAX computes in float32 elsewhere."""
+    model = RecalibratedClassifier(GaussianNB(), method, cv=2).fit(X, WORDS)
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied.predict_proba(X), model.predict_proba(X))
+    assert all(isinstance(x, np.ndarray | np.generic) for x in jax.tree.leaves(model.params_))
+
+
+def test_pickles_of_regressors_predict_the_same():
+    """Float32 has no digits left of targets near 1e9."""
+    for method in (recalibration.AffineScaling(), recalibration.KernelRecalibration()):
+        model = RecalibratedRegressor(BayesianRidge(), method, cv=2).fit(X, 1e9 + Y)
+        copied = pickle.loads(pickle.dumps(model))
+        for one, other in zip(copied.predict(X, True), model.predict(X, True), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow  # starts two processes
+def test_cross_validation_in_parallel():
+    model = RecalibratedClassifier(GaussianNB(), recalibration.VennAbers(), cv=2)
+    scores_of = [
+        cross_validate(
+            model, X, WORDS, scoring="neg_log_loss", cv=3, n_jobs=jobs, return_estimator=True
+        )
+        for jobs in (1, 2)
+    ]
+    np.testing.assert_array_equal(*(found["test_score"] for found in scores_of))
+    found = [[m.predict_proba(X) for m in each["estimator"]] for each in scores_of]
+    np.testing.assert_array_equal(*found)

@@ -82,7 +82,7 @@ def test_laws_of_shifted_quantiles():
 
 
 def test_shares_of_weights_below_one():
-    """A sample of weight w is in the middle of w and of the share of one that is between samples."""
+    """A sample of weight w < 1 is in the middle of w and the share of 1 that is between samples."""
     weights = np.array([0.5, 3.0, 0.0, 0.25])
     levels = np.array([0.75, 2.0, 3.0, 4.0, 4.125]) / 4.75  # first and last of three copies
     values = np.array([1.0, 2.0, 2.0, 2.0, 5.0])
