@@ -69,7 +69,6 @@ class ConfidenceRecalibrator(Recalibrator):
 
     _learns: type  # class of the params; if it were a ClassVar, records could not be typed
 
-    @property
     def _counts_samples(self) -> bool:
         """Whether the number of samples matters, which is the sum of the weights then."""
         return False
@@ -78,13 +77,13 @@ class ConfidenceRecalibrator(Recalibrator):
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not is_of_classes(confidences):
             samples = checks.weighted_confidences(
-                confidences, correct, weights, as_copies=self._counts_samples
+                confidences, correct, weights, as_copies=self._counts_samples()
             )
             return self._fit(*samples)
         names = "confidences", "correct"
         checks.same_rows(confidences=confidences, correct=correct, weights=weights)
         predictions, labels = checks.predictions_and_targets(confidences, correct, names=names)
-        weights = checks.sample_weights(weights, predictions, as_copies=self._counts_samples)
+        weights = checks.sample_weights(weights, predictions, as_copies=self._counts_samples())
         each, correct = each_class(predictions.class_probs, labels)
         fit = lambda r, c: self._fit(r, c, weights)  # noqa: E731
         params = jax.vmap(fit)(each.probs, correct.astype(each.probs.dtype))

@@ -116,7 +116,6 @@ class PlattScaling(ConfidenceRecalibrator):
         ones = jnp.ones_like(predictions.class_probs[0])
         return ClassWiseParams(SigmoidMap(ones, jnp.zeros_like(ones)))
 
-    @property
     def _counts_samples(self) -> bool:
         return self.smooth_targets
 

@@ -62,7 +62,6 @@ class VennAbers(ConfidenceRecalibrator):
     """
 
     _learns = CalibrationSamples
-    _counts_samples = True
 
     def interval(
         self, params: CalibrationSamples, confidences: jax.Array
@@ -70,6 +69,9 @@ class VennAbers(ConfidenceRecalibrator):
         """p₀ and p₁, [n] each."""
         params = checks.learned("params", params, self._learns)
         return _interval(params, checks.confidence_array(confidences))
+
+    def _counts_samples(self) -> bool:
+        return True
 
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
