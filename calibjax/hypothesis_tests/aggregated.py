@@ -40,20 +40,22 @@ def aggregated_skce_test(
     takes the largest of the omnibus statistics T_k of `exact_skce_test` in each of G groups of
     kernels, and combines the groups by a soft maximum,
 
-        T = √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))),   M_g = z(max_{k in g} T_k),
+        T = √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))) + min(max_g M_g, 0),
+        M_g = z(max_{k in g} T_k),
 
     where z standardises over the pool of the observed and the redrawn data sets, as it does in the
     components of `SKCEComponents`, of which T_k is the largest, and ranks T in this pool. That is
-    exact for every n, every B and every family, without a second level of redraws. Of a `Constant`
-    or `Regressor` on predictions with a residual of normal scores, such as
+    exact for every n, every B and every family, without a second level of redraws. The first term
+    of T is zero where no group is above its mean; these data sets are ranked by their largest M_g.
+    Of a `Constant` or `Regressor` on predictions with a residual of normal scores, such as
     `NormalScore(Fisher(AffineScaling(), "shift"))`, whose SKCE is the square of one sum, T_k is the
     component of the biased SKCE, since the mean of the squares has heavy tails; `exact_skce_test`
     does so with `statistic="biased"`. Groups are
     kernels that see the same kind of errors: many that are alike do not outvote one direction, and
     some evidence in several groups adds up. A single group gives the largest T_k. The adjusted
-    p-value of a kernel is the rank, among the T of the redraws, of √(max(M² − 2 log G, 0)), where M
-    is the M_g that its T_k alone would give: under calibration the probability that any of them is
-    ≤ α is at most α.
+    p-value of a kernel is the rank, among the T of the redraws, of √(max(M² − 2 log G, 0)) +
+    min(M, 0), where M is the M_g that its T_k alone would give: under calibration the probability
+    that any of them is ≤ α is at most α.
 
     For `Samples` the redraws are those of `ensemble_skce_test`: which of the members and the target
     is the target. All others redraw the targets from the predictions, as `exact_test`, whose

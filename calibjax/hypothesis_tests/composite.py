@@ -64,8 +64,7 @@ def composite_calibration_test(
     it conservative. So do redraws to which the recalibration cannot be fitted, such as
     `PlattScaling` to twelve samples, which count as larger: a `UserWarning` says how many there
     are, which compiled code cannot. Kernels whose SKCE every fit makes zero, such as the score of a
-    temperature that is fitted, have no say. A p-value of 1 is common, where no group of kernels
-    sees more than on average.
+    temperature that is fitted, have no say.
 
     The mean D of h on the diagonal (`SKCEComponents.spread`) follows closely from the repaired
     predictions q if these are of classes or ensembles, and q varies between the redraws. So D* of a

@@ -320,8 +320,8 @@ def _of_family(
     The last are those of the observed scores of the biased SKCE alone, [K].
 
     With the largest score of each of G groups, standardised over the pool to M_g, it is
-    √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))), which is at least what one kernel alone would give.
-    That of a single group is its largest score.
+    √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))) + min(max_g M_g, 0), which is at least what one kernel
+    alone would give. That of a single group is its largest score.
     """
     largest = jnp.stack([jnp.max(pool[:, np.array(group)], 1) for group in groups], 1)
     combined, own = largest[:, 0], jnp.stack([pool[0], biased])
@@ -329,9 +329,11 @@ def _of_family(
         # The largest of many scores is larger than that of a few, and may have a heavier tail.
         group_of = np.argsort(np.concatenate([np.array(group) for group in groups]))
         group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])[group_of]
-        evidence = _evidence(standardised(largest))
-        combined = _soft(jax.scipy.special.logsumexp(evidence, 1), len(groups))
-        own = _soft(_evidence(standardised(largest[:, group_of], own)), len(groups))
+        own = standardised(largest[:, group_of], own)
+        own = _soft(_evidence(own), own, len(groups))
+        largest = standardised(largest)
+        evidence = jax.scipy.special.logsumexp(_evidence(largest), 1)
+        combined = _soft(evidence, jnp.max(largest, 1), len(groups))
     adjusted = jax.vmap(simulated_pvalue, (0, None))(own.reshape(-1), combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
     of_kernels, alone = adjusted.reshape(own.shape)
@@ -342,5 +344,7 @@ def _evidence(score: jax.Array) -> jax.Array:
     return 0.5 * jnp.square(jnp.maximum(score, 0))
 
 
-def _soft(evidence: jax.Array, num_groups: int) -> jax.Array:
-    return jnp.sqrt(2 * jnp.maximum(evidence - math.log(num_groups), 0))
+def _soft(evidence: jax.Array, largest: jax.Array, num_groups: int) -> jax.Array:
+    """At most one of the two terms is not zero."""
+    above = jnp.sqrt(2 * jnp.maximum(evidence - math.log(num_groups), 0))
+    return above + jnp.minimum(largest, 0)

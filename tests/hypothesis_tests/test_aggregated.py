@@ -254,14 +254,24 @@ def test_soft_maximum_by_group():
     groups = np.stack([scores[:, :2].max(1), scores[:, 2]], 1)
     mean, deviation = groups.mean(0), groups.std(0)
     evidence = np.exp(0.5 * np.maximum((groups - mean) / deviation, 0) ** 2)
-    soft = np.sqrt(2 * np.log(evidence.mean(1)))
+    largest = ((groups - mean) / deviation).max(1)
+    soft = np.sqrt(2 * np.log(evidence.mean(1))) + np.minimum(largest, 0)
     test = found["grouped"]
     np.testing.assert_allclose(test.statistic, soft[0], rtol=1e-5)
     np.testing.assert_allclose(test.pvalue, np.mean(soft >= soft[0] - 1e-9))
     own = (scores[0] - mean[[0, 0, 1]]) / deviation[[0, 0, 1]]
-    alone = np.maximum(np.maximum(own, 0) ** 2 - 2 * np.log(2), 0)
-    expected = [(1 + np.sum(soft[1:] ** 2 >= a - 1e-9)) / 50 for a in alone]
+    alone = np.sqrt(np.maximum(np.maximum(own, 0) ** 2 - 2 * np.log(2), 0)) + np.minimum(own, 0)
+    expected = [(1 + np.sum(soft[1:] >= a - 1e-9)) / 50 for a in alone]
     np.testing.assert_allclose(jax.tree.leaves(test.adjusted_pvalue), expected)
+
+
+def test_redraws_do_not_tie():
+    """Where no group is above its mean, too: the p-value of a quarter of calibrated data was 1."""
+    one, two, three = (mixed()[i] for i in (0, 2, 4))
+    family = {"a": [one, two], "b": {"c": three}}
+    test = aggregated_skce_test(KEY, *normals(), kernels=family, num_draws=49)
+    assert np.mean(test.null_samples < 0) > 0.25
+    assert len(np.unique(test.null_samples)) == 49
 
 
 @pytest.mark.slow
