@@ -178,7 +178,8 @@ def _weights(table: Table, choice: Choice) -> np.ndarray | None:
 
 def _predictions(table: Table, choice: Choice, options: Namespace) -> Distribution:
     task = choice.task
-    values = np.stack([table.numbers(name) for name in choice.predictions], 1)
+    more = (np.inf,) if task == "quantiles" else ()
+    values = np.stack([table.numbers(name, *more) for name in choice.predictions], 1)
     if task == "quantiles":
         return _quantiles(table, choice, values, options)
     if task == "classification":

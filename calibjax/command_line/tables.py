@@ -9,6 +9,7 @@ import numpy as np
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
 _SHOWN = 60  # characters of a value
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 Options = Mapping[str, Sequence[str]]  # of a command line, each with its values
@@ -121,8 +122,8 @@ class Table:
         missing = [x is None or x != x or _is_missing_text(x, known) for x in values]
         return np.array(missing, bool)
 
-    def numbers(self, name: str) -> np.ndarray:
-        """A column of finite numbers, float64 [n].
+    def numbers(self, name: str, largest: float = _LARGEST) -> np.ndarray:
+        """A column of finite numbers, float64 [n], or of others up to the largest size.
 
         Raises:
             InputError: if it holds something else.
@@ -133,7 +134,7 @@ class Table:
                 f"{self.path}: expected numbers in column {name}, got values of {dtype}"
             )
         numbers = self.values([name])[:, 0]
-        self.refuse_where(~np.isfinite(numbers), "a finite number", name)
+        self.refuse_where(~(np.abs(numbers) <= largest), "a finite number", name)
         return numbers
 
     def texts(self, name: str, known: Collection[str] = ()) -> list[str]:

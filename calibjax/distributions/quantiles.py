@@ -10,12 +10,20 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import Constraint, real
+from calibjax.distributions.constraints import Constraint
+
+_WORDS = "finite values, -inf or inf"
+_EXTENDED = Constraint(_WORDS, lambda name, x: checks.satisfying(name, x, lambda v: v == v, _WORDS))
 
 
 @record
 class Quantiles(Distribution):
     """Quantile forecast of a number: P(Y ≤ values_j) = levels_j, j = 1, ..., k.
+
+    Where Y may equal a quantile with a positive probability, such as counts and days without rain,
+    it says P(Y < values_j) ≤ levels_j ≤ P(Y ≤ values_j). Quantiles may be −∞ and ∞, as those of
+    conformal methods are for few calibration data: their intervals contain every target, their
+    widths are infinite, and so is a `scores.pinball_loss`.
 
     It does not say where Y lies between two quantiles, or how far beyond the outermost. So there is
     no density, no sampling and no kernel calibration error. `scores.pinball_loss` scores it at its
@@ -23,7 +31,8 @@ class Quantiles(Distribution):
 
     Attributes:
         levels: in (0, 1), increasing, [k]; for a batch [n, k], or [k] if all share them.
-        values: quantiles at these levels, not decreasing, [k], or [n, k] for a batch.
+        values: quantiles at these levels, not decreasing, [k], or [n, k] for a batch; −∞ and ∞
+            are allowed.
 
     Raises:
         TypeError, ValueError: when it is passed to a function, if levels or values are invalid;
@@ -38,7 +47,7 @@ class Quantiles(Distribution):
     """
 
     levels: jax.Array = parameter(Constraint("values in (0, 1)", checks.proportions, ("k",)))
-    values: jax.Array = parameter(real.with_axes("k"))
+    values: jax.Array = parameter(_EXTENDED.with_axes("k"))
 
     @classmethod
     def sorted(cls, levels: ArrayLike, values: ArrayLike) -> "Quantiles":

@@ -18,6 +18,7 @@ from calibjax.distributions import Bernoulli, Categorical, Quantiles, Samples, U
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import bare
+from calibjax.estimators.probability_integral import randomised
 from calibjax.evaluation.calls import Call, expression, named
 from calibjax.evaluation.entries import Panel, Section
 from calibjax.hypothesis_tests import CalibrationTestResult
@@ -363,6 +364,8 @@ def _pit(data: Data) -> jax.Array | None:
     has_cdf = isinstance(inner, Samples | Quantiles) or hasattr(inner, "cdf")
     if data.is_of_classes or jnp.ndim(data.targets) != 1 or not has_cdf:
         return None
+    if isinstance(inner, Quantiles):  # samples that were filled up tie as well
+        return randomised(data.at(0), inner, data.targets, data.weights)
     try:
         return estimators.pit_values(data.at(0), data.predictions, data.targets)
     except NotImplementedError:  # numpyro knows the names of functions that it does not have

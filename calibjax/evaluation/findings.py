@@ -183,6 +183,7 @@ class Findings:
         deviation: typical predicted standard deviation, in whose units biases are told.
         spread: that of the residuals, see `residual_spread`.
         median: share of targets up to the predicted median.
+        quantiles: the same of the other quantiles, of predictions of them.
         coverage: of the central intervals.
         groups: mean errors in groups.
         features: p-value of the exact test given the features.
@@ -215,6 +216,7 @@ class Findings:
     deviation: float | None = None
     spread: Entry | None = None
     median: MeanError | None = None
+    quantiles: tuple[MeanError, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     groups: tuple[GroupError, ...] = ()
     features: float | None = None

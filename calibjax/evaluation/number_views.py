@@ -92,6 +92,8 @@ def of_quantiles(data: Data, predictions: Quantiles) -> Search:
     levels = np.asarray(predictions.levels, float)
     ranks = _Ranks(data, levels if levels.ndim == 1 else _RANKS)
     values = data.known(predictions.values)
+    finite = values[np.isfinite(values)]
+    values = np.clip(values, finite.min(initial=0), finite.max(initial=0))
     middle, call = values.shape[1] // 2, "predictions.values"
     own = f"{call}[:, {middle}]"
     views = _of_ranks(ranks, values[:, middle], "middle quantile", own, with_all=True)

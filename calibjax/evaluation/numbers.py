@@ -21,7 +21,7 @@ from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import Coverage, MeanError
 from calibjax.evaluation.wording import percent
 from calibjax.hypothesis_tests import CalibrationTestResult
-from calibjax.hypothesis_tests.coverage import coverage_among_redraws
+from calibjax.hypothesis_tests.coverage import central_pairs, coverage_among_redraws, differences
 from calibjax.hypothesis_tests.groups import mean_residual
 
 LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
@@ -168,33 +168,44 @@ def _coverage(data: Data) -> Part:
     """Shares of targets in the central intervals, and up to the quantiles."""
     if data.pit is None:
         return Part()
-    test, levels, redrawn = _coverage_test(data)
-    central, entries = _central(levels), []
-    largest = test.critical_value()
-    errors, pvalues = jax.tree.map(np.asarray, (test.estimate, test.adjusted_pvalue))
+    test, ties, redrawn = _coverage_test(data)
+    levels, central, pairs = _levels(data)
+    entries, largest = [], test.critical_value()
+    errors, pvalues, ties = jax.tree.map(np.asarray, (test.estimate, test.adjusted_pvalue, ties))
     for kind, values, words in (
         ("central", central, "central {} % intervals"),
         ("levels", levels, "{} % quantiles"),
     ):
         for i, nominal in enumerate(map(float, values)):
-            chance = float(largest[kind][i])
+            chance, tied = float(largest[kind][i]), float(ties[kind][i])
             entry = Entry(
                 f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
                 # Rounding must not take a share of 0 or 1 out of its range.
                 min(1.0, max(0.0, nominal + float(errors[kind][i]))),
-                by_chance=(max(0.0, nominal - chance), min(1.0, nominal + chance)),
+                # A calibrated model covers more than the nominal share where targets tie.
+                by_chance=(max(0.0, nominal - chance), min(1.0, nominal + chance + tied)),
                 pvalue=float(pvalues[kind][i]),
                 function=_coverage_call(data, kind, i, nominal),
             )
             entries.append(entry)
-    remark = "Coverage is that of the "
+    remark, exact = "Coverage is that of the ", "exact"
+    findings = _coverages(levels, central, pairs, entries)
     if data.task == "quantiles":
         remark += "predicted quantiles; "
+        found = zip(levels, entries[central.size :], pvalues["levels"], strict=True)
+        errors = (MeanError("", float(x), entry.value, float(p)) for x, entry, p in found)
+        findings["quantiles"] = tuple(error for error in errors if error.predicted != 0.5)
+        if ties["central"].any() or ties["levels"].any():
+            remark += "intervals contain their ends, with which targets tie; "
+            exact = "those of randomised ranks"
+        if number := np.isinf(data.known(data.predictions.values)).any(1).sum():
+            remark += f"{number} of {data.size} predictions have intervals of infinite width; "
     else:
         remark += "PIT values in result.arrays['pit'] (estimators.pit_values); "
-    remark += "its p-values are exact and adjusted for all levels (hypothesis_tests.coverage_test)."
-    findings = _coverages(levels, entries)
-    findings["detectable_coverage"] = functools.partial(_detectable_coverage, test, levels)
+    remark += (
+        f"its p-values are {exact} and adjusted for all levels (hypothesis_tests.coverage_test)."
+    )
+    findings["detectable_coverage"] = functools.partial(_detectable_coverage, test, levels, central)
     sections = (Section("", tuple(entries), remark),)
     return Part(sections, findings, tests={(redrawn, "coverage"): test})
 
@@ -212,19 +223,20 @@ def _coverage_call(data: Data, kind: str, place: int, nominal: float) -> str:
     return data.call(function, key, ranks(data)[1], levels=levels).coverage[0].text
 
 
-def _coverages(levels: np.ndarray, entries: list[Entry]) -> dict[str, Any]:
+def _coverages(
+    levels: np.ndarray, central: np.ndarray, pairs: np.ndarray, entries: list[Entry]
+) -> dict[str, Any]:
     """What the sentences say of the coverage of the intervals, and of the median."""
-    count = len(levels)
-    intervals, quantiles = entries[: count // 2], entries[count // 2 :]
-    errors = [entry.value - level for entry, level in zip(quantiles, levels, strict=True)]
+    intervals, quantiles = entries[: central.size], entries[central.size :]
+    above = [levels[i] - quantiles[i].value for i in pairs[1]]
     pvalues = [1.0 if entry.pvalue is None else entry.pvalue for entry in entries]
     found: dict[str, Any] = {
         "coverage": tuple(
             Coverage(
-                nominal=float(levels[count - 1 - i] - levels[i]),
+                nominal=float(central[i]),
                 observed=entry.value,
-                below=errors[i],
-                above=-errors[count - 1 - i],
+                below=float(central[i]) - entry.value - above[i],
+                above=above[i],
                 pvalue=pvalues[i],
             )
             for i, entry in enumerate(intervals)
@@ -237,10 +249,10 @@ def _coverages(levels: np.ndarray, entries: list[Entry]) -> dict[str, Any]:
 
 
 def _detectable_coverage(
-    test: CalibrationTestResult, levels: np.ndarray, level: float
+    test: CalibrationTestResult, levels: np.ndarray, central: np.ndarray, level: float
 ) -> tuple[str, float]:
     """The error of the central interval closest to 90 %, or of the middle quantile, if any."""
-    central, null, i = _central(levels), test.null_samples, len(levels) // 2
+    null, i = test.null_samples, len(levels) // 2
     first, words = null["levels"][:, [i]], f"the {percent(levels[i])} quantiles"
     if central.size:
         i = int(np.abs(central - 0.9).argmin())
@@ -248,8 +260,8 @@ def _detectable_coverage(
     return words, float(detectable(np.concatenate([first, *null.values()], 1), level))
 
 
-def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
-    """The test of the coverage, its levels, and what is redrawn.
+def _coverage_test(data: Data) -> tuple[CalibrationTestResult, Any, str]:
+    """The test of the coverage, shares that it has by ties alone, and what is redrawn.
 
     The levels are those of the predictions if they have some. Of predictions with quantiles the
     targets are redrawn, as for the other tests, and otherwise uniform PIT values.
@@ -265,11 +277,14 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, np.ndarray, str]:
         values: Any = _quantiles(inner, levels)
     else:
         values = np.broadcast_to(levels, (data.length, levels.shape[-1]))
-    test = coverage_among_redraws(
-        data.at(REDRAWS), Quantiles(levels, values), *drawn, data.weights, num_draws=_NUM_REDRAWS
-    )
-    shown = _levels_of(inner) if isinstance(inner, Quantiles) else np.asarray(LEVELS)
-    return test, shown, redrawn
+    key, quantiles = data.at(REDRAWS), Quantiles(np.broadcast_to(levels, values.shape), values)
+    more = data.weights, central_pairs(levels)
+    test = coverage_among_redraws(key, quantiles, *drawn, more[0], num_draws=_NUM_REDRAWS)
+    errors = found = differences(quantiles, *more, drawn[1])
+    if isinstance(inner, Quantiles):
+        errors = differences(inner, *more, data.targets)
+    ties = jax.tree.map(jnp.subtract, errors, found)
+    return dataclasses.replace(test, estimate=errors), ties, redrawn
 
 
 @jit
@@ -277,16 +292,15 @@ def _quantiles(predictions: Distribution, levels: jax.Array) -> jax.Array:
     return jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions)
 
 
-def _levels_of(predictions: Quantiles) -> np.ndarray:
-    """Levels, of which those of all predictions are the mean if they differ, [k]."""
-    levels = np.asarray(predictions.levels, float)
-    return levels if levels.ndim == 1 else levels.mean(0)
+def _levels(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Levels, [k], probabilities of central intervals, and `central_pairs`.
 
-
-def _central(levels: np.ndarray) -> np.ndarray:
-    """Probabilities of the central intervals, from the widest to the narrowest, [k // 2]."""
-    count = len(levels) // 2
-    return levels[::-1][:count] - levels[:count]
+    Levels that differ between the predictions are their means.
+    """
+    is_own = isinstance(data.predictions, Quantiles)
+    levels = np.asarray(data.predictions.levels if is_own else LEVELS, float)
+    pairs, levels = central_pairs(levels), levels.reshape(-1, levels.shape[-1]).mean(0)
+    return levels, levels[pairs[1]] - levels[pairs[0]], pairs
 
 
 def pit_panel(data: Data) -> Panel:
@@ -307,7 +321,7 @@ def _figures(data: Data) -> tuple[Panel, ...]:
         return ()
     panels, levels = (pit_panel(data),), None
     if isinstance(data.predictions, Quantiles):  # which say nothing about other levels
-        levels = _central(_levels_of(data.predictions))
+        _, levels, _ = _levels(data)
         if not levels.size:
             return panels
     caption = "Share of targets in the central prediction intervals over their level: below the "

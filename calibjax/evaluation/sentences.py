@@ -41,7 +41,7 @@ _ENTRIES = {  # attributes of the findings with p-values of each test
     "all": ("pvalue",),
     "means": ("top_label", "classes", "bias"),
     "spread": ("spread",),
-    "coverage": ("coverage", "median"),
+    "coverage": ("coverage", "median", "quantiles"),
     "groups": ("groups",),
     "features": ("features",),
     "local": ("local",),

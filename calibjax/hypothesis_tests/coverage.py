@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
@@ -14,6 +14,7 @@ from calibjax._core.compilation import jit
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Categorical, Quantiles
 from calibjax.distributions.base import Distribution
+from calibjax.estimators.probability_integral import randomised_intervals
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
@@ -36,15 +37,20 @@ def coverage_test(
     For k quantiles q_i1, ..., q_ik of sample i at the levels τ_i1, ..., τ_ik,
 
         levels:    mean_i 1(y_i ≤ q_ij) − τ_ij, for each level,
-        intervals: mean_i 1(y_i in interval j) − P(interval j), between neighbouring quantiles,
-        central:   mean_i 1(q_ij < y_i ≤ q_il) − (τ_il − τ_ij), l = k + 1 − j, for j < l.
+        intervals: mean_i 1(q_i,j-1 < y_i ≤ q_ij) − P(interval j), between neighbouring quantiles,
+        central:   mean_i 1(q_ij ≤ y_i ≤ q_il) − (τ_il − τ_ij), where τ_ij + τ_il = 1.
 
     Under calibration the intervals that contain the targets are independent draws with the
     probabilities between the levels, whatever the distributions are otherwise. The absolute
     differences are ranked among those of redrawn intervals: `pvalue` tests each difference on its
     own, `adjusted_pvalue` accounts for multiple testing, and its minimum is the p-value of the
-    hypothesis that all are right. Both are exact for every n and B. The hypothesis excludes
-    targets with P(Y = q) > 0, such as counts, which may lie on a quantile too often.
+    hypothesis that all are right. Both are exact for every n and B.
+
+    Counts, rounded numbers or days without rain may equal a quantile with a positive probability.
+    Then the hypothesis is P(Y < q) ≤ τ ≤ P(Y ≤ q), and the p-values are those of randomised
+    intervals (of the values of `estimators.pit_values`). These depend on the key, and are not
+    exact, as forecasts do not say how probable their jumps are: where calibrated forecasts were
+    tested at level .05, one of all levels was rejected in {LOW} to {HIGH} of 1000 data sets.
 
     It detects errors that do not average out over the samples: quantiles that are too low for one
     half of them and too high for the other half pass.
@@ -61,10 +67,12 @@ def coverage_test(
 
     Returns:
         The result. `estimate` contains the signed differences as a dictionary with the keys
-        "levels" [k], "intervals" [k + 1] and "central" [⌊k/2⌋]; `statistic` contains their absolute
-        values, and the p-values are dictionaries with the same keys. A positive difference at a
-        level means that quantiles are too high, a negative central one that they are too close
-        together (overconfident).
+        "levels" [k], "intervals" [k + 1] and "central", of all pairs of levels τ and 1 − τ, from
+        the outermost on; `statistic` contains their absolute values (with ties, those of
+        randomised intervals), and the p-values are dictionaries with the same keys. A positive
+        difference at a level means that quantiles are too high, a negative central one that they
+        are too close together (overconfident). Of traced levels, which may be any, "central" is
+        that of the levels j and k + 1 − j, [⌊k/2⌋].
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -89,11 +97,14 @@ def coverage_test(
             "predictions: expected a batch of distributions.Quantiles, got "
             f"{checks.described(predictions)}"
         )
+    key = checks.random_key(key)
     predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
-    quantiles, probs, intervals = _counted(predictions, targets, weights)
-    drawn = Categorical(probs), intervals
+    predictions, places, probs, intervals = _counted(key, predictions, targets, weights)
     options = {"num_draws": num_draws, "batch_size": batch_size}
-    return _ranked(key, _statistic, (quantiles, weights), drawn, intervals, **options)
+    result = coverage_among_redraws(key, places, Categorical(probs), intervals, weights, **options)
+    pairs = central_pairs(predictions.levels)
+    estimate = differences(predictions, weights, pairs, targets)
+    return dataclasses.replace(result, estimate=estimate)
 
 
 def coverage_among_redraws(
@@ -102,44 +113,34 @@ def coverage_among_redraws(
     predictions: Distribution,
     targets: jax.Array,
     weights: jax.Array | None,
-    *,
-    num_draws: int,
-) -> CalibrationTestResult:
-    """`coverage_test` of quantiles of continuous predictions, with targets redrawn from these."""
-    quantiles, targets, weights = checks.weighted_samples(quantiles, targets, weights)
-    intervals = jax.vmap(Quantiles.interval)(quantiles, targets)
-    drawn, data = (predictions, targets), (quantiles, weights)
-    return _ranked(key, _statistic_of_targets, data, drawn, intervals, num_draws=num_draws)
-
-
-def _ranked(
-    key: jax.Array,
-    statistic: Callable[..., Any],
-    data: tuple[Quantiles, Any],
-    drawn: tuple[Any, jax.Array],
-    intervals: jax.Array,
     **options: Any,
 ) -> CalibrationTestResult:
-    """The test of what is redrawn and observed, and the differences at the observed intervals."""
-    num_bytes = _BYTES_PER_INTERVAL * data[0].values.size
-    result = rank_among_redraws(
-        key, statistic, data, *drawn, num_bytes=num_bytes, adjust=True, **options
-    )
-    return dataclasses.replace(result, estimate=_differences(*data, intervals))
+    """`coverage_test` of quantiles of predictions without ties, with targets redrawn from these.
+
+    Its estimate is the statistic; `differences` have a sign.
+    """
+    data = quantiles, weights, central_pairs(quantiles.levels)
+    options["num_bytes"] = _BYTES_PER_INTERVAL * quantiles.values.size
+    return rank_among_redraws(key, _statistic, data, predictions, targets, adjust=True, **options)
 
 
-def _statistic_of_targets(
-    data: tuple[Quantiles, Any], predictions: Categorical, targets: jax.Array
-) -> dict[str, jax.Array]:
-    intervals = jax.vmap(Quantiles.interval)(data[0], targets)
-    return _statistic(data, predictions, intervals)
+def central_pairs(levels: Any) -> np.ndarray:
+    """Places of all levels τ, and those of the levels 1 − τ above them, [2, m].
+
+    They are those of the mean levels, and of traced ones the places from both ends on.
+    """
+    k = levels.shape[-1]
+    if not checks.is_concrete(levels):
+        return np.stack([np.arange(k // 2), k - 1 - np.arange(k // 2)])
+    means = np.asarray(levels, float).reshape(-1, k).mean(0)
+    return np.stack(np.nonzero(np.triu(np.isclose(means[:, None] + means, 1), 1)))
 
 
 @jit
 def _counted(
-    predictions: Quantiles, targets: jax.Array, weights: jax.Array | None
-) -> tuple[Quantiles, jax.Array, jax.Array]:
-    """The predictions, the probabilities of the intervals, and the intervals of the targets."""
+    key: jax.Array, predictions: Quantiles, targets: jax.Array, weights: jax.Array | None
+) -> tuple[Quantiles, Quantiles, jax.Array, jax.Array]:
+    """The predictions, those of their intervals, the probabilities of these, and the observed."""
     # If anything is NaN, nothing is known about any level.
     is_whole = ~jnp.any(jnp.isnan(targets)) & ~jnp.any(jnp.isnan(predictions.values))
     if weights is not None:
@@ -147,28 +148,27 @@ def _counted(
     levels = jnp.where(is_whole, predictions.levels, jnp.nan)
     levels = jnp.where(jnp.any(jnp.isnan(levels)), jnp.nan, levels)
     predictions = Quantiles(levels, predictions.values)
-    return predictions, predictions.probs, jax.vmap(Quantiles.interval)(predictions, targets)
+    intervals = randomised_intervals(key, predictions, targets, weights)
+    places = Quantiles(levels, jnp.broadcast_to(jnp.arange(levels.shape[1]) + 0.5, levels.shape))
+    return predictions, places, predictions.probs, intervals
 
 
 @jit
-def _differences(
-    predictions: Quantiles, weights: jax.Array | None, intervals: jax.Array
+def differences(
+    predictions: Quantiles, weights: jax.Array | None, pairs: Any, targets: jax.Array
 ) -> dict[str, jax.Array]:
-    """Differences between observed and predicted frequencies of the intervals."""
-    levels, probs = predictions.levels, predictions.probs
-    is_in = intervals[:, None] == jnp.arange(probs.shape[1])
-    is_below = intervals[:, None] <= jnp.arange(levels.shape[1])
+    """Differences between observed and predicted frequencies, as in `coverage_test`."""
+    levels, probs, y = predictions.levels, predictions.probs, targets[:, None]
+    is_in = predictions.interval(y)[:, None] == jnp.arange(probs.shape[1])
     mean = functools.partial(jnp.average, axis=0, weights=weights)
-    at_levels = mean(is_below - levels)
-    return {
-        "levels": at_levels,
-        "intervals": mean(is_in - probs),
-        "central": (at_levels[::-1] - at_levels)[: levels.shape[1] // 2],
-    }
+    at_levels, below = (
+        mean((y <= predictions.values) - levels),
+        mean((y < predictions.values) - levels),
+    )
+    central = at_levels[pairs[1]] - below[pairs[0]]
+    return {"levels": at_levels, "intervals": mean(is_in - probs), "central": central}
 
 
-def _statistic(
-    data: tuple[Quantiles, Any], chances: Categorical, intervals: jax.Array
-) -> dict[str, jax.Array]:
+def _statistic(data: tuple[Any, ...], chances: Any, targets: jax.Array) -> dict[str, jax.Array]:
     del chances
-    return jax.tree.map(jnp.abs, _differences(*data, intervals))
+    return jax.tree.map(jnp.abs, differences(*data, targets))

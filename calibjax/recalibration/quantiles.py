@@ -201,13 +201,15 @@ class QuantileShift(Recalibrator):
     where order statistics have levels i / (n + 1), so that the new quantile covers a further,
     exchangeable target with probability τ_j, up to the interpolation between them; at levels
     beyond them it is the smallest or the largest residual. Weights are numbers of copies and n is
-    their sum, so that their scale matters. Shifted quantiles that cross are sorted.
+    their sum, so that their scale matters. Shifted quantiles that cross are sorted, and infinite
+    ones stay infinite.
 
     `fit` returns the `Shifts`; `apply(params, predictions)` a batch of `Quantiles`.
 
     Raises:
         TypeError: by the methods if the predictions are not `Quantiles`.
-        ValueError: by `fit` if they do not have the same levels for all samples.
+        ValueError: by `fit` if they do not have the same levels for all samples, or so many of
+            them are infinite that a shift is.
 
     Cost: O(k n log n).
 
@@ -238,7 +240,8 @@ class QuantileShift(Recalibrator):
                     f"predictions.levels: expected the same for all samples, got {levels}"
                 )
             levels = jnp.where(jnp.all(levels == levels[0], 0), levels[0], jnp.nan)
-        return Shifts(_shifts(levels, jnp.asarray(targets)[:, None] - plain.values, weights))
+        shifts = _shifts(levels, jnp.asarray(targets)[:, None] - plain.values, weights)
+        return Shifts(checks.finite("shifts", shifts))
 
     def apply(self, params: Shifts, predictions: Quantiles) -> Quantiles:
         """All predictions with shifted quantiles, in increasing order."""

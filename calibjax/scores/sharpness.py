@@ -16,7 +16,8 @@ def interval_widths(predictions: Distribution, *, level: float = 0.9) -> jax.Arr
 
     Among calibrated models sharper ones are better; a sharp model that is not calibrated is
     overconfident. Of class predictions the sharpness is that of the confidences, the result of
-    `estimators.top_label`; of `Quantiles` subtract two columns of their values.
+    `estimators.top_label`; of `Quantiles` subtract two columns of their values, of which
+    −∞ and ∞ give infinite widths.
 
     Args:
         predictions: batch of n distributions of numbers with `icdf`.

@@ -45,6 +45,7 @@ def _whole_rows(values: Any) -> Any:
     return wide / xp.where(is_rounded, sums, 1)
 
 
+@np.errstate(invalid="ignore")  # differences of infinite quantiles
 def refuse_rounded(name: str, given: object, converted: object, predictions: object) -> None:
     """Refuses targets and locations that conversion moved by a part of a standard deviation.
 
