@@ -9,7 +9,6 @@ import numpy as np
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
 _SHOWN = 60  # characters of a value
-_LARGEST = float(np.finfo(np.float64).max)
 
 
 Options = Mapping[str, Sequence[str]]  # of a command line, each with its values
@@ -122,7 +121,7 @@ class Table:
         missing = [x is None or x != x or _is_missing_text(x, known) for x in values]
         return np.array(missing, bool)
 
-    def numbers(self, name: str, largest: float = _LARGEST) -> np.ndarray:
+    def numbers(self, name: str, largest: float = np.finfo(float).max) -> np.ndarray:
         """A column of finite numbers, float64 [n], or of others up to the largest size.
 
         Raises:

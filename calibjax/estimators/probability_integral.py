@@ -14,8 +14,6 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import bare
 
-_OTHER = 2**31  # is folded into a key for random numbers that are used nowhere else
-
 
 def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Probability integral transform (PIT) of each target: its place in the predicted distribution.
@@ -29,6 +27,10 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     - Counts and other integers: F(y⁻) = F(y − 1). They are known by the support of the family, and
       for a class of your own without `check_targets` by the dtype of the targets.
     - `Quantiles`: within the interval that contains the target, of whose inside they say nothing.
+      Targets that equal a quantile are divided among the intervals that meet there such that the
+      numbers of values up to each level are those of a draw under calibration, as far as
+      P(Y < q) ≤ level ≤ P(Y ≤ q) lets them. These values also depend on the other samples, and are
+      uniform up to what the forecasts leave open, see `hypothesis_tests.coverage_test`.
     - `Samples`: the rank of the target among the members,
       (#{z < y} + V (#{z = y} + 1)) / (m + 1) for m members z. It is uniform if members and
       target have the same distribution, as in an ideal ensemble, and not if the target is a draw
@@ -51,7 +53,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
             or have no `cdf`.
         ValueError: if shapes or values are wrong, or `Samples` have weights.
 
-    Cost: n evaluations of the distribution function.
+    Cost: n evaluations of the distribution function; O(n k + n log n) for k quantiles.
 
     References: Dawid (1984), The prequential approach; Gneiting, Balabdaoui and Raftery (2007),
     Probabilistic forecasts, calibration and sharpness, §3.1; Czado, Gneiting and Held (2009),
@@ -131,7 +133,8 @@ def randomised_intervals(
         y: targets, [n].
         weights: w ≥ 0 of the samples, [n], whose sums the numbers are.
     """
-    (n, k), (first, second) = p.values.shape, jax.random.split(jax.random.fold_in(key, _OTHER))
+    # Random numbers that are used nowhere else.
+    (n, k), (first, second) = p.values.shape, jax.random.split(jax.random.fold_in(key, 2**31))
     is_tied, used = p.values == y[:, None], jnp.ones_like(p.levels[:, 0])
     used = (used if weights is None else weights)[:, None]
     tied, total = used * is_tied, jnp.sum(used)

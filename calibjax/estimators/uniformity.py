@@ -204,8 +204,9 @@ def interval_coverage(
         coverage(γ) = #{i: |2 u_i − 1| ≤ γ} / n,
 
     since |2 u_i − 1| ≤ γ means that y_i is between the predicted quantiles of the levels (1 − γ)/2
-    and (1 + γ)/2. Below the diagonal intervals are too narrow, above it too wide. The band is that
-    of `quantile_coverage`.
+    and (1 + γ)/2. Where targets equal quantiles, u_i is random and the share about γ under
+    calibration, although closed intervals contain more of them. Below the diagonal intervals are
+    too narrow, above it too wide. The band is that of `quantile_coverage`.
 
     Args:
         key: a JAX random key.

@@ -223,9 +223,7 @@ def _coverage_call(data: Data, kind: str, place: int, nominal: float) -> str:
     return data.call(function, key, ranks(data)[1], levels=levels).coverage[0].text
 
 
-def _coverages(
-    levels: np.ndarray, central: np.ndarray, pairs: np.ndarray, entries: list[Entry]
-) -> dict[str, Any]:
+def _coverages(levels: Any, central: Any, pairs: Any, entries: list[Entry]) -> dict[str, Any]:
     """What the sentences say of the coverage of the intervals, and of the median."""
     intervals, quantiles = entries[: central.size], entries[central.size :]
     above = [levels[i] - quantiles[i].value for i in pairs[1]]
@@ -277,7 +275,7 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, Any, str]:
         values: Any = _quantiles(inner, levels)
     else:
         values = np.broadcast_to(levels, (data.length, levels.shape[-1]))
-    key, quantiles = data.at(REDRAWS), Quantiles(np.broadcast_to(levels, values.shape), values)
+    key, quantiles = data.at(REDRAWS), Quantiles(levels, values)
     more = data.weights, central_pairs(levels)
     test = coverage_among_redraws(key, quantiles, *drawn, more[0], num_draws=_NUM_REDRAWS)
     errors = found = differences(quantiles, *more, drawn[1])

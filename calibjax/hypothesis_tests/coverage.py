@@ -102,8 +102,7 @@ def coverage_test(
     predictions, places, probs, intervals = _counted(key, predictions, targets, weights)
     options = {"num_draws": num_draws, "batch_size": batch_size}
     result = coverage_among_redraws(key, places, Categorical(probs), intervals, weights, **options)
-    pairs = central_pairs(predictions.levels)
-    estimate = differences(predictions, weights, pairs, targets)
+    estimate = differences(predictions, weights, central_pairs(predictions.levels), targets)
     return dataclasses.replace(result, estimate=estimate)
 
 
@@ -159,7 +158,7 @@ def differences(
 ) -> dict[str, jax.Array]:
     """Differences between observed and predicted frequencies, as in `coverage_test`."""
     levels, probs, y = predictions.levels, predictions.probs, targets[:, None]
-    is_in = predictions.interval(y)[:, None] == jnp.arange(probs.shape[1])
+    is_in = predictions.interval(y)[:, None] == jnp.arange(probs.shape[-1])
     mean = functools.partial(jnp.average, axis=0, weights=weights)
     at_levels, below = (
         mean((y <= predictions.values) - levels),

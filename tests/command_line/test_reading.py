@@ -274,3 +274,13 @@ def test_groups_and_features(loaded):
 def test_options_that_do_not_fit(options, expected, loaded):
     with pytest.raises(InputError, match=expected):
         loaded(".csv", csv(["loc", "scale", "target"], LOC, SCALE, TARGET), *options)
+
+
+def test_infinite_quantiles(loaded):
+    """Conformal methods write them; other columns are finite."""
+    data = loaded(".csv", "quantile_0.1,quantile_0.9,target\n-inf,2,1\n0,Inf,1\n")
+    np.testing.assert_array_equal(data.predictions.values, [[-np.inf, 2], [0, np.inf]])
+    with pytest.raises(InputError, match="expected a finite number in column quantile_0.9"):
+        loaded(".csv", "quantile_0.1,quantile_0.9,target\n-inf,nan,1\n0,inf,1\n")
+    with pytest.raises(InputError, match="expected a finite number in column target"):
+        loaded(".csv", "quantile_0.1,quantile_0.9,target\n-inf,2,1\n0,inf,inf\n")

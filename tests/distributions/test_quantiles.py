@@ -57,3 +57,11 @@ def test_message_counts_rows_that_cross():
 def test_no_numbers():
     with pytest.raises(TypeError, match="values: expected numbers"):
         Quantiles.sorted(LEVELS, ["a", "b", "c"])
+
+
+def test_infinite_quantiles_and_no_others():
+    predictions = Quantiles(LEVELS, np.array([[-np.inf, 0.0, np.inf]]))
+    assert scores.pinball_loss(predictions, np.zeros(1)) == np.inf
+    np.testing.assert_array_equal(predictions.interval(np.array([3.0])), 2)
+    with pytest.raises(ValueError, match="values: expected finite values, -inf or inf, got"):
+        scores.pinball_loss(Quantiles(LEVELS, np.array([[0.0, np.nan, 2.0]])), np.zeros(1))

@@ -60,8 +60,32 @@ def test_quantiles_know_the_interval_only():
     found = pit(predictions, targets).reshape(3, -1)
     for one, low, high in zip(found, (0, 0.1, 0.5), (0.1, 0.5, 1)):
         assert scipy.stats.kstest((one - low) / (high - low), "uniform").pvalue > 1e-3
-    on_quantile = pit(predictions, np.full(3000, 0.0))
-    assert on_quantile.max() <= 0.1 + 1e-7  # P(Y ≤ 0) = 0.1
+    on_quantile = pit(predictions, np.full(3000, 0.0))  # P(Y < 0) ≤ 0.1 ≤ P(Y ≤ 0)
+    assert on_quantile.max() <= 0.5 + 1e-7
+    assert abs(np.mean(on_quantile <= 0.1) - 0.1) < 4 * np.sqrt(0.09 / 3000)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_targets_on_quantiles_are_between_those_beside_them(x64):
+    """Uniform under calibration, for dry and wet forecasts, and each within what its tie allows."""
+    n, levels = 3000, np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    random = np.random.default_rng(1)
+    dry, scale = random.uniform(0.2, 0.6, n)[:, None], random.uniform(1, 3, n)[:, None]
+
+    def amounts(u):
+        return np.where(u <= dry, 0.0, -scale * np.log1p(-np.clip((u - dry) / (1 - dry), 0, 1)))
+
+    with jax.enable_x64(x64):
+        values, targets = amounts(levels), amounts(random.uniform(size=(n, 1)))[:, 0]
+        found = pit(d.Quantiles(levels, values), targets)
+    assert 0.3 < np.mean(targets == 0) < 0.5
+    ends = np.concatenate([[0], levels, [1]])
+    low, high = ((op(values, targets[:, None])).sum(1) for op in (np.less, np.less_equal))
+    assert np.all(found >= ends[low] - 1e-6)
+    assert np.all(found <= ends[high + 1] + 1e-6)
+    for part in (dry[:, 0] < 0.4, dry[:, 0] >= 0.4, scale[:, 0] < 2, scale[:, 0] >= 2):
+        assert scipy.stats.kstest(found[part], "uniform").statistic < 0.05
+    assert scipy.stats.kstest(found, "uniform").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("name", ["Normal", "Poisson", "ideal ensemble", "Quantiles"])

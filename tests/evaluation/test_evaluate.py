@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import calibjax
 from calibjax import distributions
@@ -458,3 +459,33 @@ def test_wrong_names_of_classes(names, error, expected):
         calibjax.evaluate(KEY, *_classes(), class_names=names)
     with pytest.raises(ValueError, match="class_names: expected None for the task quantiles"):
         calibjax.evaluate(KEY, *_quantiles(), class_names=names)
+
+
+def test_quantiles_with_ties():
+    """Days without rain are in closed intervals, and no sign of miscalibration."""
+    random, levels = np.random.default_rng(3), np.array([0.05, 0.5, 0.95])
+    values = np.tile([0.0, 0.0, 2.0794], (100, 1))  # 60 % zeros, exponential otherwise
+    targets = np.where(random.uniform(size=100) < 0.6, 0, random.exponential(size=100))
+    evaluation = calibjax.evaluate(KEY, distributions.Quantiles(levels, values), targets)
+    entry = evaluation["coverage of the central 90 % intervals"]
+    assert entry.value == pytest.approx(np.mean(targets <= 2.0794))
+    assert entry.by_chance[0] < entry.value < entry.by_chance[1]
+    assert "No miscalibration was found" in str(evaluation)
+    assert "those of randomised ranks" in str(evaluation)
+
+
+@pytest.mark.parametrize("levels", [[0.9, 0.95, 0.99], [0.9]])
+def test_one_sided_quantiles(levels):
+    """Every level is tested, and no interval between two of them is called central."""
+    random = np.random.default_rng(3)
+    values = scipy.stats.norm.ppf(levels) + np.zeros((100, 1))
+    values[0, -1] = np.inf
+    targets = random.normal(size=100)
+    right, wrong = (
+        str(calibjax.evaluate(KEY, distributions.Quantiles(np.array(levels), v), targets))
+        for v in (values, values - 0.8)
+    )
+    assert "central" not in right
+    assert "No miscalibration was found in 100 predictions: the exact test of the cov" in right
+    assert "1 of 100 predictions have intervals of infinite width" in " ".join(right.split())
+    assert "The model is not calibrated: the exact test of the coverage rejects" in wrong

@@ -115,3 +115,18 @@ def test_wrong_input():
     traced = jax.jit(QuantileRecalibration().fit)(Normal(ones, ones), ones)
     assert isinstance(traced, Beta)
     assert np.isnan(traced.alpha)
+
+
+def test_infinite_quantiles_stay_infinite():
+    """Few of them have shifts, of which those of the others are quantiles, and many have none."""
+    targets = np.arange(1.0, 20.0)
+    values = np.zeros((19, 2))
+    values[:2, 1] = np.inf
+    predictions = Quantiles(np.array([0.1, 0.9]), values)
+    shifts = QuantileShift().fit(predictions, targets)
+    residuals = np.sort(np.where(values[:, 1] > 0, -np.inf, targets))
+    np.testing.assert_allclose(shifts.shifts, [2.0, residuals[17]], rtol=1e-6)
+    shifted = QuantileShift().apply(shifts, predictions).values
+    np.testing.assert_array_equal(np.isinf(shifted), np.isinf(values))
+    with pytest.raises(ValueError, match="shifts: expected finite values"):
+        QuantileShift().fit(Quantiles(np.array([0.9]), np.full((19, 1), np.inf)), targets)
