@@ -48,9 +48,10 @@ def coverage_test(
 
     Counts, rounded numbers or days without rain may equal a quantile with a positive probability.
     Then the hypothesis is P(Y < q) ≤ τ ≤ P(Y ≤ q), and the p-values are those of randomised
-    intervals (of the values of `estimators.pit_values`). These depend on the key, and are not
-    exact, as forecasts do not say how probable their jumps are: where calibrated forecasts were
-    tested at level .05, one of all levels was rejected in {LOW} to {HIGH} of 1000 data sets.
+    intervals, as in `estimators.pit_values`. They depend on the key, and are not exact, since
+    forecasts do not say how probable their jumps are. Of 1000 calibrated data sets of counts, rain
+    with 60 % zeros or rounded numbers, n = 100 and 800, .01 to .06 were rejected at level .05 with
+    one to five levels; up to .10 with nine levels, some of which are where a jump ends.
 
     It detects errors that do not average out over the samples: quantiles that are too low for one
     half of them and too high for the other half pass.

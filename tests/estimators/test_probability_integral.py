@@ -61,8 +61,7 @@ def test_quantiles_know_the_interval_only():
     for one, low, high in zip(found, (0, 0.1, 0.5), (0.1, 0.5, 1)):
         assert scipy.stats.kstest((one - low) / (high - low), "uniform").pvalue > 1e-3
     on_quantile = pit(predictions, np.full(3000, 0.0))  # P(Y < 0) ≤ 0.1 ≤ P(Y ≤ 0)
-    assert on_quantile.max() <= 0.5 + 1e-7
-    assert abs(np.mean(on_quantile <= 0.1) - 0.1) < 4 * np.sqrt(0.09 / 3000)
+    assert scipy.stats.kstest(2 * on_quantile, "uniform").pvalue > 1e-3  # all below 1, of level ½
 
 
 @pytest.mark.parametrize("x64", [False, True])
