@@ -44,7 +44,7 @@ def coverage_test(
     probabilities between the levels, whatever the distributions are otherwise. The absolute
     differences are ranked among those of redrawn intervals: `pvalue` tests each difference on its
     own, `adjusted_pvalue` accounts for multiple testing, and its minimum is the p-value of the
-    hypothesis that all are right. Both are exact for every n and B.
+    hypothesis that all are right. Both are exact for every n and B, if no target equals a quantile.
 
     Counts, rounded numbers or days without rain may equal a quantile with a positive probability.
     Then the hypothesis is P(Y < q) ≤ τ ≤ P(Y ≤ q), and the p-values are those of randomised
