@@ -11,8 +11,8 @@ from calibjax.distributions.poisson import Poisson
 from calibjax.distributions.student_t import StudentT
 from calibjax.distributions.uniform import Uniform
 
-# Name of their class: our class, and their names of its parameters, in our order.
-FAMILIES: dict[str, tuple[type, tuple[str, ...]]] = {
+# Name of their class: our class, and its parameters, in our order: their name of it, or a number.
+FAMILIES: dict[str, tuple[type, tuple[str | float, ...]]] = {
     "Normal": (Normal, ("loc", "scale")),
     "Laplace": (Laplace, ("loc", "scale")),
     "MultivariateNormal": (MvNormal, ("loc", "covariance_matrix")),
@@ -22,5 +22,9 @@ FAMILIES: dict[str, tuple[type, tuple[str, ...]]] = {
     "StudentT": (StudentT, ("df", "loc", "scale")),
     "LogNormal": (LogNormal, ("loc", "scale")),
     "Gamma": (Gamma, ("concentration", "rate")),
+    "Exponential": (Gamma, (1.0, "rate")),
+    "Chi2": (Gamma, ("concentration", "rate")),
+    "Cauchy": (StudentT, (1.0, "loc", "scale")),
+    "LowRankMultivariateNormal": (MvNormal, ("loc", "covariance_matrix")),
     "Uniform": (Uniform, ("low", "high")),
 }

@@ -12,7 +12,7 @@ from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.negative_binomial import NegativeBinomial
-from calibjax.distributions.normal import DiagNormal
+from calibjax.distributions.normal import DiagNormal, Normal
 from calibjax.interoperability.families import FAMILIES
 
 
@@ -116,8 +116,12 @@ def from_numpyro(distribution: Any) -> PyTree:
     Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
     LogNormal, Gamma, Uniform, NegativeBinomial2, `Normal(...).to_event(1)` (→ `DiagNormal`) and
     `MixtureSameFamily` of these become the records of this package, with expectations in closed
-    form where they exist. Other distributions that are determined by their parameters become a
-    `NumpyroDistribution`, to be passed to `monte_carlo`.
+    form where they exist. So do the same distributions under other names: Exponential and Chi2
+    (→ `Gamma`), GammaPoisson, the other negative binomial ones and Geometric (→
+    `NegativeBinomial`), BetaProportion (→ `Beta`), Cauchy (→ `StudentT`) and
+    LowRankMultivariateNormal (→ `MvNormal`). Other distributions that are determined by their
+    parameters become a `NumpyroDistribution`, to be passed to `monte_carlo`. Expanded ones become
+    what they are expansions of.
 
     Args:
         distribution: a numpyro distribution with batch shape (n,).
@@ -156,20 +160,27 @@ def _convert(distribution: Any) -> PyTree:
 
     kind = type(distribution)
     batch = distribution.batch_shape
+    if kind is numpyro.ExpandedDistribution:
+        base = distribution.base_dist
+        axes = len(base.batch_shape)
+        return jax.tree.map(lambda x: _full(x, batch, x.ndim - axes), _convert(base))
     if kind is numpyro.MixtureSameFamily:
         weights = distribution.mixing_distribution.probs
         components = _convert(distribution.component_distribution)
         return Mixture(jnp.broadcast_to(weights, (*batch, weights.shape[-1])), components)
     if kind is numpyro.Independent and distribution.reinterpreted_batch_ndims == 1:
-        if type(distribution.base_dist) is not numpyro.Normal:
-            return _wrap(distribution)
         base = _convert(distribution.base_dist)
-        return DiagNormal(base.loc, base.scale)
+        is_normal = isinstance(base, Normal)
+        return DiagNormal(base.loc, base.scale) if is_normal else _wrap(distribution)
+    counts = ("GammaPoisson", *(f"NegativeBinomial{x}" for x in ("Probs", "Logits", "2")))
     families = {
         **{getattr(numpyro, name): family for name, family in FAMILIES.items()},
         numpyro.CategoricalProbs: (Categorical, ("probs",)),
         numpyro.BernoulliProbs: (Bernoulli, ("probs",)),
-        numpyro.NegativeBinomial2: (NegativeBinomial, ("mean", "concentration")),
+        numpyro.BetaProportion: FAMILIES["Beta"],
+        **{getattr(numpyro, x): (NegativeBinomial, ("mean", "concentration")) for x in counts},
+        numpyro.GeometricProbs: (NegativeBinomial, ("mean", 1.0)),
+        numpyro.GeometricLogits: (NegativeBinomial, ("mean", 1.0)),
     }
     if kind is numpyro.BernoulliLogits:
         return Bernoulli.of_log_odds(_full(distribution.logits, batch, 0))
@@ -181,7 +192,7 @@ def _convert(distribution: Any) -> PyTree:
     record, parameters = families[kind]
     constraints = [field.metadata.get("constraint") for field in dataclasses.fields(record)]
     axes = [constraint.axes for constraint in constraints if constraint is not None]
-    values = [getattr(distribution, name) for name in parameters]
+    values = [x if isinstance(x, float) else getattr(distribution, x) for x in parameters]
     return record(*(_full(v, batch, len(k)) for v, k in zip(values, axes, strict=True)))
 
 

@@ -29,7 +29,8 @@ def from_torch(value: Any) -> PyTree:
     Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
     LogNormal, Gamma, Uniform, NegativeBinomial, `Independent(Normal(…), 1)` (→ `DiagNormal`) and
     `MixtureSameFamily` of these become the records of this package; a Categorical that was made of
-    logits becomes a `CategoricalLogits`.
+    logits becomes a `CategoricalLogits`, Exponential and Chi2 become a `Gamma`, Cauchy a `StudentT`
+    and LowRankMultivariateNormal a `MvNormal`.
 
     Args:
         value: a tensor of any shape, or a `torch.distributions.Distribution` with batch shape (n,).
@@ -113,10 +114,11 @@ def _convert(distribution: Any, torch: Any) -> PyTree:
         record, parameters = CategoricalLogits, ("logits",)
     if record is Bernoulli and "probs" not in vars(distribution):
         return Bernoulli.of_log_odds(_array("value.logits", distribution.logits))
-    found = {name: getattr(distribution, name).detach() for name in parameters}
+    found = {x: x if isinstance(x, float) else getattr(distribution, x) for x in parameters}
     if record in (Bernoulli, Categorical) and not checks.has_64_bits():
-        doubles = [x.cpu().numpy() for x in found.values() if x.element_size() == 8]
+        tensors = [x.detach() for x in found.values()]
+        doubles = [x.cpu().numpy() for x in tensors if x.element_size() == 8]
         if doubles:  # their logarithms are taken before they are cut
             made: Any = record(*doubles)
             return checks.as_arrays("value", made.with_logs())
-    return record(*(_array(f"value.{name}", x) for name, x in found.items()))
+    return record(*(x if isinstance(x, float) else _array(f"value.{k}", x) for k, x in found.items()))

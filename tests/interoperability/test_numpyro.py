@@ -35,6 +35,42 @@ CASES = {
     "log-normal": (lambda: numpyro.LogNormal(LOC, 2.0), distributions.LogNormal),
     "uniform": (lambda: numpyro.Uniform(-0.5, 1 + ONE), distributions.Uniform),
     "counts": (lambda: numpyro.NegativeBinomial2(ONE, 2.0), distributions.NegativeBinomial),
+    # The same distributions under other names.
+    "exponential": (lambda: numpyro.Exponential(ONE * 2), distributions.Gamma),
+    "chi-squared": (lambda: numpyro.Chi2(1 + ONE), distributions.Gamma),
+    "gamma-poisson": (lambda: numpyro.GammaPoisson(ONE, 2.0), distributions.NegativeBinomial),
+    "successes": (
+        lambda: numpyro.NegativeBinomialProbs(3.0, PROBS[:, 0]),
+        distributions.NegativeBinomial,
+    ),
+    "geometric": (lambda: numpyro.Geometric(PROBS[:, 0]), distributions.NegativeBinomial),
+    "proportion": (lambda: numpyro.BetaProportion(PROBS[:, 0], 4.0), distributions.Beta),
+    "cauchy": (lambda: numpyro.Cauchy(LOC, 1.0), distributions.StudentT),
+    "low rank": (
+        lambda: numpyro.LowRankMultivariateNormal(VECTOR, np.ones((2, 1)), ONE[:2]),
+        distributions.MvNormal,
+    ),
+    # Expanded: of no axes, of one entry, of vectors, as components, and what has no record.
+    "expanded": (lambda: numpyro.Normal(0.0, 2.0).expand([N]), distributions.Normal),
+    "expanded entry": (lambda: numpyro.Exponential(2 * ONE[:1]).expand([N]), distributions.Gamma),
+    "expanded vector": (
+        lambda: numpyro.MultivariateNormal(VECTOR[0], COV).expand([N]),
+        distributions.MvNormal,
+    ),
+    "expanded diagonal": (
+        lambda: numpyro.Normal(0.0, ONE[:2]).expand([N, 2]).to_event(1),
+        distributions.DiagNormal,
+    ),
+    "expanded mixture": (
+        lambda: numpyro.MixtureSameFamily(
+            numpyro.Categorical(probs=PROBS), numpyro.Normal(0.0, 1.0).expand([N, 3])
+        ),
+        distributions.Mixture,
+    ),
+    "expanded weibull": (
+        lambda: numpyro.Weibull(1.0, 2.0).expand([N]),
+        interoperability.NumpyroDistribution,
+    ),
     "weibull": (lambda: numpyro.Weibull(ONE, 2.0), interoperability.NumpyroDistribution),
     "t": (
         lambda: numpyro.MultivariateStudentT(3.0, VECTOR, np.eye(2)),
@@ -46,8 +82,11 @@ CASES = {
 SCALARS, COUNTS = np.array([0.1, 0.3, 0.5, 0.9]), np.array([0, 1, 1, 0])
 TARGETS = {
     **dict.fromkeys(("probs", "logits", "bernoulli", "bernoulli logits", "poisson"), COUNTS),
-    **dict.fromkeys(("multivariate", "diagonal", "t"), np.stack([SCALARS, -SCALARS], -1)),
-    "counts": COUNTS,
+    **dict.fromkeys(("counts", "gamma-poisson", "successes", "geometric"), COUNTS),
+    **dict.fromkeys(
+        ("multivariate", "diagonal", "t", "low rank", "expanded vector", "expanded diagonal"),
+        np.stack([SCALARS, -SCALARS], -1),
+    ),
     "dirichlet": PROBS[::-1],
 }
 
@@ -69,6 +108,31 @@ def test_distributions_agree_with_numpyro():
 
     for name, values in zip(ours, densities(ours), strict=True):
         np.testing.assert_allclose(*values, rtol=1e-9, err_msg=name)
+
+
+def test_other_names_and_expansions():
+    p, one = PROBS[:, 0], np.eye(2) + 1
+    for name, expected in {
+        "exponential": [ONE, 2 * ONE],
+        "chi-squared": [ONE, ONE / 2],
+        "gamma-poisson": [ONE / 2, ONE],  # mean and concentration
+        "successes": [3 * p / (1 - p), 3 * ONE],
+        "geometric": [(1 - p) / p, ONE],
+        "proportion": [4 * p, 4 - 4 * p],
+        "cauchy": [ONE, LOC, ONE],
+        "low rank": [VECTOR, np.tile(one, (N, 1, 1))],
+        "expanded": [0 * ONE, 2 * ONE],
+        "expanded entry": [ONE, 2 * ONE],
+        "expanded vector": [VECTOR, np.tile(COV, (N, 1, 1))],
+        "expanded diagonal": [VECTOR, VECTOR + 1],
+        "expanded mixture": [PROBS, 0 * PROBS, 0 * PROBS + 1],
+        "expanded weibull": [2 * ONE, ONE],
+    }.items():
+        make, record = CASES[name]
+        found = interoperability.from_numpyro(make())
+        assert type(found) is record, name
+        for leaf, numbers in zip(jax.tree.leaves(found), expected, strict=True):
+            np.testing.assert_allclose(leaf, numbers, rtol=1e-6, err_msg=name)
 
 
 @pytest.mark.slow
