@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 
 from calibjax import distances, distributions, estimators, kernels, scores
+from calibjax._core import checks
 
 Categorical, Normal, Poisson = (
     distributions.Categorical,
@@ -249,3 +250,35 @@ def test_digits_beyond_float64_are_not_dropped():
         pytest.skip("long double is double here")
     with pytest.raises(ValueError, match="expected numbers of float64 precision"):
         scores.crps(Normal(np.zeros(3), np.full(3, np.longdouble("0.3"))), Y)
+
+
+def aligned(size, dtype):
+    """Numbers at an address at which XLA takes memory of NumPy as it is."""
+    itemsize = np.dtype(dtype).itemsize
+    memory = np.empty(size * itemsize + 64, np.uint8)
+    begin = -memory.ctypes.data % 64
+    numbers = memory[begin : begin + size * itemsize].view(dtype)
+    numbers[:] = np.arange(size)
+    return numbers
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_])
+@pytest.mark.parametrize("x64", [False, True])
+def test_memory_is_copied(dtype, x64):
+    with jax.enable_x64(x64):
+        numbers = aligned(64, dtype)
+        given = numbers.copy()
+        found = checks.as_arrays("x", numbers)
+        assert found.unsafe_buffer_pointer() != numbers.ctypes.data
+        numbers[:] = 1
+        np.testing.assert_array_equal(found, given)
+
+
+def test_predictions_and_targets_are_copied():
+    loc, targets, scale = (aligned(64, np.float32) for _ in range(3))
+    scale[:] = 1
+    found, y = checks.predictions_and_targets(distributions.Normal(loc, scale), targets)
+    for array in (loc, targets, scale):
+        array[:] = -100
+    for array, wanted in ((found.loc, np.arange(64)), (found.scale, 1), (y, np.arange(64))):
+        np.testing.assert_array_equal(array, wanted)

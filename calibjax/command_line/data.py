@@ -206,6 +206,7 @@ def _family(table: Table, choice: Choice, family: type, values: np.ndarray) -> D
 def _probabilities(
     table: Table, choice: Choice, values: np.ndarray, options: Namespace
 ) -> np.ndarray:
+    values = checks.unrounded(values)
     normalize, sums = options.normalize, values.sum(1)
     percents = [{"--normalize": ()}] if (np.abs(sums - 100) < 1).all() else []
     for name, column in zip(choice.predictions, values.T, strict=True):

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from calibjax._core import checks
 from calibjax.command_line.tables import InputError, Options, Table, as_integer, listed
 
 # Names of the targets, written as `_plain` does; those of a row are looked at only if the file has
@@ -206,7 +207,7 @@ def are_inside(table: Table, names: Iterable[str]) -> bool:
 
 
 def _are_inside(values: np.ndarray) -> bool:
-    known = values[~np.isnan(values)]
+    known = checks.unrounded(values[~np.isnan(values)])
     return bool(len(known)) and bool(((known >= 0) & (known <= 1)).all())
 
 

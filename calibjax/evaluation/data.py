@@ -264,6 +264,7 @@ def read_plainly(predictions: Distribution, targets: ArrayLike) -> tuple[Any, st
 
 
 def _is_within(values: np.ndarray) -> bool:
+    values = checks.unrounded(values)
     return bool(np.all((values >= 0) & (values <= 1)))
 
 

@@ -96,6 +96,7 @@ from calibjax._core.checks.values import (
     simplex_tolerance,
     smallest_normal,
     unit_interval,
+    unrounded,
 )
 from calibjax._core.checks.weights import (
     counted,

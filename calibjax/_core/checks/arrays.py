@@ -192,7 +192,7 @@ def _read(place: str, value: object, read: Callable[[Any], Any]) -> np.ndarray |
     except Exception as error:  # whatever the __array__ of another library raises
         if hasattr(value, "__dlpack__"):
             try:
-                return jnp.array(jnp.from_dlpack(value), copy=True)
+                return jnp.array(jnp.from_dlpack(value), copy=True).block_until_ready()
             except Exception:  # of the two messages NumPy's is the clear one
                 pass
         if "inhomogeneous" in str(error):
@@ -283,7 +283,7 @@ def _narrowed(place: str, array: Any) -> jax.Array:
     if values.dtype == np.bool_:
         return _on_device(values)
     if values.dtype not in (np.float32, np.float64):  # float16 and bfloat16
-        return jnp.asarray(values, jnp.float32)
+        return _on_device(values.astype(jnp.float32))
     if values.dtype == np.float64 and not has_64_bits() and is_concrete(values):
         largest = np.finfo(np.float32).max
         bad = (np.abs(values) > largest) & np.isfinite(values)
@@ -292,10 +292,15 @@ def _narrowed(place: str, array: Any) -> jax.Array:
 
 
 def _on_device(values: np.ndarray | jax.Array) -> jax.Array:
-    """A JAX array; JAX 0.10's `asarray` compiles a program for each shape of a NumPy array."""
+    """A JAX array with memory of its own: others may overwrite theirs while JAX still computes.
+
+    JAX 0.10's `asarray` compiles a program for each shape of a NumPy array; `device_put` copies
+    nothing.
+    """
     if isinstance(values, jax.Array):
         return values
-    return jax.device_put(values) if isinstance(values, np.ndarray) else jnp.asarray(values)
+    is_array = isinstance(values, np.ndarray)
+    return jax.device_put(values.copy()) if is_array else jnp.asarray(values)
 
 
 def _signed(place: str, values: np.ndarray | jax.Array) -> jax.Array:

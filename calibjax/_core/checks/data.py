@@ -30,6 +30,7 @@ from calibjax._core.checks.values import (
     satisfying_integers,
     shape,
     unit_interval,
+    unrounded,
 )
 from calibjax._core.pytree import PyTree, T
 
@@ -317,7 +318,7 @@ def confidence_array(confidences: Any, name: str = "confidences") -> jax.Array:
             f"{name}: expected an array [n], or a batch of distributions.Bernoulli as "
             f"estimators.top_label returns it, got {described(confidences)}"
         )
-    confidences = as_arrays(name, confidences)
+    confidences = narrowed(name, jax.tree.map(unrounded, originals(name, confidences)))
     if hasattr(confidences, "__jax_array__"):
         confidences = jnp.asarray(confidences)
     an_array(name, confidences, "an array [n]")

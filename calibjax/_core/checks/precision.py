@@ -10,7 +10,7 @@ import numpy as np
 
 from calibjax._core.checks.arrays import first_where, is_concrete, is_distribution
 from calibjax._core.checks.records import replaced
-from calibjax._core.checks.values import simplex
+from calibjax._core.checks.values import simplex, unit_interval, unrounded
 from calibjax._core.pytree import T
 from calibjax._core.sharding import is_spread
 
@@ -19,18 +19,20 @@ _ROUNDINGS = 4  # of probabilities, by which their sum may differ from one
 
 
 def with_whole_rows(record: T) -> T:
-    """A batch whose probabilities of float16 or bfloat16 are those of float32 that sum to one.
+    """A batch whose probabilities are within [0, 1], of float32 or float64, and sum to one.
 
-    Rounding to such precisions changes sums by more than rounding to float32 does. Sums that differ
-    from one by more than that stay as they are.
+    Rounding to float16 or bfloat16 changes sums, and moves probabilities past 0 and 1, by more than
+    rounding to float32 does. What differs by more than that stays as it is.
     """
     if not dataclasses.is_dataclass(record) or isinstance(record, type):
         return record
     changes = {}
     for field in dataclasses.fields(record):
         value, constraint = getattr(record, field.name), field.metadata.get("constraint")
-        is_simplex = constraint is not None and constraint.check is simplex
-        changes[field.name] = _whole_rows(value) if is_simplex else with_whole_rows(value)
+        check = getattr(constraint, "check", None)
+        if check in (simplex, unit_interval) and hasattr(value, "dtype"):
+            value = unrounded(value)
+        changes[field.name] = _whole_rows(value) if check is simplex else with_whole_rows(value)
     return replaced(record, **changes)
 
 

@@ -23,6 +23,7 @@ from calibjax._core.matrices import cholesky
 from calibjax._core.sharding import is_spread
 
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
+_ROUNDINGS = 4  # units in the last place of one, by which probabilities are beyond their ends
 
 
 def real(name: str, value: Any) -> Any:
@@ -138,14 +139,33 @@ def length_scales(name: str, values: ArrayLike) -> jax.Array:
 
 
 def unit_interval(name: str, values: ArrayLike) -> Any:
-    """Refuses everything outside [0, 1]."""
-    return satisfying(name, values, lambda x: (x >= 0) & (x <= 1), "probabilities in [0, 1]")
+    """Refuses everything outside [0, 1], apart from rounding."""
+    expected = "probabilities in [0, 1]"
+    return satisfying(name, unrounded(values), lambda x: (x >= 0) & (x <= 1), expected)
+
+
+def unrounded(values: Any) -> Any:
+    """Probabilities, with those that rounding pushed past 0 or 1 moved to these ends.
+
+    The precision of the rounding is that of the values, or that to which JAX rounds them.
+    """
+    dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return values
+    xp: Any = np if is_concrete(values) and not is_spread(values) else jnp
+    array, limit = xp.asarray(values), _ROUNDINGS * float(jnp.finfo(dtype).eps)
+    nearest = array.clip(0, 1).astype(array.dtype)
+    is_rounded = (array != nearest) & (abs(array - nearest) <= limit)
+    if xp is np and not is_rounded.any():
+        return values
+    ends = xp.where(is_rounded, nearest, array)
+    return jax.device_put(ends) if isinstance(values, jax.Array) and xp is np else ends
 
 
 def simplex(name: str, values: Any) -> jax.Array:
     """Refuses rows that are not probability vectors."""
     expected = "probabilities in [0, 1] (not logits or percentages)"
-    values = satisfying(name, values, lambda x: (x >= 0) & (x <= 1), expected)
+    values = satisfying(name, unrounded(values), lambda x: (x >= 0) & (x <= 1), expected)
     tolerance = simplex_tolerance(values.dtype)
     if is_concrete(values):
         sums = _row_sums(values)
@@ -170,7 +190,7 @@ def _row_sums(values: np.ndarray | jax.Array) -> Any:
 
 def is_simplex(values: np.ndarray | jax.Array) -> bool:
     """Whether all rows are probability vectors, of numbers that are known."""
-    array, tolerance = readable(values), simplex_tolerance(values.dtype)
+    array, tolerance = readable(unrounded(values)), simplex_tolerance(values.dtype)
     is_inside = (array >= 0).all() & (array <= 1).all()
     return bool(is_inside) and bool((abs(_row_sums(values) - 1) <= tolerance).all())
 
