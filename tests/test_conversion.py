@@ -262,7 +262,9 @@ def aligned(size, dtype):
     return numbers
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_]
+)
 @pytest.mark.parametrize("x64", [False, True])
 def test_memory_is_copied(dtype, x64):
     with jax.enable_x64(x64):

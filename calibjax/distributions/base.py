@@ -1,9 +1,13 @@
 """What the families of distributions have in common: parameters and targets with constraints."""
 
+import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any, Protocol, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
@@ -12,7 +16,64 @@ from calibjax._core.pytree import compile_methods
 from calibjax.distributions.constraints import Constraint, real
 
 
-class Distribution:
+class Batch:
+    """What predictions have in common with arrays: their number, and rows that can be taken.
+
+    `len(predictions)` is n, `predictions[3]` is one prediction, and `predictions[:10]`,
+    `predictions[order]` and `predictions[mask]` are batches, as for an array [n]. Parameters that
+    all predictions share stay as they are. Indices may be traced, except for masks; traced ones
+    that are out of range give NaN.
+
+    Raises:
+        TypeError: if it is one prediction and no batch.
+        IndexError: if the array [n] has no such rows.
+    """
+
+    def __len__(self) -> int:
+        sizes: set[int] = set()
+        _of_rows(checks.originals("predictions", self), lambda leaf: sizes.add(leaf.shape[0]))
+        if not sizes:
+            raise TypeError(f"len() of unsized {type(self).__name__}, one prediction")
+        if len(sizes) > 1:
+            expected = "leading axes of one length"
+            raise ValueError(f"predictions: expected {expected}, got {sorted(sizes)}")
+        return sizes.pop()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, index: Any) -> Self:
+        places = np.arange(len(self))
+        if not checks.is_concrete(index):
+            take = functools.partial(_filled, index)
+        else:
+            rows = places[index]
+            take = lambda leaf: leaf[rows]  # noqa: E731
+        return _of_rows(checks.originals("predictions", self), take)
+
+
+def _filled(index: jax.Array, leaf: Any) -> jax.Array:
+    return jnp.asarray(leaf).at[index].get(mode="fill")
+
+
+def _of_rows(record: Any, function: Callable[[Any], Any], axes: int = 0) -> Any:
+    """A record with a function of each leaf that has a row for each prediction.
+
+    These have more axes than one prediction has, which constraints or `axes` of fields say.
+    """
+    changes = {}
+    for field in dataclasses.fields(record):
+        value, constraint = getattr(record, field.name), field.metadata.get("constraint")
+        own = axes + (len(constraint.axes) if constraint else field.metadata.get("axes", 0))
+        if dataclasses.is_dataclass(value):
+            changes[field.name] = _of_rows(value, function, own)
+        elif not field.metadata.get("static"):
+            take = lambda leaf, own=own: function(leaf) if jnp.ndim(leaf) > own else leaf  # noqa: E731
+            changes[field.name] = jax.tree.map(take, value)
+    return dataclasses.replace(record, **changes)
+
+
+class Distribution(Batch):
     """A predicted distribution, or a batch of n with a leading axis n on every parameter.
 
     A family is a subclass, made a pytree by `calibjax.record`, whose parameters are fields
@@ -25,6 +86,9 @@ class Distribution:
     - `log_prob(y)`, `mean()`, `variance()`, `cdf(y)`, `icdf(level)`, `crps(y)`, where they exist,
     - `tempered(temperature)` and `linear_map(scale)`: another distribution, see
       `calibjax.recalibration.tempered` and `calibjax.kernels.Transformed`.
+
+    A batch has a length, and is cut as an array [n] is: `predictions[3]`, `predictions[:10]`,
+    `predictions[mask]`.
     """
 
     support: Any = real  # a Constraint; if it were a ClassVar, no property could override it

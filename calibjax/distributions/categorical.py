@@ -34,7 +34,9 @@ class Categorical(DrawnByInversion):
     """
 
     probs: jax.Array = parameter(simplex.with_axes("m", min_size=2))
-    log_probs: jax.Array | None = dataclasses.field(default=None, repr=False, kw_only=True)
+    log_probs: jax.Array | None = dataclasses.field(
+        default=None, repr=False, kw_only=True, metadata={"axes": 1}
+    )
 
     def check_structure(self, name: str) -> None:
         """Refuses a batch without an axis of classes, such as the probabilities of label 1."""
@@ -256,7 +258,9 @@ class Bernoulli(DrawnByInversion):
         return cls(jax.nn.sigmoid(log_odds), log_probs=logs)
 
     probs: jax.Array = parameter(probability)
-    log_probs: jax.Array | None = dataclasses.field(default=None, repr=False, kw_only=True)
+    log_probs: jax.Array | None = dataclasses.field(
+        default=None, repr=False, kw_only=True, metadata={"axes": 1}
+    )
 
     def check_structure(self, name: str) -> None:
         """Refuses a batch of probabilities of both classes."""

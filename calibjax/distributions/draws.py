@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from calibjax._core import checks
 from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import Batch, Distribution
 from calibjax.distributions.samples import Samples
 from calibjax.distributions.sampling import draw
 
 
 @record
-class MonteCarlo:
+class MonteCarlo(Batch):
     """A distribution together with draws from it, made by `monte_carlo`.
 
     Expectations of target kernels are averages over the draws. Everything else uses the

@@ -8,12 +8,12 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import Batch, Distribution
 from calibjax.distributions.draws import MonteCarlo
 
 
 @record
-class WithFeatures:
+class WithFeatures(Batch):
     """A prediction together with features, made by `with_features`.
 
     The distance `calibjax.distances.Features` sees the features. Everything else sees the

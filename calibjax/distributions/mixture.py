@@ -44,7 +44,7 @@ class Mixture(Distribution):
     """
 
     weights: jax.Array | None = parameter(simplex.with_axes("k"))
-    components: Any = dataclasses.field()
+    components: Any = dataclasses.field(metadata={"axes": 1})
 
     @property
     def mixing_probs(self) -> jax.Array:

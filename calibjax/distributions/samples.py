@@ -58,7 +58,7 @@ class Samples(Distribution):
     3.0 2.0 0.67
     """
 
-    values: jax.Array
+    values: jax.Array = dataclasses.field(metadata={"axes": 1})
     weights: jax.Array | None = parameter(simplex.with_axes("m"), default=None)
     index: jax.Array | None = None
 

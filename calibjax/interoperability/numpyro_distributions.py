@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from calibjax._core import checks, extras
 from calibjax._core.pytree import PyTree, record
+from calibjax.distributions.base import Batch
 from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.negative_binomial import NegativeBinomial
@@ -17,7 +18,7 @@ from calibjax.interoperability.families import FAMILIES
 
 
 @record
-class NumpyroDistribution:
+class NumpyroDistribution(Batch):
     """A numpyro distribution without a counterpart here, made by `from_numpyro`.
 
     Its expectations are estimated by `distributions.monte_carlo`.

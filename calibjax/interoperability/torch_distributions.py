@@ -121,4 +121,6 @@ def _convert(distribution: Any, torch: Any) -> PyTree:
         if doubles:  # their logarithms are taken before they are cut
             made: Any = record(*doubles)
             return checks.as_arrays("value", made.with_logs())
-    return record(*(x if isinstance(x, float) else _array(f"value.{k}", x) for k, x in found.items()))
+    return record(
+        *(x if isinstance(x, float) else _array(f"value.{k}", x) for k, x in found.items())
+    )
