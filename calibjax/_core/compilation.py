@@ -4,12 +4,10 @@ import contextlib
 import contextvars
 import functools
 import hashlib
-import inspect
 import os
 import threading
 from collections.abc import Callable, Iterator
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
@@ -17,7 +15,6 @@ import jax.numpy as jnp
 from jax.extend.backend import backends
 
 from calibjax._core import checks
-from calibjax._core.kept import Kept, Unknown, bound, name_of
 from calibjax._core.pytree import PyTree
 from calibjax._core.sharding import Result
 
@@ -44,16 +41,6 @@ _EFFORTS: dict[Effort, dict[str, Any]] = {
 _WIDE = {"xla_cpu_prefer_vector_width": 512}
 
 
-_kept: Kept | None = None
-
-
-def keep_programs(folder: Path | None) -> Kept | None:
-    """From now on this process keeps its programs in a folder, and finds those that are there."""
-    global _kept
-    _kept = None if folder is None else Kept(folder)
-    return _kept
-
-
 def jit(
     function: Callable[..., Result],
     *,
@@ -61,16 +48,14 @@ def jit(
     runs_long: Callable[..., bool] | None = None,
     **options: Any,
 ) -> Callable[..., Result]:
-    """`jax.jit`, with programs that are found without tracing in a process that keeps them.
+    """`jax.jit`, with options for the compiler where nothing is traced.
 
-    See `calibjax._core.kept`. The function is one of a module, its options are those of `jax.jit`.
     What takes longer to compile than to run is compiled with `less` effort, what works on a few
     thousand numbers, or passes over the data once in a test that passes over them hundreds of
     times, with the `least`, and what runs for long `well`, whatever holds elsewhere: calls whose
     arguments `runs_long` says so of, too.
     """
-    compiled, signature = jax.jit(function, **options), inspect.signature(function)
-    static = _static_names(signature, options)
+    compiled = jax.jit(function, **options)
 
     def outermost(effort: Effort) -> tuple[dict[str, Any] | None, Callable[..., Result]]:
         settings = _EFFORTS[effort] or None
@@ -83,30 +68,11 @@ def jit(
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         settings, program = long if runs_long is not None and runs_long(*args, **kwargs) else usual
-        if _kept is not None and checks.is_outermost():
-            with contextlib.suppress(Unknown):
-                fixed, arrays = bound(signature, static, args, kwargs)
-                name, given = name_of(call, fixed), tuple(arrays.values())
-                names = tuple(arrays)
-                return _kept.value(
-                    name,
-                    lambda *given: function(**fixed, **dict(zip(names, given, strict=True))),
-                    given,
-                    settings,
-                )
         chosen = program if settings and checks.is_outermost(args, kwargs) else compiled
         return chosen(*args, **kwargs)
 
     call.compiled = compiled  # pyright: ignore[reportAttributeAccessIssue]
     return call
-
-
-def _static_names(signature: inspect.Signature, options: dict[str, Any]) -> frozenset[str]:
-    """Names of the arguments that are not arrays."""
-    names, places = options.get("static_argnames", ()), options.get("static_argnums", ())
-    names = (names,) if isinstance(names, str) else names
-    places = (places,) if isinstance(places, int) else places
-    return frozenset((*names, *(list(signature.parameters)[place] for place in places)))
 
 
 def all_quickly() -> None:
@@ -184,9 +150,6 @@ def compiled_once(
     if not checks.is_concrete(first, others):
         return function(first, *others)
     settings = _EFFORTS[effort] or None
-    if _kept is not None:
-        with contextlib.suppress(Unknown):
-            return _kept.value(name_of(function, {}), function, (first, *others), settings)
     # Python's numbers stay weakly typed; compiled programs are called with arrays.
     first, others = jax.tree.map(jnp.asarray, (first, others))
     arguments: tuple = (first, *others)

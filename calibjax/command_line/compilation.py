@@ -13,7 +13,7 @@ from typing import TextIO
 import jax
 import numpy as np
 
-from calibjax._core.compilation import all_quickly, keep_programs
+from calibjax._core.compilation import all_quickly
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.evaluation.assembly import OVERALL
@@ -50,7 +50,6 @@ def prepare(*, keeps_programs: bool) -> str:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    keep_programs(folder)
     if not is_new:
         return ""
     told = "the first run compiles its programs, which takes most of its time; they are kept in "

@@ -1,4 +1,4 @@
-"""What the program says while it works, and the programs that it keeps."""
+"""What the program says while it works, and where its compiled programs are kept."""
 
 import io
 import os
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax._core.compilation import keep_programs
 from calibjax.command_line import compilation
 from calibjax.command_line.program import Stages
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal, Quantiles
@@ -75,8 +74,7 @@ def settings(monkeypatch, tmp_path):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     monkeypatch.setattr(compilation.sys, "platform", "linux")
-    yield changed
-    keep_programs(None)
+    return changed
 
 
 def test_programs_are_kept(settings, tmp_path):
