@@ -60,9 +60,13 @@ class Distance:
     def squared_in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
         """Squared distance in units of a constant, such as the length scale of a kernel."""
         rate = 1 / unit
-        if type(self).squared is Distance.squared:
-            return jnp.square(self(p, q) * rate)
-        return self.squared(p, q) * jnp.square(rate)
+        if type(self).squared is not Distance.squared:
+            return self.squared(p, q) * jnp.square(rate)
+        batches = (jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], point) for point in (p, q))
+        one, two = map(self.embedding, batches)
+        # Of points it is smooth where they are equal, which the square of an absolute value is not.
+        distance = self(p, q) if one is None or two is None else one - two
+        return jnp.sum(jnp.square(distance * rate))
 
     def in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
         """Distance in units of a constant, d / unit."""

@@ -49,4 +49,5 @@ class MaximumMeanDiscrepancy(Distance):
     def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared maximum mean discrepancy."""
         double = self.kernel.double_expectation
-        return jnp.maximum(double(p, p) - 2 * double(p, q) + double(q, q), 0)
+        square = double(p, p) - 2 * double(p, q) + double(q, q)
+        return square + jax.lax.stop_gradient(jnp.maximum(-square, 0))  # derivatives also at zero

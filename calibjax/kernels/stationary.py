@@ -115,12 +115,21 @@ class SquaredExponential(Stationary):
 
 
 class OfRatio(Stationary):
-    """A stationary kernel exp(g(d / ℓ)), whose subclasses define g as `log_of_ratio`."""
+    """A stationary kernel exp(g(d / ℓ)), whose subclasses define g as `log_of_ratio`.
+
+    Those that are smooth at zero define the derivative of g with respect to (d / ℓ)² there as
+    `_slope`, from which the second derivatives between equal points follow.
+    """
+
+    _slope: Any = 0.0
 
     def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
         unit, one = _in_own_units(self.length_scale, (x, y))
-        return jnp.exp(self.log_of_ratio(self.distance.in_units(x, y, unit) * one))
+        ratio = self.distance.in_units(x, y, unit) * one
+        square = self.distance.squared_in_units(x, y, unit) * jnp.square(one)
+        at_zero = jnp.where(ratio == 0, self._slope * square, 0)  # where a root has no derivatives
+        return jnp.exp(self.log_of_ratio(ratio) + at_zero)
 
     def log_value(self, distance: jax.Array) -> jax.Array:
         """g(d / ℓ)."""
@@ -137,7 +146,8 @@ class Exponential(OfRatio):
 
     Positive semi-definite if d or √d embeds isometrically in a Hilbert space, hence for
     Euclidean and total variation distances, and Wasserstein distances of independent normal
-    components. Sums over all pairs of points on a line take linear time.
+    components. Sums over all pairs of points on a line take linear time. Derivatives between equal
+    points, which do not exist, count as zero.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -162,7 +172,8 @@ class Matern32(OfRatio):
     """Matérn kernel of smoothness 3/2, (1 + z) exp(−z) with z = √3 d(x, y) / ℓ.
 
     Positive semi-definite if d embeds isometrically in a Hilbert space. Sums over all pairs of
-    points on a line take linear time.
+    points on a line take linear time. Derivatives between equal points are right up to second
+    order; higher ones count as zero.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -177,6 +188,8 @@ class Matern32(OfRatio):
     length_scale: jax.Array | float = parameter(positive, default=1.0)
     distance: Distance = part(checks.distance_values, default_factory=Euclidean)
 
+    _slope = -3 / 2
+
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
         """log(1 + z) − z."""
         z = MATERN_RATES[0] * ratio
@@ -188,7 +201,8 @@ class Matern52(OfRatio):
     """Matérn kernel of smoothness 5/2, (1 + z + z² / 3) exp(−z) with z = √5 d(x, y) / ℓ.
 
     Positive semi-definite if d embeds isometrically in a Hilbert space. Sums over all pairs of
-    points on a line take linear time.
+    points on a line take linear time. Derivatives between equal points are right up to second
+    order; higher ones count as zero.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -203,6 +217,8 @@ class Matern52(OfRatio):
     length_scale: jax.Array | float = parameter(positive, default=1.0)
     distance: Distance = part(checks.distance_values, default_factory=Euclidean)
 
+    _slope = -5 / 6
+
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
         """log(1 + z + z² / 3) − z."""
         z = MATERN_RATES[1] * ratio
@@ -214,7 +230,8 @@ class Matern52(OfRatio):
 class PowerExponential(OfRatio):
     """Power exponential kernel exp(−(d(x, y) / ℓ)^ν).
 
-    Positive semi-definite for 0 < ν ≤ 2 if d embeds isometrically in a Hilbert space.
+    Positive semi-definite for 0 < ν ≤ 2 if d embeds isometrically in a Hilbert space. Derivatives
+    between equal points count as zero, but for the second ones if ν = 2.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -230,6 +247,11 @@ class PowerExponential(OfRatio):
     length_scale: jax.Array | float = parameter(positive, default=1.0)
     exponent: jax.Array | float = parameter(Constraint(_UP_TO_TWO, _exponent), default=1.0)
     distance: Distance = part(checks.distance_values, default_factory=Euclidean)
+
+    @property
+    def _slope(self) -> jax.Array:
+        """−1 for ν = 2."""
+        return jnp.where(self.exponent == 2, -1.0, 0.0)
 
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
         """−(d / ℓ)^ν."""

@@ -6,10 +6,10 @@ from calibjax._core import checks
 from calibjax._core.pytree import record
 from calibjax.kernels.base import Conditional, Kernel
 from calibjax.kernels.labels import LabelKernel, White
-from calibjax.kernels.stationary import OfRatio, SquaredExponential
+from calibjax.kernels.stationary import Exponential, PowerExponential, SquaredExponential
 
-# Functions of a distance, whose derivatives of second order JAX does not have where it is zero.
-_ROUGH = OfRatio | White | LabelKernel
+# Functions of a distance that have no derivatives of second order where it is zero.
+_ROUGH = Exponential | PowerExponential | White | LabelKernel
 
 
 @record

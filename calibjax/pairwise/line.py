@@ -138,8 +138,8 @@ def line_forms(
 ) -> jax.Array:
     """Σ_{i<j} q_t(z) e^{−z} f_ic f_jc with z = r_t |x_i − x_j|, [T, c].
 
-    It has derivatives of all orders. Those of samples at the same place count as zero: exponential
-    kernels have none there, and Matérn kernels those of second order.
+    It has derivatives of all orders. Those of samples at the same place count as zero, but for the
+    second ones of Matérn kernels: exponential kernels have none there.
 
     Args:
         values: f, [n, c].
@@ -197,7 +197,15 @@ def _forms_in_parts(
     alike = coefficients[:, :1] * before[:, -1, :1]  # [n, T, c]
     terms = values[:, None] * (received + alike)
     # In two steps, since a long sum of single numbers loses digits.
-    return jnp.sum(jnp.sum(_in_parts(terms, number), 1), 0)
+    total = jnp.sum(jnp.sum(_in_parts(terms, number), 1), 0)
+    if num_moments == 1:
+        return total
+    # Zero; but q(z) e^{−z} = 1 − a z² + … has second derivatives where samples are at one place.
+    q = jnp.pad(coefficients, ((0, 0), (0, 1)))
+    curvature = jnp.where(q[:, 1] == 1, q[:, 2] - 0.5, 0) * jnp.square(rates)
+    powers = [values * jnp.power((positions - fixed)[:, None], k) for k in range(3)]
+    zeroth, one, two = (jax.ops.segment_sum(power, first, n) for power in powers)
+    return total + curvature[:, None] * jnp.sum(zeroth * two - jnp.square(one), 0)
 
 
 def sums_of_earlier(

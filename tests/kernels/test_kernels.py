@@ -237,3 +237,64 @@ def test_traced_exponents_that_are_wrong_give_nan():
     kernel = jax.jit(lambda e: kernels.PowerExponential(1.0, e)(0.0, 0.0))
     assert np.isnan(kernel(np.nan))
     assert kernel(1.5) == 1
+
+
+def _bernoulli(x):
+    return distributions.Bernoulli(jnp.sum(x))
+
+
+@pytest.mark.parametrize(
+    ("distance", "point", "unit"),
+    [
+        (distances.Euclidean(), jnp.asarray, 1),
+        (distances.Euclidean(), lambda x: jnp.stack([3 * x, 4 * x]), 5),
+        (distances.Manhattan(), jnp.asarray, 1),
+        (distances.MeanAbsoluteDifference(), _bernoulli, 1),
+        (distances.TotalVariation(), _bernoulli, 1),
+        (distances.MaximumMeanDiscrepancy(kernels.White()), _bernoulli, 2**0.5),
+        (
+            distances.Wasserstein(),
+            lambda x: distributions.MvNormal(jnp.stack([x, x]), jnp.eye(2)),
+            2**0.5,
+        ),
+    ],
+)
+def test_second_derivatives_where_points_are_equal(distance, point, unit):
+    """Of 1 − a d² + …, in all orders of differentiation."""
+    curvatures = [
+        (kernels.SquaredExponential(0.7, distance), 1),
+        (kernels.Matern32(0.7, distance), 3),
+        (kernels.Matern52(0.7, distance), 5 / 3),
+        (kernels.PowerExponential(0.7, 2.0, distance), 2),
+        (kernels.PowerExponential(0.7, 1.5, distance), 0),  # none: zero by convention
+        (kernels.Exponential(0.7, distance), 0),
+    ]
+
+    def values(x, y):
+        return jnp.stack([kernel(point(x), point(y)) for kernel, _ in curvatures])
+
+    expected = -np.array([a for _, a in curvatures]) * unit**2 / 0.49
+    at = jnp.array(0.25)
+    forward = jax.jit(jax.jacfwd(jax.jacrev(values)))(at, at)
+    np.testing.assert_allclose(forward, expected, rtol=1e-12)
+    mapped = jax.jit(jax.vmap(jax.jacrev(jax.jacfwd(values)), (0, None)))(at[None], at)
+    np.testing.assert_allclose(mapped[0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [kernels.Matern32, kernels.Matern52])
+def test_second_derivatives_of_the_calibration_error(kind):
+    """In the means of three normals, two of them equal, against differences of the gradient."""
+    kernel = kernels.TensorProduct(
+        kind(0.7, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+    )
+    loc, targets = jnp.array([0.1, 0.1, 0.6]), jnp.array([0.3, -0.4, 1.0])
+
+    def error(loc):
+        return estimators.skce_biased(kernel, distributions.Normal(loc, jnp.full(3, 0.5)), targets)
+
+    gradient = jax.jit(jax.grad(error))
+    steps = 1e-5 * np.eye(3)
+    expected = np.stack([(gradient(loc + h) - gradient(loc - h)) / 2e-5 for h in steps])
+    np.testing.assert_allclose(jax.hessian(error)(loc), expected, atol=1e-5)  # third: a kink
+    product = jax.jvp(gradient, (loc,), (jnp.ones(3),))[1]
+    np.testing.assert_allclose(product, expected.sum(1), atol=3e-5)

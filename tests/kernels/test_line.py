@@ -136,10 +136,14 @@ def test_second_derivatives_with_ties(polynomials):
 
     def pairs(values, positions, rates):
         d = positions[:, None] - positions
+        square = jnp.square(d)
         d = jnp.where(d == 0, 0, jnp.abs(jnp.where(d == 0, 1, d)))
         z = d * rates[:, None, None]
         rows = [(1.0,)] * 3 if polynomials is None else polynomials
         q = jnp.stack([jnp.polyval(jnp.array(q)[::-1], z) for q, z in zip(rows, z, strict=True)])
+        # Matérn kernels are 1 − a z² there, and exponential ones have no derivatives.
+        a = jnp.array([{1: 0, 2: 1 / 2, 3: 1 / 6}[len(q)] for q in rows]) * rates**2
+        q *= jnp.where(d == 0, jnp.exp(-a[:, None, None] * square), 1)
         return jnp.einsum("tij,ic,jc->tc", jnp.triu(q * jnp.exp(-z), 1), values, values)
 
     on_line = functools.partial(line_forms, polynomials=polynomials)
