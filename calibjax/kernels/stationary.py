@@ -121,12 +121,14 @@ class OfRatio(Stationary):
     `_slope`, from which the second derivatives between equal points follow.
     """
 
-    _slope: Any = 0.0
+    _slope: Any = None
 
     def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
         unit, one = _in_own_units(self.length_scale, (x, y))
         ratio = self.distance.in_units(x, y, unit) * one
+        if self._slope is None:
+            return jnp.exp(self.log_of_ratio(ratio))
         square = self.distance.squared_in_units(x, y, unit) * jnp.square(one)
         at_zero = jnp.where(ratio == 0, self._slope * square, 0)  # where a root has no derivatives
         return jnp.exp(self.log_of_ratio(ratio) + at_zero)
