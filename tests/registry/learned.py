@@ -218,7 +218,7 @@ def _of_distributions() -> list[Call]:
     ]
     quantiles = a.made(
         lambda values: Quantiles(np.float32([0.3, 0.6]), values),
-        values=a.real(np.stack([a.LOC, a.LOC + 1], 1)),
+        values=a.real(np.stack([a.LOC, a.LOC + 1], 1), without=("inf", "-inf")),
     )
     folds, label = {"num_folds": a.integer(2, limit=8), "slow": True}, "data"
     affine_map = "recalibration.AffineScaling recalibration.AffineMap"

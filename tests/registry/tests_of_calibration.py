@@ -287,7 +287,7 @@ def _coverage() -> list[Call]:
         distributions.Quantiles,
         # Levels that are the same for all predictions come with one axis, or with two.
         levels=a.positive(np.array([0.2, 0.5, 0.8]), without=own),
-        values=a.real(np.stack([a.LOC - 1, a.LOC, a.LOC + 1], 1)),
+        values=a.real(np.stack([a.LOC - 1, a.LOC, a.LOC + 1], 1), without=("inf", "-inf")),
     )
     return [
         call(f"{name} distributions.Quantiles", predictions=quantiles, targets=a.real(a.Y))
