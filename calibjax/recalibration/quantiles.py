@@ -250,7 +250,8 @@ class QuantileShift(Recalibrator):
         shifts = checks.learned("params", params, Shifts).shifts
         k = plain.values.shape[1]
         checks.shape("params.shifts", shifts, (k,), f"({k},), a shift for each level")
-        values = jnp.sort(plain.values + shifts, 1)
+        shifted = plain.values + shifts
+        values = checks.nan_rows(checks.missing_rows(shifted), jnp.sort(shifted, 1))
         return like(predictions, dataclasses.replace(plain, values=values))
 
     def identity(self, predictions: Quantiles) -> Shifts:

@@ -225,7 +225,7 @@ def _evaluated(**changes):
         ({"features": "height"}, TypeError, "^features"),
         ({"weights": np.ones(39)}, ValueError, "^weights: expected shape"),
         ({"weights": np.full(40, -1)}, ValueError, "^weights: expected finite weights >= 0"),
-        ({"weights": np.arange(40) < 9.0}, TypeError, "^weights: expected numbers"),
+        ({"weights": np.arange(40) < 9}, ValueError, "^weights: expected at least 10"),
         ({"weights": (np.arange(40) < 9) * 1.0}, ValueError, "^weights: expected at least 10"),
     ],
 )

@@ -57,9 +57,13 @@ def sample_weights(
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
             others = f"others are zero, or too small beside the largest for {dtype}"
             raise ValueError(f"{name}: expected at least {least}, got {positive}, {others}")
-        if not is_spread(array) and not as_copies:  # NumPy compiles nothing
+        if as_copies:
+            return jnp.asarray(array, dtype)
+        if not is_spread(array):  # NumPy compiles nothing
             return jax.device_put(_scaled(known, dtype, np))
-    return jnp.asarray(array, dtype) if as_copies else _scaled(array, dtype, jnp)
+    if as_copies:
+        return jnp.where(jnp.any(array > 0), jnp.asarray(array, dtype), jnp.nan)
+    return _scaled(array, dtype, jnp)
 
 
 def _scaled(weights: np.ndarray | jax.Array, dtype: DTypeLike, xp: ModuleType) -> Any:
@@ -72,7 +76,8 @@ def _scaled(weights: np.ndarray | jax.Array, dtype: DTypeLike, xp: ModuleType) -
 def plain_weights(weights: ArrayLike, n: int, name: str = "weights") -> Any:
     """Checked weights of n samples in the units in which they are given, [n]; a mask is 0 or 1."""
     array = as_arrays(name, weights)
-    array = floating(name, array.astype(int) if array.dtype == jnp.bool_ else array)
+    is_mask = getattr(array, "dtype", None) == jnp.bool_
+    array = floating(name, array.astype(int) if is_mask else array)
     shape(name, array, (n,), f"({n},), one weight for each sample")
     return satisfying(name, array, lambda w: (w >= 0) & (w < np.inf), "finite weights >= 0")
 
