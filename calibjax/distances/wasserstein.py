@@ -16,6 +16,8 @@ from calibjax.distances.bures import squared_bures
 from calibjax.distances.euclidean import Euclidean
 from calibjax.distributions import DiagNormal, Laplace, MvNormal, Normal, Samples
 
+_OTHERS = "distances has MixtureWasserstein, TotalVariation and MaximumMeanDiscrepancy for others"
+
 
 @functools.singledispatch
 def _squared(p: object, q: object) -> jax.Array:
@@ -25,8 +27,8 @@ def _squared(p: object, q: object) -> jax.Array:
             f"{checks.described(q)}; distances.Euclidean is one of targets"
         )
     raise NotImplementedError(
-        f"distance Wasserstein is not defined for {type(p).__name__} and {type(q).__name__}; add "
-        f"it with Wasserstein.register({type(p).__name__}, squared)"
+        f"distance Wasserstein is not defined for {type(p).__name__} and {type(q).__name__}; "
+        f"{_OTHERS}; add it with Wasserstein.register({type(p).__name__}, squared)"
     )
 
 
@@ -35,7 +37,7 @@ def _rule(p: object, q: object) -> Callable[[Any, Any], jax.Array]:
     if type(p) is not type(q):
         raise NotImplementedError(
             f"distance Wasserstein is not defined between {checks.described(p)} and "
-            f"{checks.described(q)}"
+            f"{checks.described(q)}; {_OTHERS}"
         )
     return _squared.dispatch(type(p))
 

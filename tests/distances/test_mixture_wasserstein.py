@@ -151,3 +151,6 @@ def test_refuses_what_is_no_mixture():
     classes = Mixture(None, distributions.Categorical(jnp.full((2, 3), 1 / 3)))
     with pytest.raises(NotImplementedError, match="Wasserstein is not defined for Categorical"):
         MixtureWasserstein()(classes, classes)
+    for pair in ((mixture, mixture), (mixture, normal)):
+        with pytest.raises(NotImplementedError, match="distances has MixtureWasserstein, "):
+            distances.Wasserstein()(*pair)

@@ -221,7 +221,9 @@ def positive_definite(name: str, values: Any) -> jax.Array:
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(correlations)[..., 0]
             place = f"{name}.correlation.smallest_eigenvalue"
-            refuse_where(smallest <= tolerance, place, "positive definite matrices", smallest)
+            others = "" if values.dtype == np.float64 else " (float64, jax_enable_x64, holds more)"
+            expected = f"positive definite matrices in {values.dtype}{others}"
+            refuse_where(smallest <= tolerance, place, expected, smallest)
     return values
 
 
