@@ -29,7 +29,8 @@ class TotalVariation(Distance):
         if not (hasattr(p, "ndim") and hasattr(q, "ndim")):
             raise NotImplementedError(
                 "distance TotalVariation is defined for class predictions, got "
-                f"{checks.described(p)} and {checks.described(q)}"
+                f"{checks.described(p)} and {checks.described(q)}; distances.Wasserstein and "
+                "MaximumMeanDiscrepancy are distances of others"
             )
         return 0.5 * sum_over_components(lambda x, y: absolute(x - y), p, q)
 

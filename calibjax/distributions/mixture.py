@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
@@ -78,7 +77,11 @@ class Mixture(Distribution):
         """Log-density (or log-probability) at y."""
         log_probs = jax.vmap(lambda p: p.log_prob(y))(self.components)
         weights = self.mixing_probs.reshape(-1, *(1 for _ in log_probs.shape[1:]))
-        return logsumexp(log_probs, 0, b=weights)
+        # Components without weight have derivatives by it, which `logsumexp` leaves out.
+        largest = jnp.max(log_probs, 0, where=weights > 0, initial=-jnp.inf)
+        largest = lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
+        log_probs = jnp.where(weights == 0, jnp.minimum(log_probs, largest + 80), log_probs)
+        return largest + jnp.log(jnp.sum(weights * jnp.exp(log_probs - largest), 0))
 
     def mean(self) -> jax.Array:
         """Expectation."""

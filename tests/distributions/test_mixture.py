@@ -179,3 +179,25 @@ def test_quantiles_and_log_densities_take_arrays():
     )
     y = jnp.array([0.3, 1.0, -2.0])
     np.testing.assert_allclose(p.log_prob(y), jax.vmap(p.log_prob)(y), rtol=1e-14)
+
+
+def test_derivatives_of_the_log_density_by_a_weight_of_zero():
+    """f_k / f minus one, since the weights are divided by their sum; one-sided differences."""
+    parts, y, weights = (
+        distributions.Normal(jnp.arange(3.0), jnp.ones(3)),
+        0.3,
+        jnp.array([0.0, 0.5, 0.5]),
+    )
+
+    def log_density(weights):
+        return distributions.Mixture(weights, parts).log_prob(y)
+
+    densities = np.exp(-0.5 * (y - np.arange(3)) ** 2)
+    expected = densities / densities[1:].mean() - 1
+    np.testing.assert_allclose(jax.grad(log_density)(weights), expected, rtol=1e-12)
+    h = 1e-6
+    change = (log_density(weights.at[0].set(h)) - log_density(weights)) / h
+    np.testing.assert_allclose(change, expected[0], rtol=1e-5)
+    parts = distributions.Normal(jnp.array([1e3, 0, 1]), jnp.ones(3))
+    far = distributions.Mixture(weights, parts).log_prob(1e3)
+    np.testing.assert_allclose(far, np.log(0.5) - 0.5 * 999**2 - 0.5 * np.log(2 * np.pi))
