@@ -102,7 +102,9 @@ def log_dirichlet_density(concentration: jax.Array, y: jax.Array) -> jax.Array:
     is_inner = y > 0
     inner = jnp.where(is_inner, y, 1)
     edge = jnp.where(concentration < 1, jnp.inf, -jnp.inf)
-    edge = jnp.where(concentration == 1, 1 + jnp.log(total), edge)
+    # (concentration − 1) log 0, which is zero with an infinite derivative.
+    steep = jnp.sqrt(jnp.where((concentration == 1) & ~is_inner, concentration - 1, 0.25))
+    edge = jnp.where(concentration == 1, 1 + jnp.log(total) - steep, edge)
     powers = jnp.where(is_inner, -deviance(concentration, total * inner) - jnp.log(inner), edge)
     terms = powers + 0.5 * jnp.log(concentration) - stirling_error(concentration)
     rest = stirling_error(total) - 0.5 * jnp.log(total)

@@ -99,3 +99,14 @@ def test_wrong_input(name):
     predictions = distributions.Beta(jnp.asarray(alpha), jnp.asarray(beta))
     with pytest.raises(error, match=message):
         estimators.skce(KERNEL, predictions, jnp.asarray(targets))
+
+
+def test_gradients_by_a_parameter_of_one_at_the_edge():
+    """Of (alpha − 1) log y at y = 0: −∞, and finite elsewhere."""
+
+    def log_density(alpha, y):
+        return distributions.Beta(alpha, jnp.array(3.0)).log_prob(y)
+
+    slopes = [jax.grad(log_density)(jnp.array(1.0), y) for y in (0.0, 0.5)]
+    expected = np.log(0.5) + 1 + 1 / 2 + 1 / 3  # log y + ψ(4) − ψ(1)
+    np.testing.assert_allclose(slopes, [-np.inf, expected], rtol=1e-12)
