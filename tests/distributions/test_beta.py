@@ -110,3 +110,6 @@ def test_gradients_by_a_parameter_of_one_at_the_edge():
     slopes = [jax.grad(log_density)(jnp.array(1.0), y) for y in (0.0, 0.5)]
     expected = np.log(0.5) + 1 + 1 / 2 + 1 / 3  # log y + ψ(4) − ψ(1)
     np.testing.assert_allclose(slopes, [-np.inf, expected], rtol=1e-12)
+    gamma = lambda alpha, y: distributions.Gamma(alpha, jnp.array(2.0)).log_prob(y)  # noqa: E731
+    slopes = [jax.grad(gamma)(jnp.array(1.0), y) for y in (0.0, 0.5, -1.0)]
+    np.testing.assert_allclose(slopes, [-np.inf, np.euler_gamma, 0], rtol=1e-12)
