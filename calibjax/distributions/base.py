@@ -1,7 +1,6 @@
 """What the families of distributions have in common: parameters and targets with constraints."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, Protocol, Self, TypeVar
 
@@ -30,30 +29,23 @@ class Batch:
     """
 
     def __len__(self) -> int:
-        sizes: set[int] = set()
-        _of_rows(checks.originals("predictions", self), lambda leaf: sizes.add(leaf.shape[0]))
-        if not sizes:
+        leaves: list[Any] = []
+        _of_rows(checks.originals("predictions", self), leaves.append)
+        if not leaves:
             raise TypeError(f"len() of unsized {type(self).__name__}, one prediction")
-        if len(sizes) > 1:
-            expected = "leading axes of one length"
-            raise ValueError(f"predictions: expected {expected}, got {sorted(sizes)}")
-        return sizes.pop()
+        return checks.leading_size("predictions", leaves, 0)
 
     def __bool__(self) -> bool:
         return True
 
     def __getitem__(self, index: Any) -> Self:
-        places = np.arange(len(self))
-        if not checks.is_concrete(index):
-            take = functools.partial(_filled, index)
-        else:
-            rows = places[index]
-            take = lambda leaf: leaf[rows]  # noqa: E731
-        return _of_rows(checks.originals("predictions", self), take)
+        size, is_known = len(self), checks.is_concrete(index)
+        rows = np.arange(size)[index] if is_known else index
 
+        def taken(leaf: Any) -> Any:
+            return leaf[rows] if is_known else jnp.asarray(leaf).at[rows].get(mode="fill")
 
-def _filled(index: jax.Array, leaf: Any) -> jax.Array:
-    return jnp.asarray(leaf).at[index].get(mode="fill")
+        return _of_rows(checks.originals("predictions", self), taken)
 
 
 def _of_rows(record: Any, function: Callable[[Any], Any], axes: int = 0) -> Any:

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, weighted_mean, weighted_variance
-from calibjax._core.pytree import parameter, record
+from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution, transformed_point
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
@@ -23,6 +23,14 @@ _FEW = 200  # draws, of which all pairs are as quick as a sort
 
 def _gap(x: jax.Array, y: jax.Array) -> jax.Array:
     return absolute(x - y)
+
+
+@jax.jit
+@jax.vmap
+def _present(values: jax.Array, weights: jax.Array) -> jax.Array:
+    """Draws [m] or [m, d], with one of positive weight in place of those without weight."""
+    is_absent = jnp.reshape(weights == 0, (-1, *[1] * (values.ndim - 1)))
+    return jnp.where(is_absent, values[jnp.argmax(weights > 0)], values)
 
 
 @record
@@ -47,7 +55,9 @@ class Samples(Distribution):
 
     Attributes:
         values: draws of a scalar, [m], or of a vector, [m, d]; [n, m] or [n, m, d] for a batch.
-        weights: their probabilities, [m], or [n, m] for a batch; None if all are 1 / m.
+        weights: their probabilities, [m], or [n, m] for a batch; None if all are 1 / m. For a
+            batch also truth values, which of the members there are: `~numpy.isnan(values)`, if
+            missing members are NaN. Where the weight is zero the value does not matter.
         index: number that identifies each prediction of a batch, [n]; estimators and tests fill
             it in. Draws of predictions with different numbers, or without a number, count as
             different draws even if they are equal; those with the same number have to be equal.
@@ -59,7 +69,9 @@ class Samples(Distribution):
     """
 
     values: jax.Array = dataclasses.field(metadata={"axes": 1})
-    weights: jax.Array | None = parameter(simplex.with_axes("m"), default=None)
+    weights: jax.Array | None = dataclasses.field(
+        default=None, metadata={"constraint": simplex.with_axes("m"), "mask": True}
+    )
     index: jax.Array | None = None
 
     def with_index(self, num_axes: int = 1) -> "Samples":
@@ -187,7 +199,8 @@ class Samples(Distribution):
     def check_values(self, name: str) -> "Samples":
         """Refuses draws that are not finite, and weights that are not probabilities."""
         place = f"{name}.values"
-        values = self._shared_draws(name, checks.finite(place, self.values))
+        values = self.values if self.weights is None else _present(self.values, self.weights)
+        values = self._shared_draws(name, checks.finite(place, values))
         if checks.is_concrete(values):  # integers that are not NaN, but stand for it
             known = checks.readable(values)
             is_integer = np.issubdtype(known.dtype, np.integer)

@@ -32,7 +32,8 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
       P(Y < q) ≤ level ≤ P(Y ≤ q) lets them. These values also depend on the other samples, and are
       uniform up to what the forecasts leave open, see `hypothesis_tests.coverage_test`.
     - `Samples`: the rank of the target among the members,
-      (#{z < y} + V (#{z = y} + 1)) / (m + 1) for m members z. It is uniform if members and
+      (#{z < y} + V (#{z = y} + 1)) / (m + 1) for the m members z that are not missing, whose
+      number may differ between predictions. It is uniform if members and
       target have the same distribution, as in an ideal ensemble, and not if the target is a draw
       from the members, which is what the exact tests ask.
 
@@ -42,7 +43,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     Args:
         key: a JAX random key; only randomised values depend on it.
         predictions: batch of n distributions of numbers with a method `cdf`, or of `Quantiles`, or
-            of `Samples` without weights.
+            of `Samples` without weights, apart from a mask of missing members.
         targets: [n].
 
     Returns:
@@ -77,10 +78,8 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
         )
     if not isinstance(inner, Quantiles | Samples):
         checks.method("predictions", inner, "cdf")
-    if isinstance(inner, Samples) and inner.weights is not None:
-        raise ValueError(
-            "predictions.weights: expected None, since the target has a rank among equals only"
-        )
+    if isinstance(inner, Samples):
+        inner = checks.replaced(inner, weights=checks.equal_weights("predictions", inner.weights))
     checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
     return randomised(key, inner, targets)
 
@@ -104,8 +103,9 @@ def randomised(
 def _jump(p: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Values of the distribution function to the left of y and at y."""
     if isinstance(p, Samples):
-        m, dtype = p.values.size, floating_dtype(p)
-        below, equal = jnp.sum(p.values < y), jnp.sum(p.values == y)
+        is_there = jnp.ones(p.values.size, bool) if p.weights is None else p.weights != 0
+        m, dtype = jnp.sum(is_there), floating_dtype(p)
+        below, equal = jnp.sum(is_there & (p.values < y)), jnp.sum(is_there & (p.values == y))
         return (below / (m + 1)).astype(dtype), ((below + equal + 1) / (m + 1)).astype(dtype)
     at = p.cdf(y)
     return (p.cdf(y - 1) if jnp.issubdtype(jnp.result_type(y), jnp.integer) else at), at

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax._core.sharding import follows_data
 from calibjax.distances import Euclidean
@@ -53,7 +54,11 @@ def ensemble_skce_test(
     prediction kernel sees only the pool, and not which of its values is the target.
 
     This is exact for every n, m and B, if the members are independent draws: thin a Markov chain
-    first. The test with `exact_skce_test` asks whether the target is one of the members, and
+    first. Where members are missing, m is the number of the others, and the test is exact given
+    which are missing. `distances.Wasserstein` needs equally many members,
+    `distances.MaximumMeanDiscrepancy` does not.
+
+    The test with `exact_skce_test` asks whether the target is one of the members, and
     rejects calibrated ensembles: for n = 64 in 39 % of all cases with 5 members, in 14 % with 11.
 
     Args:
@@ -61,9 +66,9 @@ def ensemble_skce_test(
         kernel: kernel on pairs (prediction, target). Its kernel on predictions must be defined for
             `Samples` of m + 1 draws: `Exponential(1.0, Wasserstein())` for scalars, a distance
             `MaximumMeanDiscrepancy` for vectors. It must not be chosen with the targets.
-        ensembles: batch of n ≥ 2 ensembles of m ≥ 2 members without weights, `Samples` with values
-            [n, m] or [n, m, d]: ensemble members, posterior draws, runs of a simulator, labels of
-            repeated answers.
+        ensembles: batch of n ≥ 2 ensembles of m ≥ 2 members, `Samples` with values [n, m] or
+            [n, m, d]: ensemble members, posterior draws, runs of a simulator, labels of repeated
+            answers; without weights, apart from a mask of members that are missing.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], as in `exact_skce_test`.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
@@ -74,11 +79,13 @@ def ensemble_skce_test(
     Returns:
         The result. `estimate` is the mean of k_P ⟨f(z_i0) − μ_i, f(z_j0) − μ_j⟩ over i ≠ j, where
         μ_i is the mean over the members; it is unbiased, and has mean zero for calibrated
-        ensembles of any size. `components` are those of the residuals r_i.
+        ensembles of any size; where members are missing, samples have weights m_i / (m_i + 1) in
+        this mean. `components` are those of the residuals r_i.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, members have weights, n < 2 or m < 2.
+        ValueError: if shapes or values are wrong, members have different weights, n < 2 or
+            m < 2.
 
     Cost: if r of the draws determine the target kernel at all others to rounding errors, as for
     smooth kernels, and the values are not traced, n m r² for each batch of redraws and n² r per
@@ -101,11 +108,15 @@ def ensemble_skce_test(
     0.001
     """
     checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
-    ensembles = checked_ensembles(ensembles, 2)
+    ensembles = checked_ensembles(ensembles, 2, may_lack=True)
     kernel, (ensembles, targets), weights = weighted_samples(
         kernel, ensembles, targets, weights, minimum=2
     )
     pool = with_targets(ensembles, targets)
+    # r_i = (1 − 1 / (m_i + 1)) (f(z_i0) − μ_i)
+    size = pool.values.shape[1] if pool.weights is None else jnp.sum(pool.weights != 0, 1)
+    each = jnp.ones(pool.values.shape[0], floating_dtype(pool)) if weights is None else weights
+    factor = _pairs(each) / _pairs(each * (1 - 1 / size))
     result = ranked_skce(
         key,
         kernel,
@@ -116,9 +127,12 @@ def ensemble_skce_test(
         statistic=statistic,
         batch_size=batch_size,
     )
-    # f(z_i0) − μ_i = (m + 1) / m · r_i
-    size = pool.values.shape[1]
-    return dataclasses.replace(result, estimate=(size / (size - 1)) ** 2 * result.estimate)
+    return dataclasses.replace(result, estimate=factor * result.estimate)
+
+
+def _pairs(weights: jax.Array) -> jax.Array:
+    """Weight of all pairs of different samples."""
+    return jnp.square(jnp.sum(weights)) - jnp.sum(jnp.square(weights))
 
 
 @follows_data
@@ -141,14 +155,17 @@ def rank_histogram_test(
     with weights N_r = Σ_{i : R_i = r} w_i and n = Σ_i w_i = Σ_i w_i² (to which they are scaled),
     ranked among those of uniform ranks, which is exact for every n, m and B. Vectors are ranked by
     their mean Euclidean distance to the other values of the pool ("energy pre-rank": a large rank
-    means that the target is an outlier of its ensemble).
+    means that the target is an outlier of its ensemble). Among m_i < m members, where some are
+    missing, a rank is stretched: the integer part of (R_i + V) (m + 1) / (m_i + 1), with V uniform
+    on the multiples of 1 / (m + 1) in [0, 1), is uniform again.
 
     It detects errors that all ensembles share; errors that depend on the prediction, and cancel
     between ensembles, are for `ensemble_skce_test`.
 
     Args:
         key: a JAX random key.
-        ensembles: batch of n ensembles of m ≥ 2 members without weights, `Samples`.
+        ensembles: batch of n ensembles of m ≥ 2 members, `Samples`, without weights, apart from a
+            mask of members that are missing.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
             alike.
@@ -162,7 +179,7 @@ def rank_histogram_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, there are weights, or m < 2.
+        ValueError: if shapes or values are wrong, there are different weights, or m < 2.
 
     Cost: n m for scalars and n m² d for vectors, then B (n + m).
 
@@ -181,13 +198,13 @@ def rank_histogram_test(
     """
     key = checks.random_key(key)
     checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
-    ensembles = checked_ensembles(ensembles, 1)
+    ensembles = checked_ensembles(ensembles, 1, may_lack=True)
     ensembles, targets, weights = checks.weighted_samples(ensembles, targets, weights)
-    pool = bare(with_targets(ensembles, targets)).values
-    n, size = pool.shape[:2]
+    pools = bare(with_targets(ensembles, targets))
+    n, size = pools.values.shape[:2]
     tie_key, key = jax.random.split(key)
-    ranks = _ranks(tie_key, pool)
-    uniform = checks.nan_with(jnp.full((n, size), 1 / size), pool, weights)
+    ranks = _ranks(tie_key, pools.values, pools.weights)
+    uniform = checks.nan_with(jnp.full((n, size), 1 / size), pools, weights)
     result = rank_among_redraws(
         key,
         _chi_squared,
@@ -200,42 +217,58 @@ def rank_histogram_test(
     )
     number = n if weights is None else jnp.sum(weights)
     frequencies = jnp.bincount(ranks, weights, length=size) / number
-    return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pool))
+    return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pools))
 
 
-def checked_ensembles(ensembles: Any, minimum: int, name: str = "ensembles") -> Samples:
-    """Refuses what is not a batch of ensembles of equally likely members."""
+def checked_ensembles(
+    ensembles: Any, minimum: int, name: str = "ensembles", *, may_lack: bool = False
+) -> Samples:
+    """Refuses what is not a batch of ensembles of equally likely members; some may be missing."""
     if not isinstance(bare(ensembles), Samples):
         raise TypeError(
             f"{name}: expected a batch of ensembles, distributions.Samples, got "
             f"{checks.described(ensembles)}"
         )
-    if ensembles.weights is not None:
+    if ensembles.weights is not None and not may_lack:
         raise ValueError(
             f"{name}.weights: expected None, since weighted members and the target are not "
             f"exchangeable, got {ensembles.weights}"
         )
-    return checks.batch(ensembles, minimum=minimum, name=name)
+    ensembles = checks.batch(ensembles, minimum=minimum, name=name)
+    weights = checks.equal_weights(name, ensembles.weights)
+    return like(ensembles, checks.replaced(bare(ensembles), weights=weights))
 
 
 def with_targets(ensembles: Samples, targets: jax.Array) -> Samples:
     """The pools of the target and the members of each ensemble, in this order."""
-    return like(ensembles, Samples(jnp.concatenate([targets[:, None], ensembles.values], 1)))
+    values, weights = jnp.concatenate([targets[:, None], ensembles.values], 1), ensembles.weights
+    if weights is not None:
+        shares = jnp.concatenate([jnp.max(weights, 1, keepdims=True), weights], 1)
+        weights = shares / jnp.sum(shares, 1, keepdims=True)
+    return like(ensembles, Samples(values, weights))
 
 
 @jit
-def _ranks(key: jax.Array, pool: jax.Array) -> jax.Array:
-    """Ranks 0, ..., m of the targets in their pools, with ties broken at random, [n]."""
+def _ranks(key: jax.Array, pool: jax.Array, weights: jax.Array | None) -> jax.Array:
+    """Ranks 0, ..., m of the targets in their pools, with ties broken at random, [n].
 
-    def energy(values: jax.Array) -> jax.Array:
+    A rank among fewer than m + 1 values that are present is stretched to these, at random.
+    """
+
+    def energy(values: jax.Array, present: jax.Array) -> jax.Array:
         distances = jax.vmap(jax.vmap(Euclidean(), (None, 0)), (0, None))(values, values)
-        return jnp.sum(distances, 1)
+        return jnp.sum(jnp.where(present, distances, 0), 1)
 
-    values = pool if pool.ndim == 2 else jax.vmap(energy)(pool)
+    size = pool.shape[1]
+    is_there = jnp.ones(pool.shape[:2], bool) if weights is None else weights > 0
+    values = pool if pool.ndim == 2 else jax.vmap(energy)(pool, is_there)
     own, others = values[:, :1], values[:, 1:]
     # The place of the target among equal values is uniform.
-    below, ties = jnp.sum(others < own, 1), jnp.sum(others == own, 1)
-    return below + jax.random.randint(key, below.shape, 0, ties + 1)
+    below = jnp.sum(is_there[:, 1:] & (others < own), 1)
+    ties = jnp.sum(is_there[:, 1:] & (others == own), 1)
+    ranks = below + jax.random.randint(key, below.shape, 0, ties + 1)
+    within = jax.random.randint(jax.random.fold_in(key, 1), ranks.shape, 0, size)
+    return (ranks * size + within) // jnp.sum(is_there, 1)
 
 
 def _chi_squared(weights: jax.Array | None, uniform: Categorical, ranks: jax.Array) -> jax.Array:

@@ -116,11 +116,9 @@ def _convert(distribution: Any, torch: Any) -> PyTree:
         return Bernoulli.of_log_odds(_array("value.logits", distribution.logits))
     found = {x: x if isinstance(x, float) else getattr(distribution, x) for x in parameters}
     if record in (Bernoulli, Categorical) and not checks.has_64_bits():
-        tensors = [x.detach() for x in found.values()]
-        doubles = [x.cpu().numpy() for x in tensors if x.element_size() == 8]
+        doubles = [x.detach().cpu().numpy() for x in found.values() if x.element_size() == 8]
         if doubles:  # their logarithms are taken before they are cut
             made: Any = record(*doubles)
             return checks.as_arrays("value", made.with_logs())
-    return record(
-        *(x if isinstance(x, float) else _array(f"value.{k}", x) for k, x in found.items())
-    )
+    arrays = [x if isinstance(x, float) else _array(f"value.{k}", x) for k, x in found.items()]
+    return record(*arrays)

@@ -74,6 +74,7 @@ from calibjax._core.checks.records import (
 from calibjax._core.checks.remembered import remembered
 from calibjax._core.checks.values import (
     an_array,
+    equal_weights,
     finite,
     floating,
     increasing,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.checks.arrays import first_where, is_concrete, is_distribution
 from calibjax._core.checks.records import replaced
 from calibjax._core.checks.values import simplex, unit_interval, unrounded
@@ -22,7 +23,8 @@ def with_whole_rows(record: T) -> T:
     """A batch whose probabilities are within [0, 1], of float32 or float64, and sum to one.
 
     Rounding to float16 or bfloat16 changes sums, and moves probabilities past 0 and 1, by more than
-    rounding to float32 does. What differs by more than that stays as it is.
+    rounding to float32 does. What differs by more than that stays as it is. Truth values that say
+    which draws there are become their probabilities.
     """
     if not dataclasses.is_dataclass(record) or isinstance(record, type):
         return record
@@ -32,6 +34,9 @@ def with_whole_rows(record: T) -> T:
         check = getattr(constraint, "check", None)
         if check in (simplex, unit_interval) and hasattr(value, "dtype"):
             value = unrounded(value)
+            if field.metadata.get("mask") and value.dtype == bool:
+                value = value / value.sum(-1, keepdims=True).clip(1)
+                value = value.astype(floating_dtype(record))
         changes[field.name] = _whole_rows(value) if check is simplex else with_whole_rows(value)
     return replaced(record, **changes)
 

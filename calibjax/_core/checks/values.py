@@ -152,14 +152,12 @@ def unrounded(values: Any) -> Any:
     dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
     if not jnp.issubdtype(dtype, jnp.floating):
         return values
-    xp: Any = np if is_concrete(values) and not is_spread(values) else jnp
-    array, limit = xp.asarray(values), _ROUNDINGS * float(jnp.finfo(dtype).eps)
-    nearest = array.clip(0, 1).astype(array.dtype)
-    is_rounded = (array != nearest) & (abs(array - nearest) <= limit)
-    if xp is np and not is_rounded.any():
+    if is_concrete(values) and ((readable(values) >= 0) & (readable(values) <= 1)).all():
         return values
-    ends = xp.where(is_rounded, nearest, array)
-    return jax.device_put(ends) if isinstance(values, jax.Array) and xp is np else ends
+    xp: Any = np if isinstance(values, np.ndarray) else jnp
+    array, limit = xp.asarray(values), _ROUNDINGS * float(jnp.finfo(dtype).eps)
+    nearest = xp.where(array < 0, 0, xp.where(array > 1, 1, array)).astype(array.dtype)
+    return xp.where(abs(array - nearest) <= limit, nearest, array)
 
 
 def simplex(name: str, values: Any) -> jax.Array:
@@ -176,6 +174,15 @@ def simplex(name: str, values: Any) -> jax.Array:
         return values
     sums = jnp.sum(lax.stop_gradient(values), -1, keepdims=True)
     return nan_unless(jnp.abs(sums - 1) <= tolerance, values)
+
+
+def equal_weights(name: str, weights: Any) -> Any:
+    """Refuses weights of members, [n, m], that differ where they are not zero."""
+    if weights is None:
+        return None
+    expected = "None, or a mask of the members that are not missing: others have no ranks"
+    is_equal = lambda w: (w == 0) | (w > (1 - 1e-5) * w.max(-1, keepdims=True))  # noqa: E731
+    return satisfying(f"{name}.weights", weights, is_equal, expected)
 
 
 def simplex_tolerance(dtype: DTypeLike) -> float:

@@ -1,0 +1,163 @@
+"""Ensembles some of whose members are missing: against loops over those that there are."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calibjax import distances, estimators, hypothesis_tests, kernels, scores
+from calibjax.distributions import Samples
+
+N, M = 12, 7
+RNG = np.random.default_rng(0)
+VALUES, TARGETS = RNG.normal(size=(N, M)), RNG.normal(size=N)
+IS_THERE = RNG.uniform(size=(N, M)) < 0.7
+IS_THERE[:, 2:4] = True
+IS_THERE[0] = True
+MISSING = np.where(IS_THERE, VALUES, np.nan)
+ENSEMBLES = Samples(MISSING, ~np.isnan(MISSING))
+VECTORS, POINTS = RNG.normal(size=(N, M, 2)), RNG.normal(size=(N, 2))
+OF_VECTORS = Samples(np.where(IS_THERE[:, :, None], VECTORS, np.nan), IS_THERE)
+KEY = jax.random.key(0)
+
+
+def rows(values, targets):
+    """The members that there are, with the target, one ensemble after the other."""
+    return [(z[is_there], y) for z, is_there, y in zip(values, IS_THERE, targets, strict=True)]
+
+
+def distance(x, y):
+    return np.linalg.norm(np.atleast_1d(x - y))
+
+
+def energy(z, y, fair):
+    m = len(z)
+    between = sum(distance(a, b) for a in z for b in z) / (m * (m - 1) if fair else m**2)
+    return np.mean([distance(a, y) for a in z]) - between / 2
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_scores(x64):
+    with jax.enable_x64(x64):
+        for score, ensembles, values, targets, fair in (
+            (scores.crps, ENSEMBLES, VALUES, TARGETS, False),
+            (scores.fair_crps, ENSEMBLES, VALUES, TARGETS, True),
+            (scores.energy_score, OF_VECTORS, VECTORS, POINTS, False),
+            (scores.fair_energy_score, OF_VECTORS, VECTORS, POINTS, True),
+        ):
+            wanted = np.mean([energy(z, y, fair) for z, y in rows(values, targets)])
+            tolerance = 1e-12 if x64 else 1e-5
+            np.testing.assert_allclose(score(ensembles, targets), wanted, rtol=tolerance)
+            found = jax.jit(score)(jax.tree.map(jnp.asarray, ensembles), jnp.asarray(targets))
+            np.testing.assert_allclose(found, wanted, rtol=tolerance)
+
+
+def test_ways_to_say_that_a_member_is_missing():
+    shares = IS_THERE / IS_THERE.sum(1, keepdims=True)
+    wanted = scores.crps(Samples(VALUES, shares), TARGETS)
+    for values in (MISSING, np.where(IS_THERE, VALUES, np.inf), VALUES):
+        for weights in (IS_THERE, shares, jnp.asarray(IS_THERE), IS_THERE.tolist()):
+            found = scores.crps(Samples(values, weights), TARGETS)
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    gradient = jax.grad(lambda z: scores.crps(Samples(z, IS_THERE), TARGETS))(jnp.asarray(MISSING))
+    assert np.isfinite(gradient).all()
+    np.testing.assert_array_equal(gradient[~IS_THERE], 0)
+
+
+def test_ranks():
+    u = estimators.pit_values(KEY, ENSEMBLES, TARGETS)
+    for (z, y), value in zip(rows(VALUES, TARGETS), u, strict=True):
+        below = np.sum(z < y)
+        assert below / (len(z) + 1) <= value <= (below + 1) / (len(z) + 1) + 1e-6
+    whole = Samples(VALUES, np.ones((N, M), bool))
+    np.testing.assert_allclose(
+        estimators.pit_values(KEY, whole, TARGETS),
+        estimators.pit_values(KEY, Samples(VALUES), TARGETS),
+        rtol=1e-6,
+    )
+    test = hypothesis_tests.rank_histogram_test
+    pairs = (
+        (whole, Samples(VALUES), TARGETS),
+        (Samples(VECTORS, whole.weights), Samples(VECTORS), POINTS),
+    )
+    for masked, plain, targets in pairs:
+        found, wanted = (test(KEY, p, targets, num_draws=19) for p in (masked, plain))
+        jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    # Two members of many: the target above, between or below them is in a third of the bins.
+    few = np.zeros((3000, 8), bool)
+    few[:, 4:6] = True
+    result = test(KEY, Samples(np.tile(np.arange(8.0), (3000, 1)), few), np.full(3000, 4.5))
+    np.testing.assert_allclose(result.estimate, [0, 0, 0, *[1 / 3] * 3, 0, 0, 0], atol=0.03)
+
+
+def pool_kernel(target):
+    pools = kernels.Exponential(1.0, distances.MaximumMeanDiscrepancy(target))
+    return kernels.TensorProduct(pools, target)
+
+
+def test_estimate_of_the_skce():
+    with jax.enable_x64(True):
+        target = kernels.SquaredExponential(1.0)
+        test = hypothesis_tests.ensemble_skce_test
+        weights = RNG.uniform(0.5, 1.5, N)
+        found = test(KEY, pool_kernel(target), ENSEMBLES, TARGETS, num_draws=19)
+        weighted = test(KEY, pool_kernel(target), ENSEMBLES, TARGETS, num_draws=19, weights=weights)
+        whole = test(KEY, pool_kernel(target), Samples(VALUES, IS_THERE | True), TARGETS)
+        plain = test(KEY, pool_kernel(target), Samples(VALUES), TARGETS)
+    np.testing.assert_allclose(whole.estimate, plain.estimate, rtol=1e-9)
+
+    def k(x, y):
+        return np.exp(-(np.subtract.outer(x, y) ** 2) / 2)
+
+    given = rows(VALUES, TARGETS)
+    pools = [np.append(z, y) for z, y in given]
+    number = np.zeros((N, N))
+    for i, j in np.ndindex(N, N):
+        (z, y), (v, w), p, q = given[i], given[j], pools[i], pools[j]
+        squared = k(p, p).mean() + k(q, q).mean() - 2 * k(p, q).mean()
+        inner = k(y, w) - k(y, v).mean() - k(z, w).mean() + k(z, v).mean()
+        number[i, j] = np.exp(-np.sqrt(max(squared, 0))) * inner
+    for result, w in ((found, np.ones(N)), (weighted, weights)):
+        w = w * (1 - 1 / (1 + IS_THERE.sum(1)))
+        share = np.outer(w, w) * (1 - np.eye(N))
+        np.testing.assert_allclose(result.estimate, (share * number).sum() / share.sum(), rtol=1e-9)
+
+
+def test_what_is_refused():
+    test = hypothesis_tests.rank_histogram_test
+    unequal = np.full((N, M), 1 / M) + np.linspace(-0.05, 0.05, M)
+    for call in (test, estimators.pit_values):
+        with pytest.raises(ValueError, match=r"weights: expected None, or a mask of the members"):
+            call(KEY, Samples(VALUES, unequal), TARGETS)
+    one = IS_THERE.copy()
+    one[3] = np.arange(M) == 2
+    for weights in (one, one & False):
+        with pytest.raises(ValueError, match=r"weights"):
+            scores.crps(Samples(VALUES, weights), TARGETS)
+    with pytest.raises(ValueError, match=r"predictions.values: expected"):
+        scores.crps(Samples(MISSING), TARGETS)
+    traced = jax.jit(lambda p, y: (test(KEY, p, y, num_draws=9).pvalue, scores.crps(p, y)))
+    assert np.isnan(traced(Samples(jnp.asarray(VALUES), jnp.asarray(unequal)), TARGETS)[0])
+    assert np.isnan(traced(Samples(jnp.asarray(VALUES), jnp.asarray(one)), TARGETS)).all()
+    assert np.isfinite(traced(jax.tree.map(jnp.asarray, ENSEMBLES), TARGETS)).all()
+
+
+@pytest.mark.slow
+def test_levels_with_missing_members():
+    """Rejections at 5 % of 400 calibrated data sets, whose missing members depend on the spread."""
+    target = kernels.SquaredExponential(1.0)
+    rejections = {"ranks": 0, "skce": 0}
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        scale = np.exp(rng.normal(size=(30, 1)))
+        values = scale * rng.normal(size=(30, 9))
+        is_there = rng.uniform(size=(30, 8)) < np.where(scale > 1, 0.4, 0.9)
+        is_there[:, :2] = True
+        p, y = Samples(np.where(is_there, values[:, 1:], np.nan), is_there), values[:, 0]
+        key = jax.random.key(seed)
+        ranks = hypothesis_tests.rank_histogram_test(key, p, y, num_draws=99)
+        skce = hypothesis_tests.ensemble_skce_test(key, pool_kernel(target), p, y, num_draws=99)
+        rejections["ranks"] += float(ranks.pvalue) <= 0.05
+        rejections["skce"] += float(skce.pvalue) <= 0.05
+    for name, number in rejections.items():
+        assert 8 <= number <= 34, (name, number)  # 20 ± 3.2 standard errors
