@@ -78,12 +78,12 @@ WRONG = {
         ValueError,
         r"predictions.weights: expected shape \[n, m\], as the values",
     ),
-    "truth values as weights": (
+    "masks of a single draw": (
         DRAWS,
-        np.ones((2, 3), bool),
+        np.arange(3) == np.ones((2, 1)),
         Y,
-        TypeError,
-        "predictions.weights: expected numbers",
+        ValueError,
+        r"number of positive predictions.weights: expected at least two draws",
     ),
     "vector targets": (DRAWS, None, DRAWS, ValueError, r"targets: expected shape \[n\]"),
     "scalar targets": (DRAWS[..., None], None, Y, ValueError, r"targets: expected shape \[n, d\]"),
