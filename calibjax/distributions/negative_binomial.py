@@ -5,13 +5,19 @@ import jax.numpy as jnp
 
 from calibjax._core import checks
 from calibjax._core.pytree import parameter, record
-from calibjax._core.special import incomplete_beta, log_poisson_density, smallest_integer
+from calibjax._core.special import (
+    beta_tail,
+    incomplete_beta,
+    log_poisson_density,
+    smallest_integer,
+)
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import between, counts
 from calibjax.distributions.poisson import Poisson
 
 _NUM_NODES, _DECAY = 512, 38.0  # e^(−38) is below the rounding of float64
-_LARGEST_COUNT = 10**7  # which float32 still distinguishes from its neighbours
+_LARGEST_COUNT = 2 * 10**9  # in 32 bits
+_LARGE = 1e4  # parameters of incomplete beta functions, from which on quadrature is exact
 
 
 @record
@@ -22,9 +28,8 @@ class NegativeBinomial(Distribution):
     1 / concentration.
 
     Attributes:
-        rate: expected count, from 1e-3 to 1e4; scalar, or [n] for a batch.
-        concentration: k, not necessarily an integer, from 1e-2 to 1e4 (above, use a Poisson
-            distribution); shape of `rate`.
+        rate: expected count, from 1e-3 to 1e6; scalar, or [n] for a batch.
+        concentration: k, not necessarily an integer, from 1e-2 to 1e6; shape of `rate`.
 
     >>> import jax.numpy as jnp
     >>> p = NegativeBinomial(rate=jnp.array(2.0), concentration=jnp.array(1.0))
@@ -34,8 +39,8 @@ class NegativeBinomial(Distribution):
 
     support = counts
 
-    rate: jax.Array = parameter(between(1e-3, 1e4))
-    concentration: jax.Array = parameter(between(1e-2, 1e4))
+    rate: jax.Array = parameter(between(1e-3, 1e6))
+    concentration: jax.Array = parameter(between(1e-2, 1e6))
 
     @property
     def _is_valid(self) -> jax.Array:
@@ -74,12 +79,16 @@ class NegativeBinomial(Distribution):
         return self.rate + jnp.square(self.rate) / self.concentration
 
     def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of counts up to y; for counts up to 1e4."""
+        """Probability of counts up to y."""
         count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.rate))
         k, count = jnp.broadcast_arrays(self.concentration, count)
         # Close to one, the probability of success does not have the digits of that of failure.
-        below, _ = incomplete_beta(k, count + 1, self._success, self.rate / (self.rate + k))
-        return jnp.where(y < 0, 0, below)
+        failure = self.rate / (self.rate + k)
+        below, _ = incomplete_beta(k, count + 1, self._success, failure)
+        is_large = (k > _LARGE) & (count > _LARGE)
+        a, b = jnp.where(is_large, jnp.stack([k, count + 1]), 2 * _LARGE)
+        x, rest = jnp.where(is_large, jnp.stack([self._success, failure]), 0.5)
+        return jnp.where(y < 0, 0, jnp.where(is_large, beta_tail(a, b, x, rest), below))
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer, by bisection.

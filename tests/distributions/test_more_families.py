@@ -324,3 +324,33 @@ def test_slope_of_the_crps_where_formulas_meet(family, parameter):
     step = 1e-5
     expected = (crps(parameter + step) - crps(parameter - step)) / (2 * step)
     np.testing.assert_allclose(jax.jit(jax.grad(crps))(parameter), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_negative_binomials(dtype):
+    """Means and concentrations of 1e5 and 1e6: against SciPy, sums, and the limit of a gamma."""
+    with jax.enable_x64(dtype is np.float64):
+        grids = np.meshgrid([1e3, 1e5, 1e6], [1e-2, 1e2, 1.1e4, 1e6])
+        mean, k = (grid.ravel().astype(dtype) for grid in grids)
+        p = d.NegativeBinomial(jnp.asarray(mean), jnp.asarray(k))
+        exact = stats.nbinom(k.astype(float), k.astype(float) / (k.astype(float) + mean))
+        digits = 1e-5 if dtype is np.float32 else 1e-9
+        for level in (0.001, 0.5, 0.99):
+            y = exact.ppf(level).astype(np.int32)
+            np.testing.assert_allclose(p.cdf(y), exact.cdf(y), rtol=0, atol=digits)
+            np.testing.assert_allclose(p.log_prob(y), exact.logpmf(y), rtol=max(digits, 1e-7))
+            found = p.icdf(jnp.full(mean.shape, level, dtype))
+            np.testing.assert_allclose(exact.cdf(found), exact.cdf(y), rtol=0, atol=1e-3)
+        one = d.NegativeBinomial(jnp.asarray(1e5, dtype), jnp.asarray(1e5, dtype))
+        exact = stats.nbinom(1e5, 0.5)
+        y, counts = 100300, np.arange(95000, 105000)
+        loss = np.sum((exact.cdf(counts) - (counts >= y)) ** 2)
+        np.testing.assert_allclose(one.crps(jnp.asarray(y)), loss, rtol=max(digits, 1e-8) * 10)
+        slope = jax.grad(lambda mean, k: d.NegativeBinomial(mean, k).cdf(y))
+        change = stats.nbinom.cdf(y, 1e5, 1e5 / (2e5 + np.array([1, -1])))
+        wanted = (change[0] - change[1]) / 2
+        np.testing.assert_allclose(slope(one.rate, one.concentration), wanted, rtol=1e-3)
+        wide = d.NegativeBinomial(jnp.asarray(1e6, dtype), jnp.asarray(0.01, dtype))
+        drawn = jax.vmap(wide.sample)(jax.random.split(jax.random.key(0), 4000))
+        share = np.mean(np.asarray(drawn) > 3e7)
+        np.testing.assert_allclose(share, stats.gamma.sf(0.3, 0.01), atol=0.006)
