@@ -116,7 +116,7 @@ def test_uniform_under_calibration(name):
         (d.MvNormal(np.zeros((6, 2)), np.tile(np.eye(2), (6, 1, 1))), None, TypeError, "cdf"),
         (d.Samples(np.zeros((6, 3, 2))), np.zeros((6, 2)), ValueError, "only numbers have"),
         (
-            d.Samples(np.zeros((6, 2)), np.full((6, 2), 0.5)),
+            d.Samples(np.zeros((6, 2)), np.tile([0.4, 0.6], (6, 1))),
             np.zeros(6),
             ValueError,
             "predictions.weights: expected None",

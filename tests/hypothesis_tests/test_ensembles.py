@@ -163,7 +163,7 @@ def test_wrong_input(test):
     with pytest.raises(TypeError, match="ensembles: expected a batch of ensembles"):
         run(Normal(targets, targets + 1), targets)
     with pytest.raises(ValueError, match=r"ensembles.weights: expected None"):
-        run(Samples(values, jnp.full((6, 3), 1 / 3)), targets)
+        run(Samples(values, jnp.tile(jnp.array([0.5, 0.25, 0.25]), (6, 1))), targets)
     with pytest.raises(ValueError, match="expected at least two draws or ensemble members"):
         run(Samples(values[:, :1]), targets)
     with pytest.raises(ValueError, match="expected at least two draws or ensemble members"):
