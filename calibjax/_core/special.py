@@ -195,8 +195,10 @@ def _incomplete_beta_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]
     return values, (slopes[0] + change, slopes[1] - change)
 
 
-def beta_tail(a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array) -> jax.Array:
-    """P(X ≤ x) for X ~ Beta(a, b) with a, b > 1e4, by quadrature of the density beside x."""
+def beta_tails(
+    a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """P(X ≤ x), P(X > x) for X ~ Beta(a, b) with a, b > 1e4: quadrature of the density beside x."""
     is_upper = x * (a + b) > a
     first, second = jnp.where(is_upper, b, a), jnp.where(is_upper, a, b)
     near, far = jnp.where(is_upper, rest, x), jnp.where(is_upper, x, rest)
@@ -205,7 +207,7 @@ def beta_tail(a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array) -> jax.
     one, two, here, there = (value[..., None] for value in (first, second, near, far))
     densities = jnp.exp(log_beta_density(one, two, here - steps, there + steps))
     tail = 0.5 * length * jnp.sum(densities * jnp.asarray(_WEIGHTS, x.dtype), -1)
-    return jnp.where(is_upper, 1 - tail, tail)
+    return jnp.where(is_upper, 1 - tail, tail), jnp.where(is_upper, tail, 1 - tail)
 
 
 def log_beta_density(a: jax.Array, b: jax.Array, y: jax.Array, rest: jax.Array) -> jax.Array:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from calibjax._core import checks
 from calibjax._core.pytree import parameter, record
 from calibjax._core.special import (
-    beta_tail,
+    beta_tails,
     incomplete_beta,
     log_poisson_density,
     smallest_integer,
@@ -80,15 +80,22 @@ class NegativeBinomial(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of counts up to y."""
+        return self._tails(y)[0]
+
+    def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Probabilities of counts up to y and of those above, of which the smaller is exact."""
         count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.rate))
         k, count = jnp.broadcast_arrays(self.concentration, count)
         # Close to one, the probability of success does not have the digits of that of failure.
         failure = self.rate / (self.rate + k)
-        below, _ = incomplete_beta(k, count + 1, self._success, failure)
         is_large = (k > _LARGE) & (count > _LARGE)
         a, b = jnp.where(is_large, jnp.stack([k, count + 1]), 2 * _LARGE)
         x, rest = jnp.where(is_large, jnp.stack([self._success, failure]), 0.5)
-        return jnp.where(y < 0, 0, jnp.where(is_large, beta_tail(a, b, x, rest), below))
+        tails = incomplete_beta(k, count + 1, self._success, failure), beta_tails(a, b, x, rest)
+        below, above = (
+            jnp.where(is_large, large, usual) for usual, large in zip(*tails, strict=True)
+        )
+        return jnp.where(y < 0, 0, below), jnp.where(y < 0, 1, above)
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer, by bisection.

@@ -72,8 +72,13 @@ class Poisson(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of counts up to y."""
+        return self._tails(y)[0]
+
+    def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Probabilities of counts up to y and of those above, of which the smaller is exact."""
         value, rate = jnp.broadcast_arrays(jnp.floor(self._as_float(y)), self.rate)
-        return jnp.where(value < 0, 0, gamma_tails(jnp.maximum(value, 0), rate)[1])
+        above, below = gamma_tails(jnp.maximum(value, 0), rate)
+        return jnp.where(value < 0, 0, below), jnp.where(value < 0, 1, above)
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest count y with cdf(y) ≥ level, an integer.

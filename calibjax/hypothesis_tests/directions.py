@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.compilation import jit
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -32,7 +32,7 @@ from calibjax.kernels import (
     TensorProduct,
     White,
 )
-from calibjax.kernels.normal_scores import scores, standard_normal
+from calibjax.kernels.normal_scores import scores, standard_normal, total
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
@@ -194,6 +194,5 @@ def _number(target: Any, p: Any, y: Any) -> jax.Array:
         return y - p.class_probs[1]
     if isinstance(target, NormalScore):
         inner: Any = target.kernel
-        of_one = jax.vmap(lambda s: inner.residual(standard_normal(p), s)[0])
-        return jnp.sum(jnp.stack([matmul(x.weights, of_one(x.points)) for x in scores(p, y)]))
+        return total(scores(p, y), lambda s: inner.residual(standard_normal(p), s)[0])
     return target.residual(p, y)[0]

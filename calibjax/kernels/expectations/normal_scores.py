@@ -5,10 +5,6 @@ Expectations under ensembles are means over the members.
 """
 
 import dataclasses
-import functools
-import itertools
-import operator
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import jax
@@ -16,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core.arithmetic import floating_dtype, largest_score, matmul, tensordot
+from calibjax._core.arithmetic import einsum, floating_dtype, largest_score
 from calibjax._core.pytree import PyTree
 from calibjax.distributions import (
     Bernoulli,
@@ -45,22 +41,17 @@ from calibjax.kernels.expectations import (
 from calibjax.kernels.normal_scores import (
     VECTORS,
     NormalScore,
-    Scores,
     score_of_rank,
     scores,
     standard_normal,
+    total,
 )
-
-
-def _total(parts: Iterable[jax.Array]) -> jax.Array:
-    return functools.reduce(operator.add, parts)
 
 
 def _single(kernel: NormalScore, p: Distribution, z: ArrayLike) -> jax.Array:
     """The score is that of a target of p."""
     standard = standard_normal(p)
-    mean = jax.vmap(lambda s: single_expectation(kernel.kernel, standard, s))
-    return _total(matmul(part.weights, mean(part.points)) for part in scores(p, z))
+    return total(scores(p, z), lambda s: single_expectation(kernel.kernel, standard, s))
 
 
 def _double(kernel: NormalScore, p: Distribution, q: Distribution) -> jax.Array:
@@ -72,14 +63,12 @@ def _centered(
 ) -> jax.Array:
     standard = standard_normal(p)
 
-    def one(s: jax.Array, t: jax.Array) -> jax.Array:
-        return centered_kernel(kernel.kernel, standard, s, standard, t)
+    def of_score(s: jax.Array) -> jax.Array:
+        return total(
+            scores(q, z), lambda t: centered_kernel(kernel.kernel, standard, s, standard, t)
+        )
 
-    def of_parts(first: Scores, second: Scores) -> jax.Array:
-        values = jax.vmap(lambda s: jax.vmap(lambda t: one(s, t))(second.points))(first.points)
-        return matmul(first.weights, matmul(values, second.weights))
-
-    return _total(of_parts(*parts) for parts in itertools.product(scores(p, y), scores(q, z)))
+    return total(scores(p, y), of_score)
 
 
 def _diagonal(kernel: NormalScore, p: Distribution) -> jax.Array | float:
@@ -100,25 +89,25 @@ def _prepare_features(kernel: NormalScore, predictions: Distribution, targets: A
 
 def _features(kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array) -> jax.Array:
     standard = standard_normal(p)
-    of_scores = jax.vmap(lambda s: features(kernel.kernel, prepared, standard, s))
-    return _total(tensordot(part.weights, of_scores(part.points), 1) for part in scores(p, y))
+    return total(scores(p, y), lambda s: features(kernel.kernel, prepared, standard, s))
 
 
 def _batch_features(
     kernel: NormalScore, prepared: tuple, predictions: Distribution, targets: jax.Array
 ) -> jax.Array:
     """Features of targets [b, n], [r, b, n], in loops of the inner kernel over all of them."""
-    of_samples = jax.vmap(jax.vmap(scores), (None, 0))
+    own, *panels = jax.vmap(jax.vmap(scores), (None, 0))(predictions, targets)
     zeros = jnp.zeros(targets.shape[1], floating_dtype(predictions))
     standard = Normal(zeros, zeros + 1)
-
-    def of_part(part: Scores) -> jax.Array:
-        points, weights = (jnp.moveaxis(x, -1, 0) for x in part)  # [k, b, n]
-        flat = points.reshape(-1, points.shape[-1])
-        values = batch_features(kernel.kernel, prepared, standard, flat)
-        return jnp.sum(weights * values.reshape(-1, *points.shape), 1)
-
-    return _total(of_part(part) for part in of_samples(predictions, targets))
+    points, weights = (jnp.moveaxis(x, -1, 0) for x in own[:2])  # [k, b, n]
+    flat = points.reshape(-1, points.shape[-1])
+    values = batch_features(kernel.kernel, prepared, standard, flat)
+    found = jnp.sum(weights * values.reshape(-1, *points.shape), 1)
+    for part in panels:
+        one, normal = jax.tree.map(lambda x: x[0, 0], part), jax.tree.map(lambda x: x[0], standard)
+        of_panels = one.mapped(lambda s, p=normal: features(kernel.kernel, prepared, p, s))
+        found += einsum("kr,bnk->rbn", of_panels, part.weights)
+    return found
 
 
 def _check(kernel: NormalScore, predictions: Distribution) -> None:
