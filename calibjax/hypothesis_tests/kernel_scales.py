@@ -101,22 +101,39 @@ def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[
 
 
 def _typical_deviation(predictions: Distribution) -> jax.Array:
-    """Median standard deviation; of vectors the root of the sum of the variances."""
+    """Median of the positive standard deviations; of vectors the root of the sum of the variances.
+
+    Where there are none it is the mean distance of the predicted means from their median, and NaN
+    if these are equal and traced.
+    """
     checks.method("predictions", bare(predictions), "variance")
-    values = of_rows(_deviations, predictions)
-    return jnp.median(values) if isinstance(values, jax.Array) else jnp.asarray(np.median(values))
+    values, means = of_rows(_deviations, predictions)
+    xp: Any = jnp if isinstance(values, jax.Array) else np
+    number, zeros = len(values), xp.sum(values == 0)
+    middle = xp.minimum((zeros + number + np.array([-1, 0])) // 2, number - 1)
+    typical = xp.mean(xp.sort(values)[middle])
+    between = xp.sum(xp.mean(xp.abs(means - xp.median(means, 0)), 0))
+    typical = jnp.asarray(xp.where(zeros == number, between, typical))
+    if not checks.is_concrete(typical):
+        typical = jnp.where(typical == 0, jnp.nan, typical)
+    elif typical == 0:
+        raise ValueError("predictions: expected values that differ for a length scale, got one")
+    return checks.nan_with(typical, predictions)
 
 
 @jit
-def _deviations(predictions: Distribution) -> jax.Array:
-    def deviation(p: Any) -> jax.Array:
+def _deviations(predictions: Distribution) -> tuple[jax.Array, jax.Array]:
+    """Standard deviations, and means where these are zero."""
+
+    def deviation(p: Any) -> tuple[jax.Array, jax.Array]:
         variance = p.variance()
         value = jnp.sqrt(jnp.sum(variance))
+        mean = jnp.where(value == 0, p.mean(), 0) if hasattr(p, "mean") else value
         if jnp.ndim(variance) or not hasattr(p, "icdf"):
-            return value
+            return value, mean
         # Student's distributions of few degrees of freedom have no variance.
         quartiles = (p.icdf(jnp.asarray(0.75)) - p.icdf(jnp.asarray(0.25))) / 1.349
-        return jnp.where(jnp.isfinite(value), value, quartiles)
+        return jnp.where(jnp.isfinite(value), value, quartiles), mean
 
     return jax.vmap(deviation)(predictions)
 

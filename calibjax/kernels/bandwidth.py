@@ -1,5 +1,6 @@
 """Length scales chosen from the predictions."""
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable
@@ -41,8 +42,11 @@ def median_of_distances(
     ranks = (total + 1) // 2, total // 2 + 1
     if include_diagonal:  # each pair counts twice, after the n zeros
         ranks = max(0, -(-(ranks[0] - n) // 2)), max(0, -(-(ranks[1] - n) // 2))
-    value, zeros = _order_statistics_of_pairs(distance, xs, ranks)
-    return jax.device_put(value), zeros, ranks  # without a program
+    # Points that are known stay so while something else is traced.
+    is_known = checks.is_concrete(distance, xs)
+    with jax.ensure_compile_time_eval() if is_known else contextlib.nullcontext():
+        value, zeros = _order_statistics_of_pairs(distance, xs, ranks)
+        return jax.device_put(value), zeros, ranks  # without a program
 
 
 def _order_statistics_of_pairs(
