@@ -102,8 +102,9 @@ def log_dirichlet_density(concentration: jax.Array, y: jax.Array) -> jax.Array:
     is_inner = y > 0
     inner = jnp.where(is_inner, y, 1)
     edge = jnp.where(concentration < 1, jnp.inf, -jnp.inf)
-    # (concentration − 1) log 0, which is zero with an infinite derivative.
-    steep = jnp.sqrt(jnp.where((concentration == 1) & ~is_inner, concentration - 1, 0.25))
+    # (concentration − 1) log 0 is zero with an infinite derivative; the largest number makes no NaN
+    # of samples that do not count.
+    steep = (concentration - 1) * jnp.finfo(total.dtype).max
     edge = jnp.where(concentration == 1, 1 + jnp.log(total) - steep, edge)
     powers = jnp.where(is_inner, -deviance(concentration, total * inner) - jnp.log(inner), edge)
     terms = powers + 0.5 * jnp.log(concentration) - stirling_error(concentration)

@@ -60,9 +60,9 @@ class Gamma(Distribution):
         density = log_poisson_density(shape, inner) + log_ratio(shape, inner) + logarithm(rate)
         log_y = jnp.log(jnp.where(is_small & (y >= tiny), y, 1))
         power = shape * (logarithm(rate) + log_y) - log_y - gammaln(shape)
-        # (shape − 1) log 0, which is zero with an infinite derivative.
-        steep = jnp.sqrt(jnp.where((shape == 1) & (y >= 0) & (y < tiny), shape - 1, 0.25))
         edge = jnp.where(shape < 1, jnp.inf, -jnp.inf)
+        # (shape − 1) log 0 is zero with an infinite derivative, as in `log_dirichlet_density`.
+        steep = (shape - 1) * jnp.finfo(product.dtype).max
         edge = jnp.where(shape == 1, logarithm(rate) - steep, edge)
         small = jnp.where(y >= tiny, power, jnp.where(y >= 0, edge, -jnp.inf))
         return jnp.where(is_small, small, jnp.where(product == jnp.inf, -jnp.inf, density))
