@@ -8,6 +8,7 @@ import pytest
 from calibjax.distances import MaximumMeanDiscrepancy, Wasserstein
 from calibjax.distributions import Normal, Samples
 from calibjax.hypothesis_tests import (
+    default_kernel,
     ensemble_skce_test,
     exact_skce_test,
     group_calibration_test,
@@ -215,3 +216,32 @@ def test_redrawing_from_the_members_rejects_calibrated_ensembles():
     biased, omnibus = (np.mean(values <= 0.05) for values in found)
     assert abs(biased - 0.39) < 3 * np.sqrt(0.39 * 0.61 / 300)
     assert omnibus > 0.9
+
+
+def _members(share):
+    """Ensembles of rain, of which a share is dry; of 1, each is of one value of its own."""
+    values = np.random.default_rng(0).gamma(1, 2, (40, 5))
+    values = np.repeat(values[:, :1], 5, 1) if share == 1 else values
+    return values * (share == 1 or np.arange(40)[:, None] >= share * 40)
+
+
+@pytest.mark.parametrize("share", [0.7, 1.0])
+def test_default_length_scales_of_dry_ensembles(share):
+    """The median of the positive deviations, or the mean distance of values from their median."""
+    values = _members(share)
+    deviations = np.std(values, 1)
+    found = default_kernel(Samples(jnp.asarray(values))).target.length_scale
+    distances = np.abs(values[:, 0] - np.median(values[:, 0]))
+    positive = deviations[deviations > 1e-9]
+    expected = np.mean(distances) if share == 1 else np.median(positive)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    predictions = Samples(jnp.asarray(values))
+    traced = jax.jit(lambda p: default_kernel(p).target.length_scale)(predictions)
+    np.testing.assert_allclose(traced, found, rtol=1e-12)
+
+
+def test_no_length_scale_of_equal_values():
+    equal = Samples(jnp.full((4, 3), 0.1))
+    with pytest.raises(ValueError, match="predictions: expected values that differ"):
+        default_kernel(equal)
+    assert np.isnan(jax.jit(lambda p: default_kernel(p).target.length_scale)(equal))

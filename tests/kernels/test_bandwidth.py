@@ -128,3 +128,15 @@ def test_truth_value_of_numpy():
     assert ours == kernels.median_heuristic(distance, x, include_diagonal=True)
     with pytest.raises(TypeError, match="include_diagonal: expected True or False, got 'no'"):
         kernels.median_heuristic(distance, x, include_diagonal="no")
+
+
+def test_known_points_inside_another_trace():
+    probs = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(3), size=20))
+    many = jnp.asarray(np.random.default_rng(1).normal(size=1100))
+    for distance, xs in (
+        (distances.TotalVariation(), distributions.Categorical(probs)),
+        (distances.Euclidean(), many),
+    ):
+        known = kernels.median_heuristic(distance, xs)
+        traced = jax.jit(lambda d=distance, x=xs: kernels.median_heuristic(d, x))()
+        np.testing.assert_allclose(traced, known, rtol=1e-6)

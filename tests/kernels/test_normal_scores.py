@@ -170,6 +170,68 @@ def test_counts_stand_for_all_scores_of_their_atom(name):
     np.testing.assert_allclose(probs @ np.asarray(each), 0, atol=1e-6)
 
 
+def _squares(rates, counts, ell, dtype):
+    """h((p, y), (p, y)) of Poisson predictions."""
+    kernel = NormalScore(SquaredExponential(ell))
+    predictions = distributions.Poisson(jnp.asarray(rates, dtype))
+    one = jax.jit(jax.vmap(lambda p, y: centered_kernel(kernel, p, y, p, y)))
+    return one(predictions, jnp.asarray(counts))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_outlying_counts(dtype):
+    """Values by quadrature over the whole atom, (−∞, −3.7] of the first; both tails alike."""
+    found = _squares([9.0, 13.0, 0.01], [0, 0, 3], 0.5, dtype)
+    np.testing.assert_allclose(found, [1.185735, 1.221647, 1.239946], atol=4e-6)
+    np.testing.assert_allclose(_squares([20.0], [0], 8.0, dtype), 0.485599, atol=1e-6)
+
+
+def _restricted(low, high):
+    """Nodes and weights of 600 for N(0, 1) restricted to an interval, where it has its mass."""
+    nodes, weights = np.polynomial.legendre.leggauss(600)
+    low, high = np.clip([low, high], -9, 9)
+    points = (low + high) / 2 + (high - low) / 2 * nodes
+    weights = weights * stats.norm.pdf(points)
+    return points, weights / weights.sum()
+
+
+@pytest.mark.parametrize("ell", [0.125, 8.0])
+def test_wide_atoms(ell):
+    """Against a fine rule; the mean over pairs of calibrated counts is zero."""
+    kernel = NormalScore(SquaredExponential(ell))
+    rates = np.array([1e-4, 0.3, 30.0])
+    counts = np.arange(100)
+    p = distributions.Poisson(jnp.asarray(rates))
+    q = distributions.NegativeBinomial(jnp.array(0.05), jnp.array(0.01))
+    z = np.arange(2)
+    of_pair = jax.vmap(lambda p, y, z: centered_kernel(kernel, p, y, q, z), (None, None, 0))
+    of_counts = jax.jit(jax.vmap(jax.vmap(of_pair, (None, 0, None)), (0, None, None)))
+    found = np.asarray(of_counts(p, counts, z))  # [rate, y, z]
+    probs = stats.poisson.pmf(counts, rates[:, None])
+    np.testing.assert_allclose(np.einsum("ry,ryz->rz", probs, found), 0, atol=1e-6)
+    law, other = stats.poisson(0.3), stats.nbinom(0.01, 0.01 / 0.06)
+    (s, v), (t, w) = (_restricted(*stats.norm.ppf(one.cdf([-1, 0]))) for one in (law, other))
+
+    def mean(x):
+        return ell / np.sqrt(ell**2 + 1) * np.exp(-(x**2) / (2 * (ell**2 + 1)))
+
+    expected = v @ np.exp(-((s[:, None] - t) ** 2) / (2 * ell**2)) @ w - v @ mean(s) - w @ mean(t)
+    np.testing.assert_allclose(found[1, 0, 0], expected + ell / np.sqrt(ell**2 + 2), atol=1e-8)
+
+
+def test_rare_events_are_calibrated():
+    y = np.random.default_rng(0).poisson(1e-3, 400)
+    predictions = distributions.Poisson(jnp.full(400, 1e-3))
+    kernel = TensorProduct(Constant(), NormalScore(SquaredExponential(0.5)))
+
+    def skce(predictions):
+        return estimators.skce(kernel, predictions, jnp.asarray(y))
+
+    value, slope = jax.value_and_grad(skce)(predictions)
+    np.testing.assert_allclose(value, 0, atol=1e-5)
+    assert np.isfinite(slope.rate).all()
+
+
 def test_features_of_batches_of_counts():
     """Those of an atom are weighted; as of one sample after the other."""
     predictions, targets = distributions.Poisson(jnp.array([0.5, 3.0])), jnp.array([[0, 2], [1, 7]])
