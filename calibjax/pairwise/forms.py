@@ -134,37 +134,11 @@ def _tile_slopes(
     return found, list(pull(weights.astype(found.dtype)))
 
 
-def _tile_slopes_by_pairs(
-    function: PairFunction, args: _Parts, xs: _Parts, ys: _Parts, weights: jax.Array
-) -> tuple[jax.Array, list[PyTree]]:
-    """The same from derivatives of each pair, in half the time if all arguments are numbers.
-
-    `_tile_slopes` sums each term of a derivative over the pairs, this function their sum. The
-    derivatives by each argument are held for all pairs of the tile, so there should be few.
-    """
-
-    def pair(args: _Parts, x: _Parts, y: _Parts, weight: jax.Array) -> tuple[Any, list[Any]]:
-        smooth, rest = zip(args, x, y, strict=True)
-        value, pull = jax.vjp(lambda *given: function(*map(combine, given, rest)), *smooth)
-        return value, list(pull(weight.astype(value.dtype)))
-
-    columns = jax.vmap(pair, (None, None, -1, -1), -1)
-    rows = jax.vmap(columns, (None, -1, None, -2), -2)
-    found, (d_args, d_x, d_y) = rows(args, xs, ys, weights)
-    over_columns = functools.partial(jax.tree.map, lambda slopes: jnp.sum(slopes, -1))
-    over_rows = functools.partial(jax.tree.map, lambda slopes: jnp.sum(slopes, -2))
-    return found, [over_columns(over_rows(d_args)), over_columns(d_x), over_rows(d_y)]
-
-
 def _slopes_in_tiles(
     function: PairFunction, axes: ring.Axes, args: _Parts, rows: _Parts, cotangent: jax.Array
 ) -> tuple[Any, Any]:
     """Derivatives by the first part of args and of rows, pairs (samples, weights) in tiles."""
-    parameters, samples = jax.tree.leaves(args[0]), jax.tree.leaves(rows[0][0])
-    are_numbers = [x.ndim == 0 for x in parameters] + [x.ndim == 2 for x in samples]
-    by_pairs = bool(samples) and all(are_numbers)  # samples are [tiles, length] then
-    slopes = _tile_slopes_by_pairs if by_pairs else _tile_slopes
-    slopes = functools.partial(slopes, function, args)
+    slopes = functools.partial(_tile_slopes, function, args)
 
     def place(total: tuple, index: jax.Array, xs: PyTree, weights: jax.Array) -> tuple:
         new = xs, None if total[1] is None else weights * cotangent
