@@ -85,13 +85,13 @@ class NegativeBinomial(Distribution):
     def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Probabilities of counts up to y and of those above, of which the smaller is exact."""
         count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.rate))
-        k, count = jnp.broadcast_arrays(self.concentration, count)
+        k, success, count = jnp.broadcast_arrays(self.concentration, self._success, count)
         # Close to one, the probability of success does not have the digits of that of failure.
         failure = self.rate / (self.rate + k)
         is_large = (k > _LARGE) & (count > _LARGE)
         a, b = jnp.where(is_large, jnp.stack([k, count + 1]), 2 * _LARGE)
-        x, rest = jnp.where(is_large, jnp.stack([self._success, failure]), 0.5)
-        tails = incomplete_beta(k, count + 1, self._success, failure), beta_tails(a, b, x, rest)
+        x, rest = jnp.where(is_large, jnp.stack([success, failure]), 0.5)
+        tails = incomplete_beta(k, count + 1, success, failure), beta_tails(a, b, x, rest)
         below, above = (
             jnp.where(is_large, large, usual) for usual, large in zip(*tails, strict=True)
         )

@@ -206,10 +206,11 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
             return outputs
         scores = np.asarray(outputs, np.float64) / self.score_scale_
         logits = scores if scores.ndim == 2 else np.stack([np.zeros_like(scores), scores], 1)
-        if logits.shape[1] != len(self.classes_):
+        shapes = [v for k, v in self.get_params().items() if k.endswith("decision_function_shape")]
+        if logits.shape[1] != len(self.classes_) or (scores.ndim == 2 and "ovo" in shapes):
             raise TypeError(
-                f"estimator: expected a score for each of {len(self.classes_)} classes, got "
-                f"{logits.shape[1]} from decision_function of {checks.described(self._estimator())}"
+                f"estimator: expected a score for each of {len(self.classes_)} classes, not for "
+                f"pairs, got {logits.shape[1]} from decision_function of {checks.described(self._estimator())}"
             )
         return softmax(logits, axis=1)
 

@@ -174,8 +174,8 @@ class Matern32(OfRatio):
     """Matérn kernel of smoothness 3/2, (1 + z) exp(−z) with z = √3 d(x, y) / ℓ.
 
     Positive semi-definite if d embeds isometrically in a Hilbert space. Sums over all pairs of
-    points on a line take linear time. Derivatives between equal points are right up to second
-    order; higher ones count as zero.
+    points on a line take linear time. Derivatives between equal points are right up to third
+    order, where they exist; fourth ones are not.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -203,8 +203,8 @@ class Matern52(OfRatio):
     """Matérn kernel of smoothness 5/2, (1 + z + z² / 3) exp(−z) with z = √5 d(x, y) / ℓ.
 
     Positive semi-definite if d embeds isometrically in a Hilbert space. Sums over all pairs of
-    points on a line take linear time. Derivatives between equal points are right up to second
-    order; higher ones count as zero.
+    points on a line take linear time. Derivatives between equal points are right up to third
+    order, where they exist; fourth ones are not.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
@@ -233,7 +233,7 @@ class PowerExponential(OfRatio):
     """Power exponential kernel exp(−(d(x, y) / ℓ)^ν).
 
     Positive semi-definite for 0 < ν ≤ 2 if d embeds isometrically in a Hilbert space. Derivatives
-    between equal points count as zero, but for the second ones if ν = 2.
+    between equal points count as zero, except for ν = 2.
 
     Attributes:
         length_scale: ℓ > 0, in units of the distance.

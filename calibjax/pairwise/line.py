@@ -202,7 +202,9 @@ def _forms_in_parts(
         return total
     # Zero; but q(z) e^{−z} = 1 − a z² + … has second derivatives where samples are at one place.
     q = jnp.pad(coefficients, ((0, 0), (0, 1)))
-    curvature = jnp.where(q[:, 1] == 1, q[:, 2] - 0.5, 0) * jnp.square(rates)
+    squares = jnp.square(rates)
+    squares = jnp.where(jnp.isfinite(squares), squares, 0)
+    curvature = jnp.where(q[:, 1] == 1, q[:, 2] - 0.5, 0) * squares
     powers = [values * jnp.power((positions - fixed)[:, None], k) for k in range(3)]
     zeroth, one, two = (jax.ops.segment_sum(power, first, n) for power in powers)
     return total + curvature[:, None] * jnp.sum(zeroth * two - jnp.square(one), 0)

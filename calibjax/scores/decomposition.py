@@ -20,6 +20,7 @@ from calibjax._core.pytree import record
 from calibjax._core.sharding import follows_data
 from calibjax.distributions import Samples
 from calibjax.distributions.base import ClassPredictions, Distribution
+from calibjax.distributions.features import bare
 from calibjax.scores.base import weighted_mean, weighted_samples
 
 _ROUNDING = 1e-9  # of levels, which may be whole numbers of samples
@@ -124,8 +125,8 @@ def crps_decomposition(
     Args:
         predictions: batch of n distributions of numbers with `cdf` and `icdf`.
         targets: [n].
-        num_thresholds: least number of intervals; with 100 the error of the score is a few
-            thousandths of it, also of predictions with very different scales or heavy tails, and
+        num_thresholds: number of intervals, or about as many; with 100 the error of the score is a
+            few thousandths of it, also of predictions with very different scales or heavy tails, and
             that of the miscalibration about a hundredth.
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
@@ -179,8 +180,8 @@ def _integrated(
 ) -> ScoreDecomposition:
     dtype = floating_dtype(predictions)
     predictions, targets = checks.counted(weights, (predictions, targets.astype(dtype)))
-    if isinstance(predictions, Samples):
-        quantiles = predictions.values.astype(dtype)
+    if isinstance(samples := bare(predictions), Samples):
+        quantiles = samples.values.astype(dtype)
     else:
         levels = jnp.asarray(_LEVELS, dtype)
         quantiles = jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions).astype(dtype)

@@ -354,3 +354,10 @@ def test_large_negative_binomials(dtype):
         drawn = jax.vmap(wide.sample)(jax.random.split(jax.random.key(0), 4000))
         share = np.mean(np.asarray(drawn) > 3e7)
         np.testing.assert_allclose(share, stats.gamma.sf(0.3, 0.01), atol=0.006)
+
+
+def test_probabilities_of_several_counts_of_one_prediction():
+    p = d.NegativeBinomial(jnp.array(3.0), jnp.array(2.0))
+    counts = np.arange(4)
+    expected = stats.nbinom(2, 2 / 5).cdf(counts)
+    np.testing.assert_allclose(p.cdf(jnp.asarray(counts)), expected, rtol=1e-5)

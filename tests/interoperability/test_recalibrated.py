@@ -305,8 +305,10 @@ def test_scores_of_a_decision_function(y):
         np.testing.assert_allclose(ours, theirs.predict_proba(X), atol=1e-4)
     pairs = SVC(decision_function_shape="ovo")
     four = np.digitize(X[:, 0], [-0.6, 0.0, 0.6])
-    with pytest.raises(TypeError, match="expected a score for each of 4 classes, got 6 from"):
-        RecalibratedClassifier(pairs).fit(X, four)
+    for labels, number, count in ((four, 4, 6), (WORDS, 3, 3)):
+        message = f"expected a score for each of {number} classes, not for pairs, got {count} from"
+        with pytest.raises(TypeError, match=message):
+            RecalibratedClassifier(make_pipeline(pairs)).fit(X, labels)
 
 
 class _Scaled(LinearSVC):
