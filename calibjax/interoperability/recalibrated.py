@@ -210,7 +210,8 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
         if logits.shape[1] != len(self.classes_) or (scores.ndim == 2 and "ovo" in shapes):
             raise TypeError(
                 f"estimator: expected a score for each of {len(self.classes_)} classes, not for "
-                f"pairs, got {logits.shape[1]} from decision_function of {checks.described(self._estimator())}"
+                f"pairs, got {logits.shape[1]} from decision_function of "
+                f"{checks.described(self._estimator())}"
             )
         return softmax(logits, axis=1)
 

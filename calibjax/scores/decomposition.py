@@ -126,8 +126,8 @@ def crps_decomposition(
         predictions: batch of n distributions of numbers with `cdf` and `icdf`.
         targets: [n].
         num_thresholds: number of intervals, or about as many; with 100 the error of the score is a
-            few thousandths of it, also of predictions with very different scales or heavy tails, and
-            that of the miscalibration about a hundredth.
+            few thousandths of it, also of predictions with very different scales or heavy tails;
+            that of the miscalibration is about a hundredth.
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
