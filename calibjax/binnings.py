@@ -16,7 +16,6 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.median_bins import median_cells, relative_rounding
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli
@@ -160,14 +159,14 @@ class UniformBins(_ProbabilityBins):
         return _binary_grid_cells(probs, num_bins=num_bins)
 
 
-@functools.partial(jit, static_argnames="num_bins")
+@functools.partial(jax.jit, static_argnames="num_bins")
 def _binary_grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
     """Cells of the probability of label 1; that of label 0 is rounded, and redundant."""
     cells = _grid_cells(probs[:, 1:], num_bins=num_bins)
     return jnp.max(cells) - cells  # numbered like the cells of two classes
 
 
-@functools.partial(jit, static_argnames="num_bins")
+@functools.partial(jax.jit, static_argnames="num_bins")
 def _grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
     """Bins of the predictions that share the interval of every class, int32 [n]."""
     return _ranks_of_rows(interval_index(probs, num_bins), num_bins)
@@ -255,7 +254,7 @@ class EqualMassBins(_ProbabilityBins):
         return _quantile_cells(_probs(predictions, at), num_samples, num_bins, weights)
 
 
-@functools.partial(jit, static_argnums=(1, 2))
+@functools.partial(jax.jit, static_argnums=(1, 2))
 def _quantile_cells(
     probs: jax.Array, n: int, num_bins: int, weights: jax.Array | None
 ) -> jax.Array:

@@ -16,9 +16,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli, Categorical, WithFeatures
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import like
@@ -37,7 +35,6 @@ def _nan_where_unknown(probs: jax.Array, targets: jax.Array) -> jax.Array:
     return jnp.where(is_label[:, None], probs, jnp.nan)
 
 
-@functools.partial(follows_data, rows_at=0)
 def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
     """The confidence in the most probable class, and whether that class was observed.
 
@@ -72,7 +69,7 @@ def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernou
     return like(predictions, confidences), correct
 
 
-@jit
+@jax.jit
 def _top_label(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
     confidences = jnp.max(_nan_where_unknown(probs, targets), 1)
     return Bernoulli(confidences), (targets == jnp.argmax(probs, 1)).astype(int)
@@ -111,7 +108,7 @@ class OneVersusRest:
         return like(predictions, own), is_own
 
 
-@jit
+@jax.jit
 def _one_class(
     probs: jax.Array, targets: jax.Array, label: jax.Array
 ) -> tuple[Bernoulli, jax.Array]:
@@ -156,7 +153,7 @@ class AtMost:
         return like(predictions, own), happened
 
 
-@jit
+@jax.jit
 def _at_most(
     predictions: Distribution, targets: jax.Array, threshold: jax.Array
 ) -> tuple[Bernoulli, jax.Array]:
@@ -206,14 +203,13 @@ def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Berno
     return each, labels
 
 
-@jit
+@jax.jit
 def each_class(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
     """Every class against the rest, from checked probabilities [n, m] and labels [n]."""
     is_class = targets == jnp.arange(probs.shape[1])[:, None]
     return Bernoulli(_nan_where_unknown(probs, targets).T), is_class.astype(int)
 
 
-@functools.partial(follows_data, rows_at=0)
 def group_classes(
     predictions: ClassPredictions, targets: ArrayLike, groups: Sequence[int] | np.ndarray
 ) -> tuple[Categorical, jax.Array]:
@@ -250,7 +246,7 @@ def group_classes(
     return like(predictions, grouped), labels
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=3)
 def _group_classes(
     probs: jax.Array, targets: jax.Array, groups: jax.Array, num_groups: int
 ) -> tuple[Categorical, jax.Array]:

@@ -124,6 +124,14 @@ def difference(x: ArrayLike, y: ArrayLike) -> jax.Array:
     return jnp.where((x < 0) == (y < 0), (x - y) * 1.0, x * 1.0 - y * 1.0)
 
 
+def on_cpu() -> bool:
+    """Whether JAX computes on a CPU unless told otherwise: loops are fast there, large steps slow.
+
+    Both ways have the same values, on all platforms.
+    """
+    return jax.default_backend() == "cpu"
+
+
 def floating_dtype(tree: object) -> jnp.dtype:
     """Common dtype of the floating-point leaves, JAX's own where there are none."""
     dtypes = (jnp.result_type(leaf) for leaf in jax.tree.leaves(tree))

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from calibjax._core.devices import Result
 from calibjax._core.pytree import T
-from calibjax._core.sharding import Result
 
 BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
 

@@ -9,10 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from calibjax._core.compilation import jit
 
-
-@functools.partial(jit, static_argnums=(1, 2))
+@functools.partial(jax.jit, static_argnums=(1, 2))
 def median_cells(
     probs: jax.Array, num_samples: int, min_size: int, weights: jax.Array | None
 ) -> jax.Array:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from types import FunctionType
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import jax
@@ -32,17 +31,6 @@ def parameter(constraint: object, **default: Any) -> Any:
 def part(check: Callable[[Any, str], Any], **default: Any) -> Any:
     """A field that holds a record or a function, which `check(value, name)` returns or refuses."""
     return dataclasses.field(metadata={"check": check}, **default)
-
-
-def compile_methods(cls: type, names: set[str]) -> None:
-    """Makes those of these methods that a class defines compiled functions.
-
-    Called outside of programs each is one program then, which is kept, instead of one for each
-    operation in it; inside of programs nothing changes but the time to trace them again.
-    """
-    for name in names & vars(cls).keys():
-        if isinstance(method := vars(cls)[name], FunctionType):  # and no property, say
-            setattr(cls, name, jax.jit(method, inline=True))
 
 
 @dataclass_transform(

@@ -5,25 +5,19 @@ import hashlib
 import os
 import platform
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
 import jax
 import numpy as np
 
-from calibjax._core.compilation import all_quickly
-from calibjax.distributions import Samples
+from calibjax._core.compilation import compile_quickly
 from calibjax.distributions.base import Distribution, has_class_probs
-from calibjax.evaluation.assembly import OVERALL
-from calibjax.evaluation.comparing import OF_PAIRS
 
 NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
 _FEW = 20_000  # predicted numbers, up to which compiling well takes longer than it saves
 _FEW_OF_CLASSES = 200_000  # the same for probabilities
-_FEW_PAIRS = 1_500_000  # rows times predicted numbers, the same for tests of all pairs
 
 
 def prepare(*, keeps_programs: bool) -> str:
@@ -37,13 +31,17 @@ def prepare(*, keeps_programs: bool) -> str:
     Returns:
         Where programs are kept, in words, if the folder is new; else nothing.
     """
-    all_quickly()
+    compile_quickly()
+    # XLA warns of each program of the cache that it takes settings for another processor.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not keeps_programs or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return ""
     folder = _user_folder() / "calibjax" / _machine()
     is_new = not folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own(folder):
+            return f"compiled programs are not kept: others may write to {folder}"
         _forget_oldest(folder)
     except OSError as error:
         return f"compiled programs are not kept: {folder}: {error.strerror}"
@@ -57,63 +55,28 @@ def prepare(*, keeps_programs: bool) -> str:
 
 
 @contextlib.contextmanager
-def suitably(predictions: Distribution) -> Iterator[Callable[[str], None]]:
+def suitably(predictions: Distribution) -> Iterator[None]:
     """Programs are hardly optimised where that would take longer than they run.
 
-    Yields:
-        A function to call with the name of each part of the evaluation as it begins. Tests of all
-        pairs of rows are optimised earlier than the other parts: always, for distributions of
-        numbers, whose kernels take the longest. What runs long of classes is optimised anyway.
+    Those that run long of many samples are optimised anyway, see `jit_long`.
     """
+    num_values = sum(map(np.size, jax.tree.leaves(predictions)))
+    is_small = num_values <= (_FEW_OF_CLASSES if has_class_probs(predictions) else _FEW)
     name = "jax_disable_most_optimizations"
-    before = jax.config.values[name]
-    arrays = jax.tree.leaves(predictions)
-    num_values = sum(map(np.size, arrays))
-    has_classes = has_class_probs(predictions)
-    is_cheap = has_classes or isinstance(predictions, Samples)
-    has_few_pairs = is_cheap and len(arrays[0]) * num_values <= _FEW_PAIRS
-
-    def begins(part: str) -> None:
-        is_short = num_values <= (_FEW_OF_CLASSES if has_classes else _FEW)
-        if part in OF_PAIRS or (part == OVERALL and not has_classes):
-            is_short = has_few_pairs
-        jax.config.update(name, before or is_short)
-
-    begins(OVERALL)  # whose kernels are chosen before it
+    before = getattr(jax.config, name)
+    jax.config.update(name, before or is_small)
     try:
-        yield begins
+        yield
     finally:
         jax.config.update(name, before)
 
 
-@contextlib.contextmanager
-def without_warnings_of_loaded_programs() -> Iterator[TextIO]:
-    """Leaves out what XLA writes to the standard error for each program of the cache.
-
-    It takes settings of its own ("+prefer-no-gather") for parts of another processor. All other
-    lines pass. What is written to the file that it returns passes at once.
-    """
-    sys.stderr.flush()
-    kept = os.dup(2)
-    source, sink = os.pipe()
-
-    def forward() -> None:
-        with open(source, "rb") as lines:
-            for line in lines:
-                if b"cpu_aot_loader.cc" not in line:
-                    os.write(kept, line)
-
-    thread = threading.Thread(target=forward)
-    thread.start()
-    os.dup2(sink, 2)
-    os.close(sink)
-    with open(kept, "w") as file:
-        try:
-            yield file
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)  # which ends the pipe
-            thread.join()
+def _is_own(folder: Path) -> bool:
+    """Whether a folder belongs to the user, and nobody else may write to it."""
+    if not hasattr(os, "getuid"):  # Windows keeps it in the user's profile
+        return True
+    status = folder.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def _machine() -> str:
@@ -132,7 +95,8 @@ def _user_folder() -> Path:
         return home / "Library" / "Caches"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    found = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return found if found.is_absolute() else home / ".cache"  # as the specification says
 
 
 def _forget_oldest(folder: Path) -> None:

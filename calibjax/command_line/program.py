@@ -1,7 +1,6 @@
 """The program: reads a file, evaluates it, prints, and writes the report."""
 
 import calendar
-import contextlib
 import datetime
 import json
 import os
@@ -21,7 +20,7 @@ import calibjax
 from calibjax._core import files
 from calibjax.command_line import page
 from calibjax.command_line.columns import Choice, choose, target_of
-from calibjax.command_line.compilation import prepare, suitably, without_warnings_of_loaded_programs
+from calibjax.command_line.compilation import prepare, suitably
 from calibjax.command_line.data import Data, build, check_rows
 from calibjax.command_line.guesses import advised
 from calibjax.command_line.names import different_labels
@@ -118,10 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = parse(arguments)
     kept = prepare(keeps_programs=not options.no_cache) if is_process else ""
-    standard = contextlib.nullcontext(sys.stderr)
-    with without_warnings_of_loaded_programs() if is_process else standard as errors:
-        stages = Stages(errors, has_report=options.report is not None)
-        return _run(options, arguments, stages, kept)
+    stages = Stages(sys.stderr, has_report=options.report is not None)
+    return _run(options, arguments, stages, kept)
 
 
 def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str) -> int:
@@ -290,17 +287,13 @@ def _facts(
 def _evaluated(options: Namespace, models: dict[str, Data], stages: Stages) -> Evaluation:
     data = next(iter(models.values()))
 
-    def progress(name: str, number: int, total: int) -> None:
-        begins(name)
-        stages(name, number, total)
-
-    with jax.enable_x64(options.float64), suitably(data.predictions) as begins:
+    with jax.enable_x64(options.float64), suitably(data.predictions):
         key = jax.random.key(options.seed)
         try:
             if len(models) > 1:
                 predictions = {name: one.predictions for name, one in models.items()}
                 return compare(
-                    key, predictions, data.targets, weights=data.weights, progress=progress
+                    key, predictions, data.targets, weights=data.weights, progress=stages
                 )
             return evaluate(
                 key,
@@ -311,7 +304,7 @@ def _evaluated(options: Namespace, models: dict[str, Data], stages: Stages) -> E
                 weights=data.weights,
                 class_names=data.classes or None,
                 repairs=options.repairs,
-                progress=progress,
+                progress=stages,
             )
         except ValueError as error:
             place = "" if len(models) > 1 else f"{options.file}: "

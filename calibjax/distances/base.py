@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._core.arithmetic import safe_sqrt
-from calibjax._core.pytree import PyTree, compile_methods
+from calibjax._core.pytree import PyTree
 from calibjax.distributions.features import bare
 
 
@@ -41,7 +41,6 @@ class Distance:
         own = _METHODS & vars(cls).keys()
         for name in own if not sees_features else ():
             setattr(cls, name, _of_distributions(vars(cls)[name]))
-        compile_methods(cls, {"__call__", "squared"})
         for name in _METHODS - own if own else ():  # follow from its own, not those of a parent
             setattr(cls, name, getattr(Distance, name))
 

@@ -1,14 +1,12 @@
 """Exact optimal transport between discrete distributions."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit, platform_dependent
+from calibjax._core.arithmetic import on_cpu
 from calibjax.distances import network_simplex
 
 # Numbers of problems solved at once: one fits the cache of a core, the other fills an accelerator.
@@ -107,7 +105,7 @@ def _smallest_cost_jvp(primals: Problem, tangents: Problem) -> tuple[jax.Array, 
     return jnp.sum(plan * primals[2]), change
 
 
-@jit
+@jax.jit
 def _solution(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
     """Solution of one problem: [K, K'], [K], [K']."""
     return jax.tree.map(lambda x: x[..., 0], _solve(p[:, None], q[:, None], cost[..., None]))
@@ -118,9 +116,7 @@ def _solve(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
     """Solutions of b problems, along the last axis: [K, b], [K', b], [K, K', b]."""
     if cost.shape[-1] <= _TOGETHER_ON_CPU:
         return _solve_together(p, q, cost)
-    on_cpu = functools.partial(_solve_in_parts, size=_TOGETHER_ON_CPU)
-    elsewhere = functools.partial(_solve_in_parts, size=_TOGETHER)
-    return platform_dependent(p, q, cost, cpu=on_cpu, default=elsewhere)
+    return _solve_in_parts(p, q, cost, size=_TOGETHER_ON_CPU if on_cpu() else _TOGETHER)
 
 
 def _solve_in_parts(p: jax.Array, q: jax.Array, cost: jax.Array, *, size: int) -> Solution:

@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.pytree import compile_methods
 from calibjax.distributions.constraints import Constraint, real
 
 
@@ -72,7 +71,7 @@ class Distribution(Batch):
     `parameter(constraint)`. Batches and targets are checked against these constraints and
     `support`, the constraint of the targets: a class attribute without annotation,
     `constraints.real` by default, or a property that depends on the parameters. Formulas are
-    methods for one distribution, compiled as functions of arrays:
+    methods for one distribution:
 
     - `sample(key)`: one draw; always required,
     - `log_prob(y)`, `mean()`, `variance()`, `cdf(y)`, `icdf(level)`, `crps(y)`, where they exist,
@@ -84,10 +83,6 @@ class Distribution(Batch):
     """
 
     support: Any = real  # a Constraint; if it were a ClassVar, no property could override it
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        compile_methods(cls, {"sample", "log_prob", "mean", "variance", "cdf", "icdf", "crps"})
 
     def check_structure(self, name: str) -> None:
         """Refuses a batch whose parameters are not arrays with the declared axes."""

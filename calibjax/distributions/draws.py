@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Batch, Distribution
 from calibjax.distributions.samples import Samples
@@ -81,7 +80,7 @@ def undrawn(p: object) -> Any:
     return p.distribution if isinstance(p, MonteCarlo) else p
 
 
-@functools.partial(jit, static_argnames="num_samples")
+@functools.partial(jax.jit, static_argnames="num_samples")
 def _draw_many(key: jax.Array, predictions: Distribution, num_samples: int) -> jax.Array:
     """Independent draws from each prediction, [n, m] or [n, m, d]."""
     keys = jax.random.split(key, num_samples)

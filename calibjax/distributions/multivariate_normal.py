@@ -5,6 +5,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks, matrices
@@ -74,7 +75,7 @@ class MvNormal(Distribution):
         above = jnp.triu(jnp.ones(root.shape[-2:], bool), 1)
         diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
         if checks.is_concrete(root):
-            is_wrong = checks.readable(above & (root != 0))
+            is_wrong = np.asarray(above & (root != 0))
             expected = "zeros above the diagonal (of an upper factor, the transpose)"
             checks.refuse_where(is_wrong, "scale_tril", expected, root)
         checks.positive("scale_tril.diagonal", diagonal)

@@ -105,7 +105,7 @@ def _advice(values: ArrayLike) -> str:
     """How many rows have quantiles that cross, where that is known, and what to do."""
     if not checks.is_concrete(values):
         return ""
-    array = checks.readable(values)
+    array = np.asarray(values)
     crossing = np.asarray((array[..., 1:] < array[..., :-1]).any(-1))
     rows = f"{crossing.sum()} of {crossing.size} rows do; " if crossing.ndim else ""
     return f" ({rows}distributions.Quantiles.sorted(levels, values) sorts them)"

@@ -202,7 +202,7 @@ class Samples(Distribution):
         values = self.values if self.weights is None else _present(self.values, self.weights)
         values = self._shared_draws(name, checks.finite(place, values))
         if checks.is_concrete(values):  # integers that are not NaN, but stand for it
-            known = checks.readable(values)
+            known = np.asarray(values)
             is_integer = np.issubdtype(known.dtype, np.integer)
             bad = known == np.iinfo(known.dtype).min if is_integer else np.isnan(known)
             checks.refuse_where(bad, place, "draws that are not missing", values)
@@ -210,7 +210,7 @@ class Samples(Distribution):
         if weights is not None:
             weights = checks.simplex(place, weights)
             if checks.is_concrete(weights):
-                number = (checks.readable(weights) != 0).sum(-1)
+                number = (np.asarray(weights) != 0).sum(-1)
                 expected = "at least two draws of positive weight"
                 checks.refuse_where(number < 2, f"number of positive {place}", expected, number)
             else:
@@ -223,7 +223,7 @@ class Samples(Distribution):
         if self.index is None:
             return values
         is_known = checks.is_concrete(self.index, values)
-        index, rows = map(checks.readable if is_known else jnp.asarray, (self.index, values))
+        index, rows = (np.asarray(x) if is_known else x for x in (self.index, values))
         index, rows = index.reshape(-1), rows.reshape(index.size, -1)
         if is_known and (index[1:] > index[:-1]).all():
             return values
@@ -233,7 +233,7 @@ class Samples(Distribution):
         if not is_known:
             bad = jnp.zeros(index.shape, bool)
             bad = bad.at[order[1:]].max(differs).at[order[:-1]].max(differs)
-            return checks.missing_where(bad, rows).reshape(values.shape)
+            return checks.missing_where(bad, jnp.asarray(rows)).reshape(values.shape)
         if differs.any():
             i = checks.first_where(differs)[0]
             raise ValueError(

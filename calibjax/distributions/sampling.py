@@ -1,6 +1,5 @@
 """Draws from batches of distributions."""
 
-import functools
 from typing import Any
 
 import jax
@@ -9,12 +8,9 @@ from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 
 
-@functools.partial(follows_data, rows_at=0)
 def sample_targets(key: jax.Array, predictions: Distribution) -> jax.Array:
     """Draws one target from each prediction of a batch: y_i ~ p_i, independently.
 
@@ -47,7 +43,6 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> jax.Array:
     return checks.missing_where(checks.missing_rows(predictions), targets)
 
 
-@checks.remembered
 def check_draws(predictions: Distribution, targets: jax.Array) -> None:
     """Refuses predictions without `sample`, or whose draws are not shaped like the targets."""
     checks.method("predictions", predictions, "sample")
@@ -65,7 +60,7 @@ def _drawn(predictions: Distribution) -> jax.Array:
     return draw(jax.random.key(0), predictions)
 
 
-@jit
+@jax.jit
 def draw(key: jax.Array, predictions: Distribution) -> jax.Array:
     """`sample_targets` without the checks."""
     keys = jax.random.split(key, jax.tree.leaves(predictions)[0].shape[0])

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import ratio
@@ -75,6 +76,6 @@ class Uniform(DrawnByInversion):
         smallest, _ = checks.smallest_normal(high)
         if not checks.is_concrete(low, high):
             return checks.replaced(checked, high=checks.nan_unless(high - low >= smallest, high))
-        is_wrong = ~(checks.readable(high) - checks.readable(low) >= smallest)
+        is_wrong = ~(np.asarray(high) - np.asarray(low) >= smallest)
         checks.refuse_where(is_wrong, f"{name}.high", "values above low", high)
         return checked

@@ -1,6 +1,5 @@
 """Calibration errors of class predictions, estimated in bins."""
 
-import functools
 from typing import Any
 
 import jax
@@ -10,8 +9,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import segment_sums
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.binnings import Binning, UniformBins, bins_of
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Categorical
@@ -22,7 +19,6 @@ _TEN_BINS = UniformBins(10)
 _DIGITS = 64  # rounding errors of differences of squares
 
 
-@follows_data
 def ece(
     predictions: ClassPredictions,
     targets: ArrayLike,
@@ -86,7 +82,6 @@ def ece(
     return _mean_over_samples(sizes, distances, used)
 
 
-@follows_data
 def mce(
     predictions: ClassPredictions,
     targets: ArrayLike,
@@ -137,7 +132,6 @@ def mce(
     return jnp.max(distances_in_bins(seen, labels, bins, distance, used)[1])
 
 
-@follows_data
 def debiased_squared_ece(
     predictions: ClassPredictions,
     targets: ArrayLike,
@@ -190,7 +184,7 @@ def debiased_squared_ece(
     return _debiased(predictions.class_probs, *data)
 
 
-@functools.partial(jit, effort="less")
+@jax.jit
 def _debiased(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -253,13 +247,13 @@ def distances_of_means(
     return jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
 
 
-@jit
+@jax.jit
 def _mean_over_samples(sizes: jax.Array, values: jax.Array, weights: jax.Array | None) -> jax.Array:
     """Mean over n samples of the values of their bins, [n] including empty bins."""
     return jnp.sum(sizes * values) / (sizes.size if weights is None else jnp.sum(weights))
 
 
-@jit
+@jax.jit
 def _means_in_bins(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:

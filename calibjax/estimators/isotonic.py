@@ -10,10 +10,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size, map_batches
-from calibjax._core.compilation import jit
 from calibjax._core.isotonic import isotonic_means, isotonic_quantiles
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -59,7 +57,6 @@ class IsotonicCurve:
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
-@follows_data
 @checks.key_first
 def isotonic_curve(
     key: jax.Array,
@@ -178,13 +175,13 @@ def forecasts_of(predictions: Distribution, targets: ArrayLike, level: float | N
     return forecasts
 
 
-@functools.partial(jit, static_argnums=1)
+@functools.partial(jax.jit, static_argnums=1)
 def _forecasts(predictions: Distribution, level: float | None) -> jax.Array:
     found = jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
     return found.astype(jnp.result_type(found, jnp.float32))  # quantiles of counts are integers
 
 
-@functools.partial(jit, static_argnames=("quantile", "size", "num_draws", "ranks"))
+@functools.partial(jax.jit, static_argnames=("quantile", "size", "num_draws", "ranks"))
 def _curve(
     key: jax.Array,
     predictions: Distribution,

@@ -15,9 +15,6 @@ from jax.typing import ArrayLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
-from calibjax._core.compilation import jit
-from calibjax._core.lengths import filled
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.distributions.features import bare
@@ -30,7 +27,7 @@ from calibjax.kernels.line import line_of_many
 from calibjax.kernels.residuals import informed
 
 
-@functools.partial(jit, inline=True)
+@functools.partial(jax.jit, inline=True)
 def calibration_kernel(
     kernel: Kernel, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
 ) -> jax.Array:
@@ -83,7 +80,6 @@ def checked_samples(
     return weighted_samples(kernel, predictions, targets, None, minimum=minimum)[:2]
 
 
-@checks.remembered
 def weighted_samples(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
 ) -> tuple[Kernel, tuple[Any, jax.Array], jax.Array | None]:
@@ -95,17 +91,6 @@ def weighted_samples(
     refuse_without_expectations(kernel, predictions)
     kernel = informed(kernel, predictions)
     return kernel, (predictions, _labels_of(kernel, predictions, targets)), weights
-
-
-@checks.remembered
-def _filled_samples(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
-) -> tuple[Kernel, tuple[Any, jax.Array], jax.Array | None]:
-    """`weighted_samples`, filled up to one of few lengths."""
-    kernel, samples, weights = weighted_samples(
-        kernel, predictions, targets, weights, minimum=minimum
-    )
-    return kernel, *filled(samples, weights)
 
 
 def _labels_of(kernel: Kernel, predictions: Distribution, targets: jax.Array) -> jax.Array:
@@ -126,13 +111,12 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
             check_expectations(part.target, predictions)
 
 
-@jit
+@jax.jit
 def sample_matrix(kernel: Kernel, samples: DataSet) -> jax.Array:
     """The calibration kernel of all pairs of samples, [n, n]."""
     return gram_matrix(functools.partial(sample_pair, kernel), samples)
 
 
-@functools.partial(follows_data, rows_at=0)
 def calibration_kernel_matrix(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike
 ) -> jax.Array:
@@ -167,7 +151,6 @@ def calibration_kernel_matrix(
     return sample_matrix(*checked_samples(kernel, predictions, targets))
 
 
-@follows_data
 def skce(
     kernel: Kernel,
     predictions: Distribution,
@@ -214,13 +197,12 @@ def skce(
     >>> print(f"{skce(kernel, predictions, jnp.array([0.9, 2.1, 2.8])):.4f}")
     0.0224
     """
-    kernel, samples, weights = _filled_samples(kernel, predictions, targets, weights, minimum=2)
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
     if (found := linear_sums(kernel, samples, weights)) is not None:
         return found.off_diagonal / found.num_pairs
     return pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
 
 
-@follows_data
 def skce_biased(
     kernel: Kernel,
     predictions: Distribution,
@@ -262,13 +244,12 @@ def skce_biased(
     >>> print(skce_biased(kernel, Bernoulli(jnp.array([0.5, 0.5])), jnp.array([1, 1])))
     0.5
     """
-    kernel, samples, weights = _filled_samples(kernel, predictions, targets, weights)
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
     if (found := linear_sums(kernel, samples, weights)) is not None:
         return (found.off_diagonal + found.diagonal) / found.number / found.number
     return pairwise.mean_over_all_pairs(sample_pair, kernel, samples, weights)
 
 
-@follows_data
 def skce_block(
     kernel: Kernel,
     predictions: Distribution,
@@ -325,7 +306,6 @@ def skce_block(
     return jnp.sum(masses * means) / jnp.sum(masses)
 
 
-@follows_data
 def mmce(
     kernel: Kernel,
     confidences: ArrayLike,

@@ -23,8 +23,6 @@ from jax.typing import ArrayLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax._core.special import SERIES_FROM, stirling_series
 from calibjax.distributions.base import ClassPredictions
 
@@ -59,7 +57,6 @@ class Point(NamedTuple):
     excluded: jax.Array
 
 
-@follows_data
 def kde_calibration_error(
     predictions: ClassPredictions,
     targets: ArrayLike,
@@ -134,7 +131,7 @@ def _checked_order(order: ArrayLike) -> jax.Array | float:
     )
 
 
-@jit
+@jax.jit
 def _calibration_error(
     probs: jax.Array,
     targets: jax.Array,
@@ -152,7 +149,6 @@ def _calibration_error(
     return jnp.sum(weights[:, None] * errors) / jnp.sum(weights)
 
 
-@follows_data
 def kde_bandwidth(
     predictions: ClassPredictions,
     candidates: jax.Array | None = None,
@@ -211,7 +207,7 @@ def kde_bandwidth(
     return checks.nan_with(best, predictions, candidates, weights)
 
 
-@jit
+@jax.jit
 def _best_bandwidth(
     probs: jax.Array, candidates: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

@@ -1,6 +1,5 @@
 """Sums of the calibration kernel over all pairs, in linear time where the kernels allow it."""
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -9,8 +8,6 @@ import jax.numpy as jnp
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import devices
 from calibjax.distributions.base import DataSet
 from calibjax.kernels import Kernel, LowRank, TensorProduct
 from calibjax.kernels.expectations import batch_features, prepare_features
@@ -49,9 +46,9 @@ def linear_row_sums(
 ) -> jax.Array | None:
     """Σ_{j≠i} w_j h_ij of each sample, [n], in linear time where `linear_sums` has it.
 
-    Of known values on one device: equal predictions have no derivatives here.
+    Of known values: equal predictions have no derivatives here.
     """
-    if devices() is not None or not checks.is_concrete(kernel, samples, weights):
+    if not checks.is_concrete(kernel, samples, weights):
         return None
     found = _prepared(kernel, samples)
     return None if found is None else _row_sums(kernel, samples, weights, *found)
@@ -69,7 +66,7 @@ def _prepared(kernel: Any, samples: DataSet) -> tuple[Line | None, Any] | None:
     return None if prepared is None else (line, prepared)
 
 
-@functools.partial(jit, effort="less")
+@jax.jit
 def _row_sums(
     kernel: Any, samples: DataSet, weights: jax.Array | None, line: Line | None, prepared: Any
 ) -> jax.Array:
@@ -96,7 +93,7 @@ def _row_sums(
     return jnp.sum(jax.lax.map(of_feature, values), 0)
 
 
-@jit
+@jax.jit
 def _sums_on_line(
     kernel: TensorProduct, prepared: tuple, samples: DataSet, weights: jax.Array | None, line: Line
 ) -> Sums:
@@ -104,7 +101,7 @@ def _sums_on_line(
     return sums_on_line(kernel.prediction, values, weights, line)
 
 
-@jit
+@jax.jit
 def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, line: Line) -> Sums:
     """Sums of k(x_i, x_j) ⟨f_i, f_j⟩ for features f, [r, n], and a kernel of exponentials."""
     numbers = _numbers(values.shape[1], weights)
@@ -121,7 +118,7 @@ def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, l
     return Sums(2 * jnp.sum(own.factors * upper), diagonal, *numbers)
 
 
-@jit
+@jax.jit
 def _sums_of_features(
     kernel: TensorProduct, prepared: tuple, samples: DataSet, weights: jax.Array | None
 ) -> Sums:

@@ -1,7 +1,6 @@
 """Calibration errors around each prediction: means over nearby samples in feature space."""
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
 from calibjax._core.pytree import PyTree, record
-from calibjax._core.sharding import follows_data
 from calibjax.estimators.neighbourhoods import Neighbourhood, checked_neighbourhood
 from calibjax.kernels import Kernel
 from calibjax.kernels.smoothing import Row, means_in_row, row_of, smoothed_means
@@ -45,7 +43,6 @@ class LocalErrors:
     effective_size: jax.Array
 
 
-@functools.partial(follows_data, rows_at=-1)
 def local_errors(
     neighbourhood: Neighbourhood,
     features: PyTree,
@@ -127,7 +124,6 @@ def local_errors(
     return dataclasses.replace(nan_where_unknown, effective_size=size)
 
 
-@functools.partial(follows_data, rows_at=-1)
 def lce(
     neighbourhood: Neighbourhood,
     features: PyTree,
@@ -181,7 +177,6 @@ def lce(
     return jnp.where(totals == 0, jnp.nan, jnp.abs(errors))
 
 
-@follows_data
 def mlce(
     neighbourhood: Neighbourhood,
     features: PyTree,
@@ -233,7 +228,6 @@ def mlce(
     return jnp.where(jnp.any(known, -1), largest, jnp.nan)
 
 
-@follows_data
 def mean_lce(
     neighbourhood: Neighbourhood,
     features: PyTree,

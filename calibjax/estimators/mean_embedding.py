@@ -8,7 +8,6 @@ from jax.typing import ArrayLike
 
 from calibjax import pairwise
 from calibjax._core import checks
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import weighted_samples
 from calibjax.kernels import Kernel
@@ -87,7 +86,6 @@ def mean_difference(
     return pairwise.weighted_sums(location_pair, kernel, locations, samples, columns)[:, 0] / n
 
 
-@follows_data
 def ucme(
     kernel: Kernel,
     predictions: Distribution,
@@ -142,7 +140,6 @@ def ucme(
     return jnp.mean(jnp.square(mean_difference(kernel, locations, samples, weights)))
 
 
-@follows_data
 def witness(
     kernel: Kernel,
     predictions: Distribution,

@@ -8,7 +8,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
@@ -84,7 +83,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     return randomised(key, inner, targets)
 
 
-@jit
+@jax.jit
 def randomised(
     key: jax.Array, predictions: Any, targets: jax.Array, weights: jax.Array | None = None
 ) -> jax.Array:

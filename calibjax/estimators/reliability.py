@@ -16,9 +16,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import segment_sums
 from calibjax._core.batches import default_batch_size, map_batches
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.binnings import Binning, bins_of
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
@@ -75,7 +73,6 @@ class ReliabilityCurve:
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
-@follows_data
 @checks.key_first
 def reliability_curve(
     key: jax.Array,
@@ -163,8 +160,8 @@ def reliability_curve(
     weights = checks.sample_weights(weights, predictions)
     bins = bins_of(binning, predictions, weights=weights)
     if checks.is_concrete(bins, weights):
-        used = checks.readable(bins)
-        number = len(np.unique(used if weights is None else used[checks.readable(weights) > 0]))
+        used = np.asarray(bins)
+        number = len(np.unique(used if weights is None else used[np.asarray(weights) > 0]))
         if number > max_bins:
             raise ValueError(
                 f"binning(predictions): expected at most max_bins = {max_bins} different bins, "
@@ -194,7 +191,7 @@ def _is_long(keys: jax.Array, probs: jax.Array, *_: object, **__: object) -> boo
     return keys.size * probs.size >= _LONG
 
 
-@functools.partial(jit, static_argnames=("size", "ranks"), effort="less", runs_long=_is_long)
+@functools.partial(jax.jit, static_argnames=("size", "ranks"))
 def _curve(
     keys: jax.Array,
     probs: jax.Array,

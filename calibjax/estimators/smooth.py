@@ -8,8 +8,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.reliability import checked_binary
 
@@ -18,7 +16,6 @@ _SMALLEST = 1e-3  # bandwidth
 _GRID, _POINTS = 2000, 200  # twice the grid of residuals, points of the integral; more for h < .01
 
 
-@follows_data
 def smooth_ece(
     predictions: Distribution,
     targets: ArrayLike,
@@ -90,7 +87,7 @@ def _at(data: tuple[jax.Array, jax.Array, jax.Array | None], width: float) -> ja
     return _error(*data, width, grid=grid, points=max(_POINTS, round(10 / width)))
 
 
-@functools.partial(jit, static_argnames=("grid", "points"))
+@functools.partial(jax.jit, static_argnames=("grid", "points"))
 def _error(
     probs: jax.Array,
     targets: jax.Array,

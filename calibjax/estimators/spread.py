@@ -4,9 +4,7 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax._core.arithmetic import mean_and_error
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.kernels import Kernel
@@ -32,7 +30,7 @@ def _expected_diagonal(kernel: Kernel, p: Distribution) -> jax.Array:
     return combine_on_pairs(kernel, "expected_diagonal", lambda expected: expected(p))
 
 
-@jit
+@jax.jit
 def _excess(
     kernel: Kernel, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> SpreadEstimate:
@@ -43,7 +41,6 @@ def _excess(
     return SpreadEstimate(*mean_and_error(terms, weights))
 
 
-@follows_data
 def skce_spread(
     kernel: Kernel,
     predictions: Distribution,

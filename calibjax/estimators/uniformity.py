@@ -15,7 +15,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size, in_batches
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax.estimators.bands import checked_ranks, is_outside, simultaneous_band
 
@@ -282,7 +281,7 @@ def _curve(
     return CoverageCurve(ordered, coverage, lower, upper, level, sets)
 
 
-@functools.partial(jit, static_argnames=("num_draws", "rank", "sets"))
+@functools.partial(jax.jit, static_argnames=("num_draws", "rank", "sets"))
 def _shares(
     key: jax.Array,
     values: jax.Array,
@@ -304,7 +303,7 @@ def _shares(
     return checks.nan_with(ordered, ordered), *shares  # sorting puts NaN last
 
 
-@functools.partial(jit, static_argnames=("num_draws", "rank", "is_cumulative"))
+@functools.partial(jax.jit, static_argnames=("num_draws", "rank", "is_cumulative"))
 def _counted(
     key: jax.Array,
     values: jax.Array,

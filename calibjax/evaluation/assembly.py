@@ -9,7 +9,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import for_one_platform
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.advice import advice
 from calibjax.evaluation.classes import errors_of_classes
@@ -41,7 +40,6 @@ _TASKS = {
 
 
 @checks.key_first
-@for_one_platform()
 def evaluate(
     key: jax.Array,
     predictions: Distribution | ArrayLike,

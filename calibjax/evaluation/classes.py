@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 from calibjax import estimators, hypothesis_tests, plotting, scores
 from calibjax._core import checks
 from calibjax._core.arithmetic import segment_sums
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax.binnings import bins_of, interval_index
 from calibjax.distributions import Bernoulli
@@ -101,7 +100,7 @@ class PredictedInBins:
     excess: jax.Array
 
 
-@jit
+@jax.jit
 def predicted_in_bins(
     predictions: ClassPredictions, weights: jax.Array | None = None
 ) -> PredictedInBins:
@@ -131,7 +130,7 @@ def _sums(values: jax.Array, weights: jax.Array, bins: jax.Array, num_bins: int)
     return segment_sums(values, bins, jax.ops.segment_sum(weights, bins, num_bins), weights)
 
 
-@jit
+@jax.jit
 def labels_in_bins(
     predictions: ClassPredictions, targets: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

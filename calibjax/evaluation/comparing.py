@@ -6,7 +6,6 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import for_one_platform
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation import model_differences
 from calibjax.evaluation.assembly import Progress, task_in_words, weights_in_words
@@ -28,7 +27,6 @@ OF_PAIRS = {  # of samples, which take longer than compiling
 
 
 @checks.key_first
-@for_one_platform()
 def compare(
     key: jax.Array,
     models: Mapping[str, Distribution | ArrayLike],

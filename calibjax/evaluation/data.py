@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 
 from calibjax import estimators
 from calibjax._core import checks
-from calibjax._core.lengths import filled
 from calibjax._core.pytree import PyTree
 from calibjax.distributions import Bernoulli, Categorical, Quantiles, Samples, Uniform
 from calibjax.distributions.base import Distribution
@@ -21,6 +20,7 @@ from calibjax.distributions.features import bare
 from calibjax.estimators.probability_integral import randomised
 from calibjax.evaluation.calls import Call, expression, named
 from calibjax.evaluation.entries import Panel, Section
+from calibjax.evaluation.lengths import filled
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.kernels import Kernel

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import recalibration, scores
-from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
@@ -71,13 +70,13 @@ def proper_scores(data: Data) -> Part:
     return Part(sections, {"num_impossible": number})
 
 
-@jit
+@jax.jit
 def _are_impossible(predictions: Distribution, targets: Any) -> jax.Array:
     """Which targets have probability, or density, zero, [N]."""
     return jax.vmap(lambda p, y: p.log_prob(y))(predictions, targets) == -jnp.inf
 
 
-@jit
+@jax.jit
 def _are_certain(predictions: Any) -> jax.Array:
     """Which predictions give a class the probability zero, [N]."""
     classes = jnp.arange(predictions.class_probs.shape[1])
@@ -125,7 +124,7 @@ def temperature(data: Data) -> Part:
     return Part((Section(_TITLE, tuple(entries), remark),), findings)
 
 
-@jit
+@jax.jit
 def _is_idle(predictions: Distribution) -> jax.Array:
     """Whether temperatures do not change the predictions, up to rounding."""
     hotter = jax.vmap(lambda p: recalibration.tempered(p, 2.0))(predictions)
@@ -176,7 +175,7 @@ def _factor(data: Data, value: Entry, predictions: Distribution) -> Entry | None
     return Entry("factor of the standard deviations", middle, low=low, high=high, function=call)
 
 
-@jit
+@jax.jit
 def _ratios_of_deviations(temperature: jax.Array, predictions: Distribution) -> jax.Array:
     def ratio(p: Any) -> jax.Array:
         return recalibration.tempered(p, temperature).variance() / p.variance()

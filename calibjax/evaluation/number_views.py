@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distributions
-from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.data import Data
@@ -185,7 +184,7 @@ def _edges(draws: np.ndarray, is_whole: bool) -> tuple[np.ndarray, np.ndarray]:
     return np.unique(cuts), bars
 
 
-@jit
+@jax.jit
 def _moments(predictions: Distribution, cuts: jax.Array) -> tuple[jax.Array, Any, Any]:
     """Distribution functions, [n, C], means and standard deviations, None if there are none."""
 

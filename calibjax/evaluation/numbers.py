@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 
 from calibjax import estimators, hypothesis_tests, plotting
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax.distributions import Quantiles, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.calls import detectable, mean_error, measured, named
@@ -70,7 +69,7 @@ def residual_spread(
     return _residual_spread(predictions, targets, weights)
 
 
-@jit
+@jax.jit
 def _residual_spread(
     predictions: Distribution, targets: Any, weights: jax.Array | None
 ) -> jax.Array:
@@ -122,12 +121,12 @@ def _bias(data: Data) -> Part:
     return Part((Section("", tuple(entries)),), findings, tests={(TARGETS, "means"): call.value})
 
 
-@jit
+@jax.jit
 def _means(predictions: Distribution) -> jax.Array:
     return jax.vmap(lambda p: p.mean())(predictions)
 
 
-@jit
+@jax.jit
 def _variances(predictions: Distribution) -> jax.Array:
     return jax.vmap(lambda p: p.variance())(predictions)
 
@@ -285,7 +284,7 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, Any, str]:
     return dataclasses.replace(test, estimate=errors), ties, redrawn
 
 
-@jit
+@jax.jit
 def _quantiles(predictions: Distribution, levels: jax.Array) -> jax.Array:
     return jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions)
 

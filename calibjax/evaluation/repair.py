@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -351,7 +350,7 @@ class _Nothing:
         return predictions
 
 
-@functools.partial(jit, static_argnums=0, effort="less")
+@functools.partial(jax.jit, static_argnums=0)
 def _draws(
     redrawn: Callable[..., PyTree], keys: jax.Array, repaired: Distribution, targets: PyTree
 ) -> PyTree:
@@ -360,7 +359,7 @@ def _draws(
     return jnp.concatenate([targets[None].astype(drawn.dtype), drawn])
 
 
-@jit
+@jax.jit
 def _smallest(pool: jax.Array) -> jax.Array:
     """p-value of the smallest rank among several statistics of a pool, [B + 1, k].
 

@@ -10,7 +10,6 @@ from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests import ConfidenceInterval
@@ -84,7 +83,7 @@ def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
     return loss(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (p, y)))
 
 
-@functools.partial(jit, static_argnums=0, effort="less")
+@functools.partial(jax.jit, static_argnums=0)
 def _interval(
     loss: Loss,
     predictions: PyTree,

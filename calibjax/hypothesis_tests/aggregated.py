@@ -7,7 +7,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -22,7 +21,6 @@ from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 
 
-@follows_data
 @checks.key_first
 def aggregated_skce_test(
     key: jax.Array,

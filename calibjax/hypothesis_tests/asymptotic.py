@@ -13,8 +13,6 @@ from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import in_batches
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means, squared_pair
@@ -25,7 +23,7 @@ from calibjax.kernels import Kernel
 VARIANCES = ("blocks", "pairs")
 
 
-@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
+@functools.partial(jax.jit, static_argnames=("num_draws", "batch_size"))
 def _bootstrap(
     key: jax.Array, kernel: Kernel, samples: DataSet, *, num_draws: int, batch_size: int
 ) -> tuple[jax.Array, jax.Array]:
@@ -43,7 +41,6 @@ def _bootstrap(
     return estimate, in_batches(key, batch, num_draws, batch_size)
 
 
-@follows_data
 def bootstrap_skce_test(
     key: jax.Array,
     kernel: Kernel,
@@ -112,7 +109,6 @@ def bootstrap_skce_test(
     return simulated_result(n * estimate, null_samples, estimate, draws="resamples")
 
 
-@follows_data
 def block_skce_test(
     kernel: Kernel,
     predictions: Distribution,

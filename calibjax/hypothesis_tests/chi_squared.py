@@ -11,7 +11,6 @@ from jax.scipy.stats import norm
 
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import default_batch_size, in_batches
-from calibjax._core.compilation import jit
 
 _LARGE_SHAPE = {4: 1e3, 8: 1e4}  # of gamma distributions, by item size
 _NODES, _STEP = 240, 1 / 16  # of the numerical inversion: from 1 to sinh(15) = 2e6 widths
@@ -38,7 +37,7 @@ class ChiSquaredSum(NamedTuple):
         return 2 * jnp.maximum(self.squares - jnp.sum(jnp.square(self.weights)), 0)
 
 
-@functools.partial(jit, static_argnames=("num_draws", "copies"))
+@functools.partial(jax.jit, static_argnames=("num_draws", "copies"))
 def sample(key: jax.Array, law: ChiSquaredSum, num_draws: int, *, copies: int = 1) -> jax.Array:
     """Independent draws, [num_draws], of the sum of some independent copies of a law."""
     rank = law.weights.shape[0]
@@ -51,14 +50,14 @@ def sample(key: jax.Array, law: ChiSquaredSum, num_draws: int, *, copies: int = 
     return draws.reshape(num_draws, copies).sum(1)
 
 
-@jit
+@jax.jit
 def gamma_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
     """P(X ≥ x) for the gamma distribution on (−Σ λ_i, ∞) with the same first two moments."""
     shape = jnp.square(law.total) / (2 * law.squares)
     return _tail_of_gamma(shape, x / jnp.sqrt(2 * law.squares))
 
 
-@jit
+@jax.jit
 def pearson_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
     """P(X ≥ x) for the shifted gamma distribution (Pearson type III) with equal three moments."""
     # The skewness is 8 Σ λ³ / (2 Σ λ²)^(3/2), that of a gamma distribution 2 / √shape.
@@ -79,7 +78,7 @@ def _tail_of_gamma(shape: jax.Array, x: jax.Array) -> jax.Array:
     return jnp.where(shape > large, normal, tail)
 
 
-@functools.partial(jit, static_argnames="copies")
+@functools.partial(jax.jit, static_argnames="copies")
 def numerical_tail(law: ChiSquaredSum, x: jax.Array, *, copies: int = 1) -> jax.Array:
     """P(X ≥ x) of the sum X of c copies, by numerical inversion of the characteristic function.
 

@@ -8,7 +8,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.logistic import Line, centered, has_maximum, log_odds, most_likely
 from calibjax._core.pytree import record
 from calibjax.binnings import EqualMassBins, bins_of
@@ -97,7 +96,7 @@ def spiegelhalter(
     return _spiegelhalter(predictions.class_probs, targets, weights)
 
 
-@jit
+@jax.jit
 def _spiegelhalter(probs: jax.Array, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
     squares = jnp.sum(jnp.square(probs), 1)
     own = jnp.take_along_axis(probs, targets[:, None], 1, mode="fill", fill_value=jnp.nan)[:, 0]
@@ -165,7 +164,7 @@ def hosmer_lemeshow(
     return _in_groups(binary.probs, targets, bins, weights)
 
 
-@jit
+@jax.jit
 def _in_groups(
     probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -224,7 +223,7 @@ def cox(
     return _cox(binary.probs, targets, weights)
 
 
-@jit
+@jax.jit
 def _cox(probs: jax.Array, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
     x = log_odds(probs)
     residuals, variances = _weighted_terms(weights, targets - probs, probs * (1 - probs))
@@ -306,7 +305,7 @@ def cox_regression(
     return found
 
 
-@jit
+@jax.jit
 def _cox_regression(
     probs: jax.Array, targets: jax.Array, level: ArrayLike, weights: jax.Array | None
 ) -> CoxRegression:
@@ -375,7 +374,7 @@ def cumulative_difference(
     return _cumulative_difference(binary.probs, targets, weights)
 
 
-@jit
+@jax.jit
 def _cumulative_difference(
     probs: jax.Array, targets: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

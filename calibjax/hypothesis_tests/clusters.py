@@ -15,9 +15,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import pairwise
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, T
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.hypothesis_tests._redraw.pool import over_pool
@@ -97,7 +95,7 @@ def apart(
 pair_apart = functools.partial(apart, sample_pair)
 
 
-@functools.partial(jit, static_argnames="pair")
+@functools.partial(jax.jit, static_argnames="pair")
 def cluster_means(
     pair: PairFunction[Args, tuple[T, jax.Array]], args: Args, samples: T, clusters: Clusters
 ) -> tuple[jax.Array, jax.Array]:
@@ -112,7 +110,6 @@ def cluster_means(
     return means, zeros.at[clusters.ids].add(weights) > 0
 
 
-@follows_data
 def cluster_skce_test(
     key: jax.Array,
     kernel: Kernel,
@@ -200,7 +197,7 @@ def cluster_skce_test(
     return simulated_result(statistic, draws, statistic, draws="random signs of clusters")
 
 
-@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
+@functools.partial(jax.jit, static_argnames=("num_draws", "batch_size"))
 def _with_signs(
     key: jax.Array,
     kernel: Kernel,
@@ -213,12 +210,17 @@ def _with_signs(
     """U, and U_ε for random signs, [B]."""
     points, weights = (samples, clusters.ids), clusters.weights
     num_pairs = clusters.number * (clusters.number - 1.0)
-    forms = functools.partial(pairwise.quadratic_forms, pair_apart, kernel, points)
 
-    def evaluate(signs: jax.Array) -> jax.Array:
-        return forms(signs[:, clusters.ids].T * weights[:, None]) / num_pairs
+    def evaluate(data: tuple, signs: jax.Array) -> jax.Array:
+        kernel, points, weights = data
+        signed = signs[:, points[1]].T * weights[:, None]
+        return pairwise.quadratic_forms(pair_apart, kernel, points, signed) / num_pairs
 
-    signs = functools.partial(jax.random.rademacher, shape=weights.shape, dtype=weights.dtype)
+    def signs(data: tuple, key: jax.Array) -> jax.Array:
+        return jax.random.rademacher(key, data[2].shape, data[2].dtype)
+
     keys = jax.random.split(key, num_draws)
-    values = over_pool(keys, signs, evaluate, jnp.ones_like(weights), batch_size)
+    values = over_pool(
+        keys, signs, evaluate, (kernel, points, weights), jnp.ones_like(weights), batch_size
+    )
     return values[0], values[1:]

@@ -10,8 +10,6 @@ from jax.typing import ArrayLike
 
 from calibjax import pairwise
 from calibjax._core import checks
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distances import Features
 from calibjax.distributions import StudentT, with_features
 from calibjax.distributions.base import DataSet, Distribution
@@ -67,7 +65,7 @@ def _square(args: tuple[Any, jax.Array, jax.Array], x: tuple, y: tuple) -> jax.A
     return jnp.square(weight * its * (_difference(kernels, one, other) / size - estimate))
 
 
-@jit
+@jax.jit
 def _size(kernels: tuple[Kernel, ...], samples: tuple[DataSet, ...]) -> jax.Array:
     """Size of the values of H of both models, in which their difference has rounding errors."""
     return jnp.mean(
@@ -78,7 +76,7 @@ def _size(kernels: tuple[Kernel, ...], samples: tuple[DataSet, ...]) -> jax.Arra
     )
 
 
-@jit
+@jax.jit
 def moments(
     kernels: tuple[Kernel, ...],
     samples: tuple[DataSet, ...],
@@ -146,7 +144,6 @@ def pvalue_of(
     return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
 
 
-@follows_data
 def compare_skce(
     kernel: Kernel,
     predictions: Distribution,
@@ -253,7 +250,6 @@ def _enough(weights: jax.Array) -> jax.Array:
     return jnp.where(number >= least, weights, jnp.nan)
 
 
-@follows_data
 @checks.key_first
 def cross_calibration_test(
     key: jax.Array,

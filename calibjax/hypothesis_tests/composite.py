@@ -8,9 +8,7 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -31,7 +29,6 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 
 
-@follows_data
 @checks.key_first
 def composite_calibration_test(
     key: jax.Array,
@@ -139,13 +136,13 @@ def composite_calibration_test(
     return dataclasses.replace(result, components=components)
 
 
-@functools.partial(jit, static_argnames="batch_size", effort="less")
+@functools.partial(jax.jit, static_argnames="batch_size")
 def _pool(
     keys: jax.Array, tested: Hypothesis, targets: jax.Array, *, batch_size: int
 ) -> PartsOfFits:
     """`Hypothesis.parts` of the observed targets, then of redrawn ones."""
 
-    def evaluate(ys: jax.Array) -> PartsOfFits:
+    def evaluate(tested: Hypothesis, ys: jax.Array) -> PartsOfFits:
         return tested.parts(jax.vmap(tested.fitted)(ys), ys)
 
-    return over_pool(keys, tested.redraw, evaluate, targets, batch_size)
+    return over_pool(keys, type(tested).redraw, evaluate, tested, targets, batch_size)

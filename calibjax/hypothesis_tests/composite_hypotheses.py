@@ -11,7 +11,6 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.batches import map_batches
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli, Normal, Samples
 from calibjax.distributions.base import Distribution
@@ -109,7 +108,7 @@ class Hypothesis:
         return skce_result(pool, components, parts[0][0], draws=draws, missing=missing)
 
 
-@functools.partial(jit, effort="least")
+@jax.jit
 def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Means of h off and on the diagonal, and the spread, which differ in the targets only.
 
@@ -161,7 +160,7 @@ class _OfEnsembles(Hypothesis):
         return super().loss(score, Samples(repaired.values[:, 1:]), targets[:, 0])
 
 
-@jit
+@jax.jit
 def _judged(repaired: Distribution, targets: PyTree) -> tuple[Any, Any, Any]:
     scored = jax.vmap(lambda q, y: (standard_normal(q), normal_score(q, y)))(repaired, targets)
     return repaired, targets, scored
@@ -257,7 +256,7 @@ def kernels_under(repaired: Distribution, groups: dict[str, Any]) -> dict[str, A
     return {group: members for group, members in found.items() if members}
 
 
-@functools.partial(jit, static_argnums=0, static_argnames="batch_size", effort="less")
+@functools.partial(jax.jit, static_argnums=0, static_argnames="batch_size")
 def parts_and_losses(
     score: Callable[..., jax.Array],
     tested: Hypothesis,

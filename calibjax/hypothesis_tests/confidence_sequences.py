@@ -8,9 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax._core.special import deviance, incomplete_gamma, log_poisson_density, stirling_error
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.score_differences import checked_models
@@ -34,7 +32,6 @@ class ConfidenceSequence:
     high: jax.Array
 
 
-@follows_data
 def score_confidence_sequence(
     predictions: Distribution,
     others: Distribution,
@@ -118,7 +115,7 @@ def score_confidence_sequence(
     return _sequence(differences, bound, jnp.asarray(level, differences.dtype))
 
 
-@jit
+@jax.jit
 def _sequence(differences: jax.Array, bound: jax.Array, level: jax.Array) -> ConfidenceSequence:
     """In units of the scale of the boundary; NaN where a traced difference is beyond the bound."""
     is_inside = jnp.abs(differences) <= bound * (1 + 8 * jnp.finfo(differences.dtype).eps)

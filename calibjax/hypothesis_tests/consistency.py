@@ -7,15 +7,13 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws, draw
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic
+from calibjax.hypothesis_tests.simulation import Bound, bytes_of_tile, checked_statistic
 
 
-@follows_data
 def consistency_test(
     key: jax.Array,
     statistic: Callable[..., Any],
@@ -84,23 +82,31 @@ def consistency_test(
     )
     check_draws(predictions, targets)
     n = checks.leading_size("targets", targets)
-
-    def resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
-        index_key, target_key = jax.random.split(key)
-        index = jax.random.randint(index_key, (n,), 0, n)
-        given, chosen, _ = jax.tree.map(lambda leaf: leaf[index], samples)
-        return given, chosen, draw(target_key, chosen)
-
     samples = weights, predictions, targets
     return rank_among_redraws(
         key,
-        lambda _, __, samples: value(*samples),
+        Bound(_of_samples, (value,)),
         None,
         samples,
         samples,
         num_draws=num_draws,
         batch_size=batch_size,
         num_bytes=bytes_of_tile(n),
-        redraw=resampled,
+        redraw=_resampled,
         draws="resampled predictions, redrawn targets",
     )
+
+
+def _of_samples(value: Callable[..., Any], data: None, given: Any, samples: Any) -> Any:
+    """The statistic of resampled data."""
+    del data, given
+    return value(*samples)
+
+
+def _resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Some of the predictions, with replacement, and targets that are drawn from them."""
+    index_key, target_key = jax.random.split(key)
+    n = checks.leading_size("targets", samples[2])
+    index = jax.random.randint(index_key, (n,), 0, n)
+    given, chosen, _ = jax.tree.map(lambda leaf: leaf[index], samples)
+    return given, chosen, draw(target_key, chosen)

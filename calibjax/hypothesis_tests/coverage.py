@@ -10,8 +10,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Categorical, Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.probability_integral import randomised_intervals
@@ -21,7 +19,6 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult
 _BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one redraw
 
 
-@follows_data
 @checks.key_first
 def coverage_test(
     key: jax.Array,
@@ -136,7 +133,7 @@ def central_pairs(levels: Any) -> np.ndarray:
     return np.stack(np.nonzero(np.triu(np.isclose(means[:, None] + means, 1), 1)))
 
 
-@jit
+@jax.jit
 def _counted(
     key: jax.Array, predictions: Quantiles, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[Quantiles, Quantiles, jax.Array, jax.Array]:
@@ -153,7 +150,7 @@ def _counted(
     return predictions, places, predictions.probs, intervals
 
 
-@jit
+@jax.jit
 def differences(
     predictions: Quantiles, weights: jax.Array | None, pairs: Any, targets: jax.Array
 ) -> dict[str, jax.Array]:

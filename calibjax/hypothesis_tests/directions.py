@@ -5,7 +5,6 @@ r(p, y) with itself, such as a score, the sum of x(p_i) r(p_i, y_i) says in whic
 predictions are off; x is the number of a `Regressor`, and otherwise one.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests._redraw.components import OF_CLASSES, OF_NUMBERS
@@ -156,7 +154,7 @@ def _is_of_rank_one(kernel: Any) -> bool:
     return all(isinstance(term, Constant | Regressor) for term in _terms(kernel.prediction))
 
 
-@functools.partial(jit, effort="least")
+@jax.jit
 def _scores(
     groups: tuple[Any, ...],
     may_cancel: jax.Array,

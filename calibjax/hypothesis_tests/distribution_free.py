@@ -9,7 +9,6 @@ from jax.typing import ArrayLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, checked_options
@@ -115,7 +114,6 @@ def _bounded_estimate(
     return _Bounded(estimate, largest, _num_pairs(n, block_size))
 
 
-@follows_data
 def distribution_free_skce_test(
     kernel: Kernel,
     predictions: Distribution,
@@ -181,7 +179,6 @@ def distribution_free_skce_test(
     return CalibrationTestResult(estimate, pvalue, estimate)
 
 
-@follows_data
 def distribution_free_skce_confidence_interval(
     kernel: Kernel,
     predictions: Distribution,

@@ -15,8 +15,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Samples
 from calibjax.distributions.features import bare, like
@@ -29,7 +27,6 @@ from calibjax.kernels import Kernel
 _BYTES_PER_RANK = 16  # random bits and counts of one sample in one redraw
 
 
-@follows_data
 def ensemble_skce_test(
     key: jax.Array,
     kernel: Kernel,
@@ -135,7 +132,6 @@ def _pairs(weights: jax.Array) -> jax.Array:
     return jnp.square(jnp.sum(weights)) - jnp.sum(jnp.square(weights))
 
 
-@follows_data
 def rank_histogram_test(
     key: jax.Array,
     ensembles: Samples,
@@ -248,7 +244,7 @@ def with_targets(ensembles: Samples, targets: jax.Array) -> Samples:
     return like(ensembles, Samples(values, weights))
 
 
-@jit
+@jax.jit
 def _ranks(key: jax.Array, pool: jax.Array, weights: jax.Array | None) -> jax.Array:
     """Ranks 0, ..., m of the targets in their pools, with ties broken at random, [n].
 

@@ -14,7 +14,6 @@ import jax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.kernel import weighted_samples
@@ -27,7 +26,6 @@ from calibjax.hypothesis_tests.textbook import textbook_pvalue_of
 from calibjax.kernels import Kernel
 
 
-@follows_data
 def exact_test(
     key: jax.Array,
     statistic: Callable[..., Any],
@@ -132,7 +130,6 @@ def exact_test(
     return dataclasses.replace(result, textbook_pvalue=of_textbooks)
 
 
-@follows_data
 def exact_skce_test(
     key: jax.Array,
     kernel: Kernel,
@@ -246,7 +243,6 @@ def ranked_skce(
     return result_of_pool(unbiased, diagonal, num_targets=plan.number, statistic=statistic)
 
 
-@checks.remembered
 def _plan_of_one(
     kernel: Kernel, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> Plan:

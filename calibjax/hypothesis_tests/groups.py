@@ -11,13 +11,11 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests._redraw.pool import observed_and_redrawn
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import checked_statistic, warn_of_members
+from calibjax.hypothesis_tests.simulation import Bound, checked_statistic, warn_of_members
 
 _BYTES_PER_NUMBER = 32  # of residuals and of group errors of one redraw, with what they are made of
 # The mean of a residual over the redraws is off zero by chance by less than this many standard
@@ -25,7 +23,6 @@ _BYTES_PER_NUMBER = 32  # of residuals and of group errors of one redraw, with w
 _FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
 
 
-@follows_data
 @checks.key_first
 def group_calibration_test(
     key: jax.Array,
@@ -105,7 +102,7 @@ def group_calibration_test(
     check_draws(predictions, targets)
     warn_of_members(predictions)
     shares = _checked_shares(groups, predictions, weights)
-    errors = functools.partial(_group_errors, _checked_residual(residual, predictions))
+    errors = Bound(_group_errors, (_checked_residual(residual, predictions),))
     each = jax.eval_shape(errors, shares, predictions, targets)
     numbers_each = each.size + each.size // each.shape[0] * len(shares)
     observed, redrawn = observed_and_redrawn(
@@ -126,7 +123,7 @@ def group_calibration_test(
     )
 
 
-@jit
+@jax.jit
 def mean_residual(predictions: Any, targets: jax.Array) -> jax.Array:
     """Targets minus their predicted means, [n] or [n, d]; of classes and of the top label."""
     if hasattr(predictions, "class_probs"):
@@ -174,7 +171,7 @@ def _checked_shares(
     return checks.nan_with(shares, shares)
 
 
-@jit
+@jax.jit
 def _shares(memberships: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
     """Shares of the samples in each group, NaN if it is empty, [n, G], and total ones, [G]."""
     memberships = memberships if weights is None else memberships * weights[:, None]

@@ -13,9 +13,7 @@ from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import in_batches
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
@@ -66,7 +64,7 @@ def _is_long(
     return sums is None and jax.tree.leaves(samples)[0].shape[0] >= _LONG
 
 
-@functools.partial(jit, effort="less", runs_long=_is_long)
+@jax.jit
 def _jackknife(
     kernel: Kernel,
     samples: DataSet,
@@ -117,7 +115,6 @@ def _refuse_undefined(error: jax.Array, estimate: jax.Array) -> None:
         )
 
 
-@follows_data
 def skce_confidence_interval(
     kernel: Kernel,
     predictions: Distribution,
@@ -195,7 +192,7 @@ def skce_confidence_interval(
     return dataclasses.replace(interval, effective_size=size)
 
 
-@functools.partial(jit, static_argnames="side")
+@functools.partial(jax.jit, static_argnames="side")
 def asymptotic_interval(
     estimate: jax.Array,
     error: jax.Array,
@@ -216,7 +213,7 @@ def asymptotic_interval(
     return ConfidenceInterval(estimate - reach, high, estimate, error)
 
 
-@functools.partial(jit, static_argnames=("num_draws", "batch_size"))
+@functools.partial(jax.jit, static_argnames=("num_draws", "batch_size"))
 def _resampled(
     key: jax.Array,
     kernel: Kernel,
@@ -243,7 +240,6 @@ def _resampled(
     return estimate, in_batches(key, batch, num_draws, batch_size)
 
 
-@follows_data
 def bootstrap_skce_confidence_interval(
     key: jax.Array,
     kernel: Kernel,

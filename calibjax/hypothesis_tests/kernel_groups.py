@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
-from calibjax._core.lengths import of_rows
 from calibjax.distances import TotalVariation
 from calibjax.distributions import Bernoulli, Poisson, Samples
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -265,7 +263,7 @@ def _of_classes(predictions: Distribution) -> dict[str, Any]:
     near = affordable(_exponential(predictions), predictions)
     seen = {"near predictions": near, "all predictions": Constant()}
     class_wise, bias = {}, {}
-    probs = of_rows(_probs, bare(predictions))
+    probs = _probs(bare(predictions))
     labels = likely_classes(probs)
     for i, (c, scale) in enumerate(zip(labels, _scales_of_classes(probs, labels), strict=True)):
         name, lens = f"class {c}" if isinstance(c, int) else f"likely class {i}", OneVersusRest(c)
@@ -279,7 +277,7 @@ def _of_classes(predictions: Distribution) -> dict[str, Any]:
     }
 
 
-@jit
+@jax.jit
 def _probs(predictions: Any) -> jax.Array:
     return predictions.class_probs
 

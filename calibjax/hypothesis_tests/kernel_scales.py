@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
-from calibjax._core.lengths import of_rows
 from calibjax._core.pytree import T
 from calibjax.distances import (
     Distance,
@@ -107,7 +105,7 @@ def _typical_deviation(predictions: Distribution) -> jax.Array:
     if these are equal and traced.
     """
     checks.method("predictions", bare(predictions), "variance")
-    values, means = of_rows(_deviations, predictions)
+    values, means = _deviations(predictions)
     xp: Any = jnp if isinstance(values, jax.Array) else np
     number, zeros = len(values), xp.sum(values == 0)
     middle = xp.minimum((zeros + number + np.array([-1, 0])) // 2, number - 1)
@@ -121,7 +119,7 @@ def _typical_deviation(predictions: Distribution) -> jax.Array:
     return checks.nan_with(typical, predictions)
 
 
-@jit
+@jax.jit
 def _deviations(predictions: Distribution) -> tuple[jax.Array, jax.Array]:
     """Standard deviations, and means where these are zero."""
 

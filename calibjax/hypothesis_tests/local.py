@@ -8,7 +8,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.estimators.local import LocalProblem, local_problem
 from calibjax.estimators.neighbourhoods import Neighbourhood
@@ -18,7 +17,6 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult
 _BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw
 
 
-@follows_data
 def local_calibration_test(
     key: jax.Array,
     neighbourhood: Neighbourhood,

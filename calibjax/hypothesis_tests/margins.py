@@ -9,8 +9,6 @@ from jax.typing import ArrayLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, safe_sqrt
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw, sample_targets
 from calibjax.estimators.kernel import checked_samples, sample_pair
@@ -34,7 +32,7 @@ def _against_margin(
     return CalibrationTestResult(statistic, pvalue_of(statistic), estimate)
 
 
-@jit
+@jax.jit
 def _standardised(
     kernel: Kernel, samples: Any, margin: jax.Array, extra: int
 ) -> tuple[jax.Array, jax.Array]:
@@ -71,7 +69,6 @@ def _standardised(
     return estimate, jnp.where(variance > 0, z, -jnp.inf)
 
 
-@follows_data
 def tolerant_skce_test(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, margin: float
 ) -> CalibrationTestResult:
@@ -131,7 +128,6 @@ def tolerant_skce_test(
     return _against_margin(kernel, predictions, targets, margin, 1)
 
 
-@follows_data
 def equivalence_skce_test(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, margin: float
 ) -> CalibrationTestResult:
@@ -181,7 +177,6 @@ def equivalence_skce_test(
     return _against_margin(kernel, predictions, targets, margin, -1)
 
 
-@follows_data
 @checks.key_first
 def calibration_margin(
     key: jax.Array,
@@ -230,7 +225,6 @@ def calibration_margin(
     return jnp.sqrt(jnp.maximum(jnp.mean(_skces(key, kernel, predictions, truth, num_draws)), 0))
 
 
-@follows_data
 @checks.key_first
 def exact_equivalence_test(
     key: jax.Array,
@@ -302,7 +296,7 @@ def _skces(
     return _of_draws(jax.random.split(key, num_draws), kernel, predictions, truth)
 
 
-@jit
+@jax.jit
 def _of_draws(
     keys: jax.Array, kernel: Kernel, predictions: Distribution, truth: Distribution
 ) -> jax.Array:

@@ -11,8 +11,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import DiagNormal, Normal
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.mean_embedding import checked_locations, location_pair
@@ -66,7 +64,6 @@ def draw_test_locations(
     return predictions, scale * jax.random.normal(target_key, shape, loc.dtype)
 
 
-@follows_data
 def cme_test(
     kernel: Kernel,
     predictions: Distribution,
@@ -145,7 +142,7 @@ def cme_test(
     return CalibrationTestResult(statistic, pvalue, estimate)
 
 
-@jit
+@jax.jit
 def _hotelling(kernel: Kernel, samples: DataSet, locations: DataSet) -> tuple[jax.Array, jax.Array]:
     """Statistic Q, and the squared UCME; Q is NaN if the covariance is singular."""
     row = jax.vmap(location_pair, in_axes=(None, 0, None))

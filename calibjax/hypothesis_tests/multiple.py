@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 
 
 def holm(pvalues: ArrayLike) -> jax.Array:
@@ -40,7 +39,7 @@ def holm(pvalues: ArrayLike) -> jax.Array:
     return _holm(jnp.asarray(values))
 
 
-@jit
+@jax.jit
 def _holm(pvalues: jax.Array) -> jax.Array:
     order = jnp.argsort(pvalues, -1)
     factors = jnp.arange(pvalues.shape[-1], 0, -1)

@@ -9,7 +9,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -39,7 +38,7 @@ def _checked_scores(
     return _scores(bare(predictions), targets), weights
 
 
-@jit
+@jax.jit
 def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     return jax.vmap(normal_score)(predictions, targets).astype(floating_dtype(predictions))
 
@@ -83,7 +82,7 @@ def pit_ks(
     return _kolmogorov_smirnov(*_checked_scores(predictions, targets, weights))
 
 
-@jit
+@jax.jit
 def _kolmogorov_smirnov(scores: jax.Array, weights: jax.Array | None) -> jax.Array:
     if weights is None:
         n, u = scores.size, jnp.sort(ndtr(scores))
@@ -139,7 +138,7 @@ def berkowitz(
     return _likelihood_ratio(*_checked_scores(predictions, targets, weights))
 
 
-@jit
+@jax.jit
 def _likelihood_ratio(scores: jax.Array, weights: jax.Array | None) -> jax.Array:
     mean = weighted_mean(scores, weights)
     excess = weighted_mean(jnp.square(scores - mean), weights) - 1

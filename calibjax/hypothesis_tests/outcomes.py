@@ -10,7 +10,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
-from calibjax._core.compilation import jit
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare, like
@@ -87,7 +86,7 @@ def checked_forecasts(
     return _forecasts(without_draws(predictions), plain, targets)
 
 
-@jit
+@jax.jit
 def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> Forecast:
     if hasattr(plain, "class_probs"):
         logits = log_probs_of(plain)

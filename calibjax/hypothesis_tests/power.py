@@ -13,7 +13,6 @@ from scipy.special import ndtri
 
 from calibjax._core import checks
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.simulated_power import Study, checked_study, power_of
 
@@ -85,7 +84,6 @@ class SampleSize:
         return found
 
 
-@follows_data
 @checks.key_first
 def power_curve(
     key: jax.Array,
@@ -168,7 +166,6 @@ def power_curve(
     return _curve(study, {n: power_of(key, study, n) for n in sizes})
 
 
-@follows_data
 @checks.key_first
 def sample_size(
     key: jax.Array,

@@ -12,7 +12,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks, html
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.hypothesis_tests._redraw.components import SKCEComponents
 from calibjax.hypothesis_tests._redraw.pvalues import (
@@ -230,7 +229,7 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-@jit
+@jax.jit
 def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     num_draws = null_samples.shape[0]
     least = 1 / (num_draws + 1)
@@ -240,7 +239,7 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
 
 def _is_nan(values: ArrayLike) -> Any:
     """Which numbers of a concrete array are NaN, on the device that holds them."""
-    values = checks.readable(values)
+    values = np.asarray(values)
     return values != values
 
 
@@ -282,7 +281,7 @@ def simulated_result(
     )
 
 
-@functools.partial(jit, static_argnums=2, effort="least")
+@functools.partial(jax.jit, static_argnums=2)
 def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyTree, PyTree]:
     pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
     return pvalue, adjusted_pvalues(statistic, null_samples) if adjust else None
@@ -311,7 +310,7 @@ def skce_result(
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
 
 
-@functools.partial(jit, static_argnums=2, effort="least")
+@functools.partial(jax.jit, static_argnums=2)
 def _of_family(
     pool: jax.Array, biased: jax.Array, groups: tuple[tuple[int, ...], ...]
 ) -> tuple[jax.Array, jax.Array, list[jax.Array], jax.Array]:

@@ -10,9 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import mean_and_error
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.clusters import Clusters, clusters_of
@@ -89,7 +87,7 @@ def _mean_of(
     return _summarised(differences, weights, clusters, level)
 
 
-@jit
+@jax.jit
 def _summarised(
     differences: jax.Array, weights: jax.Array | None, clusters: Clusters | None, level: ArrayLike
 ) -> ScoreDifference:
@@ -110,7 +108,6 @@ def _summarised(
     return ScoreDifference(mean, error, mean - reach, mean + reach, pvalue)
 
 
-@follows_data
 def score_difference(
     predictions: Distribution,
     others: Distribution,
@@ -176,7 +173,7 @@ def score_difference(
     return _mean_of(_without_rounding(own, other), weights, clusters, confidence_level)
 
 
-@jit
+@jax.jit
 def _without_rounding(own: jax.Array, other: jax.Array) -> jax.Array:
     """Differences of scores, zero where they are but rounding errors: of one model in two forms."""
     sizes = jnp.abs(own) + jnp.abs(other)
@@ -186,7 +183,6 @@ def _without_rounding(own: jax.Array, other: jax.Array) -> jax.Array:
     return jnp.where(is_rounding & jnp.isfinite(sizes), 0, difference)
 
 
-@follows_data
 @checks.key_first
 def gain_difference(
     key: jax.Array,

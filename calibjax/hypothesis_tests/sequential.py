@@ -10,9 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.betting import Betting, Wealth, mean_of_logs
 from calibjax.hypothesis_tests.choice_of_bets import checked_bets
@@ -118,13 +116,13 @@ def betting_against(
     return Betting(found, jnp.asarray(forget, dtype), threshold, horizon, window)
 
 
-@jit
+@jax.jit
 def started(betting: Betting, forecasts: Forecast) -> Wealth:
     """The state before the first of some forecasts."""
     return betting.start(jax.tree.map(lambda x: x[0], forecasts))
 
 
-@jit
+@jax.jit
 def after_all(
     betting: Betting, state: Wealth, forecasts: Forecast
 ) -> tuple[Wealth, dict[str, jax.Array]]:
@@ -147,7 +145,6 @@ def params_of(betting: Betting, state: Wealth) -> dict[str, Any]:
     return {name: params for name, params in found.items() if params is not None}
 
 
-@follows_data
 def e_process(
     bets: Any,
     predictions: Distribution,

@@ -1,9 +1,8 @@
 """Draws under the null hypothesis, in batches."""
 
-import functools
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,6 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size
 from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import split_along
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -42,14 +40,24 @@ def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
         draws = jax.random.randint(key, (num_samples,), 0, num_samples)
         return jnp.zeros(num_samples, jnp.int32).at[draws].add(1)
 
-    # Each device counts for some of the keys, and gets its rows from the others.
-    return split_along(0, split_along(1, jax.vmap(count, out_axes=1)(keys)))
+    return jax.vmap(count, out_axes=1)(keys)
 
 
 def checked_batch_size(batch_size: int | None, num_bytes: int) -> int:
     """The number of draws that are evaluated at once, by default by the memory of one."""
     batch_size = default_batch_size(num_bytes) if batch_size is None else batch_size
     return checks.size_in_range("batch_size", batch_size, 1)
+
+
+class Bound(NamedTuple):
+    """A function with its first arguments, equal to another one if they are."""
+
+    function: Callable[..., Any]
+    first: tuple[Any, ...]
+
+    def __call__(self, *others: Any) -> Any:
+        """The value."""
+        return self.function(*self.first, *others)
 
 
 def checked_statistic(
@@ -60,7 +68,7 @@ def checked_statistic(
     keywords = ("weights",) if with_weights else ()
     kind = f"function {call} -> numbers"
     checks.function(kind, name, statistic, "predictions", "targets", keywords=keywords)
-    return functools.partial(_checked_value, statistic, f"{name}{call}")
+    return Bound(_checked_value, (statistic, f"{name}{call}"))
 
 
 def _checked_value(

@@ -17,8 +17,6 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import checked_samples, sample_matrix, sample_pair
 from calibjax.hypothesis_tests import chi_squared
@@ -75,7 +73,7 @@ def _all_eigenvalues(kernel: Kernel, samples: DataSet) -> tuple[jax.Array, jax.A
     return jnp.linalg.eigvalsh(centered)[::-1] / rows.shape[0], rows
 
 
-@functools.partial(jit, static_argnames="num_eigenvalues")
+@functools.partial(jax.jit, static_argnames="num_eigenvalues")
 def _null(
     kernel: Kernel, samples: DataSet, *, num_eigenvalues: int
 ) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
@@ -100,7 +98,7 @@ def _null(
     return statistic, estimate, ChiSquaredSum(weights, total, squares)
 
 
-@functools.partial(jit, static_argnames="block_size")
+@functools.partial(jax.jit, static_argnames="block_size")
 def _of_blocks(kernel: Kernel, samples: DataSet, *, block_size: int) -> tuple[jax.Array, jax.Array]:
     """Statistic s B SKCE_{k,B} of s blocks of B samples, and estimate SKCE_{k,B}."""
     blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
@@ -128,7 +126,6 @@ def _analytic_result(
     return CalibrationTestResult(statistic, pvalue, estimate)
 
 
-@follows_data
 def spectrum_skce_test(
     key: jax.Array,
     kernel: Kernel,
@@ -226,7 +223,6 @@ def spectrum_skce_test(
     return simulated_result(statistic, null_samples, estimate, draws="weighted chi-squared sums")
 
 
-@follows_data
 def gamma_skce_test(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike
 ) -> CalibrationTestResult:
@@ -276,7 +272,6 @@ def gamma_skce_test(
     return _analytic_result(*null, chi_squared.gamma_tail)
 
 
-@follows_data
 def pearson_skce_test(
     kernel: Kernel,
     predictions: Distribution,

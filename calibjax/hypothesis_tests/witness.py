@@ -8,7 +8,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.estimators.mean_embedding import checked_locations, mean_difference
@@ -18,7 +17,6 @@ from calibjax.hypothesis_tests.simulation import bytes_of_tile, warn_of_members
 from calibjax.kernels import Kernel
 
 
-@follows_data
 def witness_test(
     key: jax.Array,
     kernel: Kernel,

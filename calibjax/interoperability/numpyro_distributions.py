@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax._core import checks, extras
 from calibjax._core.pytree import PyTree, record
@@ -103,7 +104,7 @@ class NumpyroDistribution(Batch):
         checks.shape(name, targets, shape, f"{shape}, as draws of the predictions")
         is_inside = distribution.support(targets)
         if checks.is_concrete(is_inside):
-            checks.refuse_where(~checks.readable(is_inside), name, "values in the support", targets)
+            checks.refuse_where(~np.asarray(is_inside), name, "values in the support", targets)
             return targets
         is_inside = jnp.expand_dims(is_inside, tuple(range(is_inside.ndim, targets.ndim)))
         if distribution.support.is_discrete:

@@ -1,6 +1,5 @@
 """Length scales chosen from the predictions."""
 
-import contextlib
 import functools
 import warnings
 from collections.abc import Callable
@@ -11,10 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
-from calibjax._core.lengths import filled
 from calibjax._core.pytree import T
-from calibjax._core.sharding import follows_data, is_spread
 from calibjax.distances import Distance
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.line import Line, line_of
@@ -42,11 +38,8 @@ def median_of_distances(
     ranks = (total + 1) // 2, total // 2 + 1
     if include_diagonal:  # each pair counts twice, after the n zeros
         ranks = max(0, -(-(ranks[0] - n) // 2)), max(0, -(-(ranks[1] - n) // 2))
-    # Points that are known stay so while something else is traced.
-    is_known = checks.is_concrete(distance, xs)
-    with jax.ensure_compile_time_eval() if is_known else contextlib.nullcontext():
-        value, zeros = _order_statistics_of_pairs(distance, xs, ranks)
-        return jax.device_put(value), zeros, ranks  # without a program
+    value, zeros = _order_statistics_of_pairs(distance, xs, ranks)
+    return jax.device_put(value), zeros, ranks  # without a program
 
 
 def _order_statistics_of_pairs(
@@ -60,15 +53,10 @@ def _order_statistics_of_pairs(
     n = checks.leading_size("xs", xs)
     if n > _FEW_POINTS and (line := known_line(distance, xs)) is not None:
         return _order_statistics_on_line(np.asarray(line.positions), ranks)
-    is_known = checks.is_concrete(distance, xs) and not any(map(is_spread, jax.tree.leaves(xs)))
+    is_known = checks.is_outermost(distance, xs)
     if not is_known or n > _FEW_POINTS:
         return _counted_order_statistics(distance, xs, tuple(map(jnp.asarray, ranks)))
-    pairs = np.triu_indices(n, 1)
-    ((xs,), _), number = filled((xs,), None), len(pairs[0])
-    length = checks.leading_size("xs", xs)
-    more = length * (length - 1) // 2 - number
-    pairs = tuple(np.pad(index, (0, more)) for index in pairs)
-    values = np.asarray(_distances(distance, xs, pairs))[:number]
+    values = np.asarray(_distances(distance, xs, np.triu_indices(n, 1)))
     zeros = np.sum(values == 0)
     if zeros >= ranks[1]:  # the median of the positive ones
         values = values[values != 0]
@@ -83,7 +71,7 @@ def _order_statistics_of_pairs(
 
 def known_line(distance: Any, xs: object) -> Line | None:
     """The line on which concrete points lie, if they do."""
-    is_known = isinstance(distance, Distance) and checks.is_concrete(distance, xs)
+    is_known = isinstance(distance, Distance) and checks.is_outermost(distance, xs)
     return line_of(distance, xs) if is_known else None
 
 
@@ -127,7 +115,7 @@ def _order_statistics_on_line(positions: np.ndarray, ranks: tuple[int, int]) -> 
     return dtype((first + second) / 2), zeros
 
 
-@jit
+@jax.jit
 def _distances(distance: Metric[T], xs: T, pairs: tuple[jax.Array, jax.Array]) -> jax.Array:
     """Those of the pairs of points with these indices."""
 
@@ -137,7 +125,7 @@ def _distances(distance: Metric[T], xs: T, pairs: tuple[jax.Array, jax.Array]) -
     return jax.lax.map(of_pair, pairs, batch_size=_BATCH)
 
 
-@jit
+@jax.jit
 def _counted_order_statistics(
     distance: Metric[T], xs: T, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
@@ -151,7 +139,6 @@ def _counted_order_statistics(
     return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, value), zeros
 
 
-@follows_data
 def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = False) -> jax.Array:
     """Median of the pairwise distances in a sample, a common choice of the length scale.
 

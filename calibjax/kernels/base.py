@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import PyTree, compile_methods, parameter, part, record
+from calibjax._core.pytree import PyTree, parameter, part, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive
 from calibjax.distributions.draws import undrawn
@@ -74,7 +74,7 @@ def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
 class Kernel:
     """A positive semi-definite function of two points.
 
-    Subclasses are records that define `__call__(x, y)` for one pair of points, which is compiled.
+    Subclasses are records that define `__call__(x, y)` for one pair of points.
     Hyperparameters are fields `parameter(constraint)`, from which their checks follow. Subclasses
     may also define
 
@@ -93,7 +93,6 @@ class Kernel:
         super().__init_subclass__(**options)
         if "__call__" in vars(cls):
             cls.__call__ = _with_scalar_values(cls.__call__)
-        compile_methods(cls, {"__call__"})
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Value of the kernel at one pair of points, a scalar."""

@@ -1,7 +1,5 @@
 """Kernels on predictions with few features, for which sums over all pairs take linear time."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +7,7 @@ from jax import lax
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel, ValueRange, without_draws
@@ -99,7 +95,7 @@ class LowRank(Kernel):
         return LowRank(kernel, landmarks, whitening)
 
 
-@functools.partial(jit, effort="least")
+@jax.jit
 def _inverse_root(matrix: jax.Array) -> jax.Array:
     """L⁻¹ for the Cholesky factor L of a kernel matrix, [r, r]."""
     identity = jnp.eye(len(matrix), dtype=matrix.dtype)
@@ -125,7 +121,6 @@ def _refuse_indefinite(kernel: Kernel, predictions: Distribution) -> None:
         )
 
 
-@follows_data
 def choose_landmarks(
     kernel: Kernel,
     predictions: Distribution,

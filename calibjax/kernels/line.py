@@ -1,7 +1,6 @@
 """Exponential and Matérn kernels of points on a line, whose sums over pairs take linear time."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -10,10 +9,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit, outside_of_traces
-from calibjax._core.lengths import of_rows
 from calibjax._core.pytree import record
-from calibjax._core.sharding import devices, is_spread
 from calibjax.distances import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
@@ -108,37 +104,34 @@ def line_of_many(kernel: Kernel, points: object, number: int) -> Line | None:
 
 
 def line_of(distance: Distance | None, points: object) -> Line | None:
-    """The points in order, if the distance is that of points on a line; on one device.
+    """The points in order, if the distance is that of points on a line.
 
     Whether vectors lie on a line, since all but one of their components are equal, is known of
     concrete ones only.
     """
     leaves = jax.tree.leaves(points)
-    if distance is None or devices() is not None or any(map(is_spread, leaves)):
+    if distance is None or any(map(_is_rounded, leaves)):
         return None
-    if any(map(_is_rounded, leaves)):
-        return None
-    if not checks.is_concrete(distance, points):
+    if not checks.is_outermost(distance, points):
         found = _embedding(distance, without_draws(points))
         if found is None or found.shape[1] != 1:
             return None
         order = jnp.argsort(found[:, 0])
         return Line(order, found[order, 0])
-    with outside_of_traces():  # they may be known while a random key is traced
-        found = of_rows(functools.partial(_embedding, distance), without_draws(points))
-        if found is None:
-            return None
-        is_on_cpu = jax.default_backend() == "cpu"
-        found = np.asarray(found) if is_on_cpu else found
-        if found.shape[1] > 1:
-            found = found[:, np.any(np.asarray(found != found[0]), 0)]
-        if found.shape[1] != 1:
-            return None
-        if is_on_cpu:
-            order = np.argsort(found[:, 0], kind="stable")  # in less time than by JAX
-            return Line(*jax.device_put((order, found[order, 0])))
-        order = jnp.argsort(found[:, 0])
-        return Line(order, found[order, 0])
+    found = _embedding(distance, without_draws(points))
+    if found is None:
+        return None
+    is_on_cpu = jax.default_backend() == "cpu"
+    found = np.asarray(found) if is_on_cpu else found
+    if found.shape[1] > 1:
+        found = found[:, np.any(np.asarray(found != found[0]), 0)]
+    if found.shape[1] != 1:
+        return None
+    if is_on_cpu:
+        order = np.argsort(found[:, 0], kind="stable")  # in less time than by JAX
+        return Line(*jax.device_put((order, found[order, 0])))
+    order = jnp.argsort(found[:, 0])
+    return Line(order, found[order, 0])
 
 
 def _is_rounded(values: Any) -> bool:
@@ -156,6 +149,6 @@ def embedding(kernel: Kernel, points: object) -> Any:
     return None if distance is None else _embedding(distance, without_draws(points))
 
 
-@jit
+@jax.jit
 def _embedding(distance: Distance, points: object) -> jax.Array | None:
     return distance.embedding(points)

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import T
 
 Kernel = Callable[[T, T], jax.Array]
@@ -44,14 +43,14 @@ class PivotedCholesky(NamedTuple):
     residual: jax.Array
 
 
-@jit
+@jax.jit
 def kernel_values(kernel: Kernel[T], xs: T, ys: T) -> jax.Array:
     """Kernel values k(x_i, y_j), [n, n'], in the precision of the points."""
     values = jax.vmap(jax.vmap(kernel, (None, 0)), (0, None))(xs, ys)
     return values.astype(floating_dtype((xs, ys)))
 
 
-@functools.partial(jit, static_argnames="size", effort="less")
+@functools.partial(jax.jit, static_argnames="size")
 def pivoted_cholesky(
     kernel: Kernel[T], points: T, tolerance: jax.Array | float, *, size: int
 ) -> PivotedCholesky:

@@ -1,18 +1,15 @@
 """Kernel matrices."""
 
-import functools
 from collections.abc import Callable
 
 import jax
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, T
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Mixture, Samples
 from calibjax.kernels.labels import checked_labels
 
 
-@functools.partial(follows_data, rows_at=0)
 def gram_matrix(kernel: Callable[[T, T], jax.Array], xs: T, ys: T | None = None) -> jax.Array:
     """Matrix of kernel values K_ij = k(x_i, y_j).
 

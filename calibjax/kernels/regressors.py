@@ -11,8 +11,6 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, ratio
-from calibjax._core.compilation import jit
-from calibjax._core.lengths import of_rows
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import non_negative, real
@@ -31,7 +29,7 @@ def _log_scale(p: Any) -> jax.Array:
 _NUMBERS = {"location": _location, "log scale": _log_scale}
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=0)
 def _numbers(of: str, predictions: Distribution) -> jax.Array:
     return jax.vmap(_NUMBERS[of])(predictions)
 
@@ -74,7 +72,7 @@ class Regressor(Kernel):
         """The kernel with mean and standard deviation of the number among n predictions."""
         predictions = bare(checks.batch(predictions))
         of = checks.choice("of", of, tuple(_NUMBERS))
-        number = of_rows(functools.partial(_numbers, of), predictions)
+        number = _numbers(of, predictions)
         checks.shape("predictions", number, (None,), "scalar predictions")
         xp: ModuleType = np if checks.is_concrete(number) else jnp
         number = xp.asarray(number)

@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import einsum, floating_dtype, one_hot
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits, Normal
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -281,7 +280,7 @@ def _with_finite_logs(p: Any) -> Any:
     return CategoricalLogits(jnp.log(jnp.maximum(p.class_probs, least)))
 
 
-@jit
+@jax.jit
 def _information(kernel: Fisher, predictions: Distribution) -> jax.Array:
     def of_one(p: Any) -> jax.Array:
         targets, weights = _representatives(p)

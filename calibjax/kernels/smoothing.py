@@ -14,7 +14,6 @@ from jax.typing import DTypeLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, reciprocal
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import T, record
 from calibjax.distances.base import Distance
 from calibjax.kernels.base import Kernel
@@ -99,7 +98,7 @@ def row_of(kernel: Kernel, samples: object, groups: jax.Array) -> Row | None:
     return Row(*map(jnp.asarray, (along[order], np.asarray(groups)[along[order]], x[order])))
 
 
-@functools.partial(jit, static_argnames="powers")
+@functools.partial(jax.jit, static_argnames="powers")
 def means_in_row(
     kernel: Any, row: Row, values: jax.Array, *, powers: tuple[int, ...] = (1,)
 ) -> tuple[jax.Array, jax.Array]:

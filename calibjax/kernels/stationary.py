@@ -78,7 +78,7 @@ class Stationary(Kernel):
 def refuse_far_length_scale(kernel: Stationary, scales: ArrayLike) -> None:
     """Refuses length scales whose squares, in units of the predictions' scales, overflow."""
     if checks.is_concrete(kernel.length_scale, scales):
-        found, value = checks.readable(scales), float(np.asarray(kernel.length_scale))
+        found, value = np.asarray(scales), float(np.asarray(kernel.length_scale))
         ratio = float(np.finfo(found.dtype).max) ** (1 / 3)
         lower, upper = float(found.max()) / ratio, float(found.min()) * ratio**2
         expected = f"values from {lower:.1e} to {upper:.1e} for these predictions in {found.dtype}"

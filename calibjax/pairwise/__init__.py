@@ -6,15 +6,12 @@ done here. It must be a function that lives as long as the program (defined at t
 module), because compiled code is cached by its identity, and everything that is traced or
 differentiated must come through `args` and the samples, not through a closure.
 
-Rows that are split over the devices of a mesh stay there, and travel round them in blocks: see
-`calibjax._core.sharding`. On several devices only means, forms and sums of features have
-derivatives in forward mode.
+All devices of `jax.set_mesh` have all samples, and share the tiles.
 
 All reductions need O(n · tile) memory, also in reverse mode, and work for every n. Sums over
 pairs of one set evaluate each pair once. Tiles are added with compensation, so that float32 loses
-nothing to long sums. `jit`, `vmap`, `grad`, `jvp`, `jacfwd`, `hessian` and `grad` of `grad` go
-through; third derivatives where the last one is taken in forward mode. Only several
-`quadratic_forms` at once have derivatives in reverse mode alone, and `fold_pairs` has none.
+nothing to long sums. Derivatives are those of JAX, of all orders and in both
+modes; `fold_pairs` has none.
 """
 
 from calibjax.pairwise.features import feature_sums
@@ -30,12 +27,11 @@ from calibjax.pairwise.reductions import (
     weighted_sums,
 )
 from calibjax.pairwise.rows import map_rows
-from calibjax.pairwise.tiles import default_tile_size, fold_pairs
+from calibjax.pairwise.tiles import fold_pairs
 
 __all__ = [
     "block_masses",
     "block_means",
-    "default_tile_size",
     "feature_sums",
     "fold_pairs",
     "kernel_means",

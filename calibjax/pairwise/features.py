@@ -2,24 +2,19 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import WHOLE, devices, follows_data
-from calibjax.pairwise import ring
 from calibjax.pairwise.tiles import Args, Point
 
 BLOCK_SIZE = 2032  # samples held at once; rows of 2048 would compete for the same part of a cache
 
 
-@follows_data
-@functools.partial(jit, static_argnames=("function", "block_size"))
+@functools.partial(jax.jit, static_argnames=("function", "block_size"))
 def feature_sums(
     function: Callable[[Args, Point], jax.Array],
     args: Args,
@@ -56,20 +51,7 @@ def feature_sums(
     >>> print(*feature_sums(powers, 2.0, jnp.array([1.0, 2.0, 3.0]), ones, ones))
     [[12. 14.]] [[56. 98.]]
     """
-    sums = functools.partial(_sums_here, function, block_size)
     data = xs, weights, square_weights
-    split = devices()
-    if split is None:
-        return sums(args, data)
-    parts = lambda *data: lax.psum(sums(*data), split.axes)  # noqa: E731
-    data = ring.even(xs, split), *(ring.even(part, split, mode="constant") for part in data[1:])
-    return split.run(parts, (WHOLE, split.rows), WHOLE)(args, data)
-
-
-def _sums_here(
-    function: Callable[[Any, Any], jax.Array], block_size: int, args: PyTree, data: tuple
-) -> tuple[jax.Array, jax.Array]:
-    """`feature_sums` as one device computes them, of data (samples, w, v)."""
     n = data[1].shape[0]
     num_blocks = -(-n // block_size)
     size = -(-n // num_blocks)

@@ -23,8 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._core.arithmetic import einsum, tensordot
-from calibjax._core.compilation import jit, platform_dependent
+from calibjax._core.arithmetic import einsum, on_cpu, tensordot
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise import tiles
 from calibjax.pairwise.tiles import Args, Point
@@ -128,7 +127,7 @@ def coefficients_of(polynomials: Polynomials | None, rates: jax.Array) -> jax.Ar
     return jnp.asarray(list(rows), rates.dtype).reshape(-1, rates.size).T
 
 
-@functools.partial(jit, static_argnames="polynomials")
+@functools.partial(jax.jit, static_argnames="polynomials")
 def line_forms(
     values: jax.Array,
     positions: jax.Array,
@@ -160,9 +159,9 @@ def line_forms(
     width = (rates.size + 1) * coefficients.shape[1] * values.shape[1]
     # With √n parts rounding errors are those of √n steps, and n numbers lead from part to part.
     root, most = math.isqrt(len(values)), len(values) // 32
-    numbers = max(_WIDTH // width, root), min(_ACCELERATOR_WIDTH // width, 4 * root)
-    cpu, other = (functools.partial(_forms_in_parts, max(1, min(most, x))) for x in numbers)
-    return platform_dependent(values, positions, rates, coefficients, cpu=cpu, default=other)
+    number = max(_WIDTH // width, root)
+    number = number if on_cpu() else min(_ACCELERATOR_WIDTH // width, 4 * root)
+    return _forms_in_parts(max(1, min(most, number)), values, positions, rates, coefficients)
 
 
 def _forms_in_parts(
@@ -251,7 +250,7 @@ def sums_of_earlier(
     return lax.map(of_term, (rates, coefficients))  # one by one, or all moments would be held
 
 
-@functools.partial(jit, static_argnames=("function", "polynomials"))
+@functools.partial(jax.jit, static_argnames=("function", "polynomials"))
 def line_sums(
     function: Callable[[Args, Point], jax.Array],
     args: Args,
@@ -334,4 +333,4 @@ def line_sums(
         ends = (received_at(positions[i], positions, values) for i in (0, -1))
         return forms, jnp.sum(jnp.square(values), 0), jnp.stack(list(ends))
 
-    return platform_dependent(xs, weights, positions, cpu=in_blocks, default=at_once)
+    return (in_blocks if on_cpu() else at_once)(xs, weights, positions)

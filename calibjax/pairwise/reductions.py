@@ -9,23 +9,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul
-from calibjax._core.compilation import jit, wide_jit
+from calibjax._core.compilation import jit_long
+from calibjax._core.devices import map_shared
 from calibjax._core.pytree import PyTree, T
-from calibjax._core.sharding import WHOLE, Parameters, Result, devices, follows_data
-from calibjax.pairwise import ring, tiles
-from calibjax.pairwise.derivatives import partition
+from calibjax.pairwise import tiles
 from calibjax.pairwise.forms import upper_forms
 from calibjax.pairwise.tiles import Args, Other, PairFunction, Point
 
 _BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
 
 
-def _reduction(
-    function: Callable[Parameters, Result], rows_at: int | None = None
-) -> Callable[Parameters, Result]:
-    """Compiled, and where the data are."""
-    compiled = wide_jit(function, static_argnames=("function", "tile_size"))
-    return follows_data(compiled, rows_at=rows_at)
+_reduction = functools.partial(jit_long, static_argnames=("function", "tile_size"))
 
 
 @_reduction
@@ -46,7 +40,7 @@ def mean_over_pairs(
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n ≥ 2.
         weights: w as `checks.sample_weights` returns them, [n], or None.
-        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
+        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
 
     Returns:
         A scalar.
@@ -114,13 +108,12 @@ def quadratic_forms(
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n.
         weights: w, [n, c].
-        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
+        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
 
     Returns:
         The values, [c].
 
     Cost: n²/2 evaluations, n² c / 2 multiplications in matrix products, O(n c + tile²) memory.
-    Where c > 1, derivatives exist in reverse mode only.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.pairwise import quadratic_forms
@@ -156,7 +149,7 @@ def split_quadratic_forms(
     return 2 * upper, matmul(diagonal, jnp.square(weights))
 
 
-@functools.partial(_reduction, rows_at=0)
+@_reduction
 def weighted_sums(
     function: Callable[[Args, Point, Other], jax.Array],
     args: Args,
@@ -174,7 +167,7 @@ def weighted_sums(
         xs: n points, a pytree with leading axis n.
         ys: n' samples, a pytree with leading axis n'.
         weights: w, [n', c].
-        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
+        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
 
     Returns:
         The sums, [n, c].
@@ -190,56 +183,37 @@ def weighted_sums(
     [[21.]
      [42.]]
     """
-    split = devices()
-    sums = functools.partial(_sums_here, function, tile_size)
-    if split is None:
-        return sums(args, xs, (ys, weights))
-    columns = ring.even(ys, split), ring.even(weights, split, mode="constant")
-    num_points = tiles.length_of(xs)
-    if num_points * split.number <= tiles.length_of(ys):
-        few = lambda *data: lax.psum(sums(*data), split.axes)  # noqa: E731
-        return split.run(few, (WHOLE, WHOLE, split.rows), WHOLE)(args, xs, columns)
-    here = functools.partial(ring.sum_over_blocks, sums, split.axes)
-    specs = WHOLE, split.rows, split.rows
-    found = split.run(here, (specs, specs), split.rows)
-    return found(*partition((args, ring.even(xs, split), columns)))[:num_points]
+    size = tiles.size_of(ys, tile_size)
+    columns = tiles.split(ys, size), tiles.split_weights(weights, size)
 
+    values_of = functools.partial(tiles.evaluate, function)
 
-def _sums_here(
-    function: Callable[[Args, Point, Other], jax.Array],
-    tile_size: int | None,
-    args: Args,
-    xs: Point,
-    samples: tuple[Other, jax.Array],
-) -> jax.Array:
-    """`weighted_sums` as one device computes them, with samples (y, w)."""
+    def sums_at(data: tuple[Args, tuple[Other, jax.Array]], xs: Point) -> jax.Array:
+        args, columns = data
 
-    def evaluate(size: int, args: Args, xs: Point, ys: Other, weights: jax.Array) -> jax.Array:
-        columns = tiles.split(ys, size), tiles.split_weights(weights, size)
-        values = functools.partial(tiles.evaluate, function, args)
-
-        @jax.checkpoint
-        def step(
-            rows: Point, total: tuple[jax.Array, jax.Array], column: tuple[Other, jax.Array]
+        @functools.partial(jax.checkpoint, prevent_cse=False)
+        def add(
+            rows: Point, total: tuple[jax.Array, jax.Array], index: jax.Array
         ) -> tuple[Any, None]:
-            samples, w = column
-            return tiles.add(total, tiles.product(values(rows, samples), w)), None
+            samples, w = lax.optimization_barrier(tiles.take(columns, index))
+            return tiles.add(total, tiles.product(values_of(args, rows, samples), w)), None
 
+        @functools.partial(jax.checkpoint, prevent_cse=False)
         def row(rows: Point) -> jax.Array:
-            tile = jax.eval_shape(values, rows, tiles.take(columns[0], 0))
+            tile = jax.eval_shape(values_of, args, rows, tiles.take(columns[0], 0))
             dtype = jnp.result_type(tile.dtype, weights)
             zero = jnp.zeros((tile.shape[0], weights.shape[1]), dtype)
-            total, _ = lax.scan(functools.partial(step, rows), (zero, zero), columns)
+            indices = jnp.arange(tiles.length_of(columns))
+            total, _ = lax.scan(functools.partial(add, rows), (zero, zero), indices)
             return total[0] + total[1]
 
-        sums = lax.map(row, tiles.split(xs, size))
-        return sums.reshape(-1, weights.shape[1])[: tiles.length_of(xs)]
+        return lax.map(row, xs)
 
-    return tiles.by_platform(evaluate, tile_size, samples[0], args, xs, *samples)
+    sums = map_shared(sums_at, (args, columns), tiles.split(xs, size))
+    return sums.reshape(-1, weights.shape[1])[: tiles.length_of(xs)]
 
 
-@follows_data
-@functools.partial(wide_jit, static_argnames=("function", "block_size", "tile_size"))
+@functools.partial(jit_long, static_argnames=("function", "block_size", "tile_size"))
 def block_means(
     function: PairFunction[Args, Point],
     args: Args,
@@ -260,7 +234,7 @@ def block_means(
         xs: samples, a pytree with leading axis n.
         weights: w, [n], or None.
         block_size: B, 2 ≤ B ≤ n.
-        tile_size: largest number of rows and columns of a tile; None: `default_tile_size`.
+        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
 
     Returns:
         The means, [⌊n/B⌋].
@@ -290,14 +264,10 @@ def block_means(
             batch_size=min(tiles.length_of(blocks), max(1, _BLOCK_ENTRIES // block_size**2)),
         )
 
-    split, blocks = devices(), _blocks((xs, weights), block_size)
-    if split is None:
-        return means(args, blocks)
-    of_devices = split.run(means, (WHOLE, split.rows), split.rows)
-    return of_devices(args, ring.even(blocks, split))[: tiles.length_of(xs) // block_size]
+    return map_shared(means, args, _blocks((xs, weights), block_size))
 
 
-@functools.partial(jit, static_argnames="block_size")
+@functools.partial(jax.jit, static_argnames="block_size")
 def block_masses(weights: jax.Array, *, block_size: int) -> jax.Array:
     """Σ_{i<j} w_i w_j over the pairs within each block of `block_means`, [⌊n/B⌋].
 

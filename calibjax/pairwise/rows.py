@@ -6,12 +6,11 @@ from collections.abc import Callable
 import jax
 from jax import lax
 
-from calibjax._core.sharding import WHOLE, Result, devices, follows_data
-from calibjax.pairwise import ring, tiles
+from calibjax._core.devices import Result, map_shared
+from calibjax.pairwise import tiles
 from calibjax.pairwise.tiles import TILE_SIZE, Args, Point
 
 
-@functools.partial(follows_data, rows_at=0)
 def map_rows(
     function: Callable[[Args, Point], Result], args: Args, xs: Point, *, tile_size: int = TILE_SIZE
 ) -> Result:
@@ -41,16 +40,8 @@ def map_rows(
     >>> print(map_rows(nearest, jnp.array([0.0, 5.0]), jnp.array([1.0, 3.0, 7.0]), tile_size=2))
     [1. 2. 2.]
     """
-
-    def here(args: Args, xs: Point) -> Result:
-        # The loop keeps the second evaluation apart from the first without barriers.
-        row = jax.checkpoint(jax.vmap(function, in_axes=(None, -1)), prevent_cse=False)
-        values = lax.map(functools.partial(row, args), tiles.split(xs, tile_size))
-        num_points = tiles.length_of(xs)
-        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_points], values)
-
-    split, num_points = devices(), tiles.length_of(xs)
-    if split is None:
-        return here(args, xs)
-    values = split.run(here, (WHOLE, split.rows), split.rows)(args, ring.even(xs, split))
-    return jax.tree.map(lambda leaf: leaf[:num_points], values)
+    # The loop keeps the second evaluation apart from the first without barriers.
+    row = jax.checkpoint(jax.vmap(function, in_axes=(None, -1)), prevent_cse=False)
+    run = lambda args, xs: lax.map(functools.partial(row, args), xs)  # noqa: E731
+    values, num_points = map_shared(run, args, tiles.split(xs, tile_size)), tiles.length_of(xs)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_points], values)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from calibjax._core.compilation import jit, platform_dependent
+from calibjax._core.arithmetic import on_cpu
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise.tiles import (
     TILE_SIZE,
@@ -18,10 +18,10 @@ from calibjax.pairwise.tiles import (
     Carry,
     PairFunction,
     Point,
-    by_platform,
     evaluate,
     fold_pairs,
     length_of,
+    size_of,
     split,
     take,
 )
@@ -65,7 +65,7 @@ def _count_upto(thresholds: jax.Array, counts: jax.Array, keys: jax.Array) -> ja
         return jnp.sum(keys <= thresholds[:, None, None], 1, dtype=jnp.int32)
 
     # A CPU evaluates a fused sum five times as slowly as the loop.
-    return counts + platform_dependent(keys, cpu=by_rows, default=at_once)
+    return counts + (by_rows if on_cpu() else at_once)(keys)
 
 
 def _keep_smallest(limit: jax.Array, kept: jax.Array, keys: jax.Array) -> jax.Array:
@@ -84,7 +84,7 @@ def _keep_smallest(limit: jax.Array, kept: jax.Array, keys: jax.Array) -> jax.Ar
     def at_once(kept: jax.Array, keys: jax.Array) -> jax.Array:
         return jnp.sort(jnp.concatenate([kept, keys]), 0)[: kept.shape[0]]
 
-    return platform_dependent(kept, keys, cpu=by_rows, default=at_once)
+    return (by_rows if on_cpu() else at_once)(kept, keys)
 
 
 def _fold_of(
@@ -182,7 +182,7 @@ def _narrowed(bracket: PyTree, thresholds: jax.Array, counts: jax.Array, rank: j
     return edges[found - 1] + 1, edges[found], counts[found - 1], counts[found]
 
 
-@functools.partial(jit, static_argnames="function")
+@functools.partial(jax.jit, static_argnames="function")
 def order_statistics(
     function: PairFunction[Args, Point], args: Args, xs: Point, ranks: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -206,18 +206,7 @@ def order_statistics(
     Cost: some 5 passes over n²/2 pairs; for n ≤ 1024 the values are computed once and held. At
     most 16 passes, for float32. O(n · tile) memory.
     """
-    statistics = functools.partial(_order_statistics, function)
-    return by_platform(statistics, None, xs, args, xs, ranks, cpu=TILE_SIZE)
-
-
-def _order_statistics(
-    function: PairFunction[Args, Point],
-    tile_size: int,
-    args: Args,
-    xs: Point,
-    ranks: tuple[jax.Array, jax.Array],
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`order_statistics` from tiles of some size."""
+    tile_size = TILE_SIZE if on_cpu() else size_of(xs, None)
     one = take(xs, 0)
     dtype = jax.eval_shape(function, args, one, one).dtype
     n = length_of(xs)

@@ -8,28 +8,24 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.compilation import jit, platform_dependent
 from calibjax._core.pytree import PyTree, T
-from calibjax._core.sharding import Result
 
 Args = TypeVar("Args")
 Point = TypeVar("Point")
 Other = TypeVar("Other")
 Carry = TypeVar("Carry")
 PairFunction = Callable[[Args, Point, Point], jax.Array]
-OnDiagonal = Callable[[jax.Array, T, Carry], Carry]  # number of a tile, tile, carry
-OffDiagonal = Callable[[jax.Array, jax.Array, T, T, Carry], Carry]  # both numbers, both tiles
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
 _MANY_TILES = 8  # as many in a row before they grow: half of each tile on the diagonal is lost
 _CORES = 4  # that a tile of twice that length keeps busy
-_ACCELERATOR_TILE_SIZE = 4096
+_ACCELERATOR_TILE_SIZE = 2048
 _ACCELERATOR_ENTRIES = 2**26  # components of all pairs of a tile, in case none of them is fused
-_CPU_ENTRIES = 2**19  # numbers of all pairs of a tile that are held at once
 _LANES = 16  # lengths of tiles are multiples of it, or loops are not vectorised to the end
 
 
@@ -50,78 +46,24 @@ def num_cores() -> int:
     return os.cpu_count() or 1
 
 
-def default_tile_size(
-    platform: str,
-    num_samples: int,
-    sample_size: int = 1,
-    *,
-    kept: int = 0,
-    cores: int | None = None,
-) -> int:
-    """Largest number of rows and columns of a tile, as `pairwise` chooses it.
+def size_of(xs: PyTree, tile_size: int | None) -> int:
+    """Largest number of rows and columns of a tile: what the user has chosen, or a default.
 
     On CPUs the values of a tile stay in the caches, and its rows are shared among the cores: 128,
     and for many samples 256, or more on more than four cores. Accelerators want few large steps:
-    4096, and less if samples have many components, so that up to 4000 of these need less than
-    half a gigabyte in double precision even if the compiler fuses nothing. What derivatives hold
-    of all pairs makes tiles smaller. The size does not depend on the precision, so that both
-    evaluate the same sums.
-
-    Args:
-        platform: "cpu", or any other name that JAX has for a platform.
-        num_samples: n.
-        sample_size: number of components of a sample; accelerators only.
-        kept: numbers that are held of each pair.
-        cores: cores that share a tile, all that the process may use if None; CPUs only.
-
-    >>> from calibjax.pairwise import default_tile_size
-    >>> default_tile_size("cpu", 1000), default_tile_size("cpu", 10**5, cores=64)
-    (128, 1024)
-    >>> default_tile_size("cuda", 10**5), default_tile_size("cuda", 10**5, sample_size=1000)
-    (4096, 256)
+    2048, and less if samples have so many components that a tile of all of them takes more than
+    half a gigabyte. The size does not depend on the precision, so that both evaluate the same sums.
     """
-    if platform == "cpu":
-        busy = max(1.0, (num_cores() if cores is None else cores) / _CORES)
-        largest = 2 * TILE_SIZE * 2 ** math.ceil(math.log2(busy) / 2)
-        largest, entries = min(largest, num_samples // _MANY_TILES), _CPU_ENTRIES
-    else:
-        fitting = math.isqrt(_ACCELERATOR_ENTRIES // max(1, sample_size))
-        largest, entries = min(_ACCELERATOR_TILE_SIZE, fitting), _ACCELERATOR_ENTRIES
-    largest = max(TILE_SIZE, largest)
-    if kept:
-        largest = min(largest, max(_LANES, math.isqrt(entries // kept)))
-    return 2 ** (largest.bit_length() - 1)
-
-
-def by_platform(
-    evaluate: Callable[..., Result],
-    tile_size: int | None,
-    xs: PyTree,
-    *operands: PyTree,
-    kept: int = 0,
-    cpu: int | None = None,
-) -> Result:
-    """Value evaluate(tile size, *operands) with the size for the platform where it is computed.
-
-    Args:
-        evaluate: what to compute, with the same result for every size.
-        tile_size: size that the user has chosen, or None.
-        xs: samples that are cut into tiles.
-        *operands: arguments of `evaluate`.
-        kept: numbers that are held of each pair of a tile, for `default_tile_size`.
-        cpu: the size on CPUs in its place, or None.
-    """
-    shape = length_of(xs), sample_size(xs)
-    sizes = {
-        platform: default_tile_size(platform, *shape, kept=kept) for platform in ("cpu", "cuda")
-    }
-    sizes["cpu"] = sizes["cpu"] if cpu is None else cpu
     if tile_size is not None:
-        return evaluate(tile_size, *operands)
-    if shape[0] <= min(sizes.values()):  # one tile anyway
-        return evaluate(min(sizes.values()), *operands)
-    forms = {name: functools.partial(evaluate, size) for name, size in sizes.items()}
-    return platform_dependent(*operands, cpu=forms["cpu"], default=forms["cuda"])
+        return checks.size_in_range("tile_size", tile_size, 1)
+    if jax.default_backend() == "cpu":
+        busy = max(1.0, num_cores() / _CORES)
+        largest = 2 * TILE_SIZE * 2 ** math.ceil(math.log2(busy) / 2)
+        largest = min(largest, length_of(xs) // _MANY_TILES)
+    else:
+        fitting = math.isqrt(_ACCELERATOR_ENTRIES // max(1, sample_size(xs)))
+        largest = min(_ACCELERATOR_TILE_SIZE, fitting)
+    return 2 ** (max(TILE_SIZE, largest).bit_length() - 1)
 
 
 def split(xs: T, tile_size: int) -> T:
@@ -133,7 +75,6 @@ def split(xs: T, tile_size: int) -> T:
     """
     if not jax.tree.leaves(xs):
         return xs
-    tile_size = checks.size_in_range("tile_size", tile_size, 1)
     num_samples = length_of(xs)
     num_tiles = -(-num_samples // tile_size)
     length = -(-num_samples // num_tiles)
@@ -183,42 +124,10 @@ def first(tiles: T) -> T:
     return jax.tree.map(lambda leaf: leaf[0, ..., 0], tiles)
 
 
-def sweep(
-    tiles: T, low: jax.Array | int, high: jax.Array | int, step: OnDiagonal[T, Carry], carry: Carry
-) -> Carry:
-    """Folds step(j, tile j, carry) over low ≤ j < high.
-
-    Each tile is handed over from the step before. Cut within its own step, it would be cut anew
-    by every pair in the innermost loop, which is then not vectorised.
-    """
-
-    def body(j: jax.Array, state: tuple[T, Carry]) -> tuple[T, Carry]:
-        tile, carry = state
-        return take(tiles, j + 1), step(j, tile, carry)
-
-    return lax.fori_loop(low, high, body, (take(tiles, low), carry))[1]
-
-
-def visit_upper(
-    tiles: T, diagonal: OnDiagonal[T, Carry], upper: OffDiagonal[T, Carry], carry: Carry
-) -> Carry:
-    """Folds over the pairs of tiles on the diagonal and above it.
-
-    Args:
-        tiles: a pytree with leading axis [tiles].
-        diagonal: (i, tile i, carry) → carry.
-        upper: (i, j, tile i, tile j, carry) → carry, called for i < j.
-        carry: initial value.
-    """
-    num_tiles = length_of(tiles)
-
-    def row(i: jax.Array, x: T, carry: Carry) -> Carry:
-        def column(j: jax.Array, y: T, carry: Carry) -> Carry:
-            return upper(i, j, x, y, carry)
-
-        return sweep(tiles, i + 1, num_tiles, column, diagonal(i, x, carry))
-
-    return sweep(tiles, 0, num_tiles, row, carry)
+def pairs(num_tiles: int) -> jax.Array:
+    """Numbers i ≤ j of all pairs of tiles, [groups, pairs, 2], with as many pairs in each group."""
+    found = np.stack(np.triu_indices(num_tiles), 1)
+    return jnp.asarray(found.reshape((num_tiles + 1) // 2, -1, 2), jnp.int32)
 
 
 def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -226,10 +135,11 @@ def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array,
     value, lost = total
     new = value + term
     large = jnp.abs(value) >= jnp.abs(term)
-    return new, lost + jnp.where(large, (value - new) + term, (term - new) + value)
+    more = jnp.where(large, (value - new) + term, (term - new) + value)
+    return new, lost + lax.stop_gradient(more)
 
 
-@functools.partial(jit, static_argnames=("step", "tile_size"))
+@functools.partial(jax.jit, static_argnames=("step", "tile_size"))
 def fold_pairs(
     step: Callable[[Args, Carry, Point, Point, jax.Array], Carry],
     args: Args,
@@ -265,12 +175,10 @@ def fold_pairs(
     length = jax.tree.leaves(tiles)[0].shape[-1]
     local = jnp.arange(length)
 
-    def upper(i: jax.Array, j: jax.Array, x: Point, y: Point, carry: Carry) -> Carry:
-        rows, columns = i * length + local, j * length + local
+    def visit(carry: Carry, pair: jax.Array) -> tuple[Carry, None]:
+        x, y = (lax.optimization_barrier(take(tiles, index)) for index in pair)
+        rows, columns = (index * length + local for index in pair)
         mask = (rows[:, None] < columns) & (columns < num_samples)
-        return step(args, carry, x, y, mask)
+        return step(args, carry, x, y, mask), None
 
-    def diagonal(i: jax.Array, x: Point, carry: Carry) -> Carry:
-        return upper(i, i, x, x, carry)
-
-    return visit_upper(tiles, diagonal, upper, init)
+    return lax.scan(visit, init, pairs(length_of(tiles)).reshape(-1, 2))[0]

@@ -10,9 +10,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
-from calibjax._core.compilation import jit
 from calibjax._core.minimum import newton_minimum
-from calibjax._core.pytree import compile_methods, parameter, record
+from calibjax._core.pytree import parameter, record
 from calibjax.distributions import (
     DiagNormal,
     GeneralizedNormal,
@@ -66,9 +65,6 @@ class AffineMap:
         score = normal_score_of(jnp.asarray(level, floating_dtype(self)))
         residual = ratio(score - self.shift, self.scale)
         return 0.5 * (score - residual) * (score + residual) - jnp.log(self.scale)
-
-
-compile_methods(AffineMap, {"cdf", "icdf", "log_prob"})
 
 
 def normal_score_of(level: jax.Array) -> jax.Array:
@@ -179,7 +175,7 @@ def _size(predictions: Distribution) -> tuple[int, ...]:
     return predictions.values.shape[2:] if isinstance(predictions, Samples) else ()
 
 
-@jit
+@jax.jit
 def moved(params: AffineMap, predictions: Distribution) -> Distribution:
     """Predictions that are shifted and scaled, by the same map or one of each, [n]."""
     shift, scale = params.shift, params.scale
@@ -248,7 +244,7 @@ def normal_scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     return normal_score_of(jax.vmap(lambda p, y: p.cdf(y))(predictions, targets))
 
 
-@jit
+@jax.jit
 def _fitted(
     predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[AffineMap, jax.Array]:

@@ -10,7 +10,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Categorical
 from calibjax.distributions.features import like
@@ -140,7 +139,7 @@ def _refuse_missing(
             raise ValueError(f"confidences: of class {c} against the rest, {error}") from error
 
 
-@jit
+@jax.jit
 def _normalised(values: jax.Array) -> jax.Array:
     """Rows divided by their sum, uniform if that is zero."""
     sums = jnp.sum(values, 1, keepdims=True)

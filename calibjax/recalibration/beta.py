@@ -1,6 +1,5 @@
 """Beta calibration of confidences."""
 
-import functools
 from typing import Any
 
 import jax
@@ -9,7 +8,6 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, tensordot
-from calibjax._core.compilation import jit
 from calibjax._core.logistic import has_maximum, log_odds
 from calibjax._core.minimum import newton_minimum
 from calibjax._core.pytree import parameter, record
@@ -94,7 +92,7 @@ class BetaScaling(ConfidenceRecalibrator):
         return _mapped(params, confidences), None
 
 
-@jit
+@jax.jit
 def _mapped(params: BetaMap, confidences: jax.Array) -> jax.Array:
     fields = jnp.stack([params.rise, params.fall, params.intercept]).astype(confidences.dtype)
     return jax.nn.sigmoid(tensordot(fields, _features(confidences), 1))
@@ -107,7 +105,7 @@ def _features(confidences: jax.Array) -> jax.Array:
     return jnp.stack([jnp.log(inside), -jnp.log1p(-inside), jnp.ones_like(inside)])
 
 
-@functools.partial(jit, effort="less")
+@jax.jit
 def _most_likely(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> BetaMap:
     """Map with the largest likelihood, NaN if there is none."""
     x = log_odds(confidences)

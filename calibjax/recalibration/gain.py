@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, mean_and_error
-from calibjax._core.compilation import compiled_once, jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli, Samples
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -100,15 +99,15 @@ def cross_fitted(
     for name, arguments in (("fit", ("predictions", "targets")), ("apply", ("params", "p"))):
         method, keywords = getattr(recalibration, name, None), ("weights",) * (name == "fit")
         checks.function("method", f"recalibration.{name}", method, *arguments, keywords=keywords)
-    fitted = functools.partial(_out_of_fold, recalibration, num_folds)
     samples = checks.random_key(key), predictions, targets, weights
-    folds, own = compiled_once(fitted, *samples, effort="less")
+    folds, own = _out_of_fold(recalibration, num_folds, *samples)
     is_missing = checks.missing_rows(own)
     if checks.is_concrete(is_missing) and bool(jnp.any(is_missing)):
         _refuse_fold(int(folds[jnp.argmax(is_missing)]), folds, recalibration, *samples[1:])
     return own
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def _out_of_fold(
     recalibration: Any,
     num_folds: int,
@@ -245,7 +244,7 @@ def _has_uncertainty(predictions: Distribution) -> bool:
     return has_class_probs(predictions) or hasattr(bare(predictions), "variance")
 
 
-@functools.partial(jit, effort="less")
+@jax.jit
 def _uncertainty(predictions: Distribution) -> jax.Array:
     """Numbers that are larger for less certain predictions, [n]."""
     plain = bare(predictions)
@@ -254,7 +253,7 @@ def _uncertainty(predictions: Distribution) -> jax.Array:
     return jax.vmap(lambda p: jnp.sum(jnp.log(p.variance())))(plain)
 
 
-@functools.partial(jit, effort="least")
+@jax.jit
 def _interval(gains: jax.Array, weights: jax.Array | None, z: jax.Array) -> Gain:
     mean, error = mean_and_error(gains, weights)
     reach = jnp.asarray(z, error.dtype) * error

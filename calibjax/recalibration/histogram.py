@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import parameter, record
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import constraints
@@ -96,7 +95,7 @@ class HistogramBinning(ConfidenceRecalibrator):
         return _looked_up(params, confidences)
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=3)
 def _bin_accuracies(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, num_bins: int
 ) -> BinAccuracies:
@@ -116,7 +115,7 @@ def _bin_accuracies(
     return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
 
 
-@jit
+@jax.jit
 def _looked_up(params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
     """New confidences, and which of them are unchanged."""
     index = interval_index(confidences, params.counts.size)

@@ -8,7 +8,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.isotonic import isotonic_means
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import proportion
@@ -125,7 +124,7 @@ class IsotonicRegression(ConfidenceRecalibrator):
         return _interpolated(params, confidences), None
 
 
-@jit
+@jax.jit
 def _pooled(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> IsotonicMap:
     """The map, from samples in any order."""
     # Traced numbers may be invalid (no probabilities, neither 0 nor 1).
@@ -140,7 +139,7 @@ def _pooled(confidences: jax.Array, correct: jax.Array, weights: jax.Array | Non
     return IsotonicMap(*(jnp.where(is_bad, jnp.nan, x) for x in (thresholds, values)))
 
 
-@jit
+@jax.jit
 def _interpolated(params: IsotonicMap, confidences: jax.Array) -> jax.Array:
     thresholds, values = (x.astype(confidences.dtype) for x in (params.thresholds, params.values))
     images = jnp.clip(jnp.interp(confidences, thresholds, values), 0, 1)  # rounding

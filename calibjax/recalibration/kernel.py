@@ -9,7 +9,6 @@ from jax.typing import ArrayLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import parameter, record
 from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
@@ -142,13 +141,13 @@ def _checked(predictions: Distribution) -> Any:
     return plain
 
 
-@jit
+@jax.jit
 def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     find = residuals if isinstance(predictions, _NORMAL) else normal_scores
     return find(predictions, targets)
 
 
-@jit
+@jax.jit
 def _local(params: LocalScores, predictions: Distribution, prior: jax.Array) -> AffineMap:
     """Shift and scale of each prediction, [n] or [n, d]."""
     z = params.scores.reshape(len(params.scores), -1)

@@ -13,7 +13,6 @@ from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.compilation import compiled_once
 from calibjax._core.minimum import minimum
 from calibjax._core.multinomial import newton_step
 from calibjax._core.pytree import parameter, record
@@ -63,8 +62,8 @@ class _LogitScaling(Recalibrator):
             predictions, targets, weights, keep_logs=True
         )
         logits = log_probs_of(predictions)
-        params, exists = compiled_once(
-            _fitted, checks.record_values(self, type(self).__name__), logits, targets, weights
+        params, exists = _fitted(
+            checks.record_values(self, type(self).__name__), logits, targets, weights
         )
         if checks.is_concrete(exists) and not exists:
             _refuse(np.asarray(targets), weights, logits.shape[1])
@@ -107,6 +106,7 @@ class _LogitScaling(Recalibrator):
         return 0.0
 
 
+@jax.jit
 def _fitted(
     method: _LogitScaling, logits: jax.Array, labels: jax.Array, weights: jax.Array | None
 ) -> tuple[LogitMap, jax.Array]:

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import T
 
 
@@ -75,6 +74,6 @@ def tempered(p: T, temperature: jax.Array | float) -> T:
     return _tempered(p, jnp.asarray(temperature, floating_dtype(p)))
 
 
-@jit
+@jax.jit
 def _tempered(p: Any, temperature: jax.Array) -> Any:
     return p.tempered(temperature)

@@ -1,7 +1,6 @@
 """Recalibration of quantiles: of all of a distribution, or those at given levels."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -12,7 +11,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.minimum import newton_minimum
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Beta, Quantiles, Recalibrated
@@ -121,7 +119,7 @@ class QuantileRecalibration(Recalibrator):
         return is_beta, checks.size_in_range("num_knots", self.num_knots, 1)
 
 
-@functools.partial(jit, effort="less")
+@jax.jit
 def _transforms(
     predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
@@ -133,7 +131,7 @@ def _transforms(
     return levels, jnp.max(used) > jnp.min(used)
 
 
-@functools.partial(jit, effort="less")
+@jax.jit
 def _most_likely(levels: jax.Array, weights: jax.Array | None) -> Beta:
     logs = weighted_mean(jnp.stack([jnp.log(levels), jnp.log1p(-levels)]), weights)
 
@@ -259,7 +257,7 @@ class QuantileShift(Recalibrator):
         return Shifts(jnp.zeros_like(bare(predictions).values[0]))
 
 
-@jit
+@jax.jit
 def _shifts(levels: jax.Array, residuals: jax.Array, weights: jax.Array | None) -> jax.Array:
     def one(level: jax.Array, values: jax.Array) -> jax.Array:
         used = checks.counted(weights, values)

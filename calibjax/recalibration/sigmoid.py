@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 from calibjax import estimators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.logistic import counting, has_maximum, log_odds, most_likely, range_of
 from calibjax._core.minimum import minimum
 from calibjax._core.pytree import parameter, record
@@ -46,7 +45,7 @@ class SigmoidMap:
         return jax.nn.sigmoid(self.slope * log_odds(confidences) + self.intercept)
 
 
-@jit
+@jax.jit
 def _mapped(params: SigmoidMap, confidences: jax.Array) -> jax.Array:
     return jax.tree.map(lambda x: x.astype(confidences.dtype), params)(confidences)
 
@@ -132,7 +131,7 @@ class PlattScaling(ConfidenceRecalibrator):
         return _mapped(params, confidences), None
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=3)
 def _most_likely(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, smooth_targets: bool
 ) -> SigmoidMap:
@@ -233,7 +232,7 @@ class MMCEScaling(Recalibrator):
         return _mapped(params, checks.confidence_array(confidences))
 
 
-@jit
+@jax.jit
 def _smallest_loss(
     kernel: Kernel,
     weight: jax.Array,

@@ -13,7 +13,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import compiled_once, jit
 from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution, Family
 from calibjax.recalibration.base import Recalibrator
@@ -84,11 +83,7 @@ class TemperatureScaling(Recalibrator):
         predictions, targets, weights = checks.weighted_samples(
             predictions, targets, weights, keep_logs=True
         )
-        minimise, data = functools.partial(_minimise, self.loss), (predictions, targets, weights)
-        # Our own loss does not change, so that its program need not be traced to be compared.
-        is_own = self.loss is negative_log_likelihood
-        found = minimise(*data) if is_own else compiled_once(minimise, *data, effort="less")
-        log_temperature, losses = found
+        log_temperature, losses = _minimise(self.loss, predictions, targets, weights)
         if checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
             _refuse(np.asarray(losses))
         return checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
@@ -108,7 +103,7 @@ def _at_temperature(predictions: Family, temperature: jax.Array) -> Family:
     return jax.vmap(tempered, (0, None))(predictions, temperature)
 
 
-@functools.partial(jit, static_argnums=0, effort="less")
+@functools.partial(jax.jit, static_argnums=0)
 def _minimise(
     loss: Loss, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:

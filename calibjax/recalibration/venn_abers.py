@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.isotonic import isotonic_means
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import non_negative, proportion
@@ -88,7 +87,7 @@ class VennAbers(ConfidenceRecalibrator):
         return high / (1 - low + high), None
 
 
-@jit
+@jax.jit
 def _interval(params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
     def value(confidence: jax.Array, correct: jax.Array) -> jax.Array:
         one = confidence[None].astype(params.confidences.dtype)

@@ -11,9 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import one_hot
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import parameter, record
-from calibjax._core.sharding import follows_data
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution
@@ -128,7 +126,6 @@ class Binning(_Bins):
      [0.0225 0.03  ]]
     """
 
-    @follows_data
     def fit(
         self,
         predictions: Distribution,
@@ -204,7 +201,6 @@ class DebiasedBinning(_Bins):
      [-0.07  0.04]]
     """
 
-    @follows_data
     def fit(
         self,
         predictions: Distribution,
@@ -247,7 +243,7 @@ def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
     return max_bins
 
 
-@functools.partial(jit, static_argnames="max_bins")
+@functools.partial(jax.jit, static_argnames="max_bins")
 def _mean_residuals(
     predictions: Distribution,
     targets: jax.Array,
@@ -278,13 +274,13 @@ def _looked_up(params: BinResiduals, p: Distribution) -> jax.Array:
     return _of_points(params, vectors(checked_points(p, params.means.shape[-1])))
 
 
-@jit
+@jax.jit
 def _of_points(params: BinResiduals, points: jax.Array) -> jax.Array:
     means = params.means.astype(points.dtype)[interval_index(points[:, -1], params.num_bins)]
     return jnp.where(jnp.isnan(points), jnp.nan, means)
 
 
-@jit
+@jax.jit
 def _biases(
     bins: BinResiduals, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> jax.Array:

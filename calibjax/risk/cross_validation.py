@@ -13,9 +13,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, T
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.estimation import losses_of_factors, losses_of_values
@@ -26,7 +24,6 @@ _Samples = tuple[Any, jax.Array, jax.Array | None]  # predictions, targets, weig
 OnFold = Callable[[CrossValidation], None]
 
 
-@follows_data
 def cross_validate(
     key: jax.Array,
     function: EstimationFunction,
@@ -188,7 +185,7 @@ def run_folds(
     return dataclasses.replace(result, grid=shown)
 
 
-@functools.partial(jit, static_argnames="sizes")
+@functools.partial(jax.jit, static_argnames="sizes")
 def _dealt(
     key: jax.Array, grid: jax.Array, samples: _Samples, test: PyTree, *, sizes: tuple[int, ...]
 ) -> tuple[jax.Array, CrossValidation]:
@@ -235,7 +232,7 @@ def _batches(
     return [batch for batch in batches if batch.size]
 
 
-@functools.partial(jit, static_argnames="size")
+@functools.partial(jax.jit, static_argnames="size")
 def _with_folds(
     result: CrossValidation,
     function: EstimationFunction,

@@ -11,7 +11,6 @@ from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.pairwise import tiles
 from calibjax.risk.samples import checked, residuals
@@ -20,7 +19,6 @@ from calibjax.scores.base import weighted_mean
 Values = jax.Array | Callable[[Any, Any], jax.Array]
 
 
-@follows_data
 def estimation_risk(
     values: Values,
     predictions: Distribution,
@@ -71,7 +69,6 @@ def estimation_risk(
     return weighted_mean(losses, weights)
 
 
-@follows_data
 def estimation_risk_block(
     values: Callable[[Any, Any], jax.Array],
     predictions: Distribution,
@@ -145,7 +142,6 @@ def estimation_risk_block(
     return jnp.mean(risks) if weights is None else jnp.sum(risks[0]) / jnp.sum(risks[1])
 
 
-@follows_data
 def estimation_risk_standard_error(
     values: Values,
     predictions: Distribution,

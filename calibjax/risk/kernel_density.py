@@ -8,9 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import parameter, record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import counts, positive, proportion
 from calibjax.estimators.kernel_density import (
@@ -107,7 +105,6 @@ class KernelDensity(EstimationFunction):
         del num_samples, canonical
         return np.array(BANDWIDTHS)
 
-    @follows_data
     def fit(
         self,
         predictions: Distribution,
@@ -142,7 +139,7 @@ class KernelDensity(EstimationFunction):
         return self
 
 
-@jit
+@jax.jit
 def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) -> jax.Array:
     """Points − π(points), without the sample that is excluded at each, [n, m] or [n, 1]."""
     kernels = dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)

@@ -14,9 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, safe_sqrt
-from calibjax._core.compilation import jit, outside_of_traces
 from calibjax._core.pytree import parameter, record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import non_negative, positive, real
@@ -77,7 +75,6 @@ class _Ridge(EstimationFunction):
     rank: int | None = dataclasses.field(default=None, metadata={"static": True})
     tolerance: float | None = None
 
-    @follows_data
     def fit(
         self,
         predictions: Distribution,
@@ -100,7 +97,6 @@ class _Ridge(EstimationFunction):
         """Replaces the penalty."""
         return with_hyperparameter(params, KernelRidgeParams, "penalty", hyperparameter)
 
-    @functools.partial(follows_data, rows_at=0)
     def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """The factors of h at other predictions."""
         params = checks.learned("params", params, KernelRidgeParams)
@@ -267,10 +263,9 @@ def _refuse_values(kernel: Any, points: Distribution) -> None:
 def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: Distribution) -> int:
     """Rank that saves time; n if the full matrix is faster, or if values are traced."""
     n = len(jax.tree.leaves(points)[0])
-    if n < 4 or not checks.is_concrete(kernel, tolerance, points):
+    if n < 4 or not checks.is_outermost(kernel, tolerance, points):
         return n
-    with outside_of_traces():  # the predictions may be known while targets are traced
-        return low_rank.numerical_rank(kernel, points, tolerance, n // 4) or n
+    return low_rank.numerical_rank(kernel, points, tolerance, n // 4) or n
 
 
 def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
@@ -284,7 +279,7 @@ def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
         )
 
 
-@functools.partial(jit, static_argnames="size")
+@functools.partial(jax.jit, static_argnames="size")
 def _learned(
     kernel: Kernel,
     tolerance: ArrayLike,
@@ -315,7 +310,7 @@ def _learned(
     )
 
 
-@functools.partial(jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=0)
 def _compiled_factors(
     kind: type[_Ridge], params: KernelRidgeParams, points: Distribution
 ) -> tuple[jax.Array, jax.Array]:

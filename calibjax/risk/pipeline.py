@@ -8,9 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.cross_validation import OnFold, checked_grid, run_folds, specialised
@@ -55,7 +53,6 @@ class SquaredCalibrationError:
     test: jax.Array
 
 
-@follows_data
 def squared_calibration_error(
     key: jax.Array,
     function: EstimationFunction,
@@ -153,7 +150,7 @@ def squared_calibration_error(
     return _summary(result, tuning, test, weights)
 
 
-@jit
+@jax.jit
 def _summary(
     result: CrossValidation, tuning: jax.Array, test: jax.Array, weights: jax.Array | None
 ) -> SquaredCalibrationError:

@@ -9,7 +9,6 @@ import numpy as np
 from jax import lax
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax.risk.estimation import jackknife_variances
 
@@ -94,7 +93,7 @@ class CrossValidation:
         return self.folds == jnp.arange(self.num_folds)[:, None]
 
 
-@jit
+@jax.jit
 def _risks(result: CrossValidation) -> jax.Array:
     """Mean loss in each fold, [F, k]."""
     weights = result.used_weights
@@ -191,7 +190,7 @@ def risk_difference(first: CrossValidation, second: CrossValidation) -> RiskDiff
     return _difference(first, second)
 
 
-@jit
+@jax.jit
 def _difference(first: CrossValidation, second: CrossValidation) -> RiskDifference:
     """The difference between checked results."""
     members = first.members

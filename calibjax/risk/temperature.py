@@ -8,9 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import parameter, record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive
@@ -62,7 +60,6 @@ class Temperature(EstimationFunction):
     [0.     0.0225]
     """
 
-    @follows_data
     def fit(
         self,
         predictions: Distribution,
@@ -96,7 +93,7 @@ class Temperature(EstimationFunction):
         return self
 
 
-@jit
+@jax.jit
 def _residuals(p: Any, temperature: jax.Array) -> jax.Array:
     errors = p.class_probs - jax.vmap(tempered, (0, None))(p, temperature).class_probs
     return jnp.where(jnp.isnan(temperature), jnp.nan, errors)

@@ -5,11 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution
 
@@ -54,14 +54,14 @@ def mean_over_samples(
         )
     if checks.is_concrete(values):
         place = f"predictions.{method}" if method else "score"
-        known = checks.readable(values)
+        known = np.asarray(values)
         checks.refuse_where(
             known != known, place, "numbers for these predictions and targets", values
         )
     return checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN
 
 
-@jit
+@jax.jit
 def _values_and_mean(
     score: jax.tree_util.Partial, samples: tuple[Any, Any], weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
@@ -91,7 +91,7 @@ def per_sample(
     return _per_sample(score, predictions, targets)
 
 
-@jit
+@jax.jit
 def _per_sample(score: jax.tree_util.Partial, predictions: Any, targets: Any) -> jax.Array:
     def one(*sample: object) -> jax.Array:
         value = score(*jax.tree.map(lambda x: x[None], sample))

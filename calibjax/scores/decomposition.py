@@ -14,10 +14,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
-from calibjax._core.compilation import jit
 from calibjax._core.isotonic import isotonic_means
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import Samples
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import bare
@@ -46,7 +44,6 @@ class ScoreDecomposition:
     uncertainty: jax.Array
 
 
-@follows_data
 def brier_decomposition(
     predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
 ) -> ScoreDecomposition:
@@ -96,7 +93,6 @@ def brier_decomposition(
     return _brier(probs, one_hot(targets, probs.shape[1], probs.dtype), weights)
 
 
-@follows_data
 def crps_decomposition(
     predictions: Distribution,
     targets: ArrayLike,
@@ -165,7 +161,7 @@ def crps_decomposition(
     return checks.nan_with(_integrated(predictions, targets, weights, num_thresholds), samples)
 
 
-@jit
+@jax.jit
 def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> ScoreDecomposition:
     """Sum over the classes, which are the columns of both arrays."""
     probs, labels = checks.counted(weights, (probs, labels))
@@ -174,7 +170,7 @@ def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> Sc
     return jax.tree.map(lambda part: jnp.where(jnp.any(jnp.isnan(probs)), jnp.nan, part), total)
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=3)
 def _integrated(
     predictions: Distribution, targets: jax.Array, weights: jax.Array | None, num_thresholds: int
 ) -> ScoreDecomposition:

@@ -8,7 +8,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.sharding import follows_data
 from calibjax.binnings import Binning, ranks_of_pairs
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions.base import ClassPredictions
@@ -17,7 +16,6 @@ from calibjax.estimators.binned import checked_bins, distances_in_bins
 _TOTAL_VARIATION = TotalVariation()
 
 
-@follows_data
 def group_wise_mce(
     predictions: ClassPredictions,
     targets: ArrayLike,
@@ -77,7 +75,6 @@ def group_wise_mce(
     return jnp.where(is_valid & (largest > -jnp.inf), largest, jnp.nan)
 
 
-@follows_data
 def group_wise_ece(
     predictions: ClassPredictions,
     targets: ArrayLike,

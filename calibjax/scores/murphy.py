@@ -11,9 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.isotonic import forecasts_of
 from calibjax.scores.base import weighted_mean, weighted_samples
@@ -36,7 +34,6 @@ class MurphyCurve:
     level: float | None = dataclasses.field(default=None, metadata={"static": True})
 
 
-@follows_data
 def murphy_curve(
     predictions: Distribution,
     targets: ArrayLike,
@@ -102,7 +99,7 @@ def murphy_curve(
     return MurphyCurve(at, score, level)
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=3)
 def _scores(
     numbers: tuple[jax.Array, jax.Array],
     thresholds: jax.Array | None,

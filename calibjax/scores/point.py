@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.estimators import top_label
 from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
@@ -93,7 +92,7 @@ def accuracy(
     return _proportion(confidences.probs, correct, weights)
 
 
-@jit
+@jax.jit
 def _proportion(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> jax.Array:
     values = jnp.where(jnp.isnan(confidences), jnp.nan, correct.astype(confidences.dtype))
     return weighted_mean(values, weights)

@@ -8,7 +8,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import one_hot
-from calibjax._core.compilation import jit
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
 
@@ -91,7 +90,7 @@ def brier_score(
     return _brier_score(predictions, targets, weights)
 
 
-@jit
+@jax.jit
 def _brier_score(predictions: Any, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
     probs = predictions.class_probs
     errors = probs - one_hot(targets, probs.shape[1], probs.dtype)

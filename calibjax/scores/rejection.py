@@ -9,11 +9,8 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
-from calibjax._core.sharding import follows_data
 
 
-@follows_data
 def rejection_curve(
     confidences: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
@@ -50,7 +47,6 @@ def rejection_curve(
     return _remaining_errors(confidences, correct, weights)
 
 
-@follows_data
 def prediction_rejection_ratio(
     confidences: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
@@ -102,7 +98,6 @@ def prediction_rejection_ratio(
     return _ratio_of_areas(confidences, correct, weights)
 
 
-@follows_data
 def decision_cost(
     confidences: ArrayLike,
     correct: ArrayLike,
@@ -149,7 +144,7 @@ def decision_cost(
     return _cost(confidences, correct, ratio, weights)
 
 
-@jit
+@jax.jit
 def _cost(
     confidences: jax.Array, correct: jax.Array, ratio: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -158,7 +153,6 @@ def _cost(
     return (sizes[index] + ratio * (errors[-1] - errors[index])) / sizes[-1]
 
 
-@follows_data
 def reward_improvement(
     confidences: ArrayLike,
     original_confidences: Any,
@@ -203,7 +197,7 @@ def reward_improvement(
     return decision_cost(original, correct, ratio, weights=weights) - cost
 
 
-@jit
+@jax.jit
 def _remaining_errors(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -215,7 +209,7 @@ def _remaining_errors(
     return (errors[-1] - errors) / sizes[-1]
 
 
-@jit
+@jax.jit
 def _ratio_of_areas(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
@@ -252,7 +246,7 @@ def _rejected(
     return jnp.append(errors[first] + share * (errors[behind] - errors[first]), errors[-1]), sizes
 
 
-@jit
+@jax.jit
 def _errors_in_order(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -8,7 +8,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree, record
 from calibjax.pairwise import tiles
 
@@ -70,7 +69,7 @@ def zeros(counts: dict[str, tuple[int, ...]], sums: dict[str, Any], dtype: Any =
     )
 
 
-@jit  # all leaves are where the data are, counts too
+@jax.jit
 def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> State:
     """The state with the counts and sums of other samples added."""
     return State(
@@ -155,7 +154,6 @@ class Accumulator:
         return checked_state(name, state, _expected(self))
 
 
-@checks.remembered
 def _expected(accumulator: Accumulator) -> State:
     """The shapes of the states of an accumulator."""
     return jax.eval_shape(accumulator.init)
@@ -185,7 +183,7 @@ def checked_state(name: str, state: object, expected: StateT) -> StateT:
     found: StateT = jax.tree.map(jnp.asarray, state)
     for key, values in getattr(found, "counts", {}).items():
         if key != "indices" and checks.is_concrete(values):  # their sum is modulo 2³²
-            place, bad = f"{name}.counts['{key}']", checks.readable(values) < 0
+            place, bad = f"{name}.counts['{key}']", np.asarray(values) < 0
             checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
     return found
 

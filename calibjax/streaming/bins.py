@@ -9,9 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.binnings import MAX_BINS, UniformBins, interval_index
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Bernoulli
@@ -132,7 +130,6 @@ class CalibrationBins(Accumulator):
             )
         return checked
 
-    @follows_data
     def update(
         self,
         state: State,
@@ -197,7 +194,7 @@ class CalibrationBins(Accumulator):
         return BinnedErrors(ece, jnp.max(distances), counts, sizes, means, proportions)
 
 
-@jit
+@jax.jit
 def _is_consistent(state: State) -> jax.Array:
     """Whether some samples give this state, up to rounding; states of several devices as well."""
     counts, residuals = state.counts, state.sums["residuals"].total()
@@ -210,7 +207,7 @@ def _is_consistent(state: State) -> jax.Array:
     return (seen == counts["samples"]) & is_counted & is_bounded
 
 
-@functools.partial(jit, static_argnames=("num_bins", "is_binary"))
+@functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))
 def _with_samples(
     state: State,
     probs: jax.Array,

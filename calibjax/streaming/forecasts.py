@@ -9,7 +9,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions import sample_targets
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.betting import Betting, Wealth, mean_of_logs
@@ -96,7 +95,6 @@ class _Watch:
         """
         return self._started()[2]
 
-    @follows_data
     def update(
         self,
         state: Wealth,

@@ -8,7 +8,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax.streaming.base import State
 
 _BITS = 3  # leading bits, after the first, that tell intervals apart
@@ -27,7 +26,7 @@ def _intervals() -> tuple[np.ndarray, np.ndarray]:
     return first.astype(np.int32), (1 << shifts).astype(np.int32)
 
 
-@jit
+@jax.jit
 def counts_of(indices: jax.Array) -> dict[str, jax.Array]:
     """The sum of the indices modulo 2³², and how many of them are in each interval."""
     length = 32 - jax.lax.clz(indices)

@@ -11,9 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax import pairwise
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
@@ -27,7 +25,7 @@ def _without_numbers(count: str) -> State:
     return zeros({count: ()}, dict.fromkeys(_SUMS, ()))
 
 
-@jit
+@jax.jit
 def _with_numbers(state: State, values: jax.Array, weights: jax.Array) -> State:
     """The state with numbers x and weights w: Σ w, Σ w x, Σ w², Σ w² x², Σ w² x."""
     dtype = state.sums["values"].value.dtype
@@ -39,7 +37,7 @@ def _with_numbers(state: State, values: jax.Array, weights: jax.Array) -> State:
     return added(state, {count: jnp.sum(w != 0)}, sums)
 
 
-@jit
+@jax.jit
 def _mean_and_error(state: State) -> tuple[jax.Array, jax.Array]:
     """Weighted mean and its standard error; NaN where all is rounding.
 
@@ -111,7 +109,6 @@ class MeanScore(Accumulator):
         """The state before any samples."""
         return _without_numbers("samples")
 
-    @follows_data
     def update(
         self,
         state: State,
@@ -238,7 +235,6 @@ class BlockSKCE(Accumulator):
         """The state before any samples."""
         return _without_numbers("blocks")
 
-    @follows_data
     def update(
         self,
         state: State,

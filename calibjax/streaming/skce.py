@@ -10,7 +10,6 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size
 from calibjax._core.pytree import record
-from calibjax._core.sharding import follows_data
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests._redraw.components import STATISTICS
@@ -111,7 +110,6 @@ class SKCE(Accumulator):
         """
         return _featured(self).zeros(())
 
-    @follows_data
     def update(
         self,
         state: State,
@@ -250,7 +248,6 @@ class ExactSKCETest(Accumulator):
         number = checks.number_of_draws("num_draws", self.num_draws, numbers_each=numbers_each)
         return featured.zeros((number + 1,), used=(), **SHAPES)
 
-    @follows_data
     def update(
         self,
         state: State,

@@ -6,7 +6,6 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import einsum
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax.kernels.line import Exponentials
 from calibjax.pairwise.line import coefficients_of, decayed, forms_between, sent_on
@@ -76,7 +75,7 @@ def refuse_apart(name: str, a: Stretch, b: Stretch) -> None:
     )
 
 
-@jit
+@jax.jit
 def joined(own: Exponentials, a: Stretch, b: Stretch) -> Stretch:
     """The samples of two stretches that lie end to end, in either order; NaN of others.
 

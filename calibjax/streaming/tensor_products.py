@@ -11,9 +11,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import devices
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw, draw_each
 from calibjax.estimators.kernel import refuse_without_expectations
@@ -110,7 +108,6 @@ class FeaturedProduct:
         return joined(self.exponentials, a, b)
 
 
-@checks.remembered
 def featured_product(
     kernel: Kernel, example_targets: ArrayLike | None, example_predictions: Any
 ) -> FeaturedProduct:
@@ -225,7 +222,7 @@ def checked_samples(
     return predictions, targets, None if weights is None else weights.astype(featured.dtype)
 
 
-@functools.partial(jit, static_argnames="batch_size", effort="less")
+@functools.partial(jax.jit, static_argnames="batch_size")
 def sums_of_batch(
     kernel: TensorProduct,
     prepared: tuple,
@@ -242,18 +239,23 @@ def sums_of_batch(
     Of predictions on a line they are "forms", "diagonal", and the "ends" and the "moments" of their
     `Stretch`; otherwise "features" and "diagonal".
     """
-    evaluate = functools.partial(_evaluate, kernel, prepared, predictions, weights)
+    data = kernel, prepared, predictions, weights
+
+    def evaluate(data: tuple, targets: PyTree) -> dict[str, jax.Array]:
+        kernel, prepared, predictions, weights = data[:4]
+        return _evaluate(kernel, prepared, predictions, weights, targets)
+
     if redraws is None:
-        one = evaluate(jax.tree.map(lambda y: y[None], targets))
+        one = evaluate(data, jax.tree.map(lambda y: y[None], targets))
         found = jax.tree.map(lambda x: x[0], one)
     else:
         keys, indices = redraws
 
-        def redraw(key: jax.Array) -> jax.Array:
-            keys = jax.vmap(jax.random.fold_in, (None, 0))(key, indices)
-            return draw_each(keys, predictions)
+        def redraw(data: tuple, key: jax.Array) -> jax.Array:
+            keys = jax.vmap(jax.random.fold_in, (None, 0))(key, data[4])
+            return draw_each(keys, data[2])
 
-        found = over_pool(keys, redraw, evaluate, targets, batch_size)
+        found = over_pool(keys, redraw, evaluate, (*data, indices), targets, batch_size)
     if isinstance(kernel.prediction, LowRank):
         return found
     return found | {"ends": ends_of(embedding(kernel.prediction, predictions))}
@@ -273,11 +275,6 @@ def _evaluate(
         factor = factor if weights is None else factor * weights[:, None]
         ((sums, diagonal),) = sums_of_redraws(featured, [factor], predictions, targets)
         return {"features": sums, "diagonal": diagonal}
-    if devices() is not None:
-        raise ValueError(
-            "predictions: expected those of a kernel without landmarks on one device, got some "
-            "that are split over several"
-        )
     offsets = offsets_of(embedding(kernel.prediction, predictions))
     own, order = exponentials(kernel.prediction, offsets.dtype), jnp.argsort(offsets)
     line = Line(order, offsets[order])

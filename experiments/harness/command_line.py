@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import jax
 
-from calibjax._core.compilation import all_quickly
+from calibjax._core.compilation import compile_quickly
 from experiments.harness import source
 from experiments.harness.cells import Store
 from experiments.harness.data_files import DOWNLOAD, DataError, existing_file, read_table
@@ -220,7 +220,7 @@ def set_up(run: Run) -> None:
         log("Preset quick: programs are not optimised, so that times in its tables say little.")
         jax.config.update("jax_disable_most_optimizations", True)
         gc.set_threshold(200_000)
-        all_quickly()
+        compile_quickly()
 
 
 @program

@@ -51,7 +51,6 @@ EXEMPT = {
     "kernels.FeatureRule": "is a pair of functions",
     "kernels.register_expectations": "changes the registry of the process",
     "kernels.ValueRange": "is a pair of numbers",
-    "pairwise.default_tile_size": "chooses a number from sizes of arrays",
     "recalibration.ClassWiseParams": "is what fit returns for class predictions",
     **{
         f"pairwise.{name}": _ENGINE

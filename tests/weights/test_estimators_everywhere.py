@@ -4,7 +4,6 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from calibjax import distances, estimators, hypothesis_tests, kernels
 from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles
@@ -84,19 +83,6 @@ def test_float32(name):
         assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(found))
         if name != "reliability":  # whose redraws are others in another precision
             close(found, expected, 2e-4)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [*((name, AxisType.Explicit) for name in CASES), ("ece", AxisType.Auto)]
-)
-def test_devices(name, kind):
-    function, data = CASES[name]
-    mesh = jax.make_mesh((4,), ("rows",), axis_types=(kind,))
-    sharding = NamedSharding(mesh, PartitionSpec("rows"))
-    place = lambda tree: jax.tree.map(lambda x: jax.device_put(x, sharding), tree)  # noqa: E731
-    expected = function(*data, weights=1.0 * WEIGHTS)
-    close(function(*place(data), weights=place(1.0 * WEIGHTS)), expected)
-    close(function(*place(data), weights=WEIGHTS), expected)
 
 
 def test_tables():

@@ -18,7 +18,6 @@ from calibjax._core.checks.arrays import (
     is_distribution,
     is_outermost,
     originals,
-    readable,
     refuse_masked,
     refuse_where,
 )
@@ -71,7 +70,6 @@ from calibjax._core.checks.records import (
     record_values,
     replaced,
 )
-from calibjax._core.checks.remembered import remembered
 from calibjax._core.checks.values import (
     an_array,
     equal_weights,

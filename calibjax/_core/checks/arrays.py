@@ -14,10 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from calibjax._core.pytree import PyTree
-from calibjax._core.sharding import is_spread
 
 _LARGEST = int(np.finfo(np.float64).max)
 
@@ -43,21 +42,8 @@ def has_64_bits() -> bool:
     return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def readable(values: Any, dtype: DTypeLike | None = None) -> Any:
-    """A concrete array for NumPy to compute with; as it is if it is split over devices.
-
-    Those, which may belong to several hosts, compute with it themselves.
-    """
-    if is_spread(values):
-        return values if dtype is None else values.astype(dtype)
-    return np.asarray(values, dtype)
-
-
 def first_where(bad: ArrayLike) -> tuple[int, ...]:
     """Index of the first true entry."""
-    if is_spread(bad):
-        index = np.unravel_index(int(jnp.argmax(jnp.ravel(bad))), jnp.shape(bad))
-        return tuple(int(i) for i in index)
     return tuple(int(i) for i in np.argwhere(bad)[0])
 
 
@@ -65,10 +51,10 @@ def refuse_where(
     bad: ArrayLike, name: str, expected: str, values: ArrayLike, *, hint: str = ""
 ) -> None:
     """Raises a ValueError that shows the first offending value, if there is one, and a hint."""
-    if readable(bad).any():
+    if np.asarray(bad).any():
         index = first_where(bad)
         place = f"{name}[{', '.join(map(str, index))}]" if index else name
-        got = f"{place} = {readable(values)[index]}{hint}"
+        got = f"{place} = {np.asarray(values)[index]}{hint}"
         raise ValueError(f"{name}: expected {expected}, got {got}")
 
 
@@ -315,7 +301,7 @@ def _signed(place: str, values: np.ndarray | jax.Array) -> jax.Array:
         return _on_device(values).astype(dtype)
     limit = np.iinfo(dtype)
     if is_concrete(values):
-        array = readable(values)
+        array = np.asarray(values)
         bad = array > limit.max
         if jnp.issubdtype(array.dtype, jnp.signedinteger):
             bad |= array < limit.min

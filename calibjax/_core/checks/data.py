@@ -20,7 +20,6 @@ from calibjax._core.checks.arrays import (
 from calibjax._core.checks.missing import missing_rows, nan_rows
 from calibjax._core.checks.precision import refuse_rounded, with_whole_rows
 from calibjax._core.checks.records import full, record_values
-from calibjax._core.checks.remembered import remembered
 from calibjax._core.checks.values import (
     an_array,
     finite,
@@ -35,7 +34,6 @@ from calibjax._core.checks.values import (
 from calibjax._core.pytree import PyTree, T
 
 
-@remembered
 def batch(
     predictions: Any, *, minimum: int = 1, name: str = "predictions", keep_logs: bool = False
 ) -> PyTree:
@@ -224,7 +222,6 @@ def group_ids(
     return groups.astype(jnp.int32) if is_narrow else jnp.maximum(groups, -1).astype(jnp.int32)
 
 
-@remembered
 def predictions_and_targets(
     predictions: Any,
     targets: Any,

@@ -14,7 +14,6 @@ import numpy as np
 
 from calibjax._core.checks.arrays import as_arrays, described, is_distribution, refuse_masked
 from calibjax._core.checks.records import axis_lengths, constrained, record_values
-from calibjax._core.checks.remembered import remembered
 from calibjax._core.pytree import T
 
 Parameters = ParamSpec("Parameters")
@@ -102,7 +101,6 @@ def _records_take(kind: type, arguments: tuple[str, ...], keywords: tuple[str, .
     return True
 
 
-@remembered
 def kernel_values(kernel: T, name: str = "kernel") -> T:
     """As `kernel_or_function`, of a pytree, since it goes through `jax.jit`."""
     checked = kernel_or_function(kernel, name)

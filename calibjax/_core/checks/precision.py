@@ -13,7 +13,6 @@ from calibjax._core.checks.arrays import first_where, is_concrete, is_distributi
 from calibjax._core.checks.records import replaced
 from calibjax._core.checks.values import simplex, unit_interval, unrounded
 from calibjax._core.pytree import T
-from calibjax._core.sharding import is_spread
 
 _LARGEST = 0.05  # the largest change of a location or target, in standard deviations
 _ROUNDINGS = 4  # of probabilities, by which their sum may differ from one
@@ -45,7 +44,7 @@ def _whole_rows(values: Any) -> Any:
     dtype = getattr(values, "dtype", None)
     if dtype not in (jnp.float16, jnp.bfloat16) or not jnp.ndim(values):
         return values
-    xp: ModuleType = np if is_concrete(values) and not is_spread(values) else jnp
+    xp: ModuleType = np if is_concrete(values) else jnp
     wide = xp.asarray(values, np.float32)
     sums = wide.sum(-1, keepdims=True)
     is_rounded = abs(sums - 1) <= _ROUNDINGS * float(jnp.finfo(dtype).eps)

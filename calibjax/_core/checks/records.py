@@ -11,7 +11,6 @@ from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.checks.arrays import is_concrete
 from calibjax._core.checks.values import finite, floating, integer, real, shape
 from calibjax._core.pytree import PyTree, T
-from calibjax._core.sharding import is_spread
 
 
 def axis_lengths(name: str, record: Any, leading: tuple[str, ...] = ()) -> dict[str, int]:
@@ -84,7 +83,7 @@ def full(name: str, record: T) -> T:
         is_shared = leading[key] == () and len(own) == axes[key]
         if is_shared and (len(own) < 2 or own[-2] == own[-1]):  # [n, d] for [d, d] is a mistake
             shared = changes[key]
-            is_known = is_concrete(shared) and not is_spread(shared)  # NumPy compiles nothing
+            is_known = is_concrete(shared)  # NumPy compiles nothing
             shared = np.asarray(shared) if is_known else shared
             changes[key] = (np if is_known else jnp).broadcast_to(shared, longest + own)
             changes[key] = jax.device_put(changes[key]) if is_known else changes[key]

@@ -15,12 +15,10 @@ from calibjax._core.checks.arrays import (
     described,
     is_concrete,
     of_float64,
-    readable,
     refuse_where,
 )
 from calibjax._core.checks.missing import is_missing, nan_unless
 from calibjax._core.matrices import cholesky
-from calibjax._core.sharding import is_spread
 
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
 _ROUNDINGS = 4  # units in the last place of one, by which probabilities are beyond their ends
@@ -67,7 +65,7 @@ def satisfying(
     if not _is_number(values):
         an_array(name, values, "an array of numbers")
     if is_concrete(values):
-        array = readable(values)
+        array = np.asarray(values)
         refuse_where(~condition(array), name, expected, array)
         return values
     return nan_unless(condition(values), values)
@@ -88,7 +86,7 @@ def positive(name: str, values: Any) -> Any:
     smallest, dtype = smallest_normal(values)
     largest = float(jnp.finfo(dtype).max)
     if is_concrete(values):
-        array = readable(values)
+        array = np.asarray(values)
         if ((array >= smallest) & (array <= largest)).all():
             return values  # before any messages are written
         satisfying(name, values, lambda x: (x > 0) & (x < np.inf), "positive finite values")
@@ -152,7 +150,7 @@ def unrounded(values: Any) -> Any:
     dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
     if not jnp.issubdtype(dtype, jnp.floating):
         return values
-    if is_concrete(values) and ((readable(values) >= 0) & (readable(values) <= 1)).all():
+    if is_concrete(values) and ((np.asarray(values) >= 0) & (np.asarray(values) <= 1)).all():
         return values
     xp: Any = np if isinstance(values, np.ndarray) else jnp
     array, limit = xp.asarray(values), _ROUNDINGS * float(jnp.finfo(dtype).eps)
@@ -192,12 +190,12 @@ def simplex_tolerance(dtype: DTypeLike) -> float:
 
 def _row_sums(values: np.ndarray | jax.Array) -> Any:
     """Sums over the last axis, of numbers that are known."""
-    return readable(values).sum(-1, dtype=None if is_spread(values) else np.float64)
+    return np.asarray(values).sum(-1, dtype=np.float64)
 
 
 def is_simplex(values: np.ndarray | jax.Array) -> bool:
     """Whether all rows are probability vectors, of numbers that are known."""
-    array, tolerance = readable(unrounded(values)), simplex_tolerance(values.dtype)
+    array, tolerance = np.asarray(unrounded(values)), simplex_tolerance(values.dtype)
     is_inside = (array >= 0).all() & (array <= 1).all()
     return bool(is_inside) and bool((abs(_row_sums(values) - 1) <= tolerance).all())
 
@@ -211,10 +209,6 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     tolerance = jnp.shape(values)[-1] * np.finfo(values.dtype).eps
     if not is_concrete(values):
         return nan_unless(_is_positive_definite(lax.stop_gradient(values), tolerance), values)
-    if is_spread(values):
-        bad = ~_is_positive_definite(values, tolerance)
-        refuse_where(bad, name, "symmetric positive definite matrices", values)
-        return values
     if np.size(values):
         matrices = np.asarray(values, np.float64)
         variances = np.diagonal(matrices, axis1=-2, axis2=-1)
@@ -253,8 +247,8 @@ def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
 def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
     """Refuses labels outside 0, ..., num_classes - 1."""
     expected = f"labels in 0, ..., {num_classes - 1}"
-    if is_concrete(values) and not is_spread(values) and np.size(values):
-        array = readable(values)
+    if is_concrete(values) and np.size(values):
+        array = np.asarray(values)
         if (array.min(), array.max()) == (1, num_classes):
             expected += f" (subtract 1 from labels 1, ..., {num_classes})"
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_classes), expected)
@@ -265,7 +259,7 @@ def satisfying_integers(
 ) -> Any:
     """As `satisfying`; traced integers become the smallest one, which stands for NaN."""
     if is_concrete(values):
-        array = readable(values)
+        array = np.asarray(values)
         refuse_where(~condition(array), name, expected, array)
         return values
     if values.dtype == jnp.bool_:
@@ -295,11 +289,8 @@ def floating(name: str, values: Any, dtype: DTypeLike | None = None) -> jax.Arra
         raise TypeError(f"{name}: expected numbers (of float32 or float64), got {found}")
     converted = jnp.asarray(values, dtype or float)
     if is_concrete(values):
-        if is_spread(values):
-            exact, bad = values, converted.astype(found) != values
-        else:
-            exact = np.asarray(values, np.int64)
-            bad = exact != np.asarray(converted, np.float64)
+        exact = np.asarray(values, np.int64)
+        bad = exact != np.asarray(converted, np.float64)
         expected = f"integers that {converted.dtype} holds exactly (see jax_enable_x64)"
         refuse_where(bad, name, expected, exact)
         return converted
@@ -317,7 +308,7 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
         return values
     if not jnp.issubdtype(dtype, jnp.floating) or not is_concrete(values):
         raise TypeError(f"{name}: expected integer {kind}, got {dtype}")
-    found = readable(values)
+    found = np.asarray(values)
     limit = 2.0 ** (np.finfo(found.dtype).nmant + 1)  # beyond, not every integer is a float
     is_whole = (abs(found) <= min(limit, 2**31 - 1)) & (found.round() == found)
     refuse_where(~is_whole, name, f"integer {kind}", found)

@@ -10,9 +10,9 @@ from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.checks.arrays import as_arrays, is_concrete, readable
+from calibjax._core.checks.arrays import as_arrays, is_concrete
 from calibjax._core.checks.data import confidences_and_correct, predictions_and_targets, same_rows
-from calibjax._core.checks.values import floating, is_spread, leading_size, satisfying, shape
+from calibjax._core.checks.values import floating, leading_size, satisfying, shape
 from calibjax._core.pytree import PyTree, T
 
 
@@ -51,7 +51,7 @@ def sample_weights(
     array = plain_weights(weights, leading_size("samples", samples), name)
     dtype = floating_dtype(samples)
     if is_concrete(array):
-        known = readable(array)
+        known = np.asarray(array)
         positive = int((known > known.max() * jnp.finfo(dtype).tiny).sum())
         if positive < minimum:
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
@@ -59,8 +59,7 @@ def sample_weights(
             raise ValueError(f"{name}: expected at least {least}, got {positive}, {others}")
         if as_copies:
             return jnp.asarray(array, dtype)
-        if not is_spread(array):  # NumPy compiles nothing
-            return jax.device_put(_scaled(known, dtype, np))
+        return jax.device_put(_scaled(known, dtype, np))  # NumPy compiles nothing
     if as_copies:
         return jnp.where(jnp.any(array > 0), jnp.asarray(array, dtype), jnp.nan)
     return _scaled(array, dtype, jnp)

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import record
 from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue, standardised, tied
 
@@ -230,13 +229,13 @@ class SKCEComponents:
         return "\n".join(lines)
 
 
-@jit
+@jax.jit
 def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...]:
     """The components of the kernel at a place of the last axis."""
     return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
-@functools.partial(jit, static_argnames=("ranked", "family", "squares"), effort="least")
+@functools.partial(jax.jit, static_argnames=("ranked", "family", "squares"))
 def skce_components(
     unbiased: jax.Array,
     diagonal: jax.Array,

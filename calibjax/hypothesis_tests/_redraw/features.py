@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 from calibjax import pairwise
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import BATCH_BYTES
-from calibjax._core.sharding import devices
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.kernels import Kernel
 from calibjax.kernels.expectations import batch_features
@@ -55,7 +54,7 @@ def sums_of_redraws(
         For each factor Σ_i φ(p_i) ⊗ f(p_i, y_i), [b, s, r], and Σ_i ‖φ(p_i)‖² ‖f(p_i, y_i)‖², [b].
     """
     norms = jnp.stack([jnp.sum(jnp.square(factor), 1) for factor in factors], 1)
-    if has_many_labels(featured[0], predictions) and devices() is None:
+    if has_many_labels(featured[0], predictions):
         return _sums_by_label(featured[0], factors, norms, predictions, targets)
     ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
     sums, squares = pairwise.feature_sums(

@@ -12,8 +12,6 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax import pairwise
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.compilation import jit, outside_of_traces
-from calibjax._core.lengths import filled
 from calibjax.distances import Distance
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests._redraw.family import (
@@ -47,7 +45,7 @@ class Plan(NamedTuple):
     """How kernels are evaluated for targets that are redrawn.
 
     Attributes:
-        predictions, targets, weights: the data, filled up to one of few lengths.
+        predictions, targets, weights: the data.
         number: the number of samples n, the effective one if they have weights.
         family: evaluates all kernels.
     """
@@ -62,13 +60,13 @@ class Plan(NamedTuple):
 def planned(
     members: Sequence[tuple[Any, Kernel]],
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: jax.Array,
     weights: jax.Array | None,
 ) -> Plan:
     """The plan for kernels, (lens, kernel) each, and checked data."""
-    (seen, observed), used = filled((predictions, targets), weights)
-    n = number_of(predictions, None) if weights is None else number_with_pairs(seen, used)
-    return Plan(seen, observed, used, n, family_of(members, seen, observed))
+    n = number_of(predictions, None)
+    n = n if weights is None else number_with_pairs(predictions, weights)
+    return Plan(predictions, targets, weights, n, family_of(members, predictions, targets))
 
 
 def family_of(
@@ -185,22 +183,21 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     if isinstance(kernel, Constant | LowRank | Regressor):
         return kernel.factor(without_draws(predictions))
     n = checks.leading_size("predictions", predictions)
-    if n < _FACTORED_FROM or not checks.is_concrete(kernel, predictions):
+    if n < _FACTORED_FROM or not checks.is_outermost(kernel, predictions):
         return None
     seen = without_draws(predictions)
-    with outside_of_traces():  # they may be known while a random key is traced
-        tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
-        found = low_rank.sufficient(kernel, seen, tolerance, min(n // 4, _LARGEST_RANK))
-        if found is None:
-            return None
-        # Few different ranks, so that little is compiled anew.
-        rank = 2 ** (int(found.rank) - 1).bit_length()
-        factor, error = _factor_and_error(kernel, predictions, found.features, rank)
-        # Kernels that are not positive semi-definite may have other errors than on the diagonal.
-        return factor if float(error) <= 100 * n * tolerance else None
+    tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
+    found = low_rank.sufficient(kernel, seen, tolerance, min(n // 4, _LARGEST_RANK))
+    if found is None:
+        return None
+    # Few different ranks, so that little is compiled anew.
+    rank = 2 ** (int(found.rank) - 1).bit_length()
+    factor, error = _factor_and_error(kernel, predictions, found.features, rank)
+    # Kernels that are not positive semi-definite may have other errors than on the diagonal.
+    return factor if float(error) <= 100 * n * tolerance else None
 
 
-@functools.partial(jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=3)
 def _factor_and_error(
     kernel: Kernel, predictions: Distribution, features: jax.Array, rank: int
 ) -> tuple[jax.Array, jax.Array]:

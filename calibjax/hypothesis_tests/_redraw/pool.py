@@ -9,19 +9,16 @@ import jax.numpy as jnp
 
 from calibjax._core import checks
 from calibjax._core.batches import map_batches
-from calibjax._core.compilation import compiled_once, jit
+from calibjax._core.compilation import jit_long
+from calibjax._core.devices import Result, map_shared
 from calibjax._core.pytree import PyTree, T
-from calibjax._core.sharding import WHOLE, Result, devices
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests._redraw.features import Parts
 from calibjax.hypothesis_tests._redraw.plan import Plan
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
-from calibjax.pairwise.tiles import TILE_SIZE
 
-_SMALL = 8 * TILE_SIZE**2  # bytes of data that every device may hold: a tile
 _LARGE = 2**16  # samples, whose targets are drawn for one key after the other
-_LONG = 5e7  # numbers of predictions, times redraws, from which on optimised programs pay
 
 
 def rank_among_redraws(
@@ -58,14 +55,14 @@ def observed_and_redrawn(
 
     Args:
         key: the user's random key.
-        statistic: (data, predictions, targets) → values.
+        statistic: (data, predictions, targets) → values, compiled once for equal ones.
         data: what it needs; in a closure it would be compiled as a constant.
         predictions: what targets are redrawn from.
         targets: the observed ones.
         num_draws: the user's.
         batch_size: the user's.
         num_bytes: memory of one redraw.
-        redraw: (key, predictions) → targets.
+        redraw: (key, predictions) → targets, the same object in all calls.
     """
     key = checks.random_key(key)
     each = jax.eval_shape(lambda: statistic(data, predictions, targets))
@@ -73,12 +70,10 @@ def observed_and_redrawn(
     num_draws = checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
     batch_size = checked_batch_size(batch_size, num_bytes)
     keys = jax.random.split(key, num_draws)
-    pool = functools.partial(_pool, statistic, redraw, batch_size)
-    num_values = sum(leaf.size for leaf in jax.tree.leaves(predictions))
-    effort = "well" if num_draws * num_values >= _LONG else "less"
-    return compiled_once(pool, keys, data, predictions, targets, effort=effort)
+    return _pool(statistic, redraw, batch_size, keys, data, predictions, targets)
 
 
+@functools.partial(jit_long, static_argnums=(0, 1, 2))
 def _pool(
     statistic: Callable[[T, Any, Any], Any],
     redraw: Callable[[jax.Array, Any], Any],
@@ -88,8 +83,13 @@ def _pool(
     predictions: PyTree,
     targets: PyTree,
 ) -> tuple[PyTree, PyTree]:
-    evaluate = jax.vmap(functools.partial(statistic, data, predictions))
-    values = over_pool(keys, lambda k: redraw(k, predictions), evaluate, targets, batch_size)
+    def evaluate(given: tuple[T, PyTree], ys: PyTree) -> PyTree:
+        return jax.vmap(functools.partial(statistic, *given))(ys)
+
+    def redrawn(given: tuple[T, PyTree], key: jax.Array) -> PyTree:
+        return redraw(key, given[1])
+
+    values = over_pool(keys, redrawn, evaluate, (data, predictions), targets, batch_size)
     # The statistic need not depend on all of the data.
     observed = checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
     return observed, jax.tree.map(lambda x: x[1:], values)
@@ -108,39 +108,22 @@ def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int
     return _evaluated(keys, plan, batch_size=checked_batch_size(batch_size, plan.family.num_bytes))
 
 
-def _is_long(keys: jax.Array, plan: Plan, **_: int) -> bool:
-    """Whether optimised sums of kernels pay."""
-    return keys.size * sum(map(jnp.size, jax.tree.leaves(plan.predictions))) >= _LONG / 10
-
-
-@functools.partial(jit, static_argnames="batch_size", effort="less", runs_long=_is_long)
+@functools.partial(jit_long, static_argnames="batch_size")
 def _evaluated(keys: jax.Array, plan: Plan, *, batch_size: int) -> Parts:
-    num_draws, split = keys.size, devices()
+    def redraw(plan: Plan, key: jax.Array) -> PyTree:
+        return draw(key, plan.predictions)
 
-    def pool(plan: Plan, keys: jax.Array) -> Parts:
-        evaluate = functools.partial(plan.family, plan.predictions, weights=plan.weights)
-        redraw = lambda key: draw(key, plan.predictions)  # noqa: E731
-        return over_pool(keys, redraw, evaluate, plan.targets, batch_size)
+    def evaluate(plan: Plan, targets: PyTree) -> Parts:
+        return plan.family(plan.predictions, targets, weights=plan.weights)
 
-    if split is None or sum(leaf.nbytes for leaf in jax.tree.leaves(plan)) > _SMALL:
-        return pool(plan, keys)
-    # Little data are cheaper to copy than to hand round: each device evaluates some redraws.
-    number = -(-num_draws // split.number)
-    places = jnp.minimum(jnp.arange(number * split.number), num_draws - 1)
-    parts = split.run(pool, (WHOLE, split.rows), split.rows)(plan, keys[places])
-
-    def joined(part: jax.Array) -> jax.Array:
-        of_devices = part.reshape(split.number, number + 1, -1)
-        redraws = of_devices[:, 1:].reshape(-1, part.shape[1])[:num_draws]
-        return jnp.concatenate([part[:1], redraws])
-
-    return jax.tree.map(joined, parts)
+    return over_pool(keys, redraw, evaluate, plan, plan.targets, batch_size)
 
 
 def over_pool(
     keys: jax.Array,
-    redraw: Callable[[jax.Array], T],
-    evaluate: Callable[[T], Result],
+    redraw: Callable[[Any, jax.Array], T],
+    evaluate: Callable[[Any, T], Result],
+    data: PyTree,
     targets: T,
     batch_size: int,
 ) -> Result:
@@ -148,8 +131,9 @@ def over_pool(
 
     Args:
         keys: a random key for each redraw, [B].
-        redraw: key → targets, [n, ...].
-        evaluate: targets [b, n, ...] → a pytree of values, [b, ...] each.
+        redraw: (data, key) → targets, [n, ...].
+        evaluate: (data, targets [b, n, ...]) → a pytree of values, [b, ...] each.
+        data: what both need; a pytree of arrays.
         targets: the observed ones, [n, ...].
         batch_size: largest b.
 
@@ -159,16 +143,22 @@ def over_pool(
     # The random bits of one large data set fit in a cache better than those of several.
     is_large = max(leaf.shape[0] for leaf in jax.tree.leaves(targets)) >= _LARGE
 
-    def batch(items: tuple[jax.Array, jax.Array]) -> Result:
-        keys, is_observed = items
-        drawn = jax.lax.map(redraw, keys) if is_large else jax.vmap(redraw)(keys)
+    def pool(given: tuple[Any, T], items: tuple[jax.Array, jax.Array]) -> Result:
+        data, targets = given
+        one = functools.partial(redraw, data)
 
-        def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
-            return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
+        def batch(items: tuple[jax.Array, jax.Array]) -> Result:
+            keys, is_observed = items
+            drawn = jax.lax.map(one, keys) if is_large else jax.vmap(one)(keys)
 
-        return evaluate(jax.tree.map(chosen, targets, drawn))
+            def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
+                return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
+
+            return evaluate(data, jax.tree.map(chosen, targets, drawn))
+
+        return map_batches(items, batch, batch_size)
 
     # In one program all have the same rounding errors, which are all that is left of a kernel that
     # is much wider than the data: the observed value must then be one of many.
     items = jnp.concatenate([keys[:1], keys]), jnp.arange(keys.size + 1) == 0
-    return map_batches(items, batch, batch_size)
+    return map_shared(pool, (data, targets), items)

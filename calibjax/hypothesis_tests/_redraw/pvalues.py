@@ -4,7 +4,6 @@ The observed value and the B draws are exchangeable under calibration, so the ra
 value is uniform, even after a transformation that treats all B + 1 values alike.
 """
 
-import functools
 import math
 from types import ModuleType
 from typing import Any, TypeVar
@@ -14,13 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core.compilation import jit
 from calibjax._core.pytree import PyTree
 
 _FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = 100, 250, 10  # to fit a tail; in it; to need none
 
 
-@jit
+@jax.jit
 def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Largest difference that counts as a tie: equal data sets may differ in the last digits."""
     return _tolerance(statistic, null_samples, jnp)
@@ -37,7 +35,7 @@ def _tolerance(statistic: ArrayLike, null_samples: Numbers, xp: ModuleType) -> N
     return 100 * xp.finfo(null_samples.dtype).eps * xp.maximum(xp.median(size, 0), own)
 
 
-@jit
+@jax.jit
 def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
     """Monte Carlo p-value (1 + #{T_b ≥ T}) / (B + 1).
 
@@ -56,7 +54,7 @@ def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array
     return jnp.where(jnp.isnan(statistic), jnp.nan, pvalue)
 
 
-@jit
+@jax.jit
 def tail_pvalue(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     """`CalibrationTestResult.asymptotic_pvalue` of one statistic, of any shape."""
     num_draws = null_samples.shape[0]
@@ -81,7 +79,7 @@ def tail_pvalue(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array
     return jnp.where(is_known, pvalue, fitted)
 
 
-@jit
+@jax.jit
 def standardised(pool: jax.Array, values: jax.Array | None = None) -> jax.Array:
     """Deviations from the mean of a pool, in units of its standard deviation.
 
@@ -131,7 +129,7 @@ def _typical(pool: Numbers, xp: ModuleType) -> tuple[Any, Any]:
     return xp.where(differ, other_mean, mean), xp.where(differ, other_spread, spread)
 
 
-@jit
+@jax.jit
 def tied(pool: jax.Array, rounding: jax.Array) -> jax.Array:
     """A pool in which values that differ from the observed one by rounding only are equal to it.
 
@@ -177,7 +175,7 @@ def largest_scores(statistic: PyTree, null_samples: PyTree) -> np.ndarray:
     return _scores(pool, *_typical(pool, np), np).max(1)
 
 
-@functools.partial(jit, effort="least")
+@jax.jit
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for multiple testing by the max-T procedure.
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size, map_batches
-from calibjax._core.compilation import compiled_once, jit
-from calibjax._core.lengths import filled
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import draw
@@ -29,7 +27,7 @@ from calibjax.hypothesis_tests.result import skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile
 
 
-@functools.partial(jit, static_argnames=("n", "num_data_sets", "num_draws"))
+@functools.partial(jax.jit, static_argnames=("n", "num_data_sets", "num_draws"))
 def resampled(
     key: jax.Array,
     predictions: Distribution,
@@ -103,10 +101,9 @@ def pvalues_of_pool(
     members, structure = checked_family(kernels, predictions, widest)
     first = jax.tree.map(lambda y: jnp.swapaxes(y, 0, 1), pool)
     n = number_of(predictions, weights)
-    (seen, observed, first), weights = filled((predictions, widest, first), weights)
     return _ranked(
-        family_of(members, seen, observed),
-        seen,
+        family_of(members, predictions, widest),
+        predictions,
         first,
         weights,
         n,
@@ -117,7 +114,7 @@ def pvalues_of_pool(
     )
 
 
-@functools.partial(jit, static_argnames=("num_data_sets", "ranked", "structure", "squares"))
+@functools.partial(jax.jit, static_argnames=("num_data_sets", "ranked", "structure", "squares"))
 def _ranked(
     family: Any,
     predictions: Distribution,
@@ -176,4 +173,4 @@ def pvalues_of_statistic(
     def of_sets(keys: jax.Array, *others: Any) -> jax.Array:
         return jax.lax.map(lambda key: of_set(key, *others), keys)
 
-    return compiled_once(of_sets, keys, predictions, truth, weights)
+    return jax.jit(of_sets)(keys, predictions, truth, weights)

@@ -16,6 +16,7 @@ References: W21 App. D.1.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import fold, safe_sqrt
@@ -166,7 +167,7 @@ def centered_without_offset(
 
 def _check(kernel: SquaredExponential, predictions: MvNormal) -> None:
     if checks.is_concrete(predictions.cov):
-        variances = checks.readable(predictions.cov).diagonal(0, -2, -1)
+        variances = np.asarray(predictions.cov).diagonal(0, -2, -1)
         refuse_far_length_scale(kernel, variances**0.5)
 
 

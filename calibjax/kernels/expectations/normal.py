@@ -222,7 +222,7 @@ def _prepare_features(
         rate = 1 / float(_length_scale(kernel, predictions))
     data = predictions.loc, predictions.scale, targets
     with jax.ensure_compile_time_eval():
-        loc, scale, y = (checks.readable(x, float) for x in data)
+        loc, scale, y = (np.asarray(x, float) for x in data)
         low = min(float((loc - 5 * scale).min()), float(y.min()))
         high = max(float((loc + 5 * scale).max()), float(y.max()))
     # Ranges that are rounded up to few different ones: other data of the same kind have as many

@@ -136,10 +136,10 @@ def _prepare_features(kernel: Kernel, predictions: Poisson, targets: jax.Array) 
     """Square root R of the kernel matrix K = R Rᵀ of all relevant counts, if these are few."""
     if not checks.is_concrete(kernel, predictions, targets):
         return None
-    rate = float(checks.readable(predictions.rate).max())
+    rate = float(np.asarray(predictions.rate).max())
     third = -np.log(np.finfo(predictions.rate.dtype).eps) / 3
     largest = rate + third + np.sqrt(third**2 + 6 * third * rate)  # exceeded with probability < ε
-    size = int(max(largest, float(checks.readable(targets).max()))) + 2
+    size = int(max(largest, float(np.asarray(targets).max()))) + 2
     if size > _MAX_COUNTS:
         return None
     matrix = gram_matrix(kernel, jnp.arange(size)).astype(predictions.rate.dtype)

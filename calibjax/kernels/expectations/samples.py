@@ -36,7 +36,6 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, tensordot
-from calibjax._core.compilation import outside_of_traces
 from calibjax.distributions import MonteCarlo, Samples
 from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel
@@ -101,22 +100,21 @@ def _prepare_features(
     kernel: Kernel, predictions: Samples, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array] | None:
     """Some of the draws and targets, and the inverse Cholesky factor of their kernel matrix."""
-    if predictions.index is not None or not checks.is_concrete(kernel, predictions, targets):
+    if predictions.index is not None or not checks.is_outermost(kernel, predictions, targets):
         return None
     values = jnp.asarray(predictions.values)
     points = jnp.concatenate([values.reshape(-1, *values.shape[2:]), jnp.asarray(targets)])
     limit = min(values.shape[1] ** 2, len(points), _MAX_RANK)
-    with outside_of_traces():  # the data may be known while a random key is traced
-        tolerance = low_rank.TOLERANCE[floating_dtype(points).itemsize]
-        rank = low_rank.numerical_rank(kernel, points, tolerance, limit)
-        if rank is None:
-            return None
-        found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=min(rank, limit))
-        factor = low_rank.factor_at_pivots(found)
-        is_used = jnp.arange(len(factor)) < found.rank
-        inverse = lax.linalg.triangular_solve(
-            factor, jnp.diag(is_used.astype(factor.dtype)), left_side=True, lower=True
-        )
+    tolerance = low_rank.TOLERANCE[floating_dtype(points).itemsize]
+    rank = low_rank.numerical_rank(kernel, points, tolerance, limit)
+    if rank is None:
+        return None
+    found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=min(rank, limit))
+    factor = low_rank.factor_at_pivots(found)
+    is_used = jnp.arange(len(factor)) < found.rank
+    inverse = lax.linalg.triangular_solve(
+        factor, jnp.diag(is_used.astype(factor.dtype)), left_side=True, lower=True
+    )
     return points[found.pivots], inverse
 
 

@@ -22,15 +22,15 @@ CALLS = {
 over_pool = pools.over_pool
 
 
-def nan_unless_equal(keys, redraw, evaluate, targets, batch_size):
+def nan_unless_equal(keys, redraw, evaluate, data, targets, batch_size):
     """Values of a pool with one redraw that equals the observed targets; NaN if theirs differ."""
     chosen = jax.random.key_data(keys[EQUAL])
 
-    def redrawn(key):
+    def redrawn(data, key):
         is_chosen = jnp.all(jax.random.key_data(key) == chosen)
-        return jax.tree.map(lambda y, z: jnp.where(is_chosen, y, z), targets, redraw(key))
+        return jax.tree.map(lambda y, z: jnp.where(is_chosen, y, z), targets, redraw(data, key))
 
-    values = over_pool(keys, redrawn, evaluate, targets, batch_size)
+    values = over_pool(keys, redrawn, evaluate, data, targets, batch_size)
     leaves = jax.tree.leaves(values)
     assert all(len(leaf) == NUM_DRAWS + 1 for leaf in leaves)
     is_equal = jnp.array([jnp.array_equal(leaf[0], leaf[EQUAL + 1]) for leaf in leaves]).all()
@@ -63,25 +63,3 @@ def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
     result = CALLS[name].function(**values)  # a NaN is refused, or remains
     assert seen, "in another way"
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(result.statistic))
-
-
-def test_long_pools_are_optimised(monkeypatch):
-    """Also where JAX is told to leave most optimisations out, which has the same values."""
-    efforts, once = [], pools.compiled_once
-
-    def recorded(*arguments, effort):
-        efforts.append(effort)
-        return once(*arguments, effort=effort)
-
-    def statistic(scale, predictions, targets):
-        return scale * jnp.mean(targets - predictions.probs)
-
-    monkeypatch.setattr(pools, "compiled_once", recorded)
-    data = 2.0, Bernoulli(jnp.full(6, 0.4)), jnp.array([0, 1, 1, 0, 1, 1])
-    found = []
-    for limit in (60.0, 61.0):  # numbers drawn: 10 redraws of 6
-        monkeypatch.setattr(pools, "_LONG", limit)
-        key = jax.random.key(0)
-        found.append(pools.observed_and_redrawn(key, statistic, *data, num_draws=10))
-    assert efforts == ["well", "less"]
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), *found)

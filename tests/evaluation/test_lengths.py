@@ -9,14 +9,12 @@ import pytest
 import scipy.stats
 
 import calibjax
-from calibjax import distributions, estimators, kernels
-from calibjax._core.lengths import filled, rounded_up
-from calibjax.distributions import Bernoulli, Categorical, Normal, sample_targets
+from calibjax import distributions
+from calibjax.evaluation.lengths import filled, rounded_up
+from calibjax.distributions import Bernoulli, Categorical, Normal
 from calibjax.distributions.sampling import draw
-from calibjax.hypothesis_tests import aggregated_skce_test, exact_skce_test
 from tests.registry.families import FAMILIES
 
-WHITE = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
 KEY = jax.random.key(0)
 
 
@@ -43,47 +41,6 @@ def test_draws_of_the_first_predictions_do_not_depend_on_the_length(name):
         np.testing.assert_array_equal(one, other[:n])
 
 
-def _data(n):
-    predictions = Bernoulli(jax.random.uniform(jax.random.key(1), (n,)))
-    return predictions, sample_targets(jax.random.key(2), predictions)
-
-
-@pytest.mark.parametrize("n", [20])
-def test_values_are_those_without_filling(n, monkeypatch):
-    predictions, targets = _data(n)
-    many = {"white": WHITE, "top": (estimators.top_label, WHITE)}
-
-    def all_values():
-        exact = exact_skce_test(KEY, WHITE, predictions, targets, num_draws=99)
-        aggregated = aggregated_skce_test(KEY, predictions, targets, kernels=many, num_draws=99)
-        return [
-            estimators.skce(WHITE, predictions, targets),
-            estimators.skce_biased(WHITE, predictions, targets),
-            *((t.statistic, t.pvalue, t.estimate, t.null_samples) for t in (exact, aggregated)),
-        ]
-
-    found = all_values()
-    with monkeypatch.context() as patch:
-        patch.setattr("calibjax._core.lengths.rounded_up", lambda n: n)
-        plain = all_values()
-    for one, other in zip(*map(jax.tree.leaves, (found, plain)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
-
-
-def test_nothing_is_filled_in_programs():
-    samples = _data(20)
-    lengths = []
-
-    def record(samples):
-        found, weights = filled(samples, None)
-        lengths.append(len(found[1]))
-        assert weights is None
-        return found[1]
-
-    jax.jit(record)(samples)
-    assert lengths == [20]
-
-
 @pytest.mark.parametrize("n", [240, 250, 285])
 def test_predictions_of_several_families(n):
     predictions = Normal(jnp.linspace(0, 1, n), jnp.ones(n))
@@ -102,21 +59,6 @@ def _num_compiled(function):
     finally:
         jax.monitoring.unregister_event_duration_listener(listener)
     return programs.count("/jax/core/compile/backend_compile_duration")
-
-
-def test_one_program_for_many_lengths():
-    def calls(n):
-        random = np.random.default_rng(n)
-        predictions = Categorical(random.dirichlet(np.ones(3), n))
-        targets = random.integers(0, 3, n)
-        for weights in (None, random.exponential(size=n)):
-            estimators.skce(WHITE, predictions, targets, weights=weights)
-            given = {"weights": weights, "num_draws": 19}
-            exact_skce_test(KEY, WHITE, predictions, targets, **given)
-            aggregated_skce_test(KEY, predictions, targets, kernels=[WHITE], **given)
-
-    assert _num_compiled(lambda: calls(240)) > 0
-    assert _num_compiled(lambda: (calls(250), calls(285))) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,12 @@
 """Data sets filled up to one of few lengths, so that many of them share their programs."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import T
-from calibjax._core.sharding import Result, is_spread
 
 # At most a quarter apart, and each of them a length that is often met as it is.
 _UP_TO_80 = (8, 9, 11, 13, 16, 19, 23, 28, 34, 42, 52, 64, 80)
@@ -37,8 +33,7 @@ def filled(
     """Samples and weights, filled up with samples without weight to one of few lengths.
 
     Random numbers of the first samples do not depend on the length, so that neither do redraws.
-    This is done where programs are compiled, for arrays that are known and on one device, by
-    NumPy, which has no programs; others are returned as they are.
+    NumPy does it, which has no programs.
 
     Args:
         samples: checked predictions and more, with leading axis n.
@@ -47,8 +42,7 @@ def filled(
     """
     leaves = jax.tree.leaves((samples, weights))
     n = leaves[0].shape[0]
-    is_known = checks.is_outermost(samples, weights)
-    if n > longest or not is_known or any(map(is_spread, leaves)):
+    if n > longest:
         return samples, weights
     length = rounded_up(n)
 
@@ -61,16 +55,3 @@ def filled(
     used[:n] = 1 if weights is None else weights
     # Unlike `jnp.asarray` this has no program for each shape.
     return jax.device_put((jax.tree.map(fill, samples), used))
-
-
-def of_rows(function: Callable[[T], Result], samples: T) -> Any:
-    """Values of a compiled function of samples, a row for each, by one of few programs.
-
-    They are arrays of NumPy where the samples were filled up.
-    """
-    n = checks.leading_size("samples", samples)
-    (used,), _ = filled((samples,), None)
-    values = function(used)
-    if checks.leading_size("samples", used) == n:
-        return values
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[:n], values)
