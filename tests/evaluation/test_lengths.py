@@ -10,9 +10,9 @@ import scipy.stats
 
 import calibjax
 from calibjax import distributions
-from calibjax.evaluation.lengths import filled, rounded_up
 from calibjax.distributions import Bernoulli, Categorical, Normal
 from calibjax.distributions.sampling import draw
+from calibjax.evaluation.lengths import filled, rounded_up
 from tests.registry.families import FAMILIES
 
 KEY = jax.random.key(0)

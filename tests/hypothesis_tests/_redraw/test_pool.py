@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distributions import Bernoulli
 from calibjax.hypothesis_tests import clusters, composite
 from calibjax.hypothesis_tests._redraw import pool as pools
 from calibjax.streaming import tensor_products
