@@ -9,7 +9,7 @@ noise of one size, fitted to half of the patients; the rows are the others. `tar
 disease has progressed after a year, a score from 25 to 346, and `mean` and `sd` are those of the
 predicted normal distribution.
 
-The orders in which images and patients are split are fixed (see `digits.split`, `PATIENTS`).
+The orders in which images and patients are split are fixed (`IMAGES`, `PATIENTS`).
 
 Run: python -m experiments.demo --output calibjax/command_line
 """
@@ -21,13 +21,14 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.digits import classifiers, split
 from experiments.harness import command_line, extras
 
 NAME = "demo"
 UNITS = 10_000  # a probability of one
 NUM_IMAGES = 300
-PATIENTS = [*b"demo/diabetes"]  # the seed of their order
+# Seeds of their orders.
+IMAGES = [*b"digits/split"]
+PATIENTS = [*b"demo/diabetes"]
 
 
 def rounded(probs: np.ndarray) -> np.ndarray:
@@ -42,9 +43,11 @@ def rounded(probs: np.ndarray) -> np.ndarray:
 def digits() -> tuple[list[str], Iterable[Sequence[object]]]:
     """Names and rows of the classifier."""
     images, labels = extras.imported("sklearn.datasets").load_digits(return_X_y=True)
-    training, *others = split(len(labels))
-    rows = np.concatenate(others)[:NUM_IMAGES]
-    model = classifiers()["naive Bayes"].fit(images[training], labels[training])
+    order = np.random.default_rng(IMAGES).permutation(len(labels))
+    training, others = np.split(order, [len(labels) // 2])
+    rows = others[:NUM_IMAGES]
+    classifier = extras.imported("sklearn.naive_bayes").GaussianNB()
+    model = classifier.fit(images[training], labels[training])
     units = rounded(model.predict_proba(images[rows]))
     texts = [[f"{unit / UNITS:.4f}" for unit in row] for row in units]
     names = [f"prob_{label}" for label in model.classes_]

@@ -57,7 +57,7 @@ def f():
     from calibjax import kernels
 """
     assert imports_of(text) == {"paper_repro.w19.rejections", "paper_repro.w21.ols", "..y"}
-    assert not "paper_repro.w19.rejections".startswith(allowed("experiments.digits"))
-    assert not "experiments.digits".startswith(allowed("paper_repro.w19.rejections"))
+    assert not "paper_repro.w19.rejections".startswith(allowed("experiments.demo"))
+    assert not "experiments.demo".startswith(allowed("paper_repro.w19.rejections"))
     assert not "paper_repro.w21.ols".startswith(allowed("paper_repro.w19.rejections"))
     assert not "paper_repro.data.cifar".startswith(allowed("experiments.harness.cells"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments import digits
+from experiments import demo
 from experiments.harness import command_line, source
 from experiments.harness.cells import cell
 
@@ -78,7 +78,7 @@ def test_fingerprints(main, change, is_seen):
 
 
 def test_names():
-    assert source.name_of(digits.__file__) == "experiments.digits"
+    assert source.name_of(demo.__file__) == "experiments.demo"
     assert source.name_of(source.ROOT / "paper_repro/__main__.py") == "paper_repro"
     assert source.name_of(source.ROOT / "experiments/harness/__init__.py") == "experiments.harness"
 
@@ -115,7 +115,7 @@ def test_one_line_says_that_the_code_has_changed(main, tmp_path, monkeypatch, ca
 
 
 def test_the_option_is_read(tmp_path):
-    parser = command_line.option_parser(digits.__file__, "")
+    parser = command_line.option_parser(demo.__file__, "")
     for arguments in ([], ["--trust-cells"]):
         run, _ = command_line.parse(parser, [*arguments, "--output", str(tmp_path)])
-        assert run.store("a", digits.__file__).trust == bool(arguments)
+        assert run.store("a", demo.__file__).trust == bool(arguments)

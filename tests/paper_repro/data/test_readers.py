@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from calibjax.distributions import Categorical
-from experiments import ensemble_scaling
 from experiments.harness import command_line, data_files
 from experiments.harness.cells import Store
 from experiments.harness.data_files import DataError
@@ -191,38 +190,6 @@ def test_published_tables_that_lack_rows(tmp_path):
         w19_networks.run(command_line.Run("quick", tmp_path, tmp_path))
 
 
-def test_ensembles(tmp_path, capsys):
-    path = tmp_path / ensemble_scaling.FOLDER / "temp.csv"
-    with pytest.raises(DataError, match=r"expected a folder with .*temp\.csv, got none"):
-        ensemble_scaling.read(tmp_path)
-    path.parent.mkdir()
-    header = ",".join(['"temp"', *(f'"tempfc.{k}"' for k in range(1, 12))])
-    table = np.random.default_rng(0).normal(size=(30, 12)).round(3)
-    rows = [",".join(map(str, row)) for row in table]
-
-    def read(*lines):
-        path.write_text("\n".join(lines))
-        return ensemble_scaling.read(tmp_path)
-
-    first, rest = rows[4].split(",", 1)
-    gaps = [*rows[:4], f"NA,{rest}", *rows[5:10], "," * 11, *rows[10:]]
-    observed, members = read(header, *gaps)
-    np.testing.assert_array_equal(np.column_stack([observed, members]), np.delete(table, 4, 0))
-    assert "31 rows, 2 with missing values left out" in capsys.readouterr().out
-    for lines, message in (
-        ([], r"expected rows in .*temp\.csv, got an empty file"),
-        (["temp"], r"expected columns \['temp', .*\], got \['temp'\] in"),
-        ([header, *rows[:4], f"warm,{rest}"], r"a finite number, got 'warm' in row 6 of .*temp"),
-        ([header, *rows[:4], f"inf,{rest}"], "a finite number, got 'inf' in row 6 of"),
-        ([header, *rows[:4], rest], "expected 12 values, got 11 in row 6 of"),
-        ([header, *rows[:4], f"{first}{',1' * 11}"], "members that differ, got row 6 of"),
-        ([header, *rows[:19]], "expected 20 rows or more without gaps, got 19 in"),
-        ([header], "expected 20 rows or more without gaps, got 0 in"),
-    ):
-        with pytest.raises(DataError, match=f"^--data: .*{message}"):
-            read(*lines)
-
-
 def test_programs_end_with_one_line(tmp_path, capsys):
     @command_line.program
     def main():
@@ -234,17 +201,12 @@ def test_programs_end_with_one_line(tmp_path, capsys):
     assert capsys.readouterr().err == "--data: wrong\n"
     write_cifar100(tmp_path)
     np.save(tmp_path.joinpath(*cifar.CIFAR100, "val_labels.npy"), LABELS - 1)
-    for program, text in (
-        ("experiments.cifar100", "got -1 in row 0"),
-        ("paper_repro", "got -1 in"),
-    ):
-        command = [sys.executable, "-m", program, "--data", tmp_path, "--output", tmp_path / "out"]
-        if program == "paper_repro":
-            command += ["--only", "l21_networks"]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        line = found.stderr.splitlines()
-        assert (found.returncode, len(line)) == (2, 1)
-        assert text in line[0]
+    command = [sys.executable, "-m", "paper_repro", "--only", "l21_networks"]
+    command += ["--data", tmp_path, "--output", tmp_path / "out"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    line = found.stderr.splitlines()
+    assert (found.returncode, len(line)) == (2, 1)
+    assert "got -1 in" in line[0]
 
 
 class Calls:

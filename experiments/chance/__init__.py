@@ -1,1 +1,0 @@
-"""Which differences between networks, or between recalibration methods, are more than chance?"""
