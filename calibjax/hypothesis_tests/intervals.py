@@ -132,10 +132,8 @@ def skce_confidence_interval(
 
         4 ζ̂_1 / n = (n − 1) / n Σ_i (U_{−i} − mean)²,   U_{−i} = SKCE_u without sample i.
 
-    In W21's uncalibrated models the 95 % interval covers the SKCE in 93 % of the data sets with
-    n = 64 and in 94 to 95 % with n = 256 and 1024 (`experiments.coverage`). For a calibrated model
-    ζ_1 = 0, the estimate is of order 1 / n and not normal, and the interval does not have its
-    nominal coverage (91 to 99 % there): to decide whether there is any miscalibration, use a test.
+    For a calibrated model ζ_1 = 0, the estimate is of order 1 / n and not normal, and the interval
+    does not have its nominal coverage: to decide whether there is any miscalibration, use a test.
 
     Args:
         kernel: kernel on pairs (prediction, target).

@@ -142,11 +142,10 @@ def spectrum_skce_test(
     Under calibration n SKCE_u → Σ_i λ_i (z_i² − 1), z_i ~ N(0, 1). The λ_i are estimated by the
     leading eigenvalues of the centered matrix H̃ / n; the others are represented by one normal
     variable of the same variance, which is known exactly from the sum of all squares, ‖H̃‖² / n².
-    Compared with all eigenvalues (`experiments.null_approximations`), this changes p-values by less
-    than 1e-6 in W21's models and 2e-4 with ten classes at the default of r = 64, and by less than
-    2e-4 and 0.01 at r = 8. With n < 8 r all eigenvalues are computed.
+    Compared with all eigenvalues, this changes p-values by less than 1e-4 at the default of r = 64.
+    With n < 8 r all eigenvalues are computed.
 
-    Its p-values agree with those of the bootstrap within 0.025 everywhere for n ≥ 200. Like every
+    Its p-values are close to those of the bootstrap, within 0.03 for n = 300. Like every
     asymptotic test it is off its level for small n, and like the bootstrap, gamma and Pearson tests
     it hardly detects predictions that are too narrow or too wide; prefer `exact_skce_test`.
 

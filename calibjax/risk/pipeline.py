@@ -25,8 +25,7 @@ class SquaredCalibrationError:
         estimate: mean of h(p_i, p_i) over the test part and the functions of all folds. It may be
             negative, as an unbiased estimate of zero must be.
         standard_error: over the folds, as in G24. The folds share training data and the test part,
-            so this captures only a part of the error that comes from the fits: a third or less of
-            the true standard deviation in `experiments.estimator_bias`.
+            so this captures only a part of the error that comes from the fits.
         sampling_error: standard error over the test part, for the mean of the functions.
         root: the calibration error, the signed square root of the estimate.
         root_standard_error: over the roots of the folds.
@@ -79,7 +78,7 @@ def squared_calibration_error(
     never by their estimates on the test part.
 
     The estimate is biased: a function that was tuned on few samples is shrunken, so that its
-    diagonal is too small; for a calibrated model it is too large. See `experiments.estimator_bias`.
+    diagonal is too small; for a calibrated model it is too large.
 
     The predictions determine the notion of calibration: canonical for class predictions; top-label
     for `confidences.probs` and `correct` of `estimators.top_label` as plain arrays (twice the value

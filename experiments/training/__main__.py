@@ -47,7 +47,7 @@ def summary(records: list[dict[str, float]]) -> dict[str, Any]:
 
 @command_line.program
 def main(arguments: list[str] | None = None) -> None:
-    """Writes the tables training and training_seeds."""
+    """Writes the table training."""
     parser = command_line.option_parser(__file__, __doc__, only=PROBLEMS)
     parser.add_argument("--num-seeds", type=command_line.positive_integer, default=10)
     parser.add_argument("--num-steps", type=command_line.positive_integer, default=NUM_STEPS)
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.num_steps % CHECKPOINTS:
         parser.error(f"--num-steps: expected a multiple of {CHECKPOINTS}, got {options.num_steps}")
     store = run.store(NAME, study.__file__)
-    rows, single, chosen = [], [], []
+    rows = []
     for problem in options.only:
         results = [
             cells.cell(
@@ -66,14 +66,9 @@ def main(arguments: list[str] | None = None) -> None:
             )
             for seed in range(options.num_seeds)
         ]
-        for model in results[0]["measures"]:
-            records = [result["measures"][model] for result in results]
+        for model in results[0]:
+            records = [result[model] for result in results]
             rows.append({"data": problem, "loss": model, **summary(records)})
-            single += [
-                {"data": problem, "loss": model, "seed": i, **record}
-                for i, record in enumerate(records)
-            ]
-        chosen += [{"data": problem, "seed": i, **x["chosen"]} for i, x in enumerate(results)]
     note = note_of(
         __file__,
         "note",
@@ -89,8 +84,6 @@ def main(arguments: list[str] | None = None) -> None:
         steps=options.num_steps,
     )
     write_table(run.folder(NAME), NAME, rows, note, show=True)
-    write_table(run.folder(NAME), f"{NAME}_seeds", single, "See training.md.")
-    write_table(run.folder(NAME), f"{NAME}_chosen", chosen, "See training.md.")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def measured(key: jax.Array, predictions: CategoricalLogits, labels: Any) -> dic
 
 
 def found(problem: str, seed: int, num_steps: int) -> dict[str, Any]:
-    """Measures of all models of one seed, by name, and what was chosen for them."""
+    """Measures of all models of one seed, by name."""
     training, calibration, evaluation = parts(PROBLEMS[problem].draw(seed))
     key, test_key = jax.random.split(cells.key_of(f"{NAME}/{problem}/{seed}"))
     num_classes = PROBLEMS[problem].num_classes
@@ -63,15 +63,7 @@ def found(problem: str, seed: int, num_steps: int) -> dict[str, Any]:
     models["NLL + chosen λ SKCE, stopped early, then temperature"] = scaled(*best)
     if evaluation.truth is not None:
         models["the truth"] = evaluation.truth
-    measures = {k: measured(test_key, p, evaluation.labels) for k, p in models.items()}
-    steps = num_steps // CHECKPOINTS
-    chosen = {
-        "λ at the end": WEIGHTS[best_end],
-        "steps of NLL": steps * (best_stop + 1),
-        "λ, stopped early": WEIGHTS[best[0]],
-        "steps, stopped early": steps * (best[1] + 1),
-    }
-    return {"chosen": chosen, "measures": measures}
+    return {k: measured(test_key, p, evaluation.labels) for k, p in models.items()}
 
 
 def name(weight: float) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import coverage, sensitivity
+from experiments import sensitivity
 from experiments.harness import figures, source
 from experiments.harness.cells import Store
 from experiments.harness.tables import write_table
@@ -20,12 +20,6 @@ from paper_repro.w19 import timings
 
 def counts(rng, label, group, *rest):
     return {f"exact {group}": {"rejected": int(rng.integers(50)), "undefined": 0}}
-
-
-def tally(rng, *arguments):
-    below, above = (int(x) for x in rng.integers(10, size=2))
-    values = dict(zip(("width", "estimates"), rng.uniform(size=2).tolist(), strict=True))
-    return {"two-sided": [below, above], "lower": [below, 0], **values, "squares": 1e3}
 
 
 def measure(rng, *arguments):
@@ -37,11 +31,6 @@ def run_power(store):
     write_table(store.folder, "table", sensitivity.rows(found), show=True)
 
 
-def run_coverage(store):
-    for name, rows in zip(("table", "truths"), coverage.coverages(store, 50), strict=True):
-        write_table(store.folder, name, rows, show=True)
-
-
 def run_timings(store):
     settings = dataclasses.replace(timings.SETTINGS["quick"], sizes=(100, 200))
     rows = timings.time_rows(settings, timings.finished_cells(store, settings))
@@ -51,7 +40,6 @@ def run_timings(store):
 # Module, what computes a cell, what stands in for it, and what is run.
 EXPERIMENTS = {
     "sensitivity": (sensitivity, counts, run_power),
-    "coverage": (coverage, tally, run_coverage),
     "w19_timings": (timings, measure, run_timings),
 }
 
