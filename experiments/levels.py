@@ -1,4 +1,4 @@
-"""Do the tests hold their level, and what is their power? Are the estimators unbiased?
+"""Do the tests hold their level, and what is their power?
 
 The simulated data sets are those of `experiments.synthetic_models`. All tests are compared on
 scalar normal predictions and on ten classes; with ten-dimensional targets, two classes, and
@@ -19,18 +19,14 @@ time of the small decompositions.
 Run: python -m experiments.levels [--num-datasets 2000] [--output DIR]
 """
 
-import functools
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
-from tqdm import tqdm
 
-from calibjax import estimators
 from experiments.harness import command_line
-from experiments.harness.cells import Case, Store, cell, key_of, simulated
+from experiments.harness.cells import Case, Store, simulated
 from experiments.harness.command_line import program
 from experiments.harness.tables import note_of, write_table
 from experiments.power.compared import (
@@ -144,70 +140,15 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-@functools.partial(jax.jit, static_argnames=("estimator", "model", "num_samples"))
-def estimates(keys: jax.Array, *, estimator: Callable, model: Model, num_samples: int) -> jax.Array:
-    """Estimates on each of the data sets, [data sets]."""
-    return jax.vmap(lambda key: estimator(model.kernel, *model.draw(key, num_samples)))(keys)
-
-
-def mean_of(
-    estimator: Callable, model: Model, num_samples: int, num_datasets: int
-) -> dict[str, float]:
-    """Mean of an estimator over data sets, and its standard error."""
-    keys = jax.random.split(key_of(f"means/{model.name}/{model.size}"), num_datasets)
-    values = estimates(keys, estimator=estimator, model=model, num_samples=num_samples)
-    error = float(values.std(ddof=1)) / math.sqrt(num_datasets)
-    return {"mean": float(values.mean()), "error": error}
-
-
-def means(store: Store, num_datasets: int, num_samples: int = 4) -> list[dict[str, Any]]:
-    """Means of the unbiased estimators over calibrated data sets; the truth is zero."""
-    unbiased = {
-        "skce": estimators.skce,
-        "skce_block (B = 2)": functools.partial(estimators.skce_block, block_size=2),
-    }
-    models = [Model("calibrated", 1), Model("classes", 2), Model("classes", 10)]
-    rows = []
-    for model, (name, estimator) in tqdm(
-        list(itertools.product(models, unbiased.items())), desc="means", unit="cell"
-    ):
-        path = f"means/{model.name}{model.size}/{name.split()[0]}"
-        parameters = {"data sets": num_datasets, "n": num_samples}
-        compute = functools.partial(mean_of, estimator, model, num_samples, num_datasets)
-        found = cell(store, path, parameters, compute)
-        ratio = found["mean"] / found["error"]
-        rows.append(
-            {
-                "model": model.name,
-                "d or m": model.size,
-                "n": num_samples,
-                "estimator": name,
-                "mean": found["mean"],
-                "s.e.": found["error"],
-                "mean / s.e.": ratio,
-                "bar": "mean / s.e. within 3",
-                "met": abs(ratio) <= 3,
-            }
-        )
-    return rows
-
-
 @program
 def main() -> None:
-    """Writes the tables unbiasedness, levels and levels_summary."""
+    """Writes the tables levels and levels_summary."""
     parser = command_line.option_parser(__file__, __doc__)
     parser.add_argument("--num-datasets", type=command_line.positive_integer, default=2000)
-    parser.add_argument("--num-means", type=command_line.positive_integer, default=20_000)
     run, options = command_line.parse(parser)
-    if options.num_means < 2:
-        parser.error("--num-means: expected at least 2")
     jax.config.update("jax_enable_x64", True)
-    note = f"Calibrated data sets: {options.num_means} in each row."
-    store = run.store("levels", __file__)
-    rows = means(store, options.num_means)
-    write_table(run.output, "unbiasedness", rows, note, show=True)
     number = options.num_datasets
-    rows = levels(store, number)
+    rows = levels(run.store("levels", __file__), number)
     values = {"level": ALPHA, "eigenvalues": NUM_EIGENVALUES, "least": 8 * NUM_EIGENVALUES}
     note = note_of(__file__, "levels", number=number, **values)
     write_table(run.output, "levels", rows, note, show=True)

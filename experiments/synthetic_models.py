@@ -15,6 +15,18 @@ CLASS_KERNEL = kernels.TensorProduct(
 )
 SCALE = 0.1  # of normal predictions
 SHIFTED_MEAN = 0.1
+
+
+def median_kernel(shape: Any, predictions: Any) -> kernels.Kernel:
+    """Length scales: median distance of predictions, median predicted standard deviation."""
+    scale = kernels.median_heuristic(distances.Wasserstein(), predictions)
+    variances = jax.vmap(lambda p: jnp.sum(p.variance()))(predictions)
+    deviation = jnp.sqrt(jnp.median(variances))
+    return kernels.TensorProduct(
+        shape(scale, distances.Wasserstein()), kernels.SquaredExponential(deviation)
+    )
+
+
 # Wrong in one way each: the mean, and the standard deviation, of (target - mean) / SCALE.
 WRONG_NORMALS = {
     "shifted up": (0.3, 1.0),

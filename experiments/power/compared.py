@@ -18,8 +18,7 @@ import jax
 from calibjax import distances, estimators, hypothesis_tests, kernels
 from experiments.harness.cells import keys_of
 from experiments.power.simulation import pvalues, tally
-from experiments.power.w21 import median_kernel
-from experiments.synthetic_models import Model
+from experiments.synthetic_models import Model, median_kernel
 
 EXACT = "exact SKCE"
 NUM_LOCATIONS = 5

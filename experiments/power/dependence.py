@@ -10,10 +10,11 @@ from calibjax import hypothesis_tests as tests
 from calibjax.distributions import Normal
 from calibjax.kernels import SquaredExponential
 from experiments.power.simulation import DRAWS, Study
-from experiments.power.w21 import BIASED, MEDIAN, median_kernel
-from experiments.synthetic_models import SCALE
+from experiments.synthetic_models import SCALE, median_kernel
 
 CLUSTER = "cluster_skce_test"
+MEDIAN = "exact_skce_test, median heuristic"
+BIASED = "the same, biased"
 NUM_CLUSTERS = 20
 CORRELATIONS = {f"correlation {c:g}": c for c in (0.0, 0.3, 0.8)}
 COEFFICIENTS = {f"φ = {phi:g}": phi for phi in (0.9, 0.95, 1.0)}

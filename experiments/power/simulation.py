@@ -8,19 +8,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import kstest  # comes with scikit-learn
 
 from experiments.harness.cells import Case, Store, keys_of, simulated
 
 ALPHA = 0.05
 DRAWS = 199  # (B + 1) α is an integer
 CALIBRATED = "calibrated"
-PIT = "Kolmogorov-Smirnov test of the PIT"
 _CALIBRATED_SHARE = 4  # data sets at most 64 samples large cost little
 _BATCH_NUMBERS = 2**20  # numbers that the draws of the data sets evaluated at once may hold
 
-# (key of the data, key of the tests, alternative, n, setting) → p-values by test; under `PIT`
-# probability integral transforms, [n].
+# (key of the data, key of the tests, alternative, n, setting) → p-values by test.
 Tests = Callable[[jax.Array, jax.Array, Any, int, Any], dict[str, jax.Array]]
 
 
@@ -34,9 +31,6 @@ class Study(NamedTuple):
         tests: p-values on one data set. It gets the place of the alternative, which is traced, so
             that all of them are one program.
         settings: what else distinguishes data sets.
-        calibrated: the alternatives under which the null hypothesis is true.
-        in_one_program: whether all data sets go through one compiled loop. Otherwise they are
-            concrete, so that target kernels have features.
     """
 
     name: str
@@ -44,12 +38,10 @@ class Study(NamedTuple):
     sizes: dict[int, float]
     tests: Tests
     settings: tuple[Any, ...] = ("",)
-    calibrated: tuple[str, ...] = (CALIBRATED,)
-    in_one_program: bool = True
 
     def number_of(self, alternative: str, n: int, num_datasets: int) -> int:
         """Number of data sets: more where the level is measured and n is small."""
-        more = _CALIBRATED_SHARE if alternative in self.calibrated and n <= 64 else 1
+        more = _CALIBRATED_SHARE if alternative == CALIBRATED and n <= 64 else 1
         return math.ceil(num_datasets * self.sizes[n] * more)
 
 
@@ -61,7 +53,7 @@ class Rate(NamedTuple):
         num_samples: n.
         setting: of the study.
         test: name of the test.
-        rate: share of the data sets that are rejected; of several tests that of each, [K].
+        rate: share of the data sets that are rejected.
         number: number of data sets.
         undefined: number of them without a p-value, which count as not rejected.
     """
@@ -70,7 +62,7 @@ class Rate(NamedTuple):
     num_samples: int
     setting: Any
     test: str
-    rate: float | np.ndarray
+    rate: float
     number: int
     undefined: int
 
@@ -129,7 +121,7 @@ def tally(found: dict[str, np.ndarray]) -> dict[str, Any]:
     """How often each test rejects, and has no p-value."""
     values = {test: np.asarray(p) for test, p in found.items()}
     return {
-        test: {"rejected": np.sum(p <= ALPHA, 0).tolist(), "undefined": int(np.isnan(p).sum())}
+        test: {"rejected": int(np.sum(p <= ALPHA)), "undefined": int(np.isnan(p).sum())}
         for test, p in values.items()
     }
 
@@ -140,14 +132,7 @@ def counts(study: Study, case: tuple[str, int, Any], span: tuple[int, int]) -> d
     label = f"power/{study.name}/{alternative}/{n}/{setting}"
     keys = keys_of(label, "data", span), keys_of(label, "tests", span)
     place = study.alternatives.index(alternative)
-    if study.in_one_program:
-        found = pvalues(study.tests, keys, place, (n, setting), DRAWS * n**2)
-    else:
-        found = pvalues_of_each(study.tests, keys, place, n, setting)
-    if PIT in found:
-        rows = np.asarray(found[PIT], float)
-        found = found | {PIT: np.array([kstest(row, "uniform").pvalue for row in rows])}
-    return tally(found)
+    return tally(pvalues(study.tests, keys, place, (n, setting), DRAWS * n**2))
 
 
 def rates(store: Store, study: Study, num_datasets: int) -> list[Rate]:
@@ -172,6 +157,6 @@ def rates(store: Store, study: Study, num_datasets: int) -> list[Rate]:
 
 
 def _rate(case: tuple[str, int, Any], test: str, chunks: list[Any], number: int) -> Rate:
-    rejected = sum(np.asarray(chunk[test]["rejected"]) for chunk in chunks)
+    rejected = sum(chunk[test]["rejected"] for chunk in chunks)
     undefined = sum(chunk[test]["undefined"] for chunk in chunks)
     return Rate(*case, test, rejected / number, number, undefined)

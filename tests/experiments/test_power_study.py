@@ -8,26 +8,23 @@ from scipy import stats
 
 from experiments.harness.cells import Store, keys_of
 from experiments.power import __main__ as program
-from experiments.power import dependence, ensembles, packages, simulation, tables, w21
-from experiments.power.simulation import CALIBRATED, PIT, Rate, Study
+from experiments.power import bound, dependence, ensembles, simulation, tables
+from experiments.power.simulation import CALIBRATED, Rate, Study
 
 N = 4000
+KEY = jax.random.key(0)
 
 
 def uniform(data_key, test_key, place, n, setting):
-    """p-values that are uniform, or their squares, of one test, of two kernels, and of a PIT."""
-    p = jax.random.uniform(data_key) ** (1 + place)
+    """p-values that are uniform, or their squares."""
     return {
-        "one": p,
-        "two": jnp.stack([p, p**2]),
+        "one": jax.random.uniform(data_key) ** (1 + place),
         "missing": jnp.full((), jnp.nan),
-        PIT: jnp.where(place == 0, jnp.linspace(0.01, 0.99, n), jnp.linspace(0.0, 0.3, n)),
     }
 
 
-@pytest.mark.parametrize("in_one_program", [True, False])
-def test_rates(tmp_path, monkeypatch, in_one_program):
-    study = Study("some", (CALIBRATED, "square"), {16: 1.0}, uniform, in_one_program=in_one_program)
+def test_rates(tmp_path, monkeypatch):
+    study = Study("some", (CALIBRATED, "square"), {16: 1.0}, uniform)
     store = Store(tmp_path, "code")
     number = 12
     found = {(r.alternative, r.test): r for r in simulation.rates(store, study, number)}
@@ -37,12 +34,8 @@ def test_rates(tmp_path, monkeypatch, in_one_program):
         p = np.array([float(jax.random.uniform(key)) for key in keys]) ** (1 + power)
         assert found[name, "one"].rate == np.mean(p <= 0.05)
         assert found[name, "one"].number == size
-        np.testing.assert_array_equal(
-            found[name, "two"].rate, [np.mean(p <= 0.05), np.mean(p**2 <= 0.05)]
-        )
         assert found[name, "missing"].rate == 0
         assert found[name, "missing"].undefined == size
-        assert found[name, PIT].rate == power
     monkeypatch.setattr(simulation, "counts", lambda *_: {})  # all cells are stored
     again = simulation.rates(store, study, number)
     np.testing.assert_equal([r.rate for r in again], [r.rate for r in found.values()])
@@ -65,41 +58,15 @@ def test_series():
     assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < 4 / np.sqrt(N)
 
 
-def rates_of(study, rate):
-    """The same rate of all tests that the bars look at."""
-    tests = {
-        "w21": (w21.AGGREGATED, w21.MEDIAN, w21.BIASED, w21.EXPONENTIAL),
-        "clusters": (dependence.CLUSTER,),
-        "posteriors": ("exact_skce_test, kernel on the features",),
-    }.get(study.name, (ensembles.AGGREGATED, ensembles.ENSEMBLE, ensembles.RANKS))
-    return [
-        Rate(alternative, n, setting, test, rate, 500, 0)
-        for n in study.sizes
-        for setting in study.settings
-        for alternative in study.alternatives
-        for test in tests
-    ]
-
-
-def test_bars():
-    studies = [study for kind in program.KINDS.values() for study in kind]
-    for rate in (0.05, 1.0):
-        found = tables.Found([(study, rates_of(study, rate)) for study in studies])
-        met = {line["what"]: line["met"] for line in tables.bars(found)}
-        levels = {what for what in met if what.startswith("level")}
-        assert {met[what] for what in levels} == {rate == 0.05}
-        assert met["posterior = prior, kernel on the features"] == (rate == 1)
-
-
 def test_table():
     study = Study("some", (CALIBRATED, "wrong"), {16: 1.0}, uniform)
     rates = [
         Rate(name, 16, "", test, rate, number, 0)
         for name, number in ((CALIBRATED, 400), ("wrong", 100))
-        for test, rate in (("other", 0.1), (w21.MEDIAN, 0.5))
+        for test, rate in (("other", 0.1), (dependence.MEDIAN, 0.5))
     ]
     median, other = tables.table(study, rates)
-    assert (median["test"], median["wrong"]) == (w21.MEDIAN, 50)
+    assert (median["test"], median["wrong"]) == (dependence.MEDIAN, 50)
     assert (other[CALIBRATED], other["wrong"]) == (10, 10)
     assert other["data sets"] == "400 / 100"
     assert other["s.e. at most"] == 5
@@ -108,19 +75,54 @@ def test_table():
 @pytest.mark.slow
 def test_program(tmp_path, monkeypatch):
     arguments = ["power", "--num-datasets", "2", "--output", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", [*arguments, "--only", "posteriors", "horizons"])
+    monkeypatch.setattr("sys.argv", [*arguments, "--only", "horizons"])
     program.main()
-    for kind in ("posteriors", "horizons"):
-        assert (tmp_path / "power" / f"power_{kind}.md").exists()
-    assert not (tmp_path / "power" / "power_bars.md").exists()
+    assert (tmp_path / "power" / "power_horizons.md").exists()
 
 
-def test_groups_of_features_and_pairs():
-    features, probs, labels = packages.draw(0, 0.25)
-    groups = packages.groups_of(features)
-    assert groups.shape == (packages.NUM_SAMPLES, 60)
-    np.testing.assert_array_equal(groups.sum(1), 6)  # three features and three pairs
-    np.testing.assert_array_equal(groups[:, 5], features[:, 1] == 1)
-    np.testing.assert_array_equal(groups[:, 12], (features[:, 0] == 0) & (features[:, 1] == 0))
-    own = groups[:, 12]
-    assert np.mean(labels[own]) > np.mean(probs[own])
+@pytest.mark.parametrize("name", bound.MODELS)
+def test_laws(name):
+    """Their log ratios are larger than zero on average under the law itself."""
+    model = bound.MODELS[name]
+    predictions = model.predictions(KEY, 400)
+    laws = {law: make(predictions) for law, make in model.laws.items()}
+    for law in [*laws][1:]:
+        drawn = bound.drawn(KEY, laws[law], 50)
+        true, null = (bound.log_prob(laws[k], drawn) for k in (law, CALIBRATED))
+        assert np.mean(true) > np.mean(null), law
+
+
+def test_moments_of_normal_laws():
+    predictions = bound.MODELS["normals"].predictions(KEY, 4000)
+    noise = 4 / np.sqrt(4000)
+    for law, mean, deviation, skewness in (
+        (CALIBRATED, 0, 1, 0),
+        ("shift +0.3", 0.3, 1, 0),
+        ("sd x 0.7", 0, 0.7, 0),
+        ("bimodal", 0, 1, 0),
+        ("skewed +", 0, 1, 1),
+        ("skewed -", 0, 1, -1),
+    ):
+        targets = bound.drawn(KEY, bound.MODELS["normals"].laws[law](predictions), 1)[0]
+        z = np.asarray((targets - predictions.loc) / predictions.scale, float)
+        assert abs(z.mean() - mean) < noise, law
+        assert abs(z.std() - deviation) < noise, law
+        assert abs(stats.skew(z) - skewness) < 0.3, law
+
+
+def test_ties_count_in_part():
+    """Values of three kinds: randomised p-values of the null are uniform."""
+    values = jax.random.randint(KEY, (4000,), 0, 3).astype(float)
+    null = jax.random.randint(jax.random.key(1), (999,), 0, 3).astype(float)
+    p = bound.randomised(jax.random.key(2), values, null)
+    assert stats.kstest(np.asarray(p), "uniform").statistic < 0.08
+
+
+@pytest.mark.slow
+def test_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr(bound, "NUM_SETS", 2)
+    monkeypatch.setattr(bound, "PER_CELL", 1)
+    monkeypatch.setattr("sys.argv", ["bound", "--only", "binary", "--output", str(tmp_path)])
+    bound.main()
+    lines = (tmp_path / "power/power_bound_binary.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(bound.MODELS["binary"].laws)
