@@ -57,8 +57,8 @@ lint: .venv/installed
 types: .venv/installed  ## pyright, as PyPI has it without a download at its first run
 	$(BIN)/basedpyright
 
-bench: .venv/installed
-	$(BIN)/python -m experiments.benchmark
+bench: .venv/installed  ## times of thirty calls, to compare two checkouts
+	$(BIN)/python -m experiments.benchmark.steps
 
 gallery: .venv/installed  ## every figure of the library, into experiments/results/gallery/
 	$(BIN)/python -m experiments.gallery --output experiments/results

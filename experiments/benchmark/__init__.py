@@ -1,5 +1,1 @@
-"""Speed and memory of calibjax against plain loops; `python -m experiments.benchmark`."""
-
-from experiments.harness import extras
-
-extras.require("ot")
+"""Time and memory of calibjax: `python -m experiments.benchmark.peers` and `.memory`."""

@@ -1,37 +1,22 @@
 """Peak memory of one evaluation, in a process of its own.
 
-Run: python -m experiments.benchmark.memory {value,gradient,mlce} NUM_SAMPLES
+Run: python -m experiments.benchmark.memory {value,gradient} NUM_SAMPLES
 
-It prints bytes and seconds.
+It prints the growth of the peak in bytes, and seconds, of the SKCE or of its gradient.
 """
 
 import json
 import re
 import resource
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import jax
 
-from experiments.benchmark import local, workload
+from experiments.benchmark import workload
 
 _WARM_UP = 2048  # with several tiles, so that the same code is compiled and loaded
-
-
-def measure(what: str, num_samples: int) -> dict[str, float]:
-    """Growth of the peak memory and seconds of an evaluation, measured in a fresh process.
-
-    Args:
-        what: "value" or "gradient" of the SKCE, or "mlce".
-        num_samples: n.
-    """
-    command = [sys.executable, "-m", "experiments.benchmark.memory", what, str(num_samples)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr}")
-    return json.loads(result.stdout)
 
 
 def _status(field: str) -> int | None:
@@ -62,13 +47,9 @@ def main(what: str, num_samples: int) -> None:
     the compilation during the warm-up counts too, and cannot hide what the evaluation needs.
     """
     jax.config.update("jax_enable_x64", True)
-    function, draw = {
-        "value": (workload.value, workload.normal_samples),
-        "gradient": (workload.gradient, workload.normal_samples),
-        "mlce": (local.curve, lambda n: (local.samples(n, 50), local.samples(n, 50))),
-    }[what]
-    jax.block_until_ready(function(*draw(_WARM_UP)))
-    samples = jax.block_until_ready(draw(num_samples))
+    function = {"value": workload.value, "gradient": workload.gradient}[what]
+    jax.block_until_ready(function(*workload.normal_samples(_WARM_UP)))
+    samples = jax.block_until_ready(workload.normal_samples(num_samples))
     before, start = resident(), time.perf_counter()
     jax.block_until_ready(function(*samples))
     print(json.dumps({"bytes": peak() - before, "seconds": time.perf_counter() - start}))

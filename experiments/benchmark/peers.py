@@ -12,6 +12,7 @@ Run: python -m experiments.benchmark.peers [--quick] [--only NAME ...] [--output
 import functools
 import importlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -29,7 +30,7 @@ from tqdm import tqdm
 from calibjax import distributions as laws
 from calibjax import estimators, recalibration, scores
 from experiments.benchmark.memory import peak, resident
-from experiments.harness import clocks, command_line
+from experiments.harness import command_line
 from experiments.harness.cells import Store, cell
 from experiments.harness.figures import save_figure
 from experiments.harness.tables import write_table
@@ -310,7 +311,7 @@ def main() -> None:
     parser = command_line.option_parser(__file__, __doc__, only=ENTRIES)
     parser.add_argument("--quick", action="store_true", help="one size, to see that it runs")
     run, options = command_line.parse(parser)
-    store, load = run.store("benchmark", __file__), clocks.machine_load()
+    store, load = run.store("benchmark", __file__), os.getloadavg()[0]
     packages = sorted({entry.package for entry in ENTRIES.values()})
     missing = [package for package in packages if find_spec(package) is None]
     chosen = [

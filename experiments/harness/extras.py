@@ -11,10 +11,8 @@ USES = {
     "tqdm": ("the experiments show their progress with tqdm", "repro"),
     "matplotlib": ("the experiments draw with matplotlib", "repro"),
     "sklearn": ("some experiments use scikit-learn", "repro"),
-    "ot": ("the benchmark compares with POT", "test"),
 }
 
-_SLOW = ("sklearn", "ot")  # to import, which is left to those that use them
 
 
 class MissingExtra(ImportError):
@@ -42,7 +40,8 @@ def require(*packages: str) -> None:
     """
     try:
         for package in packages:
-            if package not in _SLOW or importlib.util.find_spec(package) is None:
+            # scikit-learn is slow to import, which is left to those that use it.
+            if package != "sklearn" or importlib.util.find_spec(package) is None:
                 imported(package)
     except MissingExtra as error:
         if sys.argv[0] != "-m":  # as it is while `python -m` looks for a module

@@ -37,7 +37,6 @@ runpy.run_module(program, run_name="__main__", alter_sys=True)
                     "the experiments draw with matplotlib",
                     "repro",
                 ),
-                ("ot", "experiments.benchmark", "the benchmark compares with POT", "test"),
             )
         ),
     ],
