@@ -14,7 +14,6 @@ USES = {
 }
 
 
-
 class MissingExtra(ImportError):
     """One of these packages is not installed."""
 

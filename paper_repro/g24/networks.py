@@ -14,9 +14,6 @@ estimator, with the grids of App. B, and 20 % for the estimate, all of the 10 00
 the paper: its grids depend on the number of samples, and its standard errors on their number in a
 fold. The logits of validation images, which some networks have, are not used for that reason. All
 estimators of a network have the same split and the same folds.
-
-What is not in the paper is in tables of its own: debiased bins, and the kernel density ratio by its
-formula as printed (see `naive_density`).
 """
 
 import dataclasses
@@ -30,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from calibjax import estimators, recalibration, record, risk
+from calibjax import estimators, record, risk
 from calibjax.distributions import Categorical, CategoricalLogits
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
@@ -40,9 +37,7 @@ from paper_repro.data import cifar, stand_in
 from paper_repro.data.cifar import CIFAR10, EXPECTED
 from paper_repro.data.classifiers import NETWORKS, read_logits
 from paper_repro.g24 import (
-    added_tables,
     architecture_tables,
-    naive_density,
     networks_figures,
     networks_tables,
 )
@@ -68,17 +63,11 @@ class Settings:
         num_samples: the first samples are taken, this many of them; None for all.
         cifar10: names of networks of `cifar.CIFAR10`.
         logits: names of networks of `cifar.LOGITS`.
-        added: whether there is what the paper has not: debiased bins, the naive kernel density
-            ratio, and wider grids of kernel ridge regression.
-        sharpened: the number that the logits of two CIFAR-10 networks are multiplied by for the
-            comparison of kernel density ratios.
     """
 
     num_samples: int | None
     cifar10: tuple[str, ...]
     logits: tuple[str, ...] = ()
-    added: bool = True
-    sharpened: float = 3.0
 
 
 # The architectures of the paper, and the network that was here first.
@@ -90,7 +79,7 @@ LOGITS = (
     "cifar100_densenet121",
 )
 SETTINGS = {
-    "quick": Settings(400, NETWORKS[:1], added=False),
+    "quick": Settings(400, NETWORKS[:1]),
     "paper": Settings(None, NETWORKS, LOGITS),
 }
 
@@ -168,16 +157,6 @@ def _kernel_ridges(tolerance: float, *, canonical: bool) -> dict[str, Estimator]
     }
 
 
-def _widened(estimator: Estimator, steps: int) -> Estimator:
-    """The estimator with a grid that goes on for some more steps to smaller penalties."""
-
-    def grid(n: int) -> jax.Array:
-        found = estimator.grid(n)
-        return jnp.append(found, found[-1] * (found[-1] / found[-2]) ** jnp.arange(1.0, steps + 1))
-
-    return estimator._replace(grid=grid)
-
-
 ESTIMATORS = {  # by data set and notion; there are no bins of many classes
     data: {
         "top-label": {
@@ -195,34 +174,7 @@ ESTIMATORS = {  # by data set and notion; there are no bins of many classes
     }
     for data, tolerance in TOLERANCES.items()
 }
-DEBIASED = Estimator(risk.DebiasedBinning(), BINS.grid)
-ADDED = {
-    data: {
-        "top-label": {
-            "15 debiased bins": DEBIASED._replace(grid=lambda n: jnp.array([15])),
-            "debiased bins": DEBIASED,
-        }
-    }
-    for data in TOLERANCES
-}
-for chosen in (ESTIMATORS, ADDED):
-    chosen["digits"] = chosen["cifar10"]  # the stand-in data has ten classes, too
-# Further steps of wider grids, at most nine, and to no penalty below the tolerance, where it is the
-# tolerance that regularises. The grid of App. B of kkr is there already where it is left out.
-FURTHER_STEPS = {
-    "cifar10": {"top-label": {"ukkr": 6}, "canonical": {"kkr": 1, "ukkr": 9}},
-    "cifar100": {"top-label": {"ukkr": 6}, "canonical": {"ukkr": 1}},
-}
-WIDER = {
-    data: {
-        notion: {
-            f"{name}, wider": _widened(ESTIMATORS[data][notion][name], num)
-            for name, num in steps.items()
-        }
-        for notion, steps in notions.items()
-    }
-    for data, notions in FURTHER_STEPS.items()
-}
+ESTIMATORS["digits"] = ESTIMATORS["cifar10"]  # the stand-in data has ten classes, too
 
 
 def read_networks(run: command_line.Run, settings: Settings) -> list[Network]:
@@ -316,46 +268,6 @@ def finished_cells(
     return finished
 
 
-def sharpened(network: Network, power: float) -> Network:
-    """The network with another name, and all logits times a number."""
-    sharpen = functools.partial(recalibration.tempered, temperature=1 / power)
-    name = f"{network.name}, sharpened"
-    return network._replace(name=name, predictions=jax.vmap(sharpen)(network.predictions))
-
-
-def naive_cells(
-    store: Store, networks: list[Network], stable: dict[str, dict[str, np.ndarray]]
-) -> dict[str, dict[str, np.ndarray]]:
-    """Results of the naive kernel density ratio in the folds of the stable one, by network."""
-    finished = {}
-    for network in networks:
-        samples = naive_density.Samples(*map(np.asarray, network.samples("top-label")))
-        found = stable[network.name]
-        arguments = samples, found["tuning"], found["folds"], found["grid"]
-        compute = functools.partial(naive_density.cross_validated, *arguments)
-        path = f"{network.name}/top-label/kde_naive".replace(",", "").replace(" ", "_")
-        parameters = {"data": digest(*samples, *arguments[1:])}
-        finished[network.name] = cells.arrays(store, path, parameters, compute)
-    return finished
-
-
-def write_added(
-    store: Store,
-    settings: Settings,
-    networks: list[Network],
-    results: dict[tuple[str, str, str], dict[str, np.ndarray]],
-) -> None:
-    """What is not in the paper: debiased bins, and the naive kernel density ratio."""
-    added = finished_cells(store, settings, networks, ADDED)
-    overconfident = [sharpened(x, settings.sharpened) for x in networks if x.data == "cifar10"][:2]
-    densities = {"cifar10": {"top-label": {"kde": DENSITIES}}}
-    sharp = finished_cells(store, settings, overconfident, densities)
-    every = [*networks, *overconfident]
-    stable = {x.name: (results | sharp)[x.name, "top-label", "kde"] for x in every}
-    naive = naive_cells(store, every, stable)
-    added_tables.write_tables(store.folder, results | added, stable, naive, settings.sharpened)
-
-
 def run(run: command_line.Run) -> None:
     """Runs the experiment; without networks it runs on stand-in data."""
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
@@ -366,7 +278,7 @@ def run(run: command_line.Run) -> None:
             part, chosen = stand_in.digits().evaluation, slice(settings.num_samples)
             logits, labels = jnp.asarray(part.logits[chosen]), jnp.asarray(part.labels[chosen])
             network = Network("digits_linear", CategoricalLogits(logits), labels)
-            write_all(store, dataclasses.replace(settings, added=False), [network])
+            write_all(store, settings, [network])
 
 
 def write_all(store: Store, settings: Settings, networks: list[Network]) -> None:
@@ -375,10 +287,6 @@ def write_all(store: Store, settings: Settings, networks: list[Network]) -> None
     networks_tables.write_tables(store.folder, results, EXACTNESS)
     architecture_tables.write_tables(store.folder, results)
     networks_figures.plot(store.folder, results)
-    if settings.added:
-        write_added(store, settings, networks, results)
-        wider = finished_cells(store, settings, networks, WIDER)
-        networks_tables.write_wider_grids(store.folder, results | wider, EXACTNESS)
 
 
 if __name__ == "__main__":

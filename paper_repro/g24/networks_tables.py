@@ -188,43 +188,7 @@ def claim_rows(pairs: dict[tuple[str, str, str, str], Comparison]) -> Iterator[t
         yield (claim.text, z.size, *counts, sign, verdict)
 
 
-def wider_rows(results: Results) -> Iterator[tuple]:
-    """Rows of the table of wider grids."""
-    chosen = {key: x for key, x in results.items() if key[2].split(",")[0] in ("kkr", "ukkr")}
-    pairs = compare(chosen)
-    kkr = {key[:2]: key[2] for key in chosen if key[2].startswith("kkr")}  # the wider, if there
-    compared = {
-        key: found for key, found in pairs.items() if key[2:] == ("ukkr, wider", kkr[key[:2]])
-    }
-    critical = critical_value({**compared, **{key[::-1]: x for key, x in compared.items()}})
-    for network, notion, name in results:
-        if not name.endswith("wider"):
-            continue
-        found = results[network, notion, name]
-        before = pairs[network, notion, name, name.split(",")[0]]
-        other = compared.get((network, notion, name, kkr[network, notion]))
-        yield (
-            network,
-            notion,
-            name,
-            selected_text(found),
-            f"{root_risk(found)[0]:.3f}",
-            difference_text(before),
-            difference_text(other, critical) if other else None,
-            1e4 * float(found["estimate"]),
-            1e4 * float(found["standard_error"]),
-        )
-
-
-def write_wider_grids(folder: Path, results: Results, exactness: str) -> None:
-    """Writes the table of kernel ridge regression with wider grids."""
-    rows = list(wider_rows(results))
-    num = sum(row[6] is not None for row in rows)  # of ukkr from kkr
-    note = note_of(__file__, "wider", num=num, inflation=INFLATION, exactness=exactness)
-    write_table(folder, "wider_grids", rows, note)
-
-
-def difference_text(found: Comparison, critical: float = np.inf) -> str:
+def difference_text(found: Comparison, critical: float) -> str:
     """A difference with its standard error, and stars where it is significant."""
     text = f"{1e4 * found.difference:.3g} ± {1e4 * found.standard_error:.2g}"
     return text + _stars(found, critical)

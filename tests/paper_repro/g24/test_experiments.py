@@ -129,8 +129,6 @@ def test_networks(tmp_path, data, monkeypatch):
     zero, bins = g24_networks.ZEROS, g24_networks.BINS
     estimators = {"top-label": {"h = 0": zero, "bins": bins}, "canonical": {"h = 0": zero}}
     monkeypatch.setattr(g24_networks, "ESTIMATORS", {"cifar10": estimators})
-    monkeypatch.setattr(g24_networks, "WIDER", {})
-    monkeypatch.setattr(g24_networks, "write_added", lambda *args: None)
     run = command_line.Run("quick", data, tmp_path)
     g24_networks.run(run)
     networks = g24_networks.read_networks(run, settings)
@@ -176,7 +174,7 @@ def test_networks(tmp_path, data, monkeypatch):
     assert float(text.split(" ±")[0]) == pytest.approx(difference, rel=0.01)
     written = {path.name for path in folder.iterdir() if path.suffix in (".md", ".svg")}
     figures = {"figure_2.svg", *(f"risks_{name}.svg" for name in names)}
-    assert written == {f"{x}.md" for x in (*TABLES, "wider_grids")} | (figures)
+    assert written == {f"{x}.md" for x in TABLES} | figures
 
 
 def test_logits_are_read(tmp_path):
@@ -292,41 +290,6 @@ def test_verdicts(z, claim, verdict, monkeypatch):
     assert stars == [{0: 0, 2: 0, 4: 1, 9: 2}[abs(x)] for x in z]
 
 
-@pytest.mark.parametrize("has_wider_kkr", [True, False])
-def test_wider_grids(has_wider_kkr, tmp_path):
-    means = {"kkr": 0.2, "ukkr": 0.25, "kkr, wider": 0.2, "ukkr, wider": 0.1}
-    if not has_wider_kkr:
-        del means["kkr, wider"]
-    results = made_up({("n", "canonical", x): y for x, y in means.items()})
-    tables.write_wider_grids(tmp_path, results, "Exact.")
-    *rest, row = rows_of(tmp_path / "wider_grids.csv")[1:]
-    assert row[2] == "ukkr, wider"
-    assert float(row[5].split(" ±")[0]) == pytest.approx(-1500, abs=50)
-    assert float(row[6].split(" ±")[0]) == pytest.approx(-1000, abs=50)
-    assert row[6].endswith("*")
-    assert float(row[7]) == pytest.approx(1000)
-    assert [(x[2], x[6]) for x in rest] == [("kkr, wider", "")][:has_wider_kkr]
-    assert "the 1 comparisons" in (tmp_path / "wider_grids.md").read_text()
-
-
-@pytest.mark.parametrize("data", ["cifar10", "cifar100"])
-@pytest.mark.parametrize("notion", ["top-label", "canonical"])
-def test_wider_grids_end_at_the_tolerance(data, notion):
-    wider = g24_networks.WIDER[data][notion]
-    for name in ("kkr", "ukkr"):
-        estimator = g24_networks.ESTIMATORS[data][notion][name]
-        grid = np.asarray(estimator.grid(6400))
-        found = grid
-        if f"{name}, wider" in wider:
-            assert wider[f"{name}, wider"].tolerance == estimator.tolerance
-            found = np.asarray(wider[f"{name}, wider"].grid(6400))
-            np.testing.assert_array_equal(found[: len(grid)], grid)
-            np.testing.assert_allclose(found[1:] / found[:-1], grid[1] / grid[0])
-            assert found[-1] >= estimator.tolerance
-        num, following = len(found) - len(grid), found[-1] * grid[1] / grid[0]
-        assert num == 9 or following < estimator.tolerance
-
-
 def test_equal_functions_do_not_differ():
     assert tables.Comparison(0.0, 0.0).z == 0
     same = made_up({("n", "canonical", "kde"): 0.0})
@@ -347,7 +310,6 @@ def test_without_data_the_networks_are_those_of_digits(tmp_path, capsys):
     g24_networks.run(command_line.Run("quick", None, tmp_path))
     assert "g24_networks runs on stand-in data" in capsys.readouterr().out
     folder = tmp_path / "quick" / "g24_networks"
-    assert not (folder / "published_density.csv").exists()
     header, *rows = rows_of(folder / "estimators.csv")
     assert header[0] == "stand-in data"
     assert "published" not in header
