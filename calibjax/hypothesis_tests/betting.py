@@ -25,8 +25,7 @@ class Wealth:
         number: of forecasts.
         forecasts: the last ones, in a ring.
         learned: what each bet has learned, by name.
-        logs: logarithms of the wealth, or of the Shiryaev-Roberts statistic, of each bet, by name:
-            [h, k] for horizon h.
+        logs: logarithms of the wealth of each bet, by name, [h, k] for horizon h.
         largest: the largest logarithm of the total so far.
         crossing: the number of forecasts after which the total first reached the threshold; 0 if it
             has not.
@@ -50,7 +49,6 @@ class Betting:
         log_threshold: logarithm of the total that is a crossing.
         horizon: h, the number of forecasts that are made before the first target is known.
         window: the number of forecasts with known targets that are kept.
-        is_detector: whether a bet starts anew before every forecast (Shiryaev-Roberts).
     """
 
     bets: dict[str, Bet]
@@ -58,7 +56,6 @@ class Betting:
     log_threshold: jax.Array
     horizon: int = dataclasses.field(default=1, metadata={"static": True})
     window: int = dataclasses.field(default=1, metadata={"static": True})
-    is_detector: bool = dataclasses.field(default=False, metadata={"static": True})
 
     def start(self, first: Forecast) -> Wealth:
         """The state before any forecast, with that one in the ring, where it does not count."""
@@ -70,8 +67,7 @@ class Betting:
         logs = {}
         for name, bet in self.bets.items():
             found = jax.eval_shape(bet.log_ratios, learned[name], past, first)
-            value = -math.inf if self.is_detector else 0.0
-            logs[name] = jnp.full((self.horizon, *found.shape), value, dtype)
+            logs[name] = jnp.zeros((self.horizon, *found.shape), dtype)
         none = jnp.zeros((), jnp.int32)
         return Wealth(none, ring, learned, logs, jnp.full((), -jnp.inf, dtype), none)
 
@@ -95,9 +91,7 @@ class Betting:
             gain = bet.log_ratios(learned[name], past, new)
             if h > 1:
                 gain = jnp.logaddexp(math.log(1 - _LAMBDA), math.log(_LAMBDA) + gain)
-            row = state.logs[name][t % h]
-            row = gain + (jnp.logaddexp(row, 0) if self.is_detector else row)
-            logs[name] = state.logs[name].at[t % h].set(row)
+            logs[name] = state.logs[name].at[t % h].add(gain)
         ring = jax.tree.map(lambda x, y: x.at[t % size].set(y), state.forecasts, new)
         totals = {name: self.total(x) for name, x in logs.items()}
         total = mean_of_logs(totals)
@@ -108,18 +102,13 @@ class Betting:
         return after, totals
 
     def total(self, logs: jax.Array) -> jax.Array:
-        """Logarithm of the mean of a bet's wealth, or of its statistic: from [h, k] to a number."""
+        """Logarithm of the mean of a bet's wealth: from [h, k] to a number."""
         h = self.horizon
         mean = logsumexp(logs) - math.log(logs.size)
         if h == 1:
             return mean
         # Of each of the h processes one bet is open, and leaves at least 1 − λ of what it got.
-        mean = mean + math.log(1 - _LAMBDA)
-        if not self.is_detector:
-            return mean
-        left = _LAMBDA * jnp.exp(-mean)
-        rest = mean + math.log(h) + jnp.log1p(-jnp.where(left < 1, left, 0))
-        return jnp.where(left < 1, rest, jnp.where(jnp.isnan(mean), jnp.nan, -jnp.inf))
+        return mean + math.log(1 - _LAMBDA)
 
 
 def mean_of_logs(totals: Mapping[str, jax.Array]) -> jax.Array:

@@ -197,8 +197,7 @@ def e_process(
     autoregression with coefficient 0.9, 1024 forecasts, 500 streams).
 
     *Forgetting.* With `forget` f < 1, what was learned k forecasts ago counts f^k, which finds
-    faults that come late sooner. What has been lost until then stays lost: see
-    `streaming.EDetector`.
+    faults that come late sooner. What has been lost until then stays lost.
 
     Args:
         bets: dictionary of bets by name, or a single one; None for `default_bets(predictions)`.

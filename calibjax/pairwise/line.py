@@ -260,11 +260,8 @@ def line_sums(
     rates: jax.Array,
     *,
     polynomials: Polynomials | None = None,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`line_forms` of features w_i f_c(x_i), Σ_i w_i² f_c(x_i)², and moments at both ends.
-
-    The moments are Σ_i z^k e^{−z} w_i f_c(x_i) with z = r_t |x_i − x| for the first x and the last.
-    The shapes are [T, c], [c] and [2, T, K, c].
+) -> tuple[jax.Array, jax.Array]:
+    """`line_forms` of features w_i f_c(x_i), [T, c], and Σ_i w_i² f_c(x_i)², [c].
 
     For many features, of which few samples' are held at once.
 
@@ -306,31 +303,29 @@ def line_sums(
             cut = lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size)  # noqa: E731
             values = features(jax.tree.map(cut, xs), jnp.where(is_own, cut(weights), 0))
             decays = decayed(jnp.where(is_own, cut(gaps), 0)[:, None] * rates, num_moments)
-            sent, down, *totals = state
+            sent, *totals = state
             # Each block is walked along by itself, so that few numbers are added one by one.
             first, last = positions[index * size], positions[start + size - 1]
             arrived = over(first - positions[jnp.maximum(index * size - 1, 0)], sent)
             here = received_at(first, cut(positions), values)
-            down += over(first - positions[0], here)
             own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
             new, before = _walk(jnp.zeros_like(sent), decays, own)
             received = jnp.sum(coefficients[..., None] * before, -2)
             forms = jnp.sum(values[:, None] * received, 0)
             terms = forms + forms_between(coefficients, arrived, here), jnp.sum(values**2, 0)
             sent = new + over(last - first, arrived)
-            return (sent, down, *map(tiles.add, totals, terms)), None
+            return (sent, *map(tiles.add, totals, terms)), None
 
         one = jax.eval_shape(features, jax.tree.map(lambda leaf: leaf[:1], xs), weights[:1])
         zero = jnp.zeros((rates.size, one.shape[1]), one.dtype)
         none = jnp.stack([zero] * num_moments, 1)
-        start = none, none, (zero, zero), (zero[0], zero[0])
-        up, down, *totals = lax.scan(jax.checkpoint(step), start, jnp.arange(number))[0]
-        return *(total + lost for total, lost in totals), jnp.stack([down, up])
+        start = none, (zero, zero), (zero[0], zero[0])
+        _, *totals = lax.scan(jax.checkpoint(step), start, jnp.arange(number))[0]
+        return tuple(total + lost for total, lost in totals)
 
     def at_once(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
         values = features(xs, weights)
         forms = line_forms(values, positions, rates, polynomials=polynomials)
-        ends = (received_at(positions[i], positions, values) for i in (0, -1))
-        return forms, jnp.sum(jnp.square(values), 0), jnp.stack(list(ends))
+        return forms, jnp.sum(jnp.square(values), 0)
 
     return (in_blocks if on_cpu() else at_once)(xs, weights, positions)

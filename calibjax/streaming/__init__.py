@@ -9,14 +9,13 @@ An accumulator is a record with pure functions, as the optimisers of optax are:
 
 States are pytrees of fixed shapes. They are carried by `lax.scan`, saved in checkpoints, and merged
 by `accumulator.merge(a, b)`, or by `lax.psum`, since all their leaves are sums over the samples.
-Those of `SKCE` and `ExactSKCETest` with predictions on a line are merged by `merge` alone, and only
-if they lie end to end. Those of `EProcess` and `EDetector`, which watch forecasts in the order of
-time, are not sums, and cannot be merged.
+Those of `EProcess`, which watches forecasts in the order of time, are not sums, and cannot be
+merged.
 """
 
 from calibjax.streaming.base import Accumulator
 from calibjax.streaming.bins import BinnedErrors, CalibrationBins
-from calibjax.streaming.forecasts import EDetection, EDetector, EProcess
+from calibjax.streaming.forecasts import EProcess
 from calibjax.streaming.moments import BlockSKCE, MeanEstimate, MeanScore
 from calibjax.streaming.skce import SKCE, ExactSKCETest, SKCEEstimate
 
@@ -26,8 +25,6 @@ __all__ = [
     "BinnedErrors",
     "BlockSKCE",
     "CalibrationBins",
-    "EDetection",
-    "EDetector",
     "EProcess",
     "ExactSKCETest",
     "MeanEstimate",

@@ -46,8 +46,7 @@ class State:
     """What an accumulator has seen, a pytree of arrays whose shapes never change.
 
     All leaves are plain sums over the samples: the states of several devices are merged by
-    `jax.lax.psum(state, axis_name)`, and others by `Accumulator.merge`, in any order. Those of
-    predictions on a line have two more leaves, and are merged by the latter alone.
+    `jax.lax.psum(state, axis_name)`, and others by `Accumulator.merge`, in any order.
 
     Attributes:
         counts: integers, by name.
@@ -81,12 +80,6 @@ def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> S
     )
 
 
-def summed(a: State, b: State) -> State:
-    """The sums over the samples of two states."""
-    counts = {name: count + b.counts[name] for name, count in a.counts.items()}
-    return State(counts, {name: own.merged(b.sums[name]) for name, own in a.sums.items()})
-
-
 class Accumulator:
     """Base class of the accumulators: the same numbers from batches as from all data at once.
 
@@ -103,7 +96,7 @@ class Accumulator:
     overflow or vanish. Integer weights are numbers of copies where they are for all data at once.
 
     `update`, `merge` and `result` are pure functions of arrays, for `jit`, `vmap` and `lax.scan`.
-    A state is a `State`, whose leaves are plain sums but for those of `SKCE` on a line.
+    A state is a `State`, whose leaves are plain sums.
 
     Subclasses define `init`, `update` and `result`.
     """
@@ -143,11 +136,9 @@ class Accumulator:
 
         Cost: that of an addition.
         """
-        return self._merged(self._checked("a", a), self._checked("b", b))
-
-    def _merged(self, a: State, b: State) -> State:
-        """The merged state of checked ones."""
-        return summed(a, b)
+        a, b = self._checked("a", a), self._checked("b", b)
+        counts = {name: count + b.counts[name] for name, count in a.counts.items()}
+        return State(counts, {name: own.merged(b.sums[name]) for name, own in a.sums.items()})
 
     def _checked(self, name: str, state: object) -> State:
         """A state, with JAX arrays, that has the shapes of this accumulator's."""
@@ -182,7 +173,7 @@ def checked_state(name: str, state: object, expected: StateT) -> StateT:
         )
     found: StateT = jax.tree.map(jnp.asarray, state)
     for key, values in getattr(found, "counts", {}).items():
-        if key != "indices" and checks.is_concrete(values):  # their sum is modulo 2³²
+        if checks.is_concrete(values):
             place, bad = f"{name}.counts['{key}']", np.asarray(values) < 0
             checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
     return found

@@ -1,10 +1,10 @@
 """Squared kernel calibration error and its exact test, in one pass over batches."""
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
@@ -13,18 +13,18 @@ from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
 from calibjax.hypothesis_tests._redraw.components import STATISTICS
-from calibjax.hypothesis_tests._redraw.features import as_means, bytes_of_redraw, means_of_sums
+from calibjax.hypothesis_tests._redraw.features import bytes_of_redraw, means_of_sums
 from calibjax.hypothesis_tests.exact import result_of_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import warn_of_members
 from calibjax.kernels import Kernel
 from calibjax.streaming.base import Accumulator, State, checked_number
-from calibjax.streaming.indices import SHAPES, checked_indices, counts_of, may_be_different
 from calibjax.streaming.tensor_products import (
     FeaturedProduct,
     checked_samples,
     featured_product,
     sums_of_batch,
+    with_batch,
 )
 
 
@@ -43,21 +43,13 @@ class SKCEEstimate:
 
 @record
 class SKCE(Accumulator):
-    """Squared kernel calibration error in one pass, for a kernel with features, or along a line.
+    """Squared kernel calibration error in one pass, for a kernel with features.
 
         Σ_{i,j} h((p_i, y_i), (p_j, y_j)) = ‖Σ_i φ(p_i) ⊗ f(p_i, y_i)‖²
 
     with the features φ of `kernels.LowRank` and those f of the centered target kernel, so that sums
     over the samples are all that there is to remember. The estimates are those of `estimators.skce`
     and `estimators.skce_biased`. For other kernels there is `BlockSKCE`.
-
-    Kernels on predictions that are sums of multiples of `Exponential`, `Matern32`, `Matern52` and
-    `Constant` need no landmarks where the predictions lie on a line: probabilities of two classes,
-    normals with a common scale. The state of such a kernel is what all samples on a stretch of the
-    line send beyond its two ends. So every batch has to lie beyond one end of those before, as when
-    predictions are read in ascending order, and two states can be merged if no sample of one lies
-    among those of the other; they may share the prediction at which they meet. Within a batch the
-    order is free, and the result is exact.
 
     The features of some target kernels depend on the range of the targets. They are made for that
     of the landmarks' targets, five standard deviations around them for normal predictions, and for
@@ -66,20 +58,15 @@ class SKCE(Accumulator):
     unbiased for that kernel, and `ExactSKCETest` exact.
 
     Attributes:
-        kernel: `TensorProduct(LowRank(kernel, landmarks), target kernel)`, or with a kernel on
-            predictions on a line, with values that are known when compiling.
+        kernel: `TensorProduct(LowRank(kernel, landmarks), target kernel)`, with values that are
+            known when compiling.
         example_targets: targets as they may occur, among them the smallest and the largest; None
             if those that the landmarks predict are enough.
-        example_predictions: predictions as they may occur, in place of the landmarks of a kernel
-            that has none; None if it has some.
 
     The state has one count, "samples" (those with a weight), and the sums "features", [r, r_Y],
-    "diagonal", "weights" and "squared weights", (). All are plain sums. On a line there is the sum
-    "forms", (), in place of "features"; with the two ends, [2, d], and the moments that T kernels
-    with up to K coefficients send beyond them, [2, T, K, r_Y], which are no sums.
+    "diagonal", "weights" and "squared weights", (). All are plain sums.
 
-    Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory. On a line n T K² r_Y
-    operations, and O(T K r_Y) memory.
+    Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory.
 
     References: W21 Lemma 1 and 2 for the estimates.
 
@@ -99,7 +86,6 @@ class SKCE(Accumulator):
 
     kernel: Kernel
     example_targets: ArrayLike | None = None
-    example_predictions: Distribution | None = None
 
     def init(self) -> State:
         """The state before any samples.
@@ -138,10 +124,7 @@ class SKCE(Accumulator):
         data = checked_samples(featured, predictions, targets, weights)
         sums = sums_of_batch(featured.kernel, featured.prepared, *data)
         used = _number_used(*data[1:])
-        return featured.with_batch(state, {"samples": used}, sums, data[2])
-
-    def _merged(self, a: State, b: State) -> State:
-        return _featured(self).joined("b", a, b)
+        return with_batch(state, {"samples": used}, sums, data[2])
 
     def result(self, state: State) -> SKCEEstimate:
         """The estimates.
@@ -170,40 +153,26 @@ class ExactSKCETest(Accumulator):
     Every sample needs an index of its own, or the test is not exact, since samples with the same
     index are redrawn alike. By default samples are numbered from zero in the order in which one
     state sees them. Where batches are shuffled or spread over several states, hand over `indices`,
-    the numbers of the samples in the data set, with every batch.
-
-    Sums cannot tell every index that occurs twice. Refused are
-
-    - indices that occur twice in one batch (not if they are traced);
-    - batches without indices, if the sum or the numbers in intervals (below) of those in the state
-      are not those of 0, …, n − 1: after merged states that leave a gap, for instance;
-    - results of states with more indices in an interval than it has room for: of states that both
-      number their samples from zero, and of any index that occurs twice in an interval all of whose
-      indices occur. The intervals are the indices 0, …, 15, and eighths of [2^k, 2^(k+1)) beyond.
-
-    What repeats an index where others are missing can go unnoticed, such as a random part of the
-    data that two workers have both seen.
+    the numbers of the samples in the data set, with every batch. The result of merged states that
+    both number their samples from zero is refused. Sums cannot tell other indices that occur twice.
 
     So states may be merged, in any order, if they have the same key, kernel (landmarks and length
     scales included), number of redraws, precision and implementation of random numbers, and if no
-    index, and so no sample, is in two of them. Only the shapes, the precision and some of the
-    repeated indices are checked: states are sums and do not know their key or kernel.
+    index, and so no sample, is in two of them. Only the shapes and the precision are checked:
+    states are sums and do not know their key or kernel.
 
     Attributes:
         key: a JAX random key, the same for all states that are to be merged.
-        kernel: as in `SKCE`; on a line states can be merged as there.
+        kernel: as in `SKCE`.
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
         statistic: the statistic to rank, as in `exact_skce_test`.
         example_targets: as in `SKCE`.
-        example_predictions: as in `SKCE`.
 
-    The state has the counts "samples", "used" (those with a weight), "indices" (their sum modulo
-    2³²) and "intervals", the number of indices in each of the 232 intervals; and the sums
-    "features", [B + 1, r, r_Y], "diagonal", [B + 1], "weights" and "squared weights", (). All are
-    plain sums. On a line it differs as that of `SKCE` does, with B + 1 forms and moments.
+    The state has the counts "samples", "used" (those with a weight) and "zeros" (those whose index
+    is zero); and the sums "features", [B + 1, r, r_Y], "diagonal", [B + 1], "weights" and "squared
+    weights", (). All are plain sums.
 
-    Cost: B n r r_Y multiplications and B n r_Y features; O(B r r_Y) memory, and that of a batch. On
-    a line B times that of `SKCE`.
+    Cost: B n r r_Y multiplications and B n r_Y features; O(B r r_Y) memory, and that of a batch.
 
     References: see `hypothesis_tests.exact_skce_test`.
 
@@ -232,7 +201,6 @@ class ExactSKCETest(Accumulator):
     num_draws: int = dataclasses.field(default=999, metadata={"static": True})
     statistic: str = dataclasses.field(default="omnibus", metadata={"static": True})
     example_targets: ArrayLike | None = None
-    example_predictions: Distribution | None = None
 
     def init(self) -> State:
         """The state before any samples.
@@ -244,9 +212,10 @@ class ExactSKCETest(Accumulator):
         return self._zeros(_featured(self))
 
     def _zeros(self, featured: FeaturedProduct) -> State:
-        numbers_each = 2 * math.prod(featured.shape)
+        rank, num_features = featured.shape
+        numbers_each = 2 * rank * num_features
         number = checks.number_of_draws("num_draws", self.num_draws, numbers_each=numbers_each)
-        return featured.zeros((number + 1,), used=(), **SHAPES)
+        return featured.zeros((number + 1,), used=(), zeros=())
 
     def update(
         self,
@@ -266,16 +235,15 @@ class ExactSKCETest(Accumulator):
             weights: w ≥ 0 of the samples, [n], which all redraws keep; one by default. Samples of
                 weight 0 have an index, too.
             indices: numbers of the samples, integers from 0 that occur only once, [n]. By default
-                those that follow the number of samples in the state.
+                those that follow the number of samples in the state. Hand over indices with every
+                batch, or with none.
 
         Returns:
             The new state.
 
         Raises:
             TypeError: if an argument is of the wrong kind.
-            ValueError: if shapes or values are wrong, an index occurs twice in the batch, or
-                `indices` are left out after others than 0, …, n − 1 (then the result under `jit`
-                is NaN).
+            ValueError: if shapes or values are wrong.
         """
         key = checks.random_key(self.key)
         featured = _featured(self)
@@ -284,9 +252,12 @@ class ExactSKCETest(Accumulator):
         check_draws(predictions, targets)
         warn_of_members(predictions)
         n = checks.leading_size("targets", targets)
-        indices = checked_indices(state, indices, n)
-        predictions = checks.nan_rows(indices < 0, predictions)
-        num_features = featured.num_features
+        if indices is None:
+            indices = state.counts["samples"] + jnp.arange(n, dtype=jnp.int32)
+        else:
+            indices = checks.group_ids("indices", indices, n, kind="number")
+            predictions = checks.nan_rows(indices < 0, predictions)
+        num_features = featured.shape[1]
         sums = sums_of_batch(
             featured.kernel,
             featured.prepared,
@@ -296,25 +267,29 @@ class ExactSKCETest(Accumulator):
             (jax.random.split(key, self.num_draws), indices),
             batch_size=default_batch_size(bytes_of_redraw(n, num_features, in_blocks=True)),
         )
-        counts = {"samples": n, "used": _number_used(targets, weights), **counts_of(indices)}
-        return featured.with_batch(state, counts, sums, weights)
-
-    def _merged(self, a: State, b: State) -> State:
-        return _featured(self).joined("b", a, b)
+        used = _number_used(targets, weights)
+        counts = {"samples": n, "used": used, "zeros": jnp.sum(indices == 0)}
+        return with_batch(state, counts, sums, weights)
 
     def result(self, state: State) -> CalibrationTestResult:
         """The result of the test of all samples so far, as `exact_skce_test` returns it.
 
         Raises:
             TypeError: if the state is not one.
-            ValueError: if it is that of another accumulator or of fewer than two samples, or if its
-                sums say that an index occurred twice.
+            ValueError: if it is that of another accumulator or of fewer than two samples, or if the
+                index zero occurred twice.
         """
         statistic = checks.choice("statistic", self.statistic, STATISTICS)
         state = self._checked("state", state)
         expected = "at least 2 samples with a weight > 0"
         number = checked_number(state, 2, expected, count="used")
-        is_valid = (number >= 2) & may_be_different(state)
+        zeros = state.counts["zeros"]
+        if checks.is_concrete(zeros) and np.any(np.asarray(zeros) > 1):
+            raise ValueError(
+                f"state: expected samples with different indices, got {zeros} samples with the "
+                "index 0; hand over indices to update where several states are merged"
+            )
+        is_valid = (number >= 2) & (zeros <= 1)
         n, *parts = _means(state)
         unbiased, diagonal = (jnp.where(is_valid, part, jnp.nan) for part in parts)
         return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
@@ -322,8 +297,7 @@ class ExactSKCETest(Accumulator):
 
 def _featured(accumulator: SKCE | ExactSKCETest) -> FeaturedProduct:
     """The checked kernel of an accumulator."""
-    examples = accumulator.example_targets, accumulator.example_predictions
-    return featured_product(accumulator.kernel, *examples)
+    return featured_product(accumulator.kernel, accumulator.example_targets)
 
 
 def _number_used(targets: object, weights: jax.Array | None) -> jax.Array | int:
@@ -339,8 +313,4 @@ def _means(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:
     total = {name: own.total() for name, own in state.sums.items()}
     unit = total["weights"] / total["squared weights"]
     number, diagonal = unit * total["weights"], jnp.square(unit) * total["diagonal"]
-    if "forms" in total:
-        off, on = as_means(number, jnp.square(unit) * total["forms"], diagonal)
-    else:
-        off, on = means_of_sums(number, unit * total["features"], diagonal)
-    return number, off, on
+    return number, *means_of_sums(number, unit * total["features"], diagonal)

@@ -162,7 +162,7 @@ def _scaled(args, xs):
     [*((n, "cpu") for n in (1, 2, 511, 512, 513, 1300)), (2, "default"), (513, "default")],
 )
 def test_sums_in_blocks(n, platform, polynomials, monkeypatch):
-    """With the moments at both ends, on CPUs and as on accelerators."""
+    """On CPUs and as on accelerators."""
     monkeypatch.setattr(
         pairwise.line, "platform_dependent", lambda *data, **forms: forms[platform](*data)
     )
@@ -176,14 +176,9 @@ def test_sums_in_blocks(n, platform, polynomials, monkeypatch):
     expected = np.einsum("tij,ic,jc->tc", np.triu(k, 1), f, f)
     data = map(jnp.asarray, (xs, weights, positions, rates))
     sums = functools.partial(line_sums.__wrapped__, _scaled, polynomials=polynomials)
-    found, squares, moments = jax.jit(sums)(2.0, *data)
+    found, squares = jax.jit(sums)(2.0, *data)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(squares, (f**2).sum(0), rtol=1e-12)
-    powers = np.arange(1 if polynomials is None else 2)[:, None]
-    for own, end in zip(moments, positions[[0, -1]], strict=True):
-        z = rates[:, None, None] * np.abs(positions - end)
-        expected = np.einsum("tkn,nc->tkc", z**powers * np.exp(-z), f)
-        np.testing.assert_allclose(own, expected, rtol=1e-11, atol=1e-11)
 
 
 def test_many_equal_numbers_in_single_precision():

@@ -95,7 +95,6 @@ def calls() -> list[Call]:
     return [
         *_skce(),
         _watched(streaming.EProcess, "hypothesis_tests.EProcessResult"),
-        _watched(streaming.EDetector, "streaming.EDetection"),
         NORMAL.call(
             f"{covers} streaming.MeanEstimate",
             None,

@@ -1,17 +1,15 @@
-"""Accumulators of forecasts in the order of time: the same as all at once; alarms."""
+"""Accumulators of forecasts in the order of time: the same as all at once."""
 
-import functools
 import itertools
 import pickle
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from calibjax import distributions, recalibration
 from calibjax.hypothesis_tests import e_process
-from calibjax.streaming import EDetection, EDetector, EProcess
+from calibjax.streaming import EProcess
 
 N = 12
 _random = np.random.default_rng(3)
@@ -44,26 +42,6 @@ def test_as_all_at_once(horizon):
     assert found.earned_most == expected.earned_most
 
 
-@pytest.mark.parametrize("horizon", [1, 2])
-def test_detector(horizon):
-    """The recursion, with the ratios of e_process, whose wealth is their product."""
-    options = {"horizon": horizon, "forget": 0.9}
-    wealth = np.exp(np.asarray(e_process(AFFINE, PREDICTIONS, TARGETS, **options).log_wealth))
-    statistic, before, logs = np.zeros(horizon), np.ones(horizon), []
-    total = wealth * horizon * (1 if horizon == 1 else 2)
-    for t in range(N):
-        own = total[t] - (before.sum() - before[t % horizon])
-        statistic[t % horizon] = own / before[t % horizon] * (statistic[t % horizon] + 1)
-        before[t % horizon] = own
-        value = statistic.sum() if horizon == 1 else 0.5 * (statistic.sum() - horizon)
-        logs.append(np.log(value) if value > 0 else -np.inf)
-    detector = EDetector(AFFINE, PREDICTIONS, run_length=float(np.exp(logs[8])) - 1e-6, **options)
-    found = detector.result(updated(detector))
-    np.testing.assert_allclose(found.log_statistic, logs[-1], rtol=1e-6)
-    assert int(found.alarm) == 1 + np.argmax(np.array(logs) >= logs[8] - 1e-6)
-    assert f"alarm after {int(found.alarm)} forecasts" in repr(found)
-
-
 def test_transformations_and_state():
     accumulator = EProcess(AFFINE, PREDICTIONS)
     step = jax.jit(accumulator.update)
@@ -76,10 +54,9 @@ def test_transformations_and_state():
     jitted = jax.jit(accumulator.result)(state)
     np.testing.assert_allclose(jitted.log_wealth, accumulator.result(state).log_wealth, rtol=1e-9)
     single = jax.tree.map(lambda x: x.astype(np.float32), PREDICTIONS)
-    found = EDetector(None, single)
+    found = EProcess(None, single)
     after = found.update(found.init(), single, TARGETS.astype(np.float32))
-    assert isinstance(found.result(after), EDetection)
-    assert found.result(after).log_statistic.dtype == np.float32
+    assert found.result(after).log_wealth.dtype == np.float32
 
 
 def test_refusals():
@@ -89,8 +66,6 @@ def test_refusals():
         EProcess(AFFINE, PREDICTIONS, horizon=0).init()
     with pytest.raises(ValueError, match="window: expected an integer between"):
         EProcess(AFFINE, PREDICTIONS, window=0).init()
-    with pytest.raises(ValueError, match="run_length: expected"):
-        EDetector(AFFINE, PREDICTIONS, run_length=-1.0).init()
     with pytest.raises(TypeError, match="state: expected Wealth as init returns it"):
         accumulator.result(None)
     with pytest.raises(ValueError, match="state: expected a state of this accumulator"):
@@ -98,30 +73,3 @@ def test_refusals():
     classes = distributions.Bernoulli(np.full(N, 0.5))
     with pytest.raises(ValueError, match="predictions: expected entries like those of example"):
         accumulator.update(state, classes, np.zeros(N, int))
-
-
-def streams(key, n, change):
-    """Normal forecasts that are wrong by half a standard deviation from some time on."""
-    places, scores = jax.random.split(key)
-    loc = jax.random.uniform(places, (n,))
-    shift = 0.5 * (jnp.arange(n) >= change)
-    targets = loc + 0.1 * (jax.random.normal(scores, (n,)) + shift)
-    return distributions.Normal(loc, jnp.full(n, 0.1)), targets
-
-
-def alarms(num, n, change, **options):
-    def alarm(key):
-        detector = EDetector(None, PREDICTIONS, **options)
-        return detector.result(detector.update(detector.init(), *streams(key, n, change))).alarm
-
-    keys = jax.random.split(jax.random.key(1), num)
-    return np.asarray(jax.jit(functools.partial(jax.lax.map, alarm, batch_size=50))(keys))
-
-
-@pytest.mark.slow
-def test_delay_and_run_length():
-    found = alarms(200, 1500, 1000)
-    assert np.median(found[found > 1000]) - 1000 <= 65
-    run = alarms(100, 3000, 3000, run_length=500.0, window=128)
-    run = np.where(run > 0, run, 3000)
-    assert np.mean(run) + 2 * np.std(run) / 10 >= 500

@@ -131,27 +131,11 @@ def means_on_line(
     """
     if not terms:
         return {}
-    sums, _ = sums_on_line(line, terms, featured, predictions, targets, weights)
-    return {p: as_means(n, *own) for p, own in sums.items()}
-
-
-def sums_on_line(
-    line: Line,
-    terms: dict[int, Exponentials],
-    featured: tuple[Kernel, Any],
-    predictions: Distribution,
-    targets: ArrayLike,
-    weights: jax.Array | None,
-) -> tuple[dict[int, Parts], jax.Array]:
-    """Sums of h off and on the diagonal, [b] each, and moments at the ends, [b, 2, T, K, r].
-
-    Arguments are those of `means_on_line`, the moments those of `line_sums`.
-    """
     ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
     data = jax.tree.map(lambda leaf: leaf[line.order], (predictions, ys, weights))
     rates = jnp.concatenate([own.rates for own in terms.values()])
     polynomials = tuple(q for own in terms.values() for q in own.polynomials)
-    upper, squares, moments = pairwise.line_sums(
+    upper, squares = pairwise.line_sums(
         *(_redrawn_features, featured, data[:2], data[2], line.positions, rates),
         polynomials=polynomials,
     )
@@ -159,11 +143,10 @@ def sums_on_line(
     upper = upper.reshape(rates.size, -1, size).sum(1)
     squares = squares.reshape(-1, size).sum(0)
     ends = np.cumsum([own.rates.size for own in terms.values()])[:-1]
-    sums = {
-        p: (2 * matmul(own.factors, forms), jnp.sum(own.factors) * squares)
+    return {
+        p: as_means(n, 2 * matmul(own.factors, forms), jnp.sum(own.factors) * squares)
         for (p, own), forms in zip(terms.items(), jnp.split(upper, ends), strict=True)
     }
-    return sums, jnp.moveaxis(moments.reshape(*moments.shape[:-1], -1, size), -1, 0)
 
 
 def means_of_sums(n: jax.Array | int, sums: jax.Array, diagonal: jax.Array) -> Parts:
