@@ -25,7 +25,6 @@ from calibjax import (
     kernels,
     plotting,
     recalibration,
-    risk,
     scores,
 )
 from experiments.harness import cells, command_line
@@ -250,44 +249,6 @@ def local_error_distribution() -> Axes:
 
 
 @figure
-def bandwidth_curves() -> Axes:
-    """Maximum local errors before and after recalibration."""
-    features, _, correct = located()
-    length_scales = jnp.geomspace(0.1, 10, 15)
-    curves = {
-        name: estimators.mlce(neighbourhood(length_scales), features, values, correct)
-        for name, values in recalibrated().items()
-    }
-    return plotting.bandwidth_curves(length_scales, curves)
-
-
-@functools.cache
-def recalibrated() -> dict[str, jax.Array]:
-    """Confidences before and after recalibration on the same samples, which is for show only."""
-    features, confidences, correct = located()
-    found = {"original": confidences}
-    isotonic = recalibration.IsotonicRegression()
-    found["isotonic"] = isotonic.apply(isotonic.fit(confidences, correct), confidences)
-    local = recalibration.LocalRecalibration(neighbourhood(0.4))
-    params = local.fit(confidences, correct, features)
-    found["LoRe"] = local.apply(params, confidences, features)
-    return found
-
-
-@figure
-def reward_curves() -> Axes:
-    """Improvements by recalibration."""
-    original, correct = located()[1:]
-    ratios = jnp.geomspace(1, 30, 40)
-    curves = {
-        name: scores.reward_improvement(values, original, correct, ratios)
-        for name, values in recalibrated().items()
-        if name != "original"
-    }
-    return plotting.reward_curves(ratios, curves)
-
-
-@figure
 def estimate_histogram() -> Axes:
     """ECE of calibrated predictions, whose calibration error is zero."""
 
@@ -300,54 +261,6 @@ def estimate_histogram() -> Axes:
 
     values = jax.vmap(estimate)(jax.random.split(key("ece"), 1000))
     return plotting.estimate_histogram(values, true_value=0.0)
-
-
-@functools.cache
-def cross_validation() -> risk.CrossValidation:
-    """Risks of kernel ridge estimation functions of the classes."""
-    grid = jnp.geomspace(1e-4, 10, 9)
-    return risk.cross_validate(key("folds"), risk.KernelRidge(), grid, *classes())
-
-
-@figure
-def risk_curve() -> Axes:
-    """By cross-validation."""
-    found = cross_validation()
-    return plotting.risk_curve(
-        found.grid,
-        found.risk,
-        errors=found.standard_error,
-        marked=found.hyperparameter,
-        xlabel="regularisation",
-    )
-
-
-@figure
-def estimate_comparison() -> Axes:
-    """Two estimators for the classifier before and after temperature scaling, with bootstrap."""
-    predictions, labels = classes()
-    scaling = recalibration.TemperatureScaling()
-    models = predictions, scaling.apply(scaling.fit(predictions, labels), predictions)
-    samples = [estimators.top_label(model, labels) for model in models]
-    found: dict[str, list[Any]] = {"uniform bins": [], "equal-mass bins": []}
-    for binning, values in zip(
-        (estimators.UniformBins(10), estimators.EqualMassBins(10)), found.values(), strict=True
-    ):
-        values += [_with_error(binning, one) for one in samples]
-    estimates, errors = ({k: jnp.stack(v)[:, i] for k, v in found.items()} for i in (0, 1))
-    return plotting.estimate_comparison(
-        ["original", "temperature-scaled"], estimates, errors=errors, ylabel="ECE of the top label"
-    )
-
-
-def _with_error(binning: Any, samples: Any) -> jax.Array:
-    """ECE, and its standard error by the bootstrap."""
-
-    def estimate(chosen: jax.Array) -> jax.Array:
-        return estimators.ece(*jax.tree.map(lambda x: x[chosen], samples), binning=binning)
-
-    resamples = jax.random.randint(key("boot"), (100, SIZE), 0, SIZE)
-    return jnp.stack([estimate(jnp.arange(SIZE)), jnp.std(jax.vmap(estimate)(resamples))])
 
 
 @command_line.program

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from calibjax import plotting
 from calibjax.evaluation.classes import overall_reliability_panel
 from calibjax.evaluation.entries import Panel, Section
 from calibjax.evaluation.models import Compared
@@ -58,14 +57,16 @@ def _score_panel(c: Compared, sections: Mapping[str, Section]) -> Iterator[Panel
 
 
 def _draw_differences(shown: _Differences, *, ax: "Axes | None" = None) -> "Axes":
-    label = "difference, 95 % interval"
-    values, reaches = {label: shown.values}, {label: shown.reaches}
-    ax = plotting.estimate_comparison(
-        shown.names, values, errors=reaches, ylabel=shown.ylabel, ax=ax
-    )
-    ax.axhline(0, color=figures.GRAY, linewidth=1, linestyle="--", zorder=1)
-    if max(map(len, shown.names)) * len(shown.names) > 40:
-        ax.tick_params("x", rotation=60)
+    size = len(shown.names)
+    style = {"color": figures.CURVE_COLORS[0], "elinewidth": 0.9, "capsize": 2.5, "markersize": 4}
+    with figures.figure(ax, (1.6 + 1.1 * size, 3.4)) as ax:
+        label = "difference, 95 % interval"
+        ax.errorbar(np.arange(size), shown.values, shown.reaches, fmt="o", label=label, **style)
+        ax.set_xticks(np.arange(size), shown.names)
+        ax.set(ylabel=shown.ylabel, xlim=(-0.5, size - 0.5))
+        ax.axhline(0, color=figures.GRAY, linewidth=1, linestyle="--", zorder=1)
+        if max(map(len, shown.names)) * size > 40:
+            ax.tick_params("x", rotation=60)
     return ax
 
 

@@ -7,12 +7,6 @@ from calibjax.plotting.bands import (
     quantile_calibration_curve,
     reliability_diagram,
 )
-from calibjax.plotting.curves import (
-    bandwidth_curves,
-    estimate_comparison,
-    reward_curves,
-    risk_curve,
-)
 from calibjax.plotting.decomposition import score_decomposition
 from calibjax.plotting.histograms import (
     estimate_histogram,
@@ -26,8 +20,6 @@ from calibjax.plotting.maps import group_errors, witness_map
 from calibjax.plotting.over_time import wealth
 
 __all__ = [
-    "bandwidth_curves",
-    "estimate_comparison",
     "estimate_histogram",
     "group_errors",
     "interval_coverage_curve",
@@ -41,8 +33,6 @@ __all__ = [
     "pvalue_ecdf",
     "quantile_calibration_curve",
     "reliability_diagram",
-    "reward_curves",
-    "risk_curve",
     "score_decomposition",
     "sharpness_histogram",
     "wealth",

@@ -1,7 +1,7 @@
 """Scores of predictions, mostly sample means of a function of prediction and target.
 
-Smaller is better, except for `accuracy`, `prediction_rejection_ratio` and `reward_improvement`. A
-proper score mixes calibration and sharpness; the estimators and tests of calibration do not.
+Smaller is better, except for `accuracy` and `prediction_rejection_ratio`. A proper score mixes
+calibration and sharpness; the estimators and tests of calibration do not.
 
 The calibration errors that are often reported as scores, ECE and MCE, are `estimators.ece` and
 `estimators.mce`, applied to the result of `estimators.top_label` for the confidences alone.
@@ -12,19 +12,13 @@ from calibjax.scores.decomposition import (
     brier_decomposition,
     crps_decomposition,
 )
-from calibjax.scores.draws import energy_score, fair_crps, fair_energy_score, variogram_score
-from calibjax.scores.group_wise import group_wise_ece, group_wise_mce
+from calibjax.scores.draws import energy_score, fair_crps, fair_energy_score
 from calibjax.scores.murphy import MurphyCurve, murphy_curve
 from calibjax.scores.point import accuracy, mean_squared_error
 from calibjax.scores.proper import brier_score, negative_log_likelihood
 from calibjax.scores.quantile import pinball_loss
 from calibjax.scores.ranked_probability import crps, threshold_weighted_crps
-from calibjax.scores.rejection import (
-    decision_cost,
-    prediction_rejection_ratio,
-    rejection_curve,
-    reward_improvement,
-)
+from calibjax.scores.rejection import prediction_rejection_ratio, rejection_curve
 from calibjax.scores.sharpness import interval_widths
 
 __all__ = [
@@ -35,12 +29,9 @@ __all__ = [
     "brier_score",
     "crps",
     "crps_decomposition",
-    "decision_cost",
     "energy_score",
     "fair_crps",
     "fair_energy_score",
-    "group_wise_ece",
-    "group_wise_mce",
     "interval_widths",
     "mean_squared_error",
     "murphy_curve",
@@ -48,9 +39,7 @@ __all__ = [
     "pinball_loss",
     "prediction_rejection_ratio",
     "rejection_curve",
-    "reward_improvement",
     "threshold_weighted_crps",
-    "variogram_score",
 ]
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
@@ -24,7 +23,8 @@ def energy_score(
         ES = n⁻¹ Σ_i E‖Z_i − y_i‖ − ½ E‖Z_i − Z_i'‖
 
     with independent Z_i, Z_i' from the empirical distribution of the draws of prediction i; in
-    units of the targets. With weights it is the weighted mean. Of numbers it is `crps`.
+    units of the targets. With weights it is the weighted mean. Of numbers it is `crps`. The package
+    scoringrules has the variogram score, which reacts more to wrong dependence of components.
 
     Args:
         predictions: batch of n `Samples`, or distributions with draws, `monte_carlo`.
@@ -129,64 +129,6 @@ def fair_crps(
     return mean_over_samples(_fair_crps, samples, weights)
 
 
-def variogram_score(
-    predictions: Distribution,
-    targets: ArrayLike,
-    *,
-    order: ArrayLike = 0.5,
-    pair_weights: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
-) -> jax.Array:
-    """Mean variogram score of draws of vectors, which sees wrong dependence of the components.
-
-        VS = n⁻¹ Σ_i Σ_kl v_kl (|y_ik − y_il|^p − E|Z_ik − Z_il|^p)²
-
-    with the mean over the draws of prediction i; with weights it is the weighted mean. It does not
-    see errors that all components share, such as a shift.
-
-    Args:
-        predictions: batch of n `Samples` of vectors, or distributions with draws, `monte_carlo`.
-        targets: [n, d].
-        order: p > 0; derivatives where components are equal count as zero for p ≤ 1.
-        pair_weights: v ≥ 0 of the pairs of components, [d, d]; None for ones.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-
-    Returns:
-        A scalar, in units of the targets to the power 2 p.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind, or the predictions are not given by draws.
-        ValueError: if shapes or values are wrong.
-
-    Cost: O(n m d²) for m draws.
-
-    References: Scheuerer and Hamill (2015), Variogram-based proper scoring rules for probabilistic
-    forecasts of multivariate quantities, eq. (11).
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Samples
-    >>> draws = Samples(jnp.array([[[0.0, 1.0], [0.0, 3.0]]]))
-    >>> print(variogram_score(draws, jnp.array([[0.0, 4.0]]), order=1.0))
-    8.0
-    """
-    samples, weights = _drawn(predictions, targets, weights)
-    dtype = samples[0].probs.dtype
-    checks.shape("targets", samples[1], (None, None), "[n, d]: numbers have no pairs of components")
-    size = samples[1].shape[1]
-    order = jnp.asarray(checks.positive_scalar("order", order), dtype)
-    pairs = jnp.ones((size, size), dtype)
-    if pair_weights is not None:
-        given = checks.floating("pair_weights", checks.as_arrays("pair_weights", pair_weights))
-        checks.shape("pair_weights", given, (size, size), "[d, d], as the components")
-        given = checks.satisfying(
-            "pair_weights", given, lambda x: (x >= 0) & (x < jnp.inf), "finite values ≥ 0"
-        )
-        pairs = jnp.asarray(given, dtype)
-    score = jax.tree_util.Partial(_variogram, order, pairs)
-    value = mean_over_samples(score, samples, weights)
-    return checks.nan_with(value, order, pairs)
-
-
 def _drawn(
     predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None
 ) -> tuple[tuple[Samples, jax.Array], jax.Array | None]:
@@ -224,20 +166,3 @@ def _gaps(p: Samples, y: jax.Array) -> tuple[jax.Array, jax.Array]:
 _energy = functools.partial(_kernel_score, _norms, False)
 _fair_energy = functools.partial(_kernel_score, _norms, True)
 _fair_crps = functools.partial(_kernel_score, _gaps, True)
-
-
-def _variogram(order: jax.Array, pairs: jax.Array, p: Samples, y: jax.Array) -> jax.Array:
-    """Variogram score of one prediction and one target."""
-
-    def powers(x: jax.Array) -> jax.Array:
-        gaps = jnp.abs(x[:, None] - x)
-        apart = gaps > 0
-        return jnp.where(apart, jnp.where(apart, gaps, 1) ** order, 0)
-
-    @jax.checkpoint
-    def add(sums: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        return sums + draw[1] * powers(draw[0]), None
-
-    dtype = p.probs.dtype
-    means = lax.scan(add, jnp.zeros_like(pairs), (p.values.astype(dtype), p.probs))[0]
-    return jnp.sum(pairs * jnp.square(powers(jnp.asarray(y, dtype)) - means))

@@ -1,7 +1,5 @@
 """Scores of confidences that decide which predictions are trusted and which are rejected."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -98,105 +96,6 @@ def prediction_rejection_ratio(
     return _ratio_of_areas(confidences, correct, weights)
 
 
-def decision_cost(
-    confidences: ArrayLike,
-    correct: ArrayLike,
-    ratio: ArrayLike,
-    *,
-    weights: ArrayLike | None = None,
-) -> jax.Array:
-    """Mean cost of deciding whether to trust a prediction or to answer "unsure".
-
-        n⁻¹ Σ_i 1 if c_i ≤ 1 − u/w (unsure), otherwise w/u if prediction i is wrong, and 0 if right
-
-    in units of the cost u of "unsure", with the cost w of a wrong answer. If the confidences are
-    calibrated, no other threshold costs less in expectation, since an answer with confidence c has
-    the expected cost (1 − c) w. L21 has rewards u, w < 0; its total reward is n u times this value.
-
-    With weights it is the weighted mean. It is a step function of the confidences, with derivatives
-    zero.
-
-    Args:
-        confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
-        correct: whether the predictions are right, 0 or 1, [n].
-        ratio: w/u ≥ 1, a scalar or [r].
-        weights: ≥ 0, of the samples, [n]; None for samples that count equally.
-
-    Returns:
-        A scalar, or [r]. NaN if traced values are out of range.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
-
-    Cost: O((n + r) log n) time, O(n + r) memory.
-
-    References: L21 §5.4.
-
-    >>> import jax.numpy as jnp
-    >>> confidences, correct = jnp.array([0.5, 0.7, 0.8, 0.95]), jnp.array([0, 0, 0, 1])
-    >>> print(decision_cost(confidences, correct, jnp.array([4.0, 10.0])))
-    [1.5  0.75]
-    """
-    confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
-    ratio = _checked_ratio(ratio).astype(confidences.dtype)
-    ratio = jnp.where((ratio >= 1) & (ratio < jnp.inf), ratio, jnp.nan)
-    return _cost(confidences, correct, ratio, weights)
-
-
-@jax.jit
-def _cost(
-    confidences: jax.Array, correct: jax.Array, ratio: jax.Array, weights: jax.Array | None
-) -> jax.Array:
-    ordered, errors, sizes = _errors_in_order(confidences, correct, weights)
-    index = jnp.searchsorted(ordered, 1 - 1 / ratio, side="right")
-    return (sizes[index] + ratio * (errors[-1] - errors[index])) / sizes[-1]
-
-
-def reward_improvement(
-    confidences: ArrayLike,
-    original_confidences: Any,
-    correct: ArrayLike,
-    ratio: ArrayLike,
-    *,
-    weights: ArrayLike | None = None,
-) -> jax.Array:
-    """Reduction of the decision cost by recalibration of the confidences.
-
-        decision_cost(original confidences) − decision_cost(confidences),
-
-    the gain in reward per sample, in units of the cost u of "unsure". The predictions themselves
-    are those of the original model: recalibration changes the confidences only.
-
-    Args:
-        confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
-        original_confidences: confidences before recalibration, [n].
-        correct: whether the predictions are right, 0 or 1, [n].
-        ratio: w/u ≥ 1, the cost of a wrong answer in units of u, a scalar or [r].
-        weights: ≥ 0, of the samples, [n]; None for samples that count equally.
-
-    Returns:
-        A scalar, or [r]; larger is better. NaN if traced values are out of range.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
-
-    Cost: twice that of `decision_cost`.
-
-    References: L21 §5.4, Fig. 4.
-
-    >>> import jax.numpy as jnp
-    >>> confidences, original = jnp.array([0.4, 0.4, 0.9, 0.9]), jnp.array([0.9, 0.9, 0.9, 0.9])
-    >>> print(reward_improvement(confidences, original, jnp.array([0, 1, 1, 1]), 4.0))
-    0.5
-    """
-    original = checks.confidence_array(original_confidences, "original_confidences")
-    cost = decision_cost(confidences, correct, ratio, weights=weights)
-    checks.shape("original_confidences", original, jnp.shape(correct), "[n], as the confidences")
-    return decision_cost(original, correct, ratio, weights=weights) - cost
-
-
 @jax.jit
 def _remaining_errors(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
@@ -265,16 +164,3 @@ def _errors_in_order(
         sizes = jnp.pad(jnp.cumsum(weights), (1, 0))
     errors = jnp.pad(jnp.cumsum(errors), (1, 0)).astype(correct.dtype)
     return ordered, jnp.where(is_valid, errors, jnp.nan), sizes
-
-
-def _checked_ratio(ratio: ArrayLike) -> jax.Array:
-    ratio = checks.real("ratio", ratio)
-    if jnp.ndim(ratio) > 1:
-        checks.shape("ratio", ratio, (None,), "() or [r]")
-    if jnp.ndim(ratio):
-        checks.leading_size("ratio", ratio)
-    return jnp.asarray(
-        checks.satisfying(
-            "ratio", ratio, lambda x: (x >= 1) & (x < np.inf), "finite values of at least 1"
-        )
-    )

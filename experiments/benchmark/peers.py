@@ -225,14 +225,6 @@ ENTRIES: dict[str, Entry] = {
         _score("es_ensemble", backend="numba"),
         largest=100_000,
     ),
-    "variogram_score, 50 x 3": Entry(
-        _vectors,
-        _DRAWS,
-        scores.variogram_score,
-        "scoringrules",
-        _score("vs_ensemble", backend="numba"),
-        largest=100_000,
-    ),
 }
 MODULES = {
     "sklearn": ("calibration", "metrics", "isotonic"),

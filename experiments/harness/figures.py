@@ -5,11 +5,13 @@ import re
 from pathlib import Path
 
 import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
 from calibjax._core.files import write
-from calibjax.plotting.figures import CURVE_COLORS
+from calibjax.plotting.figures import CURVE_COLORS, CURVE_MARKERS
 from experiments.harness import stand_in
 from experiments.harness.messages import log
 
@@ -30,6 +32,25 @@ matplotlib.rcParams.update(
         "svg.hashsalt": "calibjax",  # the same figure is the same file
     }
 )
+
+
+def draw_estimates(
+    axes: Axes,
+    models: list[str],
+    estimates: dict[str, np.ndarray],
+    errors: dict[str, np.ndarray],
+) -> None:
+    """Estimates side by side, with error bars: a group for each model, a point for each name."""
+    step = 0.8 / len(estimates)
+    looks = zip(COLORS, CURVE_MARKERS, strict=True)
+    for i, ((name, values), (color, marker)) in enumerate(
+        zip(estimates.items(), looks, strict=False)
+    ):
+        x = np.arange(len(models)) + step * (i - (len(estimates) - 1) / 2)
+        style = {"color": color, "elinewidth": 0.9, "capsize": 2.5, "label": name}
+        axes.errorbar(x, values, errors[name], fmt=marker, markersize=4, **style)
+    axes.set_xticks(np.arange(len(models)), models)
+    axes.set_xlim(-0.5, len(models) - 0.5)
 
 
 def save_figure(

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from calibjax import plotting
-from experiments.harness.figures import save_figure
+from experiments.harness.figures import draw_estimates, save_figure
 from paper_repro.g24.networks_tables import TOP_LABEL, ZERO, Results, selected
+from paper_repro.g24.simulation_figures import draw_risks
 
 # Notion and data of the panels. Fig. 4 has a panel (a) for ImageNet, whose networks are missing.
 PANELS = {
@@ -68,8 +68,8 @@ def _plot_estimates(
         )
         labels = [NETWORKS.get(x.partition("_")[2], x) for x in found]
         ylabel = f"estimated {LABELS[notion]}"
-        plotting.estimate_comparison(labels, roots, errors=errors, ylabel=ylabel, ax=axes)
-        axes.set_title(DATA[data])
+        draw_estimates(axes, labels, roots, errors)
+        axes.set(title=DATA[data], ylabel=ylabel)
         axes.set_ylim(0, 1.03 * axes.get_ylim()[1])  # with room for the whole bar
     handles, labels = axes_of_panels[0].get_legend_handles_labels()
     num = len(labels) if len(networks[0]) > 1 else 3
@@ -92,8 +92,8 @@ def _plot_risks(
             continue
         risks = found["risks"]
         errors = risks.std(0, ddof=1) / np.sqrt(len(risks))
-        style = {"marked": selected(found)[0], "xlabel": _hyperparameter(name), "ax": axes}
-        plotting.risk_curve(found["grid"], risks.mean(0), errors=errors, **style)
+        draw_risks(axes, found["grid"], risks.mean(0), errors, float(selected(found)[0]))
+        axes.set(xlabel=_hyperparameter(name), ylabel="risk")
         axes.set_title(f"{notion}, {name}", fontsize=9)
         axes.ticklabel_format(axis="y", scilimits=(-2, 2), useMathText=True)
         handles = axes.get_lines()[0], axes.get_lines()[-1]

@@ -3,10 +3,23 @@
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from calibjax import plotting
+from calibjax.plotting.figures import BLUE, RED
 from experiments.harness.figures import save_figure
+
+
+def draw_risks(
+    axes: Axes, x: np.ndarray, risks: np.ndarray, errors: np.ndarray, marked: float
+) -> None:
+    """Risks over a grid, with error bars, and a line at one hyperparameter."""
+    order = np.argsort(x)  # grids may be joined from two
+    axes.plot(x[order], risks[order], color=BLUE, linewidth=1.5, marker="o", markersize=3.5)
+    style = {"fmt": "none", "ecolor": BLUE, "elinewidth": 0.9, "capsize": 2.5}
+    axes.errorbar(x[order], risks[order], errors[order], **style)
+    axes.axvline(marked, color=RED, linewidth=1, linestyle="--")
+    axes.set_xscale("log" if x.min() > 0 and x.max() >= 50 * x.min() else "linear")
 
 
 def plot(folder: Path, thetas: np.ndarray, risks: np.ndarray) -> None:
@@ -15,8 +28,8 @@ def plot(folder: Path, thetas: np.ndarray, risks: np.ndarray) -> None:
     panels = figure.subplots(1, 2)
     shown = {"risk": risks, "risk $-$ risk at $\\theta = 1$": risks - risks[:, thetas == 1]}
     for axes, (ylabel, values) in zip(panels, shown.items(), strict=True):
-        style = {"marked": 1.0, "xlabel": "temperature parameter $\\theta$", "ylabel": ylabel}
-        plotting.risk_curve(thetas, values, **style, ax=axes)
+        draw_risks(axes, thetas, values.mean(0), values.std(0, ddof=1), 1.0)
+        axes.set(xlabel="temperature parameter $\\theta$", ylabel=ylabel)
         axes.ticklabel_format(axis="y", scilimits=(-2, 2), useMathText=True)
     curve, line = panels[0].get_lines()[0], panels[0].get_lines()[-1]
     labels = [f"mean ± standard deviation of {len(risks)} data sets", "$\\theta = 1$, the truth"]

@@ -5,11 +5,11 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from calibjax import plotting
 from experiments.harness.figures import save_figure
 from paper_repro.l21.crime_tables import Results
 from paper_repro.l21.embeddings import LENGTH_SCALES
 from paper_repro.l21.methods import CURVE_LENGTH_SCALES, GLOBAL, LOCAL
+from paper_repro.l21.networks_figures import draw_curves
 
 METHODS = (*GLOBAL, *LOCAL)
 
@@ -17,7 +17,8 @@ METHODS = (*GLOBAL, *LOCAL)
 def _draw(axes: Axes, results: Results, variant: str, quantity: str, embedding: str) -> None:
     name = f"{quantity} curve ({embedding})"
     curves = {method: results.values(variant, method, name) for method in METHODS}
-    plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=quantity, ax=axes)
+    draw_curves(axes, CURVE_LENGTH_SCALES, curves)
+    axes.set_ylabel(quantity)
     axes.set_title(f"{embedding} features, {variant}", fontsize=10)
     axes.set_xlabel("length scale $\\gamma$ of the kernel")
     axes.set_ylim(bottom=0)

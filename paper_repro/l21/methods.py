@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax import estimators, kernels, recalibration, scores
+from calibjax import estimators, kernels, recalibration
 from calibjax.binnings import interval_index
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.estimators import Neighbourhood
@@ -207,18 +207,35 @@ def _log_likelihoods(confidences: jax.Array, data: Data, clip: float) -> jax.Arr
     return jnp.where(data.correct == 1, jnp.log(inside), jnp.log1p(-inside))
 
 
-def _cells_mce(
-    confidences: jax.Array, data: Data, num_bins: int, num_groups: int, min_size: int
-) -> jax.Array:
-    """Maximum of |mean confidence − accuracy| over cells (group, bin) of at least this size."""
+def _cells(
+    confidences: jax.Array, data: Data, num_bins: int, num_groups: int
+) -> tuple[jax.Array, jax.Array]:
+    """Numbers of samples, and |sum of confidence − correct|, of cells [group, bin]."""
     cells = data.groups * num_bins + interval_index(confidences, num_bins)
 
     def sums(values: jax.Array) -> jax.Array:
-        return jax.ops.segment_sum(values, cells, num_bins * num_groups)
+        return jax.ops.segment_sum(values, cells, num_bins * num_groups).reshape(-1, num_bins)
 
-    counts = sums(jnp.ones_like(confidences))
-    errors = jnp.abs(sums(confidences - data.correct)) / jnp.maximum(counts, 1)
-    return jnp.max(jnp.where(counts >= min_size, errors, 0))
+    return sums(jnp.ones_like(confidences)), jnp.abs(sums(confidences - data.correct))
+
+
+def _cells_mce(
+    confidences: jax.Array, data: Data, num_bins: int, num_groups: int, min_size: int = 1
+) -> jax.Array:
+    """Maximum of |mean confidence − accuracy| over cells (group, bin) of at least this size.
+
+    Of all cells it is the largest group-wise MCE.
+    """
+    counts, gaps = _cells(confidences, data, num_bins, num_groups)
+    return jnp.max(jnp.where(counts >= min_size, gaps / jnp.maximum(counts, 1), 0))
+
+
+def _mean_group_ece(
+    confidences: jax.Array, data: Data, num_bins: int, num_groups: int
+) -> jax.Array:
+    """Mean of the ECE of all groups that have samples."""
+    counts, gaps = (jnp.sum(x, 1) for x in _cells(confidences, data, num_bins, num_groups))
+    return jnp.sum(gaps / jnp.maximum(counts, 1)) / jnp.sum(counts > 0)
 
 
 @functools.partial(jax.jit, static_argnames=("num_bins", "num_groups", "redraws"))
@@ -236,7 +253,7 @@ def _calibrated_maximum(
 
     def maximum(correct: jax.Array) -> jax.Array:
         redrawn = data._replace(correct=correct)
-        return _cells_mce(confidences, redrawn, num_bins, num_groups, 1)
+        return _cells_mce(confidences, redrawn, num_bins, num_groups)
 
     return jnp.mean(jax.vmap(maximum)(correct))
 
@@ -274,10 +291,9 @@ def _global_scores(
     for clip in CLIPS:
         found[f"NLL_{clip:g}"] = -jnp.mean(_log_likelihoods(confidences, data, clip))
     if num_groups:
-        each = scores.group_wise_mce(*samples, data.groups, binning=binning, num_groups=num_groups)
-        found["maximum"] = jnp.nanmax(each)
-        arguments = confidences, data, num_bins, num_groups, MIN_CELL_SIZE
-        found["large_cells"] = _cells_mce(*arguments)
+        arguments = confidences, data, num_bins, num_groups
+        found["maximum"] = _cells_mce(*arguments)
+        found["large_cells"] = _cells_mce(*arguments, MIN_CELL_SIZE)
     return found
 
 
@@ -329,13 +345,9 @@ def _errors_by_class(
     num_groups: int,
     redraws: int,
 ) -> dict[str, jax.Array]:
-    binning = estimators.UniformBins(num_bins)
-
     def errors(correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-        options = {"binning": binning, "num_groups": num_groups}
-        samples = Bernoulli(confidences), correct, data.groups
-        ece = jnp.nanmean(scores.group_wise_ece(*samples, **options))
-        return ece, jnp.nanmax(scores.group_wise_mce(*samples, **options))
+        arguments = confidences, data._replace(correct=correct), num_bins, num_groups
+        return _mean_group_ece(*arguments), _cells_mce(*arguments)
 
     shape = (redraws, *confidences.shape)
     redrawn = jax.random.bernoulli(key, confidences, shape).astype(data.correct.dtype)
@@ -378,13 +390,11 @@ def _local_curve(
         params = method.fit(calibration.confidences, calibration.correct, features)
         new = method.apply(params, evaluation.confidences, new_features)
         samples = Bernoulli(new), evaluation.correct
-        each = scores.group_wise_mce(
-            *samples, evaluation.groups, binning=binning, num_groups=num_groups
-        )
+        arguments = new, evaluation, num_bins, num_groups
         return {
             "ECE": estimators.ece(*samples, binning=binning),
-            "maximum": jnp.nanmax(each),
-            "large_cells": _cells_mce(new, evaluation, num_bins, num_groups, MIN_CELL_SIZE),
+            "maximum": _cells_mce(*arguments),
+            "large_cells": _cells_mce(*arguments, MIN_CELL_SIZE),
         }
 
     return lax.map(at, jnp.asarray(LOCAL_LENGTH_SCALES, features.dtype))

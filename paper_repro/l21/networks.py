@@ -111,17 +111,23 @@ def class_scores(probs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     }
 
 
+def decision_cost(confidences: jax.Array, correct: jax.Array, ratios: jax.Array) -> jax.Array:
+    """Mean cost of trusting predictions or answering "unsure", in units u of the latter (L21 §5.4).
+
+    A wrong answer costs w/u; "unsure" is the answer where confidences are at most 1 − u/w.
+    """
+    ratios = ratios[:, None]
+    return jnp.mean(jnp.where(confidences <= 1 - 1 / ratios, 1, ratios * (1 - correct)), 1)
+
+
 @jax.jit
 def _decided(
     confidences: jax.Array, original: jax.Array, correct: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Prediction-rejection ratio, cost, and gains at all ratios of costs, in one program."""
     ratios = jnp.append(jnp.asarray(RATIOS), DECISION_RATIO)
-    return (
-        scores.prediction_rejection_ratio(confidences, correct),
-        scores.decision_cost(confidences, correct, DECISION_RATIO),
-        scores.reward_improvement(confidences, original, correct, ratios),
-    )
+    costs, before = (decision_cost(x, correct, ratios) for x in (confidences, original))
+    return scores.prediction_rejection_ratio(confidences, correct), costs[-1], before - costs
 
 
 def decide(

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from calibjax import plotting
+from calibjax.plotting.figures import CURVE_LOOKS, GRAY
 from experiments.harness.figures import save_figure
 from paper_repro.data.classifiers import Classifier
 from paper_repro.l21.embeddings import LENGTH_SCALES
@@ -53,18 +54,31 @@ class Panel(NamedTuple):
     embedding: str = "t-SNE"
 
 
+def draw_curves(axes: Axes, x: np.ndarray, curves: dict[str, np.ndarray]) -> None:
+    """A line for each method; means of runs [runs, k] in bands of one standard deviation."""
+    for (color, line), (name, runs) in zip(CURVE_LOOKS, curves.items(), strict=False):
+        runs = np.atleast_2d(np.asarray(runs, np.float64))
+        mean = runs.mean(0)
+        axes.plot(x, mean, color=color, linestyle=line, linewidth=1.5, label=name)
+        if len(runs) > 1:
+            half = runs.std(0, ddof=1)
+            axes.fill_between(x, mean - half, mean + half, color=color, alpha=0.18, linewidth=0)
+    axes.set_xscale("log")
+
+
 def _draw(axes: Axes, panel: Panel) -> None:
     shown = [method for method in (*GLOBAL, *LOCAL) if method in panel.methods]
     if panel.quantity == "reward":
         gains = {method: np.array(panel.methods[method]["gain curve"]) for method in shown}
-        plotting.reward_curves(RATIOS, gains, ax=axes)
+        draw_curves(axes, RATIOS, gains)
+        axes.axhline(0, color=GRAY, linewidth=1, linestyle="--", label="original")
         axes.set_ylabel("reward gained")
         axes.set_xlabel("cost ratio $w/u$ of an error and of “unsure”")
     else:
         name = f"{panel.quantity} curve ({panel.embedding})"
         curves = {method: np.array(panel.methods[method][name]) for method in shown}
-        plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel=panel.quantity, ax=axes)
-        axes.set_xlabel(LENGTH_SCALE)
+        draw_curves(axes, CURVE_LENGTH_SCALES, curves)
+        axes.set(xlabel=LENGTH_SCALE, ylabel=panel.quantity)
         axes.set_ylim(bottom=0)
     axes.set_title(panel.title)
 
@@ -130,8 +144,8 @@ def plot_features(
     curves[f"the features themselves (d = {dimension})"] = np.array(identity)
     figure = Figure(figsize=(4.6, 3.2), layout="constrained")
     axes = figure.subplots()
-    plotting.bandwidth_curves(CURVE_LENGTH_SCALES, curves, ylabel="MLCE", ax=axes)
-    axes.set(xlabel=LENGTH_SCALE, ylim=(0, None))
+    draw_curves(axes, CURVE_LENGTH_SCALES, curves)
+    axes.set(xlabel=LENGTH_SCALE, ylabel="MLCE", ylim=(0, None))
     axes.set_title(TITLES.get(classifier.name, classifier.name))
     axes.legend()
     save_figure(folder, "figure_1", figure)

@@ -62,8 +62,6 @@ ISOTONIC = IsotonicCurve(*np.array([[0.2, 0.5, 0.8]] * 6), level=0.9)
 MURPHY = {x: MurphyCurve(np.array([0.2, 0.5]), np.array([0.3, 0.1])) for x in "ab"}
 
 CALLS = {
-    "bandwidth_curves": (np.array([0.1, 1.0]), {"LoRe": np.array([0.2, 0.1])}),
-    "estimate_comparison": (["one"], {"ECE": np.array([0.1])}),
     "estimate_histogram": (DRAWS,),
     "group_errors": (GROUPS,),
     "interval_coverage_curve": (INTERVALS,),
@@ -77,8 +75,6 @@ CALLS = {
     "pvalue_ecdf": ({"exact": np.array([0.5, 0.2])},),
     "quantile_calibration_curve": (QUANTILES,),
     "reliability_diagram": (RELIABILITY,),
-    "reward_curves": (np.array([1.0, 2.0]), {"LoRe": np.array([0.2, 0.1])}),
-    "risk_curve": (np.array([0.1, 1.0]), np.array([0.2, 0.1])),
     "score_decomposition": (DECOMPOSED,),
     "sharpness_histogram": (np.abs(DRAWS),),
     "wealth": (WEALTH,),

@@ -342,7 +342,6 @@ def calls() -> list[Call]:
     for name in ("energy_score", "fair_energy_score", "fair_crps"):
         found.append(FAMILIES["Samples"].call(f"scores.{name}"))
         found.append(_EQUAL_DRAWS.call(f"scores.{name}", "equal draws"))
-    found.append(_VECTOR_DRAWS.call("scores.variogram_score", "Samples"))
     for name in ("Normal", "Laplace", "Mixture", "Samples", "Poisson", "Samples of counts"):
         for score in ("pinball_loss", "mean_squared_error"):
             found.append(FAMILIES[name].call(f"scores.{score}"))

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distances, distributions, estimators, interoperability
+from calibjax import distributions, estimators, interoperability
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
@@ -16,30 +16,13 @@ _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 def _decisions() -> list[Call]:
     data = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
-    ratio = a.at_least_one(4.0, limit="vector")
-    original = a.unit(a.CONFIDENCES[::-1].copy())
-    return [
-        call("scores.rejection_curve", **data),
-        call("scores.prediction_rejection_ratio", **data),
-        call("scores.decision_cost", **data, ratio=ratio),
-        call("scores.reward_improvement", **data, original_confidences=original, ratio=ratio),
-    ]
+    names = "rejection_curve", "prediction_rejection_ratio"
+    return [call(f"scores.{name}", **data) for name in names]
 
 
 def _of_classes() -> list[Call]:
     names = "brier_score", "accuracy", "brier_decomposition scores.ScoreDecomposition"
-    found = [family.call(f"scores.{name}") for family in (CATEGORICAL, BERNOULLI) for name in names]
-    for name in ("group_wise_ece", "group_wise_mce"):
-        found.append(
-            CATEGORICAL.call(
-                f"scores.{name}",
-                groups=a.groups(_GROUPS),
-                binning=a.binning(_BINNING),
-                num_groups=a.integer(3, without=a.OPTIONAL),
-                distance=a.distance(distances.TotalVariation()),
-            )
-        )
-    return found
+    return [family.call(f"scores.{name}") for family in (CATEGORICAL, BERNOULLI) for name in names]
 
 
 def _draws(predictions: Any) -> Any:

@@ -19,7 +19,6 @@ X, Y = RNG.normal(size=(N, M, SIZE)), RNG.normal(size=(N, SIZE))
 X[0, 1], X[1, 0] = X[0, 0], Y[1]  # equal draws, and a draw that is the target
 PROBS = RNG.dirichlet(np.ones(M), N)
 WEIGHTS = np.array([0.5, 2, 0, 1, 3, 1.5])
-PAIRS = RNG.uniform(size=(SIZE, SIZE))
 
 
 def loops(x, y, q, fair):
@@ -33,40 +32,24 @@ def loops(x, y, q, fair):
     return np.array(found)
 
 
-def variogram(x, y, q, order, pairs):
-    found = []
-    for z, t, p in zip(x, y, q):
-        score = 0
-        for k in range(SIZE):
-            for i in range(SIZE):
-                mean = sum(p[j] * abs(z[j, k] - z[j, i]) ** order for j in range(M))
-                score += pairs[k, i] * (abs(t[k] - t[i]) ** order - mean) ** 2
-        found.append(score)
-    return np.array(found)
-
-
 @pytest.mark.parametrize("probs", [None, PROBS])
 def test_against_loops(probs):
     q = np.full((N, M), 1 / M) if probs is None else probs
     vectors, numbers = D.Samples(X, probs), D.Samples(X[..., 0], probs)
     cases = [
-        (scores.energy_score, vectors, Y, {}, loops(X, Y, q, False)),
-        (scores.energy_score, numbers, Y[:, 0], {}, loops(X[..., 0], Y[:, 0], q, False)),
-        (scores.fair_energy_score, vectors, Y, {}, loops(X, Y, q, True)),
-        (scores.fair_crps, numbers, Y[:, 0], {}, loops(X[..., 0], Y[:, 0], q, True)),
-        (scores.crps, numbers, Y[:, 0], {}, loops(X[..., 0], Y[:, 0], q, False)),
+        (scores.energy_score, vectors, Y, loops(X, Y, q, False)),
+        (scores.energy_score, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, False)),
+        (scores.fair_energy_score, vectors, Y, loops(X, Y, q, True)),
+        (scores.fair_crps, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, True)),
+        (scores.crps, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, False)),
     ]
-    for order, pairs in ((0.5, None), (1.0, PAIRS), (2.0, None)):
-        expected = variogram(X, Y, q, order, np.ones((SIZE, SIZE)) if pairs is None else pairs)
-        options = {"order": order, "pair_weights": pairs}
-        cases.append((scores.variogram_score, vectors, Y, options, expected))
-    for function, p, y, options, expected in cases:
+    for function, p, y, expected in cases:
         for dtype, rtol in ((np.float64, 1e-12), (np.float32, 1e-5)):
             data = oracles.as_dtype((p, y), dtype)
-            found = function(*data, **options)
+            found = function(*data)
             assert found.dtype == dtype
             np.testing.assert_allclose(found, expected.mean(), rtol=rtol)
-            found = function(*data, **options, weights=WEIGHTS)
+            found = function(*data, weights=WEIGHTS)
             np.testing.assert_allclose(found, WEIGHTS @ expected / WEIGHTS.sum(), rtol=rtol)
 
 
@@ -78,8 +61,6 @@ def test_numbers_of_scoringrules():
     found = [
         scores.energy_score(vectors, y),
         scores.fair_energy_score(vectors, y),
-        scores.variogram_score(vectors, y),
-        scores.variogram_score(vectors, y, order=1.0),
         scores.crps(numbers, y[:, 0]),
         scores.fair_crps(numbers, y[:, 0]),
         scores.threshold_weighted_crps(numbers, y[:, 0], low=-0.3, high=0.8),
@@ -92,8 +73,6 @@ def test_numbers_of_scoringrules():
 SCORINGRULES = [
     1.1157059938372995,
     0.8937003420322496,
-    0.7592922521483445,
-    1.7913723445469683,
     0.5801471495136696,
     0.47088432599739083,
     0.3817240813533658,
@@ -195,7 +174,7 @@ def test_gradients():
         slope = jax.grad(function)(jnp.asarray(at))
         np.testing.assert_allclose(np.sum(slope * direction), numeric, rtol=1e-6)
 
-    for score in (scores.energy_score, scores.fair_energy_score, scores.variogram_score):
+    for score in (scores.energy_score, scores.fair_energy_score):
         check(lambda x, score=score: score(D.Samples(x), Y + 0.1), X + directions, directions)
         slope = jax.grad(lambda x, score=score: score(D.Samples(x), Y))(jnp.asarray(X))
         assert np.all(np.isfinite(slope))  # equal draws
@@ -209,9 +188,8 @@ def test_gradients():
 def test_units():
     for unit in (1e-7, 1e7):
         x, y = unit * X, unit * Y
-        for score, power in ((scores.energy_score, 1), (scores.variogram_score, 1)):
-            expected = score(D.Samples(X), Y) * unit**power
-            np.testing.assert_allclose(score(D.Samples(x), y), expected, rtol=1e-10)
+        expected = scores.energy_score(D.Samples(X), Y) * unit
+        np.testing.assert_allclose(scores.energy_score(D.Samples(x), y), expected, rtol=1e-10)
         p, q = (D.Normal(u * Y[:, 0], u * np.abs(Y[:, 1])) for u in (unit, 1))
         found = scores.threshold_weighted_crps(p, y[:, 2], low=0.1 * unit) / unit
         expected = scores.threshold_weighted_crps(q, Y[:, 2], low=0.1)
@@ -225,13 +203,6 @@ def test_refusals():
             score(normal, Y[:, 1])
     with pytest.raises(ValueError, match="vectors have a fair_energy_score"):
         scores.fair_crps(D.Samples(X), Y)
-    with pytest.raises(ValueError, match="numbers have no pairs of components"):
-        scores.variogram_score(D.Samples(X[..., 0]), Y[:, 0])
-    for pairs in (np.ones(3), -PAIRS):
-        with pytest.raises(ValueError, match="pair_weights: expected"):
-            scores.variogram_score(D.Samples(X), Y, pair_weights=pairs)
-    with pytest.raises(ValueError, match="order: expected"):
-        scores.variogram_score(D.Samples(X), Y, order=0.0)
     with pytest.raises(ValueError, match="low: expected a number below high"):
         scores.threshold_weighted_crps(normal, Y[:, 1], low=1.0, high=0.5)
     with pytest.raises(TypeError, match="expected None for"):
@@ -249,12 +220,10 @@ def test_refusals():
 def test_one_program_for_all_calls():
     """Of scores with parameters, which are arrays of the program."""
     p = D.Normal(jnp.asarray(Y[:, 0]), jnp.ones(N))
-    vectors = D.Samples(jnp.asarray(X))
 
     def call(number):
         scores.pinball_loss(p, Y[:, 1], levels=[number])
         scores.threshold_weighted_crps(p, Y[:, 1], low=number)
-        scores.variogram_score(vectors, Y, order=number)
 
     call(0.3)
     program = base._values_and_mean.compiled

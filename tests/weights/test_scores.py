@@ -10,7 +10,6 @@ import sklearn.metrics
 
 from calibjax import scores
 from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles, Samples
-from calibjax.estimators import UniformBins
 from tests.weights.laws import WEIGHTS, N, check_weights
 
 _random = np.random.default_rng(8)
@@ -46,24 +45,6 @@ def test_laws(name):
     score = lambda p, y, w: getattr(scores, name)(p, y, weights=w)  # noqa: E731
     for data in MEANS[name]:
         check_weights(score, *data)
-
-
-@pytest.mark.parametrize("name", ["group_wise_ece", "group_wise_mce"])
-def test_laws_within_groups(name):
-    function = functools.partial(getattr(scores, name), binning=UniformBins(1), num_groups=2)
-    groups = np.arange(N) // 3 % 2
-    check_weights(lambda p, y, g, w: function(p, y, g, weights=w), CLASSES, LABELS, groups)
-    without = function(CLASSES, LABELS, np.where(WEIGHTS == 0, 1, 0), weights=WEIGHTS)
-    assert np.isfinite(without[0])
-    assert np.isnan(without[1])
-
-
-def test_laws_of_decisions():
-    ratio = jnp.array([1.0, 3.0, 10.0])
-    cost = lambda r, c, w: scores.decision_cost(r, c, ratio, weights=w)  # noqa: E731
-    gain = lambda r, q, c, w: scores.reward_improvement(r, q, c, ratio, weights=w)  # noqa: E731
-    check_weights(cost, CONFIDENCES, CORRECT)
-    check_weights(gain, CONFIDENCES, CONFIDENCES[::-1], CORRECT)
 
 
 def test_scores_of_scikit_learn():
