@@ -152,15 +152,12 @@ def _calibration_error(
 def kde_bandwidth(
     predictions: ClassPredictions,
     candidates: jax.Array | None = None,
-    *,
-    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Bandwidth with the largest leave-one-out likelihood of the predictions.
 
         argmax_h Σ_j log( 1/(n − 1) Σ_{i≠j} k(f_j; f_i) )
 
-    with the Dirichlet kernel of bandwidth h; with weights k(f_j; f_i) is multiplied by w_i and the
-    logarithm by w_j. It uses no targets: it is chosen for the density of
+    with the Dirichlet kernel of bandwidth h. It uses no targets: it is chosen for the density of
     the predictions, and not always the best one for the calibration error.
 
     The predictions are first moved into the interior of the simplex, where densities are finite and
@@ -173,7 +170,6 @@ def kde_bandwidth(
         predictions: batch of n ≥ 2 class predictions, `Categorical` or `Bernoulli`.
         candidates: bandwidths > 0, [k]. None means those of G24: 15 log-spaced values from 1e-5
             to 0.1, and 0.2, 0.4, ..., 1.
-        weights: w ≥ 0 of the predictions, [n]; None for predictions that count equally.
 
     Returns:
         The best candidate (the first if several are equally good), a scalar of the predictions'
@@ -181,7 +177,7 @@ def kde_bandwidth(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or fewer than two predictions count.
+        ValueError: if shapes or values are wrong, or n < 2.
 
     Cost: O(n² m) time in matrix products and k n² exponentials, O(n · tile + n (m + k)) memory.
 
@@ -195,22 +191,18 @@ def kde_bandwidth(
     0.1
     """
     checks.class_predictions(predictions)
-    checks.same_rows(predictions=predictions, weights=weights)
     predictions = checks.batch(predictions, minimum=2)
-    weights = checks.sample_weights(weights, predictions, minimum=2)
     candidates = checks.as_arrays("candidates", BANDWIDTHS if candidates is None else candidates)
     candidates = checks.real("candidates", candidates)
     checks.shape("candidates", candidates, (None,), "[k]")
     checks.leading_size("candidates", candidates)
     candidates = checks.positive("candidates", candidates)
-    best = _best_bandwidth(predictions.class_probs, candidates, weights)
-    return checks.nan_with(best, predictions, candidates, weights)
+    best = _best_bandwidth(predictions.class_probs, candidates)
+    return checks.nan_with(best, predictions, candidates)
 
 
 @jax.jit
-def _best_bandwidth(
-    probs: jax.Array, candidates: jax.Array, weights: jax.Array | None
-) -> jax.Array:
+def _best_bandwidth(probs: jax.Array, candidates: jax.Array) -> jax.Array:
     """The candidate with the largest leave-one-out likelihood."""
     inside = jnp.maximum(probs, jnp.finfo(jnp.float32).eps)
     inside = inside / jnp.sum(inside, -1, keepdims=True)
@@ -220,13 +212,9 @@ def _best_bandwidth(
     entropies = jnp.sum(inside * jnp.log(inside), -1)
     remainders = lax.map(lambda x: jnp.sum(_stirling_remainder(inside * x), -1), 1 / candidates)
     kernels = DirichletKernels(inside, entropies, remainders, 1 / candidates)
-    sums = pairwise.map_rows(_log_density_sums, (kernels, weights), points, tile_size=_FEW_ROWS)
+    sums = pairwise.map_rows(_log_density_sums, kernels, points, tile_size=_FEW_ROWS)
     normalizers = jax.vmap(functools.partial(_log_normalizer, inside.shape[1]))(1 / candidates)
-    if weights is None:
-        values = jnp.sum(sums, 0) + len(inside) * normalizers
-    else:
-        counted = jnp.where(weights[:, None] == 0, 0, sums + normalizers)
-        values = matmul(weights, counted)
+    values = jnp.sum(sums, 0) + len(inside) * normalizers
     # NaN predictions have no best bandwidth.
     return jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, candidates[jnp.argmax(values)])
 
@@ -277,28 +265,21 @@ def _proportions(
     return sums / jnp.sum(sums)  # 1 up to one rounding if all labels are equal
 
 
-def _log_density_sums(args: tuple[DirichletKernels, jax.Array | None], point: Point) -> jax.Array:
+def _log_density_sums(kernels: DirichletKernels, point: Point) -> jax.Array:
     """Logarithms of the sums of the kernels at one point, without their normalisers, [k].
 
     The kernels have k bandwidths, [k] and [k, n]; terms that do not depend on these are computed
     once.
     """
-    kernels, weights = args
     divergences = kernels.entropies - matmul(kernels.probs, jnp.log(point.probs))
-    is_other = _others(divergences.size, point, weights)
+    is_other = jnp.arange(divergences.size) != point.excluded
     divergences = jnp.where(is_other, divergences, jnp.inf)
 
     def at(bandwidth: tuple[jax.Array, jax.Array]) -> jax.Array:
         concentration, remainders = bandwidth
-        return jax.nn.logsumexp(-divergences * concentration - remainders, b=weights)
+        return jax.nn.logsumexp(-divergences * concentration - remainders)
 
     return lax.map(at, (kernels.concentration, kernels.remainders))
-
-
-def _others(n: int, point: Point, weights: jax.Array | None) -> jax.Array:
-    """Which of n samples are not the point itself and, if they have weights, count at all."""
-    others = jnp.arange(n) != point.excluded
-    return others if weights is None else others & (weights != 0)
 
 
 def _log_weights(kernels: DirichletKernels, point: Point, weights: jax.Array | None) -> jax.Array:
@@ -313,7 +294,8 @@ def _log_weights(kernels: DirichletKernels, point: Point, weights: jax.Array | N
     q = jnp.where(has_gradient, point.probs, lax.stop_gradient(point.probs))
     divergences = kernels.entropies - matmul(kernels.probs, jnp.log(jnp.where(is_zero, 1, q)))
     exponents = lax.stop_gradient(matmul(kernels.probs, is_zero.astype(divergences.dtype)))
-    others = _others(exponents.size, point, weights)
+    others = jnp.arange(exponents.size) != point.excluded
+    others = others if weights is None else others & (weights != 0)
     rounding = 2 * point.probs.size * jnp.finfo(exponents.dtype).eps
     smallest = jnp.min(jnp.where(others, exponents, jnp.inf))
     counts = others & (exponents <= smallest * (1 + rounding))

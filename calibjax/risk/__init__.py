@@ -53,7 +53,7 @@ from calibjax.risk.estimation import (
 from calibjax.risk.kernel_density import KernelDensities, KernelDensity
 from calibjax.risk.kernel_ridge import KernelRidge, KernelRidgeParams, TwoStepKernelRidge
 from calibjax.risk.pipeline import SquaredCalibrationError, squared_calibration_error
-from calibjax.risk.result import CrossValidation, RiskDifference, risk_difference
+from calibjax.risk.result import CrossValidation
 from calibjax.risk.temperature import Temperature, TemperatureParams
 
 __all__ = [
@@ -67,7 +67,6 @@ __all__ = [
     "KernelDensity",
     "KernelRidge",
     "KernelRidgeParams",
-    "RiskDifference",
     "SquaredCalibrationError",
     "Temperature",
     "TemperatureParams",
@@ -76,7 +75,6 @@ __all__ = [
     "estimation_risk",
     "estimation_risk_block",
     "estimation_risk_standard_error",
-    "risk_difference",
     "squared_calibration_error",
 ]
 

@@ -26,8 +26,7 @@ class EstimationFunction:
     h is symmetric. A function of your own is a subclass, decorated with `calibjax.record`, with the
     methods `fit` and `evaluate`, or `fit` and `factors`; the other methods save time.
     `cross_validate` passes the record to compiled code, so that the methods are called with
-    tracers, and compiled once for all records that differ only in the values of their arrays. If it
-    is given weights, it calls `fit` with a keyword argument `weights`, w ≥ 0 of the samples, [n].
+    tracers, and compiled once for all records that differ only in the values of their arrays.
 
     Predictions are a batch of n class distributions, or confidences: an array [n], with targets
     0 and 1.
@@ -40,8 +39,6 @@ class EstimationFunction:
         predictions: Distribution,
         targets: ArrayLike,
         hyperparameter: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
     ) -> PyTree:
         """Learns params, a pytree of arrays, with a hyperparameter."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")

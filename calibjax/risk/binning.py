@@ -26,7 +26,7 @@ class BinResiduals:
     Attributes:
         means: mean of p_i − e_{y_i} in each interval, 0 in empty ones, [b, m], or of c_i − y_i,
             [b, 1]; b is at least `num_bins`.
-        counts: number of training samples in each interval, of those with positive weights, [b].
+        counts: number of training samples in each interval, [b].
         num_bins: number of intervals, scalar.
     """
 
@@ -69,10 +69,9 @@ class _Bins(EstimationFunction):
         predictions: Distribution,
         targets: ArrayLike,
         hyperparameter: ArrayLike,
-        weights: ArrayLike | None,
     ) -> BinResiduals:
         """Mean residuals in the intervals."""
-        predictions, targets, weights = checked(predictions, targets, weights)
+        predictions, targets = checked(predictions, targets)
         num_components = vectors(predictions).shape[1]
         if num_components > 2:
             raise ValueError(
@@ -83,7 +82,7 @@ class _Bins(EstimationFunction):
         hyperparameter = checks.real("hyperparameter", hyperparameter)
         checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
         size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
-        return _mean_residuals(predictions, targets, weights, hyperparameter, size)
+        return _mean_residuals(predictions, targets, hyperparameter, size)
 
 
 @record
@@ -93,8 +92,8 @@ class Binning(_Bins):
         h(p, q) = (conf(B_k) − acc(B_k)) (conf(B_l) − acc(B_l)),  p in interval k, q in interval l,
 
     with the mean confidence and the accuracy of the training samples in each of the M intervals of
-    `estimators.UniformBins`; with weights both are weighted. The hyperparameter is M, an integer.
-    Intervals without training samples count as calibrated: h is 0 there.
+    `estimators.UniformBins`. The hyperparameter is M, an integer. Intervals without training
+    samples count as calibrated: h is 0 there.
 
     The mean of h(p_i, p_i) over the training samples is the squared calibration error
     `ece(..., binning=UniformBins(M), distance=SquaredEuclidean())`. As there, both classes of
@@ -131,11 +130,9 @@ class Binning(_Bins):
         predictions: Distribution,
         targets: ArrayLike,
         hyperparameter: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
     ) -> BinResiduals:
         """Mean residuals in the intervals."""
-        return self._fitted(predictions, targets, hyperparameter, weights)
+        return self._fitted(predictions, targets, hyperparameter)
 
     def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Mean residuals of the intervals of the predictions, [n, m], twice."""
@@ -151,8 +148,7 @@ class DebiasedBinResiduals:
     Attributes:
         bins: mean residuals in the intervals.
         biases: what the noise of the training samples adds to the squares of these means, as it
-            is estimated, [b]; the squares themselves where an interval holds one sample. With
-            weights they may be negative.
+            is estimated, [b]; the squares themselves where an interval holds one sample.
     """
 
     bins: BinResiduals
@@ -183,9 +179,6 @@ class DebiasedBinning(_Bins):
     array [n]. Where predictions vary within an interval the estimator of Kumar et al. differs a
     little: they subtract the variance of the proportion of the labels, not that of the residuals.
 
-    With weights ⟨r̄_k, r̄_k⟩ − s_k² / |B_k| is Σ_{i≠j} w_i w_j ⟨r_i, r_j⟩ / Σ_{i≠j} w_i w_j over
-    the pairs in interval k, and r̄_k is weighted.
-
     Arguments, attributes and errors are those of `Binning`.
 
     Cost: that of `Binning`, and O(n b) memory for the factors.
@@ -206,12 +199,10 @@ class DebiasedBinning(_Bins):
         predictions: Distribution,
         targets: ArrayLike,
         hyperparameter: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
     ) -> DebiasedBinResiduals:
         """Mean residuals in the intervals, and the biases of their squares."""
-        bins = self._fitted(predictions, targets, hyperparameter, weights)
-        return DebiasedBinResiduals(bins, _biases(bins, *checked(predictions, targets, weights)))
+        bins = self._fitted(predictions, targets, hyperparameter)
+        return DebiasedBinResiduals(bins, _biases(bins, *checked(predictions, targets)))
 
     def factors(self, params: DebiasedBinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Mean residuals, and the indicator of the interval with and without the bias, [n, m + b].
@@ -247,7 +238,6 @@ def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
 def _mean_residuals(
     predictions: Distribution,
     targets: jax.Array,
-    weights: jax.Array | None,
     num_bins: jax.Array,
     max_bins: int,
 ) -> BinResiduals:
@@ -257,14 +247,10 @@ def _mean_residuals(
     # Traced numbers outside [0, 1] belong to no bin.
     errors = jnp.where(is_valid & ~jnp.any(jnp.isnan(errors)), errors, jnp.nan)
     index = interval_index(vectors(predictions)[:, -1], num_bins)
-    used = jnp.ones_like(index) if weights is None else (weights > 0).astype(index.dtype)
-    counts = totals = jax.ops.segment_sum(used, index, max_bins)
-    if weights is not None:
-        totals = jax.ops.segment_sum(weights, index, max_bins)
-        errors = jnp.where(jnp.any(jnp.isnan(weights)), jnp.nan, weights[:, None] * errors)
+    counts = jax.ops.segment_sum(jnp.ones_like(index), index, max_bins)
     sums = jax.ops.segment_sum(errors, index, max_bins)
     # Empty sums are 0, not NaN.
-    means = sums / jnp.where(counts > 0, totals, 1)[:, None].astype(sums.dtype)
+    means = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
     means = jnp.where(jnp.all(jnp.isnan(errors)), jnp.nan, means)
     return BinResiduals(means, counts, num_bins)
 
@@ -281,22 +267,12 @@ def _of_points(params: BinResiduals, points: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _biases(
-    bins: BinResiduals, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-) -> jax.Array:
+def _biases(bins: BinResiduals, predictions: Distribution, targets: jax.Array) -> jax.Array:
     """Variances of the mean residuals of the intervals; of one residual, its square, [b]."""
     errors = residuals(predictions, targets)
     index = interval_index(vectors(predictions)[:, -1], bins.num_bins)
     deviations = errors - bins.means[index]
-    if weights is None:
-        sums = jax.ops.segment_sum(jnp.sum(jnp.square(deviations), 1), index, bins.counts.size)
-        counts = bins.counts.astype(sums.dtype)
-        variances = sums / jnp.maximum(counts * (counts - 1), 1)
-    else:
-        # Σ w² (‖r‖² − ‖r̄‖²), and ‖r‖² − ‖r̄‖² = (r − r̄)ᵀ (r − r̄ + 2 r̄)
-        excess = jnp.sum(deviations * (deviations + 2 * bins.means[index]), 1)
-        columns = jnp.stack([weights, weights**2, weights**2 * excess], 1)
-        totals, own, sums = jax.ops.segment_sum(columns, index, bins.counts.size).T
-        pairs = jnp.square(totals) - own
-        variances = sums / jnp.where(pairs > 0, pairs, 1)
+    sums = jax.ops.segment_sum(jnp.sum(jnp.square(deviations), 1), index, bins.counts.size)
+    counts = bins.counts.astype(sums.dtype)
+    variances = sums / jnp.maximum(counts * (counts - 1), 1)
     return jnp.where(bins.counts > 1, variances, jnp.sum(jnp.square(bins.means), 1))

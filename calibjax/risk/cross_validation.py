@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,8 +19,7 @@ from calibjax.risk.estimation import losses_of_factors, losses_of_values
 from calibjax.risk.result import CrossValidation
 from calibjax.risk.samples import checked, residuals
 
-_Samples = tuple[Any, jax.Array, jax.Array | None]  # predictions, targets, weights
-OnFold = Callable[[CrossValidation], None]
+_Samples = tuple[Any, jax.Array]  # predictions, targets
 
 
 def cross_validate(
@@ -32,18 +30,13 @@ def cross_validate(
     targets: ArrayLike,
     *,
     num_folds: int = 5,
-    on_fold: OnFold | None = None,
-    previous: CrossValidation | None = None,
-    weights: ArrayLike | None = None,
 ) -> CrossValidation:
     """Risk of a calibration estimation function at all grid points of its hyperparameter.
 
     The samples are randomly divided into folds. Each fold is held out in turn: the function is
     fitted to the others, and its risk (`estimation_risk`) on the fold is computed at every grid
     point, from one factorisation if the function supports it (`EstimationFunction.refit`). To
-    compare two functions (`risk_difference`), use the same key and hence the same folds. Weights
-    are those of fits and of risks, while folds have the same numbers of samples and the mean over
-    the folds is unweighted.
+    compare two functions, use the same key and hence the same folds.
 
     The smallest risk on the grid slightly underestimates the risk of the selected function. A
     choice at the edge of the grid (`is_at_edge`) indicates that the grid may be too small.
@@ -56,23 +49,14 @@ def cross_validate(
         predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2; n mod F folds have one sample more than the others.
-        on_fold: called after each fold with the result so far, to show progress or to store it.
-            With it folds are computed one by one, otherwise in one compiled loop.
-        previous: an earlier result with the same function, data, key and grid, whose folds are not
-            computed again: that of an interrupted run, as passed to `on_fold`. It is a record of
-            arrays, which `numpy.savez` can store. Grid, key and sizes are compared; using the same
-            function and data is up to you.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The risks, and the best hyperparameter.
 
     Raises:
-        TypeError: if an argument is of the wrong kind, or the function takes no weights but there
-            are some.
+        TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, the grid is empty, there are fewer than two
-            samples that count in a fold, `previous` belongs to other folds or another
-            grid, or a risk is NaN (under `jit` it stays NaN).
+            samples in a fold, or a risk is NaN (under `jit` it stays NaN).
 
     Cost: F fits (F k without `refit`), and O(F k) evaluations on n/F points, one after the other,
     with the memory of one of them. Folds of two different sizes compile twice.
@@ -88,17 +72,9 @@ def cross_validate(
     >>> result = cross_validate(jax.random.key(2), Binning(), grid, confidences, correct)
     >>> print(result.hyperparameter, result.risk.shape)
     10 (3,)
-
-    A long one that says how far it is, and could go on from `previous=part`:
-
-    >>> show = lambda part: print(int(part.is_done.sum()), "of", part.num_folds)
-    >>> options = {"num_folds": 2, "on_fold": show}
-    >>> result = cross_validate(jax.random.key(2), Binning(), grid, confidences, correct, **options)
-    1 of 2
-    2 of 2
     """
     key, num_folds = checks.random_key(key), checks.size_in_range("num_folds", num_folds, 2)
-    samples = checked(predictions, targets, weights, minimum=2)
+    samples = checked(predictions, targets, minimum=2)
     n = len(samples[1])
     if n < 2 * num_folds:
         raise ValueError(
@@ -107,7 +83,7 @@ def cross_validate(
         )
     grid = checked_grid(grid, samples[0])
     function = specialised(function, samples, grid)
-    return run_folds(key, function, grid, samples, None, num_folds, on_fold, previous)
+    return run_folds(key, function, grid, samples, None, num_folds)
 
 
 def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
@@ -136,10 +112,6 @@ def specialised(function: object, samples: _Samples, grid: jax.Array) -> Estimat
             "function: expected a risk.EstimationFunction such as risk.Binning(), got "
             f"{checks.described(function)}"
         )
-    if samples[2] is not None:
-        names = "predictions", "targets", "hyperparameter"
-        keywords = ("weights",)
-        checks.function("method", "function.fit", function.fit, *names, keywords=keywords)
     found = function.specialise(samples[0], grid)
     leaves = jax.tree.leaves(found)
     if leaves and leaves[0] is found:
@@ -158,26 +130,18 @@ def run_folds(
     samples: _Samples,
     test: Distribution | None,
     num_folds: int,
-    on_fold: OnFold | None,
-    previous: CrossValidation | None,
 ) -> CrossValidation:
     """Cross-validation of checked arguments, with values at other predictions if there are any."""
-    if on_fold is not None:
-        checks.function("function of a CrossValidation", "on_fold", on_fold, "result")
     n = len(samples[1])
     sizes = tuple(n // num_folds + (fold < n % num_folds) for fold in range(num_folds))
     order, result = _dealt(key, grid, samples, test, sizes=sizes)
-    _refuse_empty(result)
-    if previous is not None:
-        result = _checked_previous(previous, result)
     starts = np.cumsum((0, *sizes))
-    for batch in _batches(sizes, result, one_by_one=on_fold is not None):
+    for size in sorted(set(sizes), reverse=True):
+        batch = np.flatnonzero(np.array(sizes) == size)
         result = _with_folds(
-            result, function, samples, test, order, starts[batch], batch, size=sizes[batch[0]]
+            result, function, samples, test, order, starts[batch], batch, size=size
         )
         _refuse_nan(result, batch)
-        if on_fold is not None:
-            on_fold(result)
     if checks.is_concrete(result) or jnp.issubdtype(result.grid.dtype, jnp.integer):
         return result
     # Invalid traced hyperparameters have no risks, and are shown as NaN.
@@ -197,39 +161,7 @@ def _dealt(
     shapes = (grid.size, order.size), (len(sizes), grid.size, num_tests)
     dtype = floating_dtype(samples[0])
     losses, values = (jnp.full(shape, jnp.nan, dtype) for shape in shapes)
-    weights = samples[2]
-    if weights is None:
-        return order, CrossValidation(grid, folds, losses, values, jnp.zeros(0, dtype))
-    columns = jnp.stack([weights, weights**2], 1)
-    sums, squares = jax.ops.segment_sum(columns, folds, len(sizes)).T
-    weights = weights * (sums / jnp.where(squares > 0, squares, 1))[folds]
-    return order, CrossValidation(grid, folds, losses, values, weights)
-
-
-def _refuse_empty(result: CrossValidation) -> None:
-    """Refuses folds in which fewer than two samples count."""
-    if not result.weights.size or not checks.is_concrete(result.weights, result.folds):
-        return
-    used = np.asarray(result.folds)[np.asarray(result.weights) > 0]
-    counts = np.bincount(used, minlength=result.num_folds)
-    if counts.min() < 2:
-        raise ValueError(
-            "weights: expected at least two positive weights in each fold, got "
-            f"{counts.min()} in fold {counts.argmin()}"
-        )
-
-
-def _batches(
-    sizes: tuple[int, ...], result: CrossValidation, *, one_by_one: bool
-) -> list[np.ndarray]:
-    """Folds that are still to be done, in batches of equal size."""
-    is_done = result.is_done
-    is_open = ~np.asarray(is_done) if checks.is_concrete(is_done) else np.ones(len(sizes), bool)
-    if one_by_one:
-        return list(np.flatnonzero(is_open)[:, None])
-    largest_first = sorted(set(sizes), reverse=True)
-    batches = (np.flatnonzero(is_open & (np.array(sizes) == size)) for size in largest_first)
-    return [batch for batch in batches if batch.size]
+    return order, CrossValidation(grid, folds, losses, values)
 
 
 @functools.partial(jax.jit, static_argnames="size")
@@ -245,18 +177,17 @@ def _with_folds(
     size: int,
 ) -> CrossValidation:
     """The result with some more folds of equal size."""
-    # Fits have the weights of all; losses those that are scaled in the fold.
-    grid, given, samples = result.grid, samples, (*samples[:2], result.used_weights)
+    grid = result.grid
 
     def fold(start: jax.Array) -> tuple[jax.Array, Any]:
         rolled = jnp.roll(order, -start)
-        held_out, rest = _at(samples, rolled[:size]), _at(given, rolled[size:])
-        first = _fit(function, rest, grid[0])
+        held_out, rest = _at(samples, rolled[:size]), _at(samples, rolled[size:])
+        first = function.fit(*rest, grid[0])
 
         def at(hyperparameter: jax.Array) -> tuple[jax.Array, Any]:
             params = function.refit(first, hyperparameter)
             if params is None:
-                params = _fit(function, rest, hyperparameter)
+                params = function.fit(*rest, hyperparameter)
             return _losses(function, params, *held_out), _test_values(function, params, test)
 
         return lax.map(at, grid)
@@ -276,53 +207,24 @@ def _at(samples: T, index: jax.Array) -> T:
     return jax.tree.map(lambda leaf: leaf[index], samples)
 
 
-def _fit(function: EstimationFunction, samples: _Samples, hyperparameter: jax.Array) -> PyTree:
-    """Params of samples, with their weights if there are any."""
-    predictions, targets, weights = samples
-    more = {} if weights is None else {"weights": weights}
-    return function.fit(predictions, targets, hyperparameter, **more)
-
-
 def _losses(
     function: EstimationFunction,
     params: PyTree,
     predictions: Distribution,
     targets: jax.Array,
-    weights: jax.Array | None,
 ) -> jax.Array:
     """Mean loss over the pairs of each sample with the others, [n]."""
     errors = residuals(predictions, targets)
     factors = function.factors(params, predictions)
     if factors is not None:
-        return losses_of_factors(errors, *factors, weights)
+        return losses_of_factors(errors, *factors)
     values = functools.partial(function.evaluate, params)
-    return losses_of_values(errors, values, predictions, weights, "function.evaluate")
+    return losses_of_values(errors, values, predictions, "function.evaluate")
 
 
 def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> jax.Array | None:
     """Values h(p_i, p_i), [t], if there is a test part."""
     return None if test is None else function.diagonal(params, test)
-
-
-def _checked_previous(previous: Any, empty: CrossValidation) -> CrossValidation:
-    """An earlier result, if its grid and folds agree with this one."""
-    checks.fitted("previous", previous, CrossValidation, "cross_validate")
-    folds = [np.shape(result.test_values)[:1] for result in (previous, empty)]
-    if folds[0] != folds[1]:
-        got = "no number of folds" if not folds[0] else f"one of num_folds={folds[0][0]}"
-        raise ValueError(f"previous: expected a result of num_folds={folds[1][0]}, got {got}")
-    names = "grid", "folds", "weights"
-    for field in (*names, "losses", "test_values"):
-        found, expected = getattr(previous, field), getattr(empty, field)
-        checks.shape(f"previous.{field}", found, expected.shape, f"{expected.shape}")
-    for field in names:
-        found, expected = getattr(previous, field), getattr(empty, field)
-        if checks.is_concrete(found, expected) and not np.array_equal(found, expected):
-            raise ValueError(
-                f"previous.{field}: expected that of this key and grid, got another one"
-            )
-    losses, values = jnp.asarray(previous.losses), jnp.asarray(previous.test_values)
-    return dataclasses.replace(empty, losses=losses, test_values=values)
 
 
 def _refuse_nan(result: CrossValidation, batch: np.ndarray) -> None:

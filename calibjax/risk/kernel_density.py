@@ -29,13 +29,11 @@ class KernelDensities:
         vectors: training predictions, [n, m], or confidences, [n, 1].
         labels: their labels, [n].
         bandwidth: h, scalar.
-        weights: of the samples, [n], or None.
     """
 
     vectors: jax.Array = parameter(proportion.with_axes("n", "m"))
     labels: jax.Array = parameter(counts.with_axes("n"))
     bandwidth: jax.Array = parameter(positive)
-    weights: jax.Array | None = None
 
     def check_values(self, name: str) -> "KernelDensities":
         """Refuses what no data set and no bandwidth is."""
@@ -44,8 +42,7 @@ class KernelDensities:
         if num_columns > 1:
             vectors = checks.simplex(f"{name}.vectors", vectors)
         labels = checks.labels(f"{name}.labels", checked.labels, max(2, num_columns))
-        weights = checks.sample_weights(self.weights, vectors, name=f"{name}.weights")
-        return KernelDensities(vectors, labels, checked.bandwidth, weights)
+        return KernelDensities(vectors, labels, checked.bandwidth)
 
     def leave_one_out(self) -> jax.Array:
         """Values h(p_i, p_i) of the training predictions, without sample i in the sums, [n].
@@ -67,9 +64,8 @@ class KernelDensity(EstimationFunction):
         h(p, q) = ⟨p − π(p), q − π(q)⟩,   π(p) = Σ_i k(p; p_i) e_{y_i} / Σ_i k(p; p_i)
 
     with the Dirichlet kernels of `estimators.kde_calibration_error` around the training samples;
-    the hyperparameter is their bandwidth; with weights k(p; p_i) is multiplied by w_i. For
-    confidences, an array [n], h is the single product (c − π(c)) (d − π(d)) with beta density
-    kernels, half the value for `Bernoulli`s.
+    the hyperparameter is their bandwidth. For confidences, an array [n], h is the single product
+    (c − π(c)) (d − π(d)) with beta density kernels, half the value for `Bernoulli`s.
 
     Kernels are computed as logarithms, and where all kernels are zero, π is a limit: h is finite
     everywhere, whereas G24 had to drop predictions.
@@ -110,16 +106,14 @@ class KernelDensity(EstimationFunction):
         predictions: Distribution,
         targets: ArrayLike,
         hyperparameter: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
     ) -> KernelDensities:
         """The training data."""
-        predictions, targets, weights = checked(predictions, targets, weights)
+        predictions, targets = checked(predictions, targets)
         samples = vectors(predictions)
         # Invalid traced targets of confidences are NaN, which integers cannot be.
         labels = jnp.where(jnp.isnan(targets), -1, targets).astype(jnp.int32)
         bandwidth = checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
-        return KernelDensities(samples, labels, bandwidth, weights)
+        return KernelDensities(samples, labels, bandwidth)
 
     def refit(self, params: KernelDensities, hyperparameter: ArrayLike) -> KernelDensities:
         """The training data with another bandwidth."""
@@ -144,7 +138,7 @@ def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) 
     """Points − π(points), without the sample that is excluded at each, [n, m] or [n, 1]."""
     kernels = dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
     chosen = Point(_class_probs(points), excluded)
-    proportions = label_proportions(kernels, params.labels, chosen, params.weights)
+    proportions = label_proportions(kernels, params.labels, chosen)
     errors = points - proportions[:, -points.shape[1] :]
     return jnp.where(jnp.isnan(points), jnp.nan, errors)
 

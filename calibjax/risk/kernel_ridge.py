@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import matmul, safe_sqrt
+from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
@@ -37,8 +37,7 @@ class KernelRidgeParams:
         points: predictions that it is evaluated with: pivots, or the whole training set, [R].
         eigenvalues: of the kernel matrix, [r]; zero for those that are only rounding errors.
         basis: map from kernel values to coordinates in the eigenvectors, [R, r].
-        projections: training residuals in the eigenvectors, Qᵀ (p_i − e_{y_i}), [r, m]; with
-            weights, the roots of which are on the diagonal of D, all is of D K D and D (p − e_y).
+        projections: training residuals in the eigenvectors, Qᵀ (p_i − e_{y_i}), [r, m].
         residual: largest error of an entry of the kernel matrix, relative to the largest entry;
             zero for the full matrix.
         penalty: λ, scalar.
@@ -80,16 +79,14 @@ class _Ridge(EstimationFunction):
         predictions: Distribution,
         targets: ArrayLike,
         hyperparameter: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
     ) -> KernelRidgeParams:
         """Fits the regression."""
-        predictions, targets, weights = checked(predictions, targets, weights)
+        predictions, targets = checked(predictions, targets)
         errors, points = residuals(predictions, targets), _as_points(predictions)
         penalty = checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
         kernel, rank, tolerance = self._options(points)
         size = None if rank >= len(errors) else rank
-        params = _learned(kernel, tolerance, points, errors, weights, penalty, size=size)
+        params = _learned(kernel, tolerance, points, errors, penalty, size=size)
         _warn_about_rank(params, tolerance)
         return params
 
@@ -139,9 +136,7 @@ class KernelRidge(_Ridge):
     with the rows p_i − e_{y_i} of Δ, the kernel matrix K = Q diag(s) Qᵀ of the n training
     predictions and the kernel values k(p) between a prediction and these. It is the regression of
     all products ⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ on pairs of predictions, with penalty λ > 0, the
-    hyperparameter. Weights, scaled to the sum n, multiply the squared errors of samples, and in
-    pairs w_i w_j those of products. h is symmetric, but not an inner product: its diagonal can be
-    negative.
+    hyperparameter. h is symmetric, but not an inner product: its diagonal can be negative.
 
     Most kernel matrices of predictions have low numerical rank: a few of the n predictions, the
     pivots, determine the others up to rounding. Then only these are kept. If more than n/4 pivots
@@ -285,28 +280,29 @@ def _learned(
     tolerance: ArrayLike,
     points: Distribution,
     errors: jax.Array,
-    weights: jax.Array | None,
     penalty: jax.Array,
     *,
     size: int | None,
 ) -> KernelRidgeParams:
     """Learned params; `size` is the number of pivots, unless all points are used."""
-    n, residual, roots = len(errors), jnp.zeros((), errors.dtype), None
-    if weights is not None:
-        roots = safe_sqrt(weights * (n / jnp.sum(weights)))
-        errors = roots[:, None] * errors
+    residual = jnp.zeros((), errors.dtype)
     if size is None:
-        spectrum = spectra.full_spectrum(
-            low_rank.kernel_values(kernel, points, points), errors, roots
-        )
+        spectrum = spectra.full_spectrum(low_rank.kernel_values(kernel, points, points), errors)
     else:
         found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
-        spectrum, residual = spectra.low_rank_spectrum(found, errors, roots), found.residual
+        spectrum, residual = spectra.low_rank_spectrum(found, errors), found.residual
         points = jax.tree.map(lambda leaf: leaf[found.pivots], points)
     # NaN features give no pivots.
     projections = jnp.where(jnp.isnan(residual), jnp.nan, spectrum.projections)
     return KernelRidgeParams(
-        kernel, points, spectrum.eigenvalues, spectrum.basis, projections, residual, penalty, n
+        kernel,
+        points,
+        spectrum.eigenvalues,
+        spectrum.basis,
+        projections,
+        residual,
+        penalty,
+        len(errors),
     )
 
 

@@ -4,17 +4,15 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.risk.base import EstimationFunction
-from calibjax.risk.cross_validation import OnFold, checked_grid, run_folds, specialised
+from calibjax.risk.cross_validation import checked_grid, run_folds, specialised
 from calibjax.risk.result import CrossValidation
 from calibjax.risk.samples import checked
-from calibjax.scores.base import weighted_mean
 
 
 @record
@@ -61,9 +59,6 @@ def squared_calibration_error(
     *,
     num_folds: int = 5,
     test_fraction: float = 0.2,
-    on_fold: OnFold | None = None,
-    previous: CrossValidation | None = None,
-    weights: ArrayLike | None = None,
 ) -> SquaredCalibrationError:
     """Estimate of the squared calibration error E‖P − E[e_Y | P]‖² by a tuned function.
 
@@ -73,9 +68,8 @@ def squared_calibration_error(
 
         1/F Σ_f 1/t Σ_i h_f(p_i, p_i),
 
-    without using the targets of the test part; with weights these means, too, are weighted. Compare
-    estimators by their risks (`risk_difference` of the `cross_validation`s with the same key),
-    never by their estimates on the test part.
+    without using the targets of the test part. Compare estimators by their risks, with the same
+    key, never by their estimates on the test part.
 
     The estimate is biased: a function that was tuned on few samples is shrunken, so that its
     diagonal is too small; for a calibrated model it is too large.
@@ -93,9 +87,6 @@ def squared_calibration_error(
         targets: labels 0, ..., m − 1, or 0 and 1, [n].
         num_folds: F ≥ 2.
         test_fraction: in (0, 1): t is the nearest integer to test_fraction · n, at least 1.
-        on_fold: called after each fold, as in `cross_validate`.
-        previous: an earlier result to resume from, as there.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
         The estimate, its root, and their standard errors.
@@ -103,7 +94,7 @@ def squared_calibration_error(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: as in `cross_validate`, and if the tuning part has fewer than 2 num_folds
-            samples, or none of the test part counts.
+            samples.
 
     Cost: that of `cross_validate`, and evaluation on the test part at all k grid points, O(F k t)
     memory.
@@ -125,7 +116,7 @@ def squared_calibration_error(
     key = checks.random_key(key)
     num_folds = checks.size_in_range("num_folds", num_folds, 2)
     test_fraction = float(checks.proportion("test_fraction", test_fraction))
-    samples = predictions, targets, weights = checked(predictions, targets, weights)
+    samples = predictions, targets = checked(predictions, targets)
     num_tests = max(1, round(len(targets) * test_fraction))
     if len(targets) - num_tests < 2 * num_folds:
         raise ValueError(
@@ -138,37 +129,34 @@ def squared_calibration_error(
     order = jax.random.permutation(split_key, len(targets))
     test, tuning = order[:num_tests], order[num_tests:]
     tuning_samples = jax.tree.map(lambda leaf: leaf[tuning], samples)
-    test_predictions, weights = jax.tree.map(lambda leaf: leaf[test], (predictions, weights))
-    if checks.is_concrete(weights) and weights is not None and not np.any(weights):
-        raise ValueError(
-            f"weights: expected one that is positive in the test part, got {num_tests} zeros"
-        )
-    result = run_folds(
-        fold_key, function, grid, tuning_samples, test_predictions, num_folds, on_fold, previous
-    )
-    return _summary(result, tuning, test, weights)
+    test_predictions = jax.tree.map(lambda leaf: leaf[test], predictions)
+    result = run_folds(fold_key, function, grid, tuning_samples, test_predictions, num_folds)
+    return _summary(result, tuning, test)
 
 
 @jax.jit
 def _summary(
-    result: CrossValidation, tuning: jax.Array, test: jax.Array, weights: jax.Array | None
+    result: CrossValidation, tuning: jax.Array, test: jax.Array
 ) -> SquaredCalibrationError:
     """The estimate at the best grid point, and its errors."""
     best = result.best
     values = jnp.where(jnp.isnan(result.risk[best]), jnp.nan, result.test_values[:, best])
-    folds = weighted_mean(values, weights)
+    folds = jnp.mean(values, 1)
     estimate = jnp.mean(folds)
 
     def root(x: jax.Array) -> jax.Array:
         return jnp.sign(x) * jnp.sqrt(jnp.abs(x))
 
     def error(x: jax.Array) -> jax.Array:
-        return jnp.std(x, ddof=1) / math.sqrt(x.size)
+        """Standard error of a mean, NaN for a single value."""
+        return (
+            jnp.std(x, ddof=1) / math.sqrt(x.size) if x.size > 1 else jnp.full_like(x[0], jnp.nan)
+        )
 
     return SquaredCalibrationError(
         estimate=estimate,
         standard_error=error(folds),
-        sampling_error=_standard_error(jnp.mean(values, 0), weights),
+        sampling_error=error(jnp.mean(values, 0)),
         root=root(estimate),
         root_standard_error=error(root(folds)),
         hyperparameter=result.hyperparameter,
@@ -179,17 +167,3 @@ def _summary(
         tuning=tuning,
         test=test,
     )
-
-
-def _standard_error(values: jax.Array, weights: jax.Array | None) -> jax.Array:
-    """Standard error of a mean, NaN for a single value.
-
-    With weights w its square is Σ_i w_i² (x_i − x̄)² / (Σ_i w_i)² times n / (n − 1) with the
-    effective number n of the values.
-    """
-    if values.size < 2:
-        return jnp.full_like(values[0], jnp.nan)
-    if weights is None:
-        return jnp.std(values, ddof=1) / math.sqrt(values.size)
-    squares = jnp.sum(jnp.square(weights * (values - weighted_mean(values, weights))))
-    return jnp.sqrt(squares / (jnp.square(jnp.sum(weights)) - jnp.sum(jnp.square(weights))))

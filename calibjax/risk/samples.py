@@ -9,25 +9,21 @@ from calibjax._core.arithmetic import one_hot
 from calibjax._core.pytree import PyTree
 
 
-def checked(
-    predictions: PyTree, targets: PyTree, weights: Any = None, *, minimum: int = 1
-) -> tuple[Any, jax.Array, jax.Array | None]:
+def checked(predictions: PyTree, targets: PyTree, *, minimum: int = 1) -> tuple[Any, jax.Array]:
     """Checks a data set of class predictions and labels, or of confidences and 0 or 1.
 
     Returns:
-        A batch of distributions and labels, or two arrays [n] of the same dtype; and weights.
+        A batch of distributions and labels, or two arrays [n] of the same dtype.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or fewer than `minimum` samples count.
+        ValueError: if shapes or values are wrong, or there are fewer than `minimum` samples.
     """
     if checks.is_distribution(predictions):
         checks.class_predictions(predictions)
-        return checks.weighted_samples(predictions, targets, weights, minimum=minimum)
+        return checks.predictions_and_targets(predictions, targets, minimum=minimum)
     names = ("predictions", "targets")
-    samples = checks.weighted_confidences(
-        predictions, targets, weights, names=names, minimum=minimum
-    )
+    samples = checks.confidences_and_correct(predictions, targets, names=names)
     checks.leading_size("predictions", samples[0], minimum)
     return samples
 

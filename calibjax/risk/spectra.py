@@ -27,17 +27,9 @@ class Spectrum(NamedTuple):
     projections: jax.Array
 
 
-def low_rank_spectrum(
-    found: PivotedCholesky, vectors: jax.Array, roots_of_weights: jax.Array | None
-) -> Spectrum:
-    """The spectrum of F Fᵀ, with the precision of F rather than that of a product.
-
-    With weights it is that of D F Fᵀ D, with the roots of the weights on the diagonal of D, and the
-    vectors are those times D; the basis is for k(p, x)ᵀ D Q / s.
-    """
+def low_rank_spectrum(found: PivotedCholesky, vectors: jax.Array) -> Spectrum:
+    """The spectrum of F Fᵀ, with the precision of F rather than that of a product."""
     features = found.features
-    if roots_of_weights is not None:
-        features = roots_of_weights[:, None] * features
     _, roots, rotation = jnp.linalg.svd(jnp.linalg.qr(features, mode="r"))
     inverse = _inverse(roots, _ROUNDING * jnp.finfo(roots.dtype).eps * roots[0])
     # Features of any point p are L⁻¹ k(points, p), with the rows L of F at the pivots.
@@ -48,18 +40,12 @@ def low_rank_spectrum(
     return Spectrum(jnp.where(inverse > 0, jnp.square(roots), 0), basis, projections)
 
 
-def full_spectrum(
-    matrix: jax.Array, vectors: jax.Array, roots_of_weights: jax.Array | None
-) -> Spectrum:
-    """The spectrum of a matrix K, or of D K D as in `low_rank_spectrum`."""
-    d = None if roots_of_weights is None else roots_of_weights[:, None]
-    if d is not None:
-        matrix = d * matrix * d.T
+def full_spectrum(matrix: jax.Array, vectors: jax.Array) -> Spectrum:
+    """The spectrum of a matrix."""
     eigenvectors, eigenvalues = lax.linalg.eigh(matrix, symmetrize_input=False)
     inverse = _inverse(eigenvalues, _ROUNDING * jnp.finfo(matrix.dtype).eps * eigenvalues[-1])
     projections = matmul(eigenvectors.T, vectors)
-    basis = eigenvectors * inverse if d is None else d * eigenvectors * inverse
-    return Spectrum(jnp.where(inverse > 0, eigenvalues, 0), basis, projections)
+    return Spectrum(jnp.where(inverse > 0, eigenvalues, 0), eigenvectors * inverse, projections)
 
 
 def _inverse(values: jax.Array, rounding: jax.Array) -> jax.Array:

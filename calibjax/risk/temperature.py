@@ -37,8 +37,7 @@ class Temperature(EstimationFunction):
         h(p, q) = ⟨p − p_T, q − q_T⟩,   p_T ∝ p^{1/T}
 
     with the predictions at temperature T of `recalibration.tempered`, as if these were
-    calibrated; the hyperparameter is T. Nothing is learned from the training data, whatever their
-    weights: `fit` stores T.
+    calibrated; the hyperparameter is T. Nothing is learned from the training data: `fit` stores T.
     For `CategoricalLogits`, results are exact even where probabilities underflow. For confidences,
     an array [n], h is the single product (c − c_T) (d − d_T), half the value for `Bernoulli`s.
 
@@ -65,11 +64,9 @@ class Temperature(EstimationFunction):
         predictions: Distribution,
         targets: ArrayLike,
         hyperparameter: ArrayLike,
-        *,
-        weights: ArrayLike | None = None,
     ) -> TemperatureParams:
         """Stores the temperature."""
-        samples = vectors(checked(predictions, targets, weights)[0])
+        samples = vectors(checked(predictions, targets)[0])
         value = checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
         return TemperatureParams(value, samples.shape[1])
 

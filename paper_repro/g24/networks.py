@@ -197,9 +197,7 @@ def read_networks(run: command_line.Run, settings: Settings) -> list[Network]:
     return found
 
 
-def evaluate(
-    network: Network, notion: str, estimator: Estimator, on_fold: Callable[[Any], None]
-) -> dict[str, np.ndarray]:
+def evaluate(network: Network, notion: str, estimator: Estimator) -> dict[str, np.ndarray]:
     """The result of one estimator.
 
     Returns:
@@ -221,7 +219,6 @@ def evaluate(
         targets,
         num_folds=NUM_FOLDS,
         test_fraction=TEST_FRACTION,
-        on_fold=on_fold,
     )
     validation, best = result.cross_validation, int(result.cross_validation.best)
     scalars = ("estimate", "standard_error", "sampling_error", "root", "root_standard_error")
@@ -247,14 +244,13 @@ def finished_cells(
     """Results by network, notion and estimator, computed or read."""
     digests = {x.name: digest(*jax.tree.leaves(x.predictions), x.labels) for x in networks}
     places = [(x, notion) for x in networks for notion in chosen.get(x.data, ())]
-    total = NUM_FOLDS * sum(len(chosen[network.data][notion]) for network, notion in places)
+    total = sum(len(chosen[network.data][notion]) for network, notion in places)
     finished = {}
-    with tqdm(total=total, desc=NAME, unit="fold") as bar:
-        on_fold = functools.partial(lambda bar, result: bar.update(), bar)
+    with tqdm(total=total, desc=NAME, unit="estimator") as bar:
         for network, notion in places:
             for name, estimator in chosen[network.data][notion].items():
                 bar.set_description(f"{NAME}: {network.name}, {notion}, {name}")
-                compute = functools.partial(evaluate, network, notion, estimator, on_fold)
+                compute = functools.partial(evaluate, network, notion, estimator)
                 path = f"{network.name}/{notion}/{name}".replace(",", "").replace(" ", "_")
                 parameters = {
                     "num_samples": settings.num_samples,
@@ -264,7 +260,7 @@ def finished_cells(
                 }
                 found = cells.arrays(store, path, parameters, compute)
                 finished[network.name, notion, name] = found
-                bar.update(NUM_FOLDS * len(finished) - bar.n)  # folds of cells that were read
+                bar.update()
     return finished
 
 

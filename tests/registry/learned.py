@@ -343,24 +343,11 @@ def _cross_validation() -> list[Call]:
         result = risk.cross_validate(*args, **options)
         return result, result.risk
 
-    def difference(predictions: Any, targets: Any) -> Any:
-        functions = risk.Temperature(), risk.KernelDensity()
-        key = jax.random.key(0)
-        results = [
-            risk.cross_validate(key, f, grid, predictions, targets, num_folds=2) for f in functions
-        ]
-        return risk.risk_difference(*results)
-
-    losses = np.random.default_rng(4).normal(size=(2, 2, len(numbers))).astype(np.float32)
-    folds = np.arange(len(numbers), dtype=np.int32) % 2
-    empty = np.zeros((2, 2, 0), np.float32)
-    results = [risk.CrossValidation(grid.astype(np.float32), folds, x, empty) for x in losses]
     shared = {
         "function": risk.Temperature(),
         "grid": a.positive(grid, without=own),
         "num_folds": a.integer(2),
     }
-    above = {"compiled": False, "reason": "compiled above"}
     return [
         call(
             "risk.cross_validate risk.CrossValidation",
@@ -380,10 +367,8 @@ def _cross_validation() -> list[Call]:
             targets=correct,
             num_folds=2,
             function=a.record(risk.Temperature()),
-            previous=a.record(None, without=a.OPTIONAL),
-            # None is the default; the others can be called.
-            on_fold=a.record(None, without=("None", "lambda", "object", "other")),
-            **above,
+            compiled=False,
+            reason="compiled above",
         ),
         call(
             "risk.squared_calibration_error risk.SquaredCalibrationError",
@@ -391,14 +376,6 @@ def _cross_validation() -> list[Call]:
             **shared,
             test_fraction=a.proportion(0.25, traced=False),  # a size
             slow=True,
-        ),
-        call("risk.risk_difference risk.RiskDifference", "data", difference, **data, slow=True),
-        call(
-            "risk.risk_difference",
-            "records",
-            first=a.record(results[0]),
-            second=a.record(results[1]),
-            **above,
         ),
     ]
 

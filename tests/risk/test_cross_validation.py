@@ -1,6 +1,5 @@
 """Cross-validation and the pipeline against plain loops over folds, with a function of the test."""
 
-import dataclasses
 import re
 
 import jax
@@ -108,45 +107,6 @@ def test_cross_validation_is_the_loop():
     np.testing.assert_allclose(compiled(p, y).losses, result.losses, rtol=1e-9)
 
 
-class StoppedError(Exception):
-    """Somebody stops a run."""
-
-
-def test_runs_go_on_where_they_stopped():
-    p, y = data()
-    stored = []
-
-    def stop(result):
-        stored.append(result)
-        if len(stored) == 2:
-            raise StoppedError
-
-    def run(**options):
-        return risk.squared_calibration_error(KEY, FACTORED, GRID, p, y, num_folds=3, **options)
-
-    whole = run()
-    with pytest.raises(StoppedError):
-        run(on_fold=stop)
-    assert list(stored[-1].is_done) == [True, True, False]
-    assert np.isnan(stored[-1].hyperparameter)
-    with pytest.raises(ValueError, match=re.escape("second: expected a result of all 3 folds")):
-        risk.risk_difference(whole.cross_validation, stored[-1])
-    arrays = {f.name: np.array(getattr(stored[-1], f.name)) for f in dataclasses.fields(stored[-1])}
-    counted = []
-    result = run(on_fold=counted.append, previous=risk.CrossValidation(**arrays))
-    assert len(counted) == 1
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), result, whole)
-    earlier = stored[-1]
-    with pytest.raises(ValueError, match=re.escape("previous.grid: expected that of this key")):
-        risk.squared_calibration_error(KEY, FACTORED, 2 * GRID, p, y, num_folds=3, previous=earlier)
-    with pytest.raises(ValueError, match="previous: expected a result of num_folds=2, got .*=3"):
-        risk.squared_calibration_error(KEY, FACTORED, GRID, p, y, num_folds=2, previous=earlier)
-    with pytest.raises(ValueError, match=re.escape("previous.folds: expected")):
-        risk.squared_calibration_error(
-            jax.random.key(0), FACTORED, GRID, p, y, num_folds=3, previous=earlier
-        )
-
-
 def test_pipeline_is_the_loop():
     p, y = data(60)
     result = risk.squared_calibration_error(KEY, FACTORED, GRID, p, y, num_folds=3)
@@ -192,7 +152,7 @@ def test_float32():
     p = jnp.asarray(p, jnp.float32)
     single = risk.squared_calibration_error(KEY, FACTORED, GRID, p, y)
     floats = [x for x in jax.tree.leaves(single) if jnp.issubdtype(x.dtype, jnp.floating)]
-    assert len(floats) == 13
+    assert len(floats) == 12
     assert {x.dtype for x in floats} == {jnp.dtype(jnp.float32)}
     assert single.cross_validation.standard_error.dtype == jnp.float32
 
@@ -210,35 +170,6 @@ def test_data_sets_under_vmap():
     assert values.dtype == jnp.float32
     doubles = [estimate(key, jnp.asarray(p, float)) for key in keys]
     np.testing.assert_allclose(values, doubles, rtol=1e-4)
-
-
-def test_difference_is_paired():
-    p, y = data()
-    one = risk.cross_validate(KEY, PLAIN, GRID[:1], p, y, num_folds=F)
-    two = risk.cross_validate(KEY, PLAIN, GRID[1:2], p, y, num_folds=F)
-    result = risk.risk_difference(one, two)
-    assert result.difference == pytest.approx(float(one.risk[0] - two.risk[0]), rel=1e-9)
-    np.testing.assert_allclose(
-        result.fold_differences, (one.risks - two.risks)[:, 0], rtol=1e-9, atol=1e-15
-    )
-    # Samples are left out one at a time, without fitting anew.
-    variance = 0.0
-    losses = np.array(one.losses[0] - two.losses[0])
-    for fold in range(F):
-        rows = losses[np.array(one.folds) == fold]
-        n = len(rows)
-        without = (n * rows.mean() - 2 * rows) / (n - 2)
-        variance += (n - 1) / n * np.sum((without - without.mean()) ** 2)
-    assert result.standard_error == pytest.approx(np.sqrt(variance) / F, rel=1e-9)
-    # Each at its own best grid point.
-    three = risk.cross_validate(KEY, PLAIN, GRID[::-1], p, y, num_folds=F)
-    assert three.best != 0
-    expected = float(one.risk[0] - three.risk[three.best])
-    assert risk.risk_difference(one, three).difference == pytest.approx(expected, rel=1e-9)
-    assert risk.risk_difference(three, one).difference == pytest.approx(-expected, rel=1e-9)
-    other = risk.cross_validate(jax.random.key(0), PLAIN, GRID[:1], p, y, num_folds=F)
-    with pytest.raises(ValueError, match=re.escape("second: expected the folds of first")):
-        risk.risk_difference(one, other)
 
 
 @record
@@ -279,8 +210,6 @@ WRONG = {
         TypeError,
         "grid: expected hyperparameters, got truth",
     ),
-    "on_fold": ({"on_fold": "bar"}, TypeError, "on_fold: expected a function of a"),
-    "previous": ({"previous": 3}, TypeError, "previous: expected CrossValidation as cross_val"),
     "transposed": (
         {"function": Transposed()},
         ValueError,

@@ -236,21 +236,3 @@ def test_laws_of_kernel_density():
 
     for bandwidth in (0.1, 1e-4):  # the nearest sample alone, which must not be one without weight
         check_weights(functools.partial(law, bandwidth), CLASSES, LABELS, copies=False, rtol=1e-9)
-
-
-def test_bandwidths():
-    positive = np.flatnonzero(WEIGHTS)
-    candidates = np.logspace(-2, 0, 300)
-    classes = Categorical(np.random.default_rng(1).dirichlet([9, 6, 3], N))
-    found = estimators.kde_bandwidth(classes, candidates, weights=1e9 * WEIGHTS)
-    assert found == estimators.kde_bandwidth(
-        rows(classes, positive), candidates, weights=WEIGHTS[positive]
-    )
-    p, w = np.asarray(classes.probs), WEIGHTS
-    values = [np.sum(w * np.log(_densities(p, h) @ w)) for h in candidates]
-    np.testing.assert_allclose(found, candidates[np.argmax(values)], rtol=1e-12)
-    assert found != estimators.kde_bandwidth(classes, candidates)
-    traced = jax.jit(lambda w: estimators.kde_bandwidth(CLASSES, candidates, weights=w))
-    assert np.isnan(traced(-1.0 * WEIGHTS))
-    with pytest.raises(ValueError, match=r"weights: expected at least 2 positive weights"):
-        estimators.kde_bandwidth(CLASSES, candidates, weights=1.0 * (np.arange(N) == 1))
