@@ -367,10 +367,7 @@ def _pit(data: Data) -> jax.Array | None:
         return None
     if isinstance(inner, Quantiles):  # samples that were filled up tie as well
         return randomised(data.at(0), inner, data.targets, data.weights)
-    try:
-        return estimators.pit_values(data.at(0), data.predictions, data.targets)
-    except NotImplementedError:  # numpyro knows the names of functions that it does not have
-        return None
+    return estimators.pit_values(data.at(0), data.predictions, data.targets)
 
 
 def ranks(data: Data) -> tuple[Call, Call]:

@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from calibjax.interoperability.labels import label_indices
-from calibjax.interoperability.numpyro_distributions import NumpyroDistribution, from_numpyro
+from calibjax.interoperability.numpyro_distributions import from_numpyro
 from calibjax.interoperability.scorer import SKCEScorer
 from calibjax.interoperability.sklearn_models import from_sklearn
 from calibjax.interoperability.torch_distributions import from_torch
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "NumpyroDistribution",
     "RecalibratedClassifier",
     "RecalibratedRegressor",
     "SKCEScorer",

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distributions, estimators, interoperability
+from calibjax import distributions, estimators
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
@@ -25,10 +25,6 @@ def _of_classes() -> list[Call]:
     return [family.call(f"scores.{name}") for family in (CATEGORICAL, BERNOULLI) for name in names]
 
 
-def _draws(predictions: Any) -> Any:
-    return distributions.monte_carlo(a.key().value, predictions, 3).draws.values
-
-
 def _from_numpyro() -> list[Call]:
     import numpyro.distributions as numpyro
 
@@ -39,19 +35,6 @@ def _from_numpyro() -> list[Call]:
             distribution=a.record(numpyro.Normal(np.zeros(3), np.ones(3))),
             compiled=False,
             reason="a conversion of one object to another",
-        ),
-        call(
-            "interoperability.NumpyroDistribution",
-            "Gamma",
-            _draws,
-            predictions=a.made(
-                lambda concentration, rate: interoperability.NumpyroDistribution(
-                    {"concentration": concentration, "rate": rate}, numpyro.Gamma
-                ),
-                concentration=a.positive(a.SCALE),
-                rate=a.positive(a.SCALE[::-1].copy()),
-            ),
-            slow=True,
         ),
     ]
 
