@@ -1,6 +1,7 @@
 """Errors of classes: of the top label, of each class, and of all of them together, in bins."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -15,17 +16,10 @@ from calibjax._core.pytree import record
 from calibjax.binnings import bins_of, interval_index
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
-from calibjax.evaluation.calls import (
-    detectable,
-    expression,
-    mean_error,
-    measured,
-    named,
-    ranges,
-)
-from calibjax.evaluation.data import REDRAWS, TARGETS, Data, Part, shown_classes
+from calibjax.evaluation.data import REDRAWS, TARGETS, Data, Named, Part, shown_classes
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import MeanError
+from calibjax.evaluation.measures import detectable, mean_error, measured, ranges
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.groups import mean_residual
@@ -194,20 +188,23 @@ def errors_of_classes(data: Data) -> Part:
 
 def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestResult]:
     """Observed minus predicted frequencies of the classes and of the top label."""
-    predictions, targets = data.predictions, data.targets
-    key = data.key_at(REDRAWS)
-    call = data.call(hypothesis_tests.group_calibration_test, key, *data.samples, data.one_group)
-    confidences = expression(estimators.top_label)(*data.samples)[0].probs
-    confidence = measured("mean confidence", data.mean(confidences))
+    predictions, targets = data.samples
+    test, call = means_test(data)
+    function = "average" if data.has_weights else "mean"
+    confidence = measured(
+        "mean confidence",
+        lambda: data.average(estimators.top_label(predictions, targets)[0].probs),
+        f"jnp.{function}(estimators.top_label(predictions, targets)[0].probs{data.and_weights})",
+    )
     m = predictions.class_probs.shape[1]
     residuals = data.known(mean_residual(predictions, targets))
     name = "accuracy - mean confidence"
-    top, pvalue = mean_error(name, call, (0, m), residuals[:, m], data.shares)
+    top, pvalue = mean_error(name, test, call, (0, m), residuals[:, m], data.shares)
     probs = data.known(predictions.class_probs).astype(float)
     entries, errors = [confidence, top], []
     for c in shown_classes(probs):
         name = f"observed - predicted frequency, {data.class_called(c)}"
-        entry, p = mean_error(name, call, (0, c), residuals[:, c], data.shares)
+        entry, p = mean_error(name, test, call, (0, c), residuals[:, c], data.shares)
         entries.append(entry)
         predicted = float(data.average(probs[:, c]))
         errors.append(MeanError(data.class_called(c), predicted, predicted + entry.value, p))
@@ -219,9 +216,18 @@ def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestRe
     findings = {
         "top_label": MeanError("top label", confidence.value, accuracy, pvalue),
         "classes": tuple(errors),
-        "detectable": lambda level: float(detectable(call.value.null_samples, level)[m]),
+        "detectable": lambda level: float(detectable(test.null_samples, level)[m]),
     }
-    return Section("Frequencies", tuple(entries), remark), findings, call.value
+    return Section("Frequencies", tuple(entries), remark), findings, test
+
+
+def means_test(data: Data) -> tuple[CalibrationTestResult, str]:
+    """The test of the mean errors of all samples together, and its call."""
+    test, group = hypothesis_tests.group_calibration_test, np.ones((data.length, 1))
+    result = test(data.at(REDRAWS), *data.samples, group, weights=data.weights)
+    call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), "
+    call += f"predictions, targets, jnp.ones(({data.size}, 1)){data.and_weights})"
+    return result, call
 
 
 def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
@@ -236,20 +242,30 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
         num_draws=NUM_REDRAWS,
         num_bytes=_BYTES_PER_PROBABILITY * predictions.class_probs.size,
     )
-    bins = expression(estimators.UniformBins)(10)
-    top = expression(estimators.top_label)(*data.samples).unpacked
-    views = {"all classes": data.samples, "top label": (top,)}
-    calls = {view: data.call(estimators.ece, *x, binning=bins) for view, x in views.items()}
+    binning = f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights}"
+    top = estimators.top_label(predictions, targets)
+    views = {
+        "all classes": Named(data.samples, "predictions, targets"),
+        "top label": Named(top, "*estimators.top_label(predictions, targets)"),
+    }
+    calls = {view: f"estimators.ece({seen.text}, {binning})" for view, seen in views.items()}
     if data.task != "binary":  # where the three are views of one probability
-        calls["class-wise"] = data.call(expected_calibration_errors, *data.samples)["class-wise"]
+        call = f"evaluation.expected_calibration_errors(predictions, targets{data.and_weights})"
+        calls["class-wise"] = f"{call}['class-wise']"
     chances, entries = ranges(test.null_samples), {}
     for view, call in calls.items():
-        error = named(call.text, test.estimate[view])
-        entries[view] = measured(f"ECE, {view}", error, by_chance=chances[view])
-    debiased = []
-    for view, samples in views.items():
-        call = data.call(estimators.debiased_squared_ece, *samples, binning=bins)
-        debiased.append(measured(f"debiased squared ECE, {view}", call))
+        error, more = float(test.estimate[view]), {"by_chance": chances[view], "function": call}
+        entries[view] = Entry(f"ECE, {view}", error, **more)
+    debiased = [
+        measured(
+            f"debiased squared ECE, {view}",
+            functools.partial(
+                estimators.debiased_squared_ece, *seen.value, binning=BINNING, weights=data.weights
+            ),
+            f"estimators.debiased_squared_ece({seen.text}, {binning})",
+        )
+        for view, seen in views.items()
+    ]
     remark = "In ten bins (low, high] of equal width; what a calibrated model has is from "
     remark += f"{NUM_REDRAWS} redraws of the labels. The ECE is biased upwards, the debiased "
     remark += "squared ECE is not: it is zero on average for calibrated models, and may be "

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, plotting
-from calibjax.evaluation.calls import Call, expression, mean_error, measured, named, ranges
 from calibjax.evaluation.data import (
     CONFIDENCES,
     LOCAL,
@@ -16,20 +15,22 @@ from calibjax.evaluation.data import (
     REDRAWS,
     TARGETS,
     Data,
+    Named,
     Part,
     ranks,
     shown_classes,
 )
 from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.evaluation.findings import GroupError
+from calibjax.evaluation.measures import mean_error, measured, ranges
 from calibjax.evaluation.overall import (
     PAIRS,
     Choice,
     exact_skce,
     is_ensemble,
-    kept_kernel,
     linear,
     redraws_of,
+    skce_interval,
 )
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.groups import mean_residual
@@ -50,12 +51,14 @@ class _Residuals(NamedTuple):
 
     Attributes:
         predictions, targets: whose mean residuals are tested.
+        call: the expressions that are shown for both.
         redrawn: what is redrawn.
         places: those of each error, by kind and name, in the arrays of the test behind the group.
     """
 
-    predictions: Call
-    targets: Call
+    predictions: Any
+    targets: Any
+    call: str
     redrawn: str
     places: dict[tuple[str, str], tuple[int, ...]]
 
@@ -68,20 +71,21 @@ def errors_in_groups(data: Data) -> Part:
     if seen is None:
         remark = "There is no exact test of mean errors for ensembles of vectors."
         return Part((Section("Groups", (), remark),))
-    call = data.call(
-        hypothesis_tests.group_calibration_test,
-        *(data.key_at(REDRAWS), seen.predictions, seen.targets),
-        named("result.arrays['memberships']", data.memberships),
+    samples = seen.predictions, seen.targets
+    test = hypothesis_tests.group_calibration_test(
+        data.at(REDRAWS), *samples, data.memberships, weights=data.weights
     )
-    test = call.value
-    residuals = data.known(mean_residual(seen.predictions.value, seen.targets.value))
+    call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), "
+    call += f"{seen.call}, result.arrays['memberships']{data.and_weights})"
+    residuals = data.known(mean_residual(*samples))
     members = data.known(data.memberships) * data.shares[:, None]
     entries, errors = [], []
     for g, group in enumerate(data.group_names):
         for (kind, name), place in seen.places.items():
             words = _KINDS[kind] + (f" of {name}" if name else "")
             own = residuals[(slice(None), *place)]
-            entry, p = mean_error(f"{words}, {group}", call, (g, *place), own, members[:, g])
+            title, at = f"{words}, {group}", (g, *place)
+            entry, p = mean_error(title, test, call, at, own, members[:, g])
             entries.append(entry)
             errors.append(GroupError(group, kind, name, entry.value, p))
     remark = "Mean errors of the samples in each group. Exact p-values, adjusted for all groups "
@@ -101,7 +105,7 @@ def errors_in_groups(data: Data) -> Part:
 
 def _residuals(data: Data) -> _Residuals | None:
     """Frequencies of classes, means, or PIT values where members of ensembles are exchangeable."""
-    predictions, samples = data.predictions, data.samples
+    predictions, samples, call = data.predictions, data.samples, "predictions, targets"
     places: dict[tuple[str, str], tuple[int, ...]] = {}
     redrawn = TARGETS
     if data.is_of_classes:
@@ -112,13 +116,14 @@ def _residuals(data: Data) -> _Residuals | None:
         if data.pit is None:
             return None
         # Under calibration PIT values are uniform, whatever else is known of the predictions.
-        redrawn, samples = RANKS, ranks(data)
+        redrawn, samples, n = RANKS, ranks(data), data.size
+        call = f"distributions.Uniform(jnp.zeros({n}), jnp.ones({n})), result.arrays['pit']"
         places[("PIT", "")] = ()
     elif jnp.ndim(data.targets) == 1:
         places[("bias", "")] = ()
     else:
         places = {("bias", f"coordinate {i}"): (i,) for i in range(data.targets.shape[1])}
-    return _Residuals(*samples, redrawn, places)
+    return _Residuals(*samples, call, redrawn, places)
 
 
 def _drawn(
@@ -161,18 +166,18 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     scale = median_heuristic(distances.Euclidean(), thinned(data.known(data.features)))
     closeness = SquaredExponential(scale, distances.Features(distances.Euclidean()))
     full = TensorProduct(closeness, chosen.kernel.target)
-    pairs = chosen.predictions, named("result.arrays['features']", data.features)
-    predictions, targets = expression(distributions.with_features)(*pairs), data.samples[1]
+    predictions = Named(
+        distributions.with_features(chosen.predictions.value, data.features),
+        f"distributions.with_features({chosen.predictions.text}, result.arrays['features'])",
+    )
     kernel, how = linear(data, full, predictions.value)
-    call = exact_skce(data, kept_kernel("features", kernel), predictions)
-    test = call.value
-    entries = [measured("exact p-value given the features", call)]
+    test, call = exact_skce(data, "features", kernel, predictions)
+    entries = [measured("exact p-value given the features", lambda: test, call)]
     findings: dict[str, Any] = {"features": entries[0].value, "features_low": _unbiased_low(test)}
     if not is_ensemble(chosen.predictions.value):
         used = ("features", kernel) if data.size**2 > PAIRS else ("features, all pairs", full)
-        samples = kept_kernel(*used), predictions, targets
-        call = data.call(hypothesis_tests.skce_confidence_interval, *samples)
-        entries.append(measured("SKCE given the features", call))
+        samples = Named((predictions.value, data.targets), f"{predictions.text}, targets")
+        entries.append(skce_interval(data, "SKCE given the features", *used, samples))
         findings["features_low"] = entries[1].low
     remark = "The test asks for more than calibration: that predictions are right given the "
     remark += f"features, which are divided by their standard deviations. {how}"
@@ -191,28 +196,28 @@ def _unbiased_low(test: CalibrationTestResult) -> float:
 
 def _local_entries(data: Data) -> tuple[list[Entry], float | None, CalibrationTestResult | None]:
     """Mean and largest local errors of the top label, their p-value, and the test."""
-    arguments = (
-        expression(estimators.Neighbourhood.laplacian)(0.5, 10),
-        named("result.arrays['features']", data.features),
-        expression(estimators.top_label)(*data.samples).unpacked,
-    )
+    near, top = estimators.Neighbourhood.laplacian(0.5, 10), estimators.top_label(*data.samples)
+    arguments, weights = (near, data.features, *top), {"weights": data.weights}
+    shown = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
+    shown += "*estimators.top_label(predictions, targets)"
     entries, pvalue, test = [], None, None
     by_chance: dict[str, tuple[float, float] | None] = {"mean": None, "largest": None}
     if data.size <= LOCAL_SAMPLES:
-        local = hypothesis_tests.local_calibration_test
-        call = data.call(local, data.key_at(10), *arguments, num_draws=199)
-        test = call.value
+        local, options = hypothesis_tests.local_calibration_test, {"num_draws": 199, **weights}
+        test = local(data.at(10), *arguments, **options)
         draws = np.asarray(test.null_samples, float)[:, : data.size]
         largest = draws[:, data.shares > 0].max(1)
         by_chance |= ranges({"mean": np.average(draws, 1, data.shares), "largest": largest})
-        smallest = named("jnp.min", jnp.min)(call.adjusted_pvalue)
+        pvalue = float(jnp.min(test.adjusted_pvalue))
+        call = f"hypothesis_tests.local_calibration_test(jax.random.fold_in(key, 10), {shown}, "
+        call = f"jnp.min({call}num_draws=199{data.and_weights}).adjusted_pvalue)"
         note = "that of the largest standardised local error"
-        entries.append(measured("exact p-value of local errors", smallest, note=note))
-        pvalue = entries[0].value
+        entries.append(Entry("exact p-value of local errors", pvalue, function=call, note=note))
     for name, function, kind in (
         ("mean local error (LCE)", estimators.mean_lce, "mean"),
         ("largest local error (MLCE)", estimators.mlce, "largest"),
     ):
-        call = data.call(function, *arguments)
-        entries.append(measured(name, call, by_chance=by_chance[kind]))
+        call = f"estimators.{function.__name__}({shown}{data.and_weights})"
+        compute = functools.partial(function, *arguments, **weights)
+        entries.append(measured(name, compute, call, by_chance=by_chance[kind]))
     return entries, pvalue, test

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import bare
 from calibjax.estimators.probability_integral import randomised
-from calibjax.evaluation.calls import Call, expression, named
 from calibjax.evaluation.entries import Panel, Section
 from calibjax.evaluation.lengths import filled
 from calibjax.hypothesis_tests import CalibrationTestResult
@@ -109,34 +108,18 @@ class Data:
         return np.average(np.asarray(values, float)[: self.size], 0, self.shares)
 
     @property
-    def samples(self) -> tuple[Call, Call]:
-        """Predictions and targets, as arguments of calls."""
-        return named("predictions", self.predictions), named("targets", self.targets)
+    def samples(self) -> tuple[Any, Any]:
+        """Predictions and targets."""
+        return self.predictions, self.targets
 
     @property
-    def one_group(self) -> Call:
-        """Memberships in a group of all samples."""
-        return named(f"jnp.ones(({self.size}, 1))", np.ones((self.length, 1)))
-
-    def call(self, function: Any, *arguments: Any, **options: Any) -> Call:
-        """A call with the weights of the samples, which it prints if they are the user's."""
-        weights = named("weights" if self.has_weights else "", self.weights)
-        return expression(function)(*arguments, **options, weights=weights)
-
-    def mean(self, values: Call) -> Call:
-        """The mean over the samples."""
-        function, weights = ("average", ", weights=weights") if self.has_weights else ("mean", "")
-        text = f"jnp.{function}({values.text}{weights})"
-        return Call(text, lambda: self.average(values.value))
+    def and_weights(self) -> str:
+        """The last argument of calls that are shown, if the weights are the user's."""
+        return ", weights=weights" if self.has_weights else ""
 
     def at(self, place: int) -> jax.Array:
-        """The key of a part."""
-        return self.key_at(place).value
-
-    def key_at(self, place: int) -> Call:
-        """The key of a part, as an argument of calls."""
-        key = named("jax.random.fold_in", jax.random.fold_in)
-        return key(named("key", self.key), place)
+        """The key of a part, `jax.random.fold_in(key, place)`."""
+        return jax.random.fold_in(self.key, place)
 
     @property
     def is_of_classes(self) -> bool:
@@ -149,6 +132,13 @@ class Data:
         found = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
         known = {name: self.known(values) for name, values in found.items() if values is not None}
         return {name: jax.device_put(values) for name, values in known.items()}
+
+
+class Named(NamedTuple):
+    """A value, and the expression that is shown for it."""
+
+    value: Any
+    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -370,13 +360,11 @@ def _pit(data: Data) -> jax.Array | None:
     return estimators.pit_values(data.at(0), data.predictions, data.targets)
 
 
-def ranks(data: Data) -> tuple[Call, Call]:
+def ranks(data: Data) -> tuple[Uniform, jax.Array]:
     """Uniform distributions, and the PIT values, which are drawn from them under calibration."""
     assert data.pit is not None, "by the caller"
-    n, zeros = data.size, jnp.zeros(data.length, data.pit.dtype)
-    uniform = Uniform(zeros, jnp.ones_like(zeros))
-    text = f"distributions.Uniform(jnp.zeros({n}), jnp.ones({n}))"
-    return named(text, uniform), named("result.arrays['pit']", data.pit)
+    zeros = jnp.zeros(data.length, data.pit.dtype)
+    return Uniform(zeros, jnp.ones_like(zeros)), data.pit
 
 
 def shown_classes(probs: ArrayLike) -> Sequence[int]:

@@ -1,5 +1,6 @@
 """Proper scores, and what temperature scaling would win."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,10 +12,10 @@ from calibjax import recalibration, scores
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
-from calibjax.evaluation.calls import Call, expression, measured, named
 from calibjax.evaluation.data import Data, Part
 from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.findings import IDLE
+from calibjax.evaluation.measures import measured
 from calibjax.evaluation.temperature import temperature_interval
 
 _ROUNDING = 8  # in units of the last place
@@ -55,7 +56,9 @@ def proper_scores(data: Data) -> Part:
     for name, score in _SCORES.items():
         has_thresholds = name != "CRPS" or jnp.ndim(data.targets) == 1
         if data.task in score.tasks and hasattr(inner, score.needed) and has_thresholds:
-            entries.append(measured(name, data.call(score.function, *data.samples)))
+            call = f"scores.{score.function.__name__}(predictions, targets{data.and_weights})"
+            compute = functools.partial(score.function, *data.samples, weights=data.weights)
+            entries.append(measured(name, compute, call))
             units += [f" The {name} is {score.unit}."] * bool(score.unit)
     remark = f"Smaller is better{', except for the accuracy' * data.is_of_classes}. A proper score "
     remark += "mixes calibration with sharpness: a better score alone does not mean better "
@@ -91,23 +94,35 @@ def temperature(data: Data) -> Part:
     if found is None or not hasattr(inner, "tempered"):
         return Part()
     name, loss = found
-    samples = named("predictions", inner), data.samples[1]
-    # Its name is printed only if it is not the default.
-    option = expression(loss) if loss is not scores.negative_log_likelihood else named("", loss)
-    method = expression(recalibration.TemperatureScaling)(option)
-    methods = Call(f"{{'temperature': {method.text}}}", lambda: {"temperature": method.value})
+    samples, weights = (inner, data.targets), data.weights
+    # Its name is shown only if it is not the default.
+    option = "" if loss is scores.negative_log_likelihood else f"scores.{loss.__name__}"
+    method, shown = recalibration.TemperatureScaling(loss), "predictions, targets"
+    call = f"recalibration.TemperatureScaling({option})"
     if data.task == "ensembles":  # their CRPS is not twice differentiable
-        value = measured("temperature", data.call(method.fit, *samples))
+        compute = functools.partial(method.fit, *samples, weights=weights)
+        value = measured("temperature", compute, f"{call}.fit({shown}{data.and_weights})")
     else:
-        value = measured("temperature", data.call(temperature_interval, *samples, loss=option))
+        compute = functools.partial(temperature_interval, *samples, loss=loss, weights=weights)
+        more = f", loss={option}" * bool(option) + data.and_weights
+        interval = f"evaluation.temperature_interval({shown}{more})"
+        value = measured("temperature", compute, interval)
     if not np.isfinite(value.value):
         return Part((Section(_TITLE, (), f"The temperature {value.note or 'is not finite'}."),))
     if _is_idle(inner):
         return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
-    call = data.call(
-        recalibration.recalibration_gain, data.key_at(2), methods, *samples, score=option
-    )["temperature"]
-    gain = measured(f"held-out gain in {name}", call)
+
+    def held_out() -> recalibration.Gain:
+        methods = {"temperature": method}
+        gains = recalibration.recalibration_gain(
+            data.at(2), methods, *samples, score=loss, weights=weights
+        )
+        return gains["temperature"]
+
+    methods, more = f"{{'temperature': {call}}}", f", score={option}" * bool(option)
+    call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {methods}, {shown}"
+    call += f"{more}{data.and_weights})['temperature']"
+    gain = measured(f"held-out gain in {name}", held_out, call)
     entries, findings = [value, gain], {"temperature": value, "gain": gain, "gain_unit": name}
     if not data.is_of_classes:
         factor = _factor(data, value, inner)

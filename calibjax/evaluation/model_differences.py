@@ -1,17 +1,19 @@
 """The numbers of several models: scores, gains, calibration, and what each knows."""
 
 import dataclasses
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from calibjax import hypothesis_tests, recalibration
-from calibjax.evaluation.calls import Call, expression, measured, named
 from calibjax.evaluation.data import Data
 from calibjax.evaluation.entries import Entry, Section
+from calibjax.evaluation.measures import measured
 from calibjax.evaluation.models import Compared
-from calibjax.evaluation.overall import kept_kernel
+
+_KERNEL = "result.other_kernels['SKCE']"
 
 
 def _adjusted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -24,31 +26,52 @@ def _adjusted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     )
 
 
-def _tested(name: str, call: Call, test: Call) -> Entry:
-    """The entry of a call, with the p-value of a test."""
-    entry = measured(name, call)
-    return entry if entry.note else dataclasses.replace(entry, pvalue=float(test.value.pvalue))
+def _tested(name: str, compute: Callable[[], Any], call: str, field: str = "") -> Entry:
+    """The entry of a test, or of a field of its result, with the p-value."""
+    pvalues = []
+
+    def value() -> Any:
+        test = compute()
+        pvalues.append(float(test.pvalue))
+        return getattr(test, field) if field else test
+
+    entry = measured(name, value, f"{call}.{field}" if field else call)
+    return dataclasses.replace(entry, pvalue=pvalues[0]) if pvalues else entry
 
 
-def _differences(c: Compared, what: str, function: Any, *first: Call) -> tuple[Entry, ...]:
-    """Paired differences of all pairs."""
-    options = {"score": c.score, "weights": c.weights, "clusters": c.clusters}
-    calls = {
-        f"{a} - {b}: {what}": expression(function)(
-            *first, c.models[a], c.models[b], c.targets, **options
+def _differences(
+    c: Compared, what: str, function: Any, *first: Any, call: str
+) -> tuple[Entry, ...]:
+    """Paired differences of all pairs, with a call that takes what comes after its bracket."""
+    score, options = c.score, c.options()
+    return _adjusted(
+        _tested(
+            f"{a} - {b}: {what}",
+            functools.partial(
+                *(function, *first, c.models[a], c.models[b], c.targets),
+                score=score.value,
+                **options.value,
+            ),
+            f"{call}models[{a!r}], models[{b!r}], targets, score={score.text}{options.text})",
         )
         for a, b in c.pairs
-    }
-    return _adjusted(_tested(name, call, call) for name, call in calls.items())
+    )
 
 
 def of_scores(c: Compared) -> Section:
     """The score of each model, and paired differences."""
     name, _ = c.score_name
+    weights = {} if c.weights is None else {"weights": c.weights}
     entries = [
-        measured(f"{x}: {name}", c.score(p, c.targets, **c.weighted)) for x, p in c.models.items()
+        measured(
+            f"{x}: {name}",
+            functools.partial(c.score.value, p, c.targets, **weights),
+            f"{c.score.text}(models[{x!r}], targets{c.and_weights})",
+        )
+        for x, p in c.models.items()
     ]
-    entries += _differences(c, name, hypothesis_tests.score_difference)
+    function = hypothesis_tests.score_difference
+    entries += _differences(c, name, function, call="hypothesis_tests.score_difference(")
     remark = "Smaller is better. Differences are paired; their p-values are those of the t-test."
     return Section("Which has the better score?", tuple(entries), remark)
 
@@ -64,20 +87,25 @@ def _recalibration(data: Data) -> Any:
 def of_gains(c: Compared) -> Section | None:
     """What recalibration gains, and differences of that."""
     kind = _recalibration(c.first)
-    have_temperature = all(hasattr(call.value, "tempered") for call in c.models.values())
+    have_temperature = all(hasattr(p, "tempered") for p in c.models.values())
     if kind is recalibration.TemperatureScaling and not have_temperature:
         return None
-    key, method = c.first.key_at(2), expression(kind)()
-    own = named(f"{{'': {method.text}}}", {"": method.value})
-    gain = expression(recalibration.recalibration_gain)
+    key, method, own = c.first.at(2), f"recalibration.{kind.__name__}", kind()
+
+    def gain(predictions: Any) -> recalibration.Gain:
+        options = {"score": c.score.value, "weights": c.weights}
+        samples = predictions, c.targets
+        return recalibration.recalibration_gain(key, {"": own}, *samples, **options)[""]
+
+    call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {{'': {method}()}}, "
+    more = f"targets, score={c.score.text}{c.and_weights})['']"
     entries = [
-        measured(
-            f"{name}: gain", gain(key, own, p, c.targets, score=c.score, weights=c.weights)[""]
-        )
-        for name, p in c.models.items()
+        measured(f"{x}: gain", functools.partial(gain, p), f"{call}models[{x!r}], {more}")
+        for x, p in c.models.items()
     ]
-    entries += _differences(c, "gain", hypothesis_tests.gain_difference, key, method)
-    remark = f"By how much {method.text[:-2]} lowers the {c.score_name[0]} of predictions that it "
+    call = f"hypothesis_tests.gain_difference(jax.random.fold_in(key, 2), {method}(), "
+    entries += _differences(c, "gain", hypothesis_tests.gain_difference, key, own, call=call)
+    remark = f"By how much {method} lowers the {c.score_name[0]} of predictions that it "
     remark += "was not fitted to. A difference of gains is the part of the difference above that "
     remark += "recalibration takes away."
     return Section("Which has more to gain from recalibration?", tuple(entries), remark)
@@ -87,19 +115,18 @@ def calibration(c: Compared) -> Section | None:
     """The test of each model, and its SKCE."""
     if c.kernel is None:
         return None
-    (function, words), kernel = c.test, kept_kernel("SKCE", c.kernel)
-    test, interval = map(expression, (function, hypothesis_tests.skce_confidence_interval))
-    options = {"weights": c.some(c.weights)}
-    if c.clusters.value is not None:
-        options["clusters"] = c.some(c.clusters)
-    tests = {
-        name: test(c.first.key_at(1), kernel, *c.samples(name), **options) for name in c.models
-    }
-    entries = [_tested(f"{name}: {words}", call, call) for name, call in tests.items()]
-    entries += [
-        measured(f"{name}: SKCE", interval(kernel, *c.samples(name), **options))
-        for name in c.models
-    ]
+    (test, words), options = c.test, c.options(in_rows=True)
+    key, first = c.first.at(1), f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 1), "
+    interval, entries = hypothesis_tests.skce_confidence_interval, []
+    samples = {name: c.samples(name) for name in c.models}
+    for name, (values, shown) in samples.items():
+        compute = functools.partial(test, key, c.kernel, *values, **options.value)
+        call = f"{first}{_KERNEL}, {shown}{options.text})"
+        entries.append(_tested(f"{name}: {words}", compute, call))
+    for name, (values, shown) in samples.items():
+        compute = functools.partial(interval, c.kernel, *values, **options.value)
+        call = f"hypothesis_tests.skce_confidence_interval({_KERNEL}, {shown}{options.text})"
+        entries.append(measured(f"{name}: SKCE", compute, call))
     remark = "The kernel is the same for all models. Intervals are for models that are not "
     return Section(
         "Is each model calibrated?", _adjusted(entries), f"{remark}calibrated.{_seen(c)}"
@@ -116,10 +143,13 @@ def of_skces(c: Compared) -> Section | None:
     """Differences of SKCEs."""
     if c.kernel is None:
         return None
-    test, kernel = expression(hypothesis_tests.compare_skce), kept_kernel("SKCE", c.kernel)
-    options = {"weights": c.some(c.weights), "clusters": c.some(c.clusters)}
-    tests = {f"{a} - {b}: SKCE": test(kernel, *c.samples(a, b), **options) for a, b in c.pairs}
-    entries = _adjusted(_tested(name, call.estimate, call) for name, call in tests.items())
+    test, options, entries = hypothesis_tests.compare_skce, c.options(in_rows=True), []
+    for a, b in c.pairs:
+        values, shown = c.samples(a, b)
+        compute = functools.partial(test, c.kernel, *values, **options.value)
+        call = f"hypothesis_tests.compare_skce({_KERNEL}, {shown}{options.text})"
+        entries.append(_tested(f"{a} - {b}: SKCE", compute, call, "estimate"))
+    entries = _adjusted(entries)
     remark = "The SKCE is zero for a calibrated model. Of models that are wrong in the same way, "
     remark += "the one whose predictions are more alike has the larger one."
     return Section("Which is better calibrated?", entries, remark)
@@ -129,15 +159,16 @@ def cross_calibration(c: Compared) -> Section | None:
     """Tests of each model given another."""
     if c.kernel is None:
         return None
-    test, key = expression(hypothesis_tests.cross_calibration_test), c.first.key_at(3)
-    kernel = kept_kernel("SKCE", c.kernel)
-    options = {"weights": c.some(c.weights), "clusters": c.some(c.clusters)}
-    tests = {
-        f"{a} given {b}: {c.test[1]}": test(key, kernel, *c.samples(a, b), **options)
-        for pair in c.pairs
-        for a, b in (pair, pair[::-1])
-    }
-    entries = _adjusted(_tested(name, call, call) for name, call in tests.items())
+    test, key = hypothesis_tests.cross_calibration_test, c.first.at(3)
+    options, entries = c.options(in_rows=True), []
+    for a, b in (given for pair in c.pairs for given in (pair, pair[::-1])):
+        values, shown = c.samples(a, b)
+        compute = functools.partial(test, key, c.kernel, *values, **options.value)
+        call = f"hypothesis_tests.cross_calibration_test(jax.random.fold_in(key, 3), {_KERNEL}, "
+        entries.append(
+            _tested(f"{a} given {b}: {c.test[1]}", compute, f"{call}{shown}{options.text})")
+        )
+    entries = _adjusted(entries)
     remark = "Is the first model right given the predictions of the second, too? If it is "
     remark += "calibrated by itself, a small p says that the second knows what it does not."
     return Section("Does one know what the other does not?", entries, remark + _seen(c))

@@ -80,6 +80,6 @@ def _model_panels(c: Compared) -> Iterator[Panel]:
         else:
             continue
         caption = f"{name}: {panel.caption}"
-        if c.clusters.value is not None:
+        if c.clusters is not None:
             caption += " That is so for independent samples: clusters scatter more."
         yield dataclasses.replace(panel, name=f"{name}, {panel.name}", caption=caption)

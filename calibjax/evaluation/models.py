@@ -11,8 +11,7 @@ import numpy as np
 from calibjax import hypothesis_tests, scores
 from calibjax._core import checks
 from calibjax.distributions.base import Distribution
-from calibjax.evaluation.calls import Call, expression, named
-from calibjax.evaluation.data import Data, checked_data
+from calibjax.evaluation.data import Data, Named, checked_data
 from calibjax.evaluation.overall import FEW, has_features
 from calibjax.hypothesis_tests.clusters import clusters_of
 from calibjax.kernels import Constant, TensorProduct
@@ -34,27 +33,27 @@ class Compared:
 
     Attributes:
         data: of each model by name.
-        models: predictions by name, as arguments of calls.
-        targets: likewise.
+        models: predictions by name.
+        targets: the same for all.
         pairs: names of the models that are compared.
         reference: the one that the others are compared with, or None.
-        score: function, as an argument of calls.
+        score: the function, and the expression that is shown for it.
         score_name: what it is called, and its unit.
-        clusters: of the samples, as an argument of calls that is not printed without any.
-        weights: of the samples, likewise.
+        clusters: of the samples, or None.
+        weights: of the samples, or None.
         kernel: on pairs (prediction, target), the same for all models; None if there is none.
         rows: those of which all pairs are taken, [n'], or None for all.
     """
 
     data: dict[str, Data]
-    models: dict[str, Call]
-    targets: Call
+    models: dict[str, Any]
+    targets: Any
     pairs: list[tuple[str, str]]
     reference: str | None
-    score: Call
+    score: Named
     score_name: tuple[str, str]
-    clusters: Call
-    weights: Call
+    clusters: Any
+    weights: Any
     kernel: Any
     rows: np.ndarray | None
 
@@ -63,27 +62,38 @@ class Compared:
         """That of the first model."""
         return next(iter(self.data.values()))
 
-    def some(self, values: Call) -> Call:
+    def some(self, values: Any, text: str) -> Named:
         """The rows of which all pairs are taken."""
         rows = self.rows
-        if rows is None or values.value is None:
-            return values
-        text = f"jax.tree.map(lambda x: x[result.arrays['rows']], {values.text})"
-        return Call(text, lambda: jax.tree.map(lambda x: x[rows], values.value))
+        if rows is None:
+            return Named(values, text)
+        found = jax.tree.map(lambda x: x[rows], values)
+        return Named(found, f"jax.tree.map(lambda x: x[result.arrays['rows']], {text})")
 
-    def samples(self, *names: str) -> tuple[Call, ...]:
+    def samples(self, *names: str) -> Named:
         """Models and targets, those rows."""
-        return (*(self.some(self.models[name]) for name in names), self.some(self.targets))
+        found = [self.some(self.models[name], f"models[{name!r}]") for name in names]
+        values, texts = zip(*found, self.some(self.targets, "targets"), strict=True)
+        return Named(values, ", ".join(texts))
+
+    def options(self, *, in_rows: bool = False) -> Named:
+        """Weights and clusters as keyword arguments, as far as there are any."""
+        given = {"weights": self.weights, "clusters": self.clusters}
+        found = {name: Named(x, name) for name, x in given.items() if x is not None}
+        if in_rows:
+            found = {name: self.some(*x) for name, x in found.items()}
+        text = "".join(f", {name}={x.text}" for name, x in found.items())
+        return Named({name: x.value for name, x in found.items()}, text)
 
     @property
-    def weighted(self) -> dict[str, Call]:
-        """The weights as an option of calls, if there are any."""
-        return {} if self.weights.value is None else {"weights": self.weights}
+    def and_weights(self) -> str:
+        """The weights as the last argument of calls that are shown, if there are any."""
+        return "" if self.weights is None else ", weights=weights"
 
     @property
     def test(self) -> tuple[Any, str]:
         """The test of one model, and what its p-values are."""
-        if self.clusters.value is None:
+        if self.clusters is None:
             return hypothesis_tests.exact_skce_test, "exact p-value"
         return hypothesis_tests.cluster_skce_test, "p-value"
 
@@ -114,8 +124,7 @@ def checked_models(
             as_first = f"predictions of {expected}, as models[{first!r}]"
             raise ValueError(f"models[{name!r}]: expected {as_first}, got {kind}")
     values = {name: one.known(one.predictions) for name, one in data.items()}
-    calls = {name: named(f"models[{name!r}]", value) for name, value in values.items()}
-    targets = named("targets", data[first].known(data[first].targets))
+    targets = data[first].known(data[first].targets)
     used = None if weights is None else data[first].known(data[first].weights)
     if clusters is not None:
         clusters_of(clusters, data[first].size, float, used)
@@ -124,12 +133,11 @@ def checked_models(
     if reference is not None:
         pairs = [(name, reference) for name in data if name != reference]
     keywords = () if weights is None else ("weights",)
-    chosen = _score(list(values.values()), targets.value, score, keywords)
+    chosen = _score(list(values.values()), targets, score, keywords)
     kernel = _common_kernel(list(data.values()), list(values.values()))
     rows = _rows(data[first], kernel)
-    given = named("" if clusters is None else "clusters", clusters)
-    used = named("" if weights is None else "weights", used)
-    return Compared(data, calls, targets, pairs, reference, *chosen, given, used, kernel, rows)
+    samples = data, values, targets
+    return Compared(*samples, pairs, reference, *chosen, clusters, used, kernel, rows)
 
 
 def _data(key: jax.Array, name: str, predictions: Distribution, targets: Any, weights: Any) -> Data:
@@ -148,12 +156,12 @@ def _kind(data: Data) -> str:
 
 def _score(
     values: Sequence[Any], targets: Any, score: Any, keywords: tuple[str, ...]
-) -> tuple[Call, tuple[str, str]]:
-    """The score as an argument of calls, and what it is called."""
+) -> tuple[Named, tuple[str, str]]:
+    """The score, with the expression that is shown for it, and what it is called."""
     if score is not None:
         checks.function("function", "score", score, "predictions", "targets", keywords=keywords)
         name = getattr(score, "__name__", "score").replace("_", " ")
-        return named("score", score), _SCORES.get(score, (name, ""))
+        return Named(score, "score"), _SCORES.get(score, (name, ""))
     supports = [getattr(p, "support", None) for p in values]
     is_mixed = len({getattr(support, "is_integer", None) for support in supports}) > 1
     for function, name in _SCORES.items():
@@ -164,7 +172,7 @@ def _score(
         except (TypeError, ValueError, NotImplementedError):
             continue
         if np.all(np.isfinite(means)):
-            return expression(function), name
+            return Named(function, f"scores.{function.__name__}"), name
     raise ValueError("score: expected a function, since no score is finite for all models")
 
 

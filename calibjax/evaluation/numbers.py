@@ -14,10 +14,11 @@ from calibjax import estimators, hypothesis_tests, plotting
 from calibjax._core import checks
 from calibjax.distributions import Quantiles, Samples
 from calibjax.distributions.base import Distribution
-from calibjax.evaluation.calls import detectable, mean_error, measured, named
+from calibjax.evaluation.classes import means_test
 from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, ranks
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import Coverage, MeanError
+from calibjax.evaluation.measures import detectable, mean_error
 from calibjax.evaluation.wording import percent
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.coverage import central_pairs, coverage_among_redraws, differences
@@ -96,9 +97,8 @@ def _bias(data: Data) -> Part:
     """Mean of targets minus predictions, in units of the targets."""
     if data.task in ("ensembles", "quantiles") or not hasattr(data.predictions, "mean"):
         return Part()
-    predictions, targets = data.predictions, data.targets
-    key = data.key_at(REDRAWS)
-    call = data.call(hypothesis_tests.group_calibration_test, key, *data.samples, data.one_group)
+    predictions, targets = data.samples
+    test, call = means_test(data)
     means = data.known(_means(predictions)).astype(float)
     residuals = data.known(mean_residual(predictions, targets))
     both = (x.reshape(data.size, -1).T for x in (means, residuals))
@@ -108,17 +108,17 @@ def _bias(data: Data) -> Part:
         if means.ndim > 1:
             coordinate, place = f"coordinate {i}", (0, i)
             name = f"bias of {coordinate}"
-        entry, p = mean_error(name, call, place, residual, data.shares)
+        entry, p = mean_error(name, test, call, place, residual, data.shares)
         entries.append(entry)
         predicted = float(data.average(mean))
         errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
     findings: dict[str, Any] = {"bias": tuple(errors)}
-    findings["detectable"] = lambda level: float(detectable(call.value.null_samples, level).max())
+    findings["detectable"] = lambda level: float(detectable(test.null_samples, level).max())
     if means.ndim == 1 and hasattr(predictions, "variance"):
         variances = data.known(_variances(predictions)).astype(float)
         deviation = float(np.median(np.sqrt(variances)))
         findings["deviation"] = deviation if math.isfinite(deviation) else None
-    return Part((Section("", tuple(entries)),), findings, tests={(TARGETS, "means"): call.value})
+    return Part((Section("", tuple(entries)),), findings, tests={(TARGETS, "means"): test})
 
 
 @jax.jit
@@ -136,8 +136,7 @@ def _spread(data: Data) -> Part:
     has_moments = all(hasattr(data.predictions, name) for name in ("mean", "variance"))
     if data.task in ("ensembles", "quantiles") or not has_moments:
         return Part()
-    call = data.call(residual_spread, *data.samples)
-    value = float(call.value)
+    value = float(residual_spread(*data.samples, weights=data.weights))
     if not (math.isfinite(value) and value > 0):  # there are distributions without a variance
         return Part()
     test = hypothesis_tests.exact_test(
@@ -149,8 +148,13 @@ def _spread(data: Data) -> Part:
         num_draws=_NUM_REDRAWS,
     )
     chance = math.exp(test.critical_value())
-    more = {"by_chance": (1 / chance, chance), "pvalue": float(test.pvalue)}
-    entry = measured("spread of the residuals", call, **more)
+    entry = Entry(
+        "spread of the residuals",
+        value,
+        by_chance=(1 / chance, chance),
+        pvalue=float(test.pvalue),
+        function=f"evaluation.residual_spread(predictions, targets{data.and_weights})",
+    )
     remark = "The spread is the standard deviation of (target - mean) / standard deviation."
     sections = (Section("", (entry,), remark),)
     return Part(sections, {"spread": entry}, tests={(TARGETS, "spread"): test})
@@ -211,15 +215,13 @@ def _coverage(data: Data) -> Part:
 
 def _coverage_call(data: Data, kind: str, place: int, nominal: float) -> str:
     """The share of targets in an interval, or up to a quantile."""
-    key = data.key_at(6)
+    key = "jax.random.fold_in(key, 6)"
     if data.task == "quantiles":
-        test = hypothesis_tests.coverage_test
-        call = data.call(test, key, *data.samples, num_draws=_NUM_REDRAWS).estimate[kind][place]
-        return f"{nominal:.6g} + {call.text}"
-    is_central = kind == "central"
-    function = estimators.interval_coverage if is_central else estimators.quantile_coverage
-    levels = named(f"jnp.array([{nominal:.6g}])", nominal)
-    return data.call(function, key, ranks(data)[1], levels=levels).coverage[0].text
+        call = f"{nominal:.6g} + hypothesis_tests.coverage_test({key}, predictions, targets, "
+        return f"{call}num_draws={_NUM_REDRAWS}{data.and_weights}).estimate[{kind!r}][{place}]"
+    function = "interval_coverage" if kind == "central" else "quantile_coverage"
+    call = f"estimators.{function}({key}, result.arrays['pit'], levels=jnp.array([{nominal:.6g}])"
+    return f"{call}{data.and_weights}).coverage[0]"
 
 
 def _coverages(levels: Any, central: Any, pairs: Any, entries: list[Entry]) -> dict[str, Any]:
@@ -264,8 +266,8 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, Any, str]:
     targets are redrawn, as for the other tests, and otherwise uniform PIT values.
     """
     uniform, pit = ranks(data)
-    inner, redrawn, drawn = data.predictions, RANKS, (uniform.value, pit.value)
-    levels = jnp.asarray(LEVELS, pit.value.dtype)
+    inner, redrawn, drawn = data.predictions, RANKS, (uniform, pit)
+    levels = jnp.asarray(LEVELS, pit.dtype)
     is_continuous = not getattr(getattr(inner, "support", None), "is_integer", False)
     if isinstance(inner, Quantiles):
         levels = inner.levels

@@ -1,6 +1,7 @@
 """Is the model calibrated: kernels, the exact test of all errors together, and the SKCE."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -12,9 +13,18 @@ from calibjax import distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import MonteCarlo, Normal, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.evaluation.calls import Call, expression, measured, named, ranges
-from calibjax.evaluation.data import LEVEL, MEMBERS, REDRAWS, TARGETS, Data, Part, shown_classes
+from calibjax.evaluation.data import (
+    LEVEL,
+    MEMBERS,
+    REDRAWS,
+    TARGETS,
+    Data,
+    Named,
+    Part,
+    shown_classes,
+)
 from calibjax.evaluation.entries import Entry, Panel, Section
+from calibjax.evaluation.measures import measured, ranges
 from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
 from calibjax.hypothesis_tests._redraw.components import (
     ALIKE,
@@ -32,6 +42,7 @@ FEW = 400  # up to this n tests see all pairs of targets without features, in ea
 PAIRS = 2e9  # of samples that an SKCE takes at most; beyond, its kernel is one of low rank
 _LARGEST_SCORE = 5.0  # beyond, single precision does not tell
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
+_COMPONENTS = "result.tests['calibration'].components"
 
 _WORDS = {
     "biased": "distance from calibration",
@@ -57,15 +68,15 @@ class Choice:
 
     groups: dict[str, Any]
     kernel: Any
-    predictions: Call
+    predictions: Named
     how: str
 
 
 def chosen_kernels(data: Data) -> Choice:
     """The default kernels."""
-    own = predictions = data.samples[0]
+    own = predictions = Named(data.predictions, "predictions")
     if isinstance(own.value, MonteCarlo):
-        predictions = own.draws
+        predictions = Named(own.value.draws, "predictions.draws")
     how = "The kernel of the SKCE is hypothesis_tests.default_kernel, whose length scales are "
     how += "chosen from the predictions alone. "
     try:
@@ -75,8 +86,9 @@ def chosen_kernels(data: Data) -> Choice:
     except NotImplementedError:
         kernel, is_closed = None, False
     if not is_closed and not is_ensemble(predictions.value):
-        draw = expression(distributions.monte_carlo)
-        predictions = draw(data.key_at(9), own, NUM_DRAWS).draws
+        call = f"distributions.monte_carlo(jax.random.fold_in(key, 9), predictions, {NUM_DRAWS})"
+        draws = distributions.monte_carlo(data.at(9), data.predictions, NUM_DRAWS).draws
+        predictions = Named(draws, f"{call}.draws")
         kernel = default_kernel(_seen(predictions.value, data))
     if predictions is not own:
         how += "Expectations have no closed form, or none that is fast enough: the SKCE and its "
@@ -100,12 +112,17 @@ def _seen(predictions: Any, data: Data) -> Any:
     return data.known(predictions)
 
 
-def exact_skce(data: Data, kernel: Call, predictions: Call) -> Call:
-    """The exact test with one kernel."""
+def exact_skce(
+    data: Data, name: str, kernel: Any, predictions: Named
+) -> tuple[CalibrationTestResult, str]:
+    """The exact test with one of the other kernels, and its call."""
     of_members = is_ensemble(predictions.value)
     test = hypothesis_tests.ensemble_skce_test if of_members else hypothesis_tests.exact_skce_test
-    key, targets = data.key_at(REDRAWS), data.samples[1]
-    return data.call(test, key, kernel, predictions, targets, num_draws=999)
+    samples = predictions.value, data.targets
+    result = test(data.at(REDRAWS), kernel, *samples, num_draws=999, weights=data.weights)
+    call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, {REDRAWS}), "
+    call += f"result.other_kernels[{name!r}], {predictions.text}, targets, num_draws=999"
+    return result, f"{call}{data.and_weights})"
 
 
 def linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str]:
@@ -147,10 +164,6 @@ def redraws_of(predictions: Distribution) -> str:
     return MEMBERS if is_ensemble(predictions) else TARGETS
 
 
-def _called(components: Any) -> Call:
-    return named("result.tests['calibration'].components", components)
-
-
 def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
     """The scores of the groups with their adjusted p-values, and the loudest direction."""
     components, pvalues = test.components, jax.tree.leaves(test.adjusted_pvalue)
@@ -162,10 +175,12 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], di
     for group in components.groups:
         loudest = components.loudest_kernel_of(group)
         part = components.of_kernel(loudest)
-        call = getattr(_called(components).of_kernel(loudest), part.loudest).score
+        score = getattr(part, part.loudest).score
+        call = f"{_COMPONENTS}.of_kernel({loudest!r}).{part.loudest}.score"
         note = _in_words(data, components, loudest)
         pvalue = float(of_groups[group])
-        entries.append(measured(f"score: {group}", call, pvalue=pvalue, note=note))
+        more = {"function": call, "pvalue": pvalue, "note": note}
+        entries.append(Entry(f"score: {group}", float(score), **more))
     direction, pvalue = _loudest_direction(data, components)
     if pvalue is None or pvalue > LEVEL:
         told = components.loudest_kernel
@@ -216,8 +231,9 @@ def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry]
     components, chance, entries = test.components, float(test.critical_value()), []
     assert components is not None, "of a test of the SKCE"
     for name, words in _WORDS.items():
-        call = getattr(_called(components), name).score
-        entries.append(measured(f"score: {words}", call, by_chance=(-chance, chance)))
+        score = float(getattr(components, name).score)
+        call = f"{_COMPONENTS}.{name}.score"
+        entries.append(Entry(f"score: {words}", score, by_chance=(-chance, chance), function=call))
     of_spread = OF_CLASSES if data.is_of_classes else OF_NUMBERS
     told = of_spread[float(components.spread.score) < 0]
     if components.loudest != "spread":
@@ -231,12 +247,13 @@ def _tested(
     """The test, its p-value, other kernels, and what was done."""
     others = {}
     if chosen.groups:
-        call = data.call(
-            hypothesis_tests.aggregated_skce_test,
-            *(data.key_at(REDRAWS), chosen.predictions, data.samples[1]),
-            kernels=named("result.kernels", chosen.groups),
+        samples = chosen.predictions.value, data.targets
+        test = hypothesis_tests.aggregated_skce_test(
+            data.at(REDRAWS), *samples, kernels=chosen.groups, weights=data.weights
         )
-        number = len(jax.tree.leaves(call.value.adjusted_pvalue))
+        call = f"hypothesis_tests.aggregated_skce_test(jax.random.fold_in(key, {REDRAWS}), "
+        call += f"{chosen.predictions.text}, targets, kernels=result.kernels{data.and_weights})"
+        number = len(jax.tree.leaves(test.adjusted_pvalue))
         how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
         how += "kernels; the scores are those of the loudest kernel of each group. "
         parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, LowRank))
@@ -245,17 +262,12 @@ def _tested(
     else:
         kernel, how = linear(data, chosen.kernel, chosen.predictions.value)
         others = {"exact test": kernel}
-        call = exact_skce(data, kept_kernel("exact test", kernel), chosen.predictions)
+        test, call = exact_skce(data, "exact test", kernel, chosen.predictions)
         how = "The p-value is that of this one kernel. " + how
     note = "redrawn: the targets, from the predictions; they have to be independent given these"
     if is_ensemble(chosen.predictions.value):
         note = "redrawn: which of the members and the target is the target"
-    return call.value, measured("exact p-value", call, note=note), others, how
-
-
-def kept_kernel(name: str, kernel: Any) -> Call:
-    """A kernel of `Evaluation.other_kernels`."""
-    return named(f"result.other_kernels[{name!r}]", kernel)
+    return test, measured("exact p-value", lambda: test, call, note=note), others, how
 
 
 def _skce_entries(
@@ -263,28 +275,40 @@ def _skce_entries(
 ) -> tuple[list[Entry], dict[str, Any]]:
     """The SKCE of all targets, and through the lenses of classes; and their kernels."""
     everything = "all classes" if data.is_of_classes else "all targets"
-    samples = chosen.predictions, data.samples[1]
-    views: dict[str, Call | None] = {everything: None}
-    if data.task == "classification":
-        views["top label"] = expression(estimators.top_label)(*samples)
-        for c in shown_classes(data.known(data.predictions.class_probs)):
-            views[f"class {c}"] = expression(estimators.OneVersusRest)(c)(*samples)
     if is_ensemble(chosen.predictions.value):
         return _skce_of_test(everything, test), {}
+    samples = chosen.predictions.value, data.targets
+    shown = f"{chosen.predictions.text}, targets"
+    views = {everything: Named(samples, shown)}
+    if data.task == "classification":
+        top = estimators.top_label(*samples)
+        views["top label"] = Named(top, f"*estimators.top_label({shown})")
+        for c in shown_classes(data.known(data.predictions.class_probs)):
+            seen = estimators.OneVersusRest(c)(*samples)
+            views[f"class {c}"] = Named(seen, f"*estimators.OneVersusRest({c})({shown})")
     entries, kernels = [], {}
     for view, seen in views.items():
-        name = "SKCE" if seen is None else f"SKCE, {view}"
-        kernels[name] = chosen.kernel
-        if seen is None and data.size**2 > PAIRS:
-            kernels[name], _ = linear(data, chosen.kernel, chosen.predictions.value)
-        elif seen is not None:
-            kernels[name] = default_kernel(_seen(seen.value[0], data))
-            samples = (seen.unpacked,)
-        kernel = kept_kernel(name, kernels[name])
-        call = data.call(hypothesis_tests.skce_confidence_interval, kernel, *samples)
+        name, kernel = "SKCE", chosen.kernel
+        if view != everything:
+            name, kernel = f"SKCE, {view}", default_kernel(_seen(seen.value[0], data))
+        elif data.size**2 > PAIRS:
+            kernel, _ = linear(data, kernel, chosen.predictions.value)
+        kernels[name] = kernel
         note = "the interval is for models that are not calibrated"
-        entries.append(measured(f"SKCE, {data.in_words(view)}", call, note=note))
+        title = f"SKCE, {data.in_words(view)}"
+        entries.append(skce_interval(data, title, name, kernel, seen, note))
     return entries, kernels
+
+
+def skce_interval(
+    data: Data, title: str, name: str, kernel: Any, samples: Named, note: str = ""
+) -> Entry:
+    """The entry of the SKCE with one of the other kernels."""
+    interval = hypothesis_tests.skce_confidence_interval
+    call = f"hypothesis_tests.skce_confidence_interval(result.other_kernels[{name!r}], "
+    call += f"{samples.text}{data.and_weights})"
+    compute = functools.partial(interval, kernel, *samples.value, weights=data.weights)
+    return measured(title, compute, call, note=note)
 
 
 def _skce_of_test(view: str, test: CalibrationTestResult) -> list[Entry]:
@@ -292,7 +316,8 @@ def _skce_of_test(view: str, test: CalibrationTestResult) -> list[Entry]:
     assert test.components is not None, "of a test of the SKCE"
     part, name = test.components.unbiased, f"SKCE, {view}"
     chance = ranges({name: part.null_samples})[name]
-    return [measured(name, _called(test.components).unbiased.statistic, by_chance=chance)]
+    call = f"{_COMPONENTS}.unbiased.statistic"
+    return [Entry(name, float(part.statistic), by_chance=chance, function=call)]
 
 
 def _null_panel(test: CalibrationTestResult) -> tuple[Panel, ...]:

@@ -15,9 +15,9 @@ from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Samples
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
-from calibjax.evaluation.calls import expression, measured, named
 from calibjax.evaluation.data import Data, Part
 from calibjax.evaluation.entries import Entry, Section
+from calibjax.evaluation.measures import measured
 from calibjax.hypothesis_tests import default_kernels
 from calibjax.hypothesis_tests._redraw.pvalues import tolerance
 from calibjax.hypothesis_tests.checked_kernels import checked_family
@@ -284,12 +284,11 @@ def _pvalues(
 def repairs(data: Data) -> Part:
     """The table of what would repair the model."""
     given = data.known((data.predictions, data.targets))
-    samples = [named(text, x) for text, x in zip(("predictions", "targets"), given, strict=True)]
     weights = jnp.asarray(data.known(data.weights)) if data.has_weights else None
-    option = named("weights" if data.has_weights else "", weights)
-    call = expression(what_would_repair)(data.key_at(_PLACE), *samples, weights=option)
+    call = f"evaluation.what_would_repair(jax.random.fold_in(key, {_PLACE}), predictions, targets"
+    call += f"{data.and_weights})"
     try:
-        found: Repairs = call.value
+        found = what_would_repair(data.at(_PLACE), *given, weights=weights)
     except (ValueError, NotImplementedError) as error:
         return Part((Section(_TITLE, (), f"what_would_repair does not apply: {error}."),))
     entries = []
@@ -298,9 +297,11 @@ def repairs(data: Data) -> Part:
             entries.append(Entry(f"p-value after {name}", math.nan, note=reason))
             continue
         after = f"p-value after {name}" if name in found.gains else "p-value without a repair"
-        entries.append(measured(after, call.pvalues[name]))
+        pvalue = float(found.pvalues[name])
+        entries.append(Entry(after, pvalue, function=f"{call}.pvalues[{name!r}]"))
         if name in found.gains:
-            entries.append(measured(f"held-out gain by {name}", call.gains[name]))
+            gain = functools.partial(found.gains.__getitem__, name)
+            entries.append(measured(f"held-out gain by {name}", gain, f"{call}.gains[{name!r}]"))
     told = "" if found.enough == "nothing" else found.sentence
     return Part((Section(_TITLE, tuple(entries), _REMARK),), {"repair": told})
 

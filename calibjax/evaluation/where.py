@@ -10,7 +10,6 @@ import numpy as np
 from calibjax import distributions
 from calibjax.distributions import Quantiles, Samples
 from calibjax.distributions.draws import undrawn
-from calibjax.evaluation.calls import expression, named
 from calibjax.evaluation.data import LEVEL, Data, Part
 from calibjax.evaluation.entries import Entry, Panel, Section
 from calibjax.evaluation.findings import PlaceError
@@ -61,9 +60,9 @@ def _search(data: Data, chosen: Choice | None) -> Search | None:
         return of_levels(data, inner)
     if chosen is not None and isinstance(drawn := chosen.predictions.value, Samples):
         return of_members(data, data.known(drawn.values), chosen.predictions.text)
-    draw = expression(distributions.monte_carlo)
-    draws = draw(data.key_at(12), named("predictions", inner), _NUM_DRAWS).draws
-    return of_members(data, data.known(draws.value.values), draws.text)
+    draws = distributions.monte_carlo(data.at(12), inner, _NUM_DRAWS).draws
+    call = f"distributions.monte_carlo(jax.random.fold_in(key, 12), predictions, {_NUM_DRAWS})"
+    return of_members(data, data.known(draws.values), f"{call}.draws")
 
 
 def _error(place: Place) -> PlaceError:

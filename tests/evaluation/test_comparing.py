@@ -238,11 +238,13 @@ def test_many_samples_are_thinned(monkeypatch):
     compared = checked_models(KEY, MODELS, TARGETS, None, None, None)
     assert compared.rows is not None
     assert len(set(compared.rows)) == 20
-    first, targets = compared.samples("first")
-    np.testing.assert_array_equal(first.value.loc, A[compared.rows])
-    names = {"jax": jax, "targets": TARGETS}
+    (first, targets), text = compared.samples("first")
+    np.testing.assert_array_equal(first.loc, A[compared.rows])
+    names = {"jax": jax, "models": MODELS, "targets": TARGETS}
     names["result"] = type("Result", (), {"arrays": {"rows": compared.rows}})
-    np.testing.assert_array_equal(eval(targets.text, names), TARGETS[compared.rows])
+    np.testing.assert_array_equal(targets, TARGETS[compared.rows])
+    for one, two in zip(jax.tree.leaves(eval(text, names)), jax.tree.leaves((first, targets))):
+        np.testing.assert_array_equal(one, two)
     section = model_differences.of_skces(compared)
     assert np.isfinite(section.entries[0].value)
 
@@ -251,8 +253,7 @@ def told(entries):
     models = dict.fromkeys(("a", "b"))
     names = [field.name for field in dataclasses.fields(Compared)]
     compared = Compared(**dict.fromkeys(names) | {"models": models, "pairs": [("a", "b")]})
-    clusters = type("None_", (), {"value": None})
-    compared = dataclasses.replace(compared, score_name=("log score", " nats"), clusters=clusters)
+    compared = dataclasses.replace(compared, score_name=("log score", " nats"))
     sentences, _ = told_of(compared, {"": Section("", tuple(entries))})
     return sentences
 

@@ -6,9 +6,9 @@ import pytest
 import scipy.stats
 
 from calibjax import distributions, evaluation, hypothesis_tests
-from calibjax.evaluation.calls import detectable, mean_error, named, ranges
 from calibjax.evaluation.data import checked_groups, shown_classes, task_of
 from calibjax.evaluation.losses import _is_idle as is_idle
+from calibjax.evaluation.measures import detectable, mean_error, measured, ranges
 from calibjax.hypothesis_tests import CalibrationTestResult
 
 
@@ -23,13 +23,22 @@ def _result(pvalue):
     )
 
 
+def test_what_does_not_exist():
+    def refuse():
+        raise ValueError("x: expected more")
+
+    entry = measured("error", refuse, "f(x)")
+    assert np.isnan(entry.value)
+    assert (entry.function, entry.note) == ("f(x)", "does not exist: x: expected more")
+
+
 def test_mean_error_against_a_z_test():
     random = np.random.default_rng(1)
     residuals, members = random.normal(size=40), np.arange(40) % 2
     residuals -= residuals[members == 1].mean() + 0.5
     error = residuals[members == 1].std(ddof=1) / np.sqrt(20)
     observed = 2 * 2 * scipy.stats.norm.sf(0.5 / error)  # two-sided, of two errors
-    entry, pvalue = mean_error("error", named("test()", _result(0.001)), (0, 0), residuals, members)
+    entry, pvalue = mean_error("error", _result(0.001), "test()", (0, 0), residuals, members)
     assert entry.value == -0.5
     assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
     assert entry.function == "test().estimate[0, 0]"
@@ -37,7 +46,7 @@ def test_mean_error_against_a_z_test():
     assert -low == high == pytest.approx(0.224, rel=0.1)  # of |N(0, 0.1²)|, one of two
     assert entry.pvalue == 0.001
     assert pvalue == pytest.approx(max(0.001, observed))
-    assert mean_error("", named("", _result(0.9)), (0, 0), residuals, members)[1] == 0.9
+    assert mean_error("", _result(0.9), "", (0, 0), residuals, members)[1] == 0.9
 
 
 def test_mean_error_of_residuals_without_scatter():
@@ -46,7 +55,7 @@ def test_mean_error_of_residuals_without_scatter():
         (np.full(9, np.float32(-0.1)) - 0.4, np.ones(9)),  # up to rounding
         (np.arange(9.0), np.arange(9) == 3),
     ):
-        entry, pvalue = mean_error("", named("", _result(0.01)), (0, 0), residuals, members)
+        entry, pvalue = mean_error("", _result(0.01), "", (0, 0), residuals, members)
         assert pvalue == 0.01
         assert entry.low is entry.high is None
 

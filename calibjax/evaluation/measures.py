@@ -1,9 +1,6 @@
-"""Calls that run and print themselves, and entries, which name the very calls that gave them."""
+"""Entries from what functions return, ranges of values under calibration, and mean errors."""
 
-import dataclasses
-import functools
 import math
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,81 +13,22 @@ from calibjax.hypothesis_tests import CalibrationTestResult
 _POWER = 0.84  # the 80 % quantile of the standard normal distribution
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Call:
-    """An expression of Python, which is computed once, when its value is asked for.
-
-    Attributes and items of an expression are expressions.
-
-    Attributes:
-        text: the expression. Where it is empty, calls do not print it as an argument; an argument
-            that begins with a star stands for several.
-        compute: gives its value.
-    """
-
-    text: str
-    compute: Callable[[], Any]
-
-    @functools.cached_property
-    def value(self) -> Any:
-        """What the expression gives."""
-        return self.compute()
-
-    def __getattr__(self, name: str) -> "Call":
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return Call(f"{self.text}.{name}", lambda: getattr(self.value, name))
-
-    def __getitem__(self, place: Any) -> "Call":
-        shown = ", ".join(map(repr, place)) if isinstance(place, tuple) else repr(place)
-        return Call(f"{self.text}[{shown}]", lambda: self.value[place])
-
-    @property
-    def unpacked(self) -> "Call":
-        """All that it gives, as several arguments of a call."""
-        return Call(f"*{self.text}", lambda: self.value)
-
-    def __call__(self, *arguments: Any, **options: Any) -> "Call":
-        """The call of a function; what is no expression is printed as `expression` says."""
-        named = [(f"{key}=", expression(x)) for key, x in options.items()]
-        positional = [("", expression(x)) for x in arguments]
-        shown = ", ".join(key + x.text for key, x in (*positional, *named) if x.text)
-
-        def compute() -> Any:
-            values = [x.value if x.text[:1] == "*" else (x.value,) for _, x in positional]
-            keywords = {key[:-1]: x.value for key, x in named}
-            return self.value(*(value for several in values for value in several), **keywords)
-
-        return Call(f"{self.text}({shown})", compute)
-
-
-def named(text: str, value: Any) -> Call:
-    """A value, and what calls say instead of it."""
-    return Call(text, lambda: value)
-
-
-def expression(value: Any) -> Call:
-    """A literal, or a function or class of calibjax by the name that users import."""
-    if isinstance(value, Call):
-        return value
-    name = getattr(value, "__qualname__", "")
-    for package in sys.modules["calibjax"].__all__ if name else ():
-        exported = getattr(sys.modules.get(f"calibjax.{package}"), "__all__", ())
-        if name.partition(".")[0] in exported:
-            return named(f"{package}.{name}", value)
-    return named(repr(value), value)
-
-
-def measured(name: str, call: Call, **more: Any) -> Entry:
+def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> Entry:
     """The entry of what a call returns: a number, an interval, or the p-value of a test.
 
     Where it does not exist for these data, the value is NaN and the note says why.
+
+    Args:
+        name: of the entry.
+        compute: returns the value.
+        call: the expression that is shown.
+        **more: other fields of the entry.
     """
     try:
-        value = call.value
+        value = compute()
     except (ValueError, NotImplementedError) as error:
-        return Entry(name, math.nan, function=call.text, note=f"does not exist: {error}")
-    return Entry(name, **_numbers(value), function=call.text, **more)
+        return Entry(name, math.nan, function=call, note=f"does not exist: {error}")
+    return Entry(name, **_numbers(value), function=call, **more)
 
 
 def _numbers(value: Any) -> dict[str, float]:
@@ -128,7 +66,12 @@ def ranges(draws: Mapping[str, ArrayLike]) -> dict[str, tuple[float, float]]:
 
 
 def mean_error(
-    name: str, call: Call, place: tuple[int, ...], residuals: ArrayLike, members: ArrayLike
+    name: str,
+    test: CalibrationTestResult,
+    call: str,
+    place: tuple[int, ...],
+    residuals: ArrayLike,
+    members: ArrayLike,
 ) -> tuple[Entry, float]:
     """The entry of one error of a `group_calibration_test`, and its p-value for sentences.
 
@@ -139,7 +82,8 @@ def mean_error(
 
     Args:
         name: of the entry.
-        call: of the test.
+        test: its result.
+        call: the expression that gives it.
         place: of the error in the arrays of its result.
         residuals: observed minus predicted values, [n].
         members: weights of the samples in the group, [n].
@@ -148,7 +92,6 @@ def mean_error(
         The entry, with a 95 % interval from the observed scatter if there is any, and the range
         of its adjusted p-value; and the p-value for sentences.
     """
-    test: CalibrationTestResult = call.value
     value, pvalue = (float(np.asarray(x)[place]) for x in (test.estimate, test.adjusted_pvalue))
     chance = float(test.critical_value()[place])
     weights = np.asarray(members, float)
@@ -162,7 +105,7 @@ def mean_error(
         high=None if reach is None else value + reach,
         by_chance=(-chance, chance),
         pvalue=pvalue,
-        function=call.estimate[place].text,
+        function=f"{call}.estimate[{', '.join(map(str, place))}]",
     )
     observed = _two_sided(value, error) * np.size(test.estimate)
     return entry, min(1.0, max(pvalue, observed))
