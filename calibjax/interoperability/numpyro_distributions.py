@@ -5,7 +5,6 @@ from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from calibjax._core import checks, extras
 from calibjax._core.pytree import PyTree

@@ -9,42 +9,6 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 
 
-def rejection_curve(
-    confidences: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
-) -> jax.Array:
-    """Error rates that remain when the least confident predictions are rejected.
-
-        curve_k = n⁻¹ #{errors among the n − k most confident predictions}, k = 0, ..., n,
-
-    as if rejected predictions were replaced by right ones. Among equal confidences it is the mean
-    over all orders of rejection: the curve is linear there. With weights k/n is the rejected part
-    of the sum of all weights, of which a sample may be rejected in part.
-
-    Args:
-        confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
-        correct: whether the predictions are right, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-
-    Returns:
-        [n + 1], from the error rate to zero. NaN if traced values are out of range.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
-
-    Cost: O(n log n).
-
-    References: Malinin et al. (2020), Ensemble distribution distillation, App. B; Malinin,
-    Prokhorenkova and Ustimenko (2021), Uncertainty in gradient boosting via ensembles.
-
-    >>> import jax.numpy as jnp
-    >>> print(rejection_curve(jnp.array([0.5, 0.9, 0.5, 0.6]), jnp.array([0, 1, 1, 0])))
-    [0.5   0.375 0.25  0.    0.   ]
-    """
-    confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
-    return _remaining_errors(confidences, correct, weights)
-
-
 def prediction_rejection_ratio(
     confidences: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
 ) -> jax.Array:
@@ -52,8 +16,9 @@ def prediction_rejection_ratio(
 
         PRR = (A_random − A) / (A_random − A_best)
 
-    with the areas A under `rejection_curve` (linear between its points), A_random for rejections
-    in random order, and A_best if all errors are rejected first: 1 is perfect, 0 is random, and
+    with the area A under the curve of the error rates that remain when the k least confident
+    predictions are replaced by right ones, linear between k = 0, ..., n; A_random for rejections in
+    random order, and A_best if all errors are rejected first: 1 is perfect, 0 is random, and
     negative values are worse than random. Only the order of the confidences matters; recalibration
     by an increasing function does not change it.
 
@@ -94,18 +59,6 @@ def prediction_rejection_ratio(
                 f"undefined, got {int(seen[0])} for all {seen.size}"
             )
     return _ratio_of_areas(confidences, correct, weights)
-
-
-@jax.jit
-def _remaining_errors(
-    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-) -> jax.Array:
-    """The rejection curve, [n + 1]."""
-    errors, sizes = _rejected(confidences, correct, weights)
-    if weights is not None:
-        shares = jnp.arange(sizes.size, dtype=sizes.dtype) / correct.size
-        errors = jnp.interp(shares * sizes[-1], sizes, errors)
-    return (errors[-1] - errors) / sizes[-1]
 
 
 @jax.jit

@@ -16,8 +16,7 @@ _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 def _decisions() -> list[Call]:
     data = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
-    names = "rejection_curve", "prediction_rejection_ratio"
-    return [call(f"scores.{name}", **data) for name in names]
+    return [call("scores.prediction_rejection_ratio", **data)]
 
 
 def _of_classes() -> list[Call]:

@@ -40,31 +40,24 @@ def test_of_ties_the_mean_over_all_orders():
     confidences = np.array([0.7, 0.2, 0.5, 0.5, 0.2, 0.5, 0.5])
     correct = np.array([1, 0, 1, 0, 1, 1, 0])
     orders = [np.array(order) for order in itertools.permutations(range(7))]
-    curves = [rejection_curve_oracle(confidences[o], correct[o]) for o in orders]
     ratios = [ratio_oracle(confidences[o], correct[o]) for o in orders]
-    ours = scores.rejection_curve(Bernoulli(jnp.asarray(confidences)), correct == 1)
-    np.testing.assert_allclose(ours, np.mean(curves, 0), atol=1e-14)
-    ours = scores.prediction_rejection_ratio(confidences, correct)
+    ours = scores.prediction_rejection_ratio(Bernoulli(jnp.asarray(confidences)), correct == 1)
     np.testing.assert_allclose(ours, np.mean(ratios), atol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_against_a_loop_and_the_area_under_the_roc_curve(dtype):
-    """Without ties in the last ten data sets the curve is that of the loop."""
     data = jnp.asarray(CONFIDENCES.astype(dtype)), jnp.asarray(CORRECT)
-    both = jax.vmap(lambda *x: (scores.prediction_rejection_ratio(*x), scores.rejection_curve(*x)))
-    ratios, curves = jax.jit(both)(*data)
-    assert ratios.dtype == curves.dtype == dtype
+    ratios = jax.jit(jax.vmap(scores.prediction_rejection_ratio))(*data)
+    assert ratios.dtype == dtype
     tolerance = 1e-13 if dtype == np.float64 else 1e-6
     expected = [2 * roc_auc_score(y, c) - 1 for c, y in zip(CONFIDENCES, CORRECT)]
     np.testing.assert_allclose(ratios, expected, atol=tolerance)
     expected = [ratio_oracle(*data) for data in zip(CONFIDENCES[-10:], CORRECT[-10:])]
     np.testing.assert_allclose(ratios[-10:], expected, atol=tolerance)
-    expected = [rejection_curve_oracle(*data) for data in zip(CONFIDENCES[-10:], CORRECT[-10:])]
-    np.testing.assert_allclose(curves[-10:], expected, atol=tolerance)
     order = np.random.default_rng(2).permutation(N)
-    shuffled = scores.rejection_curve(data[0][0, order], data[1][0, order])
-    np.testing.assert_allclose(shuffled, curves[0], atol=tolerance)
+    shuffled = scores.prediction_rejection_ratio(data[0][0, order], data[1][0, order])
+    np.testing.assert_allclose(shuffled, ratios[0], atol=tolerance)
 
 
 def test_best_worst_and_random_order():
@@ -80,7 +73,6 @@ C, Y = jnp.array([0.2, 0.9, 0.6]), jnp.array([0, 1, 0])
 def test_without_errors_or_right_predictions_the_compiled_ratio_is_nan():
     for same in (Y * 0, Y * 0 + 1):
         assert np.isnan(jax.jit(scores.prediction_rejection_ratio)(C, same))
-        assert np.isfinite(jax.jit(scores.rejection_curve)(C, same)).all()
 
 
 @pytest.mark.parametrize(
@@ -96,9 +88,8 @@ def test_without_errors_or_right_predictions_the_compiled_ratio_is_nan():
     ],
 )
 def test_wrong_arguments(arguments, error, message):
-    for score in (scores.rejection_curve, scores.prediction_rejection_ratio):
-        with pytest.raises(error, match=message):
-            score(*arguments)
+    with pytest.raises(error, match=message):
+        scores.prediction_rejection_ratio(*arguments)
 
 
 @pytest.mark.parametrize("correct", [Y * 0, Y * 0 + 1])

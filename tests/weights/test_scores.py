@@ -85,20 +85,6 @@ def test_parts_are_scores_after_isotonic_regression_of_scikit_learn():
     np.testing.assert_allclose(parts.uncertainty, score(mean), rtol=1e-12)
 
 
-def test_the_rejection_curve_is_that_of_copies_where_both_are_known():
-    copies = np.repeat(np.arange(N), WEIGHTS)
-    whole = scores.rejection_curve(CONFIDENCES[copies], CORRECT[copies])
-    found = scores.rejection_curve(CONFIDENCES, CORRECT, weights=WEIGHTS)
-    expected = np.interp(np.linspace(0, 1, N + 1), np.linspace(0, 1, len(whole)), whole)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    unweighted = scores.rejection_curve(CONFIDENCES, CORRECT)
-    assert np.abs(found - unweighted).max() > 0.01
-    same = scores.rejection_curve(CONFIDENCES, CORRECT, weights=np.full(N, 0.3))
-    np.testing.assert_allclose(same, unweighted, atol=1e-12)
-    with pytest.raises(ValueError, match=r"weights.*>= 0"):
-        scores.rejection_curve(CONFIDENCES, CORRECT, weights=-WEIGHTS)
-
-
 def test_what_does_not_count_may_be_impossible():
     """Its score is infinite, and the derivative of that is no number."""
     probs, labels = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]]), np.array([0, 1, 1])
