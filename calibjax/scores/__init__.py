@@ -17,7 +17,7 @@ from calibjax.scores.murphy import MurphyCurve, murphy_curve
 from calibjax.scores.point import accuracy, mean_squared_error
 from calibjax.scores.proper import brier_score, negative_log_likelihood
 from calibjax.scores.quantile import pinball_loss
-from calibjax.scores.ranked_probability import crps, threshold_weighted_crps
+from calibjax.scores.ranked_probability import crps
 from calibjax.scores.rejection import prediction_rejection_ratio
 from calibjax.scores.sharpness import interval_widths
 
@@ -38,7 +38,6 @@ __all__ = [
     "negative_log_likelihood",
     "pinball_loss",
     "prediction_rejection_ratio",
-    "threshold_weighted_crps",
 ]
 
 

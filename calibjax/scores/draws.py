@@ -24,7 +24,8 @@ def energy_score(
 
     with independent Z_i, Z_i' from the empirical distribution of the draws of prediction i; in
     units of the targets. With weights it is the weighted mean. Of numbers it is `crps`. The package
-    scoringrules has the variogram score, which reacts more to wrong dependence of components.
+    scoringrules has the variogram score, which reacts more to wrong dependence of components, and
+    scores of some thresholds.
 
     Args:
         predictions: batch of n `Samples`, or distributions with draws, `monte_carlo`.

@@ -209,14 +209,6 @@ ENTRIES: dict[str, Entry] = {
         _score("crps_ensemble", backend="numba", estimator="fair"),
         largest=100_000,
     ),
-    "threshold_weighted_crps, 50 members": Entry(
-        ensembles,
-        _DRAWS,
-        functools.partial(scores.threshold_weighted_crps, low=0.5),
-        "scoringrules",
-        _score("twcrps_ensemble", backend="numba", a=0.5),
-        largest=100_000,
-    ),
     "energy_score, 50 x 3": Entry(
         _vectors,
         _DRAWS,

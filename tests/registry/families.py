@@ -337,8 +337,6 @@ def calls() -> list[Call]:
         found.append(family.call(covers, label, kernel=kernel, slow=True))
     for name in ("Normal", "Laplace", "Mixture", "Samples"):
         found.append(FAMILIES[name].call("scores.crps"))
-    for name in ("Normal", "Samples"):
-        found.append(FAMILIES[name].call("scores.threshold_weighted_crps", low=-0.5))
     for name in ("energy_score", "fair_energy_score", "fair_crps"):
         found.append(FAMILIES["Samples"].call(f"scores.{name}"))
         found.append(_EQUAL_DRAWS.call(f"scores.{name}", "equal draws"))

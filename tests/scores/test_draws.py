@@ -1,12 +1,9 @@
-"""Scores of draws against loops over them, and what fairness and thresholds mean."""
-
-import itertools
+"""Scores of draws against loops over them, and what fairness means."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate, stats
 
 from calibjax import distributions as D
 from calibjax import scores
@@ -63,9 +60,6 @@ def test_numbers_of_scoringrules():
         scores.fair_energy_score(vectors, y),
         scores.crps(numbers, y[:, 0]),
         scores.fair_crps(numbers, y[:, 0]),
-        scores.threshold_weighted_crps(numbers, y[:, 0], low=-0.3, high=0.8),
-        scores.threshold_weighted_crps(numbers, y[:, 0], chaining=jnp.exp),
-        scores.threshold_weighted_crps(D.Normal(y[:, 1], np.array([0.5, 2.0])), y[:, 0], low=0.0),
     ]
     np.testing.assert_allclose(found, SCORINGRULES, rtol=1e-10)
 
@@ -75,9 +69,6 @@ SCORINGRULES = [
     0.8937003420322496,
     0.5801471495136696,
     0.47088432599739083,
-    0.3817240813533658,
-    0.8910548914403262,
-    0.11806221348500764,
 ]
 
 
@@ -110,61 +101,6 @@ def test_fair_scores_are_those_of_the_distribution():
     assert scores.crps(drawn.draws, y) - expected > 20 * error
 
 
-@pytest.mark.parametrize(("low", "high"), [(-0.3, 0.8), (0.0, np.inf), (-np.inf, 0.5)])
-def test_thresholds_against_quadrature(low, high):
-    laws = {
-        "normal": (D.Normal(Y[:, 0], np.abs(Y[:, 1])), stats.norm(Y[:, 0], np.abs(Y[:, 1]))),
-        "gamma": (D.Gamma(Y[:, 0] ** 2 + 1, Y[:, 1] ** 2 + 1),) * 2,
-        "mixture": (D.Mixture(None, D.Normal(X[:, :2, 0], np.abs(X[:, :2, 1]) + 0.01)),) * 2,
-    }
-    y = np.abs(Y[:, 2])
-    for name, (p, law) in laws.items():
-        expected = []
-        for i in range(N):
-            if name == "normal":
-                cdf = stats.norm(Y[i, 0], abs(Y[i, 1])).cdf
-            elif name == "gamma":
-                cdf = stats.gamma(Y[i, 0] ** 2 + 1, scale=1 / (Y[i, 1] ** 2 + 1)).cdf
-            else:
-                parts = stats.norm(X[i, :2, 0], np.abs(X[i, :2, 1]) + 0.01)
-                cdf = lambda x, parts=parts: parts.cdf(np.asarray(x)[..., None]).mean(-1)  # noqa: E731
-            start, stop = max(low, -15), min(high, 30)
-            points = np.unique(np.clip([start, *X[i, :2, 0], 0, y[i], stop], start, stop))
-            parts = [
-                integrate.quad(
-                    lambda x, left=left, cdf=cdf, t=y[i]: float(cdf(x) - (left >= t)) ** 2,
-                    left, right, epsabs=1e-12, epsrel=1e-11, limit=500,
-                )[0]
-                for left, right in itertools.pairwise(points)
-            ]  # fmt: skip
-            expected.append(sum(parts))
-        del law
-        for dtype, rtol in ((np.float64, 1e-9), (np.float32, 2e-5)):
-            data = oracles.as_dtype((p, y), dtype)
-            found = scores.threshold_weighted_crps(*data, low=low, high=high)
-            assert found.dtype == dtype
-            np.testing.assert_allclose(found, np.mean(expected), rtol=rtol, err_msg=name)
-
-
-def test_all_thresholds_give_the_crps():
-    y = np.abs(Y[:, 0])
-    scale = np.abs(Y[:, 1]) + 0.1
-    for p in (
-        D.Laplace(Y[:, 2], scale),
-        D.StudentT(2 + scale, Y[:, 2], scale),
-        D.LogNormal(Y[:, 2], scale),
-        D.Samples(X[..., 0]),
-        D.Mixture(None, D.Normal(X[..., 0], 0.01 + X[..., 1] ** 2)),
-    ):
-        found = scores.threshold_weighted_crps(p, y)
-        np.testing.assert_allclose(found, scores.crps(p, y), rtol=1e-10)
-        parts = (
-            scores.threshold_weighted_crps(p, y, low=0.3),
-            scores.threshold_weighted_crps(p, y, high=0.3),
-        )
-        np.testing.assert_allclose(sum(parts), found, rtol=1e-10)
-
-
 def test_gradients():
     directions = RNG.normal(size=X.shape)
 
@@ -179,21 +115,12 @@ def test_gradients():
         slope = jax.grad(lambda x, score=score: score(D.Samples(x), Y))(jnp.asarray(X))
         assert np.all(np.isfinite(slope))  # equal draws
 
-    def of_scales(scale):
-        return scores.threshold_weighted_crps(D.Normal(Y[:, 0], scale), Y[:, 1], low=0.0)
-
-    check(of_scales, np.abs(Y[:, 2]) + 0.2, directions[:, 0, 0])
-
 
 def test_units():
     for unit in (1e-7, 1e7):
         x, y = unit * X, unit * Y
         expected = scores.energy_score(D.Samples(X), Y) * unit
         np.testing.assert_allclose(scores.energy_score(D.Samples(x), y), expected, rtol=1e-10)
-        p, q = (D.Normal(u * Y[:, 0], u * np.abs(Y[:, 1])) for u in (unit, 1))
-        found = scores.threshold_weighted_crps(p, y[:, 2], low=0.1 * unit) / unit
-        expected = scores.threshold_weighted_crps(q, Y[:, 2], low=0.1)
-        np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_refusals():
@@ -203,18 +130,6 @@ def test_refusals():
             score(normal, Y[:, 1])
     with pytest.raises(ValueError, match="vectors have a fair_energy_score"):
         scores.fair_crps(D.Samples(X), Y)
-    with pytest.raises(ValueError, match="low: expected a number below high"):
-        scores.threshold_weighted_crps(normal, Y[:, 1], low=1.0, high=0.5)
-    with pytest.raises(TypeError, match="expected None for"):
-        scores.threshold_weighted_crps(normal, Y[:, 1], chaining=jnp.exp)
-    with pytest.raises(ValueError, match="expected None beside low or high"):
-        scores.threshold_weighted_crps(D.Samples(X[..., 0]), Y[:, 1], low=0.0, chaining=jnp.exp)
-    with pytest.raises(TypeError, match="expected continuous distributions"):
-        scores.threshold_weighted_crps(D.Poisson(np.ones(N)), np.ones(N, int))
-    clip = jax.jit(
-        lambda low, high: scores.threshold_weighted_crps(normal, Y[:, 1], low=low, high=high)
-    )
-    assert np.isnan(clip(1.0, 0.5))
 
 
 def test_one_program_for_all_calls():
@@ -223,7 +138,6 @@ def test_one_program_for_all_calls():
 
     def call(number):
         scores.pinball_loss(p, Y[:, 1], levels=[number])
-        scores.threshold_weighted_crps(p, Y[:, 1], low=number)
 
     call(0.3)
     program = base._values_and_mean.compiled

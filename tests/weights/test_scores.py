@@ -30,7 +30,6 @@ MEANS = {
     "accuracy": ((CLASSES, LABELS),),
     "pinball_loss": ((NORMALS, TARGETS), (QUANTILES, TARGETS)),
     "crps": ((NORMALS, TARGETS), (DRAWS, TARGETS)),
-    "threshold_weighted_crps": ((NORMALS, TARGETS), (DRAWS, TARGETS)),
     "fair_crps": ((DRAWS, TARGETS),),
     "energy_score": ((DRAWS, TARGETS),),
     "fair_energy_score": ((DRAWS, TARGETS),),
