@@ -5,8 +5,7 @@ What the paper leaves open is settled as follows.
 - Features: the columns that the description of the data calls predictive (not the state, county,
   number, name and fold of a community), but for 22 columns of the police survey, which are missing
   for 1675 of the 1994 communities. One other number is missing, an income, and replaced by the
-  median of its column. 100 columns are left, 99 of them without any missing number (`is_complete`).
-  They are numbers in [0, 1] and are taken as they are.
+  median of its column. 100 columns are left. They are numbers in [0, 1] and are taken as they are.
 - Label: 1 where `ViolentCrimesPerPop` is larger than its median over all communities, 0.15, which
   49 communities have.
 - Groups: the race whose share in the community is largest (L21: "plurality race (White, Black,
@@ -17,8 +16,7 @@ What the paper leaves open is settled as follows.
   five races of the paper do occur in the data, as `whitePerCap`, ..., `HispPerCap`, which are
   incomes; `GROUPINGS` has the largest of these as well, to see what depends on this choice.
 - Split: the paper's 1494/500/500 communities are 2494, but there are 1994. The training part has
-  994, which leaves 500 for recalibration and 500 for evaluation. With the paper's 1494 for training
-  the same 500 are left for both (`random_split` with `shared`).
+  994, which leaves 500 for recalibration and 500 for evaluation.
 """
 
 import csv
@@ -58,14 +56,12 @@ class Communities:
     Attributes:
         features: predictive columns, float32 [n, d].
         labels: 1 where the crime rate is above the median, [n].
-        is_complete: whether no number of the column is missing, [d].
         groups: number of the group of each community, by name of the grouping, [n] each.
         held_out: sizes of the parts for recalibration and for evaluation; None for those of L21.
     """
 
     features: np.ndarray
     labels: np.ndarray
-    is_complete: np.ndarray
     groups: dict[str, np.ndarray]
     held_out: tuple[int, int] | None = None
 
@@ -133,30 +129,25 @@ def read_communities(data: Path) -> Communities:
     if not np.any(labels):
         expected = f"--data: expected {TARGET} above its median somewhere"
         raise DataError(f"{expected}, got none of {len(labels)} communities in {path}")
-    features, is_complete = [], []
+    features = []
     for values in numbers.values():
         is_missing = np.isnan(values)
         if 2 * np.sum(is_missing) < len(values):
             features.append(np.where(is_missing, np.nanmedian(values), values))
-            is_complete.append(not np.any(is_missing))
     groups = {
         grouping: np.argmax([numbers[column] for column in names.values()], 0)
         for grouping, names in GROUPINGS.items()
     }
     features = np.stack(features, 1).astype(np.float32)
-    return Communities(features, labels, np.array(is_complete), groups)
+    return Communities(features, labels, groups)
 
 
-def random_split(
-    seed: int, num_samples: int, *, shared: bool = False, held_out: tuple[int, int] | None = None
-) -> Split:
+def random_split(seed: int, num_samples: int, held_out: tuple[int, int] | None = None) -> Split:
     """Split of the communities that belongs to a seed.
 
     Args:
         seed: the seed.
         num_samples: number of communities.
-        shared: whether those for evaluation, which do not depend on this, are for recalibration
-            too; then all others are for training.
         held_out: sizes of the parts for recalibration and for evaluation; None for those of L21.
 
     Raises:
@@ -167,8 +158,4 @@ def random_split(
         least = calibrating + evaluating + 1
         raise DataError(f"--data: expected {least} communities or more, got {num_samples}")
     order = np.random.default_rng([seed, *b"l21_crime/split"]).permutation(num_samples)
-    parts = np.split(order, [-calibrating - evaluating, -evaluating])
-    training, calibration, evaluation = parts
-    if shared:
-        return Split(np.concatenate([training, calibration]), evaluation, evaluation)
-    return Split(training, calibration, evaluation)
+    return Split(*np.split(order, [-calibrating - evaluating, -evaluating]))

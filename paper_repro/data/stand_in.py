@@ -39,4 +39,4 @@ def diabetes() -> Communities:
     groups = dict(zip(GROUPINGS, ((sex > 0).astype(int), (age > 0).astype(int)), strict=True))
     features = (10 * features).astype(np.float32)  # of mean square 0.2
     labels = (progress > np.median(progress)).astype(int)
-    return Communities(features, labels, np.ones(features.shape[1], bool), groups, (120, 120))
+    return Communities(features, labels, groups, (120, 120))

@@ -4,16 +4,15 @@ Setting 1, Communities and Crime; `crime` runs it:
 
 | in the paper | file that is written | function |
 | --- | --- | --- |
-| Table 1 | table_1, fits, combinations, combination_values | `crime_fits.write_tables` |
+| Table 1 | table_1 | `crime_tables.write_tables` |
 | Table 2 | table_2, table_2_differences | `crime_correlations.write_tables` |
 | Table 3 | table_3 | `crime_tables.write_tables` |
-| §5.3 | claims, large_cells, length_scales, curves | `crime_tables.write_tables` |
+| §5.3 | claims, curves | `crime_tables.write_tables` |
 | Fig. 5, 17 | figure_5, figure_17 | `crime_figures.plot` |
 | App. A.2 | training | `crime_tables.write_training` |
 
-The networks are in `crime_networks`, splits and features in `crime_models`, what the paper leaves
-open in `crime_combinations`, and the methods and their errors, for all settings, in `methods` and
-`embeddings`.
+The networks are in `crime_networks`, splits and features in `crime_models`, and the methods and
+their errors, for all settings, in `methods` and `embeddings`.
 
 Image classifiers; `networks` runs them:
 
@@ -24,5 +23,5 @@ Image classifiers; `networks` runs them:
 | Fig. 2 | figure_2, figure_2_… | `networks_map.draw` |
 | Fig. 4, 8, 9, 16 | figure_4, … | `networks_figures.plot` |
 | Fig. 14, 15 | figures_14_15, figure_14, figure_15 | `networks_features.across` |
-| §2.3, 5.2, 5.4 | claims, classes | `networks_claims.write_tables` |
+| §5.2, 5.4 | claims | `networks_claims.write_tables` |
 """

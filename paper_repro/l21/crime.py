@@ -26,13 +26,21 @@ from tqdm import tqdm
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.messages import log
-from experiments.harness.stand_in import header, marked
+from experiments.harness.stand_in import marked
 from paper_repro.data import stand_in
 from paper_repro.data.classifiers import Part
 from paper_repro.data.communities_crime import FOLDER, Communities, read_communities
-from paper_repro.l21 import crime_combinations, crime_correlations, crime_fits, methods
+from paper_repro.l21 import crime_correlations, methods
 from paper_repro.l21.crime_figures import plot
-from paper_repro.l21.crime_models import NAME, USUAL, VARIANTS, Settings, embed, parts_of, trained
+from paper_repro.l21.crime_models import (
+    NAME,
+    VARIANTS,
+    Settings,
+    Variant,
+    embed,
+    parts_of,
+    trained,
+)
 from paper_repro.l21.crime_tables import Results, write_tables, write_training
 from paper_repro.l21.embeddings import Embedding
 
@@ -40,9 +48,6 @@ SETTINGS = {
     "quick": Settings(
         seeds=2,
         variants=VARIANTS[:2],
-        readings=(USUAL,),
-        groupings=("shares",),
-        bins=("confidence",),
         hidden=(32, 32, 32),
         max_iter=250,
         redraws=20,
@@ -52,7 +57,11 @@ SETTINGS = {
 
 
 def evaluate(
-    settings: Settings, parts: tuple[Part, Part], embeddings: dict[str, Embedding]
+    settings: Settings,
+    variant: Variant,
+    seed: int,
+    parts: tuple[Part, Part],
+    embeddings: dict[str, Embedding],
 ) -> dict[str, Any]:
     """All quantities of all methods for one network, and what its groups are like."""
     calibration, evaluation = methods.both_parts(*parts, embeddings)
@@ -62,9 +71,17 @@ def evaluate(
         name: methods.evaluate(confidences, evaluation, settings.num_bins)
         for name, confidences in found.confidences.items()
     }
+    kind = f"{NAME}/combinations/{variant.training}_{variant.grouping}_confidence/{seed:02d}"
+    for name, confidences in found.confidences.items():
+        metrics[name]["floor"] = methods.calibrated_maximum(
+            cells.key_of(f"{kind}/{name}"),
+            confidences,
+            evaluation,
+            settings.num_bins,
+            settings.redraws,
+        )
     return {
         "methods": metrics,
-        "local curves": methods.local_curves(calibration, evaluation, settings.num_bins),
         "accuracy": float(parts[1].correct.mean()),
         "temperature": float(found.temperature),
         "groups": np.bincount(parts[1].groups).tolist(),
@@ -89,9 +106,13 @@ def finished_cells(
             embeddings = embed(store, settings, variant.training, seed, parts)
             seconds["embeddings"] += time.process_time() - start
             start = time.process_time()
-            parameters = {"num_bins": settings.num_bins, "data": methods.digest(parts, embeddings)}
+            parameters = {
+                "num_bins": settings.num_bins,
+                "redraws": settings.redraws,
+                "data": methods.digest(parts, embeddings),
+            }
             name = f"{variant.name}/{seed:02d}".replace(" ", "_").replace(",", "")
-            compute = functools.partial(evaluate, settings, parts, embeddings)
+            compute = functools.partial(evaluate, settings, variant, seed, parts, embeddings)
             results[variant.name].append(cells.cell(store, name, parameters, compute))
             seconds["evaluation"] += time.process_time() - start
             bar.update()
@@ -111,17 +132,14 @@ def run(run: command_line.Run) -> None:
 
 
 def write_all(store: Store, settings: Settings, communities: Communities) -> None:
-    """Writes all tables and figures; of stand-in data not those that fit published numbers."""
+    """Writes all tables and figures."""
     start, cpu_start = time.perf_counter(), time.process_time()
     found = trained(store, settings, communities)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
     log(f"{NAME}: {settings.seeds} networks in {seconds:.0f} s, {cpu:.0f} s of CPU time")
     results = Results(finished_cells(store, settings, communities))
     write_training(store.folder, found)
-    write_tables(store.folder, results)
-    if not header():
-        combinations = crime_combinations.finished_cells(store, settings, communities)
-        crime_fits.write_tables(store.folder, combinations, results, settings)
+    write_tables(store.folder, results, settings.redraws)
     crime_correlations.write_tables(store.folder, results)
     plot(store.folder, results)
 

@@ -11,17 +11,9 @@ import scipy.stats  # comes with scikit-learn
 
 from experiments.harness.tables import note_of, published_rows, write_table
 from paper_repro.l21.embeddings import LENGTH_SCALES
-from paper_repro.l21.methods import (
-    CLIPS,
-    GLOBAL,
-    GROUP_WISE,
-    LOCAL,
-    LOCAL_LENGTH_SCALES,
-    MIN_CELL_SIZE,
-)
+from paper_repro.l21.methods import CLIPS, GLOBAL, GROUP_WISE, LOCAL
 
 LEVEL = 0.05
-QUANTITIES = {"maximum": "all cells", "large_cells": "large cells"}
 VERDICTS = ("confirmed", "refuted", "undecided")
 NLL, OTHER_NLL = (f"NLL_{clip:g}" for clip in CLIPS)
 # L21 Tables 1 and 3: mean and standard deviation over 60 networks, by quantity and method; the
@@ -58,11 +50,6 @@ class Results:
         found = (result["methods"].get(method) for result in self.variants[variant])
         return np.array([metrics[name] for metrics in found if metrics is not None], float)
 
-    def local_curve(self, variant: str, method: str, name: str) -> np.ndarray:
-        """One quantity of LoRe for each of `LOCAL_LENGTH_SCALES`, mean over the networks."""
-        found = [result["local curves"][method][name] for result in self.variants[variant]]
-        return np.mean(found, 0)
-
     def mean_and_sd(self, variant: str, method: str, name: str) -> Summary:
         """Mean and standard deviation over the networks, None where they are too few."""
         values = self.values(variant, method, name)
@@ -87,11 +74,12 @@ def names_of(row: dict[Column, Any]) -> dict[Column, str]:
 
 
 def maximum_rows(results: Results) -> Iterator[dict[Column, Any]]:
-    """Rows of the table of large cells."""
-    for method in (*GLOBAL, *GROUP_WISE, *LOCAL):
-        row: dict[Column, Any] = {"method": method}
+    """Rows of Table 1."""
+    for method, numbers in PUBLISHED["maximum"].items():
+        row: dict[Column, Any] = {"method": method} | columns_of("published", numbers)
         for variant in results.variants:
-            row |= columns_of(variant, results.mean_and_sd(variant, method, "large_cells"))
+            row |= columns_of(variant, results.mean_and_sd(variant, method, "maximum"))
+            row[f"{variant}: floor"] = results.mean_and_sd(variant, method, "floor").mean
         yield row
 
 
@@ -134,7 +122,6 @@ class Comparison(NamedTuple):
 class ClaimRow(NamedTuple):
     """A `Comparison`, after what is compared."""
 
-    maximum_over: str
     variant: str
     local: str
     other: str
@@ -146,9 +133,9 @@ class ClaimRow(NamedTuple):
     verdict: str
 
     @property
-    def kind(self) -> tuple[str, str, str]:
+    def kind(self) -> tuple[str, str]:
         """What is compared with all other methods."""
-        return self.maximum_over, self.variant, self.local
+        return self.variant, self.local
 
 
 def comparison(differences: np.ndarray, pairs: int) -> Comparison:
@@ -171,10 +158,9 @@ def claim_rows(results: Results) -> list[ClaimRow]:
     """Rows of the table of claims."""
     pairs = list(itertools.product(LOCAL, (*GLOBAL, *GROUP_WISE)))
     rows = []
-    for quantity, variant, (ours, other) in itertools.product(QUANTITIES, results.variants, pairs):
-        one, two = (results.values(variant, method, quantity) for method in (ours, other))
-        found = comparison(one - two, len(pairs))
-        rows.append(ClaimRow(QUANTITIES[quantity], variant, ours, other, *found))
+    for variant, (ours, other) in itertools.product(results.variants, pairs):
+        one, two = (results.values(variant, method, "maximum") for method in (ours, other))
+        rows.append(ClaimRow(variant, ours, other, *comparison(one - two, len(pairs))))
     return rows
 
 
@@ -190,19 +176,6 @@ def summary(rows: list[ClaimRow]) -> str:
     return "\n".join(lines)
 
 
-def length_scale_rows(results: Results) -> Iterator[dict[str, Any]]:
-    """Rows of the table of other length scales."""
-    for method in LOCAL:
-        curves = {
-            f"{variant}: {name.replace('_', ' ')}": results.local_curve(variant, method, name)
-            for variant in results.variants
-            for name in ("maximum", "large_cells", "ECE")
-        }
-        for i, length_scale in enumerate(LOCAL_LENGTH_SCALES):
-            row: dict[str, Any] = {"method": method, "length scale": length_scale}
-            yield row | {column: float(curve[i]) for column, curve in curves.items()}
-
-
 def curve_rows(results: Results) -> Iterator[dict[str, Any]]:
     """Rows of the table of curves."""
     embeddings = zip(LENGTH_SCALES, LOCAL, strict=True)
@@ -216,17 +189,23 @@ def curve_rows(results: Results) -> Iterator[dict[str, Any]]:
         yield row | {"all": int(is_lower.all(0).sum())}
 
 
-def write_tables(folder: Path, results: Results) -> None:
-    """Writes Table 3, and those of claims, large cells, length scales and curves."""
+def write_tables(folder: Path, results: Results, redraws: int) -> None:
+    """Writes Tables 1 and 3, and those of claims and curves."""
     seeds = len(next(iter(results.variants.values())))
     rows = list(maximum_rows(results))
-    write_table(
-        folder,
-        "large_cells",
-        rows,
-        note_of(__file__, "large_cells", min_cell_size=MIN_CELL_SIZE),
-        names=names_of(rows[0]),
+    every = [result for found in results.variants.values() for result in found]
+    groups = [np.array([x["groups"] for x in found]) for found in results.variants.values()]
+    sizes = [", ".join(f"{x:.0f}" for x in sizes.mean(0)) for sizes in groups]
+    note = note_of(
+        __file__,
+        "maximum",
+        seeds=seeds,
+        redraws=redraws,
+        sizes=", or ".join(dict.fromkeys(sizes)),
+        missing=sum(result["groups without temperature"] for result in every),
+        of=sum(len(result["groups"]) for result in every),
     )
+    write_table(folder, "table_1", rows, note, names=names_of(rows[0]))
     variants = list(results.variants)[:2]  # groups have no part in these
     note = note_of(__file__, "scores", seeds=seeds, clip=CLIPS[0], other=CLIPS[1])
     scores = list(score_rows(results, variants))
@@ -235,8 +214,6 @@ def write_tables(folder: Path, results: Results) -> None:
     pairs = len(LOCAL) * len((*GLOBAL, *GROUP_WISE))
     note = note_of(__file__, "claims", seeds=seeds, pairs=pairs, level=LEVEL) + "\n" + summary(rows)
     write_table(folder, "claims", rows, note)
-    note = note_of(__file__, "length_scales", seeds=seeds)
-    write_table(folder, "length_scales", length_scale_rows(results), note)
     note = note_of(__file__, "curves", seeds=seeds)
     write_table(folder, "curves", curve_rows(results), note)
 

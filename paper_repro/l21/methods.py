@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from calibjax import estimators, kernels, recalibration
 from calibjax.binnings import interval_index
@@ -26,9 +25,6 @@ CURVE_LENGTH_SCALES = np.logspace(-3, 2, 40)
 # A wrong prediction with confidence 1 has an infinite NLL. The first is the value at which the
 # log_loss of scikit-learn clipped at the time of the paper.
 CLIPS = (1e-15, 1e-6)
-MIN_CELL_SIZE = 10  # of what is called large cells
-# Of LoRe, to see what depends on them and on the scale of the features.
-LOCAL_LENGTH_SCALES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0, 2.0, 5.0)
 
 
 class Data(NamedTuple):
@@ -207,35 +203,15 @@ def _log_likelihoods(confidences: jax.Array, data: Data, clip: float) -> jax.Arr
     return jnp.where(data.correct == 1, jnp.log(inside), jnp.log1p(-inside))
 
 
-def _cells(
-    confidences: jax.Array, data: Data, num_bins: int, num_groups: int
-) -> tuple[jax.Array, jax.Array]:
-    """Numbers of samples, and |sum of confidence − correct|, of cells [group, bin]."""
+def _cells_mce(confidences: jax.Array, data: Data, num_bins: int, num_groups: int) -> jax.Array:
+    """Maximum of |mean confidence − accuracy| over cells (group, bin)."""
     cells = data.groups * num_bins + interval_index(confidences, num_bins)
 
     def sums(values: jax.Array) -> jax.Array:
         return jax.ops.segment_sum(values, cells, num_bins * num_groups).reshape(-1, num_bins)
 
-    return sums(jnp.ones_like(confidences)), jnp.abs(sums(confidences - data.correct))
-
-
-def _cells_mce(
-    confidences: jax.Array, data: Data, num_bins: int, num_groups: int, min_size: int = 1
-) -> jax.Array:
-    """Maximum of |mean confidence − accuracy| over cells (group, bin) of at least this size.
-
-    Of all cells it is the largest group-wise MCE.
-    """
-    counts, gaps = _cells(confidences, data, num_bins, num_groups)
-    return jnp.max(jnp.where(counts >= min_size, gaps / jnp.maximum(counts, 1), 0))
-
-
-def _mean_group_ece(
-    confidences: jax.Array, data: Data, num_bins: int, num_groups: int
-) -> jax.Array:
-    """Mean of the ECE of all groups that have samples."""
-    counts, gaps = (jnp.sum(x, 1) for x in _cells(confidences, data, num_bins, num_groups))
-    return jnp.sum(gaps / jnp.maximum(counts, 1)) / jnp.sum(counts > 0)
+    counts = sums(jnp.ones_like(confidences))
+    return jnp.max(jnp.abs(sums(confidences - data.correct)) / jnp.maximum(counts, 1))
 
 
 @functools.partial(jax.jit, static_argnames=("num_bins", "num_groups", "redraws"))
@@ -291,20 +267,8 @@ def _global_scores(
     for clip in CLIPS:
         found[f"NLL_{clip:g}"] = -jnp.mean(_log_likelihoods(confidences, data, clip))
     if num_groups:
-        arguments = confidences, data, num_bins, num_groups
-        found["maximum"] = _cells_mce(*arguments)
-        found["large_cells"] = _cells_mce(*arguments, MIN_CELL_SIZE)
+        found["maximum"] = _cells_mce(confidences, data, num_bins, num_groups)
     return found
-
-
-_compiled_scores = jax.jit(_global_scores, static_argnums=(2, 3))
-
-
-def global_scores(confidences: jax.Array, data: Data, num_bins: int) -> dict[str, float]:
-    """ECE, MCE, NLL, Brier score and group-wise MCE of the confidences of samples in groups."""
-    data = data._replace(logits=None, labels=None, embeddings={})
-    found = _compiled_scores(confidences, data, num_bins, 1 + int(data.groups.max()))
-    return {name: float(value) for name, value in found.items()}
 
 
 @functools.partial(jax.jit, static_argnames=("num_bins", "num_groups"))
@@ -333,86 +297,3 @@ def evaluate(confidences: jax.Array, data: Data, num_bins: int) -> dict[str, Any
     data = data._replace(logits=None, labels=None)  # compiled once for data with and without
     found = _evaluate(confidences, data, num_bins=num_bins, num_groups=num_groups)
     return {name: np.asarray(value).tolist() for name, value in found.items()}
-
-
-@functools.partial(jax.jit, static_argnames=("num_bins", "num_groups", "redraws"))
-def _errors_by_class(
-    key: jax.Array,
-    confidences: jax.Array,
-    data: Data,
-    *,
-    num_bins: int,
-    num_groups: int,
-    redraws: int,
-) -> dict[str, jax.Array]:
-    def errors(correct: jax.Array) -> tuple[jax.Array, jax.Array]:
-        arguments = confidences, data._replace(correct=correct), num_bins, num_groups
-        return _mean_group_ece(*arguments), _cells_mce(*arguments)
-
-    shape = (redraws, *confidences.shape)
-    redrawn = jax.random.bernoulli(key, confidences, shape).astype(data.correct.dtype)
-    chance = jax.tree.map(jnp.mean, lax.map(errors, redrawn))
-    found = *errors(data.correct), *chance
-    names = "class ECE", "class MCE", "class ECE by chance", "class MCE by chance"
-    return dict(zip(names, found, strict=True))
-
-
-def errors_by_class(
-    key: jax.Array, confidences: jax.Array, data: Data, num_bins: int, redraws: int
-) -> dict[str, float]:
-    """Mean ECE and largest MCE of the groups of samples with one predicted class (L21 §2.3).
-
-    "By chance": the mean of what they are where the confidences are right, with what came redrawn
-    from the confidences.
-    """
-    groups, num_groups = jnp.argmax(data.logits, 1), data.logits.shape[1]
-    data = data._replace(groups=groups, logits=None, labels=None, embeddings={})
-    options = {"num_bins": num_bins, "num_groups": num_groups, "redraws": redraws}
-    found = _errors_by_class(key, confidences, data, **options)
-    return {name: float(value) for name, value in found.items()}
-
-
-@functools.partial(jax.jit, static_argnames=("num_bins", "num_groups"))
-def _local_curve(
-    calibration: Data,
-    evaluation: Data,
-    features: jax.Array,
-    new_features: jax.Array,
-    *,
-    num_bins: int,
-    num_groups: int,
-) -> dict[str, jax.Array]:
-    binning = estimators.UniformBins(num_bins)
-
-    def at(length_scale: jax.Array) -> dict[str, jax.Array]:
-        near = Neighbourhood.laplacian(length_scale, num_bins)
-        method = recalibration.LocalRecalibration(near)
-        params = method.fit(calibration.confidences, calibration.correct, features)
-        new = method.apply(params, evaluation.confidences, new_features)
-        samples = Bernoulli(new), evaluation.correct
-        arguments = new, evaluation, num_bins, num_groups
-        return {
-            "ECE": estimators.ece(*samples, binning=binning),
-            "maximum": _cells_mce(*arguments),
-            "large_cells": _cells_mce(*arguments, MIN_CELL_SIZE),
-        }
-
-    return lax.map(at, jnp.asarray(LOCAL_LENGTH_SCALES, features.dtype))
-
-
-def local_curves(
-    calibration: Data, evaluation: Data, num_bins: int
-) -> dict[str, dict[str, list[float]]]:
-    """What LoRe achieves with other length scales than those of the paper, for samples in groups.
-
-    Returns:
-        ECE, largest group-wise MCE, and that of large cells, by method and name, for each of
-        `LOCAL_LENGTH_SCALES`.
-    """
-    num_groups = 1 + int(evaluation.groups.max())
-    parts = [part._replace(embeddings={}) for part in (calibration, evaluation)]
-    found = {}
-    for method, name in zip(LOCAL, LENGTH_SCALES, strict=True):
-        features = [part.embeddings[name] for part in (calibration, evaluation)]
-        found[method] = _local_curve(*parts, *features, num_bins=num_bins, num_groups=num_groups)
-    return jax.tree.map(lambda x: np.asarray(x).tolist(), found)

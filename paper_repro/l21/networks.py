@@ -58,7 +58,6 @@ class Settings:
         components: of the features, by embedding.
         max_iter: iterations of t-SNE.
         redraws: redraws of the exact test of every point, for the maps.
-        chance: redraws of what came, for the errors of groups by chance.
     """
 
     num_samples: int | None
@@ -68,7 +67,6 @@ class Settings:
     components: tuple[tuple[str, int], ...] = (("t-SNE", 3), ("PCA", 50))
     max_iter: int = 1000
     redraws: int = 999
-    chance: int = 50
 
 
 SETTINGS = {
@@ -150,16 +148,13 @@ def evaluate(
     found = methods.complete(classifier.name, found, has_groups=False)
     original, part = found.confidences[ORIGINAL], classifier.evaluation
     metrics = {}
-    key = cells.key_of(f"{NAME}/{classifier.name}/chance")
     for name, confidences in found.confidences.items():
         probs = class_probs(np.asarray(confidences), part)
         if name == TEMPERATURE:
             probs = np.asarray(jax.nn.softmax(evaluation.logits / found.temperature))
-        arguments = confidences, evaluation, settings.num_bins
-        metrics[name] = methods.evaluate(*arguments)
+        metrics[name] = methods.evaluate(confidences, evaluation, settings.num_bins)
         metrics[name] |= decide(confidences, original, evaluation.correct)
         metrics[name] |= class_scores(probs, part.labels)
-        metrics[name] |= methods.errors_by_class(key, *arguments, settings.chance)
     return {
         "methods": metrics,
         "accuracy": float(part.correct.mean()),

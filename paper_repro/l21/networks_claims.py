@@ -59,16 +59,7 @@ def claim_rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple]:
             yield (*claim, features, len(names), len(found), ", ".join(names) or "none")
 
 
-def class_rows(results: dict[str, dict[str, Any]]) -> Iterator[tuple]:
-    """Rows of the table of errors within groups of classes."""
-    names = "class ECE", "class ECE by chance", "class MCE", "class MCE by chance"
-    for classifier, result in results.items():
-        for method, metrics in result["methods"].items():
-            yield (classifier, method, *(metrics[name] for name in names))
-
-
 def write_tables(folder: Path, results: dict[str, dict[str, Any]], ratios: np.ndarray) -> None:
-    """Writes the tables of claims and of errors within groups of classes."""
+    """Writes the table of claims."""
     note = note_of(__file__, "note", ratios=len(ratios), first=ratios[0], last=ratios[-1])
     write_table(folder, "claims", claim_rows(results), note)
-    write_table(folder, "classes", class_rows(results), note_of(__file__, "class"))

@@ -13,7 +13,6 @@ from experiments.harness.data_files import DataError
 from paper_repro.data import classifiers as l21_classifiers
 from paper_repro.data import communities_crime as l21_crime_data
 from paper_repro.l21 import crime as l21_crime
-from paper_repro.l21 import crime_combinations as l21_combinations
 from paper_repro.l21 import crime_models as l21_models
 from paper_repro.l21 import crime_networks as l21_crime_networks
 from paper_repro.l21 import crime_tables as tables
@@ -24,11 +23,9 @@ from paper_repro.l21.embeddings import Embedding
 
 PART = 40  # communities for recalibration, and for evaluation
 COMPONENTS = (("t-SNE", 2), ("PCA", 2))
-OTHER = l21_models.Reading(shared=True, complete=True)
 CRIME = l21_models.Settings(
     seeds=2,
     variants=l21_models.VARIANTS[:2],
-    readings=(l21_models.USUAL, OTHER),
     redraws=50,
     epochs=6,
     hidden=(6,),
@@ -73,7 +70,6 @@ def test_communities_are_read(communities):
     crimes = numbers["ViolentCrimesPerPop"]
     np.testing.assert_array_equal(found.labels, crimes > np.median(crimes))
     assert found.features.dtype == np.float32
-    np.testing.assert_array_equal(found.is_complete, [True] * len(COLUMNS) + [False])
     names = [*sorted(COLUMNS), "OtherPerCap"]
     other = [float(x) for x in columns["OtherPerCap"][1:]]
     numbers["OtherPerCap"] = np.array([np.median(other), *other])
@@ -100,7 +96,6 @@ def test_too_few_or_equal_communities(tmp_path):
 def test_published_communities(data_dir):
     found = l21_crime_data.read_communities(data_dir)
     assert found.features.shape == (1994, 100)
-    assert found.is_complete.sum() == 99
     assert np.all((found.features >= 0) & (found.features <= 1))
     assert found.labels.sum() == 993  # 49 communities have the median
     assert np.bincount(found.groups["shares"]).tolist() == [219, 1572, 88, 115]
@@ -109,15 +104,6 @@ def test_published_communities(data_dir):
     assert sizes == [994, 500, 500]
     assert sorted(np.concatenate(dataclasses.astuple(split))) == list(range(1994))
     assert not np.array_equal(split.evaluation, other.evaluation)
-
-
-def test_split_with_the_same_communities_for_two_parts():
-    split, usual = (l21_crime_data.random_split(3, 1994, shared=x) for x in (True, False))
-    np.testing.assert_array_equal(split.calibration, split.evaluation)
-    np.testing.assert_array_equal(split.evaluation, usual.evaluation)
-    both = np.concatenate([split.training, split.evaluation])
-    assert len(split.training) == 1494
-    np.testing.assert_array_equal(np.sort(both), np.arange(1994))
 
 
 def test_initial_values():
@@ -215,38 +201,6 @@ def test_embeddings(crime):
         l21_embeddings.scaled(Embedding(np.ones((3, 2)), np.ones((1, 2))))
 
 
-@pytest.mark.slow
-def test_combinations(communities, crime):
-    """All of them; P(y = 1) in place of the confidence; what is redrawn; what is shared."""
-    data, store = l21_crime_data.read_communities(communities[0]), crime[0]
-    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
-        patch.setattr(l21_crime_data, "NUM_CALIBRATION", PART)
-        patch.setattr(l21_crime_data, "NUM_EVALUATION", PART)
-        found = l21_combinations.finished_cells(store, CRIME, data)
-        networks = l21_models.trained(store, CRIME, data, OTHER)
-        parts = l21_models.parts_of(data, networks, "last", "incomes", 0, OTHER)
-        embedding = l21_models.embed(store, CRIME, "last", 0, parts, OTHER)["t-SNE"]
-    assert len(found) == 3 * 2 * 2
-    np.testing.assert_array_equal(parts[0].labels, parts[1].labels)
-    np.testing.assert_array_equal(embedding.calibration, embedding.evaluation)
-    assert embedding.calibration.shape == (PART, 2)
-    usual = found[l21_combinations.Combination()][1]
-    for method, metrics in crime[2].variants["200 epochs"][1]["methods"].items():
-        for name in ("maximum", "ECE", "Brier"):
-            np.testing.assert_allclose(usual[method][name], metrics[name])
-    part = l21_combinations.of_class_one(parts[1])
-    odds = np.exp(parts[1].logits[:, 1] - parts[1].logits[:, 0])
-    np.testing.assert_allclose(part.confidences, odds / (1 + odds), rtol=1e-12)
-    np.testing.assert_array_equal(part.correct, parts[1].labels)
-    one = l21_combinations.Combination(OTHER, "last", "incomes", "P(y = 1)")
-    errors = part.confidences - part.correct
-    gaps = [errors[bins(part.confidences) == b] for b in range(5)]
-    expected = sum(abs(gap.sum()) for gap in gaps) / PART
-    np.testing.assert_allclose(found[one][0]["No recalibration"]["ECE"], expected)
-    # Recalibrated by the labels that it is judged by, in the same bins.
-    assert found[one][0]["Group hist. binning"]["ECE"] < expected
-
-
 def test_maximum_of_calibrated_confidences():
     """Against all outcomes and their probabilities."""
     confidences, groups = np.array([0.9, 0.7, 0.75, 0.95, 0.3]), np.array([0, 0, 0, 1, 1])
@@ -325,13 +279,11 @@ def test_metrics(crime):
                 gaps[group, b] = chosen.sum(), abs(np.mean((r - k)[chosen]))
     everyone = [x for (group, _), x in gaps.items() if group is None]
     in_groups = [x for (group, _), x in gaps.items() if group is not None]
-    large = [gap for num, gap in in_groups if num >= l21_methods.MIN_CELL_SIZE]
     expected = {
         "ECE": sum(num * gap for num, gap in everyone) / PART,
         "MCE": max(gap for _, gap in everyone),
         "Brier": np.mean((r - k) ** 2),
         "maximum": max(gap for _, gap in in_groups),
-        "large_cells": max(large, default=0.0),
         "infinite": 1,
     }
     for name, value in expected.items():
@@ -348,12 +300,6 @@ def test_metrics(crime):
         errors = np.abs(weights @ (r - k)) / weights.sum(1)
         np.testing.assert_allclose(found["MLCE curve (t-SNE)"][i], errors.max(), atol=1e-12)
         np.testing.assert_allclose(found["mean LCE curve (t-SNE)"][i], errors.mean(), atol=1e-12)
-    curves = l21_methods.local_curves(*l21_methods.both_parts(*crime[3], crime[4]), 5)
-    at = l21_methods.LOCAL_LENGTH_SCALES.index(0.4)
-    result = crime[2].variants["200 epochs"][1]
-    for name in ("ECE", "maximum", "large_cells"):
-        value = result["methods"]["LoRe (PCA)"][name]
-        np.testing.assert_allclose(curves["LoRe (PCA)"][name][at], value, atol=1e-12)
 
 
 def mlce(features, confidences, correct, length_scale):
