@@ -1,7 +1,6 @@
 """Options of the command line."""
 
 import argparse
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,14 +31,7 @@ y_prob, p0, .pred_yes, mean and std, or q0.1, are recognised, too; where it is u
 column is, an error shows a command that works. Parameters of other families (--task gamma) are
 columns of their names. NumPy arrays [n, m] called NAME are columns NAME_0, ..., NAME_m-1.
 """
-PLAN = "plan"
-DESCRIPTION_OF_PLAN = """\
-How many rows does a test need to detect that predictions like those in a file are wrong as the
-options say? The test is the aggregated one of the evaluation. FILE and its columns are those of the
-evaluation; the targets are not used.
-"""
 EPILOG = """\
-python -m calibjax plan --help says how many rows a test needs.
 Exit status: 0 if the predictions have been evaluated, 2 if a file or an option is wrong.
 """
 
@@ -51,26 +43,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())} (--help shows the options)\n")
 
 
-def _number(
-    expected: str, is_right: Callable[[Any], bool], kind: Callable[[str], Any] = float
-) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not is_right(value):
-            raise argparse.ArgumentTypeError(f"expected {expected}, got {text}")
-        return value
-
-    return read
-
-
-_SEED = _number("an integer from 0 below 2**31", lambda x: 0 <= x < 2**31, int)
-_POSITIVE = _number("a positive number", lambda x: 0 < x < math.inf)
-_FINITE = _number("a finite number", math.isfinite)
-_SHARE = _number("a number between 0.05, the level, and 1", lambda x: 0.05 < x < 1)
-_ROWS = _number("an integer from 8 on", lambda x: x >= 8, int)
+def _seed(text: str) -> int:
+    value = int(text) if text.isdecimal() else -1
+    if not 0 <= value < 2**31:
+        raise argparse.ArgumentTypeError(f"expected an integer from 0 below 2**31, got {text}")
+    return value
 
 
 def _separator(text: str) -> str:
@@ -135,31 +112,12 @@ _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
             "--report": _value("HTML", "write a page with figures", Path),
             "--repairs": _flag("ask which recalibration repairs the model, which takes a minute"),
             "--json": _flag("print JSON instead of a table"),
-            "--seed": _value("N", "seed of all random numbers (default: 0)", _SEED, default=0),
+            "--seed": _value("N", "seed of all random numbers (default: 0)", _seed, default=0),
             "--float64": _flag("compute in float64, which takes longer"),
             NO_CACHE: _flag("keep no compiled programs for the next run"),
         },
     ),
 }
-
-
-_PLAN: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
-    "plan": (
-        "How wrong the predictions are that the test has to detect:",
-        {
-            "--temperature": _value(
-                "T", "the targets follow p^(1/T), overconfident: T > 1", _POSITIVE
-            ),
-            "--shift": _value("S", "they are off by S predicted standard deviations", _FINITE),
-            "--scale": _value("C", "they scatter C times as much as predicted", _POSITIVE),
-            "--power": _value("P", "how often it has to (default: 0.8)", _SHARE, default=0.8),
-            "--most": _value("N", "the most rows (default: ten times those of FILE)", _ROWS),
-        },
-    )
-}
-
-
-_NOT_OF_PLAN = "--groups", "--features", "--weights", "--report", "--repairs"
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -172,30 +130,23 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         SystemExit: if they are not as needed, with status 2.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    is_plan = arguments[:1] == [PLAN]
     parser = _Parser(
-        prog=f"calibjax {PLAN}" if is_plan else "calibjax",
-        description=DESCRIPTION_OF_PLAN if is_plan else DESCRIPTION,
-        epilog=None if is_plan else EPILOG,
+        prog="calibjax",
+        description=DESCRIPTION,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     files = "CSV, TSV, NPY, NPZ or Parquet, by its ending; several are models of the same targets"
     parser.add_argument("files", nargs="*", **_value("FILE", files, Path))
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
-    for title, (description, group_of) in {**(_PLAN if is_plan else {}), **_OPTIONS}.items():
+    for title, (description, group_of) in _OPTIONS.items():
         group = parser.add_argument_group(title, description) if title else parser
         for name, settings in group_of.items():
-            if not (is_plan and name in _NOT_OF_PLAN):
-                group.add_argument(name, **settings)
-    parser.set_defaults(is_plan=is_plan, **{x[2:]: None for x in _NOT_OF_PLAN if is_plan})
-    options = parser.parse_args(arguments[is_plan:])
+            group.add_argument(name, **settings)
+    options = parser.parse_args(arguments)
     options.file = next(iter(options.files), None)
     options.arguments = arguments
-    if is_plan and (options.temperature, options.shift, options.scale) == (None, None, None):
-        parser.error("expected --temperature, --shift or --scale")
-    if is_plan and len(options.files) > 1:
-        parser.error(f"expected one FILE, got {len(options.files)}")
     if options.repairs and len(options.files) > 1:
         parser.error(f"--repairs: expected one FILE, got {len(options.files)}")
     return _with_demo(parser, options)
@@ -214,6 +165,5 @@ def _with_demo(parser: _Parser, options: argparse.Namespace) -> argparse.Namespa
         parser.error(f"--demo: expected no FILE, since it brings its own, got {options.file}")
     options.file = _DEMO_FOLDER / f"{options.demo}.csv"
     options.files = [options.file]
-    if not options.is_plan:
-        options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
+    options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
     return options

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -25,7 +25,6 @@ from calibjax.command_line.data import Data, build, check_rows
 from calibjax.command_line.guesses import advised
 from calibjax.command_line.names import different_labels
 from calibjax.command_line.options import parse
-from calibjax.command_line.plan import as_json, needed_rows
 from calibjax.command_line.reading import read
 from calibjax.command_line.tables import InputError, listed, shown
 from calibjax.evaluation import Evaluation, compare, evaluate
@@ -134,8 +133,6 @@ def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str
                 check_rows(data)
         if kept:
             stages.say(kept)
-        if options.is_plan:
-            return _show_plan(options, models, facts, stages)
         evaluation = _evaluated(options, models, stages)
         if options.report is not None:
             _write_report(options, arguments, evaluation, facts, remarks, stages)
@@ -309,23 +306,6 @@ def _evaluated(options: Namespace, models: dict[str, Data], stages: Stages) -> E
         except ValueError as error:
             place = "" if len(models) > 1 else f"{options.file}: "
             raise InputError(f"{place}{error}") from error
-
-
-def _show_plan(
-    options: Namespace,
-    models: Mapping[str, Data],
-    facts: Sequence[tuple[str, str]],
-    stages: Stages,
-) -> int:
-    """Prints how many rows are needed; the exit status."""
-    stages.say("the test is simulated for several numbers of rows")
-    found = needed_rows(options, next(iter(models.values())), stages.say)
-    if options.json:
-        print(json.dumps({"input": dict(facts), "plan": as_json(found)}, indent=2))
-    else:
-        read_from = "\n".join(f"{name}: {value}" for name, value in facts)
-        print(f"{read_from}\n\n{found.curve}\n\n{textwrap.fill(str(found), 100)}")
-    return 0
 
 
 def _write_report(

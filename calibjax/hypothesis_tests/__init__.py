@@ -46,7 +46,7 @@ from calibjax.hypothesis_tests.margins import (
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.multiple import holm
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
-from calibjax.hypothesis_tests.power import PowerCurve, SampleSize, power_curve, sample_size
+from calibjax.hypothesis_tests.power import power_curve
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.score_differences import (
     ScoreDifference,
@@ -68,9 +68,7 @@ __all__ = [
     "ConfidenceSequence",
     "CoxRegression",
     "EProcessResult",
-    "PowerCurve",
     "SKCEComponents",
-    "SampleSize",
     "ScoreDifference",
     "aggregated_skce_test",
     "berkowitz",
@@ -112,7 +110,6 @@ __all__ = [
     "pit_ks",
     "power_curve",
     "rank_histogram_test",
-    "sample_size",
     "score_confidence_sequence",
     "score_difference",
     "skce_confidence_interval",

@@ -9,7 +9,6 @@ import scipy.stats
 
 from calibjax import distances, distributions, estimators
 from calibjax.distributions import Bernoulli, Categorical, Normal, Samples
-from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests import (
     aggregated_skce_test,
     combine_results,
@@ -18,7 +17,6 @@ from calibjax.hypothesis_tests import (
     ensemble_skce_test,
     exact_skce_test,
 )
-from calibjax.hypothesis_tests._redraw.shared import pvalues_of_pool
 from calibjax.kernels import (
     Constant,
     Exponential,
@@ -435,20 +433,6 @@ def test_multiples_of_squares_are_squares():
     test = aggregated_skce_test(*args, kernels=kernels, num_draws=9)
     assert test.components.squares == (True, False, False)
     assert test.components.direction_of("2").endswith(": skewness")
-
-
-def test_shared_redraws_rank_the_same_statistic():
-    """The p-value of one data set of a pool is that of the test, directions as well."""
-    predictions, targets = _normals_off("scale", 0.1)
-    predictions, targets = jax.tree.map(lambda x: x[:30], (predictions, targets))
-    kernels = {"directions": default_kernels(predictions)["directions"]}
-    keys = jax.random.split(KEY, 99)
-    redrawn = jax.vmap(lambda key: draw(key, predictions))(keys)
-    for shift in (0.2, 0.4, 0.6):
-        own = targets + shift
-        pool = jnp.concatenate([own[None], redrawn])
-        test = aggregated_skce_test(KEY, predictions, own, kernels=kernels, num_draws=99)
-        assert pvalues_of_pool(kernels, None, predictions, pool, 1) == test.pvalue
 
 
 def test_directions_of_counts():

@@ -256,28 +256,22 @@ def _score_differences(others: Made) -> list[Call]:
 
 
 def _power() -> list[Call]:
-    test = functools.partial(hypothesis_tests.exact_test, statistic=bias)
-    data = {
-        "test": test,
-        "predictions": NORMAL.predictions,
-        "alternative": _normal("mean", "deviation", {"loc": a.LOC + 1, "scale": a.SCALE}),
-        "num_data_sets": a.integer(20),
-        "num_draws": a.integer(19, without=("one",)),
-        "significance": a.proportion(0.2),
-        "compiled": False,
-        "reason": "kernels are planned for predictions that are known",
-        "one_of": 8,
-        "slow": True,
-    }
-    sizes = a.made(lambda size: [size], size=a.integer(3))
+    def simulate(key, n):
+        predictions = Normal(np.zeros(n), np.ones(n))
+        return predictions, distributions.sample_targets(key, predictions)
+
     return [
-        call("hypothesis_tests.power_curve hypothesis_tests.PowerCurve", **data, sizes=sizes),
         call(
-            "hypothesis_tests.sample_size hypothesis_tests.SampleSize",
-            **data,
-            power=a.proportion(0.6),
-            max_size=a.integer(8, without=a.OPTIONAL),
-        ),
+            "hypothesis_tests.power_curve",
+            kernel=a.kernel(_PLAIN),
+            simulate=simulate,
+            sizes=[3, 5],
+            num_data_sets=a.integer(2),
+            num_draws=a.integer(19, without=("one",)),
+            significance=a.proportion(0.2),
+            statistic=a.choice("omnibus"),
+            slow=True,
+        )
     ]
 
 
