@@ -16,11 +16,20 @@ from calibjax.evaluation.models import Compared
 _KERNEL = "result.other_kernels['SKCE']"
 
 
+def _holm(pvalues: list[float]) -> list[float]:
+    """p-values adjusted for their number by the method of Holm (1979)."""
+    values = np.array(pvalues)
+    order = np.argsort(values)
+    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    values[order] = np.minimum(stepped, 1)
+    return values.tolist()
+
+
 def _adjusted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The entries, with p-values by the method of Holm where they have any."""
     entries = tuple(entries)
     known = [x.pvalue for x in entries if x.pvalue is not None]
-    adjusted = iter(np.asarray(hypothesis_tests.holm(np.array(known))).tolist() if known else ())
+    adjusted = iter(_holm(known))
     return tuple(
         x if x.pvalue is None else dataclasses.replace(x, pvalue=next(adjusted)) for x in entries
     )

@@ -13,13 +13,8 @@ from calibjax.hypothesis_tests.classical import (
     spiegelhalter,
 )
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
-from calibjax.hypothesis_tests.combined import combine_results
 from calibjax.hypothesis_tests.comparison import compare_skce, cross_calibration_test
 from calibjax.hypothesis_tests.composite import composite_calibration_test
-from calibjax.hypothesis_tests.confidence_sequences import (
-    ConfidenceSequence,
-    score_confidence_sequence,
-)
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
 from calibjax.hypothesis_tests.distribution_free import (
@@ -44,7 +39,6 @@ from calibjax.hypothesis_tests.margins import (
     tolerant_skce_test,
 )
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
-from calibjax.hypothesis_tests.multiple import holm
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
 from calibjax.hypothesis_tests.power import power_curve
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -65,7 +59,6 @@ __all__ = [
     "CalibrationTestResult",
     "Component",
     "ConfidenceInterval",
-    "ConfidenceSequence",
     "CoxRegression",
     "EProcessResult",
     "SKCEComponents",
@@ -79,7 +72,6 @@ __all__ = [
     "calibration_margin",
     "cluster_skce_test",
     "cme_test",
-    "combine_results",
     "compare_skce",
     "composite_calibration_test",
     "consistency_test",
@@ -103,14 +95,12 @@ __all__ = [
     "gain_difference",
     "gamma_skce_test",
     "group_calibration_test",
-    "holm",
     "hosmer_lemeshow",
     "local_calibration_test",
     "pearson_skce_test",
     "pit_ks",
     "power_curve",
     "rank_histogram_test",
-    "score_confidence_sequence",
     "score_difference",
     "skce_confidence_interval",
     "spectrum_skce_test",

@@ -37,7 +37,7 @@ class CalibrationTestResult:
         pvalue: probability of such a value or a larger one under calibration, in (0, 1].
         estimate: estimate of the calibration error that belongs to the test.
         null_samples: draws of the statistic under calibration, [num_draws, ...]; None if the
-            test does not draw any. `combine_results` adds more of them.
+            test does not draw any.
         adjusted_pvalue: p-value adjusted for the number of statistics; None unless requested.
         draws: what the draws are: "redrawn targets", "resamples", ...; None if there are none.
         components: the components of `exact_skce_test`, an `SKCEComponents`; None for other tests.

@@ -19,11 +19,9 @@ from calibjax.distributions import (
 )
 from calibjax.estimators import OneVersusRest, skce_biased
 from calibjax.hypothesis_tests import (
-    combine_results,
     composite_calibration_test,
     default_kernels,
 )
-from calibjax.hypothesis_tests._redraw.components import pooled
 from calibjax.kernels import (
     Constant,
     Exponential,
@@ -219,9 +217,6 @@ def test_spread_is_measured_from_what_each_fit_expects(num_classes, last):
             np.testing.assert_allclose(unit, 1, rtol=1e-3)
         draws = (np.array(observed) - expected + expected[0])[1:]
         np.testing.assert_allclose(spread.null_samples, unit * draws, rtol=1e-3)
-    _, again = pooled(test.components)  # as of several runs that are combined
-    scores = [[part.spread.score, part.biased.score] for part in (test.components, again)]
-    np.testing.assert_allclose(*scores, rtol=1e-4)
 
 
 def test_kernels_without_the_expectation_are_not_corrected():
@@ -260,8 +255,6 @@ def test_what_the_fit_makes_zero_has_no_say():
     )
     np.testing.assert_allclose(test.estimate[0], alone.estimate[0], rtol=1e-5)
     assert test.pvalue == alone.pvalue
-    with pytest.raises(ValueError, match="the same draws in both"):  # other columns vary
-        combine_results(test, test)
 
 
 def test_weights_leave_samples_out():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, hypothesis_tests
+from calibjax import distributions, hypothesis_tests
 from calibjax.hypothesis_tests._redraw.pvalues import adjusted_pvalues, simulated_pvalue
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from tests import oracles
@@ -66,98 +66,6 @@ def test_tests_without_draws_have_no_standard_error():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
     test = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2)
     assert test.pvalue_standard_error is None
-
-
-TESTS = {
-    # The other statistics are standardised anew: tests/hypothesis_tests/_redraw/test_components.py.
-    "exact_skce_test": functools.partial(hypothesis_tests.exact_skce_test, statistic="biased"),
-    "bootstrap_skce_test": hypothesis_tests.bootstrap_skce_test,
-    "spectrum_skce_test": hypothesis_tests.spectrum_skce_test,
-    "exact_test": lambda key, kernel, *data, **options: hypothesis_tests.exact_test(
-        key, functools.partial(estimators.skce_biased, kernel), *data, **options
-    ),
-    "consistency_test": lambda key, kernel, *data, **options: hypothesis_tests.consistency_test(
-        key, functools.partial(estimators.skce_biased, kernel), *data, **options
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TESTS)
-def test_draws_can_be_added(name):
-    data = oracles.cases()["categorical-5-white"][:3]
-
-    @functools.partial(jax.jit, static_argnums=1)
-    def run(key, num_draws):
-        return TESTS[name](key, *data, num_draws=num_draws)
-
-    first, second = (run(jax.random.key(i), size) for i, size in enumerate((60, 40)))
-    both = hypothesis_tests.combine_results(first, second)
-    draws = np.r_[first.null_samples, second.null_samples]
-    np.testing.assert_allclose(both.null_samples, draws, rtol=1e-12)
-    np.testing.assert_allclose(both.statistic, first.statistic, rtol=1e-12)
-    assert both.estimate == first.estimate
-    counts = [
-        round(float(test.pvalue) * (size + 1)) - 1 for test, size in ((first, 60), (second, 40))
-    ]
-    np.testing.assert_allclose(both.pvalue, (1 + sum(counts)) / 101)
-    assert both.pvalue_standard_error < first.pvalue_standard_error
-    again = run(jax.random.key(0), 40)
-    for one, two in ((first, again), (again, first), (both, second), (first, both)):
-        with pytest.raises(ValueError, match=r"results\[0\] and results\[1\]: expected draws with"):
-            hypothesis_tests.combine_results(one, two)
-
-
-def test_results_that_do_not_belong_together():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    combine = hypothesis_tests.combine_results
-    first = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, targets, num_draws=20)
-    other = hypothesis_tests.exact_skce_test(
-        jax.random.key(1), kernel, predictions, targets + 0.1, num_draws=20
-    )
-    with pytest.raises(ValueError, match=r"results\[1\].statistic: expected .* as in the first"):
-        combine(first, other)
-    other = hypothesis_tests.exact_skce_test(
-        jax.random.key(1), kernel, predictions, targets, num_draws=20, statistic="spread"
-    )
-    with pytest.raises(ValueError, match=r"the first, of omnibus statistics.* got .* of spread st"):
-        combine(first, other)
-    block = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2)
-    with pytest.raises(ValueError, match=r"results\[0\].null_samples: expected draws, got None"):
-        combine(block, block)
-    with pytest.raises(TypeError, match=r"results\[1\]: expected a CalibrationTestResult, got f"):
-        combine(first, 0.5)
-    pair = hypothesis_tests.exact_test(KEY, lambda p, y: (y[0], y[1]), predictions, targets)
-    with pytest.raises(
-        ValueError, match=r"results\[1\]: expected a result like the first, of omni"
-    ):
-        combine(first, pair)
-    bootstrap = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets)
-    spectrum = hypothesis_tests.spectrum_skce_test(KEY, kernel, predictions, targets)
-    with pytest.raises(ValueError, match=r"results\[1\].draws: expected 'resamples' as in the fir"):
-        combine(bootstrap, spectrum)
-
-
-def test_draws_that_are_no_numbers_are_not_combined():
-    draws = {"a": jnp.arange(12.0).at[3].set(jnp.nan)}
-    one, two = (
-        hypothesis_tests.CalibrationTestResult({"a": 1.0}, {"a": 0.5}, 1.0, x, None, "resamples")
-        for x in (jax.tree.map(jnp.cos, {"a": jnp.arange(12.0)}), draws)
-    )
-    with pytest.raises(
-        ValueError, match=r"results\[1\].null_samples\['a'\]: expected numbers, got"
-    ):
-        hypothesis_tests.combine_results(one, two)
-
-
-def test_few_draws_of_a_discrete_statistic_may_agree():
-    predictions = distributions.Bernoulli(jnp.full(3, 1e-3))
-    one, two = (
-        hypothesis_tests.exact_test(
-            jax.random.key(i), lambda p, y: jnp.sum(y), predictions, jnp.zeros(3, int)
-        )
-        for i in (1, 2)
-    )
-    assert hypothesis_tests.combine_results(one, two).pvalue == 1
 
 
 def _three_statistics(predictions, targets):
@@ -260,22 +168,6 @@ def test_adjusted_pvalues_hold_the_level_that_the_smallest_pvalue_does_not():
     error = np.sqrt(0.05 * 0.95 / num_datasets)
     assert np.mean(plain <= 0.05) > 0.05 + 3 * error
     assert abs(np.mean(adjusted <= 0.05) - 0.05) < 3 * error
-
-
-@pytest.mark.slow
-def test_combined_results_are_adjusted_again():
-    predictions, targets, _ = oracles.normal_data(10)
-
-    @jax.jit
-    def run(key):
-        return hypothesis_tests.exact_test(
-            key, _three_statistics, predictions, targets, num_draws=50, adjust=True
-        )
-
-    both = hypothesis_tests.combine_results(*(run(jax.random.key(i)) for i in (1, 2)))
-    expected = adjusted_pvalues(both.statistic, both.null_samples)
-    jax.tree.map(np.testing.assert_array_equal, both.adjusted_pvalue, expected)
-    assert both.null_samples["mean"].shape == (100,)
 
 
 @pytest.mark.parametrize("adjust", [False, True])

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distances, distributions, kernels, recalibration, scores, streaming
+from calibjax import distances, distributions, kernels, recalibration, streaming
 from calibjax.hypothesis_tests import (
     EProcessResult,
     default_bets,
     e_process,
-    score_confidence_sequence,
 )
 from calibjax.hypothesis_tests.bets import Past
 from calibjax.hypothesis_tests.choice_of_bets import checked_bets
@@ -327,10 +326,6 @@ def test_times_in_order():
     watch = streaming.EProcess(SHIFT, NORMAL[0])
     with pytest.raises(ValueError, match="^times: "):
         watch.update(watch.init(), *NORMAL, times=-np.arange(N))
-    with pytest.raises(ValueError, match="^times: "):
-        score_confidence_sequence(
-            CLASSES[0], *CLASSES, score=scores.brier_score, bound=2.0, times=-np.arange(N)
-        )
     with pytest.raises(TypeError, match="^times: expected values that are known"):
         jax.jit(lambda t: e_process(SHIFT, *NORMAL, times=t).pvalue)(jnp.arange(N))
 

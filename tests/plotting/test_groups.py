@@ -6,7 +6,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from calibjax import plotting
-from calibjax.hypothesis_tests import combine_results
 from tests.plotting.examples import AT, GROUPS, LOCATIONS, ONE
 
 
@@ -84,14 +83,6 @@ def test_large_grids_have_signs_only():
 def test_wrong_input(result, options, error, message):
     with pytest.raises(error, match=message):
         plotting.group_errors(result, **options)
-
-
-def test_combined_results_are_still_of_groups():
-    draws = np.random.default_rng(1).normal(size=(2, 9, 2, 2))
-    results = [dataclasses.replace(GROUPS, null_samples=np.abs(x)) for x in draws]
-    combined = combine_results(*results)
-    assert combined.null_samples.shape == (18, 2, 2)
-    plotting.group_errors(combined)
 
 
 def test_other_maps_refuse_groups():

@@ -1,7 +1,6 @@
 """Calls of the hypothesis tests and intervals."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -224,7 +223,6 @@ def _comparison() -> list[Call]:
 
 def _score_differences(others: Made) -> list[Call]:
     optional = a.function(scores.crps, without=a.OPTIONAL)
-    shapes = ("one more axis", "matrix", "leading axis", "one-column DataFrame")  # all [..., k]
     return [
         NORMAL.call(
             "hypothesis_tests.score_difference hypothesis_tests.ScoreDifference",
@@ -240,17 +238,6 @@ def _score_differences(others: Made) -> list[Call]:
             num_folds=a.integer(2),
             one_of=8,
             slow=True,
-        ),
-        NORMAL.call(
-            "hypothesis_tests.score_confidence_sequence hypothesis_tests.ConfidenceSequence",
-            others=others,
-            score=a.function(scores.crps),
-            bound=a.scale(9.0),
-            one_of=4,
-        ),
-        call(
-            "hypothesis_tests.holm",
-            pvalues=a.unit(a.CONFIDENCES, without=(*shapes, *a.ALONE)),
         ),
     ]
 
@@ -286,48 +273,6 @@ def _coverage() -> list[Call]:
     return [
         call(f"{name} distributions.Quantiles", predictions=quantiles, targets=a.real(a.Y))
         for name in ("hypothesis_tests.coverage_test", "scores.pinball_loss")
-    ]
-
-
-def _combined() -> list[Call]:
-    generator = np.random.default_rng(2)
-    result = functools.partial(hypothesis_tests.CalibrationTestResult, draws="redrawn targets")
-
-    def combine(statistic, first_draws, second_draws):
-        one, two = (
-            result(statistic, np.float32(0.5), np.float32(0.3), draws)
-            for draws in (first_draws, second_draws)
-        )
-        return hypothesis_tests.combine_results(one, two)
-
-    def combine_records(first, other):
-        return hypothesis_tests.combine_results(first, other)
-
-    def record(seed):
-        draws = np.random.default_rng(seed).normal(size=5).astype(np.float32)
-        return a.record(result(*np.float32([0.5, 0.5, 0.1]), draws), "results")
-
-    own, covers = ("results", "null_samples", "draws"), "hypothesis_tests.combine_results"
-    # Another number of draws is as good, and infinite statistics have a rank.
-    alone = (*a.ALONE, "inf", "-inf")
-    return [
-        call(
-            f"{covers} hypothesis_tests.CalibrationTestResult",
-            "draws",
-            combine,
-            statistic=a.number(0.3, "results", without=("inf", "-inf")),
-            first_draws=a.real(generator.normal(size=5), *own, without=alone),
-            second_draws=a.real(generator.normal(size=5), *own, without=alone),
-        ),
-        call(
-            covers,
-            "records",
-            combine_records,
-            first=record(1),
-            other=record(2),
-            compiled=False,
-            reason="of these records; the call above is compiled",
-        ),
     ]
 
 
@@ -383,7 +328,6 @@ def calls() -> list[Call]:
         *_comparison(),
         *_power(),
         *_coverage(),
-        *_combined(),
         *_classical(),
         *_sequential(),
     ]

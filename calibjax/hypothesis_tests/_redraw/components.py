@@ -300,26 +300,3 @@ def skce_components(
         squares,
     )
     return statistics[ranked], components
-
-
-def pooled(first: SKCEComponents, *others: SKCEComponents) -> tuple[jax.Array, SKCEComponents]:
-    """The statistic and the components of several runs with pooled draws."""
-    parts = (first, *others)
-
-    def pool(name: str) -> jax.Array:
-        draws = [getattr(part, name).null_samples for part in parts]
-        return jnp.concatenate([getattr(first, name).statistic[None], *draws])
-
-    n = first.num_targets
-    biased, unbiased, spread = map(pool, STATISTICS[1:])
-    statistic, found = skce_components(
-        unbiased,
-        n * biased - (n - 1) * unbiased,
-        spread=spread,
-        num_targets=n,
-        ranked=first.ranked,
-        family=first.family,
-        squares=first.squares,
-    )
-    scores, words = first.direction_scores, first.directions  # of the observed targets
-    return statistic, dataclasses.replace(found, direction_scores=scores, directions=words)

@@ -129,40 +129,6 @@ def test_draws_that_are_no_numbers_count_against_rejection():
     assert jnp.isnan(parts.biased.pvalue)
 
 
-def test_runs_are_put_together():
-    kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
-    for statistic in STATISTICS:
-        one, two = (
-            exact(
-                jax.random.key(i), kernel, predictions, targets, num_draws=50, statistic=statistic
-            )
-            for i in range(2)
-        )
-        both = hypothesis_tests.combine_results(one, two)
-        unbiased, diagonal = (
-            np.r_[
-                getattr(one.components, name).statistic,
-                getattr(one.components, name).null_samples,
-                getattr(two.components, name).null_samples,
-            ]
-            for name in ("unbiased", "spread")
-        )
-        scores, pool = pool_in_loops(unbiased, diagonal, 23)
-        pools = {
-            "omnibus": pool,
-            "biased": (22 * unbiased + diagonal) / 23,
-            "unbiased": unbiased,
-            "spread": np.abs(scores[2]),
-        }
-        np.testing.assert_allclose(
-            np.r_[both.statistic, both.null_samples], pools[statistic], rtol=1e-8
-        )
-        assert both.pvalue == rank(pools[statistic])
-        assert both.components.spread.null_samples.shape == (100,)
-        with pytest.raises(ValueError, match="expected draws with different keys"):
-            hypothesis_tests.combine_results(one, one)
-
-
 def test_prints_what_was_seen():
     predictions = distributions.Normal(jnp.zeros(64), jnp.ones(64))
     z = jax.random.normal(jax.random.key(1), (64,))
