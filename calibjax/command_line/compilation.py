@@ -63,7 +63,7 @@ def suitably(predictions: Distribution) -> Iterator[None]:
     num_values = sum(map(np.size, jax.tree.leaves(predictions)))
     is_small = num_values <= (_FEW_OF_CLASSES if has_class_probs(predictions) else _FEW)
     name = "jax_disable_most_optimizations"
-    before = getattr(jax.config, name)
+    before = jax.config.read(name)
     jax.config.update(name, before or is_small)
     try:
         yield
