@@ -112,10 +112,3 @@ def test_one_line_says_that_the_code_has_changed(main, tmp_path, monkeypatch, ca
         "one: the code has changed since 1 of 3 cells; what is needed of them is computed again "
         "(--trust-cells keeps them).",
     ]
-
-
-def test_the_option_is_read(tmp_path):
-    parser = command_line.option_parser(demo.__file__, "")
-    for arguments in ([], ["--trust-cells"]):
-        run, _ = command_line.parse(parser, [*arguments, "--output", str(tmp_path)])
-        assert run.store("a", demo.__file__).trust == bool(arguments)

@@ -3,10 +3,7 @@
 import hashlib
 import http.server
 import re
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,15 +194,6 @@ def test_a_wrong_file_stays_until_the_right_one_is_complete(server, tmp_path, ca
     assert {path for path, _ in server.requests} == {"one/a.csv", "one/b c.npy"}
 
 
-def test_a_server_that_does_not_answer(server, tmp_path, capsys):
-    address = server.address
-    server.shutdown()
-    server.server_close()
-    assert download.main([str(tmp_path), "--from", address], FILES[:1]) == 1
-    line = f"Connection refused ({address}/{FILE.path})"
-    assert line in capsys.readouterr().err
-
-
 def test_a_folder_as_mirror(tmp_path, capsys):
     for path, content in CONTENTS.items():
         (tmp_path / "from" / path).parent.mkdir(parents=True, exist_ok=True)
@@ -282,17 +270,3 @@ def test_the_table():
 def test_the_table_is_that_of_the_data(data_dir):
     for file in download.read_files():
         assert download.is_right(file, data_dir / file.path), file.path
-
-
-def test_the_program(tmp_path):
-    program = [sys.executable, "-m", "paper_repro.data"]
-    root = Path(download.__file__).parents[2]
-    ended = subprocess.run(
-        [*program, "--only", "temperature_ensemble", tmp_path],
-        cwd=root,
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 1
-    assert "temp.csv: no public address is known" in ended.stderr
-    assert subprocess.run(program, cwd=root, capture_output=True).returncode == 2

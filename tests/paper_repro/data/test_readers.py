@@ -15,7 +15,6 @@ from experiments.harness.data_files import DataError
 from paper_repro.data import cifar
 from paper_repro.data import classifiers as l21_classifiers
 from paper_repro.g24 import networks as g24_networks
-from paper_repro.l21 import networks_map as l21_networks_map
 from paper_repro.w19 import networks as w19_networks
 from paper_repro.w21 import friedman as w21_friedman
 from paper_repro.w21 import friedman_tables as w21_friedman_tables
@@ -229,21 +228,6 @@ def test_other_networks_are_estimated_anew(tmp_path, monkeypatch):
         network = g24_networks.Network("cifar10_a", Categorical(probs), jnp.asarray(labels))
         settings = g24_networks.SETTINGS["quick"]
         g24_networks.finished_cells(Store(tmp_path, "code"), settings, [network], chosen)
-    assert stand_in.number == 2
-
-
-def test_a_map_of_other_correctness_is_drawn_anew(tmp_path, monkeypatch):
-    """With the same features, confidences and embedding."""
-    stand_in = Calls({"error": np.zeros(6)})
-    monkeypatch.setattr(l21_networks_map, "local_errors", stand_in)
-    monkeypatch.setattr(l21_networks_map, "bin_rows", lambda *arguments: 1 / 0)
-    embedding = l21_networks_map.Embedding(np.zeros((6, 2)), np.zeros((6, 2)))
-    monkeypatch.setattr(l21_networks_map, "tsne", lambda *arguments: embedding)
-    for correct in (np.ones(6), np.ones(6), np.zeros(6)):
-        part = l21_classifiers.Part(np.zeros((6, 2)), np.full(6, 0.5), correct)
-        classifier = l21_classifiers.Classifier("a", part, part)
-        with pytest.raises(ZeroDivisionError):
-            l21_networks_map.draw(Store(tmp_path, "code"), [classifier], 5, 250, 9)
     assert stand_in.number == 2
 
 

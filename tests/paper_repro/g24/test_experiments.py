@@ -177,23 +177,6 @@ def test_networks(tmp_path, data, monkeypatch):
     assert written == {f"{x}.md" for x in TABLES} | figures
 
 
-def test_logits_are_read(tmp_path):
-    rng = np.random.default_rng(0)
-    folder = tmp_path / "cifar100_logits" / "resnet50"
-    folder.mkdir(parents=True)
-    for part in ("val", "test"):
-        np.save(folder / f"{part}_logits.npy", rng.normal(size=(9, 10)).astype(np.float32))
-        np.save(folder / f"{part}_labels.npy", rng.integers(0, 10, 9))
-    run = command_line.Run("quick", tmp_path, tmp_path)
-    settings = g24_networks.Settings(5, ("a",), ("cifar100_resnet50", "cifar10_logits_resnet110"))
-    (network,) = g24_networks.read_networks(run, settings)  # the others are not there
-    assert network.data == "cifar100"
-    expected = np.load(folder / "test_logits.npy")[:5].astype(float)
-    expected -= expected.max(1, keepdims=True)
-    np.testing.assert_array_equal(network.predictions.logits, expected)
-    np.testing.assert_array_equal(network.labels, np.load(folder / "test_labels.npy")[:5])
-
-
 def made_up(offsets):
     """Results with these mean losses, known up to noise that they share and noise of each."""
     rng = np.random.default_rng(1)

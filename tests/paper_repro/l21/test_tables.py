@@ -28,19 +28,6 @@ def test_comparison():
     assert row.verdict == "undecided"
 
 
-def test_correlation_and_its_error():
-    """The jackknife against independent draws of pairs; seeds are columns."""
-    rng = np.random.default_rng(0)
-    errors, values = [], []
-    for _ in range(200):
-        x = rng.normal(size=(2, 40))
-        y = 0.6 * x + 0.8 * rng.normal(size=(2, 40))
-        values.append(correlations.correlation(x, y))
-        errors.append(correlations.jackknife_error(correlations.correlation, x, y))
-    np.testing.assert_allclose(np.mean(values), 0.6, atol=4 * np.std(values) / np.sqrt(200) + 0.01)
-    np.testing.assert_allclose(np.mean(errors), np.std(values), rtol=0.2)
-
-
 def test_differences_of_correlations():
     """All kinds against NumPy, and verdicts where one metric is the better, worse, or the same."""
     rng = np.random.default_rng(0)

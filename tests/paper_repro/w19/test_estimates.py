@@ -182,27 +182,6 @@ def test_labels_of_different_cells_are_independent(group):
 MODELS = {"M1": (0.0, "first"), "M2": (0.5, "first"), "M3": (1.0, "uniform")}
 
 
-def test_the_models_of_figure_1(group, tmp_path, monkeypatch):
-    """W19 §7: M1 is calibrated, M2 has half of its labels from e₁, and M3 uniform ones."""
-    shown = []
-    monkeypatch.setattr(
-        w19_estimates_figures, "_panel", lambda axes, *args: shown.append((axes, *args))
-    )
-    w19_estimates_figures.plot_first(tmp_path, group)
-    assert [row[1:] for row in shown] == [
-        (group, *place, estimator, 40)
-        for place in MODELS.values()
-        for estimator in ("ece_uniform", "biased_median", "unbiased_median", "block_median")
-    ]
-    axes = [row[0] for row in shown]
-    assert axes == list(axes[0].figure.axes)  # from left to right and from top to bottom
-    assert [x.get_ylabel() for x in axes[::4]] == list(MODELS)
-    assert [x.get_title() for x in axes[:4]] == [
-        "ECE, uniform bins",
-        *(rf"SKCE$_{{\text{{{x}}}}}$, median heuristic" for x in ("b", "uq", "ul")),
-    ]
-
-
 def test_the_biases_of_figure_1(group):
     """ECEs of Dir(1, 1, 1): 0, half of 2/3, and 8/27."""
     rows = list(w19_estimates_tables._first_figure_rows(group, None))

@@ -129,11 +129,3 @@ def test_the_published_estimates(data_dir):
         found = w19_networks.estimate(w19_networks.read_network(data_dir, "resnet50", None))
     for column in w19_networks.ERRORS:
         assert abs(found[column] - float(published["resnet50"][column])) < 1e-12
-
-
-def test_the_largest_difference_is_not_rounded_down(tmp_path):
-    labels = w19_networks.ERRORS.values()
-    rows = [w19_networks.ErrorRow("a", label, 1.0, 1.0, -2.5e-16) for label in labels]
-    w19_networks._write(tmp_path, "errors", rows, w19_networks.SETTINGS["paper"], "errors")
-    text = (tmp_path / "errors.md").read_text()
-    assert "The largest difference of the 5 estimates is 2.5e-16." in text

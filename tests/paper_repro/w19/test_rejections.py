@@ -9,7 +9,6 @@ import pytest
 
 from calibjax import distributions, estimators
 from experiments.harness import command_line
-from paper_repro.w19 import figures as w19_figures
 from paper_repro.w19 import rejections as w19_rejections
 from paper_repro.w19 import simulation as w19_simulation
 
@@ -106,31 +105,6 @@ def test_errors_of_known_pvalues():
     uniform = (np.arange(1000) + 0.5) / 1000
     assert np.abs(w19_rejections.level_deviations(uniform)).max() < 1e-9
     assert w19_rejections.level_deviations(np.full(100, 0.005))[0] == pytest.approx(99.498744)
-
-
-def test_the_curves_of_figure_2(tmp_path, monkeypatch):
-    """A panel for each model and test, with the errors of its p-values."""
-    tests = w19_simulation.TESTS[:2]
-    monkeypatch.setattr(w19_rejections, "TESTS", tests)
-    pvalues = {
-        model: {test.slug: [0.1 * (i + 1), 0.3 * (j + 1), 1.0] for j, test in enumerate(tests)}
-        for i, model in enumerate(w19_simulation.MODELS)
-    }
-    finished = {model: [{"pvalues": values}] for model, values in pvalues.items()}
-    saved = []
-    monkeypatch.setattr(w19_figures, "save_figure", lambda *args: saved.append(args))
-    published = {("M1", tests[0].label): np.linspace(0, 1, 101)}
-    w19_figures.plot_rejections(tmp_path, list(w19_rejections.curve_rows(finished)), published)
-    ((_, name, figure),) = saved
-    assert name == "figure_2"
-    assert [x.get_title() for x in figure.axes[:2]] == ["C", r"D$_{\text{b}}$"]
-    places = ((model, test.slug) for model in pvalues for test in tests)
-    for axes, (model, slug) in zip(figure.axes, places, strict=True):
-        levels, errors = axes.lines[1].get_data()
-        rejected = np.mean(np.array(pvalues[model][slug])[:, None] <= levels, 0)
-        np.testing.assert_allclose(errors, rejected if model == "M1" else 1 - rejected)
-    assert [len(axes.lines) for axes in figure.axes] == [3, *[2] * 5]
-    np.testing.assert_array_equal(figure.axes[0].lines[2].get_ydata(), np.linspace(0, 1, 101))
 
 
 def test_the_comparison_with_the_published_curves(monkeypatch):
