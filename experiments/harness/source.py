@@ -21,20 +21,17 @@ def name_of(file: str | Path, root: Path = ROOT) -> str:
     return ".".join(parts[:-1] if parts[-1] in ("__main__", "__init__") else parts)
 
 
-def imported_names(tree: ast.AST, package: str = "") -> set[str]:
+def imported_names(tree: ast.AST) -> set[str]:
     """Names of all modules that are imported anywhere in a module, and of what is taken from them.
 
-    Args:
-        tree: the module.
-        package: the package it is in, which relative imports start from.
+    No import of the project is relative.
     """
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1]
-            module = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
+            module = str(node.module)
             found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
     return found
 
@@ -67,9 +64,7 @@ class _WithoutTexts(ast.NodeTransformer):
 def _parsed(path: Path, content: bytes, root: Path, library: Path) -> tuple[str, frozenset[Path]]:
     """What a module does, as text, and the files of the rooms and the library that it imports."""
     tree = ast.parse(content, str(path))
-    above = library.parent if path.is_relative_to(library) else root
-    names = imported_names(tree, ".".join(path.relative_to(above).parent.parts))
-    files = (file for name in names for file in _files_of(name, root, library))
+    files = (file for name in imported_names(tree) for file in _files_of(name, root, library))
     files = frozenset(file for file in files if not _DRAWS(file.stem))
     return ast.dump(_WithoutTexts().visit(tree), annotate_fields=False), files
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.training import networks, study
-from experiments.training.__main__ import main, summary
+from experiments.training.__main__ import main
 from experiments.training.problems import PROBLEMS, SIZES, parts
 
 
@@ -43,17 +43,6 @@ def test_the_loss_is_the_sum_of_its_parts():
     expected = -np.mean(np.log(probs[np.arange(6), labels])) + 3 * skce
     found = networks.loss(params, 3.0, jnp.asarray(x), jnp.asarray(labels))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_summary():
-    values = (1, 1 / 32), (3, 1 / 4)
-    records = [{"accuracy": x, "1000 SKCE": 10 * x, "exact p": p} for x, p in values]
-    assert summary(records) == {
-        "accuracy": "2.000 ± 1.000",
-        "1000 SKCE": "20.00 ± 10.00",
-        "median exact p": 9 / 64,
-        "p ≤ 0.05": "1 of 2",
-    }
 
 
 def test_steps_that_checkpoints_do_not_divide(tmp_path, capsys):

@@ -83,12 +83,6 @@ def test_names():
     assert source.name_of(source.ROOT / "experiments/harness/__init__.py") == "experiments.harness"
 
 
-def test_relative_imports():
-    tree = source.ast.parse("from . import a\nfrom ..b import c\nimport d.e")
-    names = {"x.y", "x.y.a", "x.b", "x.b.c", "d.e"}
-    assert source.imported_names(tree, "x.y") == names
-
-
 def test_one_line_says_that_the_code_has_changed(main, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(source.fingerprint, "__defaults__", (tmp_path, tmp_path / "calibjax"))
     run = command_line.Run(None, None, tmp_path / "output")

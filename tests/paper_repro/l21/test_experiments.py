@@ -322,29 +322,3 @@ def test_errors_by_other_features(crime):
     for name, embedding in errors.items():
         value = found["LoRe (t-SNE)"][f"MLCE curve ({name})"][25]
         np.testing.assert_allclose(value, mlce(embedding.evaluation, *data), atol=1e-12)
-
-
-def test_raw_features():
-    rng = np.random.default_rng(0)
-    parts = []
-    for n in (20, 30):
-        features, correct = 3 * rng.normal(size=(n, 6)), rng.integers(0, 2, n)
-        parts.append(l21_classifiers.Part(features, rng.uniform(0.5, 1, n), correct))
-    found = l21_features.identity_curve(l21_classifiers.Classifier("a", *parts), 5)
-    scale = np.sqrt(parts[0].features.var(0).mean())
-    part = parts[1]
-    for i in (0, 17, 39):
-        data = part.confidences, part.correct, l21_methods.CURVE_LENGTH_SCALES[i]
-        np.testing.assert_allclose(found[i], mlce(part.features / scale, *data), atol=1e-6)
-
-
-def test_for_how_many_length_scales():
-    scales = np.arange(40.0)
-    ours = {f"MLCE curve ({x})": list(scales) for x in l21_embeddings.LENGTH_SCALES}
-    other = {name: list(np.where(scales < 7, 50.0, -1.0)) for name in ours}
-    methods = dict.fromkeys(l21_methods.GLOBAL, other) | dict.fromkeys(l21_methods.LOCAL, ours)
-    results = {"cifar10_resnet18": {"methods": methods}}
-    rows = list(l21_features.across_rows(results, {"figure_14": methods}))
-    assert [row["figure"] for row in rows] == ["figure_14"] * 2 + ["figure_9"] * 2
-    assert (rows[0]["LoRe by"], rows[0]["MLCE by"]) == ("vgg16_bn", "googlenet")
-    assert all({row[x] for x in l21_methods.GLOBAL} == {7} for row in rows)

@@ -129,12 +129,6 @@ def test_numbers_of_the_figures():
     assert figures[31] == ["block_mean", "uniform", 1.0]
 
 
-def test_the_expected_largest_deviation():
-    largest = np.abs(np.random.default_rng(0).normal(size=(20_000, 64))).max(1).mean()
-    assert w19_estimates_tables.expected_largest(64) == pytest.approx(largest, rel=0.01)
-    assert w19_estimates_tables.expected_largest(1) == pytest.approx(np.sqrt(2 / np.pi), rel=1e-3)
-
-
 def test_modes_are_counted():
     rng = np.random.default_rng(0)
     normal, number = rng.normal(size=10_000), rng.poisson(0.2, 10_000)

@@ -282,18 +282,6 @@ def test_positive_statistics_are_compared_by_their_logarithms():
     assert row.figures_inside == 1
 
 
-def test_published_values():
-    rows = [
-        {"dataset": d, "iteration": i, "statistic": s, "estimate": f"{k / 1000}"}
-        for k, (d, i, s) in enumerate(
-            itertools.product(("train", "test"), ("1", "10"), ("MSE", "p-value"))
-        )
-    ]
-    values = lambda *place: tables._published_values(rows, *place).tolist()  # noqa: E731
-    assert values("test", 1, "MSE") == [0.004]
-    assert values("train", 10, "p-value") == [4 / 1001]
-
-
 def test_claims():
     """Best iterations, and where the ensemble is better: smaller, for p-values larger."""
     networks = np.array([[3.0, 5.0], [1.0, 1.0], [2.0, 2.0]])
