@@ -46,10 +46,10 @@ def compare(
       (`hypothesis_tests.score_difference`)
     - How much of it could *recalibration* take away? (`hypothesis_tests.gain_difference`)
     - Which is better *calibrated*? (`hypothesis_tests.compare_skce`, with one kernel for all)
-    - Does q *know something that p does not*: is p wrong given q?
-      (`hypothesis_tests.cross_calibration_test`) If that is so in both directions, a combination
-      of both is better than each. Only a model that is not rejected by itself can say so: one that
-      is not calibrated is wrong given anything.
+    - Does q *know something that p does not*: is p wrong given q? (`exact_skce_test` with q as
+      features of p) If that is so in both directions, a combination of both is better than each.
+      Only a model that is not rejected by itself can say so: one that is not calibrated is wrong
+      given anything.
 
     p-values are adjusted by the method of Holm, those of each question for all models or pairs. The
     kernel is `hypothesis_tests.default_kernel` of all predictions together; if they are of
@@ -124,7 +124,9 @@ def compare(
         f"{task_in_words(first)}{weights_in_words(first)}{read_as}.",
         sections=tuple(sections.values()),
         sentences=tuple(told),
-        other_kernels={} if compared.kernel is None else {"SKCE": compared.kernel},
+        other_kernels={}
+        if compared.kernel is None
+        else {"SKCE": compared.kernel, **model_differences.kernels_given(compared)},
         arrays={} if compared.rows is None else {"rows": jax.device_put(compared.rows)},
         panels=panels,
         advice=tuple(advice),

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from calibjax import hypothesis_tests, recalibration
+from calibjax.evaluation.calls import Call, expression, measured, named
+from calibjax.evaluation.cross_calibration import kernel_given, predictions_given
 from calibjax.evaluation.data import Data
 from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.measures import measured
@@ -164,20 +166,28 @@ def of_skces(c: Compared) -> Section | None:
     return Section("Which is better calibrated?", entries, remark)
 
 
+def kernels_given(c: Compared) -> dict[str, Any]:
+    """Kernels of the tests of a model given another one, by "given" and the name of the latter."""
+    names = c.models if c.kernel is not None else ()
+    return {f"given {x}": kernel_given(c.kernel, c.samples(x)[0].value) for x in names}
+
+
 def cross_calibration(c: Compared) -> Section | None:
     """Tests of each model given another."""
     if c.kernel is None:
         return None
-    test, key = hypothesis_tests.cross_calibration_test, c.first.at(3)
-    options, entries = c.options(in_rows=True), []
-    for a, b in (given for pair in c.pairs for given in (pair, pair[::-1])):
-        values, shown = c.samples(a, b)
-        compute = functools.partial(test, key, c.kernel, *values, **options.value)
-        call = f"hypothesis_tests.cross_calibration_test(jax.random.fold_in(key, 3), {_KERNEL}, "
-        entries.append(
-            _tested(f"{a} given {b}: {c.test[1]}", compute, f"{call}{shown}{options.text})")
-        )
-    entries = _adjusted(entries)
+    test, key, kernels = expression(c.test[0]), c.first.key_at(3), kernels_given(c)
+    options = {"weights": c.some(c.weights)}
+    if c.clusters.value is not None:
+        options["clusters"] = c.some(c.clusters)
+    entries = []
+    for a, b in (each for pair in c.pairs for each in (pair, pair[::-1])):
+        own, other, targets = c.samples(a, b)
+        both = predictions_given(own.value, other.value)
+        both = named(f"distributions.with_features({own.text}, {other.text})", both)
+        kernel = kept_kernel(f"given {b}", kernels[f"given {b}"])
+        call = test(key, kernel, both, targets, **options)
+        entries.append(_tested(f"{a} given {b}: {c.test[1]}", call, call))
     remark = "Is the first model right given the predictions of the second, too? If it is "
     remark += "calibrated by itself, a small p says that the second knows what it does not."
-    return Section("Does one know what the other does not?", entries, remark + _seen(c))
+    return Section("Does one know what the other does not?", _adjusted(entries), remark + _seen(c))

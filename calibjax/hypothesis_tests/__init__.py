@@ -13,7 +13,7 @@ from calibjax.hypothesis_tests.classical import (
     spiegelhalter,
 )
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
-from calibjax.hypothesis_tests.comparison import compare_skce, cross_calibration_test
+from calibjax.hypothesis_tests.comparison import compare_skce
 from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
@@ -33,10 +33,8 @@ from calibjax.hypothesis_tests.intervals import (
 from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kernels
 from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.margins import (
-    calibration_margin,
     equivalence_skce_test,
     exact_equivalence_test,
-    tolerant_skce_test,
 )
 from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
@@ -69,7 +67,6 @@ __all__ = [
     "bootstrap_skce_confidence_interval",
     "bootstrap_skce_test",
     "calibration_kernel_bound",
-    "calibration_margin",
     "cluster_skce_test",
     "cme_test",
     "compare_skce",
@@ -78,7 +75,6 @@ __all__ = [
     "coverage_test",
     "cox",
     "cox_regression",
-    "cross_calibration_test",
     "cumulative_difference",
     "default_bets",
     "default_kernel",
@@ -105,7 +101,6 @@ __all__ = [
     "skce_confidence_interval",
     "spectrum_skce_test",
     "spiegelhalter",
-    "tolerant_skce_test",
     "witness_test",
 ]
 

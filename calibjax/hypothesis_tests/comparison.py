@@ -1,4 +1,4 @@
-"""Two models: the difference of their SKCEs, and whether one is right given the other."""
+"""Two models: the difference of their SKCEs."""
 
 import functools
 from typing import Any, NamedTuple
@@ -10,24 +10,18 @@ from jax.typing import ArrayLike
 
 from calibjax import pairwise
 from calibjax._core import checks
-from calibjax.distances import Features
-from calibjax.distributions import StudentT, with_features
+from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
-from calibjax.distributions.features import bare
 from calibjax.estimators.kernel import checked_samples, sample_pair
 from calibjax.hypothesis_tests.clusters import (
     Clusters,
     apart,
     checked_clusters,
     cluster_means,
-    cluster_skce_test,
 )
-from calibjax.hypothesis_tests.exact import exact_skce_test
-from calibjax.hypothesis_tests.kernel_scales import distance_of_predictions, typical_distance
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.score_differences import checked_model
-from calibjax.kernels import Kernel, SquaredExponential, TensorProduct
-from calibjax.kernels.base import without_draws
+from calibjax.kernels import Kernel
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 MINIMUM = 5  # samples, of which the variance of a U-statistic has an unbiased estimate
@@ -248,78 +242,3 @@ def _enough(weights: jax.Array) -> jax.Array:
             f"{number:.3g}"
         )
     return jnp.where(number >= least, weights, jnp.nan)
-
-
-@checks.key_first
-def cross_calibration_test(
-    key: jax.Array,
-    kernel: TensorProduct,
-    predictions: Distribution,
-    given: Distribution,
-    targets: ArrayLike,
-    *,
-    weights: ArrayLike | None = None,
-    clusters: ArrayLike | None = None,
-    num_draws: int = 999,
-) -> CalibrationTestResult:
-    """Exact test of whether predictions P are right given those of another model, too.
-
-    The null hypothesis is Y | P, Q ~ P: whoever knows P learns nothing from the other model's
-    prediction Q. A calibrated model is wrong given a sharper one; if each of two models is wrong
-    given the other, combine them. It is `exact_skce_test` with the kernel
-    k_P(p, p') k_Q(q, q') k_Y(y, y'), where k_Q(q, q') = exp(−d(q, q')² / (2 ℓ²)) has the distance
-    of `default_kernels` and its median among the other predictions.
-
-    Args:
-        key: a JAX random key.
-        kernel: tensor product of kernels on predictions, which may be `Constant()`, and targets.
-        predictions: batch of n ≥ 2 distributions without features.
-        given: n distributions of the other model.
-        targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n], as in `exact_skce_test` and `cluster_skce_test`; the
-            median counts all predictions alike.
-        clusters: for dependent samples, integers that are equal within clusters, [n]: the test is
-            then `cluster_skce_test` with this kernel, which is asymptotic.
-        num_draws: B, number of redraws of all targets from `predictions`, or of random signs.
-
-    Returns:
-        The result of `exact_skce_test`, or `cluster_skce_test`.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, n < 2, or `predictions` have features.
-        NotImplementedError: if the expectations have no closed form.
-
-    Cost: that of `exact_skce_test` and the median heuristic.
-
-    References: Strähl and Ziegel (2017), Cross-calibration of probabilistic forecasts; none of the
-    four papers has it.
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import distributions, hypothesis_tests, kernels
-    >>> known, unknown = jax.random.normal(jax.random.key(0), (2, 200))
-    >>> coarse = distributions.Normal(jnp.zeros(200), jnp.full(200, 2**0.5))
-    >>> sharp = distributions.Normal(known, jnp.ones(200))
-    >>> kernel = kernels.TensorProduct(kernels.Constant(), kernels.SquaredExponential(1.0))
-    >>> for models in (coarse, sharp), (sharp, coarse):
-    ...     test = hypothesis_tests.cross_calibration_test(
-    ...         jax.random.key(1), kernel, *models, known + unknown
-    ...     )
-    ...     print(test.pvalue <= 0.05)
-    True
-    False
-    """
-    checks.same_rows(predictions=predictions, given=given, targets=targets)
-    if not isinstance(kernel, TensorProduct):
-        found = checks.described(kernel)
-        raise TypeError(f"kernel: expected a kernels.TensorProduct, got {found}")
-    given = checked_model("given", given, predictions)
-    distance = distance_of_predictions(given)
-    scale = typical_distance(distance, given)
-    nearness = SquaredExponential(scale, Features(distance))
-    both = TensorProduct(kernel.prediction * nearness, kernel.target)
-    predictions = with_features(predictions, without_draws(bare(given)))
-    options: dict[str, Any] = {"weights": weights, "num_draws": num_draws}
-    if clusters is not None:
-        return cluster_skce_test(key, both, predictions, targets, clusters, **options)
-    return exact_skce_test(key, both, predictions, targets, **options)

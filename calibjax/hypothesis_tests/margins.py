@@ -1,4 +1,4 @@
-"""SKCEs against a margin: is a model good enough, or worse than can be tolerated?"""
+"""SKCEs against a margin: is a model known to be good enough?"""
 
 from typing import Any
 
@@ -21,25 +21,9 @@ from calibjax.kernels import Kernel
 _LARGEST = 1e4  # margin in units of the root of the largest h, whose powers do not overflow
 
 
-def _against_margin(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, margin: ArrayLike, sign: int
-) -> CalibrationTestResult:
-    """± z, approximately normal at SKCE = δ²; −∞ if there is no scatter."""
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=MINIMUM)
-    margin = checks.positive_number("margin", margin, floating_dtype(samples))
-    estimate, z = _standardised(kernel, samples, margin, 0 if sign > 0 else 1)
-    statistic = checks.nan_with(jnp.where(jnp.isinf(z), z, sign * z), estimate, margin)
-    return CalibrationTestResult(statistic, pvalue_of(statistic), estimate)
-
-
 @jax.jit
-def _standardised(
-    kernel: Kernel, samples: Any, margin: jax.Array, extra: int
-) -> tuple[jax.Array, jax.Array]:
-    """SKCE_u, and the root of SKCE_b in standard deviations from its mean at the margin.
-
-    `extra` samples like the most extreme one are added to the variance.
-    """
+def _standardised(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """SKCE_u, and the root of SKCE_b in standard deviations from its mean at the margin."""
     own, rows = diagonal(kernel, samples), row_means(kernel, samples)
     n, digit = own.size, 100 * jnp.finfo(own.dtype).eps
     size = jnp.max(jnp.abs(own))
@@ -52,7 +36,7 @@ def _standardised(
     root = safe_sqrt(biased)
     influences = jnp.where(is_zero, 0, rows - biased) / jnp.where(is_zero, 1, root)
     squared = jnp.square(influences)
-    spread = (jnp.sum(squared) + extra * jnp.max(squared)) / (n - 1 + extra)
+    spread = (jnp.sum(squared) + jnp.max(squared)) / n
     spread = jnp.where(spread > digit * biased, spread, 0)
     skewness = jnp.mean(influences**3) / jnp.square(jnp.where(spread > 0, spread, 1))
     squares = pairwise.mean_over_all_pairs(squared_pair, (kernel, size), samples)
@@ -69,37 +53,42 @@ def _standardised(
     return estimate, jnp.where(variance > 0, z, -jnp.inf)
 
 
-def tolerant_skce_test(
+def equivalence_skce_test(
     kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, margin: float
 ) -> CalibrationTestResult:
-    """Asymptotic test of whether a model is worse calibrated than can be tolerated.
+    """Asymptotic test of whether a model is known to be calibrated well enough.
 
-    The null hypothesis is SKCE ≤ δ² with the margin δ. Of very many samples every test of
-    calibration rejects every model; this one asks for more than that. With the biased estimate V,
-    the mean h̄_i of row i of h, the mean D of the diagonal, and h centred in rows and columns,
+    The null hypothesis is SKCE ≥ δ² with the margin δ. A small p-value is evidence that the model
+    is closer to calibration than that, which a large p-value of a test of calibration is not. With
+    the biased estimate V, the mean h̄_i of row i of h, the mean D of the diagonal, and h centred in
+    rows and columns,
 
-        z = 2e (√V − e + v / 8e³) / √v,   e² = (1 − 1/n) δ² + D/n,   p = P(N(0, 1) ≥ z),
+        z = 2e (e − √V − v / 8e³) / √v,   e² = (1 − 1/n) δ² + D/n,   p = P(N(0, 1) ≥ z),
         v = f (4δ² s² + 2 mean(h_c²)/n) / n,   f = max(1 + (δ − √V) m₃/s⁴, 1),
 
-    where s² = Σ a²/(n − 1), m₃ = mean(a³) with a_i = h̄_i/√V − √V, and means of h_c are over all n²
-    pairs. If V is 0 up to rounding, s² = √mean(h_c²), which it cannot exceed, and f = 1. It is the
-    root of V in standard deviations from its mean, both to second order *at the margin*: of samples
-    with few errors, which look better calibrated than they are, the scatter that was seen is too
-    small.
+    where s² = (Σ a² + max(a²))/n, m₃ = mean(a³) with a_i = h̄_i/√V − √V, and means of h_c are over
+    all n² pairs. The variance counts one more sample like the most extreme one: with few errors the
+    next one is not known yet. If V is 0 up to rounding, s² = √mean(h_c²), which it cannot exceed,
+    and f = 1. z is the distance of √V from its mean in standard deviations, both to second order
+    *at the margin*: samples with few errors look better calibrated than they are, and their
+    observed scatter is too small.
 
-    By exact binomial sums of equal predictions p and frequencies q between ½ % and 90 %, n = 16 to
-    1024, it rejects up to 13 % at the margin where few errors are expected and p and q are close
-    (n = 64, 6 % and 5 %), and at most 7 % in 98 % of 11 800 cases.
+    Of 16 kinds of predictions, over- and underconfident, it rejected models that are as wrong as
+    the margin says in at most 6.1 % of 2000 data sets with n = 64 and 256. Of equal predictions and
+    frequencies between ½ % and 90 % it is at most 6.6 % for n ≥ 64, and 8.5 % for n = 16 (predicted
+    6.5 %, true 22 %). Where so few errors are expected that chance may hide them, it proves
+    nothing: 2 % predicted, 5 % at the margin, n = 64. `exact_equivalence_test` holds its level for
+    every n. If all h_ij are equal, p is 1.
 
     Args:
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n ≥ 5 distributions.
         targets: [n] or [n, d].
-        margin: δ > 0, in units of the root of the SKCE; `calibration_margin` computes it for models
-            that are known to be wrong.
+        margin: δ > 0, in units of the root of the SKCE, such as the root of `estimators.skce` of
+            targets that are drawn from tempered predictions.
 
     Returns:
-        The result; `statistic` is z, `estimate` is the unbiased SKCE.
+        The result; `statistic` is large for small SKCEs, `estimate` is the unbiased SKCE.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -117,112 +106,16 @@ def tolerant_skce_test(
     ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
     ... )
     >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
-    >>> targets = jax.random.normal(jax.random.key(0), (200,)) + 1
-    >>> for margin in 0.1, 0.3, 0.5:
-    ...     test = hypothesis_tests.tolerant_skce_test(kernel, predictions, targets, margin=margin)
-    ...     print(f"{test.pvalue:.2f}")
-    0.00
-    0.00
-    0.98
-    """
-    return _against_margin(kernel, predictions, targets, margin, 1)
-
-
-def equivalence_skce_test(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, margin: float
-) -> CalibrationTestResult:
-    """Asymptotic test of whether a model is known to be calibrated well enough.
-
-    The null hypothesis is SKCE ≥ δ² with the margin δ: a small p-value is evidence that the model
-    is closer to calibration than that, which a large p-value of a test of calibration is not. The
-    statistic is −z of `tolerant_skce_test`, but with s² = (Σ a² + max(a²))/n: one more sample like
-    the most extreme one, since of few errors the next one is not known yet.
-
-    Of 16 kinds of predictions, over- and underconfident, it rejected models that are as wrong as
-    the margin says in at most 6.1 % of 2000 data sets with n = 64 and 256. Of equal predictions
-    with the frequencies that `tolerant_skce_test` names it is at most 6.6 % for n ≥ 64, and 8.5 %
-    for n = 16 (predicted 6.5 %, true 22 %). Where so few errors are expected that chance may hide
-    them, it proves nothing: 2 % predicted, 5 % at the margin, n = 64.
-    `exact_equivalence_test` holds its level for every n. If all h_ij are equal, p is 1.
-
-    Args:
-        kernel: kernel on pairs (prediction, target).
-        predictions: batch of n ≥ 5 distributions.
-        targets: [n] or [n, d].
-        margin: δ > 0, as in `tolerant_skce_test`.
-
-    Returns:
-        The result; `statistic` is large for small SKCEs, `estimate` is the unbiased SKCE.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, the margin is not positive, or n < 5.
-        NotImplementedError: if the expectations have no closed form.
-
-    Cost: that of `tolerant_skce_test`.
-
-    References: those of `tolerant_skce_test`.
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import distances, distributions, hypothesis_tests, kernels
-    >>> kernel = kernels.TensorProduct(
-    ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-    ... )
-    >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
     >>> targets = jax.random.normal(jax.random.key(0), (200,))
     >>> test = hypothesis_tests.equivalence_skce_test(kernel, predictions, targets, margin=0.2)
     >>> print(test.pvalue < 0.01)
     True
     """
-    return _against_margin(kernel, predictions, targets, margin, -1)
-
-
-@checks.key_first
-def calibration_margin(
-    key: jax.Array,
-    kernel: Kernel,
-    predictions: Distribution,
-    truth: Distribution,
-    *,
-    num_draws: int = 99,
-) -> jax.Array:
-    """Root of the SKCE of predictions whose targets have another law, such as a tempered one.
-
-    It translates "5 % too sure" or "shifted by 0.1 standard deviations" into the `margin` of
-    `equivalence_skce_test` for the predictions at hand.
-
-    Args:
-        key: a JAX random key.
-        kernel: kernel on pairs (prediction, target).
-        predictions: batch of n ≥ 2 distributions.
-        truth: the n distributions of the targets, such as
-            `recalibration.TemperatureScaling().apply(1.05, predictions)`.
-        num_draws: number of draws of all targets; the margin is the root of their mean SKCE_u.
-
-    Returns:
-        A scalar; zero if the mean SKCE_u is negative.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or n < 2.
-        NotImplementedError: if the expectations have no closed form.
-
-    Cost: that of `num_draws` calls of `skce`.
-
-    References: none of the four papers has it.
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import distances, distributions, hypothesis_tests, kernels
-    >>> kernel = kernels.TensorProduct(
-    ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-    ... )
-    >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
-    >>> truth = distributions.Normal(jnp.full(200, 0.5), jnp.ones(200))
-    >>> margin = hypothesis_tests.calibration_margin(jax.random.key(0), kernel, predictions, truth)
-    >>> print(f"{margin:.2f}")
-    0.22
-    """
-    return jnp.sqrt(jnp.maximum(jnp.mean(_skces(key, kernel, predictions, truth, num_draws)), 0))
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=MINIMUM)
+    limit = checks.positive_number("margin", margin, floating_dtype(samples))
+    estimate, z = _standardised(kernel, samples, limit)
+    statistic = checks.nan_with(jnp.where(jnp.isinf(z), z, -z), estimate, limit)
+    return CalibrationTestResult(statistic, pvalue_of(statistic), estimate)
 
 
 @checks.key_first
@@ -248,7 +141,8 @@ def exact_equivalence_test(
         kernel: kernel on pairs (prediction, target), not chosen with the targets.
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
-        truth: the n distributions of the targets at the boundary, as in `calibration_margin`.
+        truth: the n distributions of the targets at the boundary, such as
+            `recalibration.TemperatureScaling().apply(1.05, predictions)`.
         num_draws: B, number of redraws of all targets from the truth.
 
     Returns:
@@ -261,7 +155,7 @@ def exact_equivalence_test(
 
     Cost: that of B calls of `skce`.
 
-    References: none of the four papers has it; Wellek (2010), as `tolerant_skce_test`.
+    References: none of the four papers has it; Wellek (2010), as `equivalence_skce_test`.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distances, distributions, hypothesis_tests, kernels, recalibration
@@ -278,22 +172,14 @@ def exact_equivalence_test(
     0.01
     """
     kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
-    values = _skces(key, kernel, predictions, truth, num_draws)
-    observed = pairwise.mean_over_pairs(sample_pair, kernel, samples)
-    statistic = checks.nan_with(-observed, values)  # ranks do not propagate NaN
-    return simulated_result(statistic, -values, observed, draws="targets redrawn from the truth")
-
-
-def _skces(
-    key: jax.Array, kernel: Kernel, predictions: Distribution, truth: Distribution, num_draws: int
-) -> jax.Array:
-    """SKCE_u of data sets whose targets are drawn from the truth, [B]."""
     num_draws = checks.number_of_draws("num_draws", num_draws)
     checks.same_rows(predictions=predictions, truth=truth)
     truth = checked_model("truth", truth, predictions)
-    targets = sample_targets(key, truth)
-    kernel, (predictions, _) = checked_samples(kernel, predictions, targets, minimum=2)
-    return _of_draws(jax.random.split(key, num_draws), kernel, predictions, truth)
+    checked_samples(kernel, predictions, sample_targets(key, truth), minimum=2)
+    values = _of_draws(jax.random.split(key, num_draws), kernel, samples[0], truth)
+    observed = pairwise.mean_over_pairs(sample_pair, kernel, samples)
+    statistic = checks.nan_with(-observed, values)  # ranks do not propagate NaN
+    return simulated_result(statistic, -values, observed, draws="targets redrawn from the truth")
 
 
 @jax.jit

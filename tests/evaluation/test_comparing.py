@@ -180,8 +180,12 @@ def test_reference_and_clusters():
     np.testing.assert_allclose(
         result[names[0]].standard_error, difference.standard_error, rtol=1e-9
     )
-    test = hypothesis_tests.cross_calibration_test(
-        jax.random.fold_in(KEY, 3), kernel, MODELS["first"], MODELS["sharp"], TARGETS, **options
+    test = hypothesis_tests.cluster_skce_test(
+        jax.random.fold_in(KEY, 3),
+        result.other_kernels["given sharp"],
+        distributions.with_features(MODELS["first"], MODELS["sharp"]),
+        TARGETS,
+        **options,
     )
     assert result["first given sharp: p-value"].value == test.pvalue
     assert [stage[1:] for stage in seen] == [(i, 6) for i in range(6)]

@@ -203,7 +203,6 @@ def _comparison() -> list[Call]:
     reverse = {"loc": a.LOC[::-1], "scale": a.SCALE}
     other = _normal("mean", "deviation", reverse)
     truth = {"truth": other}
-    without_targets = {k: v for k, v in models.items() if k != "targets"}
     return [
         call(
             "hypothesis_tests.compare_skce",
@@ -212,10 +211,7 @@ def _comparison() -> list[Call]:
             alternative=a.choice("greater"),
             weights=weights,
         ),
-        call("hypothesis_tests.cross_calibration_test", **models, given=other, weights=weights),
-        call("hypothesis_tests.calibration_margin", **without_targets, **truth),
         call("hypothesis_tests.exact_equivalence_test", **models, **truth),
-        call("hypothesis_tests.tolerant_skce_test", **models, margin=a.scale(0.3)),
         call("hypothesis_tests.equivalence_skce_test", **models, margin=a.scale(0.3)),
         *_score_differences(other),
     ]

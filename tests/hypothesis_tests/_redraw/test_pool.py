@@ -12,7 +12,7 @@ from tests.registry import streaming, tests_of_calibration
 
 NUM_DRAWS, EQUAL = 10, 6  # redraws, and the one that is made equal
 # These compare with other data sets, or draw something else than targets.
-RESAMPLE = "bootstrap_", "spectrum_", "_margin", "equivalence", "power_curve"
+RESAMPLE = "bootstrap_", "spectrum_", "equivalence", "power_curve"
 CALLS = {
     call.name: call
     for call in [*tests_of_calibration.calls(), *streaming.calls()]
