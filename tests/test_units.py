@@ -216,7 +216,6 @@ OF_MORE = {
         _with("skce_confidence_interval", *_SAMPLES, keyed=False, clusters=np.arange(24) // 2),
         0,
     ),
-    "bootstrap interval": (_with("bootstrap_skce_confidence_interval", *_SAMPLES, **B), 0),
     "distribution-free interval": (
         _with("distribution_free_skce_confidence_interval", *_SAMPLES, keyed=False),
         0,

@@ -168,8 +168,9 @@ def of_skces(c: Compared) -> Section | None:
 
 def kernels_given(c: Compared) -> dict[str, Any]:
     """Kernels of the tests of a model given another one, by "given" and the name of the latter."""
-    names = c.models if c.kernel is not None else ()
-    return {f"given {x}": kernel_given(c.kernel, c.samples(x)[0].value) for x in names}
+    kernel: Any = c.kernel
+    names = c.models if kernel is not None else ()
+    return {f"given {x}": kernel_given(kernel, c.samples(x)[0].value) for x in names}
 
 
 def cross_calibration(c: Compared) -> Section | None:

@@ -27,7 +27,6 @@ from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
 from calibjax.hypothesis_tests.groups import group_calibration_test
 from calibjax.hypothesis_tests.intervals import (
     ConfidenceInterval,
-    bootstrap_skce_confidence_interval,
     skce_confidence_interval,
 )
 from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kernels
@@ -64,7 +63,6 @@ __all__ = [
     "aggregated_skce_test",
     "berkowitz",
     "block_skce_test",
-    "bootstrap_skce_confidence_interval",
     "bootstrap_skce_test",
     "calibration_kernel_bound",
     "cluster_skce_test",

@@ -1,7 +1,5 @@
 """Statistics of the textbooks for `exact_test`: of the probabilities of classes."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,22 +23,10 @@ from calibjax.hypothesis_tests.textbook import (
 )
 
 
-def _checked(
-    predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None
-) -> tuple[Bernoulli, jax.Array, jax.Array | None]:
-    """A data set of two classes, with weights."""
-    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    samples = checked_binary(predictions, targets)
-    return *samples, checks.sample_weights(weights, samples[0])
-
-
-def _weighted_terms(
-    weights: jax.Array | None, residuals: jax.Array, variances: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Weighted residuals, and the variances of these."""
-    if weights is None:
-        return residuals, variances
-    return weights * residuals, jnp.square(weights) * variances
+def _checked(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
+    """A data set of two classes."""
+    checks.same_rows(predictions=predictions, targets=targets)
+    return checked_binary(predictions, targets)
 
 
 def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:
@@ -52,9 +38,7 @@ def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:
 
 
 @with_textbook_pvalue(two_sided)
-def spiegelhalter(
-    predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
-) -> jax.Array:
+def spiegelhalter(predictions: ClassPredictions, targets: ArrayLike) -> jax.Array:
     """Spiegelhalter's statistic |z|: is the Brier score what it should be?
 
         z = Σ_i (b_i − E b_i) / (Σ_i Var b_i)^½,   b_i = Σ_c (p_ic − 1(y_i = c))²,
@@ -62,15 +46,13 @@ def spiegelhalter(
     with moments under calibration given the predictions, E b = 1 − Σ_c p_c² and
     Var b = 4 Σ_c p_c (p_c − Σ_k p_k²)²; of two classes
     z = Σ_i (y_i − p_i)(1 − 2 p_i) / (Σ_i (1 − 2 p_i)² p_i (1 − p_i))^½. It is large for
-    overconfident and for underconfident predictions, and for nothing else. With weights the sums
-    are of w_i (b_i − E b_i) and w_i² Var b_i.
+    overconfident and for underconfident predictions, and for nothing else.
 
     Textbook p-value: that of |N(0, 1)|.
 
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
-        weights: w ≥ 0 of the samples, [n], that say nothing of the targets beyond the predictions.
 
     Returns:
         A scalar, zero if nothing is uncertain.
@@ -92,25 +74,23 @@ def spiegelhalter(
     13.33
     """
     checks.class_predictions(predictions)
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
-    return _spiegelhalter(predictions.class_probs, targets, weights)
+    predictions, targets = checks.predictions_and_targets(predictions, targets)
+    return _spiegelhalter(predictions.class_probs, targets)
 
 
 @jax.jit
-def _spiegelhalter(probs: jax.Array, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
+def _spiegelhalter(probs: jax.Array, targets: jax.Array) -> jax.Array:
     squares = jnp.sum(jnp.square(probs), 1)
     own = jnp.take_along_axis(probs, targets[:, None], 1, mode="fill", fill_value=jnp.nan)[:, 0]
     variances = jnp.sum(probs * jnp.square(probs - squares[:, None]), 1)
-    excess, variances = _weighted_terms(weights, squares - own, variances)
-    return _standardised(jnp.sum(excess), jnp.sum(variances))
+    return _standardised(jnp.sum(squares - own), jnp.sum(variances))
 
 
 def _of_groups(
-    value: jax.Array, predictions: Distribution, _: object, num_bins: int = 10, weights: Any = None
+    value: jax.Array, predictions: Distribution, _: object, num_bins: int = 10
 ) -> jax.Array:
-    weights = checks.sample_weights(weights, predictions)
-    bins = bins_of(EqualMassBins(num_bins), bare(predictions), weights=weights)
-    is_used = jnp.zeros(bins.size, bool).at[bins].max(True if weights is None else weights > 0)
+    bins = bins_of(EqualMassBins(num_bins), bare(predictions))
+    is_used = jnp.zeros(bins.size, bool).at[bins].set(True)
     return chi_squared(value, jnp.sum(is_used))
 
 
@@ -120,7 +100,6 @@ def hosmer_lemeshow(
     targets: ArrayLike,
     *,
     num_bins: int = 10,
-    weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Statistic of Hosmer and Lemeshow: frequencies in groups of similar predictions.
 
@@ -128,8 +107,7 @@ def hosmer_lemeshow(
 
     with the number O_g of labels 1 in group g, the sum E_g = n_g p̄_g of the predictions, and
     groups of equal size along the predictions (deciles of risk; equal predictions share one). It
-    sees errors that have one sign within a group. With weights O_g − E_g is Σ_i w_i (y_i − p_i),
-    n_g in the variance is Σ_i w_i², p̄_g is weighted, and groups have equal sums of weights.
+    sees errors that have one sign within a group.
 
     Textbook p-value: that of a χ² with as many degrees of freedom as there are groups, for a model
     that was fitted to other data; the G − 2 of the textbooks are for the data it was fitted to.
@@ -137,7 +115,6 @@ def hosmer_lemeshow(
     Args:
         predictions: batch of n ≥ num_bins `Bernoulli`s; of several classes those of a lens.
         targets: 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n], that say nothing of the targets beyond the predictions.
         num_bins: G.
 
     Returns:
@@ -159,30 +136,23 @@ def hosmer_lemeshow(
     >>> print(hypothesis_tests.hosmer_lemeshow(predictions, targets, num_bins=2))
     8.0
     """
-    binary, targets, weights = _checked(predictions, targets, weights)
-    bins = bins_of(EqualMassBins(num_bins), binary, weights=weights)
-    return _in_groups(binary.probs, targets, bins, weights)
+    binary, targets = _checked(predictions, targets)
+    bins = bins_of(EqualMassBins(num_bins), binary)
+    return _in_groups(binary.probs, targets, bins)
 
 
 @jax.jit
-def _in_groups(
-    probs: jax.Array, targets: jax.Array, bins: jax.Array, weights: jax.Array | None
-) -> jax.Array:
+def _in_groups(probs: jax.Array, targets: jax.Array, bins: jax.Array) -> jax.Array:
     columns = jnp.stack([jnp.ones_like(probs), probs, targets - probs], 1)
-    if weights is not None:
-        columns = weights[:, None] * jnp.concatenate([columns, weights[:, None]], 1)
-    sizes, expected, excess, *squares = jax.ops.segment_sum(columns, bins, probs.size).T
+    sizes, expected, excess = jax.ops.segment_sum(columns, bins, probs.size).T
     means = expected / jnp.where(sizes > 0, sizes, 1)
-    numbers = squares[0] if squares else sizes
-    variances = numbers * means * jnp.maximum(1 - means, 0)
+    variances = sizes * means * jnp.maximum(1 - means, 0)
     total = jnp.sum(jnp.square(_standardised(excess, variances)))
-    return checks.nan_with(total, probs, targets, weights)
+    return checks.nan_with(total, probs, targets)
 
 
 @with_textbook_pvalue(two_degrees)
-def cox(
-    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
-) -> jax.Array:
+def cox(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Cox's statistic: are slope and intercept of the log-odds one and zero?
 
     Rao's score statistic of the logistic regression of the labels on the log-odds x_i of the
@@ -191,15 +161,13 @@ def cox(
         X² = Uᵀ I⁻¹ U,   U = Σ_i (y_i − p_i) (1, x_i),   I = Σ_i p_i (1 − p_i) (1, x_i)(1, x_i)ᵀ.
 
     It is locally the most powerful against such errors, needs no fit, and exists if classes are
-    separated, too. With weights the terms of U are multiplied by w_i, those of I by w_i².
-    `cox_regression` estimates a and b.
+    separated, too. `cox_regression` estimates a and b.
 
     Textbook p-value: that of a χ² with two degrees of freedom.
 
     Args:
         predictions: batch of n `Bernoulli`s; of several classes those of a lens.
         targets: 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n], that say nothing of the targets beyond the predictions.
 
     Returns:
         A scalar. Where all predictions are equal, the slope does not count.
@@ -219,14 +187,14 @@ def cox(
     >>> print(f"{hypothesis_tests.cox(predictions, jnp.arange(100) % 2):.2f}")  # 30² / 16
     56.25
     """
-    binary, targets, weights = _checked(predictions, targets, weights)
-    return _cox(binary.probs, targets, weights)
+    binary, targets = _checked(predictions, targets)
+    return _cox(binary.probs, targets)
 
 
 @jax.jit
-def _cox(probs: jax.Array, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
+def _cox(probs: jax.Array, targets: jax.Array) -> jax.Array:
     x = log_odds(probs)
-    residuals, variances = _weighted_terms(weights, targets - probs, probs * (1 - probs))
+    residuals, variances = targets - probs, probs * (1 - probs)
     slopes, total, center = centered(variances, x)
     # Rounding makes deviations of equal numbers.
     size = jnp.max(jnp.abs(x))
@@ -255,22 +223,18 @@ def cox_regression(
     targets: ArrayLike,
     *,
     confidence_level: float = 0.95,
-    weights: ArrayLike | None = None,
 ) -> CoxRegression:
     """Calibration slope and intercept: logistic regression of the labels on the log-odds.
 
         log-odds of label 1 = a log(p / (1 − p)) + b,
 
     by maximum likelihood, with Wald intervals: estimate ± z s, where s² are the diagonal entries of
-    the inverse information. With weights w of the terms of the likelihood and of the information A
-    they are those of A⁻¹ B A⁻¹, with weights w² in B: right if the log-odds are a line.
-    `recalibration.PlattScaling` applies the map.
+    the inverse information. `recalibration.PlattScaling` applies the map.
 
     Args:
         predictions: batch of n `Bernoulli`s; probabilities of 0 and 1 count as ε and 1 − ε, with ε
             the precision of their dtype.
         targets: 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n], that say nothing of the targets beyond the predictions.
         confidence_level: in (0, 1).
 
     Returns:
@@ -295,8 +259,8 @@ def cox_regression(
     0.45 0.52 0.58
     """
     level = checks.proportion("confidence_level", confidence_level)
-    binary, targets, weights = _checked(predictions, targets, weights)
-    found = _cox_regression(binary.probs, targets, level, weights)
+    binary, targets = _checked(predictions, targets)
+    found = _cox_regression(binary.probs, targets, level)
     if checks.is_concrete(found) and np.isnan(found.slope.estimate):
         raise ValueError(
             "targets: expected labels 0 and 1 that no threshold of the predictions separates, "
@@ -306,50 +270,32 @@ def cox_regression(
 
 
 @jax.jit
-def _cox_regression(
-    probs: jax.Array, targets: jax.Array, level: ArrayLike, weights: jax.Array | None
-) -> CoxRegression:
+def _cox_regression(probs: jax.Array, targets: jax.Array, level: ArrayLike) -> CoxRegression:
     x = log_odds(probs)
-    exists = has_maximum(x, targets == 1, weights) & ~jnp.any(jnp.isnan(x))
-    line = most_likely(exists, x, targets.astype(x.dtype), weights)
+    exists = has_maximum(x, targets == 1) & ~jnp.any(jnp.isnan(x))
+    line = most_likely(exists, x, targets.astype(x.dtype))
     line = Line(*(jnp.where(exists, value, jnp.nan) for value in line))
     fitted = jax.nn.sigmoid(line.slope * x + line.intercept)
-    errors = _standard_errors(fitted * (1 - fitted), x, weights)
+    slopes, total, center = centered(fitted * (1 - fitted), x)
+    errors = jnp.sqrt(1 / slopes), jnp.sqrt(1 / total + jnp.square(center) / slopes)
     both = zip(line, errors, strict=True)
     return CoxRegression(*(asymptotic_interval(value, error, level) for value, error in both))
 
 
-def _standard_errors(variances: jax.Array, x: jax.Array, weights: jax.Array | None) -> Line:
-    """Of the slope and the intercept."""
-    if weights is None:
-        slopes, total, center = centered(variances, x)
-        return Line(jnp.sqrt(1 / slopes), jnp.sqrt(1 / total + jnp.square(center) / slopes))
-    slopes, total, center = centered(weights * variances, x)
-    # What each sample adds to slope and intercept has these factors and its residual's variance.
-    of_slope = weights * (x - center) / slopes
-    of_intercept = weights / total - center * of_slope
-    errors = (jnp.sqrt(jnp.sum(variances * jnp.square(f))) for f in (of_slope, of_intercept))
-    return Line(*errors)
-
-
 @with_textbook_pvalue(beyond_brownian_motion)
-def cumulative_difference(
-    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
-) -> jax.Array:
+def cumulative_difference(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Largest cumulative difference of labels and predictions: an ECE without bins (ECCE-MAD).
 
         max_k |Σ_{j≤k} (y_(j) − p_(j))| / (Σ_i p_i (1 − p_i))^½,
 
     with the samples in the order of their predictions; equal predictions are added together. It
-    sees errors that have one sign over a range of predictions, of any width. With weights the terms
-    of the first sum are multiplied by w_j, those of the second by w_i².
+    sees errors that have one sign over a range of predictions, of any width.
 
     Textbook p-value: that of the largest |B(t)| of Brownian motion, 0 ≤ t ≤ 1.
 
     Args:
         predictions: batch of n `Bernoulli`s; of several classes those of a lens.
         targets: 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n], that say nothing of the targets beyond the predictions.
 
     Returns:
         A scalar, zero if nothing is uncertain.
@@ -370,19 +316,17 @@ def cumulative_difference(
     >>> print(f"{hypothesis_tests.cumulative_difference(predictions, targets):.3f}")
     1.104
     """
-    binary, targets, weights = _checked(predictions, targets, weights)
-    return _cumulative_difference(binary.probs, targets, weights)
+    binary, targets = _checked(predictions, targets)
+    return _cumulative_difference(binary.probs, targets)
 
 
 @jax.jit
-def _cumulative_difference(
-    probs: jax.Array, targets: jax.Array, weights: jax.Array | None
-) -> jax.Array:
+def _cumulative_difference(probs: jax.Array, targets: jax.Array) -> jax.Array:
     order = jnp.argsort(probs)
     ordered = probs[order]
-    residuals, variances = _weighted_terms(weights, targets - probs, probs * (1 - probs))
+    residuals, variances = targets - probs, probs * (1 - probs)
     sums = jnp.cumsum(residuals[order])
     is_last = jnp.append(ordered[1:] > ordered[:-1], True)
     largest = jnp.max(jnp.where(is_last, jnp.abs(sums), 0))
     value = _standardised(largest, jnp.sum(variances))
-    return checks.nan_with(value, probs, targets, weights)
+    return checks.nan_with(value, probs, targets)

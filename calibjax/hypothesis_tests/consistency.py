@@ -20,7 +20,6 @@ def consistency_test(
     predictions: Distribution,
     targets: ArrayLike,
     *,
-    weights: ArrayLike | None = None,
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -44,9 +43,6 @@ def consistency_test(
         predictions: batch of n distributions. Quantities computed from single predictions (such as
             their bins) may be stored in an additional leaf of the batch.
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n], which are drawn together with the predictions. The
-            statistic is called with them as `weights=`, up to a common factor; None if it does not
-            take any.
         num_draws: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
         batch_size: number of resamples that are evaluated at once. Memory is `batch_size` times
             that of one statistic; by default about 16 MB, assuming that the statistic works on
@@ -76,16 +72,21 @@ def consistency_test(
     >>> print(bool(test.pvalue < 0.01))
     True
     """
-    value = checked_statistic(statistic, with_weights=weights is not None)
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, keep_logs=True
-    )
+    value = checked_statistic(statistic)
+    predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=True)
     check_draws(predictions, targets)
     n = checks.leading_size("targets", targets)
-    samples = weights, predictions, targets
+
+    def resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
+        index_key, target_key = jax.random.split(key)
+        index = jax.random.randint(index_key, (n,), 0, n)
+        chosen, _ = jax.tree.map(lambda leaf: leaf[index], samples)
+        return chosen, draw(target_key, chosen)
+
+    samples = predictions, targets
     return rank_among_redraws(
         key,
-        Bound(_of_samples, (value,)),
+        lambda _, __, samples: value(None, *samples),
         None,
         samples,
         samples,

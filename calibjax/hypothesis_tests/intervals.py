@@ -11,8 +11,6 @@ from jax.typing import ArrayLike
 
 from calibjax import pairwise
 from calibjax._core import checks
-from calibjax._core.arithmetic import matmul
-from calibjax._core.batches import in_batches
 from calibjax._core.pytree import record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
@@ -21,7 +19,6 @@ from calibjax.estimators.linear_sums import linear_row_sums
 from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests.centering import diagonal
 from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means, pair_apart
-from calibjax.hypothesis_tests.simulation import checked_batch_size, multinomial_counts
 from calibjax.kernels import Kernel
 
 SIDES = ("two-sided", "lower")
@@ -209,108 +206,3 @@ def asymptotic_interval(
         reach = -student.icdf(tail) * error
     high = estimate + reach if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
     return ConfidenceInterval(estimate - reach, high, estimate, error)
-
-
-@functools.partial(jax.jit, static_argnames=("num_draws", "batch_size"))
-def _resampled(
-    key: jax.Array,
-    kernel: Kernel,
-    samples: DataSet,
-    weights: jax.Array | None,
-    *,
-    num_draws: int,
-    batch_size: int,
-) -> tuple[jax.Array, jax.Array]:
-    """SKCE_u, and its values in the resamples, [num_draws]."""
-    estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
-    n = checks.leading_size("samples", samples)
-    entries = diagonal(kernel, samples)
-
-    def batch(keys: jax.Array) -> jax.Array:
-        counts = multinomial_counts(keys, n).astype(estimate.dtype)
-        counts = counts if weights is None else counts * weights[:, None]
-        forms = pairwise.quadratic_forms(sample_pair, kernel, samples, counts)
-        copies = jnp.square(counts)
-        num_pairs = jnp.square(counts.sum(0)) - copies.sum(0)
-        # A resample may consist of copies of one sample, without any pair.
-        return (forms - matmul(entries, copies)) / jnp.where(num_pairs > 0, num_pairs, jnp.nan)
-
-    return estimate, in_batches(key, batch, num_draws, batch_size)
-
-
-def bootstrap_skce_confidence_interval(
-    key: jax.Array,
-    kernel: Kernel,
-    predictions: Distribution,
-    targets: ArrayLike,
-    *,
-    weights: ArrayLike | None = None,
-    confidence_level: float = 0.95,
-    side: str = "two-sided",
-    num_draws: int = 999,
-    batch_size: int | None = None,
-) -> ConfidenceInterval:
-    """Bootstrap confidence interval for the SKCE of a model that is not calibrated.
-
-    The limits are quantiles of the unbiased estimator in B resamples with replacement, without
-    pairs of copies of the same sample:
-
-        U_b = Σ_{k≠l} c_k c_l h_kl / Σ_{k≠l} c_k c_l,
-
-    where c_k is the number of copies of sample k, times its weight. Its measured coverage is
-    similar to that of `skce_confidence_interval`; in particular, it does not have its nominal
-    coverage for calibrated models.
-
-    Args:
-        key: a JAX random key.
-        kernel: kernel on pairs (prediction, target).
-        predictions: batch of n ≥ 3 distributions.
-        targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-        confidence_level: in (0, 1).
-        side: "two-sided", or "lower" for a lower limit only.
-        num_draws: B, number of resamples.
-        batch_size: number of resamples that are evaluated at once, as in `bootstrap_skce_test`.
-
-    Returns:
-        The interval; its standard error is the standard deviation over the resamples.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or options are wrong, n < 3, there are fewer than two
-            resamples, or all samples are equal (then the result under `jit` is NaN).
-        NotImplementedError: if the expectations have no closed form.
-
-    Cost: that of `bootstrap_skce_test`.
-
-    References: Efron and Tibshirani (1993, §13); Arcones and Giné (1992) for U-statistics.
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import distances, distributions, hypothesis_tests, kernels
-    >>> kernel = kernels.TensorProduct(
-    ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-    ... )
-    >>> predictions = distributions.Normal(jnp.linspace(0.0, 1.0, 100), jnp.full(100, 0.1))
-    >>> interval = hypothesis_tests.bootstrap_skce_confidence_interval(
-    ...     jax.random.key(0), kernel, predictions, jnp.full(100, 0.1)
-    ... )
-    >>> print(f"{interval.low:.2f} {interval.estimate:.2f} {interval.high:.2f}")
-    0.08 0.11 0.15
-    """
-    key = checks.random_key(key)
-    level, side = checked_options(confidence_level, side)
-    num_draws = checks.number_of_draws("num_draws", num_draws, 2)
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
-    batch_size = checked_batch_size(batch_size, checks.leading_size("predictions", samples[0]))
-    estimate, values = _resampled(
-        key, kernel, samples, weights, num_draws=num_draws, batch_size=batch_size
-    )
-    error = _beyond_rounding(jnp.nanstd(values, ddof=1), jnp.nanmax(jnp.abs(values)))
-    _refuse_undefined(error, estimate)
-    values = jnp.where(jnp.isnan(error), jnp.nan, values)
-    tail = (1 - level) / (2 if side == "two-sided" else 1)
-    low = jnp.nanquantile(values, tail).astype(estimate.dtype)
-    high = jnp.full_like(estimate, jnp.inf)
-    if side == "two-sided":
-        high = jnp.nanquantile(values, 1 - tail).astype(estimate.dtype)
-    return ConfidenceInterval(low, high, estimate, error, number_of(samples[0], weights))

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.scipy.special import ndtr
 from jax.typing import ArrayLike
 
@@ -19,14 +18,11 @@ from calibjax.hypothesis_tests.textbook import (
 )
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.normal_scores import NormalScore, is_of_counts, normal_score
-from calibjax.scores.base import weighted_mean
 
 
-def _checked_scores(
-    predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None
-) -> tuple[jax.Array, jax.Array | None]:
-    """Normal scores of continuous scalar targets, [n], and weights."""
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
+def _checked_scores(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+    """Normal scores of continuous scalar targets, [n]."""
+    predictions, targets = checks.predictions_and_targets(predictions, targets)
     plain = bare(predictions)
     check_expectations(NormalScore(), plain)
     if isinstance(plain, Samples) or is_of_counts(plain):
@@ -35,7 +31,7 @@ def _checked_scores(
             "aggregated_skce_test has kernels on normal scores of counts and ensembles"
         )
     checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
-    return _scores(bare(predictions), targets), weights
+    return _scores(bare(predictions), targets)
 
 
 @jax.jit
@@ -44,22 +40,18 @@ def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
 
 
 @with_textbook_pvalue(beyond_brownian_bridge)
-def pit_ks(
-    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
-) -> jax.Array:
+def pit_ks(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Kolmogorov–Smirnov statistic √n D_n of the PIT values: are they uniform?
 
         D_n = max_u |#{i: F_i(y_i) ≤ u} / n − u|.
 
-    It sees shifts, less of wrong scales, and nothing that averages out over the predictions. With
-    weights the samples are counted by them, and n = (Σ_i w_i)² / Σ_i w_i² in √n.
+    It sees shifts, less of wrong scales, and nothing that averages out over the predictions.
 
     Textbook p-value: Kolmogorov's limit.
 
     Args:
         predictions: batch of n continuous distributions of numbers with a method `cdf`.
         targets: [n].
-        weights: w ≥ 0 of the samples, [n], that say nothing of the targets beyond the predictions.
 
     Returns:
         A scalar.
@@ -79,42 +71,32 @@ def pit_ks(
     >>> print(hypothesis_tests.pit_ks(predictions, jnp.array([0.25, 0.5, 0.5, 0.5])))
     1.0
     """
-    return _kolmogorov_smirnov(*_checked_scores(predictions, targets, weights))
+    return _kolmogorov_smirnov(_checked_scores(predictions, targets))
 
 
 @jax.jit
-def _kolmogorov_smirnov(scores: jax.Array, weights: jax.Array | None) -> jax.Array:
-    if weights is None:
-        n, u = scores.size, jnp.sort(ndtr(scores))
-        after, before = jnp.arange(1, n + 1) / n, jnp.arange(n) / n
-        root = np.sqrt(n)
-    else:
-        u, weights = lax.sort((ndtr(scores), weights), num_keys=1)
-        n, sums = jnp.sum(weights), jnp.cumsum(weights)
-        after, before, root = sums / n, (sums - weights) / n, jnp.sqrt(n)
+def _kolmogorov_smirnov(scores: jax.Array) -> jax.Array:
+    n, u = scores.size, jnp.sort(ndtr(scores))
+    after, before, root = jnp.arange(1, n + 1) / n, jnp.arange(n) / n, np.sqrt(n)
     largest = jnp.max(jnp.maximum(after - u, u - before))
     return checks.nan_with((root * largest).astype(u.dtype), scores)
 
 
 @with_textbook_pvalue(two_degrees)
-def berkowitz(
-    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
-) -> jax.Array:
+def berkowitz(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     """Berkowitz's likelihood ratio: do normal scores have the mean 0 and the variance 1?
 
         LR = n (z̄² + s² − 1 − log s²),   z_i = Φ⁻¹(F_i(y_i)),
 
     with mean z̄ and variance s² (over n) of the scores. It sees shifts and wrong scales of all
-    predictions together. With weights z̄ and s² are weighted, and n = (Σ_i w_i)² / Σ_i w_i². The
-    version for time series, with an autoregressive coefficient, depends on the order of the samples
-    and is not computed.
+    predictions together. The version for time series, with an autoregressive coefficient, depends
+    on the order of the samples and is not computed.
 
     Textbook p-value: that of a χ² with two degrees of freedom.
 
     Args:
         predictions: batch of n continuous distributions of numbers with a method `cdf`.
         targets: [n].
-        weights: w ≥ 0 of the samples, [n], that say nothing of the targets beyond the predictions.
 
     Returns:
         A scalar; infinite if all scores are equal.
@@ -135,12 +117,11 @@ def berkowitz(
     >>> print(value)  # the mean is 1, the variance 1
     4.0
     """
-    return _likelihood_ratio(*_checked_scores(predictions, targets, weights))
+    return _likelihood_ratio(_checked_scores(predictions, targets))
 
 
 @jax.jit
-def _likelihood_ratio(scores: jax.Array, weights: jax.Array | None) -> jax.Array:
-    mean = weighted_mean(scores, weights)
-    excess = weighted_mean(jnp.square(scores - mean), weights) - 1
-    n = scores.size if weights is None else jnp.sum(weights)
-    return n * (jnp.square(mean) + excess - jnp.log1p(excess))
+def _likelihood_ratio(scores: jax.Array) -> jax.Array:
+    mean = jnp.mean(scores)
+    excess = jnp.mean(jnp.square(scores - mean)) - 1
+    return scores.size * (jnp.square(mean) + excess - jnp.log1p(excess))

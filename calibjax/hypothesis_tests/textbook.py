@@ -2,10 +2,6 @@
 
 A statistic that has one carries the function textbook_pvalue(value, predictions, targets,
 **options), which `exact_test` calls. Those of users may do so, too.
-
-With weights w_i, variances are Σ_i w_i² Var_i, and numbers of samples n = (Σ_i w_i)² / Σ_i w_i².
-The distributions stay those for large n, if the weights say nothing of the targets beyond what the
-predictions say, which is also what redraws from the predictions with these weights assume.
 """
 
 import functools

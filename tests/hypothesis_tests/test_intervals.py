@@ -80,32 +80,6 @@ def test_jackknife_in_linear_time(name, weighted, monkeypatch):
     np.testing.assert_allclose(interval.standard_error, error, rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_bootstrap_against_a_loop(name, monkeypatch):
-    kernel, predictions, targets, h, samples = oracles.cases()[name]
-    matrix = oracles.h_matrix(h, samples)
-    draws = np.random.default_rng(0).integers(0, 23, size=(10, 23))
-    counts = np.array([np.bincount(d, minlength=23) for d in draws])
-    monkeypatch.setattr(intervals, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
-    intervals._resampled.compiled.clear_cache()
-    interval = hypothesis_tests.bootstrap_skce_confidence_interval(
-        KEY, kernel, predictions, targets, num_draws=10, confidence_level=0.8
-    )
-    values = [
-        np.mean([matrix[i, j] for i in d for j in d if i != j])  # copies of one sample: no pair
-        for d in draws
-    ]
-    np.testing.assert_allclose(interval.low, np.quantile(values, 0.1), rtol=1e-8)
-    np.testing.assert_allclose(interval.high, np.quantile(values, 0.9), rtol=1e-8)
-    np.testing.assert_allclose(interval.standard_error, np.std(values, ddof=1), rtol=1e-8)
-    lower = hypothesis_tests.bootstrap_skce_confidence_interval(
-        KEY, kernel, predictions, targets, num_draws=10, confidence_level=0.8, side="lower"
-    )
-    np.testing.assert_allclose(lower.low, np.quantile(values, 0.2), rtol=1e-8)
-    assert lower.high == jnp.inf
-    intervals._resampled.compiled.clear_cache()
-
-
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_equal_samples_have_no_standard_error(dtype):
     data = (
@@ -113,10 +87,7 @@ def test_equal_samples_have_no_standard_error(dtype):
         distributions.Bernoulli(jnp.full(20, 0.05, dtype)),
         jnp.zeros(20, int),
     )
-    for interval_of in (
-        hypothesis_tests.skce_confidence_interval,
-        functools.partial(hypothesis_tests.bootstrap_skce_confidence_interval, KEY),
-    ):
+    for interval_of in (hypothesis_tests.skce_confidence_interval,):
         with pytest.raises(ValueError, match="predictions, targets: expected samples that differ"):
             interval_of(*data)
         traced = jax.jit(interval_of)(*data)
@@ -130,32 +101,12 @@ def _uncalibrated(key, n):
     return predictions, 0.1 + 0.1 * jax.random.normal(keys[1], (n,))
 
 
-def test_resamples_of_one_sample_are_left_out():
-    """With n = 3 these are 1/9 of the resamples."""
-    predictions, targets, _ = oracles.normal_data(3)
-    interval = hypothesis_tests.bootstrap_skce_confidence_interval(
-        KEY, oracles.normal_kernel(), predictions, targets
-    )
-    assert interval.low <= interval.estimate <= interval.high
-    assert jnp.isfinite(interval.standard_error)
-
-
-@pytest.mark.parametrize(
-    "method", ["asymptotic", pytest.param("bootstrap", marks=pytest.mark.slow)]
-)
-def test_coverage(method):
+def test_coverage():
     """W21's uncalibrated model; the truth is the mean of unbiased estimates."""
     n, num_datasets, kernel = 128, 600, oracles.normal_kernel()
-    interval_of = (
-        hypothesis_tests.skce_confidence_interval
-        if method == "asymptotic"
-        else functools.partial(
-            hypothesis_tests.bootstrap_skce_confidence_interval, KEY, num_draws=199
-        )
-    )
 
     def evaluate(key):
-        interval = interval_of(kernel, *_uncalibrated(key, n))
+        interval = hypothesis_tests.skce_confidence_interval(kernel, *_uncalibrated(key, n))
         return interval.low, interval.high, interval.estimate, interval.standard_error
 
     keys = jax.random.split(KEY, num_datasets)
@@ -172,7 +123,6 @@ def test_float32_and_jit():
     data = oracles.as_dtype((kernel, predictions, targets), jnp.float32)
     for interval_of in (
         hypothesis_tests.skce_confidence_interval,
-        functools.partial(hypothesis_tests.bootstrap_skce_confidence_interval, KEY),
         functools.partial(hypothesis_tests.skce_confidence_interval, side="lower"),
     ):
         single, double = interval_of(*data), interval_of(kernel, predictions, targets)
@@ -189,26 +139,7 @@ def test_float32_and_jit():
 
 def test_too_few_samples():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    for interval_of in (
-        hypothesis_tests.skce_confidence_interval,
-        functools.partial(hypothesis_tests.bootstrap_skce_confidence_interval, KEY),
-    ):
+    for interval_of in (hypothesis_tests.skce_confidence_interval,):
         few = jax.tree.map(lambda x: x[:2], (predictions, targets))
         with pytest.raises(ValueError, match="predictions: expected at least 3 samples, got 2"):
             interval_of(kernel, *few)
-
-
-def test_squares_of_many_samples_do_not_overflow_in_float32():
-    """n² is no 32-bit integer from n = 46 341 on; tracing shows it."""
-    with jax.enable_x64(False):
-        vector = jax.ShapeDtypeStruct((50_000,), jnp.float32)
-        interval = jax.eval_shape(
-            functools.partial(
-                hypothesis_tests.bootstrap_skce_confidence_interval,
-                jax.random.key(0),
-                oracles.normal_kernel(),
-            ),
-            distributions.Normal(vector, vector),
-            vector,
-        )
-        assert interval.low.dtype == jnp.float32

@@ -57,7 +57,6 @@ def _skce_tests(family: Family) -> list[Call]:
         "distribution_free_skce_test": free,
         "distribution_free_skce_confidence_interval": {**free, **side, **drawn},
         "skce_confidence_interval": {**side, "side": a.choice("two-sided"), **drawn},
-        "bootstrap_skce_confidence_interval": {**side, **drawn},
     }
     found = []
     for test, options in tests.items():

@@ -89,15 +89,12 @@ def check_weights(
         function(*data, WEIGHTS[1:])
 
 
-def check_test(
-    function: Callable[..., Any], *data: Any, resamples: bool = False, of_samples: bool = False
-) -> None:
+def check_test(function: Callable[..., Any], *data: Any, of_samples: bool = False) -> None:
     """All laws for a test of data with N rows and of weights.
 
     Args:
         function: (*data, weights) → result of a test; weights may be None.
         data: pytrees with N rows each.
-        resamples: whether rows are resampled, also those without weight.
         of_samples: whether the statistics are those of the samples.
     """
     weighted, plain = function(*data, OF_REDRAWS), function(*data, None)
@@ -110,8 +107,7 @@ def check_test(
                 np.testing.assert_allclose(one, known, rtol=1e-9, atol=1e-12)
 
     same(function(*data, 1e-20 * OF_REDRAWS), weighted)
-    if not resamples:
-        same(function(*rows(data, np.arange(COUNT)), OF_REDRAWS[:COUNT]), weighted, COUNT)
+    same(function(*rows(data, np.arange(COUNT)), OF_REDRAWS[:COUNT]), weighted, COUNT)
     same(jax.jit(function)(*data, OF_REDRAWS), weighted)
     same(function(*data, np.full(N, 0.3)), plain)
     found, without = (jax.tree.leaves(x.null_samples)[0] for x in (weighted, plain))

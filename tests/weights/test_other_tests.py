@@ -8,13 +8,12 @@ import pytest
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Normal, Quantiles, Samples
 from calibjax.hypothesis_tests import (
-    consistency_test,
     coverage_test,
     local_calibration_test,
     rank_histogram_test,
     witness_test,
 )
-from tests.weights.laws import COUNT, N, bias, check_test
+from tests.weights.laws import COUNT, N, check_test
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
 
 KEY = jax.random.key(0)
@@ -50,17 +49,13 @@ TESTS = {
         lambda p, y, w: witness_test(KEY, KERNEL, p, y, *PLACES, weights=w, **OPTIONS),
         (NORMALS, TARGETS),
     ),
-    "consistency": (
-        lambda p, y, w: consistency_test(KEY, bias, p, y, weights=w, **OPTIONS),
-        (NORMALS, TARGETS),
-    ),
 }
 
 
 @pytest.mark.parametrize("name", TESTS)
 def test_laws(name):
     function, data = TESTS[name]
-    check_test(function, *data, resamples=name == "consistency", of_samples=name == "local")
+    check_test(function, *data, of_samples=name == "local")
 
 
 def test_statistics_by_hand():
@@ -87,10 +82,6 @@ def test_statistics_by_hand():
     test = TESTS["witness"][0](NORMALS, TARGETS, WEIGHTS)
     values = estimators.witness(KERNEL, NORMALS, TARGETS, *PLACES, weights=WEIGHTS)
     np.testing.assert_allclose(test.estimate, values, rtol=1e-11)
-
-    test = TESTS["consistency"][0](NORMALS, TARGETS, WEIGHTS)
-    bias = abs(np.average(TARGETS - NORMALS.loc, weights=WEIGHTS))
-    np.testing.assert_allclose(test.statistic, bias, rtol=1e-11)
 
 
 @pytest.mark.slow
@@ -129,10 +120,3 @@ def test_level_with_log_normal_weights(name, n):
     assert level <= 0.05 + 3 * error
     if name != "coverage":
         assert level >= 0.05 - 3 * error
-
-
-def test_weights_are_resampled_with_their_predictions():
-    spread = lambda p, y, weights: jnp.ptp(weights / p.scale)  # noqa: E731
-    options = {"weights": NORMALS.scale, "num_draws": 9}
-    test = consistency_test(KEY, spread, NORMALS, TARGETS, **options)
-    assert np.max(test.null_samples) < 1e-12

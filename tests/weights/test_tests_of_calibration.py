@@ -11,17 +11,14 @@ from calibjax import distances, estimators, kernels
 from calibjax.distributions import Categorical, Normal, Samples, sample_targets
 from calibjax.hypothesis_tests import (
     aggregated_skce_test,
-    bootstrap_skce_confidence_interval,
     cluster_skce_test,
     compare_skce,
-    consistency_test,
     ensemble_skce_test,
     exact_skce_test,
     exact_test,
     group_calibration_test,
     skce_confidence_interval,
 )
-from calibjax.hypothesis_tests.simulation import multinomial_counts
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
 from tests.weights.laws import N, bias, check_test, check_weights
 
@@ -96,16 +93,15 @@ def test_one_sample_with_all_the_weight_is_refused():
     assert 0 < test.pvalue <= 1
 
 
-@pytest.mark.parametrize("test", [exact_test, consistency_test])
-def test_statistics_get_weights_by_keyword(test):
+def test_statistics_get_weights_by_keyword():
     """As all estimators take them; others are refused with what they would be called with."""
     statistic = functools.partial(estimators.skce_biased, KERNEL)
-    found = test(KEY, statistic, NORMALS, TARGETS, weights=WEIGHTS, num_draws=19)
+    found = exact_test(KEY, statistic, NORMALS, TARGETS, weights=WEIGHTS, num_draws=19)
     expected = estimators.skce_biased(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
     np.testing.assert_allclose(found.statistic, expected, rtol=1e-12)
     other = lambda p, y, w: jnp.sum(w * y)  # noqa: E731
     with pytest.raises(TypeError, match=r"statistic: .*\(predictions, targets, weights=weights\)"):
-        test(KEY, other, NORMALS, TARGETS, weights=WEIGHTS, num_draws=19)
+        exact_test(KEY, other, NORMALS, TARGETS, weights=WEIGHTS, num_draws=19)
 
 
 @pytest.mark.parametrize("kernel", [WHITE, LOW_RANK], ids=["pairs", "low rank"])
@@ -159,24 +155,6 @@ def test_jackknife_leaves_out_each_sample():
     ]
     squares = np.sum((np.array(left_out) - float(interval.estimate)) ** 2)
     np.testing.assert_allclose(interval.standard_error**2, (n - 1) / n * squares, rtol=1e-9)
-
-
-def test_bootstrap_interval_of_equal_weights_is_that_without():
-    options = {"num_draws": 50}
-    plain = bootstrap_skce_confidence_interval(KEY, KERNEL, NORMALS, TARGETS, **options)
-    weighted = bootstrap_skce_confidence_interval(
-        KEY, KERNEL, NORMALS, TARGETS, weights=np.full(N, 7), **options
-    )
-    np.testing.assert_allclose(weighted.low, plain.low, rtol=1e-9)
-    other = bootstrap_skce_confidence_interval(
-        KEY, KERNEL, NORMALS, TARGETS, weights=WEIGHTS, **options
-    )
-    expected = estimators.skce(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
-    counts = multinomial_counts(jax.random.split(KEY, 50), N).T * WEIGHTS
-    values = [estimators.skce(KERNEL, NORMALS, TARGETS, weights=each) for each in counts]
-    np.testing.assert_allclose(other.standard_error, np.std(values, ddof=1), rtol=1e-9)
-    np.testing.assert_allclose(other.estimate, expected, rtol=1e-9)
-    assert other.low < other.estimate < other.high
 
 
 @pytest.mark.slow
