@@ -38,11 +38,6 @@ class Exponentials:
     rates: jax.Array
     polynomials: tuple[tuple[float, ...], ...] = dataclasses.field(metadata={"static": True})
 
-    @property
-    def num_moments(self) -> int:
-        """Largest number of coefficients."""
-        return max(map(len, self.polynomials))
-
 
 _MANY = 1000  # points, from which sums on a line are quicker than those over all pairs
 # Coefficients of the polynomial, and the rate in units of 1 / ℓ.
@@ -141,12 +136,6 @@ def _is_rounded(values: Any) -> bool:
     largest = 1 / jnp.finfo(jnp.result_type(values, 1.0)).eps
     found = np.asarray(values, float) if checks.is_concrete(values) else np.inf
     return bool(np.max(np.abs(found)) > largest)
-
-
-def embedding(kernel: Kernel, points: object) -> Any:
-    """Embedding by the distance of a kernel of exponentials, [n, d], or None."""
-    distance = distance_of_exponentials(kernel)
-    return None if distance is None else _embedding(distance, without_draws(points))
 
 
 @jax.jit
