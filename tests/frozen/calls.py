@@ -1,0 +1,128 @@
+"""Which calls are frozen: those of the registry, and a few that it does not need."""
+
+import functools
+import re
+from typing import Any
+
+import jax
+import numpy as np
+
+from calibjax import distributions, estimators, evaluation, kernels
+from tests import registry
+from tests.registry import arguments as a
+from tests.registry.arguments import Call, call
+from tests.registry.families import ALL, FAMILIES, Family
+
+# Calls of the registry whose numbers are those of other calls: records that are passed on, and the
+# densities and draws of all families, which `_members` has in one program.
+_AGAIN = r", whole\]|\[params\]|\[state|\[records\]|options\]$"
+_AGAIN += r"|(negative_log_likelihood|sample_targets)\[(?!Normal\])"
+_KEPT = r"skce_test\[\w+, options\]|\[Normal, options\]"
+# What is about to be deleted. Patterns of names that no longer exist may go from this list.
+_LEAVING = (
+    r"sample_size|power_curve|ExactSKCETest|EDetector|score_confidence_sequence|combine_results|holm"
+    r"|cross_calibration_test|calibration_margin|group_wise|reward_improvement|decision_cost"
+    r"|variogram_score|NumpyroDistribution|risk_difference"
+)
+# Where weights stay, of each kind of function one or two.
+_WEIGHTED = (
+    r"estimators\.(skce|skce_biased|ucme|ece|lce|reliability_curve|pit_histogram)|streaming\.SKCE"
+    r"|hypothesis_tests\.(exact_skce_test|group_calibration_test|aggregated_skce_test)"
+    r"|scores\.(crps|brier_score|brier_decomposition|negative_log_likelihood)"
+    r"|recalibration\.(HistogramBinning|IsotonicRegression|PlattScaling|AffineScaling|VennAbers)"
+    r"|recalibration\.(TemperatureScaling|QuantileRecalibration)"
+)
+
+
+@functools.cache
+def calls() -> dict[str, Call]:
+    """All frozen calls by name."""
+    chosen = {name: one for name, one in registry.calls().items() if _is_chosen(name)}
+    own = [_members(family) for family in ALL.values()]
+    own += [_pairs(family) for family in FAMILIES.values()]
+    own += [_slopes(FAMILIES[name]) for name in ("Normal", "DiagNormal", "Categorical", "Mixture")]
+    return chosen | {one.name: one for one in own + _evaluations()}
+
+
+def _is_chosen(name: str) -> bool:
+    if name.endswith("[weights]"):
+        return re.fullmatch(rf"({_WEIGHTED})\[weights\]", name) is not None
+    again = re.search(_AGAIN, name) and not re.search(_KEPT, name)
+    return not again and re.search(_LEAVING, name) is None
+
+
+def _members(family: Family) -> Call:
+    """What a distribution says of itself, as far as it has these methods."""
+
+    @jax.jit
+    def evaluate(predictions: Any, targets: Any) -> dict[str, Any]:
+        keys = jax.random.split(jax.random.key(2), len(targets))
+        given = {"log_prob": (targets,), "cdf": (targets,), "crps": (targets,), "sample": (keys,)}
+        given |= {"mean": (), "variance": (), "icdf": (np.full(len(targets), 0.3, "f4"),)}
+        found = {}
+        for name, values in given.items():
+            if hasattr(predictions, name):
+                found[name] = jax.vmap(lambda p, *v, name=name: getattr(p, name)(*v))(
+                    predictions, *values
+                )
+        return found
+
+    return family.call("distributions.Distribution", f"{family.name}, members", evaluate)
+
+
+def _pairs(family: Family) -> Call:
+    """Distances of all pairs of predictions, and expectations of their kernel on targets."""
+
+    @jax.jit
+    def evaluate(predictions: Any, targets: Any) -> dict[str, Any]:
+        kernel = family.target_kernel
+        single = jax.vmap(functools.partial(kernels.single_expectation, kernel))
+        double = functools.partial(kernels.double_expectation, kernel)
+        return {
+            "distances": kernels.gram_matrix(family.prediction_kernel.distance, predictions),
+            "single": single(predictions, targets),
+            "double": kernels.gram_matrix(double, predictions),
+        }
+
+    return family.call("kernels.double_expectation", f"{family.name}, pairs", evaluate)
+
+
+def _slopes(family: Family) -> Call:
+    """Derivatives of the unbiased SKCE by length scales and by predictions."""
+
+    @jax.jit
+    def evaluate(predictions: Any, targets: Any) -> Any:
+        slopes = jax.grad(estimators.skce, (0, 1))(family.kernel, predictions, targets)
+        return dict(zip(("kernel", "predictions"), slopes, strict=True))
+
+    return family.call("estimators.skce", f"{family.name}, slopes", evaluate)
+
+
+def _evaluations() -> list[Call]:
+    """All numbers of `evaluate` on three data sets of 40 samples."""
+    generator = np.random.default_rng(6)
+    loc, noise, extra = generator.normal(size=(3, 40)).round(2)
+    probs, scale = generator.dirichlet(np.ones(3), 40), generator.uniform(0.5, 1.5, 40).round(2)
+    members, chosen = generator.normal(size=(40, 6)).round(2), generator.integers(0, 3, 40)
+    loc, members, targets = a.real(loc), a.real(loc[:, None] + members), a.real(loc + noise)
+    normals = a.made(distributions.Normal, loc=loc, scale=a.positive(scale))
+    data = {
+        "normals": {"predictions": normals, "targets": targets, "features": a.real(extra)},
+        "classes": {"predictions": a.simplex(probs), "targets": a.labels(chosen, limit=3)},
+        "ensembles": {
+            "predictions": a.made(distributions.Samples, values=members),
+            "targets": targets,
+        },
+    }
+
+    def evaluate(key: Any, **given: Any) -> dict[str, Any]:
+        fields = "value", "standard_error", "low", "high", "pvalue"
+        return {
+            entry.name: [value for x in fields if (value := getattr(entry, x)) is not None]
+            for entry in evaluation.evaluate(key, **given).entries
+        }
+
+    return [
+        call("evaluation.evaluate", f"{name}, 40", evaluate, key=a.key(), slow=True, **given)
+        for name, given in data.items()
+    ]

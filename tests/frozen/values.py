@@ -1,0 +1,115 @@
+"""Frozen calls to numbers, what differs, and the file."""
+
+import functools
+import hashlib
+import json
+import math
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from tests.frozen.calls import calls
+from tests.registry.outcomes import evaluate
+
+FILE = pathlib.Path(__file__).parent / "numbers.json"
+PRECISIONS = {"float32": np.float32, "float64": np.float64}
+# Relative to the largest number beside it, absolute, and digits that are kept.
+_TOLERANCES = {"float32": (1e-4, 1e-6, 6), "float64": (1e-9, 1e-13, 12)}
+_FEW = 6  # arrays with more numbers are reduced
+_LARGEST_TABLE = 60_000  # bytes
+
+
+def names() -> list[str]:
+    """Names of all frozen calls, each with a precision."""
+    return [f"{name} {precision}" for name in calls() for precision in PRECISIONS]
+
+
+def numbers(name: str) -> dict[str, Any]:
+    """The numbers of a call, by their place in its result; of large arrays only a few."""
+    name, precision = name.rsplit(" ", 1)
+    call, dtype = calls()[name], PRECISIONS[precision]
+    with jax.enable_x64(dtype == np.float64):
+        result = evaluate(call, call.values(dtype))
+        leaves = jax.tree_util.tree_leaves_with_path(result)
+        place = functools.partial(jax.tree_util.keystr, simple=True, separator=".")
+        return {place(path): _few(leaf, precision) for path, leaf in leaves}
+
+
+def _few(leaf: Any, precision: str) -> Any:
+    """A number or a short list; for large arrays size, infinite ones, and three sums."""
+    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.random.key_data(leaf)
+    array = np.asarray(leaf)
+    if array.dtype.kind not in "fiub":
+        return str(leaf)
+    if array.dtype.kind != "f":
+        array = array.astype(int)
+    if array.size > _FEW:
+        finite = array[np.isfinite(array)].astype(float)
+        sums = abs(finite).sum(), finite.sum(), finite @ np.cos(np.arange(finite.size))
+        return [array.size, array.size - finite.size, *(_rounded(x, precision) for x in sums)]
+    found = [int(x) if array.dtype.kind == "i" else _rounded(x, precision) for x in array.ravel()]
+    return found if array.ndim else found[0]
+
+
+def _rounded(x: float, precision: str) -> float:
+    return float(f"{x:.{_TOLERANCES[precision][2]}g}")
+
+
+def differences(name: str, before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    """What is not the same up to rounding: where, both numbers, and their relative difference."""
+    relative, absolute, _ = _TOLERANCES[name.rsplit(" ", 1)[1]]
+    for place in before | now:
+        old, new = (x.get(place, "missing") for x in (before, now))
+        olds, news = (x if isinstance(x, list) else [x] for x in (old, new))
+        if len(olds) != len(news):
+            yield f"{place}: {old} -> {new}"
+            continue
+        floats = [abs(x) for x in olds if isinstance(x, float) and math.isfinite(x)]
+        scale = max(floats, default=0.0)
+        for x, y in zip(olds, news, strict=True):
+            if not _is_close(x, y, relative * scale + absolute):
+                change = f" ({abs(y - x) / (scale or 1):.1e})" if _are_floats(x, y) else ""
+                yield f"{place}: {x} -> {y}{change}"
+
+
+def _are_floats(*values: Any) -> bool:
+    return all(isinstance(x, float) for x in values)
+
+
+def _is_close(x: Any, y: Any, tolerance: float) -> bool:
+    if not _are_floats(x, y) or math.isinf(x):
+        return x == y
+    return abs(x - y) <= tolerance or (math.isnan(x) and math.isnan(y))
+
+
+def tables() -> dict[str, str]:
+    """A digest of the numbers in each small table of results, whatever words stand around them."""
+    root = FILE.parents[2]
+    found = {}
+    for path in sorted((*root.glob("*/results/**/*.md"), *root.glob("*/results/**/*.csv"))):
+        if path.name != "README.md" and path.stat().st_size <= _LARGEST_TABLE:
+            text = " ".join(re.findall(r"\d[\d.]*(?:e[-+]?\d+)?", path.read_text()))
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            found[path.relative_to(root).as_posix()] = digest[:16]
+    return found
+
+
+def read() -> dict[str, dict[str, Any]]:
+    """The frozen numbers of calls and tables."""
+    return json.loads(FILE.read_text()) if FILE.exists() else {"calls": {}, "tables": {}}
+
+
+def write(frozen: dict[str, dict[str, Any]]) -> None:
+    """One line for each call, in the order of their names."""
+    parts = [
+        f'"{part}": {{\n'
+        + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(found.items()))
+        + "\n}"
+        for part, found in frozen.items()
+    ]
+    FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n")
