@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from calibjax import hypothesis_tests, recalibration
-from calibjax.evaluation.calls import Call, expression, measured, named
 from calibjax.evaluation.cross_calibration import kernel_given, predictions_given
 from calibjax.evaluation.data import Data
 from calibjax.evaluation.entries import Entry, Section
@@ -16,15 +15,6 @@ from calibjax.evaluation.measures import measured
 from calibjax.evaluation.models import Compared
 
 _KERNEL = "result.other_kernels['SKCE']"
-
-
-def _holm(pvalues: list[float]) -> list[float]:
-    """p-values adjusted for their number by the method of Holm (1979)."""
-    values = np.array(pvalues)
-    order = np.argsort(values)
-    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
-    values[order] = np.minimum(stepped, 1)
-    return values.tolist()
 
 
 def _adjusted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -35,6 +25,15 @@ def _adjusted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(
         x if x.pvalue is None else dataclasses.replace(x, pvalue=next(adjusted)) for x in entries
     )
+
+
+def _holm(pvalues: list[float]) -> list[float]:
+    """p-values adjusted for their number by the method of Holm (1979)."""
+    values = np.array(pvalues)
+    order = np.argsort(values)
+    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    values[order] = np.minimum(stepped, 1)
+    return values.tolist()
 
 
 def _tested(name: str, compute: Callable[[], Any], call: str, field: str = "") -> Entry:
@@ -168,27 +167,26 @@ def of_skces(c: Compared) -> Section | None:
 
 def kernels_given(c: Compared) -> dict[str, Any]:
     """Kernels of the tests of a model given another one, by "given" and the name of the latter."""
-    kernel: Any = c.kernel
-    names = c.models if kernel is not None else ()
-    return {f"given {x}": kernel_given(kernel, c.samples(x)[0].value) for x in names}
+    if c.kernel is None:
+        return {}
+    return {f"given {x}": kernel_given(c.kernel, c.samples(x).value[0]) for x in c.models}
 
 
 def cross_calibration(c: Compared) -> Section | None:
     """Tests of each model given another."""
     if c.kernel is None:
         return None
-    test, key, kernels = expression(c.test[0]), c.first.key_at(3), kernels_given(c)
-    options = {"weights": c.some(c.weights)}
-    if c.clusters.value is not None:
-        options["clusters"] = c.some(c.clusters)
-    entries = []
-    for a, b in (each for pair in c.pairs for each in (pair, pair[::-1])):
-        own, other, targets = c.samples(a, b)
-        both = predictions_given(own.value, other.value)
-        both = named(f"distributions.with_features({own.text}, {other.text})", both)
-        kernel = kept_kernel(f"given {b}", kernels[f"given {b}"])
-        call = test(key, kernel, both, targets, **options)
-        entries.append(_tested(f"{a} given {b}: {c.test[1]}", call, call))
+    test, kernels, options = c.test[0], kernels_given(c), c.options(in_rows=True)
+    entries: list[Entry] = []
+    for a, b in (given for pair in c.pairs for given in (pair, pair[::-1])):
+        (own, other, targets), _ = c.samples(a, b)
+        both, kernel = predictions_given(own, other), kernels[f"given {b}"]
+        compute = functools.partial(test, c.first.at(3), kernel, both, targets, **options.value)
+        shown, given, ys = (x.text for x in c.in_rows(a, b))
+        call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 3), "
+        call += f"result.other_kernels['given {b}'], "
+        call += f"distributions.with_features({shown}, {given}), {ys}{options.text})"
+        entries.append(_tested(f"{a} given {b}: {c.test[1]}", compute, call))
     remark = "Is the first model right given the predictions of the second, too? If it is "
     remark += "calibrated by itself, a small p says that the second knows what it does not."
     return Section("Does one know what the other does not?", _adjusted(entries), remark + _seen(c))

@@ -72,9 +72,13 @@ class Compared:
 
     def samples(self, *names: str) -> Named:
         """Models and targets, those rows."""
-        found = [self.some(self.models[name], f"models[{name!r}]") for name in names]
-        values, texts = zip(*found, self.some(self.targets, "targets"), strict=True)
+        values, texts = zip(*self.in_rows(*names), strict=True)
         return Named(values, ", ".join(texts))
+
+    def in_rows(self, *names: str) -> list[Named]:
+        """Models and targets, those rows, one by one."""
+        found = [self.some(self.models[name], f"models[{name!r}]") for name in names]
+        return [*found, self.some(self.targets, "targets")]
 
     def options(self, *, in_rows: bool = False) -> Named:
         """Weights and clusters as keyword arguments, as far as there are any."""

@@ -75,24 +75,16 @@ def consistency_test(
     value = checked_statistic(statistic)
     predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=True)
     check_draws(predictions, targets)
-    n = checks.leading_size("targets", targets)
-
-    def resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
-        index_key, target_key = jax.random.split(key)
-        index = jax.random.randint(index_key, (n,), 0, n)
-        chosen, _ = jax.tree.map(lambda leaf: leaf[index], samples)
-        return chosen, draw(target_key, chosen)
-
     samples = predictions, targets
     return rank_among_redraws(
         key,
-        lambda _, __, samples: value(None, *samples),
+        Bound(_of_samples, (value,)),
         None,
         samples,
         samples,
         num_draws=num_draws,
         batch_size=batch_size,
-        num_bytes=bytes_of_tile(n),
+        num_bytes=bytes_of_tile(checks.leading_size("targets", targets)),
         redraw=_resampled,
         draws="resampled predictions, redrawn targets",
     )
@@ -101,13 +93,13 @@ def consistency_test(
 def _of_samples(value: Callable[..., Any], data: None, given: Any, samples: Any) -> Any:
     """The statistic of resampled data."""
     del data, given
-    return value(*samples)
+    return value(None, *samples)
 
 
 def _resampled(key: jax.Array, samples: tuple[Any, ...]) -> tuple[Any, ...]:
     """Some of the predictions, with replacement, and targets that are drawn from them."""
     index_key, target_key = jax.random.split(key)
-    n = checks.leading_size("targets", samples[2])
+    n = checks.leading_size("targets", samples[1])
     index = jax.random.randint(index_key, (n,), 0, n)
-    given, chosen, _ = jax.tree.map(lambda leaf: leaf[index], samples)
-    return given, chosen, draw(target_key, chosen)
+    chosen, _ = jax.tree.map(lambda leaf: leaf[index], samples)
+    return chosen, draw(target_key, chosen)
