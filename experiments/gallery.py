@@ -178,6 +178,29 @@ def wealth() -> Axes:
 
 
 @figure
+def pvalue_ecdf() -> Axes:
+    """Of the same statistic for calibrated predictions, and for predictions that are too narrow."""
+    runs, n = 200, 30
+
+    def pvalue(seed: jax.Array, factor: float) -> jax.Array:
+        one, two = jax.random.split(seed)
+        predictions = distributions.Normal(jnp.zeros(n), jnp.ones(n))
+        targets = factor * jax.random.normal(one, (n,))
+        test = hypothesis_tests.exact_test(
+            two, lambda p, y: jnp.mean(jnp.square(y - p.loc)), predictions, targets, num_draws=99
+        )
+        return test.pvalue
+
+    seeds = jax.random.split(key("runs"), runs)
+    found = {
+        name: jax.vmap(functools.partial(pvalue, factor=factor))(seeds)
+        for name, factor in (("calibrated", 1.0), ("too narrow by 20 %", 1.25))
+    }
+    band = estimators.quantile_coverage(key("band"), found["calibrated"])
+    return plotting.pvalue_ecdf(found, band=band)
+
+
+@figure
 def group_errors() -> Axes:
     """Of the classes, in groups, one of which has birds that are labelled as dogs."""
     predictions, targets = classes()

@@ -11,6 +11,7 @@ from calibjax.plotting.decomposition import score_decomposition
 from calibjax.plotting.histograms import (
     estimate_histogram,
     null_distribution,
+    pvalue_ecdf,
     sharpness_histogram,
 )
 from calibjax.plotting.isotonic import isotonic_diagram, murphy_diagram
@@ -29,6 +30,7 @@ __all__ = [
     "null_distribution",
     "pit_ecdf",
     "pit_histogram",
+    "pvalue_ecdf",
     "quantile_calibration_curve",
     "reliability_diagram",
     "score_decomposition",

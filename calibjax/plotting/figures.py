@@ -31,6 +31,7 @@ CURVE_COLORS = (
     "#AA4499",
 )
 # Beside the colours, for prints without them.
+CURVE_MARKERS = "osD^vP<X>"
 CURVE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-", "--")
 CURVE_LOOKS = tuple(zip(CURVE_COLORS, CURVE_STYLES, strict=True))
 _CONSTANT = 1e-9  # values that differ by less, relative to their size, are one value
@@ -136,12 +137,14 @@ def shown_record(
     return dataclasses.replace(record, **values)
 
 
-def shown_by_name(name: str, arrays: object, shown: Callable[[str, Any], Any]) -> dict[str, Any]:
+def shown_by_name(
+    name: str, arrays: object, shown: Callable[[str, Any], Any], least: int = 1
+) -> dict[str, Any]:
     """The arrays, or records, of a dict, at most nine, checked by `shown`, which takes the name."""
     if not isinstance(arrays, Mapping):
         expected = "a dict of names and arrays"
         raise TypeError(f"{name}: expected {expected}, got {checks.described(arrays)}")
-    checks.size_in_range(f"len({name})", len(arrays), 1, len(CURVE_COLORS))
+    checks.size_in_range(f"len({name})", len(arrays), least, len(CURVE_COLORS))
     return {str(key): shown(f"{name}[{key!r}]", values) for key, values in arrays.items()}
 
 

@@ -1,11 +1,13 @@
-"""Histograms of estimates, sharpness and test statistics."""
+"""Histograms of estimates, sharpness and test statistics, and distributions of p-values."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax.estimators.uniformity import CoverageCurve
 from calibjax.hypothesis_tests._redraw.components import Component
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting import figures
@@ -193,6 +195,64 @@ def null_distribution(
     return ax
 
 
+def pvalue_ecdf(
+    pvalues: Mapping[str, Any], *, band: CoverageCurve | None = None, ax: "Axes | None" = None
+) -> "Axes":
+    """Rejection rate of tests over their level: the empirical distribution of p-values.
+
+        rate(α) = #{r: p_r ≤ α} / R.
+
+    On calibrated data sets it is the type I error of the test, and has to be at most α (the dashed
+    diagonal); on others it is its power. The diagonal, and the band, are for the former.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        pvalues: for each name of a test its p-values on R data sets, [R]; at most nine tests.
+        band: what R uniform p-values give at all levels at once, as
+            `estimators.quantile_coverage(key, pvalues)` returns it for any R p-values.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are too many tests.
+
+    Cost: O(R log R) for each test.
+
+    References: W19 Fig. 2 (test errors over the level).
+
+    >>> import jax.numpy as jnp
+    >>> ax = pvalue_ecdf({"exact": jnp.array([0.75, 0.25]), "CME": jnp.array([0.5, 0.125])})
+    >>> print(ax.lines[0].get_xydata().tolist())
+    [[0.0, 0.0], [0.25, 0.5], [0.75, 1.0], [1.0, 1.0]]
+    """
+    shown = figures.shown_by_name("pvalues", pvalues, _sorted)
+    if band is not None and (not isinstance(band, CoverageCurve) or band.sets != "quantiles"):
+        got = checks.described(band)
+        raise TypeError(f"band: expected what estimators.quantile_coverage returns, got {got}")
+    with figures.figure(ax, (4.4, 4.8), ncols=2) as ax:
+        for (color, line), (name, values) in zip(figures.CURVE_LOOKS, shown.items(), strict=False):
+            rates = np.arange(1, values.size + 1) / values.size
+            ends = np.r_[0, values, 1], np.r_[0, rates, 1]
+            style = {"color": color, "linestyle": line, "linewidth": 1.5, "label": name}
+            ax.plot(*ends, drawstyle="steps-post", **style)
+        figures.draw_diagonal(ax, "rate = level")
+        if band is not None:
+            fields = "levels", "simultaneous_lower", "simultaneous_upper"
+            x, *ends = (figures.shown_values(f"band.{x}", getattr(band, x)) for x in fields)
+            label = f"{100 * band.level:.4g} % band of uniform p-values"
+            style = {"color": figures.LIGHT_BAND, "linewidth": 0, "zorder": 0, "label": label}
+            ax.fill_between(x, ends[0], ends[1], **style)
+        ax.set(xlim=(0, 1), ylim=(0, 1.01), box_aspect=1)
+        ax.set(xlabel="level of the test", ylabel="share of data sets that are rejected")
+    return ax
+
+
 def _one_statistic(result: CalibrationTestResult | Component, kind: str) -> np.ndarray:
     """Statistic, p-value or draws of a test with one statistic."""
     name = "null_samples" if kind == "draws" else kind
@@ -209,3 +269,10 @@ def _one_statistic(result: CalibrationTestResult | Component, kind: str) -> np.n
     if kind == "draws":
         checks.leading_size(f"result.{name}", values)
     return values
+
+
+def _sorted(name: str, values: ArrayLike) -> np.ndarray:
+    """p-values in increasing order, [R]."""
+    values = figures.shown_vector(name, values, "[R], one from each data set")
+    checks.unit_interval(name, values)
+    return np.sort(values)

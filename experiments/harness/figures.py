@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from calibjax._core.files import write
-from calibjax.plotting.figures import CURVE_COLORS
+from calibjax.plotting.figures import CURVE_COLORS, CURVE_MARKERS
 from experiments.harness import stand_in
 from experiments.harness.messages import log
 
 COLORS = CURVE_COLORS  # which the colour-blind can tell apart
-MARKERS = "osD^vP<X>"  # beside them, for prints without colours
 HEAT = "viridis"  # the colour map of heat maps
 RESOLUTION = 200  # dots per inch of pictures with too many points for a drawing
 SHADES = 128  # colours of such pictures, which makes files a third as large
@@ -43,7 +42,7 @@ def draw_estimates(
 ) -> None:
     """Estimates side by side, with error bars: a group for each model, a point for each name."""
     step = 0.8 / len(estimates)
-    looks = zip(COLORS, MARKERS, strict=True)
+    looks = zip(COLORS, CURVE_MARKERS, strict=True)
     for i, ((name, values), (color, marker)) in enumerate(
         zip(estimates.items(), looks, strict=False)
     ):

@@ -72,6 +72,7 @@ CALLS = {
     "null_distribution": (ONE,),
     "pit_ecdf": (QUANTILES,),
     "pit_histogram": (HISTOGRAM,),
+    "pvalue_ecdf": ({"exact": np.array([0.5, 0.2])},),
     "quantile_calibration_curve": (QUANTILES,),
     "reliability_diagram": (RELIABILITY,),
     "score_decomposition": (DECOMPOSED,),

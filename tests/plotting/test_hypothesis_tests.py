@@ -5,7 +5,7 @@ import pytest
 
 from calibjax import plotting
 from calibjax.hypothesis_tests import Component
-from tests.plotting.examples import DECOMPOSED, DRAWS, GROUPS, ONE
+from tests.plotting.examples import DECOMPOSED, DRAWS, GROUPS, INTERVALS, ONE, QUANTILES
 from tests.plotting.test_histograms import lines
 
 
@@ -34,3 +34,37 @@ def test_draws_and_the_observed_statistic():
 def test_tests_without_one_null_distribution(result, error, message):
     with pytest.raises(error, match=message):
         plotting.null_distribution(result)
+
+
+def test_rejection_rates_are_shares_of_small_pvalues():
+    pvalues = np.random.default_rng(0).random(40)
+    ax = plotting.pvalue_ecdf({"exact": pvalues, "CME": pvalues**2}, band=QUANTILES)
+    for name, values in (("exact", pvalues), ("CME", pvalues**2)):
+        line = lines(ax)[name]
+        assert line.get_drawstyle() == "steps-post"
+        levels, rates = line.get_data()
+        for level, rate in zip(levels[1:-1], rates[1:-1]):
+            assert rate == np.mean(values <= level)
+        assert (rates[0], rates[-1]) == (0, 1)
+    styles = {lines(ax)[name].get_linestyle() for name in ("exact", "CME")}
+    assert len(styles) == 2
+    assert ax.collections[0].get_label() == "90 % band of uniform p-values"
+    corners = ax.collections[0].get_paths()[0].vertices
+    assert {tuple(x) for x in corners} >= {(0.2, 0.1), (0.2, 0.4), (0.8, 0.7), (0.8, 0.9)}
+
+
+@pytest.mark.parametrize(
+    ("pvalues", "options", "error", "message"),
+    [
+        (np.ones(3), {}, TypeError, "pvalues: expected a dict of names and arrays, got ndarray"),
+        ({}, {}, ValueError, r"len\(pvalues\): expected an integer between 1 and 9, got 0"),
+        ({"a": np.array([0.1, 1.1])}, {}, ValueError, r"pvalues\['a'\]: expected probabilities"),
+        ({"a": np.array([])}, {}, ValueError, r"pvalues\['a'\]: expected at least 1"),
+        ({"a": DRAWS[None]}, {}, ValueError, r"pvalues\['a'\]: expected shape \[R\]"),
+        ({"a": np.ones(1)}, {"band": INTERVALS}, TypeError, "band: expected what estimators.quan"),
+        ({"a": np.ones(1)}, {"band": DRAWS}, TypeError, "band: expected what estimators.quantile"),
+    ],
+)
+def test_wrong_pvalues(pvalues, options, error, message):
+    with pytest.raises(error, match=message):
+        plotting.pvalue_ecdf(pvalues, **options)

@@ -244,6 +244,11 @@ _DRAWN_FROM = {
     for name, data in _DRAWN_FROM.items()
 }
 _EQUAL_DRAWS = Family(distributions.Samples, {"values": real(_DRAWS)}, real(Y))
+_VECTOR_DRAWS = Family(
+    distributions.Samples,
+    {"values": real(np.stack([VECTORS, VECTORS[::-1], VECTORS + 1], 1))},
+    real(VECTORS[::-1]),
+)
 
 
 def _recalibrated(loc, scale, shift, factor):
