@@ -31,7 +31,7 @@ Notation of the papers and names in the code:
 | T in p^{1/T} | `temperature`, of `recalibration.tempered` |
 | max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |
 | h, h_bin, h_kde, h_kkr, h_ukkr, h_sim | `risk.EstimationFunction`s: `Binning`, ... |
-| R_CE(h) | `risk.estimation_risk` |
+| R_CE(h) | `risk.estimation_risk`, in linear time `risk.estimation_risk_block` |
 """
 
 from calibjax import (

@@ -44,6 +44,18 @@ class KernelDensities:
         labels = checks.labels(f"{name}.labels", checked.labels, max(2, num_columns))
         return KernelDensities(vectors, labels, checked.bandwidth)
 
+    def leave_one_out(self) -> jax.Array:
+        """Values h(p_i, p_i) of the training predictions, without sample i in the sums, [n].
+
+        Raises:
+            ValueError: if there is only one sample.
+
+        Cost: that of the diagonal at n points.
+        """
+        own = checks.learned("params", self, KernelDensities)
+        n = checks.leading_size("vectors", own.vectors, 2)
+        return jnp.sum(jnp.square(_residuals(own, own.vectors, jnp.arange(n))), -1)
+
 
 @record
 class KernelDensity(EstimationFunction):
@@ -58,8 +70,10 @@ class KernelDensity(EstimationFunction):
     Kernels are computed as logarithms, and where all kernels are zero, π is a limit: h is finite
     everywhere, whereas G24 had to drop predictions.
 
-    All training samples count. At the training predictions each sample would have the largest
-    weight at itself, and h would be too small: `kde_calibration_error` leaves it out.
+    At new predictions all training samples count. At the training predictions each sample would
+    have the largest weight at itself, and h would be too small: `params.leave_one_out()` returns
+    h(p_i, p_i) without sample i. The mean of these values is `kde_calibration_error(..., order=2)`,
+    or half of it for confidences.
 
     `fit` only stores the training data; `refit` replaces the bandwidth.
 
@@ -79,6 +93,8 @@ class KernelDensity(EstimationFunction):
     >>> params = function.fit(jnp.array([0.5, 0.5, 0.5]), jnp.array([1, 1, 0]), 0.1)
     >>> print(function.diagonal(params, jnp.array([0.5, 1.0])).round(4))  # π is 2/3
     [0.0278 0.1111]
+    >>> print(params.leave_one_out())  # π is 1/2, 1/2, 1
+    [0.   0.   0.25]
     """
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
@@ -107,7 +123,7 @@ class KernelDensity(EstimationFunction):
         """Residuals p − π(p) of predictions, [n, m], twice."""
         params = checks.learned("params", params, KernelDensities)
         points = vectors(checked_points(p, params.vectors.shape[-1]))
-        errors = _residuals(params, points)
+        errors = _residuals(params, points, jnp.full(len(points), -1))
         return errors, errors
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
@@ -118,10 +134,10 @@ class KernelDensity(EstimationFunction):
 
 
 @jax.jit
-def _residuals(params: KernelDensities, points: jax.Array) -> jax.Array:
-    """Points − π(points), [n, m] or [n, 1]."""
+def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) -> jax.Array:
+    """Points − π(points), without the sample that is excluded at each, [n, m] or [n, 1]."""
     kernels = dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
-    chosen = Point(_class_probs(points), jnp.full(len(points), -1))
+    chosen = Point(_class_probs(points), excluded)
     proportions = label_proportions(kernels, params.labels, chosen)
     errors = points - proportions[:, -points.shape[1] :]
     return jnp.where(jnp.isnan(points), jnp.nan, errors)

@@ -321,11 +321,14 @@ def _risks() -> list[Call]:
     data = {"predictions": a.unit(a.CONFIDENCES), "targets": a.truths(a.CORRECT)}
     matrix = a.real(values, without=("transposed",))
     function = a.function(lambda p, q: p.class_probs @ q.class_probs.T, "function")
-    name = "risk.estimation_risk"
-    return [
-        call(name, "confidences", values=matrix, **data),
-        CATEGORICAL.call(name, values=function),
-    ]
+    found = []
+    for name in ("risk.estimation_risk", "risk.estimation_risk_standard_error"):
+        found += [
+            call(name, "confidences", values=matrix, **data),
+            CATEGORICAL.call(name, values=function),
+        ]
+    block = CATEGORICAL.call("risk.estimation_risk_block", values=function, block_size=a.integer(3))
+    return [*found, block]
 
 
 def _cross_validation() -> list[Call]:

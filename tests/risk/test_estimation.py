@@ -52,6 +52,129 @@ def test_risk_is_the_double_loop(kind):
     assert value == pytest.approx(loop(residuals, VALUES), rel=1e-12)
 
 
+def products_of(p, q):
+    """h(p, q) = ⟨p, q⟩ / 3, of class predictions or confidences."""
+    left, right = (x.class_probs if hasattr(x, "class_probs") else x[:, None] for x in (p, q))
+    return left @ right.T / 3
+
+
+@pytest.mark.parametrize("block_size", [2, 5, N])
+@pytest.mark.parametrize("kind", DATA)
+def test_blocks_are_double_loops(kind, block_size):
+    """The last 23 mod B samples are in no block."""
+    family, parameters, targets, errors = DATA[kind]
+    data = family(jnp.array(parameters)), jnp.array(targets)
+    value = risk.estimation_risk_block(products_of, *data, block_size=block_size)
+    vectors = {
+        "confidences": CONFIDENCES[:, None],
+        "bernoulli": np.stack([1 - CONFIDENCES, CONFIDENCES], 1),
+    }.get(kind, PROBS)
+    gram = vectors @ vectors.T / 3
+    starts = range(0, N - block_size + 1, block_size)
+    places = [np.arange(start, start + block_size) for start in starts]
+    expected = np.mean([loop(errors[i], gram[np.ix_(i, i)]) for i in places])
+    assert value == pytest.approx(expected, rel=1e-12)
+
+
+def test_many_blocks_go_through_tiles(monkeypatch):
+    monkeypatch.setattr(tiles, "TILE_SIZE", 4)  # four blocks of two at once
+    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
+    value = risk.estimation_risk_block(products_of, *data, block_size=2)
+    pairs = [(i, i + 1) for i in range(0, N - 1, 2)]
+    losses = [(RESIDUALS[i] @ RESIDUALS[j] - PROBS[i] @ PROBS[j] / 3) ** 2 for i, j in pairs]
+    assert value == pytest.approx(np.mean(losses), rel=1e-12)
+
+
+def test_blocks_in_float32_under_jit_and_gradient():
+    data = Categorical(jnp.array(PROBS, jnp.float32)), jnp.array(LABELS)
+
+    def value(scale, data=data):
+        values = functools.partial(products, scale)
+        return risk.estimation_risk_block(values, *data, block_size=4)
+
+    found, slope = jax.jit(jax.value_and_grad(value))(jnp.float32(0.3))
+    assert found.dtype == jnp.float32
+    double = Categorical(jnp.array(PROBS)), data[1]
+    assert found == pytest.approx(float(value(0.3, double)), rel=1e-5)
+    numeric = (value(0.3 + 1e-5, double) - value(0.3 - 1e-5, double)) / 2e-5
+    assert slope == pytest.approx(float(numeric), rel=1e-4)
+    labels = jnp.array(LABELS).at[3].set(M)
+    options = {"block_size": 4, "values": products_of}
+    traced = jax.jit(
+        lambda y: risk.estimation_risk_block(targets=y, predictions=data[0], **options)
+    )
+    assert jnp.isnan(traced(labels))
+
+
+@pytest.mark.slow
+def test_risks_are_unbiased():
+    """Of 4000 data sets of 9 samples the means are those of 10⁷ independent pairs: z below 4."""
+
+    def sample(key, shape):
+        one, two = jax.random.split(key)
+        p = jax.random.uniform(one, shape)
+        return p, (jax.random.uniform(two, shape) < p**2).astype(int)
+
+    def values(p, q):
+        return 0.5 * jnp.outer(p - p**2, q - q**2)
+
+    def risks(p, y):
+        blocks = [risk.estimation_risk_block(values, p, y, block_size=b) for b in (2, 4)]
+        return jnp.stack([*blocks, risk.estimation_risk(values, p, y)])
+
+    p, y = sample(jax.random.key(3), (4000, 9))
+    found = np.asarray(jax.jit(jax.vmap(risks))(p, y))
+    p, y = map(np.asarray, sample(jax.random.key(4), (10**7, 2)))
+    squares = (np.prod(p - y, 1) - 0.5 * np.prod(p - p**2, 1)) ** 2
+    errors = np.sqrt(found.var(0) / len(found) + squares.var() / len(squares))
+    assert np.all(np.abs(found.mean(0) - squares.mean()) < 4 * errors)
+    assert found.std(0)[0] > found.std(0)[1] > found.std(0)[2]  # more pairs, less variance
+
+
+@pytest.mark.parametrize(
+    ("values", "block_size", "error", "message"),
+    [
+        (VALUES, 2, TypeError, "values: expected a function of two batches, got"),
+        (products_of, 1, ValueError, "block_size: expected an integer between 2 and 23, got 1"),
+        (products_of, N + 1, ValueError, "block_size: expected an integer between 2 and 23"),
+        (products_of, 2.5, TypeError, "block_size: expected an integer, got 2.5"),
+        (lambda p, q: 0.0, 2, ValueError, "values: expected a function that returns [n, n'] = "),
+    ],
+)
+def test_wrong_blocks(values, block_size, error, message):
+    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
+    with pytest.raises(error, match=re.escape(message)):
+        risk.estimation_risk_block(values, *data, block_size=block_size)
+
+
+def test_standard_error_is_the_jackknife():
+    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
+    error = risk.estimation_risk_standard_error(jnp.array(VALUES), *data)
+    rest = [np.delete(np.arange(N), i) for i in range(N)]
+    without = np.array([loop(RESIDUALS[i], VALUES[np.ix_(i, i)]) for i in rest])
+    expected = np.sqrt((N - 1) / N * np.sum((without - without.mean()) ** 2))
+    assert error == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.slow
+def test_standard_error_is_that_of_many_data_sets():
+    """Mean of the estimated variances and variance of the estimates; s.e. of either about 4 %."""
+    repetitions, n = 1500, 40
+
+    def estimate(key):
+        one, two = jax.random.split(key)
+        p = jax.random.uniform(one, (n,))
+        y = (jax.random.uniform(two, (n,)) < p**2).astype(int)
+        f = p - p**2
+        values = 0.5 * jnp.outer(f, f)
+        args = values, p, y
+        return risk.estimation_risk(*args), risk.estimation_risk_standard_error(*args)
+
+    keys = jax.random.split(jax.random.key(1), repetitions)
+    risks, errors = jax.jit(jax.vmap(estimate))(keys)
+    assert np.mean(errors**2) == pytest.approx(float(np.var(risks)), rel=0.12)
+
+
 def products(scale, p, q):
     """h(p, q) = scale ⟨p, q⟩."""
     return scale * p.probs @ q.probs.T
@@ -61,8 +184,10 @@ def test_functions_are_matrices():
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
     function = functools.partial(products, 0.3)
     matrix = function(data[0], data[0])
-    found = risk.estimation_risk(function, *data)
-    assert found == pytest.approx(float(risk.estimation_risk(matrix, *data)), rel=1e-13)
+    for estimator in (risk.estimation_risk, risk.estimation_risk_standard_error):
+        assert estimator(function, *data) == pytest.approx(
+            float(estimator(matrix, *data)), rel=1e-13
+        )
 
 
 @pytest.mark.parametrize("n", [30, tiles.TILE_SIZE + 5])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax.distributions import Categorical
+from calibjax.distributions import Bernoulli, Categorical
+from calibjax.estimators import kde_calibration_error
 from calibjax.risk import KernelDensity
 from tests.estimators.test_kernel_density import boundary, interior, proportions_oracle
 
@@ -20,13 +21,14 @@ POINTS = np.array(
 
 @jax.jit
 def residuals(train, labels, points, bandwidths):
-    """Residuals of points for all bandwidths, [k, n, m]."""
+    """Residuals of points for all bandwidths, [k, n, m], and values left out, [k, n]."""
     function = KernelDensity()
     params = function.fit(train, labels, 0.1)
 
     def at(bandwidth):
-        left, right = function.factors(function.refit(params, bandwidth), points)
-        return (left + right) / 2
+        params_at = function.refit(params, bandwidth)
+        left, right = function.factors(params_at, points)
+        return (left + right) / 2, params_at.leave_one_out()
 
     return jax.lax.map(at, bandwidths)
 
@@ -34,16 +36,20 @@ def residuals(train, labels, points, bandwidths):
 @pytest.mark.parametrize("make", [interior, boundary])
 def test_against_scipy(make):
     train, labels = make(25, 3)
-    ours = residuals(
+    ours, left_out = residuals(
         Categorical(jnp.asarray(train)),
         jnp.asarray(labels),
         Categorical(jnp.asarray(POINTS)),
         jnp.asarray(BANDWIDTHS),
     )
-    for h, value in zip(BANDWIDTHS, ours, strict=True):
+    for h, value, mean in zip(BANDWIDTHS, ours, jnp.mean(left_out, 1), strict=True):
         ratios = np.array([proportions_oracle(q, train, labels, h) for q in POINTS])
         # Densities have logarithms of up to 700/h, and scipy's lose their digits.
         np.testing.assert_allclose(value, POINTS - ratios, atol=max(1e-12, 1e-12 / h))
+        expected = kde_calibration_error(
+            Categorical(jnp.asarray(train)), jnp.asarray(labels), bandwidth=h, order=2
+        )
+        np.testing.assert_allclose(mean, expected, rtol=1e-12)
 
 
 def test_confidences_against_beta_densities():
@@ -51,14 +57,18 @@ def test_confidences_against_beta_densities():
     train, labels = rng.uniform(size=40), rng.integers(0, 2, size=40)
     points = np.append(rng.uniform(size=9), [0, 1])
     h = jnp.array([0.02, 0.3, 0.4, 1.0])
-    ours = residuals(*map(jnp.asarray, (train, labels, points)), h)
-    for bandwidth, value in zip(h, ours, strict=True):
+    ours, left_out = residuals(*map(jnp.asarray, (train, labels, points)), h)
+    for bandwidth, value, mean in zip(h, ours, jnp.mean(left_out, 1), strict=True):
         weights = [
             scipy.stats.beta.pdf(points[:9], c / bandwidth + 1, (1 - c) / bandwidth + 1)
             for c in train
         ]
         errors = points[:9] - labels @ np.array(weights) / np.sum(weights, 0)
         np.testing.assert_allclose(value[:9, 0], errors, atol=1e-12)
+        both = kde_calibration_error(
+            Bernoulli(jnp.asarray(train)), jnp.asarray(labels), bandwidth=bandwidth, order=2
+        )
+        np.testing.assert_allclose(mean, both / 2, rtol=1e-12)
 
 
 def test_numbers_everywhere_in_float32():
@@ -73,10 +83,10 @@ def test_numbers_everywhere_in_float32():
             rows = [jnp.asarray(x.astype(np.float32).astype(dtype)) for x in rows]
             args = Categorical(rows[0]), jnp.asarray(labels), Categorical(rows[1])
             results.append(residuals(*args, rows[2]))
-            assert results[-1].dtype == dtype
-            assert np.isfinite(results[-1]).all()
-        for h, one, two in zip(bandwidths, *results, strict=True):
-            np.testing.assert_allclose(one, two, atol=1e-5 if h >= 1e-3 else 1)
+            assert all(x.dtype == dtype and np.isfinite(x).all() for x in results[-1])
+        for single, double in zip(*results, strict=True):
+            for h, one, two in zip(bandwidths, single, double, strict=True):
+                np.testing.assert_allclose(one, two, atol=1e-5 if h >= 1e-3 else 1)
 
 
 @pytest.mark.slow  # the estimator has such a test of the same ratios
@@ -86,8 +96,14 @@ def test_gradient_in_the_bandwidth():
     weights = jnp.asarray(np.random.default_rng(0).normal(size=POINTS.shape))
 
     def total(scale):
-        return jnp.sum(weights * residuals(*args, scale * BANDWIDTHS)[2:])
+        return jnp.sum(weights * residuals(*args, scale * BANDWIDTHS)[0][2:])
 
     step = 1e-7
     expected = (total(1 + step) - total(1 - step)) / (2 * step)
     np.testing.assert_allclose(jax.grad(total)(1.0), expected, rtol=1e-6)
+
+
+def test_one_sample_cannot_be_left_out():
+    params = KernelDensity().fit(jnp.array([0.6]), jnp.array([1]), 0.1)
+    with pytest.raises(ValueError, match="vectors: expected at least 2 samples, got 1"):
+        params.leave_one_out()
