@@ -11,7 +11,7 @@ from calibjax.kernels import SquaredExponential, TensorProduct
 from calibjax.kernels.base import without_draws
 
 
-def kernel_given(kernel: TensorProduct, given: Distribution) -> TensorProduct:
+def kernel_given(kernel: Any, given: Distribution) -> TensorProduct:
     """The kernel k_P k_Q k_Y, where k_Q looks at the predictions of the other model."""
     distance = distance_of_predictions(given)
     nearness = SquaredExponential(typical_distance(distance, given), Features(distance))
