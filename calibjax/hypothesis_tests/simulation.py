@@ -1,8 +1,9 @@
 """Draws under the null hypothesis, in batches."""
 
+import dataclasses
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +50,8 @@ def checked_batch_size(batch_size: int | None, num_bytes: int) -> int:
     return checks.size_in_range("batch_size", batch_size, 1)
 
 
-class Bound(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Bound:
     """A function with its first arguments, equal to another one if they are."""
 
     function: Callable[..., Any]
