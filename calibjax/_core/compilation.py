@@ -12,16 +12,11 @@ from calibjax._core import checks
 from calibjax._core.devices import Result
 
 # XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
-# Programs that run long are optimised also where JAX is told to leave out most optimisations.
-_OPTIONS: dict[str, Any] = {
-    "xla_cpu_prefer_vector_width": 512,
-    "xla_backend_optimization_level": 3,
-    "xla_llvm_disable_expensive_passes": False,
-}
+_OPTIONS: dict[str, Any] = {"xla_cpu_prefer_vector_width": 512}
 
 
 def jit_long(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
-    """`jax.jit` for a function that runs long, which is compiled well where it is outermost.
+    """`jax.jit` for a function that runs long, with all vector registers where it is outermost.
 
     JAX takes options of the compiler for such programs only. Within those of users theirs hold
     (`XLA_FLAGS=--xla_cpu_prefer_vector_width=512`).

@@ -12,12 +12,11 @@ import jax
 import numpy as np
 
 from calibjax._core.compilation import compile_quickly
-from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.base import Distribution
 
 NO_CACHE = "--no-cache"
 _LARGEST = 200 * 2**20  # bytes that are kept
 _FEW = 20_000  # predicted numbers, up to which compiling well takes longer than it saves
-_FEW_OF_CLASSES = 200_000  # the same for probabilities
 
 
 def prepare(*, keeps_programs: bool) -> str:
@@ -56,12 +55,8 @@ def prepare(*, keeps_programs: bool) -> str:
 
 @contextlib.contextmanager
 def suitably(predictions: Distribution) -> Iterator[None]:
-    """Programs are hardly optimised where that would take longer than they run.
-
-    Those that run long of many samples are optimised anyway, see `jit_long`.
-    """
-    num_values = sum(map(np.size, jax.tree.leaves(predictions)))
-    is_small = num_values <= (_FEW_OF_CLASSES if has_class_probs(predictions) else _FEW)
+    """Programs are hardly optimised where that would take longer than they run."""
+    is_small = sum(map(np.size, jax.tree.leaves(predictions))) <= _FEW
     name = "jax_disable_most_optimizations"
     before = jax.config.read(name)
     jax.config.update(name, before or is_small)
