@@ -32,6 +32,7 @@ def main() -> int:
     changed, now = {}, dict.fromkeys(x for x in values.names() if options.only in x)
     for name in now:
         now[name] = _numbers(name)
+        print(".", end="", file=sys.stderr, flush=True)
         if name in before:
             changed[name] = list(values.differences(name, before[name], now[name]))
             now[name] = now[name] if changed[name] else before[name]
@@ -44,8 +45,7 @@ def main() -> int:
     if options.check:
         return bool(lines)
     for part, found in (("calls", now), ("tables", tables)):
-        kept = {k: v for k, v in file[part].items() if options.only not in k}
-        file[part] = kept | found
+        file[part] = {k: v for k, v in file[part].items() if options.only not in k} | found
     values.write(file)
     return 0
 

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import itertools
 import json
 import math
 import pathlib
@@ -19,6 +20,7 @@ FILE = pathlib.Path(__file__).parent / "numbers.json"
 PRECISIONS = {"float32": np.float32, "float64": np.float64}
 # Relative to the largest number beside it, absolute, and digits that are kept.
 _TOLERANCES = {"float32": (1e-4, 1e-6, 6), "float64": (1e-9, 1e-13, 12)}
+_EVALUATED = itertools.count(1)
 _FEW = 6  # arrays with more numbers are reduced
 _LARGEST_TABLE = 60_000  # bytes
 
@@ -30,6 +32,8 @@ def names() -> list[str]:
 
 def numbers(name: str) -> dict[str, Any]:
     """The numbers of a call, by their place in its result; of large arrays only a few."""
+    if next(_EVALUATED) % 50 == 0:
+        jax.clear_caches()  # or programs fill the memory
     name, precision = name.rsplit(" ", 1)
     call, dtype = calls()[name], PRECISIONS[precision]
     with jax.enable_x64(dtype == np.float64):
