@@ -1,5 +1,6 @@
 """Which calls are frozen: those of the registry, and a few that it does not need."""
 
+import contextlib
 import functools
 import re
 from typing import Any
@@ -57,14 +58,13 @@ def _members(family: Family) -> Call:
     @jax.jit
     def evaluate(predictions: Any, targets: Any) -> dict[str, Any]:
         keys = jax.random.split(jax.random.key(2), len(targets))
-        given = {"log_prob": (targets,), "cdf": (targets,), "crps": (targets,), "sample": (keys,)}
-        given |= {"mean": (), "variance": (), "icdf": (np.full(len(targets), 0.3, "f4"),)}
+        levels = np.full(len(targets), 0.3, np.float32)
+        given = dict.fromkeys(("log_prob", "cdf", "crps"), (targets,))
+        given |= {"sample": (keys,), "icdf": (levels,), "mean": (), "variance": ()}
         found = {}
         for name, values in given.items():
-            if hasattr(predictions, name):
-                found[name] = jax.vmap(lambda p, *v, name=name: getattr(p, name)(*v))(
-                    predictions, *values
-                )
+            with contextlib.suppress(AttributeError, NotImplementedError):
+                found[name] = jax.vmap(getattr(type(predictions), name))(predictions, *values)
         return found
 
     return family.call("distributions.Distribution", f"{family.name}, members", evaluate)
