@@ -21,7 +21,7 @@ def test_bootstrap_against_a_loop_over_resamples(name, monkeypatch):
     draws = np.random.default_rng(0).integers(0, 23, size=(10, 23))
     counts = np.array([np.bincount(d, minlength=23) for d in draws])
     monkeypatch.setattr(asymptotic, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
-    asymptotic._bootstrap.compiled.clear_cache()
+    asymptotic._bootstrap.clear_cache()
     test = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_draws=10)
     h = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
     centered = h - h.mean(0) - h.mean(1)[:, None] + h.mean()
@@ -33,7 +33,7 @@ def test_bootstrap_against_a_loop_over_resamples(name, monkeypatch):
     np.testing.assert_allclose(test.statistic, 23 * oracles.unbiased(h), rtol=1e-12)
     np.testing.assert_allclose(test.estimate, oracles.unbiased(h), rtol=1e-12)
     assert test.pvalue == (1 + np.sum(np.array(expected) >= float(test.statistic))) / 11
-    asymptotic._bootstrap.compiled.clear_cache()
+    asymptotic._bootstrap.clear_cache()
 
 
 def test_resampling_counts_are_multinomial():

@@ -49,9 +49,9 @@ def test_a_statistic_is_compiled_once(count, data, name):
         test = getattr(hypothesis_tests, name)
         return test(key, statistic, predictions, targets, num_draws=NUM_SAMPLES)
 
+    shuffled, key = jax.tree.map(lambda leaf: leaf[::-1], predictions), jax.random.key(1)
     assert count(run) > 0
-    shuffled = jax.tree.map(lambda leaf: leaf[::-1], predictions)
-    assert count(lambda: (run(jax.random.key(1)), run(predictions=shuffled))) == 0
+    assert count(lambda: (run(key), run(predictions=shuffled))) == 0
 
 
 def test_statistics_with_traced_hyperparameters(data):

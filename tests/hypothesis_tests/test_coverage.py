@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from calibjax import distributions, hypothesis_tests, kernels, scores
-from calibjax._core import compilation
 from calibjax.distributions import Normal, Quantiles
 from calibjax.hypothesis_tests import coverage_test
 
@@ -159,13 +158,6 @@ def test_wrong_arguments():
         distributions.monte_carlo(KEY, forecast(), 3)
     with pytest.raises(TypeError, match="expected distributions with a method sample"):
         hypothesis_tests.exact_test(KEY, lambda p, y: jnp.mean(y), forecast(), LOC)
-
-
-def test_other_data_are_not_compiled_again():
-    coverage_test(KEY, forecast(), LOC, num_draws=20)
-    before = set(compilation._PROGRAMS)
-    coverage_test(KEY, forecast(VALUES + 1), LOC + 2, num_draws=20)
-    assert set(compilation._PROGRAMS) == before
 
 
 def rain(num_datasets, n=400):

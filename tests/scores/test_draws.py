@@ -140,7 +140,7 @@ def test_one_program_for_all_calls():
         scores.pinball_loss(p, Y[:, 1], levels=[number])
 
     call(0.3)
-    program = base._values_and_mean.compiled
+    program = base._values_and_mean
     before = program._cache_size()
     call(0.4)
     assert program._cache_size() == before
