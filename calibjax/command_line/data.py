@@ -24,11 +24,11 @@ _BATCHES: Mapping[str, Callable[..., Any]] = {
     "logits": distributions.CategoricalLogits,
     "ensembles": distributions.Samples,
 }
-_WITH_LABELS = ("classification", "logits", "binary")
+_WITH_CLASSES = ("classification", "logits")
 # Options that only some tasks have, and these in words.
 _OPTIONS: Mapping[str, tuple[Sequence[str], str]] = {
-    "--first-label": (_WITH_LABELS, "a task with classes"),
-    "--class-names": (_WITH_LABELS[:2], "the task classification or logits"),
+    "--first-label": (_WITH_CLASSES, "the task classification or logits"),
+    "--class-names": (_WITH_CLASSES, "the task classification or logits"),
     "--positive": (("binary",), "the task binary"),
     "--levels": (("quantiles",), "the task quantiles"),
     "--sort-quantiles": (("quantiles",), "the task quantiles"),
@@ -85,7 +85,7 @@ def build(table: Table, targets: Table, choice: Choice, options: Namespace) -> D
     num_rows = len(table)
     if options.skip_missing:
         missing = np.any([table.is_missing(x) for x in choice.inputs], 0)
-        names = choice.suffixes if choice.task in ("classification", "logits") else ()
+        names = choice.suffixes if choice.task in _WITH_CLASSES else ()
         keep = ~(missing | targets.is_missing(choice.target, names))
         table, targets = table.take(keep), targets.take(keep)
         if not keep.any():
@@ -122,12 +122,11 @@ def _targets(
     table: Table, choice: Choice, options: Namespace
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Targets [n], and names of the classes where they are labels."""
-    if choice.task not in _WITH_LABELS:
+    if choice.task not in (*_WITH_CLASSES, "binary"):
         return table.numbers(choice.target), ()
     classes = choice.suffixes
     if choice.task == "binary":
-        [column], [suffix] = choice.predictions, choice.suffixes
-        classes = two_labels(table, choice.target, column, suffix, options.positive)
+        classes = two_labels(table, choice.target, choice.predictions[0], options.positive)
     return labels_of_classes(
         table, choice.target, classes, first=options.first_label, class_names=options.class_names
     )
@@ -196,10 +195,7 @@ def _family(table: Table, choice: Choice, family: type, values: np.ndarray) -> D
         constraint = field.metadata["constraint"]
         row = first_refused(functools.partial(constraint.check, name), column)
         if row is not None:
-            got = shown(column[row])
-            if family is distributions.Bernoulli and ((column >= 0) & (column <= 100)).all():
-                got += "; percentages have to be divided by 100"
-            table.refuse(row, constraint.words, f"column {name}", got)
+            table.refuse(row, constraint.words, f"column {name}", column[row])
     return family(*values.T)
 
 
@@ -208,11 +204,10 @@ def _probabilities(
 ) -> np.ndarray:
     values = checks.unrounded(values)
     normalize, sums = options.normalize, values.sum(1)
-    percents = [{"--normalize": ()}] if (np.abs(sums - 100) < 1).all() else []
     for name, column in zip(choice.predictions, values.T, strict=True):
         bad = (column < 0) | ((column > 1) & (not normalize))
         expected = "probabilities in [0, 1]" if not normalize else "numbers that are not negative"
-        table.refuse_where(bad, f"{expected} ({choice.task})", name, percents)
+        table.refuse_where(bad, f"{expected} ({choice.task})", name)
     tolerance = checks.simplex_tolerance(np.float64 if options.float64 else np.float32)
     off = sums <= 0 if normalize else np.abs(sums - 1) > tolerance
     if off.any():
@@ -220,11 +215,7 @@ def _probabilities(
         expected = "a positive sum" if normalize else "probabilities that sum to one"
         hint = "" if normalize else "; --normalize divides each row by its sum"
         got = f"the sum {sums[row]:.7g}{hint}"
-        mending = [] if normalize else [{"--normalize": ()}]
-        if off.mean() > 0.5:  # maybe the probabilities of one label, by several models
-            first = {"--task": ["binary"], "--predictions": choice.predictions[:1]}
-            mending = [first, *mending]
-        table.refuse(row, expected, listed(choice.predictions, 3), got, mending)
+        table.refuse(row, expected, listed(choice.predictions, 3), got)
     return values / sums[:, None] if normalize else values
 
 
@@ -251,7 +242,7 @@ def _quantiles(table: Table, choice: Choice, values: np.ndarray, options: Namesp
         )
         names = [choice.predictions[i] for i in order]
         expected = "quantiles that do not cross"
-        table.refuse(row, expected, listed(names, 3), got, [{"--sort-quantiles": ()}])
+        table.refuse(row, expected, listed(names, 3), got)
     return distributions.Quantiles.sorted(np.tile(sorted_levels, (len(values), 1)), values)
 
 

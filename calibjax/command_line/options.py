@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import calibjax
-from calibjax.command_line.columns import KINDS, TASKS
+from calibjax.command_line.columns import TASKS
 from calibjax.command_line.compilation import NO_CACHE
 
 DEMOS = "digits", "diabetes"  # predictions that ship with the package
@@ -26,10 +26,10 @@ Are the predictions in a file calibrated? Prints what is wrong, by how much, and
   group, group_NAME    groups, which are tested one by one
   feature_NAME ...     features, given which the predictions are tested
 
-or named by --task, --target and --predictions. Names that are usual elsewhere, such as y_true,
-y_prob, p0, .pred_yes, mean and std, or q0.1, are recognised, too; where it is unclear what a
-column is, an error shows a command that works. Parameters of other families (--task gamma) are
-columns of their names. NumPy arrays [n, m] called NAME are columns NAME_0, ..., NAME_m-1.
+or named by --task, --target and --predictions. Columns of classes may be called as the labels are,
+loc and scale mean and sd, quantiles q0.1. Where it is unclear what a column is, an error says what
+was found. Parameters of other families (--task gamma) are columns of their names. NumPy arrays
+[n, m] called NAME are columns NAME_0, ..., NAME_m-1.
 """
 EPILOG = """\
 Exit status: 0 if the predictions have been evaluated, 2 if a file or an option is wrong.
@@ -65,7 +65,7 @@ def _flag(text: str) -> dict[str, Any]:
     return {"action": "store_true", "help": text}
 
 
-_TASKS = f"one of {', '.join(TASKS)}; or regression or counts, one of the families of these"
+_TASKS = f"one of {', '.join(TASKS)}"
 _SHIPPED = f"evaluate a FILE that ships with calibjax, {' or '.join(DEMOS)} (default: digits), and "
 _NAMED = "does the first row name the columns? (default: yes if it is not all numbers)"
 _MISSING = "leave out rows with a missing value (empty, NA, NaN, ...); the output says how many"
@@ -77,7 +77,7 @@ _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
     "columns": (
         "Names, or patterns such as 'member*'; without names: 1, 2, ....",
         {
-            "--task": _value("TASK", _TASKS, choices=(*TASKS, *KINDS)),
+            "--task": _value("TASK", _TASKS, choices=TASKS),
             "--target": _value("COLUMN", "the labels or targets"),
             "--labels": _value("FILE", "labels or targets are in a file of their own", Path),
             "--predictions": _value(
@@ -86,7 +86,7 @@ _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
             "--groups": _value("COLUMN", "groups, each column a division of its own", nargs="+"),
             "--features": _value("COLUMN", "features, all columns together", nargs="+"),
             "--weights": _value("COLUMN", "weights of the rows, such as survey weights"),
-            "--first-label": _value("N", "labels count the columns from N (default: 0)", int),
+            "--first-label": _value("N", "labels count the columns from N", int),
             "--positive": _value("NAME", "the one of two labels whose probability is predicted"),
             "--class-names": _value(
                 "NAME", "the labels of the columns of classes, in their order", nargs="+"
@@ -98,7 +98,7 @@ _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
         None,
         {
             "--separator": _value(
-                "CHARACTER", "between values; by default the program finds out", _separator
+                "CHARACTER", "between values (default: a comma, of .tsv a tab)", _separator
             ),
             "--header": {"choices": ("auto", "yes", "no"), "default": "auto", "help": _NAMED},
             "--skip-missing": _flag(_MISSING),
@@ -146,7 +146,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             group.add_argument(name, **settings)
     options = parser.parse_args(arguments)
     options.file = next(iter(options.files), None)
-    options.arguments = arguments
     if options.repairs and len(options.files) > 1:
         parser.error(f"--repairs: expected one FILE, got {len(options.files)}")
     return _with_demo(parser, options)

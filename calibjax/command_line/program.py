@@ -22,7 +22,6 @@ from calibjax.command_line import page
 from calibjax.command_line.columns import Choice, choose, target_of
 from calibjax.command_line.compilation import prepare, suitably
 from calibjax.command_line.data import Data, build, check_rows
-from calibjax.command_line.guesses import advised
 from calibjax.command_line.names import different_labels
 from calibjax.command_line.options import parse
 from calibjax.command_line.reading import read
@@ -186,15 +185,7 @@ def load_models(arguments: Sequence[str]) -> dict[str, Data]:
 
 
 def _read(options: Namespace) -> tuple[dict[str, Data], list[tuple[str, str]]]:
-    """What is evaluated, and what a report says of it; an error shows a command that works."""
-    try:
-        return _read_all(options)
-    except InputError as error:
-        raise advised(error, options.arguments, lambda x: _read_all(parse(x))) from None
-
-
-def _read_all(options: Namespace) -> tuple[dict[str, Data], list[tuple[str, str]]]:
-    """Each file by itself; several have to have the same targets."""
+    """What is evaluated, and what a report says of it; several files have the same targets."""
     stems = [path.name.partition(".")[0] for path in options.files]
     is_clear = len(set(stems)) == len(stems)
     names = stems if is_clear else [str(path) for path in options.files]

@@ -8,7 +8,6 @@ import contextlib
 import csv
 import gzip
 import io
-import re
 import warnings
 import zipfile
 import zlib
@@ -20,12 +19,11 @@ from typing import Any, Literal
 import numpy as np
 
 from calibjax._core import extras
-from calibjax.command_line.tables import MISSING, InputError, Table, listed, shown
+from calibjax.command_line.tables import InputError, Table, listed, shown
 
 TEXTS = {".csv": ",", ".tsv": "\t", ".txt": ","}
-SEPARATORS = (",", ";", "\t", "|", " ")  # in the order in which they are tried
+_OTHERS = (",", ";", "\t")
 Header = Literal["auto", "yes", "no"]
-_WITH_COMMA = re.compile(r"\s*[-+]?(\d+(,\d*)?|,\d+)(e[-+]?\d+)?\s*", re.IGNORECASE | re.ASCII)
 ENDINGS = (*TEXTS, ".npy", ".npz", ".parquet")
 
 
@@ -34,9 +32,9 @@ def read(path: Path, *, separator: str | None = None, header: Header = "auto") -
 
     Args:
         path: the file.
-        separator: between the values of a row of a text; None to find it out.
+        separator: between the values of a row of a text; None for a comma, of .tsv a tab.
         header: whether the first row of a text names the columns; "auto" if not all of it are
-            numbers, or if it is 0, 1, ... above fractions.
+            numbers.
 
     Raises:
         InputError: if the file cannot be read, or has no rows.
@@ -58,7 +56,7 @@ def read(path: Path, *, separator: str | None = None, header: Header = "auto") -
     if not content:
         raise InputError(f"{path}: expected rows, got an empty file")
     if kind in TEXTS:
-        return _read_text(path, content, separator=separator, default=TEXTS[kind], header=header)
+        return _read_text(path, content, separator or TEXTS[kind], header)
     if kind == ".npy":
         return _table_of_array(path, _loaded(path, content))
     if kind == ".npz":
@@ -162,28 +160,12 @@ def _refuse_repeated(place: str, names: Sequence[str], times: str = "{} times") 
         raise InputError(f"{place}: expected columns of different names, got {found}")
 
 
-def _read_text(
-    path: Path, content: bytes, *, separator: str | None, default: str, header: Header
-) -> Table:
-    """A table from a text.
-
-    Args:
-        path: the file.
-        content: what it contains.
-        separator: between the values of a row; None to find it out.
-        default: the separator where several fit, or none.
-        header: whether the first row names the columns; "auto" if it is unlike the others.
-
-    Raises:
-        InputError: if it is no table.
-    """
-    text = _decoded(path, content)
-    separator = separator or _separator(text, default)
-    lines, numbers = _split(path, text, separator)
+def _read_text(path: Path, content: bytes, separator: str, header: Header) -> Table:
+    """A table from a text."""
+    lines, numbers = _split(path, _decoded(path, content), separator)
     first = [x.strip() for x in lines[0]]
-    has_names = header == "yes" or (header == "auto" and _has_names(first, lines[1:]))
+    has_names = header == "yes" or (header == "auto" and not all(map(_is_number, first)))
     if has_names:
-        first = _with_row_names(first, lines[1:])
         _check_names(path, int(numbers[0]), first, separator)
         lines, numbers = lines[1:], numbers[1:]
     names = first if has_names else [str(i + 1) for i in range(len(first))]
@@ -195,9 +177,7 @@ def _read_text(
             raise InputError(
                 f"{path}, row {number}: expected {len(names)} values as {like}, got {len(line)}"
             )
-    values = [np.array(column, object) for column in zip(*lines, strict=True)]
-    if separator != ",":
-        values = _with_points(values)
+    values = (np.array(column, object) for column in zip(*lines, strict=True))
     columns = dict(zip(names, values, strict=True))
     return Table(path, columns, np.array(numbers), is_text=True, has_names=has_names)
 
@@ -209,24 +189,6 @@ def _decoded(path: Path, content: bytes) -> str:
         row = content.count(b"\n", 0, error.start) + 1
         got = f"byte {content[error.start]:#04x}"
         raise InputError(f"{path}, row {row}: expected text in UTF-8, got {got}") from None
-
-
-def _separator(text: str, default: str) -> str:
-    """The first separator that divides the first two rows, and leaves no other one in the header.
-
-    Commas may be left, since they may be decimal ones.
-    """
-    lines = text.splitlines()[:2]
-    for separator in (default, *(x for x in SEPARATORS if x != default)):
-        try:
-            rows = [*csv.reader(lines, delimiter=separator, strict=True)]
-        except csv.Error:
-            continue
-        others = {*SEPARATORS} - {separator, " "} - ({","} if separator != "," else set())
-        is_whole = '"' in text.partition("\n")[0] or not any(x in others for x in "".join(rows[0]))
-        if min(map(len, rows)) > 1 and is_whole:
-            return separator
-    return default
 
 
 def _split(path: Path, text: str, separator: str) -> tuple[list[list[str]], list[int]]:
@@ -250,18 +212,7 @@ def _split(path: Path, text: str, separator: str) -> tuple[list[list[str]], list
     return lines, numbers
 
 
-def _has_names(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row names the columns: not all numbers, or 0, 1, ... above fractions."""
-    if not all(map(_is_number, first)):
-        return True
-    counts = [str(i) for i in range(len(first))]
-    is_fraction = (not x.strip().isdecimal() for line in others for x in line)
-    return len(first) > 1 and [*first] == counts and bool(others) and all(is_fraction)
-
-
 def _is_number(text: str) -> bool:
-    if _WITH_COMMA.fullmatch(text):
-        return True
     try:
         float(text)
     except ValueError:
@@ -269,39 +220,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _with_row_names(names: list[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    """The names of columns, with an empty one in front where R has left out that of the row names.
-
-    Row names are different texts, or 1, 2, …: where another name is missing, columns do not shift.
-    """
-    if not lines or any(len(line) != len(names) + 1 for line in lines):
-        return names
-    rows = [line[0] for line in lines]
-    are_texts = not any(map(_is_number, rows)) and len({*rows}) == len(rows)
-    are_counts = rows == [str(i + 1) for i in range(len(rows))]
-    return ["", *names] if are_texts or are_counts else names
-
-
 def _check_names(path: Path, row: int, names: list[str], separator: str) -> None:
     _refuse_repeated(f"{path}, row {row}", names)
-    others = [x for x in SEPARATORS[:3] if x != separator and len(names) == 1 and x in names[0]]
+    others = [x for x in _OTHERS if x != separator and len(names) == 1 and x in names[0]]
     if others:
         shorter, option = shown(names[0]), "tab" if others[0] == "\t" else others[0]
         raise InputError(
             f"{path}, row {row}: expected columns separated by {separator!r}, got {shorter}; "
-            f"try --separator {option!r}",
-            [{"--separator": [option]}],
+            f"try --separator {option!r}"
         )
-
-
-def _with_points(columns: list[np.ndarray]) -> list[np.ndarray]:
-    """Columns with points for decimal commas, unless some number has a point."""
-    cells = [[x for x in column if x.strip().lower() not in MISSING] for column in columns]
-    have_commas = [all(map(_WITH_COMMA.fullmatch, x)) and any("," in y for y in x) for x in cells]
-    have_points = any("." in x and _is_number(x) for column in cells for x in column)
-    if have_points or not any(have_commas):
-        return columns
-    return [
-        np.array([x.replace(",", ".") for x in column], object) if has_comma else column
-        for column, has_comma in zip(columns, have_commas, strict=True)
-    ]

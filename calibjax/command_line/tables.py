@@ -11,20 +11,12 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower c
 _SHOWN = 60  # characters of a value
 
 
-Options = Mapping[str, Sequence[str]]  # of a command line, each with its values
-
-
 class InputError(ValueError):
-    """What is wrong with a file or an option of the user, in one line.
+    """What is wrong with a file or an option of the user, in one line."""
 
-    Attributes:
-        options: choices of further options that may put it right, the likeliest first.
-    """
-
-    def __init__(self, message: str, options: Iterable[Options] = ()) -> None:  # noqa: D107
+    def __init__(self, message: str) -> None:  # noqa: D107
         # Names of columns and labels may hold whatever a file holds.
         super().__init__("".join(x if x.isprintable() or x.isspace() else "?" for x in message))
-        self.options = tuple(options)
 
 
 def shown(value: object) -> str:
@@ -74,31 +66,38 @@ class Table:
         note = "" if self.is_text else " (the first is 0)"
         return f"{self.path}, row {self.rows[row]}{note}"
 
-    def refuse(
-        self, row: int, expected: str, where: str, got: object, options: Iterable[Options] = ()
-    ) -> None:
+    @property
+    def in_words(self) -> str:
+        """The columns and what they hold."""
+        return f"columns {listed([self._held(name) for name in self.columns], 6)}"
+
+    def _held(self, name: str) -> str:
+        numbers = self.values([name])[:, 0]
+        known = numbers[np.isfinite(numbers)]
+        what = f"as {shown(self.columns[name][0])}"
+        if len(known) > len(numbers) / 2:
+            what = f"{known.min():.3g} to {known.max():.3g}"
+        return f"{name or 'without a name'} ({what})"
+
+    def refuse(self, row: int, expected: str, where: str, got: object) -> None:
         """Raises an InputError that names a row."""
         text = got if isinstance(got, str) else shown(got)
-        raise InputError(f"{self.place(row)}: expected {expected} in {where}, got {text}", options)
+        raise InputError(f"{self.place(row)}: expected {expected} in {where}, got {text}")
 
-    def refuse_where(
-        self, bad: np.ndarray, expected: str, name: str, options: Iterable[Options] = ()
-    ) -> None:
+    def refuse_where(self, bad: np.ndarray, expected: str, name: str) -> None:
         """Raises an InputError that names the first row in which a column is bad, if there is one.
 
         Args:
             bad: [n].
             expected: what was expected.
             name: name of the column.
-            options: see `InputError`.
         """
         if bad.any():
             row = int(bad.argmax())
             got = shown(self.columns[name][row])
             if self.is_missing(name)[row]:
                 got += "; --skip-missing leaves out such rows"
-                options = [{"--skip-missing": ()}, *options]
-            self.refuse(row, expected, f"column {name}", got, options)
+            self.refuse(row, expected, f"column {name}", got)
 
     def values(self, names: Iterable[str]) -> np.ndarray:
         """Columns as numbers, float64 [n, m]; NaN for what is no number."""
@@ -148,14 +147,6 @@ class Table:
         """
         self.refuse_where(self.is_missing(name, known), "a value", name)
         return [_text(x) for x in self.columns[name]]
-
-    def has_only_numbers(self, name: str, known: Collection[str] = ()) -> bool:
-        """Whether every value that is not missing, see `is_missing`, is a number."""
-        values = self.columns[name]
-        if values.dtype.kind != "O":
-            return values.dtype.kind in "biuf"
-        present = values[~self.is_missing(name, known)]
-        return not np.isnan(_numbers(present)).any()
 
 
 def _is_missing_text(value: object, known: Collection[str]) -> bool:

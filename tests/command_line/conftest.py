@@ -14,13 +14,13 @@ def options_of(data_dir, folder, *names):
 @pytest.fixture
 def network(data_dir):
     file, labels = options_of(data_dir, "cifar10_networks", "resnet18.csv", "labels.csv")
-    return [file, "--task", "classes", "--labels", labels, "--first-label", "1"]
+    return [file, "--task", "classification", "--labels", labels, "--first-label", "1"]
 
 
 @pytest.fixture
 def forecasts(data_dir):
     [file] = options_of(data_dir, "temperature_ensemble", "temp.csv")
-    return [file, "--task", "ensemble", "--target", "temp", "--predictions", "tempfc.*"]
+    return [file, "--task", "ensembles", "--target", "temp", "--predictions", "tempfc.*"]
 
 
 @pytest.fixture

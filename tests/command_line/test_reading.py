@@ -55,18 +55,19 @@ STRUCTURED = np.rec.fromarrays([*PROBS.T, LABELS], names=PROB_NAMES)
         (".csv", csv(["label", "probs.2", "probs.0", "probs.1"], LABELS, *PROBS.T[[2, 0, 1]]), []),
         (".tsv", csv(PROB_NAMES, *PROBS.T, LABELS, separator="\t"), []),
         (".txt", csv(PROB_NAMES, *PROBS.T, LABELS, separator=" "), ["--separator", " "]),
-        (".csv", csv([], *PROBS.T, LABELS, header=False), ["--task", "classes", "--target", 4]),
+        (".csv", csv([], *PROBS.T, LABELS, header=False), [
+            "--task", "classification", "--target", 4]),
         (".csv", csv([], *PROBS.T, LABELS + 5, header=False), [
-            "--task", "classes", "--target", 4, "--first-label", 5]),
+            "--task", "classification", "--target", 4, "--first-label", 5]),
         (".csv", csv(["a", "b", "c", "y"], *PROBS.T, LABELS), [
-            "--task", "classes", "--target", "y", "--predictions", "a", "b", "c"]),
+            "--task", "classification", "--predictions", "a", "b", "c", "--first-label", 0]),
         (".csv", csv(["0", "1", "2", "y"], *PROBS.T, LABELS), [
-            "--task", "classes", "--target", "y", "--predictions", "[0-9]", "--header", "yes"]),
+            "--task", "classification", "--predictions", "[0-9]", "--header", "yes"]),
         (".csv", csv(PROB_NAMES, *(7 * PROBS.T), LABELS), ["--normalize"]),
         (".npz", npz(prob=PROBS, label=LABELS), []),
         (".npz", saved(np.savez_compressed, probs=PROBS, labels=LABELS), []),
         (".npy", npy(STRUCTURED), []),
-        (".npy", npy(np.c_[PROBS, LABELS]), ["--task", "classes", "--target", 4]),
+        (".npy", npy(np.c_[PROBS, LABELS]), ["--task", "classification", "--target", 4]),
     ],
 )  # fmt: skip
 def test_classes(ending, content, options, loaded):
@@ -153,7 +154,7 @@ def test_labels_in_a_file_of_their_own(loaded, tmp_path):
     other = tmp_path / "labels.csv"
     other.write_text(csv([], LABELS + 1, header=False))
     content = csv([], *PROBS.T, header=False)
-    options = ["--task", "classes", "--labels", other, "--first-label", 1]
+    options = ["--task", "classification", "--labels", other, "--first-label", 1]
     data = loaded(".csv", content, *options)
     np.testing.assert_array_equal(data.targets, LABELS)
     np.testing.assert_array_equal(data.predictions.probs, PROBS)
@@ -224,7 +225,7 @@ def test_ensembles_and_patterns(loaded):
     named = loaded(".csv", csv(["member_1", "member_2", "member_3", "member_4", "target"],
                                *members.T, TARGET))  # fmt: skip
     matched = loaded(".csv", csv(["obs", "fc.1", "fc.2", "fc.3", "fc.4"], TARGET, *members.T),
-                     "--task", "ensemble", "--target", "obs", "--predictions", "fc.*")  # fmt: skip
+                     "--task", "ensembles", "--target", "obs", "--predictions", "fc.*")  # fmt: skip
     for data in (named, matched):
         np.testing.assert_array_equal(data.predictions.values, members)
         np.testing.assert_array_equal(data.targets, TARGET)
@@ -259,14 +260,17 @@ def test_groups_and_features(loaded):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--target", "y"], r"expected a column y \(--target\), got columns loc, scale, target"),
+        (
+            ["--target", "y"],
+            r"expected a column y \(--target\), got columns loc .*, target",
+        ),
         (["--groups", "g*"], r"expected a column g\* \(--groups\)"),
         (["--predictions", "loc", "scale"], "--predictions: expected --task, too"),
         (["--task", "normal", "--predictions", "loc", "loc"], "got loc twice"),
         (["--task", "normal", "--predictions", "loc", "target"], "columns beside the target"),
         (["--task", "normal", "--predictions", "loc"], "expected 2 columns of predictions"),
-        (["--task", "classes"], r"expected columns prob_… \(classification\)"),
-        (["--first-label", "1"], "--first-label: expected a task with classes"),
+        (["--task", "classification"], r"expected columns prob_NAME \(classification\)"),
+        (["--first-label", "1"], "--first-label: expected the task classification or logits"),
         (["--normalize"], "--normalize: expected the task classification"),
         (["--levels", "0.5"], "--levels: expected the task quantiles"),
     ],
