@@ -19,7 +19,7 @@ from calibjax.distributions.base import ClassPredictions
 from calibjax.evaluation.data import REDRAWS, TARGETS, Data, Named, Part, shown_classes
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import MeanError
-from calibjax.evaluation.measures import detectable, mean_error, measured, ranges
+from calibjax.evaluation.measures import mean_error, measured, ranges
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.groups import mean_residual
@@ -216,7 +216,6 @@ def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestRe
     findings = {
         "top_label": MeanError("top label", confidence.value, accuracy, pvalue),
         "classes": tuple(errors),
-        "detectable": lambda level: float(detectable(test.null_samples, level)[m]),
     }
     return Section("Frequencies", tuple(entries), remark), findings, test
 

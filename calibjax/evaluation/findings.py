@@ -7,7 +7,7 @@ p-values of several tests are adjusted for one another.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -45,18 +45,6 @@ class Adjustment:
         smallest = self.smallest[self.set_of[test]]
         count = np.searchsorted(smallest, pvalue * (1 + 1e-6), "right")
         return min(1.0, len(self.smallest) * max(1, int(count)) / len(smallest))
-
-    def level(self, test: str, level: float) -> float:
-        """The largest p-value of a test that is at most `level` after adjustment."""
-        if test not in self.set_of:
-            return level
-        smallest = self.smallest[self.set_of[test]]
-        number = int(level / len(self.smallest) * len(smallest) + 1e-9)
-        if number == len(smallest):
-            return 1.0
-        # All of the next rank are beyond.
-        inside = smallest[smallest < smallest[number] * (1 - 1e-6)]
-        return float(inside[-1]) if inside.size else 0.0
 
 
 def adjustment(tests: Mapping[tuple[str, str], CalibrationTestResult]) -> Adjustment:
@@ -199,9 +187,6 @@ class Findings:
         factor: by which the temperature multiplies standard deviations.
         repair: which recalibration repairs the predictions, in words; or empty.
         places: where the predictions are wrong, if no other sentence names an error.
-        detectable: of a level, the mean error that a test at this level would have found with a
-            probability of about 80 %.
-        detectable_coverage: the same error of a coverage, after words that say of which one.
         adjustment: how the p-values of the tests are adjusted for one another.
     """
 
@@ -231,6 +216,4 @@ class Findings:
     factor: Entry | None = None
     repair: str = ""
     places: tuple[PlaceError, ...] = ()
-    detectable: Callable[[float], float] | None = None
-    detectable_coverage: Callable[[float], tuple[str, float]] | None = None
     adjustment: Adjustment = Adjustment()

@@ -10,8 +10,6 @@ from jax.typing import ArrayLike
 from calibjax.evaluation.entries import Entry
 from calibjax.hypothesis_tests import CalibrationTestResult
 
-_POWER = 0.84  # the 80 % quantile of the standard normal distribution
-
 
 def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> Entry:
     """The entry of what a call returns: a number, an interval, or the p-value of a test.
@@ -132,18 +130,3 @@ def _two_sided(value: float, error: float) -> float:
     if error == 0:
         return float(value == 0)
     return math.erfc(abs(value) / error / math.sqrt(2))
-
-
-def detectable(null_samples: ArrayLike, level: float) -> np.ndarray:
-    """Errors in the first place that a test finds with a probability of about 80 %, [k] or ().
-
-    Its critical value, in standard errors of each entry, is that of the largest of all entries.
-
-    Args:
-        null_samples: errors of the redraws, [B, G, k] or [B, G].
-        level: of the test.
-    """
-    null = np.asarray(null_samples, float)
-    errors = np.sqrt(np.mean(null**2, 0))
-    largest: Any = np.max(null / np.where(errors > 0, errors, 1), tuple(range(1, null.ndim)))
-    return (np.quantile(largest, 1 - level) + _POWER) * errors[0]

@@ -18,8 +18,7 @@ from calibjax.evaluation.classes import means_test
 from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, ranks
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import Coverage, MeanError
-from calibjax.evaluation.measures import detectable, mean_error
-from calibjax.evaluation.wording import percent
+from calibjax.evaluation.measures import mean_error
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.coverage import central_pairs, coverage_among_redraws, differences
 from calibjax.hypothesis_tests.groups import mean_residual
@@ -113,7 +112,6 @@ def _bias(data: Data) -> Part:
         predicted = float(data.average(mean))
         errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
     findings: dict[str, Any] = {"bias": tuple(errors)}
-    findings["detectable"] = lambda level: float(detectable(test.null_samples, level).max())
     if means.ndim == 1 and hasattr(predictions, "variance"):
         variances = data.known(_variances(predictions)).astype(float)
         deviation = float(np.median(np.sqrt(variances)))
@@ -208,7 +206,6 @@ def _coverage(data: Data) -> Part:
     remark += (
         f"its p-values are {exact} and adjusted for all levels (hypothesis_tests.coverage_test)."
     )
-    findings["detectable_coverage"] = functools.partial(_detectable_coverage, test, levels, central)
     sections = (Section("", tuple(entries), remark),)
     return Part(sections, findings, tests={(redrawn, "coverage"): test})
 
@@ -245,18 +242,6 @@ def _coverages(levels: Any, central: Any, pairs: Any, entries: list[Entry]) -> d
         if level == 0.5 and entry.pvalue is not None:
             found["median"] = MeanError("", 0.5, entry.value, entry.pvalue)
     return found
-
-
-def _detectable_coverage(
-    test: CalibrationTestResult, levels: np.ndarray, central: np.ndarray, level: float
-) -> tuple[str, float]:
-    """The error of the central interval closest to 90 %, or of the middle quantile, if any."""
-    null, i = test.null_samples, len(levels) // 2
-    first, words = null["levels"][:, [i]], f"the {percent(levels[i])} quantiles"
-    if central.size:
-        i = int(np.abs(central - 0.9).argmin())
-        first, words = null["central"][:, [i]], f"the central {percent(central[i])} intervals"
-    return words, float(detectable(np.concatenate([first, *null.values()], 1), level))
 
 
 def _coverage_test(data: Data) -> tuple[CalibrationTestResult, Any, str]:

@@ -15,7 +15,6 @@ from calibjax.evaluation.wording import (
     alike,
     ends_of,
     in_full,
-    missed,
     p_is,
     percent,
     percents,
@@ -49,7 +48,7 @@ _ENTRIES = {  # attributes of the findings with p-values of each test
 
 
 def sentences(findings: Findings) -> list[str]:
-    """What is wrong, how much, and how sure that is; or how much may have been missed."""
+    """What is wrong, how much, and how sure that is."""
     tests, (adjusted, found) = _tests(findings), judged(findings)
     impossible = _impossible(findings)
     if impossible and not found:
@@ -64,7 +63,7 @@ def sentences(findings: Findings) -> list[str]:
         told += _repair(adjusted) + ([adjusted.repair] if adjusted.repair else [])
     told += _groups(adjusted) + _features(adjusted, found)
     if not found and not impossible:
-        told += missed(adjusted, LEVEL)
+        told.append("This does not show that the model is calibrated.")
     if len(tests) > 1 and (found or not impossible):
         but = ["that after recalibration"] * bool(adjusted.repair)
         if adjusted.places:

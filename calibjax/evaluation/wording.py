@@ -1,4 +1,4 @@
-"""Words of the sentences of a report: numbers, places, and errors that may have been missed."""
+"""Words of the sentences of a report: numbers and places."""
 
 import math
 
@@ -125,38 +125,3 @@ def _place(place: PlaceError) -> str:
 
 def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
-
-
-def missed(findings: Findings, level: float) -> list[str]:
-    """How large an error would probably have been found, and what else is not excluded."""
-    told = [
-        f"{what} would have been found with a probability of about 80 %."
-        for what in _detectable(findings, level)
-    ]
-    if not told:
-        told = ["How large an error would have been found is not known for such predictions."]
-    if ends := ends_of(findings.temperature):
-        told.append(
-            "The best temperature lies between "
-            f"{hundredths(ends[0])} and {hundredths(ends[1])} (95 % interval)."
-        )
-    return ["This does not show that the model is calibrated.", *told]
-
-
-def _detectable(findings: Findings, level: float) -> list[str]:
-    """Errors found with a probability of about 80 %, at this level for all tests together."""
-    told = []
-    if findings.detectable is not None:
-        error = findings.detectable(findings.adjustment.level("means", level))
-        if findings.top_label is not None:
-            what = f"A difference of {points(error)} between accuracy and confidence"
-        else:
-            where = " in any coordinate" if len(findings.bias) > 1 else ""
-            what = f"A bias of {error:.3g}{where}"
-            if findings.deviation is not None:
-                what += f", or {error / findings.deviation:.2g} predicted standard deviations,"
-        told.append(what)
-    if findings.detectable_coverage is not None:
-        nominal, error = findings.detectable_coverage(findings.adjustment.level("coverage", level))
-        told.append(f"An error of {points(error)} in the coverage of {nominal}")
-    return told

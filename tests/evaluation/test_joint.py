@@ -8,7 +8,6 @@ import pytest
 import calibjax
 from calibjax import distributions, estimators, evaluation
 from calibjax.evaluation import findings
-from calibjax.evaluation.findings import Adjustment
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests._redraw.pvalues import adjusted_pvalues, simulated_pvalue
 
@@ -87,17 +86,6 @@ def test_family_wise_level():
 
 def _plain(pool):
     return CalibrationTestResult(pool[0], None, None, pool[1:])
-
-
-def test_levels_before_adjustment():
-    tests = _tests(np.random.default_rng(1))
-    others = {"other": tests["spread"]}
-    for found in (adjustment([tests]), adjustment([others, tests])):
-        p = found.level("all", LEVEL)
-        assert found("all", p) <= LEVEL < found("all", p + 1 / 200)
-    assert adjustment([tests]).level("all", 1.0) == 1.0
-    assert Adjustment().level("all", LEVEL) == LEVEL
-    assert adjustment([{"all": _plain(np.zeros(10))}]).level("all", 0.01) == 0
 
 
 def test_missing_values_count_against_rejection():

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import distributions, evaluation, hypothesis_tests
+from calibjax import distributions, evaluation
 from calibjax.evaluation.data import checked_groups, shown_classes, task_of
 from calibjax.evaluation.losses import _is_idle as is_idle
-from calibjax.evaluation.measures import detectable, mean_error, measured, ranges
+from calibjax.evaluation.measures import mean_error, measured, ranges
 from calibjax.hypothesis_tests import CalibrationTestResult
 
 
@@ -58,22 +58,6 @@ def test_mean_error_of_residuals_without_scatter():
         entry, pvalue = mean_error("", _result(0.01), "", (0, 0), residuals, members)
         assert pvalue == 0.01
         assert entry.low is entry.high is None
-
-
-@pytest.mark.slow
-def test_detectable_errors_are_found():
-    """Shifts of the size that is said to be found with a probability of about 80 %."""
-    random = np.random.default_rng(0)
-    predictions, found = distributions.Normal(np.zeros(50), np.ones(50)), []
-    for seed in range(200):
-        targets = random.normal(size=50)
-        key = jax.random.key(seed)
-        ones = np.ones((50, 1))
-        calibrated = hypothesis_tests.group_calibration_test(key, predictions, targets, ones)
-        size = detectable(calibrated.null_samples, 0.01)
-        shifted = hypothesis_tests.group_calibration_test(key, predictions, targets + size, ones)
-        found.append(float(shifted.adjusted_pvalue[0]) <= 0.01)
-    assert 0.72 < np.mean(found) < 0.88  # the standard error is 0.03
 
 
 def test_spread():

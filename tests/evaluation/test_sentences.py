@@ -43,7 +43,6 @@ CLASSES = Findings(
     temperature=_entry(1.02, 0.95, 1.09),
     gain=_entry(-0.001, -0.002, 0.001),
     gain_unit="log score, nats",
-    detectable=lambda level: 2 * level,  # of two tests
     adjustment=_times(2),
 )
 NUMBERS = Findings(
@@ -59,7 +58,6 @@ NUMBERS = Findings(
     gain=_entry(-0.001, -0.002, 0.001),
     gain_unit="log score, nats",
     factor=_entry(1.01, 0.95, 1.1),
-    detectable=lambda level: 8 * level,  # of four tests
     adjustment=_times(4),
 )
 
@@ -75,15 +73,8 @@ def test_nothing_found_does_not_say_that_the_model_is_calibrated(findings):
     told = _told(findings)
     assert told.startswith("No miscalibration was found in")
     assert "This does not show that the model is calibrated." in told
-    assert "would have been found with a probability of about 80 %" in told
-    assert "The best temperature lies between" in told
     assert "The model is" not in told
     assert "wrong" not in told
-
-
-def test_size_of_errors_that_would_have_been_found():
-    assert "5.0 percentage points between accuracy and confidence" in _told(CLASSES)
-    assert "A bias of 0.1, or 0.2 predicted standard deviations, would" in _told(NUMBERS)
 
 
 def test_overconfident():
@@ -379,22 +370,6 @@ def test_errors_that_have_a_name(findings):
     assert names_an_error(dataclasses.replace(found, direction="overconfident"))
     alike = "similar predictions are off in the same way"
     assert not names_an_error(dataclasses.replace(found, direction=alike))
-
-
-def test_coverages_that_would_have_been_found():
-    told = _told(
-        NUMBERS,
-        task="quantiles",
-        pvalue=None,
-        bias=(),
-        detectable=None,
-        detectable_coverage=lambda level: ("the central 90 % intervals", 4 * level),
-    )
-    assert (
-        "An error of 10.0 percentage points in the coverage of the central 90 % intervals" in told
-    )
-    told = _told(Findings("ensembles", 50, pvalue=0.5))
-    assert "How large an error would have been found is not known" in told
 
 
 def test_numbers_that_are_compared_have_the_same_decimals():
