@@ -1,6 +1,7 @@
 """Several models of the same targets in one call, `calibjax.compare`."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 from jax.typing import ArrayLike
@@ -9,10 +10,11 @@ from calibjax._core import checks
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation import model_differences
 from calibjax.evaluation.assembly import Progress, task_in_words, weights_in_words
-from calibjax.evaluation.entries import Section
-from calibjax.evaluation.model_figures import panels_of
+from calibjax.evaluation.classes import overall_reliability_panel
+from calibjax.evaluation.entries import Panel, Section
 from calibjax.evaluation.model_sentences import told_of
-from calibjax.evaluation.models import checked_models
+from calibjax.evaluation.models import Compared, checked_models
+from calibjax.evaluation.numbers import pit_panel
 from calibjax.evaluation.record import Evaluation
 
 _OF_SAMPLES = {
@@ -79,8 +81,7 @@ def compare(
     Returns:
         The record, as that of `evaluate`; calls of its entries contain `models`, `targets`, `key`,
         `weights` and `clusters` as they were passed. `advice` is about combinations. `figures` are
-        the differences of scores from the reference, or from the best score, and for each model its
-        reliability diagram (of class 1 of two, or the top label) or PIT histogram.
+        the reliability diagram (of class 1 of two, or the top label) or PIT histogram of each.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX.
@@ -113,7 +114,7 @@ def compare(
     told, advice = told_of(compared, sections)
     if progress is not None:
         progress("figures", len(work), len(work) + 1)
-    panels = panels_of(compared, sections)
+    panels = tuple(_panels(compared))
     first = compared.first
     names = ", ".join(compared.models)
     read_as = f"; arrays were read as {first.read_as}" if first.read_as else ""
@@ -131,3 +132,18 @@ def compare(
         panels=panels,
         advice=tuple(advice),
     )
+
+
+def _panels(c: Compared) -> Iterator[Panel]:
+    """The reliability diagram of classes, or the PIT histogram of numbers, of each model."""
+    for name, data in c.data.items():
+        if data.is_of_classes:
+            panel = overall_reliability_panel(data)
+        elif data.pit is not None:
+            panel = pit_panel(data)
+        else:
+            continue
+        caption = f"{name}: {panel.caption}"
+        if c.clusters is not None:
+            caption += " That is so for independent samples: clusters scatter more."
+        yield dataclasses.replace(panel, name=f"{name}, {panel.name}", caption=caption)

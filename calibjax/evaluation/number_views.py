@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,21 +16,17 @@ from calibjax.evaluation.data import Data
 from calibjax.evaluation.places import NUM_CELLS, View, cells_of, unions
 from calibjax.evaluation.shown import number
 from calibjax.evaluation.views import (
-    NUM_BANDS,
     Cells,
-    Marginals,
     Search,
     between,
     by_levels,
     ends_of_spans,
     inside,
     midpoints,
-    with_band,
 )
 from calibjax.evaluation.wording import percent
 
 _NUM_TARGETS = 16  # cells of the targets, into each of which about as many are predicted
-_NUM_BARS = 12  # of a histogram of the targets
 _LEAST_DRAWS = 2000  # from all predictions together, from which edges are chosen
 _THIRDS = np.array([1 / 3, 2 / 3])
 _RANKS = np.arange(1, NUM_CELLS) / NUM_CELLS
@@ -59,9 +55,9 @@ def of_levels(data: Data, inner: Any) -> Search:
         inner: the predictions with a method `cdf`.
     """
     n, targets = data.size, data.known(data.targets).astype(float)
-    cuts, bars = _edges(_drawn(data, inner), data.task == "counts")
-    levels, mean, deviation = data.known(_moments(inner, jnp.asarray(np.r_[cuts, bars])))
-    below, under = np.split(np.asarray(levels, float), [len(cuts)], 1)
+    cuts = _edges(_drawn(data, inner))
+    below, mean, deviation = data.known(_moments(inner, jnp.asarray(cuts)))
+    below = np.asarray(below, float)
     seen = "predictions" if inner is data.predictions else "predictions.distribution"
 
     def called(low: float, high: float) -> tuple[str, str]:
@@ -77,13 +73,7 @@ def of_levels(data: Data, inner: Any) -> Search:
         if values is not None:
             call = f"jax.vmap(lambda p: {call})({seen})"
             views += _of_ranks(ranks, values, name, call, with_all=name == "predicted mean")
-    redrawn = by_levels(under)
-
-    def marginals(random: np.random.Generator) -> Marginals:
-        drawn = (redrawn(random.uniform(size=n)) for _ in range(NUM_BANDS))
-        return _histogram(data, targets, bars, under, drawn)
-
-    return Search(tuple(views), lambda random: random.uniform(size=n), marginals=marginals)
+    return Search(tuple(views), lambda random: random.uniform(size=n))
 
 
 def of_quantiles(data: Data, predictions: Quantiles) -> Search:
@@ -123,7 +113,7 @@ def of_members(data: Data, values: np.ndarray, call: str) -> Search:
         def called(low: float, high: float, ends: Any = (place, members)) -> tuple[str, str]:
             return inside(f"targets{ends[0]}", low, high), f"({inside(ends[1], low, high)}).mean(1)"
 
-        cuts, _ = _edges(own, is_whole)
+        cuts = _edges(own)
         below, redrawn = _shares_below(own, cuts)
         view = _of_targets(data, own[:, 0], cuts, below, redrawn, called, is_whole, name)
         views.append(dataclasses.replace(view, factor=(m + 1) / m))
@@ -131,18 +121,9 @@ def of_members(data: Data, values: np.ndarray, call: str) -> Search:
     def draw(random: np.random.Generator) -> np.ndarray:
         return random.integers(m + 1, size=n)
 
-    if is_vector:
-        return Search(tuple(views), draw)
-    if data.pit is not None:
+    if not is_vector and data.pit is not None:
         views += _ranks_of_members(data, pool, call)
-    _, bars = _edges(pool, is_whole)
-    below, redrawn = _shares_below(pool, bars)
-
-    def marginals(random: np.random.Generator) -> Marginals:
-        drawn = (redrawn(draw(random)) for _ in range(NUM_BANDS))
-        return _histogram(data, pool[:, 0], bars, below, drawn)
-
-    return Search(tuple(views), draw, marginals=marginals)
+    return Search(tuple(views), draw)
 
 
 def _shares_below(pool: np.ndarray, cuts: np.ndarray) -> tuple[np.ndarray, Cells]:
@@ -174,14 +155,11 @@ def _drawn(data: Data, predictions: Distribution) -> np.ndarray:
     return data.known(draws.values).astype(float)
 
 
-def _edges(draws: np.ndarray, is_whole: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Inner edges of the cells of targets, and of the bars of a histogram."""
+def _edges(draws: np.ndarray) -> np.ndarray:
+    """Inner edges of the cells of targets."""
     values = np.asarray(draws, float).ravel()
-    cuts = np.quantile(values, np.arange(1, _NUM_TARGETS) / _NUM_TARGETS, method="inverted_cdf")
-    low, high = np.quantile(values, [0.005, 0.995])
-    bars = np.linspace(low, high, _NUM_BARS - 1)
-    bars = np.unique(np.floor(bars)) if is_whole else np.unique(bars)
-    return np.unique(cuts), bars
+    levels = np.arange(1, _NUM_TARGETS) / _NUM_TARGETS
+    return np.unique(np.quantile(values, levels, method="inverted_cdf"))
 
 
 @jax.jit
@@ -221,7 +199,6 @@ def _of_targets(
         region_calls=("",),
         event_calls=tuple(called(*pair) for pair in pairs),
         weights=data.shares,
-        event_ends=tuple(pairs),
     )
 
 
@@ -294,19 +271,3 @@ def _mass(low: float, high: float) -> str:
     if math.isinf(low):
         return f"p.cdf({high!r})"
     return f"1 - p.cdf({low!r})" if math.isinf(high) else f"p.cdf({high!r}) - p.cdf({low!r})"
-
-
-def _histogram(
-    data: Data,
-    targets: np.ndarray,
-    bars: np.ndarray,
-    below: np.ndarray,
-    drawn: Iterable[np.ndarray],
-) -> Marginals:
-    """Shares in the bars, the outer ones of which contain all that is beyond."""
-    cells = cells_of(targets, bars), *drawn
-    counts = [np.bincount(x, data.shares, len(bars) + 1) for x in cells]
-    step = float(np.diff(bars).mean()) if len(bars) > 1 else 1.0
-    edges = np.concatenate([[bars[0] - step], bars, [bars[-1] + step]])
-    predicted = np.diff(np.concatenate([[0.0], data.average(below), [1.0]]))
-    return with_band(counts, predicted, len(targets), edges)

@@ -35,7 +35,6 @@ class View:
         region_calls: an expression of which samples are in each region, truth values [n]; [R].
         event_calls: expressions for the samples in which each event occurred, and for its predicted
             probabilities, [J].
-        event_ends: both ends of events that are ranges of the targets, [J]; or empty.
         weights: of the samples, whose mean is one, [n].
         factor: of the differences from what was predicted. One, but for numbers among the members
             of ensembles (m + 1) / m, since targets are compared with pools that contain them.
@@ -52,7 +51,6 @@ class View:
     region_calls: tuple[str, ...]
     event_calls: tuple[tuple[str, str], ...]
     weights: np.ndarray
-    event_ends: tuple[tuple[float, float], ...] = ()
     factor: float = 1.0
 
     def totals(self, cells: np.ndarray) -> np.ndarray:

@@ -1,9 +1,5 @@
 """Where a model is wrong, if the test of all errors together says no more than that it is."""
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Any
-
 import jax
 import numpy as np
 
@@ -11,12 +7,12 @@ from calibjax import distributions
 from calibjax.distributions import Quantiles, Samples
 from calibjax.distributions.draws import undrawn
 from calibjax.evaluation.data import LEVEL, Data, Part
-from calibjax.evaluation.entries import Entry, Panel, Section
+from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.findings import PlaceError
 from calibjax.evaluation.number_views import of_levels, of_members, of_quantiles
 from calibjax.evaluation.overall import Choice
 from calibjax.evaluation.places import Place, find_places
-from calibjax.evaluation.views import Search, draw_marginals, of_classes
+from calibjax.evaluation.views import Search, of_classes
 
 NUM_REDRAWS = 999
 _SHOWN = 3  # places that are named
@@ -31,7 +27,7 @@ _REMARK = (
 
 
 def where_wrong(data: Data, chosen: Choice | None) -> Part:
-    """The places with the largest errors, and the marginal distributions."""
+    """The places with the largest errors."""
     search = _search(data, chosen)
     if search is None or not search.views:
         return Part()
@@ -44,7 +40,7 @@ def where_wrong(data: Data, chosen: Choice | None) -> Part:
     entries = tuple(entry for place in shown for entry in _entries(data, place))
     section = Section("Where it is wrong", entries, _REMARK.format(number=found.number))
     findings = {"places": tuple(_error(place) for place in shown)}
-    return Part((section,), findings, panels=_panel(search, seed, shown))
+    return Part((section,), findings)
 
 
 def _search(data: Data, chosen: Choice | None) -> Search | None:
@@ -99,17 +95,3 @@ def _entries(data: Data, place: Place) -> tuple[Entry, Entry, Entry]:
             function=f"{calls[0]} - {calls[1]}",
         ),
     )
-
-
-def _panel(search: Search, seed: Any, places: Sequence[Place]) -> tuple[Panel, ...]:
-    """Predicted and observed marginal distributions, where targets are numbers or classes."""
-    if search.marginals is None:
-        return ()
-    caption = "Predicted and observed distributions of all targets together. For a calibrated "
-    caption += "model all observed shares are between the dashed lines with a probability of 95 %."
-    shown = search.marginals(np.random.default_rng(seed))
-    marked = [p.view.event_ends[p.event] for p in places if p.view.event_ends and p.pvalue <= LEVEL]
-    if marked:
-        caption += " The range with the largest error of all is shaded."
-        shown = dataclasses.replace(shown, marked=marked[0])
-    return (Panel("predicted and observed", caption, draw_marginals, shown, 0),)
