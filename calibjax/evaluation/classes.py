@@ -1,7 +1,5 @@
 """Errors of classes: of the top label, of each class, and of all of them together, in bins."""
 
-import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -16,7 +14,7 @@ from calibjax._core.pytree import record
 from calibjax.binnings import bins_of, interval_index
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
-from calibjax.evaluation.data import REDRAWS, TARGETS, Data, Named, Part, shown_classes
+from calibjax.evaluation.data import REDRAWS, TARGETS, Data, Part, shown_classes
 from calibjax.evaluation.entries import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.findings import MeanError
 from calibjax.evaluation.measures import mean_error, measured, ranges
@@ -28,7 +26,6 @@ NUM_BINS = 10
 BINNING = estimators.UniformBins(NUM_BINS)
 _BYTES_PER_PROBABILITY = 8
 NUM_REDRAWS = 199  # of the ECE, for quantiles and not for p-values
-MAX_DIAGRAMS = 5  # classes with a reliability diagram of their own
 
 
 def expected_calibration_errors(
@@ -124,17 +121,6 @@ def _sums(values: jax.Array, weights: jax.Array, bins: jax.Array, num_bins: int)
     return segment_sums(values, bins, jax.ops.segment_sum(weights, bins, num_bins), weights)
 
 
-@jax.jit
-def labels_in_bins(
-    predictions: ClassPredictions, targets: jax.Array, weights: jax.Array | None
-) -> jax.Array:
-    """How many labels there are where `PredictedInBins.class_sums` are predicted, [m, 10]."""
-    probs = predictions.class_probs
-    own = jnp.take_along_axis(probs, targets[:, None], 1)[:, 0]
-    counts = jnp.zeros((probs.shape[1], NUM_BINS), probs.dtype)
-    return counts.at[targets, interval_index(own, NUM_BINS)].add(1 if weights is None else weights)
-
-
 def errors_in_bins(
     predicted: PredictedInBins, predictions: ClassPredictions, targets: Any
 ) -> dict[str, jax.Array]:
@@ -182,7 +168,7 @@ def errors_of_classes(data: Data) -> Part:
         (means, binned),
         findings | {"ece": ece},
         tests={(TARGETS, "means"): test},
-        panels=_diagrams(data, predicted),
+        panels=(overall_reliability_panel(data),),
     )
 
 
@@ -230,7 +216,7 @@ def means_test(data: Data) -> tuple[CalibrationTestResult, str]:
 
 
 def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
-    """ECEs, as they are and debiased; and that of the top label, or of two classes."""
+    """ECEs; and that of the top label, or of two classes."""
     predictions, targets = data.predictions, data.targets
     test = rank_among_redraws(
         data.at(4),
@@ -242,12 +228,10 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
         num_bytes=_BYTES_PER_PROBABILITY * predictions.class_probs.size,
     )
     binning = f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights}"
-    top = estimators.top_label(predictions, targets)
-    views = {
-        "all classes": Named(data.samples, "predictions, targets"),
-        "top label": Named(top, "*estimators.top_label(predictions, targets)"),
+    calls = {
+        "all classes": f"estimators.ece(predictions, targets, {binning})",
+        "top label": f"estimators.ece(*estimators.top_label(predictions, targets), {binning})",
     }
-    calls = {view: f"estimators.ece({seen.text}, {binning})" for view, seen in views.items()}
     if data.task != "binary":  # where the three are views of one probability
         call = f"evaluation.expected_calibration_errors(predictions, targets{data.and_weights})"
         calls["class-wise"] = f"{call}['class-wise']"
@@ -255,54 +239,17 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
     for view, call in calls.items():
         error, more = float(test.estimate[view]), {"by_chance": chances[view], "function": call}
         entries[view] = Entry(f"ECE, {view}", error, **more)
-    debiased = [
-        measured(
-            f"debiased squared ECE, {view}",
-            functools.partial(
-                estimators.debiased_squared_ece, *seen.value, binning=BINNING, weights=data.weights
-            ),
-            f"estimators.debiased_squared_ece({seen.text}, {binning})",
-        )
-        for view, seen in views.items()
-    ]
     remark = "In ten bins (low, high] of equal width; what a calibrated model has is from "
-    remark += f"{NUM_REDRAWS} redraws of the labels. The ECE is biased upwards, the debiased "
-    remark += "squared ECE is not: it is zero on average for calibrated models, and may be "
-    remark += "negative."
-    section = Section("Expected calibration errors", (*entries.values(), *debiased), remark)
+    remark += f"{NUM_REDRAWS} redraws of the labels. The ECE is biased upwards."
+    section = Section("Expected calibration errors", tuple(entries.values()), remark)
     return section, entries["all classes" if data.task == "binary" else "top label"]
-
-
-def _first_view(data: Data) -> dict[str, Any]:
-    """Class 1 of two, or the top label."""
-    if data.task == "binary":
-        return {data.class_called(1): estimators.OneVersusRest(1)}
-    return {"top label": estimators.top_label}
-
-
-def _diagrams(data: Data, predicted: PredictedInBins) -> tuple[Panel, ...]:
-    """Reliability diagrams of class 1, or of the top label and of the worst classes."""
-    m, views = data.predictions.class_probs.shape[1], _first_view(data)
-    if m > 2:
-        worst = _worst_first(predicted, data)
-        views |= {data.class_called(c): estimators.OneVersusRest(c) for c in worst[:MAX_DIAGRAMS]}
-    panels = []
-    for name, lens in views.items():
-        panel = _reliability_panel(data, name, lens)
-        if panels:
-            caption = f"The same for {name}{', one of the worst classes' * (m > MAX_DIAGRAMS)}."
-            panel = dataclasses.replace(panel, caption=caption)
-        panels.append(panel)
-    return tuple(panels)
 
 
 def overall_reliability_panel(data: Data) -> Panel:
     """Reliability diagram of class 1 of two, or of the top label."""
-    ((name, lens),) = _first_view(data).items()
-    return _reliability_panel(data, name, lens)
-
-
-def _reliability_panel(data: Data, name: str, lens: Any) -> Panel:
+    name, lens = "top label", estimators.top_label
+    if data.task == "binary":
+        name, lens = data.class_called(1), estimators.OneVersusRest(1)
     seen, observed = lens(data.predictions, data.targets)
     curve = estimators.reliability_curve(
         data.at(5),
@@ -316,11 +263,3 @@ def _reliability_panel(data: Data, name: str, lens: Any) -> Panel:
     caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "
     caption += "bands that contain all points of a calibrated model with a probability of 95 %."
     return Panel(f"reliability, {name}", caption, plotting.reliability_diagram, curve)
-
-
-def _worst_first(predicted: PredictedInBins, data: Data) -> list[int]:
-    """The classes by Σ_bins (observed − predicted number)² / predicted number, the worst first."""
-    expected = np.asarray(predicted.class_sums, float)
-    observed = np.asarray(labels_in_bins(data.predictions, data.targets, data.weights), float)
-    worst = np.sum((observed - expected) ** 2 / np.maximum(expected, 1), 1)
-    return np.argsort(-worst, kind="stable").tolist()

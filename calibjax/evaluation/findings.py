@@ -184,7 +184,6 @@ class Findings:
         gain: of held-out predictions by the temperature.
         gain_unit: of which score.
         is_idle: whether no temperature changes the predictions.
-        factor: by which the temperature multiplies standard deviations.
         repair: which recalibration repairs the predictions, in words; or empty.
         places: where the predictions are wrong, if no other sentence names an error.
         adjustment: how the p-values of the tests are adjusted for one another.
@@ -213,7 +212,6 @@ class Findings:
     gain: Entry | None = None
     gain_unit: str = ""
     is_idle: bool = False
-    factor: Entry | None = None
     repair: str = ""
     places: tuple[PlaceError, ...] = ()
     adjustment: Adjustment = Adjustment()

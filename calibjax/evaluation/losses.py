@@ -13,7 +13,7 @@ from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
 from calibjax.evaluation.data import Data, Part
-from calibjax.evaluation.entries import Entry, Section
+from calibjax.evaluation.entries import Section
 from calibjax.evaluation.findings import IDLE
 from calibjax.evaluation.measures import measured
 from calibjax.evaluation.temperature import temperature_interval
@@ -79,14 +79,6 @@ def _are_impossible(predictions: Distribution, targets: Any) -> jax.Array:
     return jax.vmap(lambda p, y: p.log_prob(y))(predictions, targets) == -jnp.inf
 
 
-@jax.jit
-def _are_certain(predictions: Any) -> jax.Array:
-    """Which predictions give a class the probability zero, [N]."""
-    classes = jnp.arange(predictions.class_probs.shape[1])
-    logs = jax.vmap(lambda p: jax.vmap(p.log_prob)(classes))(predictions)
-    return jnp.any(logs == -jnp.inf, 1)
-
-
 def temperature(data: Data) -> Part:
     """The temperature that would repair the predictions, and what it wins on held-out data."""
     found = _loss(data)
@@ -123,20 +115,13 @@ def temperature(data: Data) -> Part:
     call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {methods}, {shown}"
     call += f"{more}{data.and_weights})['temperature']"
     gain = measured(f"held-out gain in {name}", held_out, call)
-    entries, findings = [value, gain], {"temperature": value, "gain": gain, "gain_unit": name}
-    if not data.is_of_classes:
-        factor = _factor(data, value, inner)
-        entries += [] if factor is None else [factor]
-        findings["factor"] = factor
+    findings = {"temperature": value, "gain": gain, "gain_unit": name}
     remark = "All predictions p become q ∝ p^(1/T)"
     if data.task == "ensembles":
         remark = "The deviations of all members from their mean are multiplied by √T"
     remark += " with one temperature T, see recalibration.tempered: above one they become less "
     remark += "certain. The gain is that of predictions that T was not fitted to (five folds)."
-    if data.is_of_classes and (number := int(data.known(_are_certain(inner)).sum())):
-        remark += f" {number} of {data.size} predictions give a class a probability of exactly 0, "
-        remark += "which no temperature changes."
-    return Part((Section(_TITLE, tuple(entries), remark),), findings)
+    return Part((Section(_TITLE, (value, gain), remark),), findings)
 
 
 @jax.jit
@@ -167,32 +152,3 @@ def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
     if np.isfinite(float(value)):
         return "log score, nats", scores.negative_log_likelihood
     return ("Brier score", scores.brier_score) if data.is_of_classes else None
-
-
-def _factor(data: Data, value: Entry, predictions: Distribution) -> Entry | None:
-    """By how much the temperature multiplies standard deviations, the median over predictions."""
-    if not hasattr(predictions, "variance"):
-        return None
-
-    def factor(temperature: float | None) -> float | None:
-        if temperature is None:
-            return None
-        ratios = _ratios_of_deviations(jnp.asarray(temperature), predictions)
-        return float(np.median(data.known(ratios)))
-
-    call = "jnp.median(jnp.sqrt(jax.vmap(lambda p, q: p.variance() / q.variance())("
-    call += "recalibration.TemperatureScaling().apply(result['temperature'].value, predictions), "
-    call += "predictions)))"
-    middle = factor(value.value)
-    if middle is None or not np.isfinite(middle):  # distributions without a variance
-        return None
-    low, high = factor(value.low), factor(value.high)
-    return Entry("factor of the standard deviations", middle, low=low, high=high, function=call)
-
-
-@jax.jit
-def _ratios_of_deviations(temperature: jax.Array, predictions: Distribution) -> jax.Array:
-    def ratio(p: Any) -> jax.Array:
-        return recalibration.tempered(p, temperature).variance() / p.variance()
-
-    return jnp.sqrt(jax.vmap(ratio)(predictions))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri  # comes with JAX
 
-from calibjax import distributions, estimators, hypothesis_tests, plotting
+from calibjax import distributions, hypothesis_tests
 from calibjax.distributions import MonteCarlo, Normal, Samples
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
@@ -21,9 +21,8 @@ from calibjax.evaluation.data import (
     Data,
     Named,
     Part,
-    shown_classes,
 )
-from calibjax.evaluation.entries import Entry, Panel, Section
+from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.measures import measured, ranges
 from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
 from calibjax.hypothesis_tests._redraw.components import (
@@ -155,7 +154,6 @@ def overall(data: Data, chosen: Choice) -> Part:
         chosen.groups,
         others | kernels,
         {(redraws_of(chosen.predictions.value), "all"): test},
-        _null_panel(test),
     )
 
 
@@ -273,31 +271,18 @@ def _tested(
 def _skce_entries(
     data: Data, chosen: Choice, test: CalibrationTestResult
 ) -> tuple[list[Entry], dict[str, Any]]:
-    """The SKCE of all targets, and through the lenses of classes; and their kernels."""
+    """The SKCE and its kernel."""
     everything = "all classes" if data.is_of_classes else "all targets"
     if is_ensemble(chosen.predictions.value):
         return _skce_of_test(everything, test), {}
-    samples = chosen.predictions.value, data.targets
+    kernel = chosen.kernel
+    if data.size**2 > PAIRS:
+        kernel, _ = linear(data, kernel, chosen.predictions.value)
     shown = f"{chosen.predictions.text}, targets"
-    views = {everything: Named(samples, shown)}
-    if data.task == "classification":
-        top = estimators.top_label(*samples)
-        views["top label"] = Named(top, f"*estimators.top_label({shown})")
-        for c in shown_classes(data.known(data.predictions.class_probs)):
-            seen = estimators.OneVersusRest(c)(*samples)
-            views[f"class {c}"] = Named(seen, f"*estimators.OneVersusRest({c})({shown})")
-    entries, kernels = [], {}
-    for view, seen in views.items():
-        name, kernel = "SKCE", chosen.kernel
-        if view != everything:
-            name, kernel = f"SKCE, {view}", default_kernel(_seen(seen.value[0], data))
-        elif data.size**2 > PAIRS:
-            kernel, _ = linear(data, kernel, chosen.predictions.value)
-        kernels[name] = kernel
-        note = "the interval is for models that are not calibrated"
-        title = f"SKCE, {data.in_words(view)}"
-        entries.append(skce_interval(data, title, name, kernel, seen, note))
-    return entries, kernels
+    seen = Named((chosen.predictions.value, data.targets), shown)
+    note = "the interval is for models that are not calibrated"
+    entry = skce_interval(data, f"SKCE, {everything}", "SKCE", kernel, seen, note)
+    return [entry], {"SKCE": kernel}
 
 
 def skce_interval(
@@ -318,10 +303,3 @@ def _skce_of_test(view: str, test: CalibrationTestResult) -> list[Entry]:
     chance = ranges({name: part.null_samples})[name]
     call = f"{_COMPONENTS}.unbiased.statistic"
     return [Entry(name, float(part.statistic), by_chance=chance, function=call)]
-
-
-def _null_panel(test: CalibrationTestResult) -> tuple[Panel, ...]:
-    """The statistic among those of the redraws."""
-    caption = "The statistic of the exact test (line) among those of redrawn data sets: what a "
-    caption += "calibrated model would have shown."
-    return (Panel("null distribution", caption, plotting.null_distribution, test, 2),)

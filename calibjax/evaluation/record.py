@@ -32,9 +32,9 @@ class Evaluation:
         sections: the numbers.
         sentences: what they mean, for a report.
         kernels: `hypothesis_tests.default_kernels`, if they are tested together.
-        other_kernels: "SKCE", `hypothesis_tests.default_kernel`, and that of each lens; "exact
-            test", if all errors are tested with one kernel; "features" and "features, all pairs",
-            that look at the features; of `compare` "given NAME", that look at that model, too.
+        other_kernels: "SKCE", `hypothesis_tests.default_kernel`; "exact test", if all errors are
+            tested with one kernel; "features" and "features, all pairs", that look at the features;
+            of `compare` "given NAME", that look at that model, too.
         tests: the results of the exact tests by name, with their draws.
         arrays: what was computed from the data on the way: "pit", [n], the values of
             `estimators.pit_values`; "memberships" of the groups, [n, G]; "features", [n, d],

@@ -54,7 +54,7 @@ def sentences(findings: Findings) -> list[str]:
     if impossible and not found:
         told = [f"The model is not calibrated: {impossible}", "No test found any other error."]
     else:
-        told = [_verdict(adjusted, found, tests), *filter(None, [impossible])]
+        told = [_verdict(adjusted, found), *filter(None, [impossible])]
     if found:
         told += _direction(adjusted, found)
         told += _classes(adjusted) + _biases(adjusted)
@@ -132,22 +132,16 @@ def _adjusted(findings: Findings) -> Findings:
     return dataclasses.replace(findings, **changed)
 
 
-def _verdict(findings: Findings, found: list[str], unadjusted: dict[str, float]) -> str:
+def _verdict(findings: Findings, found: list[str]) -> str:
     """Whether there is anything wrong."""
     tests, size = _tests(findings), f"{findings.num_samples} predictions"
     if not tests:
         return f"The calibration of these {size} was not tested."
     if not found:
-        first, smallest = next(iter(tests)), min(unadjusted, key=unadjusted.__getitem__)
-        verdict = f"No miscalibration was found in {size}: the exact test of {_TESTS[first]} gives "
-        verdict += p_is(unadjusted[first])
-        if len(tests) == 1:
-            return f"{verdict}."
-        verdict += f" before and {p_is(tests[first])} after adjustment for {len(tests)} tests, and "
-        if smallest == first or unadjusted[smallest] > LEVEL:
-            return f"{verdict}no other test rejects."
-        verdict += f"no other test rejects after it (that of {_TESTS[smallest]} gives "
-        return f"{verdict}{p_is(unadjusted[smallest])} before it)."
+        smallest = min(tests, key=tests.__getitem__)
+        verdict = f"No miscalibration was found in {size}: the exact test of {_TESTS[smallest]} "
+        rest = ", and no other test a smaller one" * (len(tests) > 1)
+        return f"{verdict}gives {p_is(tests[smallest])}{rest}."
     first = found[0]
     verdict = f"The model is not calibrated: the exact test of {_TESTS[first]} rejects calibration "
     verdict += f"on {size} ({p_is(tests[first])})"
@@ -186,12 +180,6 @@ def _loudest(findings: Findings, found: list[str]) -> list[str]:
         told, _, score = findings.direction.partition(": ")
         of = f"score of the {score}, " if score else ""
         return [f"The clearest finding of this test: {in_full(told)} ({of}{p_is(p)})."]
-    ends = ends_of(findings.temperature)
-    if findings.task in ("classification", "binary") and ends and not ends[0] <= 1 <= ends[1]:
-        verdict, place = ("overconfident", "above") if ends[0] > 1 else ("underconfident", "below")
-        interval = f"95 % interval {ends[0]:.2f} to {ends[1]:.2f}"
-        told = f"The best temperature is {place} 1 ({interval}), which suggests that the model is "
-        return [f"{told}{verdict}."]
     return []
 
 
@@ -290,10 +278,6 @@ def _repair(findings: Findings) -> list[str]:
     if temperature is None or gain is None or held_out is None:
         return []
     best = f"The best temperature is {with_interval(temperature.value, temperature)}"
-    factor = findings.factor
-    if factor is not None:
-        best += ", which multiplies the predicted standard deviations by "
-        best += with_interval(factor.value, factor)
     ends = ends_of(temperature)
     score = score_of(findings.gain_unit)
     value, low, high = alike(gain.value, *held_out)
