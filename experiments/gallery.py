@@ -134,24 +134,10 @@ def pit_ecdf() -> Axes:
 
 
 @figure
-def quantile_calibration_curve() -> Axes:
-    """Of the temperatures."""
-    curve = estimators.quantile_coverage(key("quantile"), pit())
-    return plotting.quantile_calibration_curve(curve)
-
-
-@figure
 def interval_coverage_curve() -> Axes:
     """Of the temperatures."""
     curve = estimators.interval_coverage(key("interval"), pit())
     return plotting.interval_coverage_curve(curve)
-
-
-@figure
-def sharpness_histogram() -> Axes:
-    """Of the temperatures."""
-    widths = scores.interval_widths(temperatures().predictions)
-    return plotting.sharpness_histogram(widths, xlabel="width of the central 90 % interval (°C)")
 
 
 @figure
@@ -237,30 +223,6 @@ def local_error_map() -> Axes:
         effective_sizes=found.effective_size,
         pvalues=test.adjusted_pvalue,
     )
-
-
-@figure
-def local_error_distribution() -> Axes:
-    """Of the signed errors, beside the error of all samples together."""
-    features, confidences, correct = located()
-    found = estimators.local_errors(neighbourhood(0.4), features, confidences, correct)
-    overall = jnp.mean(confidences - correct)
-    return plotting.local_error_distribution(found.error, signed=True, bin_error=overall)
-
-
-@figure
-def estimate_histogram() -> Axes:
-    """ECE of calibrated predictions, whose calibration error is zero."""
-
-    def estimate(seed: jax.Array) -> jax.Array:
-        one, two = jax.random.split(seed)
-        probs = jax.random.uniform(one, (100,))
-        labels = jax.random.bernoulli(two, probs).astype(int)
-        predictions = distributions.Bernoulli(probs)
-        return estimators.ece(predictions, labels, binning=estimators.UniformBins(10))
-
-    values = jax.vmap(estimate)(jax.random.split(key("ece"), 1000))
-    return plotting.estimate_histogram(values, true_value=0.0)
 
 
 @command_line.program

@@ -172,7 +172,9 @@ DRAWS = {
         KEY, lambda p, y: jnp.zeros(1000), *DATA, num_draws=2**21
     ),
     "monte_carlo": lambda: distributions.monte_carlo(KEY, DATA[0], MANY),
-    "estimate_histogram": lambda: plotting.estimate_histogram(np.arange(3.0), bins=MANY),
+    "null_distribution": lambda: plotting.null_distribution(
+        hypothesis_tests.CalibrationTestResult(*np.ones(3), np.arange(3.0)), bins=MANY
+    ),
 }
 
 

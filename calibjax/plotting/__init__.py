@@ -4,37 +4,30 @@ from calibjax.plotting.bands import (
     interval_coverage_curve,
     pit_ecdf,
     pit_histogram,
-    quantile_calibration_curve,
     reliability_diagram,
 )
 from calibjax.plotting.decomposition import score_decomposition
 from calibjax.plotting.histograms import (
-    estimate_histogram,
     null_distribution,
     pvalue_ecdf,
-    sharpness_histogram,
 )
 from calibjax.plotting.isotonic import isotonic_diagram, murphy_diagram
-from calibjax.plotting.local_errors import local_error_distribution, local_error_map
+from calibjax.plotting.local_errors import local_error_map
 from calibjax.plotting.maps import group_errors, witness_map
 from calibjax.plotting.over_time import wealth
 
 __all__ = [
-    "estimate_histogram",
     "group_errors",
     "interval_coverage_curve",
     "isotonic_diagram",
-    "local_error_distribution",
     "local_error_map",
     "murphy_diagram",
     "null_distribution",
     "pit_ecdf",
     "pit_histogram",
     "pvalue_ecdf",
-    "quantile_calibration_curve",
     "reliability_diagram",
     "score_decomposition",
-    "sharpness_histogram",
     "wealth",
     "witness_map",
 ]

@@ -72,10 +72,10 @@ def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes
 def pit_ecdf(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     """Empirical distribution function of PIT values, minus that of uniform ones.
 
-    It shows the same as `quantile_calibration_curve`, with the diagonal subtracted, so that the
-    band can be seen where there are many targets. Points outside the band are red diamonds. Above
-    zero on the left and below it on the right means predictions that are too narrow, the opposite
-    too wide ones, and one sign everywhere biased ones.
+    The diagonal is subtracted, so that the band can be seen where there are many targets. Points
+    outside the band are red diamonds. Above zero on the left and below it on the right means
+    predictions that are too narrow, the opposite too wide ones. One sign everywhere means biased
+    ones.
 
     All artists have labels for a legend; a new figure has one.
 
@@ -104,43 +104,6 @@ def pit_ecdf(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     share of PIT values - PIT value
     """
     labels = "PIT value", "share of PIT values - PIT value"
-    return _draw_coverage(ax, curve, "quantiles", labels, is_difference=True)
-
-
-def quantile_calibration_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
-    """Share of targets up to the predicted quantiles, over their level.
-
-    On the diagonal the quantiles are right on average. Points outside the band of all levels are
-    red diamonds. Errors that cancel over the samples are not seen: calibrated quantiles do not mean
-    a calibrated model (W21 Fig. 1).
-
-    All artists have labels for a legend; a new figure has one.
-
-    Args:
-        curve: what `estimators.quantile_coverage` returned, of one data set and outside of `jit`.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
-
-    Returns:
-        The Axes.
-
-    Raises:
-        ImportError: if matplotlib is not installed.
-        TypeError: if an argument is of the wrong kind, such as a curve of intervals.
-        ValueError: if the curve is one of several data sets (under `vmap`), or is not finite.
-
-    Cost: O(number of levels).
-
-    References: W21 Fig. 5.
-
-    >>> import jax
-    >>> from calibjax import estimators, plotting
-    >>> pit = jax.random.uniform(jax.random.key(0), (200,))
-    >>> curve = estimators.quantile_coverage(jax.random.key(1), pit)
-    >>> print(plotting.quantile_calibration_curve(curve).get_xlabel())
-    level of the predicted quantile
-    """
-    labels = "level of the predicted quantile", "share of targets up to the quantile"
     return _draw_coverage(ax, curve, "quantiles", labels)
 
 
@@ -182,12 +145,7 @@ def interval_coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -
 
 
 def _draw_coverage(
-    ax: "Axes | None",
-    curve: CoverageCurve,
-    sets: str,
-    labels: tuple[str, str],
-    *,
-    is_difference: bool = False,
+    ax: "Axes | None", curve: CoverageCurve, sets: str, labels: tuple[str, str]
 ) -> "Axes":
     """Band, line and points of the coverage around the diagonal, or of its difference from it."""
     described = "[L], the levels of one data set"
@@ -196,7 +154,7 @@ def _draw_coverage(
     if shown.sets != sets:
         expected = f"what estimators.{function} returns"
         raise TypeError(f"curve: expected {expected}, got a curve of {shown.sets}")
-    x = np.asarray(shown.levels)
+    x, is_difference = np.asarray(shown.levels), sets == "quantiles"
     baseline = x if is_difference else 0
     lower, upper = shown.simultaneous_lower - baseline, shown.simultaneous_upper - baseline
     size = (4.8, 3.4) if is_difference else (4.4, 4.8)

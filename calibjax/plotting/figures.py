@@ -137,26 +137,13 @@ def shown_record(
     return dataclasses.replace(record, **values)
 
 
-def shown_by_name(
-    name: str, arrays: object, shown: Callable[[str, Any], Any], least: int = 1
-) -> dict[str, Any]:
+def shown_by_name(name: str, arrays: object, shown: Callable[[str, Any], Any]) -> dict[str, Any]:
     """The arrays, or records, of a dict, at most nine, checked by `shown`, which takes the name."""
     if not isinstance(arrays, Mapping):
         expected = "a dict of names and arrays"
         raise TypeError(f"{name}: expected {expected}, got {checks.described(arrays)}")
-    checks.size_in_range(f"len({name})", len(arrays), least, len(CURVE_COLORS))
+    checks.size_in_range(f"len({name})", len(arrays), 1, len(CURVE_COLORS))
     return {str(key): shown(f"{name}[{key!r}]", values) for key, values in arrays.items()}
-
-
-def shown_weights(weights: ArrayLike | None, num_samples: int) -> np.ndarray:
-    """Weights of samples as a NumPy array, one by default."""
-    if weights is None:
-        return np.ones(num_samples)
-    shown = shown_values("weights", weights)
-    shown = np.asarray(checks.plain_weights(shown, num_samples), np.float64)
-    if not np.any(shown):
-        raise ValueError("weights: expected at least 1 positive weight, got 0")
-    return shown
 
 
 def bin_edges(values: np.ndarray, num_bins: int) -> np.ndarray:
@@ -169,12 +156,10 @@ def bin_edges(values: np.ndarray, num_bins: int) -> np.ndarray:
     return np.linspace(low, high, num_bins + 1)
 
 
-def draw_histogram(
-    ax: "Axes", values: np.ndarray, bins: int, label: str, weights: np.ndarray | None = None
-) -> None:
+def draw_histogram(ax: "Axes", values: np.ndarray, bins: int, label: str) -> None:
     """Bars of equal width between the smallest and the largest value, as one path."""
     bins = checks.size_in_range("bins", bins, 1, 2**24)
-    heights, edges = np.histogram(values, bin_edges(values, bins), weights=weights)
+    heights, edges = np.histogram(values, bin_edges(values, bins))
     ax.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label=label)
 
 

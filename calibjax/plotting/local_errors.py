@@ -1,4 +1,4 @@
-"""Local calibration errors: maps over two-dimensional features, and their distribution."""
+"""Maps of local calibration errors over two-dimensional features."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -91,69 +91,6 @@ def local_error_map(
         ax.set(xlabel="first feature", ylabel="second feature")
         beyond = "neither" if np.abs(errors).max() <= limit else "both" if signed else "max"
         ax.figure.colorbar(points, ax=ax, label=_LABELS[signed], extend=beyond)
-    return ax
-
-
-def local_error_distribution(
-    errors: ArrayLike,
-    *,
-    weights: ArrayLike | None = None,
-    signed: bool = False,
-    bin_error: ArrayLike | None = None,
-    ax: "Axes | None" = None,
-) -> "Axes":
-    """Empirical distribution function of local calibration errors.
-
-        F(x) = #{i: error_i ≤ x} / n.
-
-    If all samples of a bin were equally miscalibrated, F would jump at the error of the bin,
-    `bin_error`, the dashed line. Even then local errors differ by chance, the more so the narrower
-    the kernel is.
-
-    All artists have labels for a legend; a new figure has one.
-
-    Args:
-        errors: local errors, `estimators.lce` or signed ones, usually those of one bin, [n].
-        weights: w ≥ 0 of the samples, [n]; F(x) is then Σ_{i: error_i ≤ x} w_i / Σ_i w_i.
-        signed: whether the errors are signed.
-        bin_error: the mean of confidence − correct in the bin, signed or its absolute value, a
-            scalar.
-        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
-            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
-
-    Returns:
-        The Axes.
-
-    Raises:
-        ImportError: if matplotlib is not installed.
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or there are negative errors that are not said
-            to be signed.
-
-    Cost: O(n log n).
-
-    References: L21 §3.3, Fig. 2.
-
-    >>> import jax.numpy as jnp
-    >>> ax = local_error_distribution(jnp.array([0.1, 0.3, 0.2]), bin_error=0.15)
-    >>> print(ax.lines[0].get_ydata())
-    [0.         0.33333333 0.66666667 1.        ]
-    """
-    errors = _shown_errors("errors", errors, signed)
-    used = figures.shown_weights(weights, errors.size)
-    order = np.argsort(errors)
-    order = order[used[order] > 0]
-    errors, mass = errors[order], np.append(0, np.cumsum(used[order]))
-    if bin_error is not None:
-        bin_error = figures.shown_scalar("bin_error", bin_error)
-        _shown_errors("bin_error", np.array([bin_error]), signed)
-    with figures.figure(ax, (4.8, 3.2), ncols=2) as ax:
-        style = {"drawstyle": "steps-post", "linewidth": 1.5, "label": "samples"}
-        ax.plot(np.append(errors[:1], errors), mass / mass[-1], color=figures.BLUE, **style)
-        if bin_error is not None:
-            style = {"linewidth": 1.5, "linestyle": "--", "label": "error of the bin"}
-            ax.axvline(bin_error, color=figures.BLACK, **style)
-        ax.set(xlabel=_LABELS[signed], ylabel="share of samples", ylim=(0, 1.02))
     return ax
 
 

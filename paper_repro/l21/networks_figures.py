@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from calibjax import plotting
-from calibjax.plotting.figures import CURVE_LOOKS, GRAY
+from calibjax.plotting.figures import BLACK, BLUE, CURVE_LOOKS, GRAY
 from experiments.harness.figures import save_figure
 from paper_repro.data.classifiers import Classifier
 from paper_repro.l21.embeddings import LENGTH_SCALES
@@ -210,8 +210,11 @@ def _plot_maps(folder: Path, name: str, maps: Sequence[Map], level: float) -> No
         )
         title = TITLES.get(shown.name, shown.name).rpartition(",")[0] or shown.name
         left.set_title(f"{title}\nbin {number}, {shown.sizes[number]} samples")
-        values = _quantiles(np.abs(found["error"][chosen]))
-        plotting.local_error_distribution(values, bin_error=error, ax=right)
+        values = np.sort(_quantiles(np.abs(found["error"][chosen])))
+        steps, shares = np.r_[values[:1], values], np.linspace(0, 1, values.size + 1)
+        right.plot(steps, shares, drawstyle="steps-post", color=BLUE, linewidth=1.5)
+        right.axvline(error, color=BLACK, linewidth=1.5, linestyle="--")
+        right.set(xlabel="local calibration error", ylabel="share of samples", ylim=(0, 1.02))
         right.set_title(f"how the local errors\nof bin {number} are spread")
         if np.any(found["adjusted_pvalue"][chosen] <= level):
             legend[f"adjusted $p \\leq {level:g}$"] = left.collections[1]

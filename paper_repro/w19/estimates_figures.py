@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from calibjax.plotting import estimate_histogram
+from calibjax.plotting.figures import BLACK, RED, draw_histogram
 from experiments.harness.figures import COLORS, save_figure
 from paper_repro.w19.estimates_panels import CONCENTRATIONS, figures
 from paper_repro.w19.estimates_simulation import BETAS, NAME, SHARES
@@ -27,8 +27,10 @@ def _panel(axes: Axes, group: Group, share: float, beta: str, estimator: str, bi
         group.of(share, beta, estimator),
         group.true_value(share, beta, estimator),
     )
-    estimate_histogram(estimates, true_value=true_value, ax=axes, bins=bins)
-    axes.set(xlabel="", ylabel="", yticks=[])
+    draw_histogram(axes, estimates, bins, "estimates")
+    axes.axvline(estimates.mean(), color=BLACK, linewidth=1.5, label="mean")
+    axes.axvline(true_value, color=RED, linewidth=1.5, linestyle="--", label="true value")
+    axes.set(yticks=[])
     axes.locator_params(axis="x", nbins=2)
     axes.tick_params(labelsize=7)
     axes.spines["left"].set_visible(False)

@@ -62,21 +62,17 @@ ISOTONIC = IsotonicCurve(*np.array([[0.2, 0.5, 0.8]] * 6), level=0.9)
 MURPHY = {x: MurphyCurve(np.array([0.2, 0.5]), np.array([0.3, 0.1])) for x in "ab"}
 
 CALLS = {
-    "estimate_histogram": (DRAWS,),
     "group_errors": (GROUPS,),
     "interval_coverage_curve": (INTERVALS,),
     "isotonic_diagram": (ISOTONIC,),
-    "local_error_distribution": (np.abs(DRAWS),),
     "local_error_map": (PLACES, np.full(4, 0.1)),
     "murphy_diagram": (MURPHY,),
     "null_distribution": (ONE,),
     "pit_ecdf": (QUANTILES,),
     "pit_histogram": (HISTOGRAM,),
     "pvalue_ecdf": ({"exact": np.array([0.5, 0.2])},),
-    "quantile_calibration_curve": (QUANTILES,),
     "reliability_diagram": (RELIABILITY,),
     "score_decomposition": (DECOMPOSED,),
-    "sharpness_histogram": (np.abs(DRAWS),),
     "wealth": (WEALTH,),
     "witness_map": (LOCATIONS, *AT),
 }

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from calibjax import plotting
-from tests.plotting.test_histograms import lines, size_of_png
+from tests.plotting.test_histograms import size_of_png
 
 RNG = np.random.default_rng(0)
 N = 200
@@ -64,28 +64,6 @@ def test_many_points_make_small_files(tmp_path):
     assert (tmp_path / "map.pdf").stat().st_size < 400_000
 
 
-def test_distribution():
-    ax = plotting.local_error_distribution(jnp.asarray(ERRORS), bin_error=jnp.array(0.05))
-    drawn = lines(ax)
-    x, y = drawn["samples"].get_data()
-    for value in (0.0, 0.03, 0.1, *ERRORS[:5], 0.31):
-        share = np.mean(value >= ERRORS)
-        below = np.flatnonzero(x <= value)
-        assert (y[below[-1]] if below.size else 0) == pytest.approx(share)
-    assert drawn["samples"].get_drawstyle() == "steps-post"
-    np.testing.assert_array_equal(drawn["error of the bin"].get_xdata(), 0.05)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("local calibration error", "share of samples")
-    assert len(ax.figure.legends[0].texts) == 2
-    size_of_png(ax)
-    left, right = Figure().subplots(1, 2)
-    given = plotting.local_error_distribution(SIGNED, signed=True, bin_error=-0.1, ax=right)
-    assert given is right
-    assert right.get_xlabel() == "local confidence - accuracy"
-    assert not left.lines
-    assert not right.figure.legends
-    assert list(lines(plotting.local_error_distribution(ERRORS))) == ["samples"]
-
-
 NAN = np.full(N, np.nan)
 
 
@@ -115,29 +93,3 @@ def test_wrong_maps(options, error, message):
     given = {"features": FEATURES, "errors": ERRORS} | options
     with pytest.raises(error, match=message):
         plotting.local_error_map(given.pop("features"), given.pop("errors"), **given)
-
-
-@pytest.mark.parametrize(
-    ("errors", "options", "error", "message"),
-    [
-        (SIGNED, {}, ValueError, r"errors: expected absolute errors .or signed=True."),
-        (NAN, {}, ValueError, "errors: expected finite values"),
-        (ERRORS, {"bin_error": -0.1}, ValueError, "bin_error: expected absolute errors .or signed"),
-        (ERRORS, {"bin_error": np.nan}, ValueError, "bin_error: expected finite values"),
-        (ERRORS, {"bin_error": ERRORS}, ValueError, r"bin_error: expected shape \(\)"),
-        (ERRORS, {"bin_error": "0"}, TypeError, "bin_error: expected a number, got str"),
-        (ERRORS, {"ax": 1}, TypeError, "ax: expected a matplotlib Axes or None, got int"),
-    ],
-)
-def test_wrong_distributions(errors, options, error, message):
-    with pytest.raises(error, match=message):
-        plotting.local_error_distribution(errors, **options)
-
-
-def test_distribution_with_weights():
-    errors, weights = np.array([0.3, 0.9, 0.1, 0.2]), np.array([2, 0, 1, 5])
-    ax = plotting.local_error_distribution(errors, weights=0.3 * weights)
-    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [0.1, 0.1, 0.2, 0.3])
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), [0, 1 / 8, 6 / 8, 1], rtol=1e-12)
-    with pytest.raises(ValueError, match=r"weights: .* one weight for each sample"):
-        plotting.local_error_distribution(errors, weights=weights[1:])

@@ -42,7 +42,6 @@ def test_bars_and_their_band():
     ("draw", "curve", "baseline"),
     [
         (plotting.pit_ecdf, QUANTILES, LEVELS),
-        (plotting.quantile_calibration_curve, QUANTILES, 0 * LEVELS),
         (plotting.interval_coverage_curve, INTERVALS, 0 * LEVELS),
     ],
 )
@@ -64,7 +63,6 @@ def test_points_around_their_band(draw, curve, baseline):
     ("draw", "record", "error", "message"),
     [
         (plotting.pit_ecdf, INTERVALS, TypeError, "quantile_coverage returns, got a curve of int"),
-        (plotting.quantile_calibration_curve, INTERVALS, TypeError, "got a curve of intervals"),
         (plotting.interval_coverage_curve, QUANTILES, TypeError, "got a curve of quantiles"),
         (plotting.interval_coverage_curve, HISTOGRAM, TypeError, "curve: expected what estimators"),
         (plotting.pit_histogram, QUANTILES, TypeError, "histogram: expected what estimators.pit_h"),
