@@ -124,7 +124,7 @@ DIAGONAL_KERNEL = oracles.normal_kernel(4.0, 2.0)
 @case("estimators")
 def diagonal_normal():
     def ours(loc, scale, y):
-        return estimators.calibration_kernel_matrix(
+        return oracles.calibration_kernel_matrix(
             DIAGONAL_KERNEL, distributions.DiagNormal(loc, scale), y
         )
 
@@ -152,7 +152,7 @@ def categorical():
     probs, y = simplex(N, M), labels(N, M)
 
     def ours(matrix, probs, y):
-        return estimators.calibration_kernel_matrix(
+        return oracles.calibration_kernel_matrix(
             oracles.categorical_kernel(0.5, matrix), distributions.Categorical(probs), y
         )
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, kernels
+from calibjax.estimators.kernel import checked_samples, sample_matrix
 
 
 def squared_exponential_moments(loc, scale, other_loc, other_scale, length_scale):
@@ -169,3 +170,8 @@ def median_kernel(predictions):
     return categorical_kernel(
         kernels.median_heuristic(distance, predictions, include_diagonal=True)
     )
+
+
+def calibration_kernel_matrix(kernel, predictions, targets):
+    """Values h_ij of all pairs, [n, n]."""
+    return sample_matrix(*checked_samples(kernel, predictions, targets))

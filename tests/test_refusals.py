@@ -192,8 +192,8 @@ CASES = {
         lambda: drawn(np.full((N, 2), -(2**31), np.int32)),
         "values: expected draws that are not missing",
     ),
-    "pairs, mean_lce": (
-        lambda: estimators.mean_lce(ON_PAIRS, FEATURES, CONFIDENCES, CORRECT),
+    "pairs, lce": (
+        lambda: estimators.lce(ON_PAIRS, FEATURES, CONFIDENCES, CORRECT),
         "kernel: expected a kernel on single points .*got TensorProduct",
     ),
     "pairs, gram_matrix": (

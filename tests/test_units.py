@@ -23,6 +23,7 @@ from calibjax import (
     scores,
     streaming,
 )
+from tests import oracles
 from tests.registry import families
 from tests.units import WITHOUT_UNIT, Data, data_set, in_units
 
@@ -106,7 +107,7 @@ def _local_errors(d):
     )
     confidences = jnp.linspace(0.3, 0.9, len(d.targets), dtype=jnp.float32)
     correct = jnp.arange(len(d.targets)) % 2
-    return estimators.mean_lce(near, features, confidences, correct)
+    return jnp.mean(estimators.lce(near, features, confidences, correct))
 
 
 # Quantities, with the power of the unit that they have.
@@ -151,7 +152,7 @@ OF_DATA = {
         0,
     ),
     "matrix": (
-        lambda d: estimators.calibration_kernel_matrix(d.kernel, d.predictions, d.targets),
+        lambda d: oracles.calibration_kernel_matrix(d.kernel, d.predictions, d.targets),
         0,
     ),
     "UCME": (lambda d: estimators.ucme(d.kernel, d.predictions, d.targets, *_locations(d)), 0),

@@ -5,15 +5,14 @@ from calibjax.estimators.binned import debiased_squared_ece, ece, mce
 from calibjax.estimators.isotonic import IsotonicCurve, isotonic_curve
 from calibjax.estimators.kernel import (
     calibration_kernel,
-    calibration_kernel_matrix,
     mmce,
     skce,
     skce_biased,
     skce_block,
 )
-from calibjax.estimators.kernel_density import kde_bandwidth, kde_calibration_error
-from calibjax.estimators.local import LocalErrors, lce, local_errors, mean_lce, mlce
-from calibjax.estimators.mean_embedding import embedding_difference, ucme, witness
+from calibjax.estimators.kernel_density import kde_calibration_error
+from calibjax.estimators.local import LocalErrors, lce, local_errors, mlce
+from calibjax.estimators.mean_embedding import ucme, witness
 from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.estimators.probability_integral import pit_values
 from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
@@ -42,20 +41,16 @@ __all__ = [
     "SpreadEstimate",
     "UniformBins",
     "calibration_kernel",
-    "calibration_kernel_matrix",
     "class_wise",
     "debiased_squared_ece",
     "ece",
-    "embedding_difference",
     "group_classes",
     "interval_coverage",
     "isotonic_curve",
-    "kde_bandwidth",
     "kde_calibration_error",
     "lce",
     "local_errors",
     "mce",
-    "mean_lce",
     "mlce",
     "mmce",
     "pit_histogram",

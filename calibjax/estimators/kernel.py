@@ -117,40 +117,6 @@ def sample_matrix(kernel: Kernel, samples: DataSet) -> jax.Array:
     return gram_matrix(functools.partial(sample_pair, kernel), samples)
 
 
-def calibration_kernel_matrix(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike
-) -> jax.Array:
-    """Matrix H_ij = h((p_i, y_i), (p_j, y_j)) of the calibration kernel.
-
-    Args:
-        kernel: kernel on pairs (prediction, target).
-        predictions: batch of n distributions.
-        targets: [n] or [n, d].
-
-    Returns:
-        The symmetric matrix, [n, n].
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
-        NotImplementedError: if the expectations have no closed form.
-
-    Cost: n² evaluations and n² memory. Prefer the estimators, which never store this matrix.
-
-    References: W21 §3.2.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax import kernels
-    >>> from calibjax.distributions import Bernoulli
-    >>> kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
-    >>> predictions = Bernoulli(jnp.array([0.5, 0.5]))
-    >>> print(calibration_kernel_matrix(kernel, predictions, jnp.array([1, 0])))
-    [[ 0.5 -0.5]
-     [-0.5  0.5]]
-    """
-    return sample_matrix(*checked_samples(kernel, predictions, targets))
-
-
 def skce(
     kernel: Kernel,
     predictions: Distribution,

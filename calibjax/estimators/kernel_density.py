@@ -11,7 +11,6 @@ Stirling's formula, which is of size log x,
     log k(q; p) = −KL(p ‖ q) / h − Σ_c r(p_c/h) + r(1/h) + Σ_{0<k<m} log(1/h + k).
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -28,7 +27,6 @@ from calibjax.distributions.base import ClassPredictions
 
 # G24 App. B
 BANDWIDTHS = np.concatenate([np.logspace(-5, -1, 15), np.linspace(0.2, 1, 5)])
-_FEW_ROWS = 32  # points per tile, so that their values at all samples fit in the cache
 
 
 class DirichletKernels(NamedTuple):
@@ -72,7 +70,7 @@ def kde_calibration_error(
     with the Dirichlet kernel k(·; f_i), the density of Dirichlet(f_i/bandwidth + 1). With weights
     k(f_j; f_i) is multiplied by w_i, and the outer mean is weighted. No root is taken. The estimate
     is biased: upwards by the noise of the ratios, which grows as the bandwidth decreases, and by
-    the smoothing, which grows with the bandwidth. `kde_bandwidth` suggests a bandwidth.
+    the smoothing, which grows with the bandwidth.
 
     If a prediction f_j has zeros and no kernel is positive at it, the ratio is replaced by its
     limit as these zeros jointly go to 0: only samples with the smallest Σ_{c: f_jc = 0} f_ic count.
@@ -149,76 +147,6 @@ def _calibration_error(
     return jnp.sum(weights[:, None] * errors) / jnp.sum(weights)
 
 
-def kde_bandwidth(
-    predictions: ClassPredictions,
-    candidates: jax.Array | None = None,
-) -> jax.Array:
-    """Bandwidth with the largest leave-one-out likelihood of the predictions.
-
-        argmax_h Σ_j log( 1/(n − 1) Σ_{i≠j} k(f_j; f_i) )
-
-    with the Dirichlet kernel of bandwidth h. It uses no targets: it is chosen for the density of
-    the predictions, and not always the best one for the calibration error.
-
-    The predictions are first moved into the interior of the simplex, where densities are finite and
-    positive: clipped at 1.2e-7 (the spacing of float32 at 1, also in float64) and renormalised.
-    Repeated predictions favour the smallest candidate, since the density of narrow kernels is
-    unbounded there. This includes saturated confidences: after clipping, all that were 1 coincide.
-    Then choose a bandwidth by other means.
-
-    Args:
-        predictions: batch of n ≥ 2 class predictions, `Categorical` or `Bernoulli`.
-        candidates: bandwidths > 0, [k]. None means those of G24: 15 log-spaced values from 1e-5
-            to 0.1, and 0.2, 0.4, ..., 1.
-
-    Returns:
-        The best candidate (the first if several are equally good), a scalar of the predictions'
-        dtype.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or n < 2.
-
-    Cost: O(n² m) time in matrix products and k n² exponentials, O(n · tile + n (m + k)) memory.
-
-    References: G24 App. B for the candidates, which are those of Popordanoska, Sayer and Blaschko
-    (2022), A Consistent and Differentiable Lp Canonical Calibration Error Estimator.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Bernoulli
-    >>> predictions = Bernoulli(jnp.array([0.1, 0.15, 0.2, 0.85, 0.9]))
-    >>> print(kde_bandwidth(predictions, jnp.array([0.001, 0.1, 1.0])))
-    0.1
-    """
-    checks.class_predictions(predictions)
-    predictions = checks.batch(predictions, minimum=2)
-    candidates = checks.as_arrays("candidates", BANDWIDTHS if candidates is None else candidates)
-    candidates = checks.real("candidates", candidates)
-    checks.shape("candidates", candidates, (None,), "[k]")
-    checks.leading_size("candidates", candidates)
-    candidates = checks.positive("candidates", candidates)
-    best = _best_bandwidth(predictions.class_probs, candidates)
-    return checks.nan_with(best, predictions, candidates)
-
-
-@jax.jit
-def _best_bandwidth(probs: jax.Array, candidates: jax.Array) -> jax.Array:
-    """The candidate with the largest leave-one-out likelihood."""
-    inside = jnp.maximum(probs, jnp.finfo(jnp.float32).eps)
-    inside = inside / jnp.sum(inside, -1, keepdims=True)
-    points = Point(inside, jnp.arange(len(inside)))
-
-    candidates = candidates.astype(probs.dtype)
-    entropies = jnp.sum(inside * jnp.log(inside), -1)
-    remainders = lax.map(lambda x: jnp.sum(_stirling_remainder(inside * x), -1), 1 / candidates)
-    kernels = DirichletKernels(inside, entropies, remainders, 1 / candidates)
-    sums = pairwise.map_rows(_log_density_sums, kernels, points, tile_size=_FEW_ROWS)
-    normalizers = jax.vmap(functools.partial(_log_normalizer, inside.shape[1]))(1 / candidates)
-    values = jnp.sum(sums, 0) + len(inside) * normalizers
-    # NaN predictions have no best bandwidth.
-    return jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, candidates[jnp.argmax(values)])
-
-
 def dirichlet_kernels(probs: jax.Array, bandwidth: jax.Array) -> DirichletKernels:
     """Prepares the kernels around samples [n, m]; their zeros are constants for gradients."""
     concentration = 1 / jnp.asarray(bandwidth, probs.dtype)
@@ -265,23 +193,6 @@ def _proportions(
     return sums / jnp.sum(sums)  # 1 up to one rounding if all labels are equal
 
 
-def _log_density_sums(kernels: DirichletKernels, point: Point) -> jax.Array:
-    """Logarithms of the sums of the kernels at one point, without their normalisers, [k].
-
-    The kernels have k bandwidths, [k] and [k, n]; terms that do not depend on these are computed
-    once.
-    """
-    divergences = kernels.entropies - matmul(kernels.probs, jnp.log(point.probs))
-    is_other = jnp.arange(divergences.size) != point.excluded
-    divergences = jnp.where(is_other, divergences, jnp.inf)
-
-    def at(bandwidth: tuple[jax.Array, jax.Array]) -> jax.Array:
-        concentration, remainders = bandwidth
-        return jax.nn.logsumexp(-divergences * concentration - remainders)
-
-    return lax.map(at, (kernels.concentration, kernels.remainders))
-
-
 def _log_weights(kernels: DirichletKernels, point: Point, weights: jax.Array | None) -> jax.Array:
     """Logarithm of k(q; p_i) of the samples that count at a point q, −∞ for the others, [n].
 
@@ -301,11 +212,6 @@ def _log_weights(kernels: DirichletKernels, point: Point, weights: jax.Array | N
     counts = others & (exponents <= smallest * (1 + rounding))
     log_weights = -divergences * kernels.concentration - kernels.remainders
     return jnp.where(counts, log_weights, -jnp.inf)
-
-
-def _log_normalizer(m: int, x: jax.Array) -> jax.Array:
-    """Remainder of log Γ(x + m) for x = 1/h and m classes: r(x) + Σ_{0<k<m} log(x + k)."""
-    return _stirling_remainder(x) + jnp.sum(jnp.log(x + jnp.arange(1, m, dtype=x.dtype)))
 
 
 def _stirling_remainder(x: jax.Array) -> jax.Array:

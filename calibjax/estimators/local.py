@@ -223,57 +223,11 @@ def mlce(
     """
     problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
     errors, totals = problem.errors()
-    known = (totals != 0) & (_weights_of_points(problem, at) != 0)
+    known = totals != 0
+    if at is None and problem.weights is not None:
+        known &= problem.weights != 0
     largest = jnp.max(jnp.where(known, jnp.abs(errors), 0), -1)
     return jnp.where(jnp.any(known, -1), largest, jnp.nan)
-
-
-def mean_lce(
-    neighbourhood: Neighbourhood,
-    features: PyTree,
-    confidences: ArrayLike,
-    correct: ArrayLike,
-    *,
-    weights: ArrayLike | None = None,
-    at: tuple[Any, Any] | None = None,
-) -> jax.Array:
-    """Mean local calibration error, the mean of LCE(x) over the points.
-
-    For a wide kernel it is the ECE. With weights the mean over the samples is weighted, too; a mean
-    over other points, `at`, is not.
-
-    Args:
-        neighbourhood: kernel on features and binning of confidences, see `local_errors` for all
-            arguments.
-        features: features of the samples, [n, d].
-        confidences: confidences in [0, 1], [n].
-        correct: whether the predicted class was observed, 0 or 1, [n].
-        weights: w ≥ 0 of the samples, [n], see `local_errors`.
-        at: features and confidences of other points, at which the errors are evaluated. Points
-            whose bin holds no sample are left out; if none remains, the result is NaN.
-
-    Returns:
-        A scalar, or [G] for G length scales.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
-
-    Cost: that of `lce`.
-
-    References: L21 App. B, Fig. 16 to 19.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.estimators import Neighbourhood, mean_lce
-    >>> features = jnp.array([[0.0], [0.0], [9.0], [9.0]])
-    >>> confidences, correct = jnp.full(4, 0.75), jnp.array([1, 0, 0, 0])
-    >>> print(mean_lce(Neighbourhood.laplacian(0.1, 5), features, confidences, correct))
-    0.5
-    """
-    problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
-    errors, totals = problem.errors()
-    known = jnp.where(totals == 0, 0, _weights_of_points(problem, at))
-    return jnp.sum(known * jnp.abs(errors), -1) / jnp.sum(known, -1)
 
 
 class LocalProblem(NamedTuple):
@@ -371,11 +325,6 @@ def local_problem(
     all_count = weights is None or (checks.is_concrete(weights) and np.all(np.asarray(weights) > 0))
     row = row_of(near.kernel, features, groups[1]) if at is None and all_count else None
     return LocalProblem(near.kernel, *data, row)
-
-
-def _weights_of_points(problem: LocalProblem, at: tuple[Any, Any] | None) -> jax.Array | int:
-    """Weights of the points in means over them: of the samples if they are the points."""
-    return 1 if at is not None or problem.weights is None else problem.weights
 
 
 def _root_of_ratio(x: jax.Array, y: jax.Array) -> jax.Array:

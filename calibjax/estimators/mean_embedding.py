@@ -14,43 +14,9 @@ from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
 
 
-def embedding_difference(
-    kernel: Kernel, t: Distribution, s: ArrayLike, p: Distribution, y: ArrayLike
-) -> jax.Array:
-    """Difference k((t, s), (p, y)) − E_{Z~p} k((t, s), (p, Z)) at one test location.
-
-    Args:
-        kernel: kernel on pairs (prediction, target): a `TensorProduct`, sums and multiples of
-            these, or another class with a method `embedding_difference(t, s, p, y)`.
-        t: prediction of the test location.
-        s: target of the test location.
-        p: one prediction.
-        y: one target, paired with p.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        NotImplementedError: if the expectation has no closed form.
-
-    Cost: one evaluation of both kernels and the expectation. It checks no values; `ucme` does.
-
-    References: W21 App. C.2.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax import estimators, kernels
-    >>> from calibjax.distributions import Categorical
-    >>> kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
-    >>> p = Categorical(jnp.array([0.25, 0.75]))
-    >>> print(estimators.embedding_difference(kernel, p, 1, p, 1))
-    0.25
-    """
-    return combine_on_pairs(kernel, "embedding_difference", lambda f: f(t, s, p, y))
-
-
 def location_pair(kernel: Kernel, location: tuple[Any, Any], sample: tuple[Any, Any]) -> jax.Array:
-    """The embedding difference as a function of a test location and a sample."""
-    return embedding_difference(kernel, *location, *sample)
+    """Difference k((t, s), (p, y)) − E_{Z~p} k((t, s), (p, Z)) at one location (W21 App. C.2)."""
+    return combine_on_pairs(kernel, "embedding_difference", lambda f: f(*location, *sample))
 
 
 def checked_locations(

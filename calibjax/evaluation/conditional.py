@@ -213,11 +213,15 @@ def _local_entries(data: Data) -> tuple[list[Entry], float | None, CalibrationTe
         call = f"jnp.min({call}num_draws=199{data.and_weights}).adjusted_pvalue)"
         note = "that of the largest standardised local error"
         entries.append(Entry("exact p-value of local errors", pvalue, function=call, note=note))
-    for name, function, kind in (
-        ("mean local error (LCE)", estimators.mean_lce, "mean"),
-        ("largest local error (MLCE)", estimators.mlce, "largest"),
+    call = f"estimators.lce({shown}{data.and_weights})"
+    averaged = f"jnp.mean({call})"
+    if data.has_weights:
+        averaged = f"jnp.nansum(weights * {call}) / jnp.sum(weights)"
+    mean = lambda: data.average(np.nan_to_num(estimators.lce(*arguments, **weights)))  # noqa: E731
+    most = functools.partial(estimators.mlce, *arguments, **weights)
+    for name, compute, shown, kind in (
+        ("mean local error (LCE)", mean, averaged, "mean"),
+        ("largest local error (MLCE)", most, call.replace("lce", "mlce", 1), "largest"),
     ):
-        call = f"estimators.{function.__name__}({shown}{data.and_weights})"
-        compute = functools.partial(function, *arguments, **weights)
-        entries.append(measured(name, compute, call, by_chance=by_chance[kind]))
+        entries.append(measured(name, compute, shown, by_chance=by_chance[kind]))
     return entries, pvalue, test

@@ -88,8 +88,8 @@ class EstimationFunction:
     def grid(self, num_samples: int, *, canonical: bool = False) -> np.ndarray:
         """The hyperparameters that G24 tries, in App. B.
 
-        Numbers of bins 5, 10, ..., 100 for `Binning`; for `KernelDensity` the candidates of
-        `estimators.kde_bandwidth`, 15 log-spaced bandwidths from 1e-5 to 0.1, and 0.2, 0.4, ..., 1;
+        Numbers of bins 5, 10, ..., 100 for `Binning`; for `KernelDensity` 15 log-spaced bandwidths
+        from 1e-5 to 0.1, and 0.2, 0.4, ..., 1;
         penalties λ in falling order
 
             √n 10^(1 − 2i), i = 1, ..., 9,  canonical: √n 10^(9 − i), i = 1, ..., 18

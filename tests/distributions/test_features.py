@@ -23,6 +23,7 @@ from calibjax.distributions import (
     with_features,
 )
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
+from tests import oracles
 
 N = 8
 RNG = np.random.default_rng(0)
@@ -67,7 +68,7 @@ def test_kernels_see_features_or_distributions(name):
     predictions, targets, target = families()[name]
     carrying = with_features(predictions, jnp.asarray(X))
     plain = TensorProduct(Exponential(1.0, Euclidean()), target)
-    matrix = estimators.calibration_kernel_matrix
+    matrix = oracles.calibration_kernel_matrix
     expected = np.asarray(matrix(plain, predictions, targets))
     np.testing.assert_allclose(matrix(plain, carrying, targets), expected, rtol=1e-12)
     # The same matrix, with the kernel of the features in place of that of the predictions.

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import class_wise, kde_bandwidth, kde_calibration_error, top_label
+from calibjax.estimators import class_wise, kde_calibration_error, top_label
 from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
 from tests import oracles
 
@@ -37,15 +37,6 @@ def error_oracle(probs, labels, h, order):
         for c in range(m):
             total += abs(ratio[c] - probs[j, c]) ** order
     return total / n
-
-
-def log_likelihood_oracle(probs, h):
-    """Leave-one-out log-likelihood of the predictions, all pairs at once."""
-    n, m = probs.shape
-    alpha = probs / h + 1
-    logs = gammaln(1 / h + m) - gammaln(alpha).sum(1) + np.log(probs) @ (alpha - 1).T
-    np.fill_diagonal(logs, -np.inf)
-    return np.sum(logsumexp(logs, axis=1) - np.log(n - 1))
 
 
 def interior(n, m, seed=0, concentration=1.0):
@@ -102,7 +93,6 @@ def test_bernoulli_gives_the_numbers_of_two_classes(dtype):
     two = jnp.stack([1 - f, f], -1)
     for h in (0.3, 1e-3):
         assert error(f, y, h) == error(two, y, h) == error(f, y == 1, h)
-    assert kde_bandwidth(Bernoulli(f)) == kde_bandwidth(Categorical(two))
 
 
 def test_values_by_hand():
@@ -350,61 +340,6 @@ def test_converges_to_the_error_of_a_known_model():
         allowed = bias + 4 * values.std() / np.sqrt(values.size)
         assert abs(values.mean() - 1 / 15) < allowed
     assert allowed < 0.2 / 15
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("m", "concentration"), [(2, 1.0), (10, 3.0)])
-def test_bandwidth_against_all_candidates(m, concentration, dtype):
-    candidates = np.append(np.logspace(-5, -1, 15), [0.2, 0.4, 0.6, 0.8, 1.0])
-    for make in (functools.partial(interior, concentration=concentration), boundary):
-        probs = make(150, m)[0].astype(dtype)
-        inside = np.maximum(probs, np.finfo(np.float32).eps).astype(np.float64)
-        inside /= inside.sum(1, keepdims=True)
-        values = [log_likelihood_oracle(inside, h) for h in candidates]
-        predictions = Categorical(jnp.asarray(probs))
-        ours = (kde_bandwidth if m == 2 else jax.jit(kde_bandwidth))(predictions)
-        assert ours.dtype == dtype
-        assert ours.shape == ()
-        np.testing.assert_allclose(ours, candidates[np.argmax(values)], rtol=1e-6)
-
-
-def test_candidates_in_any_order():
-    probs = interior(40, 3)[0]
-    for candidates in ([0.4, 1e-4, 0.2], [1e-5, 1e-4, 1e-3], [1, 2, 4]):
-        values = [log_likelihood_oracle(probs, h) for h in candidates]
-        ours = kde_bandwidth(Categorical(jnp.asarray(probs)), jnp.asarray(candidates))
-        assert ours == candidates[np.argmax(values)]
-        assert ours.dtype == probs.dtype
-
-
-def test_likelihood_of_beta_densities():
-    """The normaliser matters between candidates: the oracle of the other test has scipy's."""
-    f = np.random.default_rng(0).uniform(0.05, 0.95, size=20)
-    probs = np.stack([1 - f, f], 1)
-    for h in (1.0, 0.01):
-        logs = [
-            np.log(
-                np.mean(
-                    [
-                        scipy.stats.beta.pdf(f[j], f[i] / h + 1, (1 - f[i]) / h + 1)
-                        for i in range(20)
-                        if i != j
-                    ]
-                )
-            )
-            for j in range(20)
-        ]
-        np.testing.assert_allclose(log_likelihood_oracle(probs, h), np.sum(logs), rtol=1e-10)
-
-
-@pytest.mark.slow
-def test_repeated_predictions_choose_the_smallest_bandwidth():
-    rng = np.random.default_rng(0)
-    for f in (np.ones(30), np.repeat(rng.uniform(size=15), 2)):
-        np.testing.assert_allclose(kde_bandwidth(Bernoulli(jnp.asarray(f))), 1e-5)
-    data = jnp.asarray(rng.uniform(size=(3, 50)))
-    ours = jax.vmap(lambda f: kde_bandwidth(Bernoulli(f)))(data)
-    np.testing.assert_array_equal(ours, [kde_bandwidth(Bernoulli(f)) for f in data])
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibjax.distributions import Categorical, Normal
-from calibjax.estimators import kde_bandwidth, kde_calibration_error
+from calibjax.estimators import kde_calibration_error
 from tests.estimators.test_kernel_density import error
 from tests.wrong_data import LABELS, LOC, PROBS, WRONG
 
@@ -23,11 +23,8 @@ def test_structure_is_checked_under_jit(wrap):
             wrap(evaluate)(predictions, targets)
     with pytest.raises(ValueError, match="predictions: expected at least 2 samples, got 1"):
         wrap(evaluate)(Categorical(PROBS[:1]), LABELS[:1])
-    with pytest.raises(ValueError, match="predictions: expected at least 2 samples, got 1"):
-        wrap(kde_bandwidth)(Categorical(PROBS[:1]))
-    for function, arguments in ((evaluate, (LOC,)), (kde_bandwidth, ())):
-        with pytest.raises(TypeError, match="expected class predictions such as .*, got Normal"):
-            wrap(function)(Normal(LOC, LOC + 1), *arguments)
+    with pytest.raises(TypeError, match="expected class predictions such as .*, got Normal"):
+        wrap(evaluate)(Normal(LOC, LOC + 1), LOC)
 
 
 @pytest.mark.parametrize(
@@ -47,26 +44,9 @@ def test_wrong_options(options, kind, message):
         )
 
 
-@pytest.mark.parametrize(
-    ("candidates", "kind", "message"),
-    [
-        ("0.1", TypeError, "candidates: expected numbers, got str"),
-        (0.1, ValueError, "candidates: expected shape [k], got ()"),
-        (jnp.ones((2, 2)), ValueError, "candidates: expected shape [k], got (2, 2)"),
-        (jnp.ones(0), ValueError, "candidates: expected at least 1"),
-        (jnp.array([0.1, 0]), ValueError, "candidates[1] = 0.0"),
-        (jnp.array([jnp.inf]), ValueError, "candidates: expected positive finite values"),
-    ],
-)
-def test_wrong_candidates(candidates, kind, message):
-    with pytest.raises(kind, match=re.escape(message)):
-        kde_bandwidth(Categorical(PROBS), candidates)
-
-
 def test_what_is_out_of_range_never_becomes_a_number_under_jit():
     evaluate = jax.jit(lambda p, y: error(p, y))
     assert np.isfinite(evaluate(PROBS, LABELS))
     for wrong in (-1, 3):
         assert np.isnan(evaluate(PROBS, LABELS.at[2].set(wrong)))
     assert np.isnan(evaluate(PROBS.at[1, 1].set(jnp.nan), LABELS))
-    assert np.isnan(jax.jit(lambda p: kde_bandwidth(Categorical(p)))(PROBS.at[1, 1].set(jnp.nan)))

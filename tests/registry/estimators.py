@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from calibjax import distances, estimators, kernels
-from calibjax.distributions import Bernoulli, Categorical, Normal
+from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, Made, call
@@ -28,7 +28,6 @@ def _kernel_estimators() -> list[Call]:
         for name in ("skce_biased", "skce_spread estimators.SpreadEstimate"):
             found.append(family.call(f"estimators.{name}", kernel=kernel))
         found += [
-            family.call("estimators.calibration_kernel_matrix", kernel=kernel),
             family.call("estimators.skce_block", kernel=kernel, block_size=a.integer(2)),
         ]
     return [
@@ -104,15 +103,6 @@ def _density() -> list[Call]:
             bandwidth=a.scale(0.1),
             order=a.at_least_one(1.5),
         ),
-        CATEGORICAL.call(
-            "estimators.kde_bandwidth",
-            candidates=a.positive(np.array([0.02, 0.1, 0.5]), without=a.ALONE + a.OPTIONAL),
-        ),
-        call(
-            "estimators.kde_bandwidth",
-            "Bernoulli",
-            predictions=a.made(Bernoulli, probs=a.unit(a.CONFIDENCES, without=a.ALONE)),
-        ),
     ]
 
 
@@ -131,7 +121,7 @@ def _local() -> list[Call]:
         at_features=a.real(a.FEATURES[:3] + 0.1),
         at_confidences=a.unit(np.array([0.6, 0.7, 0.9])),
     )
-    for name in ("lce", "mlce", "mean_lce", "local_errors estimators.LocalErrors"):
+    for name in ("lce", "mlce", "local_errors estimators.LocalErrors"):
         covers = f"estimators.{name} estimators.Neighbourhood"
         found += [
             call(covers, "Laplacian", neighbourhood=laplacian, **_LOCAL),

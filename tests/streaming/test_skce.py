@@ -7,6 +7,7 @@ import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.streaming import SKCE, ExactSKCETest
+from tests import oracles
 
 N, B = 12, 19
 KEY = jax.random.key(3)
@@ -85,7 +86,7 @@ def test_estimates_against_all_pairs(case, size):
     found = accumulator.result(
         merged(accumulator, states, np.random.default_rng(1).permutation(len(states)))
     )
-    matrix = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets))
+    matrix = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets))
     np.testing.assert_allclose(found.biased, matrix.mean(), rtol=1e-10)
     unbiased = (matrix.sum() - np.trace(matrix)) / (N * (N - 1))
     np.testing.assert_allclose(found.unbiased, unbiased, rtol=1e-10)
@@ -97,7 +98,7 @@ def test_redraws_against_all_pairs(case):
     kernel, predictions, targets = CASES[case]
     _, found = in_one(case)
 
-    matrix_of = functools.partial(estimators.calibration_kernel_matrix, kernel, predictions)
+    matrix_of = functools.partial(oracles.calibration_kernel_matrix, kernel, predictions)
     redraw = functools.partial(distributions.sample_targets, predictions=predictions)
     drawn = jax.vmap(redraw)(jax.random.split(KEY, B))
     matrices = jax.vmap(matrix_of)(jnp.concatenate([targets[None], drawn]))

@@ -10,6 +10,7 @@ from jax.test_util import check_grads
 
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical, Normal
+from tests import oracles
 from tests.weights.laws import WEIGHTS, N, check_weights
 
 _random = np.random.default_rng(3)
@@ -50,7 +51,7 @@ def test_laws_of_confidences():
 
 
 def test_weighted_means_over_pairs_are_those_of_the_matrix():
-    matrix = np.array(estimators.calibration_kernel_matrix(KERNEL, NORMALS, TARGETS))
+    matrix = np.array(oracles.calibration_kernel_matrix(KERNEL, NORMALS, TARGETS))
     w = WEIGHTS / 7
     pairs = np.outer(w, w)
     biased = estimators.skce_biased(KERNEL, NORMALS, TARGETS, weights=w)
@@ -97,7 +98,7 @@ def test_one_sample_has_almost_all_the_weight(dtype, small):
     random = np.random.default_rng(0)
     predictions, targets = Bernoulli(random.uniform(size=6).astype(dtype)), np.arange(6) % 2
     weights = np.r_[1, np.full(5, small)]
-    matrix = np.asarray(estimators.calibration_kernel_matrix(kernel, predictions, targets), float)
+    matrix = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets), float)
     pairs = np.outer(weights, weights) * (1 - np.eye(6))
     found = estimators.skce(kernel, predictions, targets, weights=weights.astype(dtype))
     np.testing.assert_allclose(found, (pairs * matrix).sum() / pairs.sum(), rtol=1e-5)

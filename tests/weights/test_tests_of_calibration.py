@@ -19,6 +19,7 @@ from calibjax.hypothesis_tests import (
     group_calibration_test,
     skce_confidence_interval,
 )
+from tests import oracles
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
 from tests.weights.laws import N, bias, check_test, check_weights
 
@@ -107,7 +108,7 @@ def test_statistics_get_weights_by_keyword():
 @pytest.mark.parametrize("kernel", [WHITE, LOW_RANK], ids=["pairs", "low rank"])
 def test_components_are_those_of_the_matrix(kernel):
     test = exact_skce_test(KEY, kernel, CLASSES, LABELS, weights=WEIGHTS, num_draws=19)
-    matrix = np.asarray(estimators.calibration_kernel_matrix(kernel, CLASSES, LABELS))
+    matrix = np.asarray(oracles.calibration_kernel_matrix(kernel, CLASSES, LABELS))
     w = WEIGHTS / WEIGHTS.sum()
     pairs = np.outer(w, w)
     found = test.components
