@@ -8,12 +8,10 @@ tests and of recalibration; `test_compiled` has those of the other rooms, and ru
 
 import functools
 
-import jax
 import numpy as np
 from scipy.special import gammaln, softmax
-from scipy.stats import norm
 
-from calibjax import distributions, estimators, hypothesis_tests, kernels, recalibration
+from calibjax import distributions, estimators, kernels, recalibration
 from tests import oracles
 
 N, D, M = 300, 33, 129  # components of vectors, and classes where differences are cheap
@@ -131,21 +129,6 @@ def diagonal_normal():
     return ours, diagonal_normal_data(), diagonal_normal_h()
 
 
-@case("hypothesis_tests", rtol=2e-3)
-def block_test():
-    def ours(loc, scale, y):
-        return hypothesis_tests.block_skce_test(
-            DIAGONAL_KERNEL, distributions.DiagNormal(loc, scale), y, block_size=16
-        ).statistic
-
-    blocks = [h[np.triu_indices(16, 1)].mean() for h in _diagonal_blocks(diagonal_normal_h(), 16)]
-    return ours, diagonal_normal_data(), np.sqrt(16) * np.mean(blocks) / np.std(blocks, ddof=1)
-
-
-def _diagonal_blocks(matrix, size):
-    return [matrix[i : i + size, i : i + size] for i in range(0, len(matrix), size)]
-
-
 @case("estimators")
 def categorical():
     matrix = oracles.label_matrix(M).astype(np.float32)
@@ -215,41 +198,3 @@ def local_recalibration():
 
     x, p = doubles(features, confidences)
     return ours, (features, confidences, correct), local_means(x, p, correct, 1 / (40 * 0.3))
-
-
-@case("recalibration")
-def tempered():
-    probs = simplex(2000, D)
-
-    def ours(probs):
-        return recalibration.tempered(distributions.Categorical(probs), 2.0).probs
-
-    return ours, (probs,), softmax(np.log(doubles(probs)[0]) / 2, 1)
-
-
-@case("estimators", rtol=2e-4)
-def maximum_mean_calibration_error():
-    _, confidences, correct = confidences_data()
-
-    def ours(p, y):
-        return estimators.mmce(kernels.Exponential(0.4), p, y)
-
-    p = doubles(confidences)[0]
-    gram = np.exp(-np.abs(pairs(p, p)) / 0.4)
-    return ours, (confidences, correct), np.sqrt((correct - p) @ gram @ (correct - p)) / len(p)
-
-
-@case("estimators")
-def coverage_of_quantiles():
-    loc, scale, y = normals(N), uniforms(N, low=0.5), normals(N, seed=5)
-
-    def ours(loc, scale, y):
-        key = jax.random.key(0)
-        pit = estimators.pit_values(key, distributions.Normal(loc, scale), y)
-        return estimators.quantile_coverage(key, pit, num_draws=19).coverage
-
-    m, s, z = doubles(loc, scale, y)
-    pit = norm.cdf(z, m, s)
-    levels = np.arange(1, 20) / 20
-    assert np.abs(pit[:, None] - levels).min() > 1e-6
-    return ours, (loc, scale, y), np.mean(pit[:, None] <= levels, 0)

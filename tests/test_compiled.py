@@ -7,29 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from sklearn.isotonic import IsotonicRegression
 
 from calibjax import (
     distances,
     distributions,
-    estimators,
-    evaluation,
     kernels,
-    pairwise,
-    risk,
     scores,
 )
 from tests.compiled_cases import (
     CASES,
     D,
-    M,
     N,
     case,
-    confidences_data,
-    diagonal_normal_data,
     doubles,
     gaussian,
-    labels,
     normals,
     pairs,
     simplex,
@@ -38,20 +29,6 @@ from tests.compiled_cases import (
 )
 
 pytestmark = pytest.mark.optimised
-
-
-@case("distances")
-def euclidean():
-    x = normals(N, D)
-    ours = functools.partial(kernels.gram_matrix, distances.Euclidean())
-    return ours, (x,), np.sqrt(squares(*doubles(x, x)))
-
-
-@case("distances", rtol=1e-4)
-def manhattan():
-    x = normals(N, M)
-    ours = functools.partial(kernels.gram_matrix, distances.Manhattan())
-    return ours, (x,), np.abs(pairs(*doubles(x, x))).sum(-1)
 
 
 @case("distances")
@@ -152,74 +129,6 @@ def expectations_for_several_length_scales():
     )
 
 
-@case("distributions")
-def log_density():
-    loc, scale, y = (x[:200] for x in diagonal_normal_data())
-
-    def ours(*data):
-        return jax.vmap(jax.vmap(_log_prob, (None, None, 0)), (0, 0, None))(*data)
-
-    m, s, z = doubles(loc, scale, y)
-    return ours, (loc, scale, y), scipy.stats.norm.logpdf(z, m[:, None], s[:, None]).sum(-1)
-
-
-def _log_prob(loc, scale, y):
-    return distributions.DiagNormal(loc, scale).log_prob(y)
-
-
-@case("distributions")
-def moments_of_mixtures():
-    weights, loc, scale = simplex(2000, 3), normals(2000, 3, D), uniforms(2000, 3, D)
-
-    def ours(weights, loc, scale):
-        p = distributions.Mixture(weights, distributions.DiagNormal(loc, scale))
-        return jax.vmap(lambda p: jnp.stack([p.mean(), p.variance()]))(p)
-
-    w, m, s = doubles(weights, loc, scale)
-    w = (w / w.sum(1, keepdims=True))[..., None]
-    mean = np.sum(w * m, 1)
-    variance = np.sum(w * (s**2 + (m - mean[:, None]) ** 2), 1)
-    return ours, (weights, loc, scale), np.stack([mean, variance], 1)
-
-
-@case("scores")
-def likelihood():
-    loc, scale, y = data = normals(2000, D), uniforms(2000, D, low=0.1), normals(2000, D, seed=5)
-
-    def ours(loc, scale, y):
-        return scores.negative_log_likelihood(distributions.DiagNormal(loc, scale), y)
-
-    m, s, z = doubles(loc, scale, y)
-    return ours, data, -np.mean(scipy.stats.norm.logpdf(z, m, s).sum(1))
-
-
-@case("scores")
-def brier():
-    probs, y = simplex(N, M), labels(N, M)
-
-    def ours(probs, y):
-        return scores.brier_score(distributions.Categorical(probs), y)
-
-    return ours, (probs, y), np.mean(np.sum((doubles(probs)[0] - np.eye(M)[y]) ** 2, 1))
-
-
-@case("scores")
-def brier_parts():
-    probs, y = simplex(N, M), labels(N, M)
-
-    def ours(probs, y):
-        found = scores.brier_decomposition(distributions.Categorical(probs), y)
-        return jnp.stack([found.miscalibration, found.discrimination, found.uncertainty])
-
-    parts = np.zeros(3)
-    for p, c in zip(doubles(probs)[0].T, range(M)):
-        is_class = (y == c) * 1.0
-        fitted = IsotonicRegression(out_of_bounds="clip").fit(p, is_class).predict(p)
-        score, best, constant = (np.mean((q - is_class) ** 2) for q in (p, fitted, is_class.mean()))
-        parts += score - best, constant - best, constant
-    return ours, (probs, y), parts
-
-
 def crps_of_mixtures(w, m, s, z):
     """CRPS of normal mixtures [n, k] at targets, [..., n]."""
 
@@ -259,67 +168,6 @@ def ranked_probability_of_all_mixtures_at_all_targets():
     return ours, data, np.sqrt(values)
 
 
-@case("risk")
-def of_products():
-    probs, y = simplex(N, D), labels(N, D)
-
-    def ours(probs, y):
-        return risk.estimation_risk(
-            lambda p, q: p.class_probs @ q.class_probs.T, distributions.Categorical(probs), y
-        )
-
-    p = doubles(probs)[0]
-    residuals = p - np.eye(D)[y]
-    losses = (residuals @ residuals.T - p @ p.T) ** 2
-    return ours, (probs, y), np.mean(losses[~np.eye(N, dtype=bool)])
-
-
-@case("pairwise")
-def tiles_of_other_sizes():
-    x = normals(2 * N, D)
-
-    def ours(x):
-        return pairwise.mean_over_pairs(_decay, 0.1, x, tile_size=2 * N)
-
-    gram = np.exp(-0.1 * squares(*doubles(x, x)))
-    return ours, (x,), np.mean(gram[~np.eye(2 * N, dtype=bool)])
-
-
-def _decay(rate, x, y):
-    return jnp.exp(-rate * distances.SquaredEuclidean()(x, y))
-
-
-@case("plotting")
-def reliability():
-    _, confidences, correct = confidences_data()
-
-    def ours(confidences, correct):
-        curve = estimators.reliability_curve(
-            jax.random.key(0),
-            distributions.Bernoulli(confidences),
-            correct,
-            binning=estimators.UniformBins(4),
-            num_draws=19,
-            max_bins=4,
-        )
-        return jnp.stack([curve.confidence, curve.frequency])
-
-    bins = np.ceil(doubles(confidences)[0] * 4)
-    rows = [(confidences[bins == b].mean(), correct[bins == b].mean()) for b in range(1, 5)]
-    return ours, (confidences, correct), np.array(rows).T
-
-
-@case("evaluation")
-def residual_spread():
-    loc, scale, targets = normals(N), uniforms(N, low=0.5), normals(N, seed=3)
-
-    def ours(loc, scale, targets):
-        return evaluation.residual_spread(distributions.Normal(loc, scale), targets)
-
-    m, s, y = doubles(loc, scale, targets)
-    return ours, (loc, scale, targets), np.std((y - m) / s)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_values(name):
     make, tolerances = CASES[name]
@@ -328,14 +176,6 @@ def test_values(name):
     result = jax.jit(ours)(*data)
     assert result.dtype == jnp.float32
     np.testing.assert_allclose(result, expected, **tolerances)
-
-
-ROOMS = "distances distributions estimators hypothesis_tests kernels pairwise plotting"
-
-
-def test_every_room_has_a_case():
-    rooms = {name.split("-")[0] for name in CASES}
-    assert rooms == {*ROOMS.split(), "evaluation", "recalibration", "risk", "scores"}
 
 
 SLOW = (

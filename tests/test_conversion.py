@@ -1,6 +1,5 @@
 """What is taken in place of JAX arrays gives the same numbers; all else is refused by name."""
 
-import decimal
 import re
 
 import jax
@@ -91,21 +90,10 @@ def test_labels_that_are_taken(labels, x64):
 UNCLEAR = {
     "None": (None, ValueError, "targets: expected arrays with a leading axis, got None"),
     "dict": ({"a": 1}, ValueError, "targets['a']: expected a batch with a leading axis"),
-    "dict of arrays": ({"a": LABELS}, TypeError, "targets: expected an array, got dict"),
-    "string": ("abcd", TypeError, "targets: expected numbers, got str"),
     "strings": (list("abcd"), TypeError, "targets: expected numbers, got list"),
-    "gap": ([0, 1, None, 1], TypeError, "list with entries of type NoneType"),
-    "decimals": ([decimal.Decimal(0)] * 4, TypeError, "list with entries of type Decimal"),
-    "decimal": (decimal.Decimal(0), TypeError, "targets: expected numbers, got Decimal"),
-    "ragged": ([[0], [0, 1]], TypeError, "targets: expected an array of numbers, got list"),
     "huge": (np.array([0, 1, 2**70, 1]), ValueError, "64 bits hold, got 1180591620717411303424"),
-    "objects": (np.array([0, 1, None, 1]), TypeError, "ndarray with entries of type NoneType"),
     "dates": (np.array(["2020-01-01"] * 4, "M8[D]"), TypeError, "an array of datetime64[D]"),
-    "records": (np.zeros(4, [("a", int)]), TypeError, "targets: expected numbers, got an array"),
-    "complex": (np.array(LABELS) * 1j, TypeError, "targets: expected real numbers, got complex"),
     "keys": (jax.random.split(jax.random.key(0), 4), TypeError, "got [4] random keys"),
-    "function": (lambda: 0, TypeError, "targets: expected numbers, got function"),
-    "set": ({0, 1}, TypeError, "targets: expected numbers, got set"),
     "sparse": (scipy.sparse.csr_array(np.eye(4)), TypeError, "convert it with .toarray()"),
     "missing": (
         pd.Series([0, 1, None, 1], dtype="Int64"),
@@ -119,14 +107,11 @@ UNCLEAR = {
     ),
     "category": (pd.Series(LABELS, dtype="category"), TypeError, "got a categorical Series"),
     "column": (pd.DataFrame({"a": LABELS}), ValueError, "got (4, 1); take targets[..., 0]"),
-    "columns": (pd.DataFrame({"a": LABELS, "b": list("abcd")}), TypeError, "got DataFrame with"),
     "masked": (
         np.ma.masked_array(LABELS, mask=[0, 0, 1, 0]),
         ValueError,
         "targets: expected values without a mask, got a masked targets[2]",
     ),
-    "fraction": ([0, 1, 0.5, 1], ValueError, "integer class labels, got targets[2] = 0.5"),
-    "NaN": ([0, 1, np.nan, 1], ValueError, "integer class labels, got targets[2] = nan"),
     "gradient": (Differentiated(LABELS), TypeError, "convert it with .detach().cpu().numpy()"),
 }
 
@@ -274,13 +259,3 @@ def test_memory_is_copied(dtype, x64):
         assert found.unsafe_buffer_pointer() != numbers.ctypes.data
         numbers[:] = 1
         np.testing.assert_array_equal(found, given)
-
-
-def test_predictions_and_targets_are_copied():
-    loc, targets, scale = (aligned(64, np.float32) for _ in range(3))
-    scale[:] = 1
-    found, y = checks.predictions_and_targets(distributions.Normal(loc, scale), targets)
-    for array in (loc, targets, scale):
-        array[:] = -100
-    for array, wanted in ((found.loc, np.arange(64)), (found.scale, 1), (y, np.arange(64))):
-        np.testing.assert_array_equal(array, wanted)

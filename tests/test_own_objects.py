@@ -51,30 +51,15 @@ NO_KERNELS = {
         "kernel.prediction: expected a kernel record, got the distance TotalVariation; kernels.Exp",
     ),
     "an empty sum": (kernels.Sum(()), ValueError, r"kernel.terms: expected a tuple of at least"),
-    "an empty product": (
-        TensorProduct(kernels.Product(()), White()),
-        ValueError,
-        r"kernel.prediction.factors: expected a tuple of at least one kernel, got \(\)",
-    ),
     "a product of products": (
         TensorProduct(Exponential(), TensorProduct(Exponential(), White())),
         TypeError,
         "kernel.target: expected a kernel on targets, got one with a TensorProduct",
     ),
-    "a product in a sum of predictions": (
-        TensorProduct(Exponential() + TensorProduct(Exponential(), White()), White()),
-        TypeError,
-        "kernel.prediction: expected a kernel on predictions, got one with a TensorProduct",
-    ),
     "a function": (
         TensorProduct(lambda p, q: 1.0, White()),
         TypeError,
         f"kernel.prediction: expected a record.*, got function; {RECORD}",
-    ),
-    "a function as distance": (
-        TensorProduct(Exponential(1.0, lambda p, q: 1.0), White()),
-        TypeError,
-        f"kernel.prediction.distance: expected a record.*, got function; {RECORD}",
     ),
     "a plain class": (
         TensorProduct(PlainKernel(), White()),
@@ -184,40 +169,6 @@ def test_draws_that_no_memory_holds(name):
         ValueError, match="expected an integer between . and .*, got (10{12}|2097152)$"
     ):
         DRAWS[name]()
-
-
-def test_options_that_are_no_truth_values():
-    with pytest.raises(TypeError, match="include_diagonal: expected True or False, got 'no'"):
-        kernels.median_heuristic(distances.Euclidean(), jnp.arange(3.0), include_diagonal="no")
-
-
-def test_points_of_gram_matrices_are_checked():
-    gram = functools.partial(kernels.gram_matrix, Exponential())
-    with pytest.raises(ValueError, match=r"xs: expected finite values, got xs\[1\] = nan"):
-        gram(jnp.array([0.0, jnp.nan]))
-    normals = distributions.Normal(jnp.zeros(2), jnp.ones(2))
-    with pytest.raises(ValueError, match="ys.scale: expected positive"):
-        gram(normals, distributions.Normal(jnp.zeros(2), -jnp.ones(2)))
-    with pytest.raises(ValueError, match="ys: expected entries like those of xs"):
-        gram(jnp.ones((2, 3)), jnp.ones((2, 2)))
-    with pytest.raises(ValueError, match="xs: expected leading axes of one length"):
-        gram((jnp.ones(2), jnp.ones(3)))
-    with pytest.raises(TypeError, match="xs: expected numbers"):
-        gram(np.array(["a", "b"]))
-
-
-def test_bounds_of_what_is_no_kernel():
-    def bound(target):
-        kernel = kernels.TensorProduct(kernels.Exponential(), target)
-        return hypothesis_tests.calibration_kernel_bound(kernel)
-
-    with pytest.raises(ValueError, match="kernel.target.factor: expected positive"):
-        bound(-1.0 * White())
-    with pytest.raises(ValueError, match="kernel.target.terms: expected a tuple of at least one"):
-        bound(kernels.Sum(()))
-    traced = jax.jit(lambda factor: bound(factor * White()))
-    assert traced(2.0) == 4
-    assert jnp.isnan(traced(-1.0))
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])

@@ -1,14 +1,12 @@
 """Under `jit` some arguments may be known while others are traced: every subset must work."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
-from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, record, risk
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, record
 
 # Of draws, for which there is another test.
 pytestmark = pytest.mark.filterwarnings("ignore:.*redrawn from the draws:UserWarning")
@@ -71,13 +69,6 @@ def _arguments(family):
     return jax.random.key(0), kernel, predictions, targets
 
 
-def _subsets(arguments):
-    """All choices of arguments that are traced, but for none of them."""
-    sizes = range(1, len(arguments) + 1)
-    places = range(len(arguments))
-    return itertools.chain.from_iterable(itertools.combinations(places, size) for size in sizes)
-
-
 def _with_traced(function, arguments, traced):
     """The function of the traced arguments alone, and these."""
 
@@ -103,70 +94,8 @@ def test_each_argument_can_be_the_only_traced_one(family):
         assert [leaf.shape for leaf in jax.eval_shape(function, *values)] == [(), ()]
 
 
-def _check_values(family, subsets):
-    arguments = _arguments(family)
-    expected = _exact(*arguments)
-    for traced in subsets:
-        function, values = _with_traced(_exact, arguments, traced)
-        pvalue, estimate = jax.jit(function)(*values)
-        np.testing.assert_allclose(pvalue, expected[0], rtol=1e-12)
-        np.testing.assert_allclose(estimate, expected[1], rtol=1e-9, atol=1e-13)
-
-
-@pytest.mark.slow
-def test_values_where_only_the_key_is_traced():
-    _check_values("Poisson", [(0,)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_values_for_every_subset(family):
-    _check_values(family, _subsets(range(4)))
-
-
 def test_kernels_that_beta_predictions_refuse_are_refused_where_the_data_are_traced():
     _, kernel, *data = _arguments("Beta")
     narrow = kernels.TensorProduct(kernel.prediction, kernels.SquaredExponential(1e-3))
     with pytest.raises(ValueError, match="kernel.target: expected a kernel that polynomials"):
         jax.jit(lambda *data: estimators.skce(narrow, *data))(*data)
-
-
-CONFIDENCES = np.linspace(0.05, 0.95, 40)
-CORRECT = np.arange(40) % 3 > 0
-
-
-@pytest.mark.slow
-def test_kernel_ridge():
-    function = risk.TwoStepKernelRidge()
-
-    def diagonal(predictions, targets, penalty):
-        return function.diagonal(function.fit(predictions, targets, penalty), predictions[:4])
-
-    arguments = jnp.asarray(CONFIDENCES), jnp.asarray(CORRECT), 1e-3
-    expected = diagonal(*arguments)
-    for traced in _subsets(arguments):
-        partial, values = _with_traced(diagonal, arguments, traced)
-        assert jax.eval_shape(partial, *values).shape == (4,)
-    partial, values = _with_traced(diagonal, arguments, (1,))
-    np.testing.assert_allclose(jax.jit(partial)(*values), expected, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.slow
-def test_cross_validation():
-    function = risk.KernelRidge()
-
-    def risks(key, grid, predictions, targets):
-        return risk.cross_validate(key, function, grid, predictions, targets, num_folds=4).risk
-
-    arguments = (
-        jax.random.key(0),
-        jnp.array([1e-3, 1e-1]),
-        *map(jnp.asarray, (CONFIDENCES, CORRECT)),
-    )
-    expected = risks(*arguments)
-    for traced in _subsets(arguments):
-        partial, values = _with_traced(risks, arguments, traced)
-        assert jax.eval_shape(partial, *values).shape == (2,)
-    for traced in ((0,), (3,)):
-        partial, values = _with_traced(risks, arguments, traced)
-        np.testing.assert_allclose(jax.jit(partial)(*values), expected, rtol=1e-6)

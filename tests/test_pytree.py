@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, kernels, recalibration
-from calibjax._core.pytree import parameter, record
+from calibjax._core.pytree import record
 from calibjax.distributions import Mixture, Normal
 from calibjax.kernels import Exponential, SquaredExponential
-from calibjax.risk import Binning, cross_validate
 
 
 @record
@@ -72,37 +71,6 @@ def test_own_representations_are_kept():
             return "mine"
 
     assert repr(Named(1.0)) == "mine"
-
-
-def test_results_of_cross_validation_print_a_summary():
-    confidences = np.linspace(0, 1, 200)
-    result = cross_validate(
-        jax.random.key(0), Binning(), np.array([1, 5]), confidences, np.arange(200) % 2
-    )
-    assert len(repr(result)) < 500
-    assert "losses=Array(float64[2, 200], mean=" in repr(result)
-
-
-def test_formulas_are_compiled_once_and_other_attributes_are_left_alone():
-    traced = []
-
-    @record
-    class Shifted(distributions.Distribution):
-        loc: jax.Array = parameter(distributions.constraints.real)
-
-        @property
-        def mean(self):
-            return self.loc
-
-        def cdf(self, y):
-            traced.append(y)
-            return jax.nn.sigmoid(y - self.loc)
-
-    for loc in (0.0, 1.0, 2.0):
-        p = Shifted(jnp.array(loc))
-        assert p.mean == loc
-        assert p.cdf(loc) == 0.5
-    assert len(traced) == 1
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
