@@ -2,11 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import stats
 
-from calibjax import distributions, estimators, kernels
-
-KERNEL = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+from calibjax import distributions
 
 
 @jax.jit
@@ -14,29 +12,6 @@ def _values(alpha, beta, y, level):
     p = distributions.Beta(alpha, beta)
     slope = jax.vmap(jax.grad(lambda a, b, y: distributions.Beta(a, b).log_prob(y)))(alpha, beta, y)
     return p.log_prob(y), p.cdf(y), p.icdf(level), slope
-
-
-@pytest.mark.parametrize(
-    ("dtype", "log_tolerance", "tolerance"), [(np.float32, 2e-5, 1e-4), (np.float64, 3e-10, 1e-12)]
-)
-def test_agrees_with_scipy(dtype, log_tolerance, tolerance):
-    rng = np.random.default_rng(0)
-    alpha, beta = (10 ** rng.uniform(-1, 4, 300) for _ in range(2))
-    y = np.clip(rng.beta(alpha, beta), 1e-30, 1 - 1e-6)
-    level = rng.uniform(0.01, 0.99, 300)
-    alpha, beta, y, level = (x.astype(dtype) for x in (alpha, beta, y, level))
-    values = _values(alpha, beta, y, level)
-    assert all(value.dtype == dtype for value in values)
-    log_prob, cdf, quantile, slope = values
-    alpha, beta, y, level = (x.astype(float) for x in (alpha, beta, y, level))
-    expected = stats.beta.logpdf(y, alpha, beta)
-    np.testing.assert_allclose(log_prob, expected, rtol=1e-6, atol=log_tolerance)
-    np.testing.assert_allclose(cdf, special.betainc(alpha, beta, y), atol=tolerance)
-    sd = stats.beta.std(alpha, beta)
-    expected = special.betaincinv(alpha, beta, level)
-    assert np.max(np.abs(quantile - expected) / sd) < 20 * tolerance
-    expected = np.log(y) - special.digamma(alpha) + special.digamma(alpha + beta)
-    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=50 * log_tolerance)
 
 
 @pytest.mark.parametrize("values", [(2.0, 3.0, 0.3), (0.1, 0.2, 1e-6), (50.0, 3.0, 0.97)])
@@ -79,26 +54,6 @@ def test_draws():
     p.check_targets("targets", draws)  # also those that are rounded to 0 or 1
     for a, values in zip((0.1, 2.0), np.asarray(draws).reshape(2, n)):
         assert stats.kstest(values[values < 0.9999], stats.beta(a, 0.5).cdf).statistic < 0.02
-
-
-ALPHA, Y = [1.0, 2.0], [0.1, 0.9]
-WRONG = {
-    "zero": ([1.0, 0.0], ALPHA, Y, ValueError, r"predictions.alpha: expected positive finite"),
-    "negative": (ALPHA, [1.0, -2.0], Y, ValueError, "predictions.beta: expected positive finite"),
-    "shape": (ALPHA, [[1.0], [1.0]], Y, ValueError, r"predictions.beta: expected shape \[n\]"),
-    "truth values": ([True, True], ALPHA, Y, TypeError, "predictions.alpha: expected numbers"),
-    "outside": (ALPHA, ALPHA, [0.1, 1.5], ValueError, r"targets: expected proportions in \[0, 1\]"),
-    "NaN": (ALPHA, ALPHA, [0.1, np.nan], ValueError, r"targets: expected proportions in \[0, 1\]"),
-    "counts": (ALPHA, ALPHA, [0, 2], ValueError, r"targets: expected proportions in \[0, 1\]"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_input(name):
-    alpha, beta, targets, error, message = WRONG[name]
-    predictions = distributions.Beta(jnp.asarray(alpha), jnp.asarray(beta))
-    with pytest.raises(error, match=message):
-        estimators.skce(KERNEL, predictions, jnp.asarray(targets))
 
 
 def test_gradients_by_a_parameter_of_one_at_the_edge():

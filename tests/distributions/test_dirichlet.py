@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distributions, estimators, kernels
-
-KERNEL = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+from calibjax import distributions, kernels
 
 
 @jax.jit
@@ -52,21 +50,3 @@ def test_expectations_need_monte_carlo():
     p = distributions.Dirichlet(jnp.ones(3))
     with pytest.raises(NotImplementedError, match="Dirichlet predictions.*monte_carlo"):
         kernels.double_expectation(kernels.SquaredExponential(), p, p)
-
-
-ONES, Y = np.ones((2, 3)), np.full((2, 3), 1 / 3)
-WRONG = {
-    "zero": (ONES * [1, 1, 0], Y, ValueError, "predictions.concentration: expected positive"),
-    "one coordinate": (ONES[:, :1], Y[:, :1], ValueError, "with d >= 2"),
-    "shape": (ONES[0], Y, ValueError, r"predictions.concentration: expected shape \[n, d\]"),
-    "sum": (ONES, Y * 2, ValueError, r"targets.sum\(-1\): expected rows that sum to one"),
-    "coordinates": (ONES, Y[:, :2], ValueError, r"targets: expected shape \[n, d\]"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_input(name):
-    concentration, targets, error, message = WRONG[name]
-    predictions = distributions.Dirichlet(jnp.asarray(concentration))
-    with pytest.raises(error, match=message):
-        estimators.skce(KERNEL, predictions, jnp.asarray(targets))

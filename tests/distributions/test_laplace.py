@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from calibjax import distributions
-from calibjax._core import checks
 
 LEVELS = np.array([1e-300, 0.01, 0.3, 0.5, 0.99])
 
@@ -45,17 +44,3 @@ def test_derivatives_are_those_of_the_formulas(dtype):
     d_p, d_y = slopes(lambda p, y: p.log_prob(y))
     np.testing.assert_allclose(d_y, -np.sign(z) / 2, rtol=1e-6)
     np.testing.assert_allclose(d_p.scale, (np.abs(z) - 1) / 2, rtol=1e-6)
-
-
-def test_parameters_and_targets_are_checked():
-    good = distributions.Laplace(jnp.zeros(3), jnp.ones(3))
-    with pytest.raises(ValueError, match=r"predictions\.scale: expected positive.*scale\[1\] = 0"):
-        checks.batch(distributions.Laplace(jnp.zeros(2), jnp.array([1.0, 0.0])))
-    with pytest.raises(ValueError, match=r"predictions\.loc: expected finite values"):
-        checks.batch(distributions.Laplace(jnp.array([0.0, jnp.nan]), jnp.ones(2)))
-    with pytest.raises(ValueError, match=r"predictions\.loc: expected shape \[n\]"):
-        checks.batch(distributions.Laplace(jnp.zeros((2, 1)), jnp.ones((2, 1))))
-    with pytest.raises(TypeError, match=r"predictions\.scale: expected numbers"):
-        checks.batch(distributions.Laplace(jnp.zeros(2), jnp.ones(2, bool)))
-    with pytest.raises(ValueError, match=r"targets: expected shape \[n\]"):
-        checks.predictions_and_targets(good, jnp.zeros((3, 1)))

@@ -1,7 +1,5 @@
-import copy
 import dataclasses
 import functools
-import pickle
 
 import jax
 import jax.numpy as jnp
@@ -40,21 +38,6 @@ def test_shapes(predictions, shape, dtype):
     drawn = distributions.monte_carlo(KEY, predictions, 4)
     assert drawn.draws.values.shape == shape
     assert drawn.draws.values.dtype == dtype
-
-
-@pytest.mark.slow
-def test_everything_else_is_that_of_the_distribution():
-    predictions = distributions.Categorical(jnp.array([[0.2, 0.8], [0.5, 0.5]]))
-    drawn = distributions.monte_carlo(KEY, predictions, 3)
-    one = jax.tree.map(lambda leaf: leaf[0], drawn)
-    np.testing.assert_allclose(one.mean(), [0.2, 0.8])
-    np.testing.assert_allclose(one.log_prob(1), np.log(0.8))
-    np.testing.assert_array_equal(drawn.class_probs, predictions.probs)
-    assert not hasattr(drawn, "variance")
-    for other in (copy.deepcopy(drawn), pickle.loads(pickle.dumps(drawn))):
-        assert jax.tree.structure(other) == jax.tree.structure(drawn)
-    confidences = distributions.monte_carlo(KEY, distributions.Bernoulli(jnp.array([0.3])), 3)
-    assert isinstance(distributions.monte_carlo(KEY, confidences, 2), distributions.MonteCarlo)
 
 
 @jax.tree_util.register_dataclass
@@ -127,18 +110,3 @@ def test_wrong_arguments(arguments, error, message):
     normal = distributions.Normal(jnp.zeros(3), jnp.ones(3))
     with pytest.raises(error, match=message):
         distributions.monte_carlo(key, normal if predictions is None else predictions, number)
-
-
-def test_wrong_data():
-    kernel = oracles.normal_kernel()
-    drawn = distributions.monte_carlo(KEY, distributions.Normal(jnp.zeros(3), jnp.ones(3)), 2)
-    with pytest.raises(TypeError, match="targets: expected numbers"):
-        estimators.skce(kernel, drawn, jnp.zeros(3, bool))
-    wrong = dataclasses.replace(
-        drawn, distribution=distributions.Normal(jnp.zeros(3), -jnp.ones(3))
-    )
-    with pytest.raises(ValueError, match=r"predictions.distribution.scale: expected positive"):
-        estimators.skce(kernel, wrong, jnp.zeros(3))
-    one = dataclasses.replace(drawn, draws=distributions.Samples(drawn.draws.values[:, :1]))
-    with pytest.raises(ValueError, match=r"predictions.draws.values: expected at least two draws"):
-        estimators.skce(kernel, one, jnp.zeros(3))

@@ -7,7 +7,7 @@ import pytest
 from scipy import special, stats
 
 from calibjax import distributions as d
-from calibjax import estimators, hypothesis_tests, kernels, recalibration, scores
+from calibjax import scores
 
 LEVELS = np.array([0.001, 0.3, 0.5, 0.975])
 ONE = [0.7, 1.0, 4.5, 60.0]
@@ -102,48 +102,6 @@ def test_draws_have_the_distribution(name):
         assert stats.kstest(column, "uniform").pvalue > 1e-3
 
 
-def test_checks_of_known_parameters_where_others_are_traced():
-    """Comparisons of two parameters must not become part of the program."""
-    low, high = jnp.zeros(3), jnp.ones(3)
-    quantiles = jnp.array([0.2, 0.8]), jnp.array([[0.1, 0.9]] * 3)
-    targets = jnp.array([0.2, 0.5, 0.7])
-    found = jax.jit(lambda y: scores.crps(d.Uniform(low, high), y))(targets)
-    assert found == scores.crps(d.Uniform(low, high), targets)
-    found = jax.jit(lambda low: scores.crps(d.Uniform(low, high), targets))(low)
-    np.testing.assert_allclose(found, scores.crps(d.Uniform(low, high), targets), rtol=1e-6)
-    found = jax.jit(lambda y: scores.pinball_loss(d.Quantiles(*quantiles), y))(targets)
-    np.testing.assert_allclose(found, scores.pinball_loss(d.Quantiles(*quantiles), targets))
-
-
-@pytest.mark.parametrize("name", ["StudentT", "LogNormal", "Gamma", "Uniform"])
-def test_crps_by_quadrature(name):
-    """2 ∫ (1(F(y) < u) − u) (F⁻¹(u) − y) du for u = Φ(z), on both sides of F(y)."""
-    p, reference, y = _both(name)
-    nodes, weights = np.polynomial.legendre.leggauss(400)
-    middle = np.clip(stats.norm.ppf(reference.cdf(y)), -9, 9)
-    total = np.zeros(4)
-    for low, high in ((-9.0, middle), (middle, 9.0)):
-        z = low + (high - low) * (nodes[:, None] + 1) / 2
-        u, density = stats.norm.cdf(z), stats.norm.pdf(z)
-        upper = np.where(z > 0, reference.isf(stats.norm.sf(z)), reference.ppf(u))
-        terms = 2 * ((z > middle) - u) * (upper - y) * density
-        total += weights @ terms * (high - low) / 2
-    ours = np.asarray(p.crps(y))
-    exists = ~np.isnan(ours)
-    assert exists[2:].all()
-    np.testing.assert_allclose(ours[exists], total[exists], rtol=2e-4)
-
-
-@pytest.mark.parametrize("name", ["StudentT", "LogNormal", "Gamma", "GeneralizedNormal"])
-def test_tempered_densities_are_powers(name):
-    p, _, _ = _both(name)
-    y = jnp.array([[0.4, 0.9, 1.7, 2.2], [0.2, 1.1, 1.5, 2.9]])
-    measure = jnp.log(y) if name in ("LogNormal", "Gamma") else 0
-    q = recalibration.tempered(p, 1.4)
-    change = q.log_prob(y) + measure - (p.log_prob(y) + measure) / 1.4
-    np.testing.assert_allclose(change[0], change[1], atol=1e-12)
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradients_are_finite_and_wrong_values_are_refused(name):
     p, theirs, y = _both(name, np.float32)
@@ -170,57 +128,6 @@ def test_the_ends_of_intervals_are_in_order():
         scores.crps(d.Uniform(low, jnp.array([1.0, 1.0])), low)
     value = jax.jit(scores.crps)(d.Uniform(low, jnp.array([1.0, 1.0])), low)
     assert jnp.isnan(value)
-
-
-@pytest.mark.slow
-def test_a_calibration_test_by_monte_carlo():
-    p = d.StudentT(jnp.full(40, 5.0), jnp.zeros(40), jnp.ones(40))
-    drawn = d.monte_carlo(jax.random.key(0), p, 8)
-    kernel = kernels.TensorProduct(kernels.SquaredExponential(), kernels.SquaredExponential())
-    targets = 3.0 + d.sample_targets(jax.random.key(1), p)
-    test = hypothesis_tests.exact_skce_test(jax.random.key(2), kernel, drawn, targets, num_draws=99)
-    assert test.pvalue == 0.01
-    assert estimators.skce(kernel, drawn, targets) > 0.1
-
-
-EXTREME = {
-    "StudentT": (d.StudentT, ([1e4, 1e3, 0.5, 30.0], [0.0] * 4, [1.0] * 4)),
-    "Gamma": (d.Gamma, ([1e4, 1e3, 0.3, 30.0], [1.0, 2.0, 1.0, 5.0])),
-    "GeneralizedNormal": (d.GeneralizedNormal, ([0.0] * 4, [2.0] * 4, [100.0, 20.0, 0.6, 8.0])),
-    "NegativeBinomial": (d.NegativeBinomial, ([1e3, 2.0, 100.0, 0.01], [1e4, 1e4, 0.1, 2.0])),
-}
-
-
-def _extreme(name, dtype):
-    make, arguments = EXTREME[name]
-    one, two, *three = (np.array(a) for a in arguments)
-    reference = {
-        "StudentT": lambda: stats.t(one, two, *three),
-        "Gamma": lambda: stats.gamma(one, scale=1 / two),
-        "GeneralizedNormal": lambda: stats.gennorm(three[0], one, two),
-        "NegativeBinomial": lambda: stats.nbinom(two, two / (one + two)),
-    }[name]()
-    return make(*(jnp.array(a, dtype) for a in arguments)), reference
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", EXTREME)
-def test_extreme_parameters(name, dtype):
-    """Distribution function between the quantiles, and quantiles by the exact function of them."""
-    p, reference = _extreme(name, dtype)
-    tolerance = 2e-4 if dtype == np.float32 else 1e-9
-    for level in (0.02, 0.3, 0.49, 0.52, 0.9, 0.99):
-        y = reference.ppf(level)
-        kind = int if name in DISCRETE else dtype
-        np.testing.assert_allclose(
-            p.cdf(y.astype(kind)), reference.cdf(y.astype(kind)), atol=tolerance
-        )
-        ours = np.asarray(p.icdf(dtype(level)))
-        if name in DISCRETE:
-            assert (reference.cdf(ours) >= level - tolerance).all()
-            assert (reference.cdf(ours - 1) < level + tolerance).all()
-        else:
-            np.testing.assert_allclose(reference.cdf(ours), level, atol=2 * tolerance)
 
 
 def test_draws_of_nearly_uniform_distributions_in_float32():
@@ -276,42 +183,6 @@ def test_densities_of_gamma_near_zero(dtype):
     assert np.isnan(d.Gamma(jnp.asarray(shape), jnp.asarray(np.nan)).log_prob(y)).all()
 
 
-def test_crps_of_wide_log_normal_distributions():
-    p, exact = (d.LogNormal(dtype(0), dtype(8)) for dtype in (jnp.float32, jnp.float64))
-    np.testing.assert_allclose(p.crps(jnp.float32(0.5)), exact.crps(0.5), rtol=1e-4)
-    np.testing.assert_allclose(exact.crps(0.0), exact.crps(1e-300), rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_mixtures_with_linear_target_kernels():
-    normals = d.Normal(jnp.array([[0.0, 1.0]] * 6), jnp.ones((6, 2)))
-    p, y = d.Mixture(None, normals), jnp.linspace(-1, 2, 6)
-    inner = kernels.SquaredExponential(0.5)
-    one, two = (
-        hypothesis_tests.exact_skce_test(
-            jax.random.key(0), kernels.TensorProduct(kernels.Exponential(), k), p, y, num_draws=19
-        )
-        for k in (kernels.Transformed(0.5, inner), kernels.SquaredExponential(1.0))
-    )
-    np.testing.assert_allclose(one.estimate, two.estimate, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_tails_of_student(dtype):
-    """Small probabilities in both precisions, which a difference of halves loses."""
-    df, y = (
-        jnp.asarray([0.5, 0.5, 1.0, 1.0, 3.0, 30.0], dtype),
-        [-1e4, -1e6, -1e3, -1e4, -1e3, -9.0],
-    )
-    y = jnp.asarray(y, dtype)
-    found = jax.vmap(lambda v, x: d.StudentT(v, jnp.zeros_like(v), jnp.ones_like(v)).cdf(x))(df, y)
-    expected = stats.t.cdf(np.asarray(y, float), np.asarray(df, float))
-    rtol = 2e-5 if dtype == jnp.float32 else 1e-10
-    np.testing.assert_allclose(found, expected, rtol=rtol)
-    upper = jax.vmap(lambda v, x: d.StudentT(v, jnp.zeros_like(v), jnp.ones_like(v)).cdf(x))(df, -y)
-    np.testing.assert_allclose(upper, 1 - expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("family", "parameter"),
     [(lambda x: d.StudentT(x, 0.0, 1.5), 2.0), (lambda x: d.Gamma(x, 2.0), 1.0)],
@@ -354,10 +225,3 @@ def test_large_negative_binomials(dtype):
         drawn = jax.vmap(wide.sample)(jax.random.split(jax.random.key(0), 4000))
         share = np.mean(np.asarray(drawn) > 3e7)
         np.testing.assert_allclose(share, stats.gamma.sf(0.3, 0.01), atol=0.006)
-
-
-def test_probabilities_of_several_counts_of_one_prediction():
-    p = d.NegativeBinomial(jnp.array(3.0), jnp.array(2.0))
-    counts = np.arange(4)
-    expected = stats.nbinom(2, 2 / 5).cdf(counts)
-    np.testing.assert_allclose(p.cdf(jnp.asarray(counts)), expected, rtol=1e-5)

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from calibjax import distributions, estimators, kernels
-
-KERNEL = kernels.TensorProduct(kernels.Exponential(), kernels.White())
+from calibjax import distributions
 
 
 def _settings(size=400):
@@ -85,37 +83,3 @@ def test_draws():
         assert stats.chisquare(observed, expected).pvalue > 1e-3
     # In float32 at a large rate, where log-probabilities by log-gamma functions have no digits.
     assert stats.kstest((draws[2] - 1e6) / 1e3, stats.norm.cdf).pvalue > 1e-3
-
-
-WRONG = {
-    "zero rate": ([1.0, 0.0], [1, 2], ValueError, "predictions.rate: expected positive finite"),
-    "NaN rate": ([1.0, np.nan], [1, 2], ValueError, "predictions.rate: expected positive finite"),
-    "huge rate": (
-        [1.0, 1e10],
-        [1, 2],
-        ValueError,
-        r"predictions.rate: expected rates up to 1e\+09",
-    ),
-    "vector rate": ([[1.0], [2.0]], [1, 2], ValueError, r"predictions.rate: expected shape \[n\]"),
-    "truth values": ([True, True], [1, 2], TypeError, "predictions.rate: expected numbers"),
-    "negative count": (
-        [1.0, 2.0],
-        [1, -2],
-        ValueError,
-        r"targets: expected counts 0, 1, 2, ..., got targets\[1\] = -2",
-    ),
-    "fractional count": (
-        [1.0, 2.0],
-        [1.0, 2.5],
-        ValueError,
-        r"targets: expected integer counts, got targets\[1\] = 2.5",
-    ),
-    "vector counts": ([1.0, 2.0], [[1], [2]], ValueError, r"targets: expected shape \[n\]"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_input(name):
-    rate, targets, error, message = WRONG[name]
-    with pytest.raises(error, match=message):
-        estimators.skce(KERNEL, distributions.Poisson(jnp.asarray(rate)), jnp.asarray(targets))

@@ -147,15 +147,6 @@ def test_predictions_that_are_no_continuous_numbers(distribution):
         sample_targets(jax.random.key(0), batch)
 
 
-def test_maps_without_methods():
-    batch = Recalibrated(Normal(jnp.zeros(3), jnp.ones(3)), jnp.ones(3))
-    with pytest.raises(TypeError, match="map: expected distributions with a method cdf"):
-        sample_targets(jax.random.key(0), batch)
-    outside = Recalibrated(Normal(jnp.zeros(3), jnp.ones(3)), Beta(jnp.ones(3), -jnp.ones(3)))
-    with pytest.raises(ValueError, match=r"map.beta: expected positive"):
-        sample_targets(jax.random.key(0), outside)
-
-
 @pytest.mark.parametrize("alpha", [0.3, 2.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_densities_far_outside_are_finite(alpha, dtype):

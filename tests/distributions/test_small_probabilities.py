@@ -9,17 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import calibjax
 from calibjax import (
     command_line,
     distributions,
-    estimators,
     evaluation,
     interoperability,
     recalibration,
     scores,
 )
-from calibjax.streaming import MeanScore
 
 # Rows of two classes; 1 − 1e-17 is 1 in float64, and its complement is known of both columns only.
 TWO = np.array(
@@ -156,39 +153,6 @@ def test_scores_at_a_temperature(name, tmp_path):
         np.testing.assert_allclose(_nll(scaled, targets), logs, rtol=1e-5, atol=1e-7)
         found = scores.brier_score(scaled, targets)
         np.testing.assert_allclose(found, brier, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.slow
-def test_functions_of_users_get_the_logarithms():
-    predictions = distributions.Bernoulli(ONE)
-    with decimal.localcontext(prec=400):
-        expected, _ = _scores(*_exact("Bernoulli"))
-    with jax.enable_x64(False):
-        score = MeanScore(_nll)
-        mean = score.result(score.update(score.init(), predictions, ONE_LABELS))
-        np.testing.assert_allclose(mean.value, expected.mean(), rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_others_get_the_same_batch():
-    """Arrays of NumPy and of JAX are batches of one structure, for kernels on pairs of them."""
-    kernel = calibjax.kernels.Exponential(1.0, calibjax.distances.TotalVariation())
-    with jax.enable_x64(False):
-        wide, narrow = distributions.Bernoulli(ONE), distributions.Bernoulli(jnp.asarray(ONE))
-        found = calibjax.kernels.gram_matrix(kernel, wide, narrow)
-        np.testing.assert_array_equal(found, calibjax.kernels.gram_matrix(kernel, wide))
-        with_logs = distributions.with_features(wide, np.arange(8.0)).distribution
-        assert with_logs.log_probs.dtype == jnp.float32
-        curve, other = (
-            estimators.reliability_curve(
-                jax.random.key(0), p, ONE_LABELS, binning=estimators.UniformBins(4)
-            )
-            for p in (with_logs, narrow)
-        )
-        jax.tree.map(np.testing.assert_array_equal, curve, other)
-        inside, last = ONE >= 0.75, np.flatnonzero(curve.counts)[-1]
-        np.testing.assert_allclose(curve.confidence[last], ONE[inside].mean(), rtol=1e-6)
-        np.testing.assert_allclose(curve.frequency[last], ONE_LABELS[inside].mean(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("family", [distributions.Bernoulli, distributions.Categorical])

@@ -47,22 +47,6 @@ def test_positive_semidefinite_and_symmetric(name):
     assert np.linalg.eigvalsh(matrix)[0] > -1e-12
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_pytree_jit_and_dtype(name):
-    kernel, xs = _case(name)
-    leaves, structure = jax.tree.flatten(kernel)
-    again = jax.tree.unflatten(structure, leaves)
-    dense = kernels.gram_matrix(kernel, xs)
-    np.testing.assert_allclose(jax.jit(kernels.gram_matrix)(again, xs), dense, rtol=1e-14)
-    single = jax.tree.map(
-        lambda x: x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.floating) else x,
-        (kernel, xs),
-    )
-    if name != "white":  # which has nothing to take the precision from
-        assert kernels.gram_matrix(*single).dtype == jnp.float32
-    np.testing.assert_allclose(kernels.gram_matrix(*single), dense, rtol=2e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize("name", [n for n in KERNELS if n not in ("white", "labels")])
 def test_gradients_are_finite_also_on_the_diagonal(name):
     kernel, xs = _case(name)
@@ -104,65 +88,10 @@ def test_algebra():
         first * "a"
 
 
-def test_product_of_tensor_products_is_a_tensor_product():
-    one = kernels.TensorProduct(kernels.Exponential(1.0), kernels.SquaredExponential(2.0))
-    two = kernels.TensorProduct(kernels.Exponential(0.3), kernels.SquaredExponential(0.7))
-    product = one * two
-    assert isinstance(product, kernels.TensorProduct)
-    pairs = (jnp.array(0.1), jnp.array(0.2)), (jnp.array(0.5), jnp.array(0.9))
-    np.testing.assert_allclose(product(*pairs), one(*pairs) * two(*pairs), rtol=1e-14)
-
-
-def test_length_scales_do_not_retrace():
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def evaluate(kernel, x, y):
-        return kernel(x, y)
-
-    for length_scale in (0.5, 1.0, 2.0):
-        evaluate(kernels.SquaredExponential(jnp.array(length_scale)), 0.0, 1.0)
-
-
-def test_concrete_kernels_are_checked_within_jit():
-    for exponent, is_wrong in ((1.5, False), (2.5, True)):
-        kernel = kernels.PowerExponential(1.0, exponent)
-        evaluate = jax.jit(lambda x, kernel=kernel: kernels.gram_matrix(kernel, x))
-        if is_wrong:
-            with pytest.raises(ValueError, match="kernel.exponent: expected values in"):
-                evaluate(jnp.arange(3.0))
-        else:
-            assert evaluate(jnp.arange(3.0)).shape == (3, 3)
-
-
 def test_labels_out_of_range_are_not_clamped_under_jit():
     kernel = kernels.LabelKernel(jnp.eye(2))
     assert jnp.isnan(jax.jit(kernel)(2, 0))
     assert jnp.isnan(jax.jit(kernel)(0, -1))
-
-
-@pytest.mark.parametrize(
-    ("kernel", "message"),
-    [
-        (kernels.SquaredExponential(0.0), "kernel.length_scale: expected positive"),
-        (kernels.SquaredExponential(float("nan")), "kernel.length_scale: expected positive"),
-        (kernels.Exponential(-1.0), "kernel.length_scale: expected positive"),
-        (kernels.PowerExponential(1.0, 2.5), r"kernel.exponent: expected values in \(0, 2\]"),
-        (kernels.PowerExponential(1.0, 0.0), "kernel.exponent: expected positive"),
-        (-1.0 * kernels.White(), "kernel.factor: expected positive"),
-        (kernels.LabelKernel(np.zeros((2, 3))), r"expected shape \[m, m\], got \(2, 3\)"),
-        (kernels.LabelKernel(np.array([[1.0, 0], [1, 1]])), "expected a symmetric matrix"),
-        (kernels.LabelKernel(np.array([[1.0, 2], [2, 1]])), "smallest eigenvalue -1.0"),
-        (kernels.LabelKernel(np.array([[np.nan, 0], [0, 1]])), "matrix: expected finite values"),
-        (kernels.White() + kernels.Exponential(0.0), "length_scale: expected positive"),
-        (kernels.White() * kernels.Exponential(0.0), "length_scale: expected positive"),
-    ],
-)
-def test_wrong_hyperparameters_are_named(kernel, message):
-    with pytest.raises(ValueError, match=message):
-        kernels.gram_matrix(kernel, jnp.array([0.0, 1.0]))
-    tensor = kernels.TensorProduct(kernels.Exponential(1.0), kernel)
-    with pytest.raises(ValueError, match=r"kernel\.target"):
-        kernels.gram_matrix(tensor, (jnp.zeros(2), jnp.zeros(2)))
 
 
 def test_gram_matrix_between_two_sets():
@@ -217,26 +146,6 @@ def test_length_scales_too_far_from_the_predictions_are_refused(target, predicti
         ValueError, match=r"kernel.target.length_scale: expected values from 1.4e-13"
     ):
         estimators.skce(kernel, predictions, targets)
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        kernels.SquaredExponential(0.7),
-        kernels.Exponential(0.7),
-        kernels.PowerExponential(0.7, 1.3),
-        kernels.Matern32(0.7),
-        kernels.Matern52(0.7),
-    ],
-)
-def test_logarithms_of_a_distance(kernel):
-    np.testing.assert_allclose(np.exp(kernel.log_value(2.0)), kernel(0.0, 2.0), rtol=1e-12)
-
-
-def test_traced_exponents_that_are_wrong_give_nan():
-    kernel = jax.jit(lambda e: kernels.PowerExponential(1.0, e)(0.0, 0.0))
-    assert np.isnan(kernel(np.nan))
-    assert kernel(1.5) == 1
 
 
 def _bernoulli(x):

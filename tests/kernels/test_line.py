@@ -25,11 +25,11 @@ from calibjax.distributions import (
     Poisson,
     with_features,
 )
-from calibjax.hypothesis_tests import aggregated_skce_test, exact_skce_test
+from calibjax.hypothesis_tests import exact_skce_test
 from calibjax.hypothesis_tests._redraw.family import ByPairs
 from calibjax.hypothesis_tests._redraw.plan import planned
 from calibjax.kernels import bandwidth
-from calibjax.kernels.line import distance_of_exponentials, line_of
+from calibjax.kernels.line import line_of
 from calibjax.pairwise import line_forms, line_sums
 
 
@@ -244,24 +244,6 @@ def test_what_does_not(name):
     assert found is None or (name == "all equal" and len(set(np.asarray(found.positions))) == 1)
 
 
-def test_integers_that_would_be_rounded():
-    """Differences of integers are exact over pairs; in single precision their positions are not."""
-    days = np.array([0, 1, 86_400], np.int32)
-    assert line_of(Euclidean(), days) is not None
-    assert line_of(Euclidean(), np.int64(2**60) + days) is None
-
-
-def test_which_kernels_are_exponential():
-    assert distance_of_exponentials(SUM) is not None
-    for other in (
-        kernels.SquaredExponential(1.0, TV),
-        kernels.Constant(),
-        kernels.Exponential(1.0, TV) + kernels.Exponential(1.0, Euclidean()),
-        kernels.Exponential(1.0, TV) * kernels.Exponential(1.0, TV),
-    ):
-        assert distance_of_exponentials(other) is None
-
-
 def test_scales_that_are_traced(monkeypatch):
     """They may differ, so that the sum is one over pairs."""
     rng = np.random.default_rng(0)
@@ -299,24 +281,6 @@ def test_exact_tests(n, weighted, monkeypatch):
 
 def _plan_in_tiles(kernel, predictions, targets, weights):
     return planned([(None, kernel)], predictions, targets, weights)
-
-
-def test_aggregated_test_through_lenses(monkeypatch):
-    rng = np.random.default_rng(0)
-    probs = rng.dirichlet(np.ones(4), 300)
-    labels = jnp.asarray([rng.choice(4, p=p) for p in probs])
-    product = kernels.TensorProduct(SUM, kernels.White())
-    lenses = estimators.OneVersusRest(0), estimators.OneVersusRest(2), estimators.top_label
-    family = [(lens, product) for lens in lenses]
-    run = functools.partial(
-        aggregated_skce_test, KEY, Categorical(probs), labels, num_draws=19, kernels=family
-    )
-    found = run()
-    with monkeypatch.context() as patch:
-        patch.setattr("calibjax.hypothesis_tests._redraw.plan.line_of", lambda *_: None)
-        expected = run()
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["plain", "rounded", "half equal", "large"])

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators, kernels
+from calibjax import kernels
 from calibjax.distributions import (
-    Categorical,
     DiagNormal,
     Laplace,
     Mixture,
@@ -93,20 +92,6 @@ def test_a_number_is_a_length_scale(family, kernel):
     np.testing.assert_allclose(ours, plain, rtol=1e-11)
 
 
-def test_predictions_for_any_kernel():
-    """Classes, draws and mixtures of normals, with a number in place of a length scale."""
-    y, z = jnp.array(0.1), jnp.array(0.9)
-    draws = [Samples(jnp.asarray(RNG.normal(size=4))) for _ in range(2)]
-    mixtures = [
-        Mixture(None, Normal(jnp.asarray(RNG.normal(size=2)), jnp.ones(2))) for _ in range(2)
-    ]
-    classes = [Categorical(jnp.asarray(RNG.dirichlet(np.ones(3)))) for _ in range(2)]
-    for (p, q), pair in ((draws, (y, z)), (mixtures, (y, z)), (classes, (0, 2))):
-        ours = all_terms(Transformed(2.0, SquaredExponential(1.0)), p, pair[0], q, pair[1])
-        plain = all_terms(SquaredExponential(0.5), p, pair[0], q, pair[1])
-        np.testing.assert_allclose(ours, plain, rtol=1e-12)
-
-
 def test_maps_of_distributions_have_the_moments_of_the_mapped_variable():
     p, q = _normals()
     mixture = Mixture(jnp.array([0.3, 0.7]), jax.tree.map(lambda *x: jnp.stack(x), p, q))
@@ -129,13 +114,6 @@ def test_maps_of_distributions_have_the_moments_of_the_mapped_variable():
     assert p.linear_map(SCALE).scale.min() > 0
 
 
-def test_kernel_on_predictions():
-    p, q = _normals()
-    ours = Transformed(jnp.asarray(SCALE), kernels.Exponential(1.0, distances.Wasserstein()))(p, q)
-    squared = np.sum((SCALE * (p.loc - q.loc)) ** 2 + (np.abs(SCALE) * (p.scale - q.scale)) ** 2)
-    np.testing.assert_allclose(ours, np.exp(-np.sqrt(squared)), rtol=1e-13)
-
-
 def test_features_of_the_inner_kernel():
     predictions, targets, _ = oracles.normal_data(11)
     kernel = Transformed(jnp.asarray(2.0), SquaredExponential(1.0))
@@ -155,16 +133,6 @@ def test_features_of_the_inner_kernel():
     assert prepare_features(kernel, predictions, targets) is None
 
 
-def test_float32_stays_float32():
-    predictions, targets, _ = oracles.normal_data(5, 3, dtype=np.float32)
-    kernel = kernels.TensorProduct(
-        kernels.Exponential(1.0, distances.Wasserstein()),
-        Transformed(WIDE, SquaredExponential(1.0)),
-    )
-    value = jax.eval_shape(lambda p, y: estimators.skce(kernel, p, y), predictions, targets)
-    assert value.dtype == jnp.float32
-
-
 @pytest.mark.slow
 def test_gradient_with_respect_to_the_matrix():
     (p, q), (y, z) = _normals(), RNG.normal(size=(2, 3))
@@ -177,45 +145,6 @@ def test_gradient_with_respect_to_the_matrix():
     direction = RNG.normal(size=TALL.shape)
     slope = (value(TALL + 1e-5 * direction)[0] - value(TALL - 1e-5 * direction)[0]) / 2e-5
     np.testing.assert_allclose(jnp.sum(value(TALL)[1] * direction), slope, rtol=1e-6)
-
-
-def test_range_of_values():
-    inner = 3.0 * SquaredExponential()
-    assert Transformed(2.0, inner).value_range() == inner.value_range()
-
-
-@pytest.mark.parametrize(
-    ("scale", "error", "message"),
-    [
-        (jnp.array([1.0, jnp.nan, 1.0]), ValueError, r"kernel.target.scale\[1\] = nan"),
-        (jnp.inf, ValueError, "kernel.target.scale: expected finite"),
-        (jnp.ones((1, 2, 3)), ValueError, r"kernel.target.scale: expected a number, \[d\] or"),
-        (jnp.ones(0), ValueError, r"kernel.target.scale: expected a number, \[d\] or"),
-        ([1.0, 2.0, 3.0], TypeError, "kernel.target.scale: expected a number, got list"),
-        (
-            jnp.ones(2),
-            ValueError,
-            r"scale: expected shape \(\) or \[d\] or \[k, d\] for targets of",
-        ),
-        (jnp.ones((3, 2)), ValueError, r"scale: expected shape .* got \(3, 2\)"),
-    ],
-)
-def test_wrong_scales_are_named(scale, error, message):
-    predictions, targets, _ = oracles.normal_data(3, 3)
-    kernel = kernels.TensorProduct(kernels.Exponential(), Transformed(scale, SquaredExponential()))
-    with pytest.raises(error, match=message):
-        estimators.skce(kernel, predictions, targets)
-
-
-def test_wrong_inner_kernels_and_vectors_for_scalars_are_named():
-    predictions, targets, _ = oracles.normal_data(3)
-    for kernel, message in (
-        (Transformed(1.0, SquaredExponential(-1.0)), "kernel.target.kernel.length_scale"),
-        (Transformed(jnp.ones(1), SquaredExponential()), r"scale: expected shape \(\) for targets"),
-    ):
-        product = kernels.TensorProduct(kernels.Exponential(), kernel)
-        with pytest.raises(ValueError, match=message):
-            estimators.skce(product, predictions, targets)
 
 
 def test_missing_maps_are_named_and_can_be_defined():

@@ -134,18 +134,6 @@ def _curve(predictions, targets, weights, **options):
     return estimators.reliability_curve(KEY, predictions, targets, weights=weights, **options)
 
 
-def test_laws_of_reliability_curves():
-    def shares(p, y, w):
-        curve = _curve(p, y, w)
-        return curve.confidence, curve.frequency
-
-    def sizes(p, y, w):
-        return _curve(p, y, w).counts * 1.0
-
-    check_weights(shares, BINARY, TRUTHS)
-    check_weights(sizes, BINARY, TRUTHS, copies=False)
-
-
 def test_bands_of_reliability_curves():
     # Redraws are those of the rows before them if samples without weight are the last ones.
     w = np.r_[1.0, 2, 3, 1, 1, 2, 0.5, 1, 1, 2, 0, 0]
@@ -174,14 +162,6 @@ def test_half_widths_of_bands():
     assert np.all(np.asarray(curve.simultaneous_lower) > 0)
     constants = (curve.simultaneous_upper - curve.simultaneous_lower) / 2 / np.array(sizes)
     np.testing.assert_allclose(constants, constants[0], rtol=1e-9)
-
-
-def test_bins_without_weight_do_not_count():
-    w = (BINARY.probs > 0.5).astype(float)
-    curve = _curve(BINARY, TRUTHS, w, binning=UniformBins(10), max_bins=5)
-    assert np.sum(curve.counts > 0) == len(np.unique(BINARY.probs[w > 0]))
-    with pytest.raises(ValueError, match=r"expected at most max_bins = 2 different bins, got"):
-        _curve(BINARY, TRUTHS, w, binning=UniformBins(10), max_bins=2)
 
 
 @pytest.mark.slow

@@ -5,12 +5,11 @@ import functools
 import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from calibjax import distributions, estimators, interoperability, recalibration, record
+from calibjax import estimators, interoperability, recalibration, record
 from calibjax.interoperability import RecalibratedClassifier, SKCEScorer
 
 _random = np.random.default_rng(0)
@@ -38,17 +37,6 @@ def test_the_classifier_gets_the_weights_as_they_are():
     np.testing.assert_allclose(found.estimator_.coef_, expected.coef_)
 
 
-def test_a_frozen_classifier():
-    classifier = FrozenEstimator(KNeighborsClassifier(20).fit(X[:100], Y[:100]))
-    method = recalibration.PlattScaling()
-    model = RecalibratedClassifier(classifier, method, smallest_probability=1e-3)
-    model.fit(X[100:], Y[100:], sample_weight=WEIGHTS[100:])
-    probs = np.maximum(classifier.predict_proba(X[100:]), 1e-3)
-    predictions = distributions.Categorical(probs / probs.sum(1, keepdims=True))
-    params = method.fit(predictions, Y[100:], weights=WEIGHTS[100:])
-    np.testing.assert_allclose(model.params_.params.slope, params.params.slope, rtol=1e-9)
-
-
 @record
 class _WithoutWeights(recalibration.HistogramBinning):
     def fit(self, confidences, correct):
@@ -68,15 +56,6 @@ def test_who_does_not_take_weights():
     scorer(model, X, Y)
     with pytest.raises(TypeError, match=r"estimator: expected a function .*weights=weights"):
         scorer(model, X, Y, sample_weight=WEIGHTS)
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [(-WEIGHTS, ">= 0"), (0 * WEIGHTS, "positive"), (WEIGHTS[1:], "one weight"), ("no", "array")],
-)
-def test_wrong_weights(weights, message):
-    with pytest.raises((TypeError, ValueError), match=f"sample_weight: .*{message}"):
-        RecalibratedClassifier(GaussianNB()).fit(X, Y, sample_weight=weights)
 
 
 def test_scorer():

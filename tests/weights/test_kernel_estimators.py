@@ -70,15 +70,6 @@ def test_gradients_by_predictions_and_weights():
     assert not np.any(jax.grad(value)(jnp.asarray(NORMALS.loc), w)[WEIGHTS == 0])
 
 
-def test_float32():
-    predictions, targets = jax.tree.map(np.float32, (NORMALS, TARGETS))
-    for w in (WEIGHTS, WEIGHTS.astype(np.float64), np.float32(WEIGHTS) * np.float32(1e-30)):
-        found = estimators.skce(KERNEL, predictions, targets, weights=w)
-        assert found.dtype == np.float32
-        expected = estimators.skce(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
-        np.testing.assert_allclose(found, expected, rtol=1e-4)
-
-
 def test_one_positive_weight_has_no_pairs():
     w = np.arange(N) == 3
     with pytest.raises(ValueError, match="weights.*at least 2 positive weights, got 1"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, estimators, kernels
-from calibjax.distributions import Bernoulli, Normal
+from calibjax.distributions import Normal
 from calibjax.estimators import EqualMassBins, Neighbourhood
 from calibjax.estimators.mean_embedding import location_pair
 from tests import oracles
@@ -97,15 +97,6 @@ def test_points_without_weights_near_them():
     assert np.isfinite(estimators.mlce(NEAR, *LOCAL, weights=w))
 
 
-def test_local_errors_in_float32():
-    data = [np.float32(x) for x in LOCAL]
-    found = estimators.local_errors(NEAR, *data, weights=1e-30 * WEIGHTS)
-    expected = _local_by_hand(NEAR, WEIGHTS)
-    assert found.error.dtype == np.float32
-    np.testing.assert_allclose(found.error, expected[0], atol=1e-6)
-    np.testing.assert_allclose(found.effective_size, expected[3], rtol=1e-4)
-
-
 def test_laws_of_coverage():
     levels = np.array([0.2, 0.5, 0.9])
     for function in (estimators.quantile_coverage, estimators.interval_coverage):
@@ -138,14 +129,6 @@ def test_coverage_by_hand():
     middle = (histogram.simultaneous_upper + histogram.simultaneous_lower) / 2
     is_whole = np.asarray(histogram.simultaneous_lower) > 0
     np.testing.assert_allclose(middle[is_whole], n / 4, rtol=1e-9)
-
-
-def test_missing_numbers_and_weights():
-    found = jax.jit(lambda u, w: estimators.pit_histogram(KEY, u, weights=w, num_draws=19))
-    for u, w in ((PIT, -1.0 * WEIGHTS), (np.where(np.arange(N), PIT, np.nan), 1.0 * WEIGHTS)):
-        histogram = found(u, w)
-        assert np.isnan(histogram.counts).all()
-        assert np.isnan(histogram.simultaneous_lower).all()
 
 
 @pytest.mark.slow
@@ -202,37 +185,6 @@ def test_blocks_by_hand(block_size):
     options = {"block_size": block_size, "weights": w}
     found = estimators.skce_block(KERNEL, NORMALS, TARGETS, **options)
     np.testing.assert_allclose(found, (pairs * matrix).sum() / pairs.sum(), rtol=1e-11)
-
-
-def test_laws_of_blocks():
-    """Of blocks of three samples, of which one is left out in one block and in another."""
-    order = np.r_[0, 2, 3, 4, 5, 7, 8, 9, 10, 11, 1, 6]  # without weight at the end
-
-    def value(p, y, w):
-        return estimators.skce_block(KERNEL, p, y, block_size=2, weights=w)
-
-    w = WEIGHTS[order]
-    data = jax.tree.map(lambda x: x[order], (NORMALS, TARGETS))
-    expected = value(*data, w)
-    np.testing.assert_allclose(value(*data, 1e-30 * w), expected, rtol=1e-11)
-    np.testing.assert_allclose(value(*data, np.full(N, 0.1)), value(*data, None), rtol=1e-11)
-    first = jax.tree.map(lambda x: x[:10], data)
-    np.testing.assert_allclose(value(*first, w[:10]), expected, rtol=1e-12)
-    np.testing.assert_allclose(jax.jit(value)(*data, 1.0 * w), expected, rtol=1e-12)
-    assert np.isnan(jax.jit(value)(*data, -1.0 * w))
-    assert np.isfinite(jax.grad(lambda w: value(*data, w))(1.0 * w)).all()
-    alone = np.zeros(N)
-    alone[[0, 2, 5]] = 1
-    with pytest.raises(ValueError, match=r"weights: expected two positive weights in at least one"):
-        value(*data, alone)
-    assert np.isnan(jax.jit(value)(*data, alone))
-
-
-def test_confidences_of_top_labels():
-    """A batch of Bernoullis with weights, as `top_label` returns it."""
-    found = estimators.lce(NEAR, FEATURES, Bernoulli(CONFIDENCES), CORRECT, weights=WEIGHTS)
-    expected = estimators.lce(NEAR, *LOCAL, weights=WEIGHTS)
-    np.testing.assert_array_equal(found, expected)
 
 
 def test_all_values_are_inside_together():

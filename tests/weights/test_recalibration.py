@@ -1,7 +1,5 @@
 """Weights of what recalibrators learn from."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from jax.test_util import check_grads
 from sklearn import isotonic, linear_model
 
-from calibjax import distances, estimators, kernels, recalibration, record, scores
+from calibjax import estimators, kernels, recalibration
 from calibjax.distributions import Categorical, Normal, Quantiles
 from tests.weights.laws import WEIGHTS, N, check_weights
 
@@ -17,8 +15,6 @@ _random = np.random.default_rng(8)
 CONFIDENCES = _random.uniform(0.05, 0.95, size=N).round(2)
 CONFIDENCES[3] = CONFIDENCES[1] = CONFIDENCES[0]  # also of weight 0
 CORRECT = (_random.uniform(size=N) < 0.3 + 0.4 * CONFIDENCES).astype(int)
-CLASSES = Categorical(_random.dirichlet(np.ones(3), N))
-LABELS = _random.integers(0, 3, N)
 FEATURES = _random.normal(size=(N, 2))
 NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
 TARGETS = NORMALS.loc + _random.normal(size=N)
@@ -52,16 +48,6 @@ def test_laws_of_confidences(name):
     method, options = OF_CONFIDENCES[name]
     fit = lambda r, c, w: method.apply(method.fit(r, c, weights=w), NEW)  # noqa: E731
     check_weights(fit, CONFIDENCES, CORRECT, **options)
-
-
-@pytest.mark.parametrize("name", ["smooth PlattScaling", "IsotonicRegression"])
-def test_laws_of_classes(name):
-    method, options = OF_CONFIDENCES[name]
-
-    def fit(p, y, w):
-        return method.apply(method.fit(p, y, weights=w), CLASSES).probs
-
-    check_weights(fit, CLASSES, LABELS, **options)
 
 
 @pytest.mark.parametrize("name", OF_NORMALS)
@@ -99,15 +85,6 @@ def test_laws_of_distributions():
     check_weights(lambda p, y, w: scaling.fit(p, y, weights=w), NORMALS, TARGETS, rtol=1e-9)
 
 
-def test_laws_of_the_temperature_with_the_smallest_calibration_error():
-    kernel = kernels.TensorProduct(
-        kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-    )
-    scaling = recalibration.TemperatureScaling(functools.partial(estimators.skce, kernel))
-    fit = lambda p, y, w: scaling.fit(p, y, weights=w)  # noqa: E731
-    check_weights(fit, NORMALS, TARGETS, rtol=1e-8, copies=False)
-
-
 def test_laws_of_local_recalibration():
     near = estimators.Neighbourhood.laplacian(0.5, 2)
     method = recalibration.LocalRecalibration(near)
@@ -139,31 +116,6 @@ def test_laws_within_groups():
     check_weights(fit, CONFIDENCES, CORRECT, groups, **known)
     groups = np.where(WEIGHTS == 0, 7, groups)
     assert set(method.fit(CONFIDENCES, CORRECT, groups, weights=WEIGHTS)) == {0, 1}
-
-
-@record
-class _Constant(recalibration.Recalibrator):
-    """A recalibrator of a user, which knows nothing of weights."""
-
-    def fit(self, predictions, targets):
-        return jnp.mean(targets)
-
-    def apply(self, params, predictions):
-        return jnp.full(len(predictions), params)
-
-
-def test_methods_of_users_without_weights():
-    method = recalibration.GroupWise(_Constant())
-    groups = np.zeros(N, int)
-    assert method.fit(CONFIDENCES, CORRECT, groups)[0] == pytest.approx(CORRECT.mean())
-    expected = r"recalibrator.fit: expected a method .*weights=weights\), got fit\("
-    with pytest.raises(TypeError, match=expected):
-        method.fit(CONFIDENCES, CORRECT, groups, weights=WEIGHTS)
-    loss = lambda p, y: scores.negative_log_likelihood(p, y)  # noqa: E731
-    scaling = recalibration.TemperatureScaling(loss)
-    assert scaling.fit(NORMALS, TARGETS) > 0
-    with pytest.raises(TypeError, match="loss: expected a loss function .*weights"):
-        scaling.fit(NORMALS, TARGETS, weights=WEIGHTS)
 
 
 def test_methods_of_scikit_learn():
@@ -210,23 +162,3 @@ def test_impossible_targets_that_do_not_count():
     found = scaling.fit(Categorical(probs), labels, weights=weights)
     rest = [0, 2, 3]
     np.testing.assert_allclose(found, scaling.fit(Categorical(probs[rest]), labels[rest]))
-
-
-def test_separated_samples_that_count():
-    """The only errors that overlap have weight 0."""
-    confidences, correct = np.array([0.2, 0.4, 0.6, 0.8]), np.array([0, 1, 0, 1])
-    weights = np.array([1.0, 0.0, 1.0, 1.0])
-    for method in (recalibration.PlattScaling(), recalibration.MMCEScaling()):
-        with pytest.raises(ValueError, match=r"got 0.2 to 0.6 for 0 and 0.8 to 0.8 for 1"):
-            method.fit(confidences, correct, weights=weights)
-
-
-@pytest.mark.parametrize("name", OF_CONFIDENCES)
-@pytest.mark.filterwarnings("ignore:.*without calibration samples")
-def test_float32(name):
-    method = OF_CONFIDENCES[name][0]
-    expected = method.apply(method.fit(CONFIDENCES, CORRECT, weights=WEIGHTS), NEW)
-    fit = method.fit(np.float32(CONFIDENCES), CORRECT, weights=WEIGHTS)
-    found = method.apply(fit, np.float32(NEW))
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=2e-2 if "MMCE" in name else 1e-4, atol=1e-5)

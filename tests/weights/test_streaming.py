@@ -122,13 +122,3 @@ def test_exact_tests():
     one = test.update(test.init(), CLASSES, LABELS, weights=1.0 * (np.arange(N) == 3))
     with pytest.raises(ValueError, match=r"at least 2 samples with a weight > 0, got 1"):
         test.result(one)
-
-
-def test_float32():
-    with jax.enable_x64(False):
-        for name, (accumulator, data) in CASES.items():
-            data = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == float else x, data)
-            found = streamed(accumulator, data, 0.1 * WEIGHTS)
-            first = jax.tree.leaves(found)[0]
-            assert first.dtype == np.float32, name
-            assert np.isfinite(first)
