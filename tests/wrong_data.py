@@ -83,4 +83,3 @@ WRONG = {
     "one class": (Categorical(jnp.ones((N, 1))), LABELS * 0, ValueError, "m >= 2"),
     "binary label 2": (Bernoulli(LOC), LABELS, ValueError, "targets: expected labels in 0, ..., 1"),
 }
-CLASS_CASES = [name for name in WRONG if isinstance(WRONG[name][0], Categorical | Bernoulli)]

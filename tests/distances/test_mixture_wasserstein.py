@@ -126,23 +126,6 @@ def test_skce():
     np.testing.assert_allclose(value, oracles.unbiased(matrix), rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("error", "message", "order"),
-    [
-        (ValueError, "order: expected a finite number >= 1, got 0.5", 0.5),
-        (ValueError, "order: expected a finite number >= 1, got nan", float("nan")),
-        (TypeError, "order: expected a number .it is static., got str", "two"),
-        (TypeError, "order: expected a number .it is static., got bool", True),
-    ],
-)
-def test_refuses_orders(error, message, order):
-    p = Mixture(None, Normal(np.zeros(2), np.ones(2)))
-    with pytest.raises(error, match=message):
-        MixtureWasserstein(order=order)(p, p)
-    with pytest.raises(error, match=message):
-        kernels.gram_matrix(kernels.Exponential(1.0, MixtureWasserstein(order=order)), np.zeros(2))
-
-
 def test_refuses_what_is_no_mixture():
     normal = Normal(jnp.array(0.0), jnp.array(1.0))
     mixture = Mixture(None, Normal(jnp.zeros(2), jnp.ones(2)))

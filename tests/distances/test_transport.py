@@ -152,18 +152,6 @@ def plans_of_all_pairs(p, q, cost):
     return jax.vmap(rows, in_axes=(0, None, None))(p, q, cost)
 
 
-def test_nested_batches_with_common_arguments():
-    rng = np.random.default_rng(5)
-    p, q, cost = (
-        rng.dirichlet(np.ones(2), 4),
-        rng.dirichlet(np.ones(3), 5),
-        rng.uniform(size=(2, 3)),
-    )
-    plans = plans_of_all_pairs(p, q, cost)
-    expected = [[ot.emd(a, b, cost) for b in q] for a in p]
-    np.testing.assert_allclose(plans, expected, atol=1e-15)
-
-
 def test_weights_are_divided_by_their_sum():
     p, q = np.tile([0.5, 0.5 + 1e-7], (4, 1)), np.tile([0.25, 0.25, 0.5 - 2e-7], (5, 1))
     plans = plans_of_all_pairs(p, q, np.eye(2, 3))
@@ -190,27 +178,3 @@ def test_plans_that_are_not_finished_are_nan(monkeypatch):
     monkeypatch.setattr(network_simplex, "_PIVOTS_PER_NODE", 0)
     p, q = np.full(4, 1 / 4), np.full(3, 1 / 3)  # of a shape that is not compiled yet
     assert np.all(np.isnan(transport_plan(p, q, np.eye(4, 3))))
-
-
-def test_takes_lists_and_integers():
-    cost = transport_cost([0.25, 0.75], [0.5, 0.5], np.array([[0, 4], [4, 0]]))
-    np.testing.assert_allclose(cost, 1)
-
-
-@pytest.mark.parametrize(
-    ("error", "message", "arguments"),
-    [
-        (ValueError, r"weights_p: expected shape \(2,\), as cost, got \(3,\)", {"p": np.ones(3)}),
-        (ValueError, r"cost: expected shape \[K, K'\], got \(2,\)", {"cost": np.ones(2)}),
-        (ValueError, "weights_q.sum", {"q": np.array([0.5, 0.6])}),
-        (ValueError, r"weights_p: expected probabilities", {"p": np.array([1.5, -0.5])}),
-        (ValueError, "cost: expected finite values", {"cost": np.full((2, 2), np.inf)}),
-        (TypeError, "cost: expected numbers, got list", {"cost": [["a", "b"], ["c", "d"]]}),
-        (TypeError, "weights_p: expected numbers, got list", {"p": [0.5, "0.5"]}),
-    ],
-)
-def test_refuses(error, message, arguments):
-    valid = {"p": np.full(2, 0.5), "q": np.full(2, 0.5), "cost": np.ones((2, 2))}
-    for function in (transport_plan, transport_cost):
-        with pytest.raises(error, match=message):
-            function(*(valid | arguments).values())

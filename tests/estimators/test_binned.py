@@ -9,21 +9,9 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
 from calibjax import distances, estimators
-from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli, Categorical
 from tests import oracles
 from tests.estimators.test_binnings import BINNINGS, DTYPES, groups_of, random_data
-
-
-@record
-class Binned(Categorical):
-    """Class predictions that know their bins."""
-
-    bins: jax.Array
-
-
-def known_bins(predictions):
-    return predictions.bins
 
 
 def total_variation(p, q):
@@ -105,22 +93,6 @@ def test_debiased_squared_ece_against_a_loop(name, m):
         predictions, jnp.asarray(targets), binning=BINNINGS[name]
     )
     np.testing.assert_allclose(ours, debiased_oracle(probs, targets, groups), atol=1e-14)
-
-
-def test_debiased_squared_ece_in_bins_of_equal_predictions_is_that_of_kumar():
-    """(p − ȳ)² − ȳ (1 − ȳ) / (|bin| − 1), twice, for both classes."""
-    rng = np.random.default_rng(0)
-    probs = rng.integers(1, 6, size=80) / 7
-    targets = rng.integers(0, 2, size=80)
-    expected = 0.0
-    for p in np.unique(probs):
-        labels = targets[probs == p]
-        mean, k = labels.mean(), labels.size
-        expected += 2 * k / 80 * ((p - mean) ** 2 - mean * (1 - mean) / (k - 1))
-    ours = estimators.debiased_squared_ece(
-        Bernoulli(jnp.asarray(probs)), jnp.asarray(targets), binning=estimators.UniformBins(7)
-    )
-    np.testing.assert_allclose(ours, expected, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -207,68 +179,6 @@ def test_bernoulli_gives_the_numbers_of_two_classes(name, dtype):
     ours = estimators.ece(one, targets, binning=BINNINGS[name])
     assert ours == estimators.ece(two, targets, binning=BINNINGS[name])
     assert ours == estimators.ece(one, targets == 1, binning=BINNINGS[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BINNINGS)
-def test_jit_and_vmap(name):
-    data = [random_data(80, 5, seed=s) for s in range(4)]
-    probs, targets = (jnp.stack([jnp.asarray(d[i]) for d in data]) for i in (0, 1))
-
-    def evaluate(probs, targets):
-        predictions = Categorical(probs)
-        value = estimators.ece(predictions, targets, binning=BINNINGS[name])
-        return value, BINNINGS[name](predictions)
-
-    loop = [evaluate(*pair) for pair in zip(probs, targets, strict=True)]
-    values, bins = (np.stack(x) for x in zip(*loop, strict=True))
-    for batched in (
-        jax.jit(jax.vmap(evaluate)),
-        lambda *x: jax.lax.map(lambda pair: evaluate(*pair), x),
-    ):
-        ours, our_bins = batched(probs, targets)
-        np.testing.assert_allclose(ours, values, atol=1e-15)
-        np.testing.assert_array_equal(our_bins, bins)
-    order = np.random.default_rng(0).permutation(80)
-    np.testing.assert_allclose(
-        evaluate(probs[0][order], targets[0][order])[0], values[0], atol=1e-15
-    )
-
-
-@pytest.mark.parametrize("m", [pytest.param(2, marks=pytest.mark.slow), 10])
-def test_resampling_with_known_bins_is_regrouping(m):
-    probs, targets = random_data(250, m)
-    predictions = Categorical(jnp.asarray(probs))
-    binning = estimators.UniformBins(10)
-    known = Binned(predictions.probs, binning(predictions))
-
-    @jax.jit
-    @jax.vmap
-    def resampled(key):
-        rows = jax.random.choice(key, 250, (250,))
-        drawn, labels = jax.tree.map(lambda x: x[rows], (known, jnp.asarray(targets)))
-        return (
-            estimators.ece(drawn, labels, binning=known_bins),
-            estimators.ece(Categorical(drawn.probs), labels, binning=binning),
-        )
-
-    ours, expected = resampled(jax.random.split(jax.random.key(0), 50))
-    assert np.std(ours) > 1e-4
-    np.testing.assert_allclose(ours, expected, atol=1e-15)
-
-
-@pytest.mark.parametrize("name", BINNINGS)
-def test_float32(name):
-    """Rounding is small at the scale of the standard deviation, some 0.3 n^(-1/2)."""
-    for m, n in ((2, 5000), (10, 5000), (1000, 500)):
-        predictions, targets, _ = oracles.categorical_data(n, m, dtype=np.float32)
-        ours = estimators.ece(predictions, targets, binning=BINNINGS[name])
-        assert ours.dtype == jnp.float32
-        bins = BINNINGS[name](predictions)
-        double = oracles.as_dtype(predictions, jnp.float64)
-        reference = estimators.ece(double, targets, binning=lambda _, bins=bins: bins)
-        assert reference.dtype == jnp.float64
-        assert abs(float(ours) - float(reference)) < 1e-5 / np.sqrt(n)
 
 
 @pytest.mark.parametrize(

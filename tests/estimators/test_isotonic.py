@@ -142,23 +142,6 @@ def test_means_of_numbers_in_all_units(unit):
     assert curve.is_outside.any()
 
 
-def test_jit_vmap_and_precision():
-    def frequency(labels, probs=PROBS):
-        predictions = distributions.Bernoulli(jnp.asarray(probs))
-        return estimators.isotonic_curve(KEY, predictions, labels, num_draws=19).simultaneous_lower
-
-    eager = frequency(jnp.array(LABELS))
-    both = jnp.stack([LABELS, 1 - LABELS])
-    np.testing.assert_allclose(jax.jit(frequency)(jnp.array(LABELS)), eager, atol=1e-6)
-    np.testing.assert_allclose(jax.vmap(frequency)(both)[0], eager, atol=1e-6)
-    assert frequency(jnp.array(LABELS), PROBS.astype(np.float32)).dtype == jnp.float32
-    assert jnp.isnan(jax.jit(frequency)(jnp.array(LABELS).at[0].set(2))).all()
-    curve = jax.jit(
-        lambda w: estimators.isotonic_curve(KEY, NORMALS, TARGETS, weights=w, num_draws=19)
-    )(jnp.full(60, np.nan))
-    assert jnp.isnan(curve.confidence).all()
-
-
 def test_refused_by_name():
     predictions = distributions.Bernoulli(PROBS)
     classes = distributions.Categorical(np.full((60, 3), 1 / 3))
@@ -230,13 +213,3 @@ def test_events_at_a_threshold():
     probs, happened = estimators.AtMost(1.0)(counts, jnp.array([1, 2]))
     np.testing.assert_allclose(probs.probs, scipy.stats.poisson.cdf(1, [1, 2]), rtol=1e-5)
     assert happened.tolist() == [1, 0]
-
-
-def test_thresholds_that_are_refused():
-    predictions = distributions.Normal(jnp.zeros(2), jnp.ones(2))
-    for threshold, error in ((jnp.zeros(2), ValueError), (np.nan, ValueError), ("a", TypeError)):
-        with pytest.raises(error, match="^threshold: "):
-            estimators.AtMost(threshold)(predictions, jnp.zeros(2))
-    ensembles = distributions.MvNormal(jnp.zeros((2, 2)), jnp.stack([jnp.eye(2)] * 2))
-    with pytest.raises((TypeError, ValueError), match="^(predictions|targets): "):
-        estimators.AtMost(0.0)(ensembles, jnp.zeros((2, 2)))

@@ -1,5 +1,4 @@
 import functools
-import operator
 
 import chex
 import jax
@@ -9,7 +8,6 @@ import pytest
 
 from calibjax import distances, distributions, estimators, kernels
 from calibjax.estimators import linear_sums
-from calibjax.estimators.kernel import sample_pair
 from calibjax.kernels.line import line_of_many
 from tests import oracles
 
@@ -69,28 +67,6 @@ def test_laws(name):
         traced = jax.jit(estimator)(kernel + 2.0 * kernel, predictions, targets)
         np.testing.assert_allclose(traced, 3 * value, rtol=1e-12, atol=1e-15)
     assert estimators.skce_biased(kernel, predictions, targets) >= 0
-
-
-@pytest.mark.parametrize(
-    ("estimator", "name"),
-    [
-        *(("skce", name) for name in oracles.CASE_NAMES),
-        *(
-            (estimator, name)
-            for estimator in ("skce_biased", "skce_block")
-            for name in ("normal-None", "categorical-5-label")
-        ),
-    ],
-)
-def test_float32(estimator, name):
-    """The difference from float64 is small at the scale of the estimator's standard deviation."""
-    kernel, predictions, targets, _, _ = oracles.cases()[name]
-    arguments = oracles.as_dtype((kernel, predictions, targets), jnp.float32)
-    ours = ESTIMATORS[estimator](*arguments)
-    assert ours.dtype == jnp.float32
-    reference = ESTIMATORS[estimator](*oracles.as_dtype(arguments, jnp.float64))
-    spread = np.std(oracles.calibration_kernel_matrix(kernel, predictions, targets)) / 23
-    assert abs(float(ours) - float(reference)) < 1e-4 * spread
 
 
 @pytest.mark.slow
@@ -156,49 +132,6 @@ def test_gradients_at_equal_predictions_are_finite():
         chex.assert_tree_all_finite(jax.grad(estimators.skce_biased, argnums=(0, 1, 2))(*arguments))
 
 
-def test_bernoulli_gives_the_numbers_of_two_classes():
-    rng = np.random.default_rng(0)
-    probs, targets = jnp.asarray(rng.uniform(size=30)), jnp.asarray(rng.integers(0, 2, size=30))
-    for kernel in (
-        oracles.categorical_kernel(),
-        oracles.categorical_kernel(0.5, oracles.label_matrix(2)),
-    ):
-        two = distributions.Categorical(jnp.stack([1 - probs, probs], -1))
-        np.testing.assert_allclose(
-            estimators.skce(kernel, distributions.Bernoulli(probs), targets),
-            estimators.skce(kernel, two, targets),
-            rtol=1e-12,
-        )
-
-
-def test_hyperparameters_do_not_retrace():
-    predictions, targets, _ = oracles.normal_data(20)
-
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def evaluate(kernel):
-        return estimators.skce(kernel, predictions, targets)
-
-    for length_scale in (0.5, 1.0, 2.0):
-        evaluate(oracles.normal_kernel(jnp.array(length_scale), jnp.array(length_scale)))
-
-
-@pytest.mark.slow
-def test_vmap_over_data_sets_and_length_scales():
-    kernel = oracles.normal_kernel()
-    data = [oracles.normal_data(20, seed=s)[:2] for s in range(3)]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *data)
-    for estimator in ESTIMATORS.values():
-        ours = jax.vmap(lambda d, estimator=estimator: estimator(kernel, *d))(stacked)
-        np.testing.assert_allclose(
-            ours, [estimator(kernel, *d) for d in data], rtol=1e-12, atol=1e-16
-        )
-    scales = jnp.array([0.5, 1.0])
-    ours = jax.vmap(lambda s: estimators.skce(oracles.normal_kernel(s), *data[0]))(scales)
-    expected = [estimators.skce(oracles.normal_kernel(s), *data[0]) for s in scales]
-    np.testing.assert_allclose(ours, expected, rtol=1e-12)
-
-
 def test_kernels_without_calibration_kernel_are_refused():
     predictions, targets, _ = oracles.normal_data(5)
     with pytest.raises(NotImplementedError, match="not defined for kernel Exponential"):
@@ -250,13 +183,6 @@ def test_published_cifar10_networks(data_dir, network):
         ("SKCEul_median", estimators.skce_block(kernel, predictions, targets, block_size=2)),
     ):
         np.testing.assert_allclose(value, published[name], rtol=1e-9)
-
-
-def test_pair_function_is_the_calibration_kernel():
-    predictions, targets, _ = oracles.normal_data(2)
-    (p, q), (y, z) = ([jax.tree.map(operator.itemgetter(i), predictions) for i in (0, 1)], targets)
-    kernel = oracles.normal_kernel()
-    assert sample_pair(kernel, (p, y), (q, z)) == estimators.calibration_kernel(kernel, p, y, q, z)
 
 
 def test_the_line_is_taken_from_a_thousand_samples_on(monkeypatch):

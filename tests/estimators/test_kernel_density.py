@@ -10,9 +10,8 @@ import scipy.stats
 from scipy.special import gammaln
 
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import class_wise, kde_calibration_error, top_label
+from calibjax.estimators import kde_bandwidth, kde_calibration_error
 from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
-from tests import oracles
 
 DTYPES = [np.float32, np.float64]
 
@@ -249,46 +248,6 @@ def test_gradients_against_finite_differences(make):
             np.testing.assert_allclose(gradient(0.0, h, order), expected, rtol=1e-5, atol=1e-8)
 
 
-def test_order_is_an_argument():
-    probs, labels = interior(30, 3)
-    orders = jnp.array([1.0, 1.5, 2.0])
-    ours = jax.vmap(lambda p: error(probs, labels, 0.1, p))(orders)
-    np.testing.assert_allclose(ours, [error(probs, labels, 0.1, float(p)) for p in orders])
-    slope = jax.grad(lambda p: error(probs, labels, 0.1, p))(1.5)
-    values = [error(probs, labels, 0.1, 1.5 + d) for d in (-1e-6, 1e-6)]
-    np.testing.assert_allclose(slope, (values[1] - values[0]) / 2e-6, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_jit_vmap_and_order_of_samples():
-    data = [boundary(140, 3, seed=s) for s in range(3)]
-    probs, labels = (jnp.stack([jnp.asarray(d[i]) for d in data]) for i in (0, 1))
-    loop = [error(p, y) for p, y in zip(probs, labels)]
-    np.testing.assert_allclose(jax.vmap(error)(probs, labels), loop, rtol=1e-12)
-    np.testing.assert_allclose(jax.jit(error)(probs[0], labels[0]), loop[0], rtol=1e-13)
-    bandwidths = jnp.array([0.02, 0.3])
-    ours = jax.jit(jax.vmap(functools.partial(error, probs[0], labels[0])))(bandwidths)
-    np.testing.assert_allclose(ours, [error(probs[0], labels[0], h) for h in bandwidths])
-    shuffle = np.random.default_rng(0).permutation(140)
-    np.testing.assert_allclose(error(probs[0][shuffle], labels[0][shuffle]), loop[0], rtol=1e-12)
-    classes = np.array([2, 0, 1])
-    relabelled = error(probs[0][:, classes], np.argsort(classes)[labels[0]])
-    np.testing.assert_allclose(relabelled, loop[0], rtol=1e-12)
-
-
-def test_one_trace():
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def evaluate(probs, labels, h, order):
-        return error(probs, labels, h, order)
-
-    probs, labels = interior(20, 3)
-    for h, order in ((0.1, 1.0), (0.2, 2.0), (0.3, 1.5)):
-        np.testing.assert_allclose(
-            evaluate(probs, labels, h, order), error(probs, labels, h, order), rtol=1e-13
-        )
-
-
 def test_memory_is_linear():
     n = 6000
 
@@ -297,24 +256,6 @@ def test_memory_is_linear():
 
     compiled = jax.jit(jax.grad(value, argnums=(0, 1))).lower(jnp.ones((n, 3)), 0.1).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < 8 * n**2 / 4
-
-
-@pytest.mark.slow
-def test_top_label_and_class_wise():
-    probs, labels = interior(80, 3)
-    predictions, targets = Categorical(jnp.asarray(probs)), jnp.asarray(labels)
-    confidences, correct = top_label(predictions, targets)
-    kernels = dirichlet_kernels(confidences.class_probs, 0.05)
-    points = Point(confidences.class_probs, jnp.arange(80))
-    accuracies = label_proportions(kernels, correct.astype(int), points)[:, 1]
-    one_term = jnp.mean(jnp.abs(accuracies - probs.max(1)))
-    ours = kde_calibration_error(confidences, correct, bandwidth=0.05, order=1)
-    np.testing.assert_allclose(ours, 2 * one_term, rtol=1e-12)
-
-    function = functools.partial(kde_calibration_error, bandwidth=0.05, order=1)
-    ours = jax.vmap(function)(*class_wise(predictions, targets))
-    expected = [error(probs[:, c], labels == c, 0.05, 1) for c in range(3)]
-    np.testing.assert_allclose(ours, expected, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -342,10 +283,36 @@ def test_converges_to_the_error_of_a_known_model():
     assert allowed < 0.2 / 15
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "concentration"), [(2, 1.0), (10, 3.0)])
+def test_bandwidth_against_all_candidates(m, concentration, dtype):
+    candidates = np.append(np.logspace(-5, -1, 15), [0.2, 0.4, 0.6, 0.8, 1.0])
+    for make in (functools.partial(interior, concentration=concentration), boundary):
+        probs = make(150, m)[0].astype(dtype)
+        inside = np.maximum(probs, np.finfo(np.float32).eps).astype(np.float64)
+        inside /= inside.sum(1, keepdims=True)
+        values = [log_likelihood_oracle(inside, h) for h in candidates]
+        predictions = Categorical(jnp.asarray(probs))
+        ours = (kde_bandwidth if m == 2 else jax.jit(kde_bandwidth))(predictions)
+        assert ours.dtype == dtype
+        assert ours.shape == ()
+        np.testing.assert_allclose(ours, candidates[np.argmax(values)], rtol=1e-6)
+
+
+def test_candidates_in_any_order():
+    probs = interior(40, 3)[0]
+    for candidates in ([0.4, 1e-4, 0.2], [1e-5, 1e-4, 1e-3], [1, 2, 4]):
+        values = [log_likelihood_oracle(probs, h) for h in candidates]
+        ours = kde_bandwidth(Categorical(jnp.asarray(probs)), jnp.asarray(candidates))
+        assert ours == candidates[np.argmax(values)]
+        assert ours.dtype == probs.dtype
+
+
 @pytest.mark.slow
-def test_calibrated_predictions_of_many_classes():
-    values = []
-    for n in (100, 400, 1600):
-        predictions, targets, _ = oracles.categorical_data(n, 3)
-        values.append(kde_calibration_error(predictions, targets, bandwidth=0.1, order=2))
-    assert values[0] > values[1] > values[2]
+def test_repeated_predictions_choose_the_smallest_bandwidth():
+    rng = np.random.default_rng(0)
+    for f in (np.ones(30), np.repeat(rng.uniform(size=15), 2)):
+        np.testing.assert_allclose(kde_bandwidth(Bernoulli(jnp.asarray(f))), 1e-5)
+    data = jnp.asarray(rng.uniform(size=(3, 50)))
+    ours = jax.vmap(lambda f: kde_bandwidth(Bernoulli(f)))(data)
+    np.testing.assert_array_equal(ours, [kde_bandwidth(Bernoulli(f)) for f in data])

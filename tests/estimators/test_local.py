@@ -170,45 +170,8 @@ def test_standard_errors():
     assert np.max(np.abs(z)) < 4.5
 
 
-@pytest.mark.slow
-def test_jit_vmap_grad():
-    evaluate = lambda data, gamma: jnp.mean(lce(Neighbourhood.laplacian(gamma, BINS), *data))  # noqa: E731
-    value = evaluate(DATA, 0.3)
-    compiled = jax.jit(evaluate)
-    np.testing.assert_allclose(compiled(DATA, 0.3), value, rtol=1e-12)
-    compiled(DATA, 0.4)
-    assert compiled._cache_size() == 1
-    batch = jax.tree.map(lambda x: jnp.stack([x, x[::-1]]), DATA)
-    values = jax.vmap(evaluate, (0, None))(batch, 0.3)
-    np.testing.assert_allclose(values, [value, value], rtol=1e-12)
-
-    def loss(features, confidences, gamma):
-        return evaluate((features, confidences, DATA[2]), gamma)
-
-    arguments = FEATURES, np.r_[0.27, 0.59, 0.31, 0.77, CONFIDENCES[4:]], 0.3  # inside of bins
-    gradient = jax.grad(loss, (0, 1, 2))(*arguments)
-    direction = RNG.normal(size=(N, D)), RNG.normal(size=N) * 1e-2, 0.1
-    slope = sum(np.vdot(g, d) for g, d in zip(gradient, direction))
-    ends = [loss(*(x + sign * 1e-6 * d for x, d in zip(arguments, direction))) for sign in (1, -1)]
-    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_float32():
-    single = *(jnp.asarray(x, jnp.float32) for x in DATA[:2]), CORRECT
-    gammas = jnp.array([1e-3, 0.3, 100.0], jnp.float32)
-    ours = local_errors(Neighbourhood.laplacian(gammas, BINS), *single)
-    exact = local_errors(Neighbourhood.laplacian(gammas.astype(float), BINS), *DATA)
-    for name in ("error", "null_standard_error"):
-        values = getattr(ours, name)
-        assert values.dtype == jnp.float32
-        np.testing.assert_allclose(values, getattr(exact, name), atol=1e-6)
-    np.testing.assert_allclose(ours.effective_size, exact.effective_size, rtol=1e-5)
-
-
 NAN_FEATURES = FEATURES.copy()
 NAN_FEATURES[3, 1] = np.nan
-POSITIVE = "length_scale: expected positive finite values"
 
 
 def near(kernel, binning=UniformBins(5)):  # noqa: B008
@@ -217,51 +180,6 @@ def near(kernel, binning=UniformBins(5)):  # noqa: B008
 
 def laplacian(length_scale=1.0, num_bins=5):
     return {"neighbourhood": Neighbourhood.laplacian(length_scale, num_bins)}
-
-
-WRONG = {
-    "one negative": (laplacian(np.array([1.0, -1.0])), ValueError, POSITIVE),
-    "neither": ({"neighbourhood": 0.4}, TypeError, "neighbourhood: expected an estimators.Neigh"),
-    "no binning": (near(kernels.White(), 5), TypeError, "binning: expected a binning such as"),
-    "curve": (near(kernels.Exponential(np.zeros(2))), ValueError, "kernel." + POSITIVE),
-    "weights": (
-        {"features": CORRECT, **near(kernels.LabelKernel(np.array([[1.0, -1.0], [-1.0, 1.0]])))},
-        ValueError,
-        "kernel: expected weights",
-    ),
-    "at": ({"at": FEATURES}, TypeError, "at: expected a pair"),
-    "other features": (
-        {"at": (FEATURES[:, :2], CONFIDENCES)},
-        ValueError,
-        r"at\[0\]: expected entries like those of features",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_arguments(name):
-    wrong, error, message = WRONG[name]
-    arguments = dict(zip(("features", "confidences", "correct"), DATA))
-    with pytest.raises(error, match=message):
-        mlce(**{**arguments, **laplacian(), **wrong})
-
-
-def test_under_jit_wrong_values_do_not_become_numbers():
-    evaluate = jax.jit(
-        lambda *data, gamma=0.3, at=None: vars(
-            local_errors(Neighbourhood.laplacian(gamma, BINS), *data, at=at)
-        )
-    )
-    with pytest.raises(ValueError, match="features: expected features of each"):
-        evaluate(FEATURES[1:], *DATA[1:])
-    is_nan = lambda errors: {k: np.all(np.isnan(x)) for k, x in errors.items()}  # noqa: E731
-    beyond, labels = CONFIDENCES + (np.arange(N) == 7), CORRECT + 2 * (np.arange(N) == 7)
-    assert all(is_nan(evaluate(FEATURES, beyond, CORRECT)).values())
-    assert np.isnan(evaluate(FEATURES, CONFIDENCES, labels)["error"][7])
-    assert np.isnan([x[3] for x in evaluate(NAN_FEATURES, *DATA[1:]).values()]).all()
-    assert all(is_nan(evaluate(*DATA, gamma=-1.0)).values())
-    there = evaluate(*DATA, at=(FEATURES[:3], np.array([0.5, np.nan, 1.5])))["error"]
-    np.testing.assert_array_equal(np.isnan(there), [False, True, True])
 
 
 RATES = {kernels.Exponential: 1.0, kernels.Matern32: 3**0.5, kernels.Matern52: 5**0.5}

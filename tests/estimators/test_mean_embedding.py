@@ -63,19 +63,6 @@ def test_float32_and_gradients(name):
     chex.assert_tree_all_finite(jax.grad(estimators.ucme, argnums=(0, 1))(*single))
 
 
-def test_bernoulli_gives_the_numbers_of_two_classes():
-    (predictions, targets, _), (test, labels, _) = (
-        oracles.categorical_data(n, 2, seed) for n, seed in ((23, 4), (7, 8))
-    )
-    kernel = oracles.categorical_kernel()
-    binary = [distributions.Bernoulli(p.probs[:, 1]) for p in (predictions, test)]
-    np.testing.assert_allclose(
-        estimators.ucme(kernel, binary[0], targets, binary[1], labels),
-        estimators.ucme(kernel, predictions, targets, test, labels),
-        rtol=1e-12,
-    )
-
-
 def test_mean_on_calibrated_data_is_the_variance():
     """E UCME² = mean over the locations of Var(Z_ij) / n."""
     n, kernel = 10, oracles.normal_kernel()
@@ -93,25 +80,6 @@ def test_mean_on_calibrated_data_is_the_variance():
     difference = ours - variance
     assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(4000)
     assert abs(ours.mean()) > 10 * difference.std() / np.sqrt(4000)
-
-
-def test_wrong_locations():
-    (kernel, predictions, targets, test, labels), _ = case("normal-None")
-    ucme = lambda *locations: estimators.ucme(kernel, predictions, targets, *locations)  # noqa: E731
-    with pytest.raises(ValueError, match="test_targets: expected one target for each of the 7"):
-        ucme(test, labels[1:])
-    with pytest.raises(ValueError, match=r"test_predictions.scale: expected positive"):
-        ucme(distributions.Normal(test.loc, -test.scale), labels)
-    with pytest.raises(TypeError, match="test_predictions: expected a batch of distributions"):
-        ucme(test.loc, labels)
-    with pytest.raises(ValueError, match=r"test_targets: expected finite values"):
-        ucme(test, labels.at[0].set(jnp.nan))
-    with pytest.raises(ValueError, match="test_predictions: expected entries like those of pred"):
-        ucme(distributions.DiagNormal(test.loc[:, None], test.scale[:, None]), labels[:, None])
-    (kernel, predictions, targets, _, _), _ = case("categorical-5-white")
-    test, labels, _ = oracles.categorical_data(7, 2, seed=8)
-    with pytest.raises(ValueError, match="test_predictions: expected entries like those of pred"):
-        estimators.ucme(kernel, predictions, targets, test, labels)
 
 
 def test_kernels_without_embedding_difference_are_refused():

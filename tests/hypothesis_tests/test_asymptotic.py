@@ -45,20 +45,6 @@ def test_resampling_counts_are_multinomial():
 
 
 @pytest.mark.slow
-def test_batch_size_changes_nothing():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    one, other = (
-        hypothesis_tests.bootstrap_skce_test(
-            KEY, kernel, predictions, targets, num_draws=50, batch_size=batch_size
-        ).null_samples
-        for batch_size in (7, 100)
-    )
-    assert one.shape == (50,)
-    assert len(set(one.tolist())) == 50
-    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-14)
-
-
-@pytest.mark.slow
 def test_bootstrap_approximates_the_null_distribution_of_many_samples():
     """Quantiles of n SKCE over calibrated data sets, and their bootstrap approximation."""
     kernel, n = oracles.normal_kernel(), 256
@@ -179,15 +165,6 @@ def test_equal_blocks_give_no_pvalue(num_blocks, dtype):
         hypothesis_tests.block_skce_test(*arguments, block_size=2, variance="pairs")
     traced = jax.jit(functools.partial(hypothesis_tests.block_skce_test, block_size=2))(*arguments)
     assert jnp.isnan(traced.pvalue)
-
-
-@pytest.mark.slow
-def test_results_pass_through_jit():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    eager = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets)
-    traced = jax.jit(hypothesis_tests.bootstrap_skce_test)(KEY, kernel, predictions, targets)
-    np.testing.assert_allclose(eager.null_samples, traced.null_samples, rtol=1e-8, atol=1e-14)
-    assert eager.pvalue == traced.pvalue
 
 
 @pytest.mark.parametrize("variance", ["blocks", "pairs"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distributions, hypothesis_tests, kernels, scores
+from calibjax import scores
 from calibjax.distributions import Normal, Quantiles
 from calibjax.hypothesis_tests import coverage_test
 
@@ -112,24 +112,6 @@ def test_pinball_loss_is_that_of_the_distribution():
         scores.pinball_loss(forecast(), y, levels=LEVELS)
 
 
-@pytest.mark.slow
-def test_float32_and_jit():
-    y = LOC + RNG.normal(size=N)
-    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (forecast(), y))
-    result = coverage_test(KEY, *single, num_draws=50)
-    double = coverage_test(KEY, forecast(), y, num_draws=50)
-    for name in ("levels", "intervals", "central"):
-        assert result.estimate[name].dtype == jnp.float32
-        np.testing.assert_allclose(result.estimate[name], double.estimate[name], atol=1e-6)
-    compiled = jax.jit(functools.partial(coverage_test, num_draws=50))
-    for wrong in (forecast(levels=LEVELS[::-1].copy()), forecast(VALUES[:, ::-1].copy())):
-        found = compiled(KEY, wrong, y)
-        for tree in (found.estimate, found.pvalue, found.adjusted_pvalue):
-            assert all(np.isnan(x).all() for x in tree.values())
-    same = compiled(KEY, forecast(), y)
-    np.testing.assert_array_equal(same.pvalue["levels"], double.pvalue["levels"])
-
-
 @pytest.mark.parametrize(
     ("levels", "values", "error", "message"),
     [
@@ -144,20 +126,6 @@ def test_float32_and_jit():
 def test_wrong_forecasts(levels, values, error, message):
     with pytest.raises(error, match=message):
         coverage_test(KEY, Quantiles(levels, values), LOC)
-
-
-def test_wrong_arguments():
-    with pytest.raises(TypeError, match="predictions: expected a batch of distributions.Quantiles"):
-        coverage_test(KEY, Normal(LOC, np.ones(N)), LOC)
-    with pytest.raises(ValueError, match="targets: expected one target for each"):
-        coverage_test(KEY, forecast(), LOC[1:])
-    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
-    with pytest.raises(NotImplementedError, match="SquaredExponential under Quantiles"):
-        hypothesis_tests.exact_skce_test(KEY, kernel, forecast(), LOC)
-    with pytest.raises(TypeError, match="expected distributions with a method sample"):
-        distributions.monte_carlo(KEY, forecast(), 3)
-    with pytest.raises(TypeError, match="expected distributions with a method sample"):
-        hypothesis_tests.exact_test(KEY, lambda p, y: jnp.mean(y), forecast(), LOC)
 
 
 def rain(num_datasets, n=400):

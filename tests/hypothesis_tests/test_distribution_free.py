@@ -223,21 +223,6 @@ def test_a_kernel_without_a_known_bound_asks_for_one():
             hypothesis_tests.distribution_free_skce_test(kernel, predictions, targets, bound=wrong)
 
 
-def test_wrong_options():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    test = functools.partial(
-        hypothesis_tests.distribution_free_skce_test, kernel, predictions, targets
-    )
-    with pytest.raises(ValueError, match="estimator: expected one of 'biased', 'unbiased', 'bl"):
-        test(estimator="linear")
-    with pytest.raises(ValueError, match='block_size: expected an integer with estimator="block"'):
-        test(estimator="block")
-    with pytest.raises(ValueError, match='block_size: expected None with estimator="biased", got'):
-        test(block_size=2)
-    with pytest.raises(ValueError, match="block_size: expected an integer between 2 and 23, got 1"):
-        test(estimator="block", block_size=1)
-
-
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_pvalues_are_never_zero(dtype):
     predictions = distributions.Bernoulli(jnp.full(4000, 0.01, dtype))

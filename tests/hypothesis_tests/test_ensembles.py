@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax.distances import MaximumMeanDiscrepancy, Wasserstein
-from calibjax.distributions import Normal, Samples
+from calibjax.distributions import Samples
 from calibjax.hypothesis_tests import (
     default_kernel,
     ensemble_skce_test,
@@ -152,27 +152,6 @@ def test_ranks_of_vectors_are_those_of_mean_distances():
 def test_ties_are_broken_at_random():
     test = rank_histogram_test(KEY, Samples(jnp.ones((4000, 3))), jnp.ones(4000), num_draws=9)
     np.testing.assert_allclose(test.estimate, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
-
-
-@pytest.mark.parametrize("test", [ensemble_skce_test, rank_histogram_test])
-def test_wrong_input(test):
-    def run(values, targets, **options):
-        kernel = (KERNEL,) if test is ensemble_skce_test else ()
-        return test(KEY, *kernel, values, targets, num_draws=9, **options)
-
-    values, targets = jnp.asarray(RNG.normal(size=(6, 3))), jnp.zeros(6)
-    with pytest.raises(TypeError, match="ensembles: expected a batch of ensembles"):
-        run(Normal(targets, targets + 1), targets)
-    with pytest.raises(ValueError, match=r"ensembles.weights: expected None"):
-        run(Samples(values, jnp.tile(jnp.array([0.5, 0.25, 0.25]), (6, 1))), targets)
-    with pytest.raises(ValueError, match="expected at least two draws or ensemble members"):
-        run(Samples(values[:, :1]), targets)
-    with pytest.raises(ValueError, match="expected at least two draws or ensemble members"):
-        run(Samples(values[:, :0]), targets)
-    with pytest.raises(ValueError, match="targets: expected shape"):
-        run(Samples(values), jnp.zeros((6, 2)))
-    with pytest.raises(ValueError, match="targets: expected finite"):
-        run(Samples(values), targets.at[0].set(jnp.nan))
 
 
 @pytest.mark.slow

@@ -68,38 +68,6 @@ def test_errors_of_vectors():
     np.testing.assert_allclose(test.estimate, [(y - loc)[:3].mean(0), (y - loc).mean(0)])
 
 
-def test_under_jit():
-    predictions, groups = Normal(jnp.zeros(8), jnp.ones(8)), jnp.asarray(GROUPS)
-    targets = jnp.asarray(RNG.normal(size=8))
-
-    def pvalues(key, targets, groups):
-        return group_calibration_test(key, predictions, targets, groups, num_draws=19)
-
-    first = pvalues(jax.random.key(0), targets, groups)
-    compiled = jax.jit(pvalues)(jax.random.key(0), targets, groups)
-    np.testing.assert_allclose(compiled.adjusted_pvalue, first.adjusted_pvalue, rtol=1e-12)
-    empty = jax.jit(pvalues)(jax.random.key(0), targets, groups.at[:, 1].set(0))
-    assert np.isnan(empty.pvalue[1])
-
-
-@pytest.mark.parametrize(
-    ("groups", "error", "message"),
-    [
-        (GROUPS[:7], ValueError, r"groups: expected shape \[n, G\], as the n predictions"),
-        (GROUPS[:, 0], ValueError, r"groups: expected shape \[n, G\].*one_hot"),
-        (GROUPS * [1, 0], ValueError, "members of groups: expected at least one in each group"),
-        (GROUPS * np.nan, ValueError, "groups: expected finite"),
-        (GROUPS[:, :0], ValueError, "groups: expected at least one group"),
-        ("women", TypeError, "groups: expected"),
-        ({"a": GROUPS}, TypeError, r"groups: expected an array \[n, G\]"),
-    ],
-)
-def test_wrong_groups(groups, error, message):
-    groups = groups if isinstance(groups, str | dict) else jnp.asarray(groups)
-    with pytest.raises(error, match=message):
-        group_calibration_test(KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), groups)
-
-
 def test_wrong_residuals():
     predictions, targets = Normal(jnp.zeros(8), jnp.ones(8)), jnp.asarray(RNG.normal(size=8))
 

@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -115,26 +113,6 @@ def test_coverage():
     rate = np.mean((low <= truth) & (truth <= high))
     assert abs(rate - 0.95) < 3 * np.sqrt(0.05 * 0.95 / num_datasets) + 0.01
     np.testing.assert_allclose(error.mean(), estimate.std(), rtol=0.1)
-
-
-@pytest.mark.slow
-def test_float32_and_jit():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    data = oracles.as_dtype((kernel, predictions, targets), jnp.float32)
-    for interval_of in (
-        hypothesis_tests.skce_confidence_interval,
-        functools.partial(hypothesis_tests.skce_confidence_interval, side="lower"),
-    ):
-        single, double = interval_of(*data), interval_of(kernel, predictions, targets)
-        traced = jax.jit(interval_of)(*data)
-        for name in ("low", "high", "estimate", "standard_error"):
-            assert getattr(single, name).dtype == jnp.float32
-            np.testing.assert_allclose(
-                getattr(single, name), getattr(double, name), rtol=1e-4, atol=1e-6
-            )
-            np.testing.assert_allclose(
-                getattr(single, name), getattr(traced, name), rtol=1e-4, atol=1e-6
-            )
 
 
 def test_too_few_samples():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import estimators, kernels
+from calibjax import estimators
 from calibjax._core import compilation
 from calibjax.hypothesis_tests import local_calibration_test
 
@@ -76,18 +76,6 @@ def test_result():
     assert both.pvalue.shape == both.adjusted_pvalue.shape == (2, N)
     np.testing.assert_allclose(both.pvalue[0], result.pvalue, rtol=1e-12)
     assert np.all(both.adjusted_pvalue[0] >= result.adjusted_pvalue - 1e-12)
-
-
-def test_wrong_arguments():
-    correct = np.zeros(N, int)
-    with pytest.raises(TypeError, match="neighbourhood: expected an estimators.Neighbourhood"):
-        local_calibration_test(KEY, kernels.White(), FEATURES, CONFIDENCES, correct)
-    with pytest.raises(ValueError, match="features: expected features of each of the 100 samples"):
-        local_calibration_test(KEY, NEAR, FEATURES[1:], CONFIDENCES, correct)
-    with pytest.raises(ValueError, match="correct: expected 0 or 1"):
-        local_calibration_test(KEY, NEAR, FEATURES, CONFIDENCES, correct + 2)
-    with pytest.raises(TypeError, match="key: expected one random key"):
-        local_calibration_test(0, NEAR, FEATURES, CONFIDENCES, correct)
 
 
 def test_other_data_are_not_compiled_again():

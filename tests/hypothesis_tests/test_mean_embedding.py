@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,18 +115,6 @@ def test_locations(dimension):
     assert stats.kstest(np.ravel(targets), stats.norm(0, 0.1).cdf).pvalue > 1e-3
     assert (predictions.scale == 0.1).all()
     assert abs(np.corrcoef(np.ravel(targets), np.ravel(predictions.loc))[0, 1]) < 0.05
-
-
-def test_wrong_locations():
-    draw = functools.partial(hypothesis_tests.draw_test_locations, KEY)
-    with pytest.raises(ValueError, match="num_locations: expected an integer >= 1, got 0"):
-        draw(0)
-    with pytest.raises(ValueError, match="dimension: expected an integer >= 1, got 0"):
-        draw(3, 0)
-    with pytest.raises(ValueError, match="scale: expected positive"):
-        draw(3, scale=0.0)
-    with pytest.raises(TypeError, match="key: expected one random key"):
-        hypothesis_tests.draw_test_locations(0, 3)
 
 
 def test_the_estimate_is_the_ucme():

@@ -141,17 +141,6 @@ def test_gains_are_those_of_the_models():
     np.testing.assert_allclose(clustered.pvalue, again.pvalue, rtol=1e-7)
 
 
-def test_compiled():
-    def pvalue(loc, targets, weights, clusters):
-        models = Normal(loc, jnp.ones(N)), COARSE
-        return score_difference(*models, targets, weights=weights, clusters=clusters).pvalue
-
-    arguments = LOC, TARGETS, np.linspace(0, 1, N), CLUSTERS
-    np.testing.assert_allclose(jax.jit(pvalue)(*arguments), pvalue(*arguments), rtol=1e-9)
-    slope = jax.grad(lambda loc: score_difference(Normal(loc, jnp.ones(N)), COARSE, TARGETS).low)
-    assert np.all(np.isfinite(slope(LOC)))
-
-
 def test_refusals():
     few = Normal(LOC[:5], np.ones(5))
     with pytest.raises(ValueError, match="others: expected 60 distributions.*got 5"):

@@ -1,7 +1,5 @@
 """Wealth of bets against plain NumPy loops; fair bets, horizons, forgetting; level and power."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -254,23 +252,6 @@ def test_a_mixture_of_one_is_its_component():
     bet = recalibration.AffineScaling()
     found, expected = (e_process(bet, p, NORMAL[1]) for p in (mixture, NORMAL[0]))
     np.testing.assert_allclose(found.log_wealth, expected.log_wealth, rtol=1e-6, atol=1e-9)
-
-
-def test_precision_units_and_transformations():
-    expected = e_process(None, *NORMAL)
-    single = e_process(None, *jax.tree.map(lambda x: x.astype(np.float32), NORMAL))
-    assert single.log_wealth.dtype == np.float32
-    np.testing.assert_allclose(single.log_wealth, expected.log_wealth, rtol=1e-3, atol=1e-4)
-    for unit in (1e-7, 1e7):
-        scaled = e_process(None, *jax.tree.map(lambda x, u=unit: u * x, NORMAL))
-        np.testing.assert_allclose(scaled.log_wealth, expected.log_wealth, rtol=1e-6, atol=1e-9)
-    two = jax.tree.map(lambda x: jnp.stack([x, x]), NORMAL)
-    mapped = jax.jit(jax.vmap(functools.partial(e_process, None)))(*two)
-    np.testing.assert_allclose(mapped.log_wealth[1], expected.log_wealth, rtol=1e-9)
-    bad = jax.jit(functools.partial(e_process, None))(NORMAL[0], NORMAL[1] * np.inf)
-    assert np.isnan(bad.pvalue)
-    assert np.isnan(bad.log_wealth[-1])
-    assert int(bad.crossing) < 0
 
 
 @pytest.mark.parametrize(

@@ -56,23 +56,6 @@ def test_pvalues_against_all_outcomes():
     np.testing.assert_allclose(test.null_size, np.sqrt(weights @ sizes**2), rtol=0.03)
 
 
-def test_wrong_locations():
-    predictions, targets, at_predictions, at_targets = data()
-    for run in (
-        lambda *at: witness_test(KEY, KERNEL, predictions, targets, *at, num_draws=9),
-        lambda *at: estimators.witness(KERNEL, predictions, targets, *at),
-    ):
-        with pytest.raises(ValueError, match="at_targets: expected one target for each of the 3"):
-            run(at_predictions, at_targets[:2])
-        with pytest.raises(TypeError, match="at_predictions: expected a batch of distributions"):
-            run(at_predictions.probs[:2] @ at_predictions.probs[:2], at_targets)
-        with pytest.raises(ValueError, match="at_predictions: expected entries like those of pred"):
-            run(Normal(jnp.zeros(3), jnp.ones(3)), jnp.zeros(3))
-        compiled = jax.jit(lambda probs, run=run: run(Bernoulli(probs), at_targets))
-        found = jax.tree.leaves(compiled(at_predictions.probs.at[0].set(jnp.nan)))[0]
-        assert np.isnan(found[0])
-
-
 @pytest.mark.slow
 def test_level_and_the_region_that_is_named():
     """methods.md 9.7: 99 locations, n = 256; a bias of two deviations where 0.4 < m < 0.5."""

@@ -11,9 +11,8 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
-from sklearn.model_selection import KFold, StratifiedKFold, cross_validate
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -220,19 +219,6 @@ def test_distributions_of_a_frozen_regressor():
     assert after < before
 
 
-def test_wrong_regressors():
-    for options, error, message in (
-        ({"estimator": LinearRegression()}, TypeError, "model: "),
-        ({"recalibrator": "affine"}, TypeError, "recalibrator: expected a record .* got str"),
-        ({"cv": [(np.arange(100), np.arange(100, 200))]}, ValueError, "cv: expected folds"),
-        ({"recalibrator": recalibration.PlattScaling()}, TypeError, "confidences: expected"),
-    ):
-        with pytest.raises(error, match=message):
-            RecalibratedRegressor(**options).fit(X, Y)
-    with pytest.raises(TypeError, match="estimator: expected one whose fit takes sample_weight"):
-        RecalibratedRegressor(GaussianProcessRegressor()).fit(X, Y, np.ones(200))
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_checks_of_scikit_learn_for_regressors():
@@ -384,17 +370,3 @@ def test_pickles_of_regressors_predict_the_same():
         copied = pickle.loads(pickle.dumps(model))
         for one, other in zip(copied.predict(X, True), model.predict(X, True), strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.slow  # starts two processes
-def test_cross_validation_in_parallel():
-    model = RecalibratedClassifier(GaussianNB(), recalibration.VennAbers(), cv=2)
-    scores_of = [
-        cross_validate(
-            model, X, WORDS, scoring="neg_log_loss", cv=3, n_jobs=jobs, return_estimator=True
-        )
-        for jobs in (1, 2)
-    ]
-    np.testing.assert_array_equal(*(found["test_score"] for found in scores_of))
-    found = [[m.predict_proba(X) for m in each["estimator"]] for each in scores_of]
-    np.testing.assert_array_equal(*found)

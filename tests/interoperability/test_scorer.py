@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
-from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -40,17 +39,6 @@ def test_searches_and_cross_validation():
     results = search.fit(X, WORDS).cv_results_
     folds = cross_val_score(LogisticRegression(), X, WORDS, scoring=SKCEScorer(), cv=2)
     np.testing.assert_allclose(results["mean_test_skce"][1], folds.mean(), rtol=1e-12)
-
-
-def test_the_same_by_make_scorer():
-    model = LogisticRegression().fit(X, LABELS)
-    kernel = SKCEScorer().kernel
-    theirs = make_scorer(
-        lambda y, p: estimators.skce(kernel, distributions.Categorical(p), y),
-        response_method="predict_proba",
-        greater_is_better=False,
-    )
-    assert theirs(model, X, LABELS) == SKCEScorer()(model, X, LABELS)
 
 
 def test_regression():

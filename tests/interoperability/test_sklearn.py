@@ -27,13 +27,6 @@ def test_classes():
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_two_classes():
-    model = linear_model.LogisticRegression().fit(X, np.array(["no", "yes"])[LABELS // 2])
-    predictions = interoperability.from_sklearn(model, X)
-    assert type(predictions) is distributions.Categorical
-    np.testing.assert_array_equal(predictions.probs, model.predict_proba(X))
-
-
 def test_small_probabilities_of_two_classes_survive_float32():
     model = linear_model.LogisticRegression().fit(X, LABELS // 2)
     model.coef_, model.intercept_ = np.array([[1.0, 0.0]]), np.zeros(1)
@@ -65,13 +58,6 @@ def test_regression(model):
     assert type(predictions) is distributions.Normal
     np.testing.assert_array_equal(predictions.loc, loc)
     np.testing.assert_array_equal(predictions.scale, scale)
-
-
-def test_several_outputs():
-    model = gaussian_process.GaussianProcessRegressor(KERNEL).fit(X, np.stack([Y, -Y], 1))
-    predictions = interoperability.from_sklearn(model, X[:5])
-    assert type(predictions) is distributions.DiagNormal
-    assert predictions.loc.shape == predictions.scale.shape == (5, 2)
 
 
 def test_data_frames_and_float32():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, interoperability, kernels
+from calibjax import distributions, estimators, interoperability
 from tests import oracles
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -108,14 +108,6 @@ def test_an_estimate_from_tensors():
     for y in (targets, interoperability.from_torch(targets)):
         assert estimators.skce(kernel, predictions, y) == expected
     assert estimators.skce(kernel, distributions.Normal(LOC, ONE), targets) == expected
-
-
-def test_labels_of_torch():
-    kernel = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
-    expected = estimators.skce(kernel, distributions.Categorical(PROBS.numpy()), COUNTS.numpy())
-    predictions = interoperability.from_torch(td.Categorical(PROBS))
-    found = estimators.skce(kernel, predictions, COUNTS)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)  # torch normalises
 
 
 def test_wrong_arguments():

@@ -102,21 +102,6 @@ def test_chosen_landmarks():
     assert choose_landmarks(Exponential(1.0, distances.Features()), features, 4).loc.shape == (4,)
 
 
-def test_wrong_input():
-    with pytest.raises(ValueError, match="num_landmarks: expected"):
-        choose_landmarks(ROUGH, PREDICTIONS, 41)
-    with pytest.raises(TypeError, match="predictions: expected a batch"):
-        choose_landmarks(ROUGH, 3.0, 1)
-    kernel = TensorProduct(LowRank(Exponential(-1.0, DISTANCE), LANDMARKS), SquaredExponential())
-    with pytest.raises(ValueError, match="kernel.prediction.kernel.length_scale: expected"):
-        estimators.skce(kernel, PREDICTIONS, TARGETS)
-    wrong = Normal(LANDMARKS.loc, -LANDMARKS.scale)
-    with pytest.raises(ValueError, match="kernel.prediction.landmarks.scale: expected positive"):
-        estimators.skce(
-            TensorProduct(LowRank(ROUGH, wrong), SquaredExponential()), PREDICTIONS, TARGETS
-        )
-
-
 @pytest.mark.slow
 def test_level():
     """2000 calibrated data sets of n = 256; 32 landmarks at random."""

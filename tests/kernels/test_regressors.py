@@ -2,12 +2,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, kernels
+from calibjax import kernels
 from calibjax.distributions import Gamma, Normal
 
 RNG = np.random.default_rng(0)
 LOC, SCALE = RNG.normal(size=20), RNG.uniform(0.5, 2, 20)
-PREDICTIONS = Normal(jnp.asarray(LOC), jnp.asarray(SCALE))
 
 
 @pytest.mark.parametrize("of", ["location", "log scale"])
@@ -31,17 +30,3 @@ def test_moments_and_equal_predictions():
     found = kernels.gram_matrix(kernels.Regressor.among(equal, "log scale"), equal)
     assert (np.asarray(found) == 0).all()
     assert found.dtype == np.float32
-
-
-def test_wrong_input():
-    with pytest.raises(ValueError, match="of: expected one of 'location', 'log scale'"):
-        kernels.Regressor.among(PREDICTIONS, "width")
-    kernel = kernels.TensorProduct(kernels.Regressor("location", 0.0, -1.0), kernels.Stein())
-    with pytest.raises(ValueError, match=r"kernel.prediction.unit: expected"):
-        estimators.skce(kernel, PREDICTIONS, jnp.asarray(LOC))
-    kernel = kernels.TensorProduct(kernels.Regressor("location", np.True_), kernels.Stein())
-    with pytest.raises(TypeError, match=r"kernel.prediction.center: expected a number"):
-        estimators.skce(kernel, PREDICTIONS, jnp.asarray(LOC))
-    vectors = distributions.DiagNormal(jnp.zeros((3, 2)), jnp.ones((3, 2)))
-    with pytest.raises(ValueError, match="predictions"):
-        kernels.Regressor.among(vectors, "location")

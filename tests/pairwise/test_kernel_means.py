@@ -70,11 +70,3 @@ def test_gradients(tile_size):
     move = lambda sign: jax.tree.map(lambda x, d: x + sign * step * d, arguments, direction)  # noqa: E731
     ends = [loss(*move(sign)) for sign in (1, -1)]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
-
-
-def test_values_under_vmap():
-    """One set of weights for many values, as in tests that redraw them."""
-    many = RNG.normal(size=(4, *VALUES.shape))
-    ours = jax.vmap(lambda v: smoothed(64, values=v)[0])(jnp.asarray(many))
-    for one, values in zip(ours, many):
-        np.testing.assert_allclose(one, smoothed(64, values=values)[0], rtol=1e-12, atol=1e-13)

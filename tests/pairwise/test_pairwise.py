@@ -104,28 +104,6 @@ def test_gradients_equal_those_of_the_dense_sum(n):
     jax.test_util.check_grads(jax.jit(tiled), (ARGS, u), order=1, modes=["rev"], rtol=1e-5)
 
 
-def test_gradients_between_two_sets():
-    x, y = jnp.linspace(-1, 1, 40), jnp.linspace(0, 3, 23)
-
-    def tiled(a, x, y):
-        ones = jnp.ones((len(y), 1))
-        return jnp.mean(pairwise.weighted_sums(directed, a, x, y, ones, tile_size=16)) / len(y)
-
-    def plain(a, x, y):
-        return jnp.mean(a * jnp.sin(x[:, None] - 2 * y))
-
-    arguments = jnp.array(1.5), x, y
-    ours, expected = (jax.jit(jax.grad(f, argnums=(0, 1, 2)))(*arguments) for f in (tiled, plain))
-    chex.assert_trees_all_close(ours, expected, rtol=1e-10)
-
-    def sums(y):
-        return (
-            pairwise.weighted_sums(directed, 1.5, x, y, jnp.ones((23, 1)), tile_size=16).sum() / 920
-        )
-
-    chex.assert_trees_all_close(jax.jit(jax.grad(sums))(y), expected[2], rtol=1e-10)
-
-
 @pytest.mark.slow
 def test_second_derivatives():
     xs = data(20)
@@ -160,17 +138,6 @@ def test_vmap_over_parameters_and_data():
     np.testing.assert_allclose(gradients, [jax.grad(one)(r, u) for r in rates], rtol=1e-12)
 
 
-def test_one_trace_for_one_shape():
-    @chex.assert_max_traces(n=4)  # shape of a value, diagonal tile, tile, and the diagonal itself
-    def counted(args, x, y):
-        return args * x * y
-
-    for value in (1.0, 2.0, 3.0):
-        pairwise.mean_over_all_pairs(
-            counted, jnp.array(value), value * jnp.arange(50.0), tile_size=16
-        )
-
-
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_output_has_the_dtype_of_the_input(dtype):
     xs = jnp.arange(5.0, dtype=dtype)
@@ -200,72 +167,9 @@ def test_memory_does_not_grow_with_the_square(differentiate):
     assert compiled.memory_analysis().temp_size_in_bytes < 100 * 8 * n  # n² numbers are 3.2 GB
 
 
-def _bump(rate, x, y):
-    return jnp.exp(-rate * jnp.square(x - y)) * (x * y + rate)
-
-
-def _bump_mean(rate, xs):
-    values = jax.vmap(jax.vmap(_bump, (None, None, 0)), (None, 0, None))(rate, xs, xs)
-    return jnp.sum(jnp.triu(values, 1)) / (len(xs) * (len(xs) - 1) / 2)
-
-
-@pytest.mark.parametrize(
-    "derivative",
-    [
-        lambda f, x: jax.jvp(f, (0.7, x), (2.0, jnp.cos(x))),
-        lambda f, x: jax.jacfwd(f, (0, 1))(0.7, x),
-        lambda f, x: jax.grad(lambda r, x: jax.grad(f)(r, x) + f(r, x), (0, 1))(0.7, x),
-        lambda f, x: jax.grad(lambda x: jnp.vdot(jax.grad(f, 1)(0.7, x), jnp.cos(x)))(x),
-        lambda f, x: jax.hessian(f, (0, 1))(0.7, x),
-        lambda f, x: jax.jacrev(jax.jacfwd(f, 1), 0)(0.7, x),
-        lambda f, x: jax.grad(
-            lambda c: jnp.sum(jax.vmap(jax.grad(f), (0, None))(c * jnp.arange(2.0), x))
-        )(0.7),
-        lambda f, x: jax.jacfwd(jax.hessian(f))(0.7, x),
-    ],
-    ids=["jvp", "jacfwd", "grad_grad", "product", "hessian", "mixed", "vmap", "third"],
-)
-def test_derivatives_in_both_modes(derivative):
-    def tiled(rate, xs):
-        return pairwise.mean_over_pairs(_bump, rate, xs, tile_size=8)
-
-    xs = jnp.asarray(np.random.default_rng(0).normal(size=11))
-    ours, expected = (jax.jit(lambda xs, f=f: derivative(f, xs))(xs) for f in (tiled, _bump_mean))
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-14), ours, expected
-    )
-
-
-def of_numbers(args, x, y):
-    """A symmetric pair function of numbers, with numbers as parameters."""
-    return args["amplitude"] * jnp.exp(-args["rate"] * jnp.square(x - y)) + x * y
-
-
 def of_table(args, x, y):
     """A symmetric pair function of positions in a table of parameters."""
     return jnp.tanh(args[x] * args[y])
-
-
-@pytest.mark.parametrize("tile_size", [None, 7])
-@pytest.mark.parametrize("function", [of_numbers, of_table])
-def test_gradients_by_weights_and_parameters(function, tile_size):
-    rng = np.random.default_rng(0)
-    xs, args = jnp.asarray(rng.normal(size=40)), ARGS
-    if function is of_table:
-        xs, args = jnp.asarray(rng.integers(0, 12, 40)), jnp.asarray(rng.normal(size=12))
-    weights = jnp.asarray(rng.normal(size=(40, 2)))
-
-    def ours(args, weights):
-        forms = pairwise.quadratic_forms(function, args, xs, weights, tile_size=tile_size)
-        return jnp.sum(jnp.sin(forms)) + pairwise.mean_over_pairs(function, args, xs)
-
-    def theirs(args, weights):
-        matrix = jax.vmap(lambda x: jax.vmap(lambda y: function(args, x, y))(xs))(xs)
-        forms = jnp.einsum("ic,ij,jc->c", weights, matrix, weights)
-        return jnp.sum(jnp.sin(forms)) + (matrix.sum() - jnp.trace(matrix)) / 40 / 39
-
-    found, expected = (jax.jit(jax.grad(f, (0, 1)))(args, weights) for f in (ours, theirs))
-    chex.assert_trees_all_close(found, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_gradients_by_many_parameters_need_little_memory():
@@ -273,12 +177,3 @@ def test_gradients_by_many_parameters_need_little_memory():
     gradient = jax.jit(jax.grad(lambda args: pairwise.mean_over_pairs(of_table, args, positions)))
     memory = gradient.lower(np.ones(1000)).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 20e6  # not a derivative for each pair and parameter
-
-
-@pytest.mark.filterwarnings("error")
-def test_gradients_in_the_precision_of_the_weights():
-    xs = jnp.arange(5, dtype=jnp.float32)
-    form = lambda w: pairwise.quadratic_forms(product, jnp.float32(1), xs, w)[0]  # noqa: E731
-    gradient = jax.grad(form)(jnp.ones((5, 1), jnp.float32))
-    assert gradient.dtype == jnp.float32
-    np.testing.assert_allclose(gradient[:, 0], 2 * 10 * xs)

@@ -16,7 +16,6 @@ from calibjax.recalibration import (
     GroupWise,
     HistogramBinning,
     IsotonicRegression,
-    MMCEScaling,
     PlattScaling,
     TemperatureScaling,
 )
@@ -127,23 +126,6 @@ def test_groups_of_class_predictions():
     of_first = Categorical(PROBS[::2])
     expected = one_apply(one(of_first, LABELS[::2]), of_first).probs
     np.testing.assert_allclose(ours[::2], expected, atol=1e-12)
-
-
-def test_wrong_arguments():
-    method = PlattScaling()
-    with pytest.raises(ValueError, match="confidences: of class 2 against the rest, correct: exp"):
-        method.fit(Categorical(PROBS), np.where(LABELS == 2, 1, LABELS))
-    params = method.fit(Categorical(PROBS), LABELS)
-    with pytest.raises(ValueError, match=r"confidences.class_probs: expected shape \[n, 4\]"):
-        method.apply(params, Categorical(np.full((2, 3), 1 / 3)))
-    with pytest.raises(TypeError, match="params: expected SigmoidMap .*got ClassWiseParams"):
-        method.apply(params, PROBS[:, 0])
-    with pytest.raises(TypeError, match="params: expected ClassWiseParams .*got SigmoidMap"):
-        method.apply(params.params, Categorical(PROBS))
-    with pytest.raises(ValueError, match="correct: expected labels in 0, ..., 3"):
-        method.fit(Categorical(PROBS), LABELS + 1)
-    with pytest.raises(TypeError, match="confidences: expected .* Categorical"):
-        MMCEScaling().fit(Categorical(PROBS), LABELS)
 
 
 def test_temperature_scaling_of_zeros_says_what_to_do():

@@ -5,15 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distributions import Bernoulli, Normal
+from calibjax.distributions import Bernoulli
 from calibjax.recalibration import (
-    BinAccuracies,
     HistogramBinning,
-    IsotonicMap,
     IsotonicRegression,
     MMCEScaling,
     PlattScaling,
-    SigmoidMap,
 )
 
 RNG = np.random.default_rng(0)
@@ -53,43 +50,3 @@ def test_what_comes_out(method, dtype):
     compiled, slopes = fit_apply(*jax.tree.map(lambda x: x[None], (confidences, CORRECT)))
     np.testing.assert_allclose(compiled[0], images, rtol=20 * np.finfo(dtype).eps)
     assert np.all(np.isfinite(slopes))
-
-
-WRONG = {
-    "lengths": ((CONFIDENCES, CORRECT[1:]), ValueError, r"correct: expected shape \[n\], as the"),
-    "above one": ((CONFIDENCES + 1, CORRECT), ValueError, r"probabilities in \[0, 1\]"),
-    "NaN": (
-        (CONFIDENCES * np.nan, CORRECT),
-        ValueError,
-        r"probabilities in \[0, 1\], got .* = nan",
-    ),
-    "labels": ((CONFIDENCES, CORRECT + 1), ValueError, "correct: expected 0 or 1, got .* = 2"),
-    "no samples": ((CONFIDENCES[:0], CORRECT[:0]), ValueError, "confidences: expected at least 1"),
-    "matrix": ((PROBS, CORRECT), ValueError, r"confidences: expected shape \[n\], got \(80, 3\)"),
-    "strings": ((["a", "b"], [0, 1]), TypeError, "confidences: expected numbers, got list"),
-    "integers": ((LABELS, CORRECT), TypeError, "confidences: expected floating-point"),
-    "no classes": (
-        (Normal(CONFIDENCES, CONFIDENCES), CORRECT),
-        TypeError,
-        "confidences: expected .* Normal",
-    ),
-}
-
-
-PARAMS = {
-    "histogram": BinAccuracies(np.ones(1), np.ones(1, int)),
-    "isotonic": IsotonicMap(np.ones(1), np.ones(1)),
-    "platt": SigmoidMap(np.ones(()), np.zeros(())),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_data(case):
-    (confidences, correct), error, message = WRONG[case]
-    for method in (*QUICK.values(), MMCEScaling()):
-        with pytest.raises(error, match=message):
-            method.fit(confidences, correct)
-    if case not in ("lengths", "labels"):
-        for name, params in PARAMS.items():
-            with pytest.raises(error, match=message):
-                QUICK[name].apply(params, confidences)

@@ -104,43 +104,9 @@ def test_compiled_with_groups_that_are_known():
 METHOD = GroupWise(PlattScaling())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            (CONFIDENCES, CORRECT | (GROUPS == 2), GROUPS),
-            "groups: in group 2, with 20 samples, correct: expected both 0 and 1",
-        ),
-        ((CONFIDENCES, CORRECT, GROUPS[1:]), r"groups: expected shape \(60,\), one group for each"),
-        (
-            (CONFIDENCES, CORRECT[1:], GROUPS),
-            "correct: expected 60 samples, as confidences, got 59",
-        ),
-        ((CONFIDENCES, CORRECT, GROUPS - 1), "groups: expected groups in 0, "),
-        ((CONFIDENCES, CORRECT, GROUPS / 2), "groups: expected integer"),
-        ((CONFIDENCES, CORRECT, ["a"] * N), "groups: expected numbers, got list"),
-        (
-            (CONFIDENCES[:0], CORRECT[:0], GROUPS[:0]),
-            "confidences: expected at least 1 sample, got",
-        ),
-        ((GROUPS,), "groups: expected it as the last argument"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        METHOD.fit(*arguments)
-
-
 def test_groups_that_fit_does_not_know():
     message = rf"fit has seen, 0, 2, got groups\[{np.argmax(GROUPS == 7)}\] = 7"
     with pytest.raises(ValueError, match=message):
         METHOD.apply({0: None, 2: None}, CONFIDENCES, GROUPS)
     with pytest.raises(TypeError, match="groups: expected integers that are known when compiling"):
         jax.jit(METHOD.fit)(CONFIDENCES, CORRECT, GROUPS)
-
-
-@pytest.mark.parametrize("wrong", [PlattScaling, MeanShift])
-def test_classes_are_no_recalibrators(wrong):
-    message = f"recalibrator: expected meth.* got the class {wrong.__name__}"
-    with pytest.raises(TypeError, match=message):
-        GroupWise(wrong).fit(GROUPS, GROUPS)

@@ -128,43 +128,6 @@ def test_jit_vmap_grad_dtype():
     np.testing.assert_array_equal(with_bernoullis, expected)
 
 
-@pytest.mark.parametrize(
-    ("neighbourhood", "error", "message"),
-    [
-        (Neighbourhood.laplacian(0.0, 5), ValueError, "length_scale: expected positive"),
-        (Neighbourhood.laplacian(np.ones(2), 5), ValueError, r"length_scale: expected shape \(\)"),
-        (0.4, TypeError, r"neighbourhood: expected an estimators.Neighbourhood\(kernel, binning\)"),
-        (Neighbourhood, TypeError, "neighbourhood: expected .* got the class Neighbourhood"),
-        (Neighbourhood.laplacian(1.0, 0), ValueError, "num_bins: expected an integer between 1"),
-        (Neighbourhood.laplacian(1.0, None), TypeError, "num_bins: expected an integer, got None"),
-        (Neighbourhood(kernels.White(), 5), TypeError, "binning: expected a binning such as"),
-    ],
-)
-def test_wrong_options(neighbourhood, error, message):
-    with pytest.raises(error, match=message):
-        LocalRecalibration(neighbourhood).fit(*CALIBRATION)
-
-
-def test_wrong_data():
-    method = LocalRecalibration(Neighbourhood.laplacian(1.0, 5))
-    empty = CONFIDENCES[:0], CORRECT[:0], FEATURES[:0]
-    with pytest.raises(ValueError, match="confidences: expected at least 1 sample, got 0"):
-        method.fit(*empty)
-    with pytest.raises(ValueError, match="features: expected features of each of the 500"):
-        method.fit(CONFIDENCES, CORRECT, FEATURES[1:])
-    params = method.fit(*CALIBRATION)
-    with pytest.raises(TypeError, match="params: expected LocalAccuracies as fit returns it"):
-        method.apply(None, *POINTS)
-    with pytest.raises(ValueError, match="features: expected entries like those of the calib"):
-        method.apply(params, POINTS[0], POINTS[1][:, 1:])
-    with pytest.raises(ValueError, match="features: expected features of each of the 79"):
-        method.apply(params, POINTS[0][1:], POINTS[1])
-    with pytest.raises(ValueError, match="features: expected finite values"):
-        method.apply(params, POINTS[0], np.full((80, D), np.nan))
-    with pytest.raises(ValueError, match=r"confidences: expected probabilities in \[0, 1\]"):
-        method.apply(params, POINTS[0] + 1, POINTS[1])
-
-
 def above_a_half(predictions):
     return (predictions.probs > 0.5).astype(int)
 

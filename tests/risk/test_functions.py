@@ -50,46 +50,6 @@ def test_compiled_for_several_data_sets(name):
     np.testing.assert_allclose(jnp.diagonal(values[0]), diagonals[0], atol=1e-13)
 
 
-@every_function
-def test_wrong_input(name):
-    function, hyperparameter, refused = FUNCTIONS[name]
-    predictions, targets = jnp.asarray(CONFIDENCES[0]), jnp.asarray(CORRECT[0])
-    params = function.fit(predictions, targets, hyperparameter)
-    p = predictions[:3]
-    cases = [
-        (ValueError, "hyperparameter: expected", (predictions, targets, refused)),
-        (ValueError, "hyperparameter: expected", (predictions, targets, np.nan)),
-        (ValueError, "hyperparameter: expected shape", (predictions, targets, jnp.ones(2))),
-        (TypeError, "hyperparameter: expected a number", (predictions, targets, None)),
-        (ValueError, r"targets\[0\] = 2", (predictions, targets.at[0].set(2), hyperparameter)),
-        (ValueError, r"predictions: .* in \[0, 1\]", (predictions + 1, targets, hyperparameter)),
-        (ValueError, "targets: expected", (Bernoulli(predictions), targets + 1, hyperparameter)),
-        (ValueError, "targets: expected shape", (predictions, targets[1:], hyperparameter)),
-    ]
-    for kind, message, args in cases:
-        with pytest.raises(kind, match=message):
-            function.fit(*args)
-    for points, kind, message in (
-        (Bernoulli(p), ValueError, "p: expected confidences, as those of fit, got .* of 2 classes"),
-        (Categorical(jnp.ones((3, 4)) / 4), ValueError, "p: expected confidences, .* 4 classes"),
-        (p + 1, ValueError, r"p: expected probabilities in \[0, 1\]"),
-        (["a"], TypeError, "p: expected numbers, got list"),
-    ):
-        with pytest.raises(kind, match=message):
-            function.diagonal(params, points)
-        with pytest.raises(kind, match=message.replace("p", "q", 1)):
-            function.evaluate(params, p, points)
-    with pytest.raises(TypeError, match="params: expected .* as fit returns it, got tuple"):
-        function.diagonal((1.0,), p)
-    if name.endswith("binning"):
-        assert function.refit(params, hyperparameter) is None
-    else:
-        with pytest.raises(ValueError, match="hyperparameter: expected positive"):
-            function.refit(params, refused)
-        with pytest.raises(TypeError, match="params: expected .* as fit returns it, got float"):
-            function.refit(1.0, hyperparameter)
-
-
 def network(params, p):
     hidden, out = params
     return jnp.tanh(p.class_probs @ hidden) @ out

@@ -1,6 +1,5 @@
 """Elementary scores against their formula, the scores that they make, and model-diagnostics."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from calibjax import distributions, scores
 GENERATOR = np.random.default_rng(0)
 LOC, TARGETS = GENERATOR.normal(size=(2, 40))
 NORMALS = distributions.Normal(LOC, np.full(40, 0.5))
-WEIGHTS = GENERATOR.integers(0, 3, 40)
 
 
 def plain(forecasts, targets, theta, level=None):
@@ -76,28 +74,12 @@ def test_decomposition_of_model_diagnostics():
         np.testing.assert_allclose(getattr(found, part) / 2, expected[part].item(), atol=1e-6)
 
 
-def test_weights_are_copies():
-    thresholds = jnp.linspace(-2, 2, 9)
-    copies = distributions.Normal(np.repeat(LOC, WEIGHTS), np.full(WEIGHTS.sum(), 0.5))
-    expected = scores.murphy_curve(copies, np.repeat(TARGETS, WEIGHTS), thresholds=thresholds)
-    for weights in (WEIGHTS, 3.5 * WEIGHTS):
-        found = scores.murphy_curve(NORMALS, TARGETS, thresholds=thresholds, weights=weights)
-        np.testing.assert_allclose(found.score, expected.score, rtol=1e-5)
-
-
 @pytest.mark.parametrize("unit", [1e-7, 1e7])
 def test_units(unit):
     large = distributions.Normal(LOC * unit, np.full(40, 0.5 * unit))
     found = scores.murphy_curve(large, TARGETS * unit)
     expected = scores.murphy_curve(NORMALS, TARGETS)
     np.testing.assert_allclose(found.score[1:-1] / unit, expected.score[1:-1], rtol=1e-4, atol=1e-6)
-
-
-def test_jit_and_precision():
-    found = jax.jit(scores.murphy_curve)(NORMALS, TARGETS)
-    np.testing.assert_allclose(found.score, scores.murphy_curve(NORMALS, TARGETS).score, rtol=1e-5)
-    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), NORMALS)
-    assert scores.murphy_curve(single, TARGETS.astype(np.float32)).score.dtype == jnp.float32
 
 
 def test_refused_by_name():

@@ -75,23 +75,6 @@ def test_without_errors_or_right_predictions_the_compiled_ratio_is_nan():
         assert np.isnan(jax.jit(scores.prediction_rejection_ratio)(C, same))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((C + 0.2, Y), ValueError, r"confidences: expected probabilities .*confidences\[1\] = 1.1"),
-        ((C.at[0].set(jnp.nan), Y), ValueError, "confidences: expected probabilities"),
-        ((C[:, None], Y), ValueError, r"confidences: expected shape \[n\]"),
-        ((C[:0], Y[:0]), ValueError, "confidences: expected at least 1 sample"),
-        ((Y, Y), TypeError, "confidences: expected floating-point values"),
-        ((C, Y[:2]), ValueError, r"correct: expected shape \[n\], as the confidences"),
-        ((C, Y + 1), ValueError, r"correct: expected 0 or 1, got correct\[1\] = 2"),
-    ],
-)
-def test_wrong_arguments(arguments, error, message):
-    with pytest.raises(error, match=message):
-        scores.prediction_rejection_ratio(*arguments)
-
-
 @pytest.mark.parametrize("correct", [Y * 0, Y * 0 + 1])
 def test_the_ratio_needs_right_and_wrong_predictions(correct):
     with pytest.raises(ValueError, match=r"correct: expected right and wrong .* got [01] for all"):

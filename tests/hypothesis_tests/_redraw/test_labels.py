@@ -36,16 +36,3 @@ def test_against_all_pairs(target, weights):
             diagonal = np.trace(h)
             expected = (h.sum() - diagonal) / (n * (n - 1)), diagonal / n
             np.testing.assert_allclose(found[:, b, k], expected, rtol=1e-10)
-
-
-def test_single_precision():
-    """Sums by label round no worse than sums of all entries."""
-    kernel = kernels.TensorProduct(kernels.Constant(), kernels.Pearson())
-    found = {}
-    for dtype in ("float32", "float64"):
-        predictions = distributions.Categorical(PROBS.astype(dtype))
-        plan = planned([(None, kernel)], predictions, LABELS[0], None)
-        found[dtype] = np.array(plan.family(plan.predictions, LABELS))
-    scale = np.abs(found["float64"]).max(1, keepdims=True)
-    assert found["float32"].dtype == "float32"
-    assert np.max(np.abs(found["float32"] - found["float64"]) / scale) < 1e-5
