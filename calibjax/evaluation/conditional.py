@@ -197,7 +197,8 @@ def _unbiased_low(test: CalibrationTestResult) -> float:
 def _local_entries(data: Data) -> tuple[list[Entry], float | None, CalibrationTestResult | None]:
     """Mean and largest local errors of the top label, their p-value, and the test."""
     near, top = estimators.Neighbourhood.laplacian(0.5, 10), estimators.top_label(*data.samples)
-    arguments, weights = (near, data.features, *top), {"weights": data.weights}
+    arguments: tuple[Any, ...] = near, data.features, *top
+    weights = {"weights": data.weights}
     shown = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
     shown += "*estimators.top_label(predictions, targets)"
     entries, pvalue, test = [], None, None
