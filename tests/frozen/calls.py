@@ -16,14 +16,13 @@ from tests.registry.families import ALL, FAMILIES, Family
 
 # Calls of the registry whose numbers are those of other calls: records that are passed on, and the
 # densities and draws of all families, which `_members` has in one program.
-_AGAIN = r", whole\]|\[params\]|\[state|\[records\]|options\]$"
+_AGAIN = r", whole\]|\[params\]|\[state|\[records\]"
 _AGAIN += r"|(negative_log_likelihood|sample_targets)\[(?!Normal\])"
-_KEPT = r"skce_test\[\w+, options\]|\[Normal, options\]"
 # What is about to be deleted. Patterns of names that no longer exist may go from this list.
 _LEAVING = (
     r"sample_size|power_curve|ExactSKCETest|EDetector|score_confidence_sequence|combine_results|holm"
     r"|cross_calibration_test|calibration_margin|group_wise|reward_improvement|decision_cost"
-    r"|variogram_score|NumpyroDistribution|risk_difference"
+    r"|variogram_score|NumpyroDistribution|risk_difference|KernelRidge\[options"
 )
 # Where weights stay, of each kind of function one or two.
 _WEIGHTED = (
@@ -48,8 +47,7 @@ def calls() -> dict[str, Call]:
 def _is_chosen(name: str) -> bool:
     if name.endswith("[weights]"):
         return re.fullmatch(rf"({_WEIGHTED})\[weights\]", name) is not None
-    again = re.search(_AGAIN, name) and not re.search(_KEPT, name)
-    return not again and re.search(_LEAVING, name) is None
+    return re.search(f"{_AGAIN}|{_LEAVING}", name) is None
 
 
 def _members(family: Family) -> Call:
@@ -117,10 +115,8 @@ def _evaluations() -> list[Call]:
 
     def evaluate(key: Any, **given: Any) -> dict[str, Any]:
         fields = "value", "standard_error", "low", "high", "pvalue"
-        return {
-            entry.name: [value for x in fields if (value := getattr(entry, x)) is not None]
-            for entry in evaluation.evaluate(key, **given).entries
-        }
+        found = evaluation.evaluate(key, **given).entries
+        return {one.name: {x: getattr(one, x) for x in fields} for one in found}
 
     return [
         call("evaluation.evaluate", f"{name}, 40", evaluate, key=a.key(), slow=True, **given)

@@ -45,8 +45,6 @@ def numbers(name: str) -> dict[str, Any]:
 
 def _few(leaf: Any, precision: str) -> Any:
     """A number or a short list; for large arrays size, infinite ones, and three sums."""
-    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
     array = np.asarray(leaf)
     if array.dtype.kind not in "fiub":
         return str(leaf)
