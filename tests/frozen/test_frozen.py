@@ -19,7 +19,7 @@ def _params():
         yield pytest.param(name, marks=() if is_quick else pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", _params())
+@pytest.mark.parametrize("name", list(_params()))
 def test_numbers(name):
     changes = list(values.differences(name, BEFORE["calls"][name], values.numbers(name)))
     assert not changes, "\n".join([*changes, ANEW])
