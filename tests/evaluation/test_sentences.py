@@ -57,7 +57,6 @@ NUMBERS = Findings(
     temperature=_entry(1.02, 0.9, 1.2),
     gain=_entry(-0.001, -0.002, 0.001),
     gain_unit="log score, nats",
-    factor=_entry(1.01, 0.95, 1.1),
     adjustment=_times(4),
 )
 
