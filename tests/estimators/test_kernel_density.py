@@ -9,7 +9,7 @@ import scipy.stats
 from scipy.special import gammaln
 
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import kde_calibration_error
+from calibjax.estimators import class_wise, kde_calibration_error, top_label
 from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
 from tests import oracles
 
