@@ -97,15 +97,6 @@ def test_points_without_weights_near_them():
     assert np.isfinite(estimators.mlce(NEAR, *LOCAL, weights=w))
 
 
-def test_local_errors_in_float32():
-    data = [np.float32(x) for x in LOCAL]
-    found = estimators.local_errors(NEAR, *data, weights=1e-30 * WEIGHTS)
-    expected = _local_by_hand(NEAR, WEIGHTS)
-    assert found.error.dtype == np.float32
-    np.testing.assert_allclose(found.error, expected[0], atol=1e-6)
-    np.testing.assert_allclose(found.effective_size, expected[3], rtol=1e-4)
-
-
 def test_laws_of_coverage():
     levels = np.array([0.2, 0.5, 0.9])
     for function in (estimators.quantile_coverage, estimators.interval_coverage):
