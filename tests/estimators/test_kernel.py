@@ -69,28 +69,6 @@ def test_laws(name):
     assert estimators.skce_biased(kernel, predictions, targets) >= 0
 
 
-@pytest.mark.parametrize(
-    ("estimator", "name"),
-    [
-        *(("skce", name) for name in oracles.CASE_NAMES),
-        *(
-            (estimator, name)
-            for estimator in ("skce_biased", "skce_block")
-            for name in ("normal-None", "categorical-5-label")
-        ),
-    ],
-)
-def test_float32(estimator, name):
-    """The difference from float64 is small at the scale of the estimator's standard deviation."""
-    kernel, predictions, targets, _, _ = oracles.cases()[name]
-    arguments = oracles.as_dtype((kernel, predictions, targets), jnp.float32)
-    ours = ESTIMATORS[estimator](*arguments)
-    assert ours.dtype == jnp.float32
-    reference = ESTIMATORS[estimator](*oracles.as_dtype(arguments, jnp.float64))
-    spread = np.std(oracles.calibration_kernel_matrix(kernel, predictions, targets)) / 23
-    assert abs(float(ours) - float(reference)) < 1e-4 * spread
-
-
 @pytest.mark.slow
 def test_float32_has_no_offset():
     """W21's model: below 3e-10 on average, where four plain terms are off by 2e-8."""

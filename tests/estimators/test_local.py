@@ -170,42 +170,6 @@ def test_standard_errors():
     assert np.max(np.abs(z)) < 4.5
 
 
-@pytest.mark.slow
-def test_jit_vmap_grad():
-    evaluate = lambda data, gamma: jnp.mean(lce(Neighbourhood.laplacian(gamma, BINS), *data))  # noqa: E731
-    value = evaluate(DATA, 0.3)
-    compiled = jax.jit(evaluate)
-    np.testing.assert_allclose(compiled(DATA, 0.3), value, rtol=1e-12)
-    compiled(DATA, 0.4)
-    assert compiled._cache_size() == 1
-    batch = jax.tree.map(lambda x: jnp.stack([x, x[::-1]]), DATA)
-    values = jax.vmap(evaluate, (0, None))(batch, 0.3)
-    np.testing.assert_allclose(values, [value, value], rtol=1e-12)
-
-    def loss(features, confidences, gamma):
-        return evaluate((features, confidences, DATA[2]), gamma)
-
-    arguments = FEATURES, np.r_[0.27, 0.59, 0.31, 0.77, CONFIDENCES[4:]], 0.3  # inside of bins
-    gradient = jax.grad(loss, (0, 1, 2))(*arguments)
-    direction = RNG.normal(size=(N, D)), RNG.normal(size=N) * 1e-2, 0.1
-    slope = sum(np.vdot(g, d) for g, d in zip(gradient, direction))
-    ends = [loss(*(x + sign * 1e-6 * d for x, d in zip(arguments, direction))) for sign in (1, -1)]
-    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_float32():
-    single = *(jnp.asarray(x, jnp.float32) for x in DATA[:2]), CORRECT
-    gammas = jnp.array([1e-3, 0.3, 100.0], jnp.float32)
-    ours = local_errors(Neighbourhood.laplacian(gammas, BINS), *single)
-    exact = local_errors(Neighbourhood.laplacian(gammas.astype(float), BINS), *DATA)
-    for name in ("error", "null_standard_error"):
-        values = getattr(ours, name)
-        assert values.dtype == jnp.float32
-        np.testing.assert_allclose(values, getattr(exact, name), atol=1e-6)
-    np.testing.assert_allclose(ours.effective_size, exact.effective_size, rtol=1e-5)
-
-
 NAN_FEATURES = FEATURES.copy()
 NAN_FEATURES[3, 1] = np.nan
 

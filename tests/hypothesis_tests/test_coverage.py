@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distributions, hypothesis_tests, kernels, scores
+from calibjax import scores
 from calibjax.distributions import Normal, Quantiles
 from calibjax.hypothesis_tests import coverage_test
 
@@ -126,20 +126,6 @@ def test_pinball_loss_is_that_of_the_distribution():
 def test_wrong_forecasts(levels, values, error, message):
     with pytest.raises(error, match=message):
         coverage_test(KEY, Quantiles(levels, values), LOC)
-
-
-def test_wrong_arguments():
-    with pytest.raises(TypeError, match="predictions: expected a batch of distributions.Quantiles"):
-        coverage_test(KEY, Normal(LOC, np.ones(N)), LOC)
-    with pytest.raises(ValueError, match="targets: expected one target for each"):
-        coverage_test(KEY, forecast(), LOC[1:])
-    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
-    with pytest.raises(NotImplementedError, match="SquaredExponential under Quantiles"):
-        hypothesis_tests.exact_skce_test(KEY, kernel, forecast(), LOC)
-    with pytest.raises(TypeError, match="expected distributions with a method sample"):
-        distributions.monte_carlo(KEY, forecast(), 3)
-    with pytest.raises(TypeError, match="expected distributions with a method sample"):
-        hypothesis_tests.exact_test(KEY, lambda p, y: jnp.mean(y), forecast(), LOC)
 
 
 def rain(num_datasets, n=400):
