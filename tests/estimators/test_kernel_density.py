@@ -9,8 +9,9 @@ import scipy.stats
 from scipy.special import gammaln
 
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import kde_bandwidth, kde_calibration_error
+from calibjax.estimators import kde_calibration_error
 from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
+from tests import oracles
 
 DTYPES = [np.float32, np.float64]
 
@@ -282,36 +283,10 @@ def test_converges_to_the_error_of_a_known_model():
     assert allowed < 0.2 / 15
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("m", "concentration"), [(2, 1.0), (10, 3.0)])
-def test_bandwidth_against_all_candidates(m, concentration, dtype):
-    candidates = np.append(np.logspace(-5, -1, 15), [0.2, 0.4, 0.6, 0.8, 1.0])
-    for make in (functools.partial(interior, concentration=concentration), boundary):
-        probs = make(150, m)[0].astype(dtype)
-        inside = np.maximum(probs, np.finfo(np.float32).eps).astype(np.float64)
-        inside /= inside.sum(1, keepdims=True)
-        values = [log_likelihood_oracle(inside, h) for h in candidates]
-        predictions = Categorical(jnp.asarray(probs))
-        ours = (kde_bandwidth if m == 2 else jax.jit(kde_bandwidth))(predictions)
-        assert ours.dtype == dtype
-        assert ours.shape == ()
-        np.testing.assert_allclose(ours, candidates[np.argmax(values)], rtol=1e-6)
-
-
-def test_candidates_in_any_order():
-    probs = interior(40, 3)[0]
-    for candidates in ([0.4, 1e-4, 0.2], [1e-5, 1e-4, 1e-3], [1, 2, 4]):
-        values = [log_likelihood_oracle(probs, h) for h in candidates]
-        ours = kde_bandwidth(Categorical(jnp.asarray(probs)), jnp.asarray(candidates))
-        assert ours == candidates[np.argmax(values)]
-        assert ours.dtype == probs.dtype
-
-
 @pytest.mark.slow
-def test_repeated_predictions_choose_the_smallest_bandwidth():
-    rng = np.random.default_rng(0)
-    for f in (np.ones(30), np.repeat(rng.uniform(size=15), 2)):
-        np.testing.assert_allclose(kde_bandwidth(Bernoulli(jnp.asarray(f))), 1e-5)
-    data = jnp.asarray(rng.uniform(size=(3, 50)))
-    ours = jax.vmap(lambda f: kde_bandwidth(Bernoulli(f)))(data)
-    np.testing.assert_array_equal(ours, [kde_bandwidth(Bernoulli(f)) for f in data])
+def test_calibrated_predictions_of_many_classes():
+    values = []
+    for n in (100, 400, 1600):
+        predictions, targets, _ = oracles.categorical_data(n, 3)
+        values.append(kde_calibration_error(predictions, targets, bandwidth=0.1, order=2))
+    assert values[0] > values[1] > values[2]
