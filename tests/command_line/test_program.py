@@ -177,15 +177,6 @@ def test_order_of_a_report(file, calls, tmp_path):
     assert re.search(rf'<p class="made">{re.escape(made)}\d+ [A-Z][a-z]+ \d{{4}}\.</p>', text)
 
 
-def test_report_is_the_same_twice(file, calls, tmp_path):
-    report = tmp_path / "report.html"
-    texts = []
-    for _ in range(2):
-        assert main([str(file), "--report", str(report)]) == 0
-        texts.append(report.read_text())
-    assert texts[0] == texts[1]
-
-
 def test_python_of_the_report(file, calls, tmp_path, capsys):
     """The lines that it shows give the data that were evaluated."""
     report = tmp_path / "report.html"

@@ -104,16 +104,3 @@ def test_other_refusals(files, calls, tmp_path, capsys):
     assert "row 4: expected the weight 3.0 as in" in capsys.readouterr().err
     assert main([files[0], str(tmp_path / "none.csv")]) == 2
     assert "none.csv: cannot be read" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_whole_program(tmp_path, capsys):
-    rng = np.random.default_rng(0)
-    loc, noise = rng.normal(size=(2, 60))
-    for name, mean, sd in (("sharp", loc, 0.5), ("coarse", 0 * loc, np.sqrt(1.25))):
-        table = np.stack([mean, np.full(60, sd), loc + 0.5 * noise], 1)
-        np.savetxt(tmp_path / f"{name}.csv", table, delimiter=",", header="mean,sd,y", comments="")
-    paths = [str(tmp_path / f"{name}.csv") for name in ("sharp", "coarse")]
-    assert main([*paths, "--json"]) == 0
-    told = " ".join(json.loads(capsys.readouterr().out)["sentences"])
-    assert "sharp knows something that coarse does not" in told

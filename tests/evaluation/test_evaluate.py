@@ -274,17 +274,6 @@ def test_overconfident_and_underconfident_classes():
 
 
 @pytest.mark.slow
-def test_one_class_off():
-    predictions, labels = _classes(1200, 4)
-    random = np.random.default_rng(7)
-    is_lost = (labels == 2) & (random.uniform(size=labels.size) < 0.35)
-    told = _told(predictions, np.where(is_lost, 1, labels))
-    assert "Class 2 is overestimated" in told
-    assert "Class 1 is underestimated" in told
-    assert "Class 0" not in told
-
-
-@pytest.mark.slow
 def test_shifted_narrow_and_wide_normals():
     up, down = _told(*_normals(300, shift=0.4)), _told(*_normals(300, shift=-0.4))
     assert "The targets are higher than predicted" in up
@@ -313,19 +302,6 @@ def test_wrong_given_the_features():
     prior = distributions.Normal(np.zeros(400), np.full(400, np.sqrt(2.0)))
     told = _told(prior, targets, features=features)
     assert "Samples with similar features are off in the same way" in told
-
-
-@pytest.mark.slow
-def test_few_sentences_blame_calibrated_models():
-    """The probability of each is at most 5 %: of 30, more than 5 with probability 0.3 %."""
-    wrong = 0
-    for seed in range(30):
-        predictions, targets = _normals(50, seed=seed)
-        told = calibjax.evaluate(
-            jax.random.key(seed), predictions, targets, groups=np.arange(50) % 3
-        ).sentences
-        wrong += not told[0].startswith("No miscalibration was found")
-    assert wrong <= 5
 
 
 @pytest.mark.slow
@@ -369,15 +345,6 @@ def test_monte_carlo_where_expectations_have_no_closed_form():
 
 
 @pytest.mark.slow
-def test_float32(quantiles):
-    with jax.enable_x64(False):
-        evaluation = calibjax.evaluate(KEY, *_quantiles(), groups=GROUPS)
-    for single, double in zip(evaluation.entries, quantiles.entries):
-        assert single.name == double.name
-        assert single.value == pytest.approx(double.value, abs=0.03)  # other random numbers
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("probs", [np.full(60, 0.5), np.arange(60) % 2 * 1.0])
 def test_predictions_that_no_temperature_changes(probs):
     targets = (probs > 0.5).astype(int)
@@ -388,16 +355,6 @@ def test_predictions_that_no_temperature_changes(probs):
     assert "No temperature changes these predictions" in told
     assert "nan" not in told
     assert all(np.isfinite(x.value) or x.pvalue is None for x in evaluation.entries)
-
-
-@pytest.mark.slow
-def test_counts_without_a_temperature():
-    random = np.random.default_rng(0)
-    rates = random.uniform(1, 5, 40)
-    evaluation = calibjax.evaluate(KEY, distributions.Poisson(rates), random.poisson(rates))
-    [section] = [x for x in evaluation.sections if "gain" in x.title]
-    assert not section.entries
-    assert section.remark.startswith("The temperature does not exist: ")
 
 
 @pytest.mark.slow

@@ -6,8 +6,9 @@ import pytest
 import scipy.stats
 
 from calibjax import distributions, evaluation
-from calibjax.evaluation.data import checked_groups, shown_classes, task_of
+from calibjax.evaluation.data import checked_data, checked_groups, shown_classes, task_of
 from calibjax.evaluation.losses import _is_idle as is_idle
+from calibjax.evaluation.losses import proper_scores
 from calibjax.evaluation.measures import mean_error, measured, ranges
 from calibjax.hypothesis_tests import CalibrationTestResult
 
@@ -165,3 +166,12 @@ def test_classes_that_temperatures_change():
     idle += [distributions.CategoricalLogits(np.full((12, 3), 3.3))]
     assert all(is_idle(x) for x in idle)
     assert not is_idle(distributions.Bernoulli(half + 1e-3))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_impossible_outcomes_are_counted(binary):
+    one, labels = np.where(np.arange(40) < 3, 0.0, 0.5), np.ones(40, int)
+    rows = np.stack([1 - one, np.zeros(40), one], 1)
+    predictions = distributions.Bernoulli(one) if binary else distributions.Categorical(rows)
+    data = checked_data(jax.random.key(0), predictions, labels + (not binary), None, None, None)
+    assert proper_scores(data).findings["num_impossible"] == 3

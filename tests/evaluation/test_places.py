@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-import calibjax
 from calibjax import distributions
 from calibjax.evaluation.data import checked_data
 from calibjax.evaluation.places import View, cells_of, find_places, spans, unions
@@ -221,42 +220,6 @@ def test_places_are_those_of_their_calls(task):
     if task in drawn:  # the targets themselves
         for view in search.views:
             np.testing.assert_array_equal(view.redrawn(np.asarray(drawn[task])), view.cells)
-
-
-@pytest.fixture(scope="module")
-def gaussian_process():
-    """Predictions for a half of the diabetes data, by a Gaussian process fitted to the other."""
-    data = pytest.importorskip("sklearn.datasets").load_diabetes()
-    from sklearn.gaussian_process import GaussianProcessRegressor, kernels
-    from sklearn.model_selection import train_test_split
-
-    x, unseen, y, targets = train_test_split(
-        data.data / data.data.std(0), data.target, test_size=0.5, random_state=0
-    )
-    kernel = kernels.RBF(3.0) + kernels.WhiteKernel(1.0)
-    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0).fit(x, y)
-    mean, deviation = model.predict(unseen, return_std=True)
-    return tuple(values.astype(np.float32) for values in (mean, deviation, targets))
-
-
-@pytest.mark.slow
-def test_verdict_comes_with_a_place(gaussian_process):
-    """Bias, spread and coverage are right, and yet too many targets are between 44 and 114."""
-    mean, deviation, targets = gaussian_process
-    predictions = distributions.Normal(mean, deviation)
-    found = calibjax.evaluate(jax.random.key(0), predictions, targets)
-    assert found.sentences[0].startswith("The model is not calibrated")
-    [told] = [x for x in found.sentences if x.startswith("Targets around")]
-    assert "occur more often than predicted" in told
-    observed, predicted, difference = found.sections[-1].entries
-    low, high = (float(x) for x in told.partition("(between ")[2].partition(")")[0].split(" and "))
-    cdf = scipy.stats.norm(mean, deviation).cdf
-    assert np.mean((targets > low) & (targets <= high)) == pytest.approx(observed.value, abs=0.01)
-    assert np.mean(cdf(high) - cdf(low)) == pytest.approx(predicted.value, abs=0.005)
-    assert difference.value > difference.by_chance[1]
-    assert difference.by_chance[0] == -difference.by_chance[1]
-    assert f"{100 * observed.value:.1f} %" in told
-    assert f"{100 * predicted.value:.1f} % were predicted" in told
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.05, 0.1, 0.2])

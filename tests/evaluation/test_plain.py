@@ -86,15 +86,3 @@ def test_truth_values_are_labels():
     assert how == "distributions.Bernoulli(predictions)"
     score = scores.brier_score(found, LABELS == 1)
     np.testing.assert_allclose(score, scores.brier_score(found, LABELS))
-
-
-@pytest.mark.slow
-def test_evaluation_says_how_it_read_them():
-    random = np.random.default_rng(0)
-    probs = random.uniform(size=40)
-    labels = (random.uniform(size=40) < probs).astype(int)
-    found = calibjax.evaluate(jax.random.key(0), probs, labels)
-    known = calibjax.evaluate(jax.random.key(0), distributions.Bernoulli(probs), labels)
-    assert "read as distributions.Bernoulli(predictions)." in found.description
-    assert found.sentences == known.sentences
-    assert [x.value for x in found.entries] == [x.value for x in known.entries]
