@@ -51,51 +51,30 @@ key = jax.random.key({seed})
 result = compare(key, models, targets, weights=weights)"""
 _OF_SEVERAL = "computed by", "task", "column of targets", "rows", "columns of weights"
 _OF_SEVERAL += "computed in", "seed"
-_WIDTH = 24  # of the bar that shows what is done
 
 
 class Stages:
-    """A bar that moves on a terminal; elsewhere a line for each stage, with the seconds so far."""
+    """A line for each stage, with the seconds so far."""
 
     def __init__(self, file: TextIO, *, has_report: bool) -> None:
         """Writes to `file`; a report is one more stage."""
         self._file = file
         self._more, self._total = int(has_report), 1
-        self._is_terminal = self._file.isatty()
         self._start = time.monotonic()
 
     def __call__(self, name: str, number: int, total: int) -> None:
         """Says that a stage of the evaluation begins, see `evaluate`."""
         self._total = total + self._more
-        self._show(name, number)
+        seconds = time.monotonic() - self._start
+        self.say(f"{number + 1}/{self._total} {name} (after {seconds:.0f} s)")
 
     def report(self) -> None:
         """Says that the report, the last stage, begins."""
-        self._show("figures and report", self._total - 1)
-
-    def _show(self, name: str, number: int) -> None:
-        total = self._total
-        seconds = f"after {time.monotonic() - self._start:.0f} s"
-        if self._is_terminal:
-            done = _WIDTH * number // total
-            bar = "█" * done + "░" * (_WIDTH - done)
-            self._write(f"\r\x1b[K{bar} {number + 1}/{total} {name} ({seconds})")
-        else:
-            self._write(f"calibjax: {number + 1}/{total} {name} ({seconds})\n")
+        self("figures and report", self._total - 1, self._total - self._more)
 
     def say(self, message: str) -> None:
         """A line of its own."""
-        self.clear()
-        self._write(f"calibjax: {message}\n")
-
-    def clear(self) -> None:
-        """Removes the bar."""
-        if self._is_terminal:
-            self._write("\r\x1b[K")
-
-    def _write(self, text: str) -> None:
-        self._file.write(text)
-        self._file.flush()
+        print(f"calibjax: {message}", file=self._file, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -135,9 +114,7 @@ def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str
         evaluation = _evaluated(options, models, stages)
         if options.report is not None:
             _write_report(options, arguments, evaluation, facts, remarks, stages)
-        stages.clear()
     except InputError as error:
-        stages.clear()
         print(f"calibjax: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     if options.json:
