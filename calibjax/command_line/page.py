@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FOLDER = Path(__file__).parent
-_LARGEST_DRAWING = 300_000  # bytes; beyond, a picture of points is the smaller file
-_RESOLUTION = 180  # points per inch of such a picture
 _BESIDE = 1  # figures that stand beside what was found
 _ARGUMENTS = (
     '<p class="remark"><code>predictions</code> and <code>targets</code> are those of '
@@ -122,27 +120,15 @@ def _calls(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def data_address(figure: "Figure") -> str:
-    """A drawing (SVG), or a picture (PNG) where a drawing would be large, as a data: address.
+    """A drawing (SVG) as a data: address.
 
     Args:
         figure: of matplotlib. The same figure gives the same address.
     """
-    drawing = _saved(figure, "svg")
-    if len(drawing) <= _LARGEST_DRAWING:
-        return _address("image/svg+xml", drawing)
-    return _address("image/png", _saved(figure, "png"))
-
-
-def _saved(figure: "Figure", kind: str) -> bytes:
     import matplotlib
 
     file = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {}
     # Lines of text stay text only if the reader has the font; as curves they look the same for all.
     with matplotlib.rc_context({"svg.hashsalt": "calibjax", "svg.fonttype": "path"}):
-        figure.savefig(file, format=kind, dpi=_RESOLUTION, metadata=metadata, facecolor="white")
-    return file.getvalue()
-
-
-def _address(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+        figure.savefig(file, format="svg", metadata={"Date": None}, facecolor="white")
+    return f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"

@@ -77,8 +77,7 @@ class PredictedInBins:
         class_sums: those in each of the intervals of the probability of the class, [m, 10].
         top_sums: largest probabilities, added up in intervals, [10].
         labels: most probable classes, [n].
-        confidences: their probabilities, [n].
-        excess: sum of all probabilities minus n, which is rounding.
+        intervals: those of their probabilities, [n].
     """
 
     weights: jax.Array
@@ -87,8 +86,7 @@ class PredictedInBins:
     class_sums: jax.Array
     top_sums: jax.Array
     labels: jax.Array
-    confidences: jax.Array
-    excess: jax.Array
+    intervals: jax.Array
 
 
 @jax.jit
@@ -111,8 +109,7 @@ def predicted_in_bins(
         jax.vmap(by_interval, 1)(probs),
         by_interval(confidences),
         labels,
-        confidences,
-        jnp.sum(weights * (jnp.sum(probs, 1) - 1)),
+        interval_index(confidences, NUM_BINS),
     )
 
 
@@ -124,39 +121,21 @@ def _sums(values: jax.Array, weights: jax.Array, bins: jax.Array, num_bins: int)
 def errors_in_bins(
     predicted: PredictedInBins, predictions: ClassPredictions, targets: Any
 ) -> dict[str, jax.Array]:
-    """The errors of labels, each in O(n) and one pass over memory of the size of the sums.
+    """The errors of labels, from sums of probabilities and numbers of labels in the same bins."""
+    probs, weights = predictions.class_probs, predicted.weights
+    n, m = jnp.sum(weights), probs.shape[1]
+    own = interval_index(jnp.take_along_axis(probs, targets[:, None], 1)[:, 0], NUM_BINS)
+    is_right = predicted.labels == targets
 
-    With the sums P_k of the predictions and the numbers O_k of labels in the bins k of a class,
+    def total(sums: jax.Array, *hits: jax.Array, weights: jax.Array = weights) -> jax.Array:
+        return jnp.sum(jnp.abs(sums - jnp.zeros_like(sums).at[hits].add(weights)))
 
-        Σ_k |P_k − O_k| = Σ_k (P_k − O_k) + 2 Σ_k (O_k − P_k)₊,
-
-    and only bins with a label have a positive part.
-    """
-    probs = predictions.class_probs
-    m, weights = probs.shape[1], predicted.weights
-    n = jnp.sum(weights)
-    own = jnp.take_along_axis(probs, targets[:, None], 1)[:, 0]
-    is_top = predicted.labels == targets
-    all_hits = predicted.cells * m + targets
-    class_hits = targets * NUM_BINS + interval_index(own, NUM_BINS)
-    intervals = interval_index(predicted.confidences, NUM_BINS)
-    top_hits = jnp.where(is_top, intervals, NUM_BINS)  # which is none
-    top_excess = jnp.sum(weights * (predicted.confidences - is_top))
+    tops = total(predicted.top_sums, predicted.intervals, weights=weights * is_right)
     return {
-        "all classes": _absolute(predicted.sums, weights, all_hits, predicted.excess) / (2 * n),
-        "top label": _absolute(predicted.top_sums, weights, top_hits, top_excess) / n,
-        "class-wise": _absolute(predicted.class_sums, weights, class_hits, predicted.excess)
-        / (m * n),
+        "all classes": total(predicted.sums, predicted.cells, targets) / (2 * n),
+        "top label": tops / n,
+        "class-wise": total(predicted.class_sums, targets, own) / (m * n),
     }
-
-
-def _absolute(sums: jax.Array, weights: jax.Array, hits: jax.Array, excess: jax.Array) -> jax.Array:
-    """Σ_k |P_k − O_k| of the sums P_k; O_k is how often the flat index k is hit."""
-    sums = sums.reshape(-1)
-    counts = jnp.zeros_like(sums).at[hits].add(weights, mode="drop")
-    more = jnp.maximum(counts - sums, 0) / jnp.where(counts > 0, counts, 1)
-    each = more.at[hits].get(mode="fill", fill_value=0)  # every hit has its part of the excess
-    return jnp.maximum(excess + 2 * jnp.sum(weights * each), 0)
 
 
 def errors_of_classes(data: Data) -> Part:
