@@ -20,7 +20,7 @@ from tests.compiled_cases import (
     N,
     case,
     doubles,
-    gaussian,
+    labels,
     normals,
     pairs,
     simplex,
@@ -65,44 +65,6 @@ def mean_discrepancy_of_normals():
     double = np.exp(-0.5 * np.sum(pairs(m, m) ** 2 / 16 / terms, -1)) / np.sqrt(terms.prod(-1))
     squared = np.diag(double)[:, None] - 2 * double + np.diag(double)
     return ours, (loc, scale), np.sqrt(np.maximum(squared, 0))
-
-
-@case("kernels")
-def of_scaled_points():
-    x, scale = normals(N, D), uniforms(D, low=0.1, high=0.5)
-
-    def ours(x, scale):
-        return kernels.gram_matrix(kernels.Transformed(scale, kernels.SquaredExponential()), x)
-
-    return ours, (x, scale), np.exp(-0.5 * squares(*2 * [np.multiply(*doubles(x, scale))]))
-
-
-@case("kernels", rtol=1e-4)
-def of_mapped_points():
-    x, a = normals(N, D), normals(12, D, width=0.1, seed=6)
-
-    def ours(x, a):
-        return kernels.gram_matrix(kernels.Transformed(a, kernels.SquaredExponential()), x)
-
-    y, b = doubles(x, a)
-    return ours, (x, a), np.exp(-0.5 * squares(y @ b.T, y @ b.T))
-
-
-@case("kernels", rtol=1e-4)
-def expectations_of_mapped_normals():
-    loc, scale, a = normals(130, D), uniforms(130, D), normals(12, D, width=0.1, seed=6)
-
-    def double(loc, scale, a):
-        return kernels.gram_matrix(
-            functools.partial(
-                kernels.double_expectation, kernels.Transformed(a, kernels.SquaredExponential())
-            ),
-            distributions.DiagNormal(loc, scale),
-        )
-
-    m, s, b = doubles(loc, scale, a)
-    cov = (b * s[:, None] ** 2) @ b.T
-    return double, (loc, scale, a), gaussian(pairs(m @ b.T, m @ b.T), cov[:, None] + cov)
 
 
 @case("kernels")  # jaxlib 0.10.2: off by 0.6

@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -25,29 +23,6 @@ def test_what_fails_to_be_written_leaves_nothing(tmp_path, monkeypatch):
                 files.write(tmp_path / "a", "after")
         assert files_of(tmp_path) == ["a"]
         assert (tmp_path / "a").read_text() == "before"
-
-
-KILLED = """
-import os, sys, time
-from pathlib import Path
-from calibjax._core import files as files
-os.replace = lambda *names: (print(names[0], flush=True), time.sleep(60))
-files.write(Path(sys.argv[1]) / "a", "new")
-"""
-
-
-def test_what_a_killed_process_leaves_is_removed(tmp_path):
-    """But not what belongs to a process that runs, such as this one."""
-    kept = tmp_path / f".a.00000000{files._suffix(os.getpid())}"
-    kept.write_text("")
-    command = [sys.executable, "-c", KILLED, tmp_path]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    left = process.stdout.readline().strip()
-    process.kill()
-    process.communicate()
-    assert files_of(tmp_path) == sorted([os.path.basename(left), kept.name])
-    files.write(tmp_path / "b", "other")
-    assert files_of(tmp_path) == sorted([kept.name, "b"])
 
 
 def test_threads_write_the_same_file(tmp_path):

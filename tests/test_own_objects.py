@@ -186,7 +186,7 @@ def test_draws_that_no_memory_holds(name):
 def test_distances_between_labels_are_refused(predictions, wrap):
     for target in (
         SquaredExponential(),
-        2.0 * kernels.Transformed(2.0, Exponential(1.0, distances.Manhattan())) + White(),
+        2.0 * Exponential(1.0, distances.Manhattan()) + White(),
         White() * kernels.PowerExponential(),
         Exponential(1.0, distances.MeanAbsoluteDifference()),
     ):

@@ -36,7 +36,6 @@ def _families():
     normal, normals = distributions.Normal(y, y), distributions.Normal(vectors, vectors)
     return {
         "Normal": (smooth, normal, y),
-        "Normal, scaled": (kernels.Transformed(2.0, smooth), normal, y),
         "DiagNormal": (smooth, distributions.DiagNormal(vectors, vectors), vectors),
         "MvNormal": (smooth, distributions.MvNormal(vectors, covariances), vectors),
         "Laplace": (kernels.Exponential(), distributions.Laplace(y, y), y),

@@ -92,11 +92,6 @@ for _class in (K.SquaredExponential, K.Exponential, K.Matern32, K.Matern52, K.Po
     in_units.register(_class, _stationary)
 
 
-@in_units.register
-def _(kernel: K.Transformed, c: float) -> Any:
-    return dataclasses.replace(kernel, scale=kernel.scale / c)
-
-
 def _of_parts(*fields: str) -> Any:
     def rule(record: Any, c: float) -> Any:
         return dataclasses.replace(

@@ -11,7 +11,7 @@ are checked, and `support` how targets are; see `distributions.constraints`. It 
 - `sample(key)`: one draw,
 - `log_prob(y)`, `mean()`, `variance()`, and `cdf(y)`, `icdf(level)`, `crps(y)` where they exist
   (scores and plots use them; estimators and tests do not),
-- `tempered(temperature)` for temperature scaling and `linear_map(scale)` for `kernels.Transformed`,
+- `tempered(temperature)` for temperature scaling,
 - the two expectations of each target kernel, registered with
   `calibjax.kernels.register_expectations`,
 - `distances.Wasserstein.register(Family, squared)` if kernels on predictions use that distance.

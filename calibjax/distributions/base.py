@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.arithmetic import floating_dtype
 from calibjax.distributions.constraints import Constraint, real
 
 
@@ -75,8 +75,7 @@ class Distribution(Batch):
 
     - `sample(key)`: one draw; always required,
     - `log_prob(y)`, `mean()`, `variance()`, `cdf(y)`, `icdf(level)`, `crps(y)`, where they exist,
-    - `tempered(temperature)` and `linear_map(scale)`: another distribution, see
-      `calibjax.recalibration.tempered` and `calibjax.kernels.Transformed`.
+    - `tempered(temperature)`: another distribution, see `calibjax.recalibration.tempered`.
 
     A batch has a length, and is cut as an array [n] is: `predictions[3]`, `predictions[:10]`,
     `predictions[mask]`.
@@ -159,26 +158,6 @@ class ClassPredictions(Protocol):
     def class_probs(self) -> jax.Array:
         """Probabilities of the classes, [m], or [n, m] of a batch."""
         ...
-
-
-def fitting_scale(scale: ArrayLike, like: ArrayLike, ndims: tuple[int, ...]) -> jax.Array:
-    """The scale of a linear map, checked against a point (scalar or [d]), in its precision."""
-    is_floating = jnp.issubdtype(jnp.result_type(like), jnp.floating)
-    scale = jnp.asarray(scale, jnp.result_type(like) if is_floating else None)
-    if scale.ndim not in ndims or (scale.ndim and scale.shape[-1:] != jnp.shape(like)):
-        shapes = {0: "()", 1: "[d]", 2: "[k, d]"}
-        allowed = " or ".join(shapes[ndim] for ndim in ndims)
-        raise ValueError(
-            f"scale: expected shape {allowed} for targets of shape {jnp.shape(like)}, "
-            f"got {scale.shape}"
-        )
-    return scale
-
-
-def transformed_point(point: ArrayLike, scale: ArrayLike) -> jax.Array:
-    """A y for a point y, scalar or [d], where A is a number, factors [d] or a matrix [k, d]."""
-    scale = fitting_scale(scale, point, (0, 1, 2) if jnp.ndim(point) else (0,))
-    return matmul(scale, point) if scale.ndim == 2 else scale * point
 
 
 def has_class_probs(predictions: object) -> bool:

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import jax
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
@@ -50,10 +49,6 @@ class WithFeatures(Batch):
     def tempered(self, temperature: jax.Array) -> "WithFeatures":
         """The tempered distribution with the same features."""
         return dataclasses.replace(self, distribution=self.distribution.tempered(temperature))
-
-    def linear_map(self, scale: ArrayLike) -> "WithFeatures":
-        """The linearly mapped distribution with the same features."""
-        return dataclasses.replace(self, distribution=self.distribution.linear_map(scale))
 
     def check_structure(self, name: str) -> None:
         """Checks the structure of the distributions; features are checked with the values."""

@@ -4,11 +4,10 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from calibjax._core.arithmetic import absolute, logarithm, ratio
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.base import DrawnByInversion, centred, fitting_scale
+from calibjax.distributions.base import DrawnByInversion, centred
 from calibjax.distributions.constraints import positive, real
 
 
@@ -70,8 +69,3 @@ class Laplace(DrawnByInversion):
     def tempered(self, temperature: jax.Array) -> "Laplace":
         """The Laplace distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, scale=self.scale * temperature)
-
-    def linear_map(self, scale: ArrayLike) -> "Laplace":
-        """Distribution of a Z for Z ~ p, where a is a number."""
-        scale = fitting_scale(scale, self.loc, (0,))
-        return dataclasses.replace(self, loc=scale * self.loc, scale=absolute(scale) * self.scale)

@@ -127,11 +127,6 @@ class Mixture(Distribution):
         components = jax.vmap(lambda p: p.tempered(temperature))(self.components)
         return dataclasses.replace(self, components=components)
 
-    def linear_map(self, scale: ArrayLike) -> "Mixture":
-        """Distribution of A Z for Z ~ p."""
-        components = jax.vmap(lambda p: p.linear_map(scale))(self.components)
-        return dataclasses.replace(self, components=components)
-
     def with_index(self, num_axes: int = 1) -> "Mixture":
         """The batch, whose components have their own index if they need one."""
         if not hasattr(self.components, "with_index"):

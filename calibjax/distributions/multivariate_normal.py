@@ -6,12 +6,11 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.base import Distribution, fitting_scale
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive_definite, real
 
 
@@ -108,15 +107,6 @@ class MvNormal(Distribution):
     def tempered(self, temperature: jax.Array) -> "MvNormal":
         """The normal distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, cov=self.cov * temperature)
-
-    def linear_map(self, scale: ArrayLike) -> "MvNormal":
-        """Distribution of A Z for Z ~ p, where A is a number, factors [d] or a matrix [k, d]."""
-        scale = fitting_scale(scale, self.loc, (0, 1, 2))
-        if scale.ndim < 2:
-            rows = jnp.reshape(scale, (*scale.shape, 1))
-            return MvNormal(scale * self.loc, self.cov * scale * rows)
-        cov = matmul(matmul(scale, self.cov), scale.T)
-        return MvNormal(matmul(scale, self.loc), cov)
 
 
 @functools.partial(jnp.vectorize, signature="(d),(d),(d,d)->()")

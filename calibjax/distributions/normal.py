@@ -6,13 +6,11 @@ import math
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf, ndtr, ndtri
-from jax.typing import ArrayLike
 
-from calibjax._core.arithmetic import absolute, logarithm, matmul, ratio
+from calibjax._core.arithmetic import logarithm, ratio
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.base import Distribution, DrawnByInversion, centred, fitting_scale
+from calibjax.distributions.base import Distribution, DrawnByInversion, centred
 from calibjax.distributions.constraints import positive, real
-from calibjax.distributions.multivariate_normal import MvNormal
 
 
 @record
@@ -63,11 +61,6 @@ class Normal(DrawnByInversion):
     def tempered(self, temperature: jax.Array) -> "Normal":
         """The normal distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, scale=self.scale * jnp.sqrt(temperature))
-
-    def linear_map(self, scale: ArrayLike) -> "Normal":
-        """Distribution of a Z for Z ~ p, where a is a number."""
-        scale = fitting_scale(scale, self.loc, (0,))
-        return dataclasses.replace(self, loc=scale * self.loc, scale=absolute(scale) * self.scale)
 
 
 def standard_normal_at(level: jax.Array) -> jax.Array:
@@ -127,11 +120,3 @@ class DiagNormal(Distribution):
     def tempered(self, temperature: jax.Array) -> "DiagNormal":
         """The normal distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, scale=self.scale * jnp.sqrt(temperature))
-
-    def linear_map(self, scale: ArrayLike) -> "DiagNormal | MvNormal":
-        """Distribution of A Z for Z ~ p: an `MvNormal` for matrices A [k, d]."""
-        scale = fitting_scale(scale, self.loc, (0, 1, 2))
-        if scale.ndim < 2:
-            return DiagNormal(scale * self.loc, absolute(scale) * self.scale)
-        cov = matmul(scale * jnp.square(self.scale), scale.T)
-        return MvNormal(matmul(scale, self.loc), cov)

@@ -1,7 +1,6 @@
 """Distributions given by draws: ensemble members, simulator runs."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 
@@ -14,7 +13,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, weighted_mean, weighted_variance
 from calibjax._core.pytree import record
-from calibjax.distributions.base import Distribution, transformed_point
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.constraints import simplex
 
@@ -163,11 +162,6 @@ class Samples(Distribution):
             raise NotImplementedError("tempered is not defined for Samples of integers")
         mean = self.mean()
         values = mean + jnp.sqrt(temperature) * (self.values - mean)
-        return dataclasses.replace(self, values=values)
-
-    def linear_map(self, scale: ArrayLike) -> "Samples":
-        """The draws times a number, factors [d] or a matrix [k, d]."""
-        values = jax.vmap(functools.partial(transformed_point, scale=scale))(self.values)
         return dataclasses.replace(self, values=values)
 
     def _scalars(self, name: str) -> jax.Array:

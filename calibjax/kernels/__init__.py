@@ -79,7 +79,6 @@ from calibjax.kernels.stationary import (
     SquaredExponential,
 )
 from calibjax.kernels.stein import Stein
-from calibjax.kernels.transforms import Transformed
 
 del (
     beta,
@@ -118,7 +117,6 @@ __all__ = [
     "Stein",
     "Sum",
     "TensorProduct",
-    "Transformed",
     "ValueRange",
     "White",
     "centered_kernel",

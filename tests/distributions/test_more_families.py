@@ -183,6 +183,28 @@ def test_densities_of_gamma_near_zero(dtype):
     assert np.isnan(d.Gamma(jnp.asarray(shape), jnp.asarray(np.nan)).log_prob(y)).all()
 
 
+def test_crps_of_wide_log_normal_distributions():
+    p, exact = (d.LogNormal(dtype(0), dtype(8)) for dtype in (jnp.float32, jnp.float64))
+    np.testing.assert_allclose(p.crps(jnp.float32(0.5)), exact.crps(0.5), rtol=1e-4)
+    np.testing.assert_allclose(exact.crps(0.0), exact.crps(1e-300), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_tails_of_student(dtype):
+    """Small probabilities in both precisions, which a difference of halves loses."""
+    df, y = (
+        jnp.asarray([0.5, 0.5, 1.0, 1.0, 3.0, 30.0], dtype),
+        [-1e4, -1e6, -1e3, -1e4, -1e3, -9.0],
+    )
+    y = jnp.asarray(y, dtype)
+    found = jax.vmap(lambda v, x: d.StudentT(v, jnp.zeros_like(v), jnp.ones_like(v)).cdf(x))(df, y)
+    expected = stats.t.cdf(np.asarray(y, float), np.asarray(df, float))
+    rtol = 2e-5 if dtype == jnp.float32 else 1e-10
+    np.testing.assert_allclose(found, expected, rtol=rtol)
+    upper = jax.vmap(lambda v, x: d.StudentT(v, jnp.zeros_like(v), jnp.ones_like(v)).cdf(x))(df, -y)
+    np.testing.assert_allclose(upper, 1 - expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("family", "parameter"),
     [(lambda x: d.StudentT(x, 0.0, 1.5), 2.0), (lambda x: d.Gamma(x, 2.0), 1.0)],

@@ -26,22 +26,16 @@ def _target_kernels() -> list[Call]:
     """Hyperparameters of target kernels, through an estimator."""
     rbf, exponential, scale = kernels.SquaredExponential, kernels.Exponential, a.scale(1.2)
     matrix = a.matrix(_MATRIX, without=("transposed",))  # which is the same
-    # a matrix [k, d] is another map
-    factors = a.real(np.array([0.8, 1.3]), "scale", without=("matrix", "leading axis"))
     two = {"first": a.scale(0.5, "length_scale"), "second": a.scale(2.0, "length_scale")}
     temperature = recalibration.TemperatureScaling()
 
     def of_sum(first: Any, second: Any) -> Any:
         return kernels.Sum((rbf(first), rbf(second)))
 
-    def transformed(factor: Any) -> Any:
-        return kernels.Transformed(factor, rbf())
-
     of_numbers = {
         "SquaredExponential kernels.TensorProduct": _with_target(rbf, length_scale=scale),
         "Scaled": _with_target(lambda x: kernels.Scaled(x, rbf(1.2)), factor=a.scale(2.0)),
         "Sum": _with_target(of_sum, **two),
-        "Transformed": _with_target(transformed, factor=a.number(0.8, "scale")),
         "NormalScore": _with_target(lambda x: kernels.NormalScore(rbf(x)), length_scale=scale),
         "Shape": _with_target(lambda: kernels.NormalScore(kernels.Shape("skewness"))),
     }
@@ -54,7 +48,6 @@ def _target_kernels() -> list[Call]:
         (NORMAL, of_numbers),
         (CATEGORICAL, of_classes),
         (FAMILIES["Laplace"], {"Exponential": _with_target(exponential, length_scale=scale)}),
-        (FAMILIES["DiagNormal"], {"Transformed": _with_target(transformed, factor=factors)}),
     )
     return [
         family.call(f"kernels.{names}", f"{family.name}, target", estimators.skce, kernel=kernel)

@@ -17,7 +17,6 @@ from calibjax.kernels.expectations import FeatureRule, register_expectations
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Stationary
-from calibjax.kernels.transforms import Transformed
 
 _OF_NUMBERS = Euclidean | SquaredEuclidean | Manhattan | MeanAbsoluteDifference
 
@@ -36,16 +35,8 @@ def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
 def _check(kernel: Kernel, predictions: ClassPredictions) -> None:
     """Refuses distances between class labels, which are names, not numbers."""
     num_classes = predictions.class_probs.shape[-1]
-    parts = jax.tree.leaves(
-        kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel | Transformed)
-    )
+    parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel))
     for part in parts:
-        if isinstance(part, Transformed):
-            raise ValueError(
-                "kernel.target: expected a kernel on class labels, which are names and cannot be "
-                "scaled or mapped, got Transformed; if the classes stand for numbers, ask for it: "
-                "LabelKernel(gram_matrix(kernel, numbers))"
-            )
         distance = getattr(part, "distance", None)
         if isinstance(part, Stationary) and isinstance(distance, _OF_NUMBERS):
             name, metric = type(part).__name__, type(distance).__name__
