@@ -1,7 +1,4 @@
-"""Isotonic regression: of means by pooling adjacent violators, of quantiles by bisection."""
-
-import functools
-from fractions import Fraction
+"""Isotonic regression of means, by pooling adjacent violators."""
 
 import jax
 import jax.numpy as jnp
@@ -37,62 +34,6 @@ def isotonic_means(
     is_start = jnp.pad(inputs[1:] != inputs[:-1], (1, 0), constant_values=True)
     is_start, _ = lax.while_loop(lambda state: state[1], pool, (is_start, jnp.array(True)))
     return block_means(sums, is_start)[0]
-
-
-def isotonic_quantiles(
-    inputs: jax.Array, outputs: jax.Array, level: float, weights: jax.Array | None = None
-) -> jax.Array:
-    """The non-decreasing function of the inputs with the least pinball loss to the outputs.
-
-    Of several it is the lowest, max_{j ≤ i} min_{k ≥ i} of the lower quantile of outputs j, ..., k.
-    It is at most z up to the last place at which Σ w (1{y ≤ z} − level) is largest. Such places
-    increase with z, so that all values are found at once by bisection among the outputs, of which
-    each round adds up within the segments that it has not told apart yet: log₂ n rounds, O(n) each.
-
-    Args:
-        inputs: increasing, [n]; equal ones share a value.
-        outputs: [n].
-        level: of the quantile.
-        weights: of the errors, [n].
-
-    Returns:
-        Values at the inputs, [n]; each is one of the outputs.
-    """
-    n, dtype = inputs.size, outputs.dtype
-    ordered = jnp.sort(outputs)
-    ranks = jnp.searchsorted(ordered, outputs)
-    is_end = jnp.append(inputs[1:] != inputs[:-1], True)
-    places = jnp.arange(n)
-    # In these units sums are exact of levels such as 0.1 and 1/3, so that ties are ties.
-    share = Fraction(level).limit_denominator(10_000)
-    share = share if float(share) == level else Fraction(str(level))
-    gain, loss = float(share.denominator - share.numerator), float(share.numerator)
-    used = jnp.ones(n, dtype) if weights is None else weights.astype(dtype)
-
-    def halve(_: int, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = state
-        middle = (low + high) // 2
-        is_start = jnp.pad(low[1:] != low[:-1], (1, 0), constant_values=True)
-        segment = jnp.cumsum(is_start) - 1
-        terms = used * jnp.where(ranks <= middle, gain, -loss)
-        sums = jnp.cumsum(terms)
-        before = (sums - terms)[lax.cummax(jnp.where(is_start, places, 0))]
-        largest = functools.partial(
-            jax.ops.segment_max, segment_ids=segment, num_segments=n, indices_are_sorted=True
-        )
-        at_ends = jnp.where(is_end, sums, -jnp.inf)
-        best = largest(at_ends)[segment]
-        last = largest(jnp.where(at_ends == best, places, -1))[segment]
-        is_below = (places <= last) & (best >= before)
-        is_known = low == high
-        return (
-            jnp.where(is_known | is_below, low, middle + 1),
-            jnp.where(is_known | ~is_below, high, middle),
-        )
-
-    start = jnp.zeros(n, places.dtype), jnp.full(n, n - 1, places.dtype)
-    low, _ = lax.fori_loop(0, n.bit_length(), halve, start)
-    return ordered[low]
 
 
 def _block_means(sums: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size, map_batches
-from calibjax._core.isotonic import isotonic_means, isotonic_quantiles
+from calibjax._core.isotonic import isotonic_means
 from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
@@ -27,7 +27,7 @@ class IsotonicCurve:
     """Isotonic regression of targets on what was predicted, and consistency bands for it.
 
     Attributes:
-        confidence: predicted probabilities of label 1, means or quantiles in increasing order, [K]:
+        confidence: predicted probabilities of label 1, or means, in increasing order, [K]:
             all of them, or as many of equally spaced ranks.
         frequency: the regression there, [K].
         pointwise_lower: lower end of the band of each point on its own, [K].
@@ -36,7 +36,7 @@ class IsotonicCurve:
         simultaneous_upper: its upper end, [K].
         level: lower bound of the probability under calibration that a frequency is in its pointwise
             band, and that all frequencies are in the simultaneous one; a Python number.
-        functional: what is predicted: "probability", "mean", or such as "0.9-quantile".
+        functional: what is predicted: "probability" or "mean".
     """
 
     confidence: jax.Array
@@ -63,7 +63,6 @@ def isotonic_curve(
     predictions: Distribution,
     targets: ArrayLike,
     *,
-    quantile: float | None = None,
     weights: ArrayLike | None = None,
     num_draws: int = 999,
     level: float = 0.9,
@@ -73,13 +72,7 @@ def isotonic_curve(
 
     The frequency of label 1 given its probability p is the isotonic regression r of the labels on
     the probabilities, the non-decreasing function with the least Σ_i w_i (r(p_i) − y_i)²; so is the
-    mean of numbers given the predicted one. A τ-quantile given the predicted one, x_i, is that with
-    the least pinball loss, of several the lowest:
-
-        r(x_i) = max_{j ≤ i} min_{k ≥ i} of the lower τ-quantile of y_j, …, y_k, for increasing x.
-
-    It is on the diagonal if the predicted quantile is right wherever it is the same, or close: this
-    sees what `quantile_coverage`, the share of all targets below it, does not.
+    mean of numbers given the predicted one.
 
     The bands come from B redraws y_i ~ p_i, which have a regression each, r_b. At each point
 
@@ -98,10 +91,8 @@ def isotonic_curve(
         key: a JAX random key.
         predictions: batch of n binary predictions, `Bernoulli`; lenses make them of others:
             `estimators.top_label`, `estimators.class_wise`, `estimators.AtMost`. Or distributions
-            of numbers with `sample` and `mean` or `icdf`; `Quantiles` say nothing that could be
-            redrawn.
+            of numbers with `sample` and `mean`.
         targets: labels 0 or 1, or numbers, [n].
-        quantile: τ in (0, 1) of the quantile of numbers; None for probabilities and means.
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
             equally.
         num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
@@ -116,14 +107,12 @@ def isotonic_curve(
             classes, or lack a method.
         ValueError: if shapes or values are wrong, or there are too few redraws for the level.
 
-    Cost: a sort of n, and B + 1 isotonic regressions of O(n log n), of quantiles four times as
-    long; O(B K + n) memory.
+    Cost: a sort of n, and B + 1 isotonic regressions of O(n log n); O(B K + n) memory.
 
     References: Dimitriadis, Gneiting and Jordan (2021), Stable reliability diagrams for
     probabilistic classifiers, with pointwise bands; the simultaneous one is that of
     `reliability_curve`. Gneiting and Resin (2023), Regression diagnostics meets forecast
-    evaluation, for means and quantiles; Jordan, Mühlemann and Ziegel (2022), Characterizing the
-    optimal solutions to the isotonic regression problem, for the formula with minima and maxima.
+    evaluation, for means.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, estimators
@@ -141,24 +130,19 @@ def isotonic_curve(
     max_points = checks.size_in_range("max_points", max_points, 2)
     checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     functional = "mean"
-    if quantile is not None:
-        quantile = float(checks.proportion("quantile", quantile))
-        functional = f"{quantile:g}-quantile"
     predictions, targets = checks.predictions_and_targets(predictions, targets)
     if hasattr(bare(predictions), "class_probs"):
-        if quantile is not None:
-            raise ValueError(f"quantile: expected None for predictions of classes, got {quantile}")
         functional = "probability"
         predictions, targets = checked_binary(predictions, targets)
         forecasts = predictions.probs
     else:
-        forecasts = forecasts_of(predictions, targets, quantile)
+        forecasts = forecasts_of(predictions, targets, None)
         check_draws(predictions, targets)
     weights = checks.sample_weights(weights, predictions)
     size = min(jnp.size(targets), max_points)
     data = predictions, forecasts, targets, weights
-    options = {"quantile": quantile, "size": size, "num_draws": num_draws, "ranks": ranks}
-    return IsotonicCurve(*_curve(key, *data, **options), level=level, functional=functional)
+    values = _curve(key, *data, size=size, num_draws=num_draws, ranks=ranks)
+    return IsotonicCurve(*values, level=level, functional=functional)
 
 
 def forecasts_of(predictions: Distribution, targets: ArrayLike, level: float | None) -> jax.Array:
@@ -181,7 +165,7 @@ def _forecasts(predictions: Distribution, level: float | None) -> jax.Array:
     return found.astype(jnp.result_type(found, jnp.float32))  # quantiles of counts are integers
 
 
-@functools.partial(jax.jit, static_argnames=("quantile", "size", "num_draws", "ranks"))
+@functools.partial(jax.jit, static_argnames=("size", "num_draws", "ranks"))
 def _curve(
     key: jax.Array,
     predictions: Distribution,
@@ -189,7 +173,6 @@ def _curve(
     targets: jax.Array,
     weights: jax.Array | None,
     *,
-    quantile: float | None,
     size: int,
     num_draws: int,
     ranks: tuple[int, int],
@@ -213,8 +196,6 @@ def _curve(
     def regression(key: jax.Array, is_observed: jax.Array) -> jax.Array:
         drawn = draw(key, predictions).astype(targets.dtype)
         outputs = jnp.where(is_observed, targets, drawn).astype(forecasts.dtype)
-        if quantile is not None:
-            return isotonic_quantiles(forecasts, outputs, quantile, weights)[places]
         # Differences of sums of numbers are not exact.
         used = weights if is_binary or weights is not None else jnp.ones_like(outputs)
         return isotonic_means(forecasts, outputs, used)[places]

@@ -29,7 +29,6 @@ from calibjax.estimators.bands import (
     simultaneous_band,
 )
 
-_LONG = 3_000_000  # redrawn labels, from which on optimised programs pay
 _BYTES_PER_LABEL = 64  # random bits, uniform numbers and labels of one sample in one redraw
 
 
@@ -184,11 +183,6 @@ def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Berno
             "estimators.class_wise(predictions, targets), every class against the rest"
         )
     return checks.predictions_and_targets(predictions, targets)
-
-
-def _is_long(keys: jax.Array, probs: jax.Array, *_: object, **__: object) -> bool:
-    """Whether optimised redraws pay."""
-    return keys.size * probs.size >= _LONG
 
 
 @functools.partial(jax.jit, static_argnames=("size", "ranks"))

@@ -112,13 +112,6 @@ def shown_vector(
     return values
 
 
-def shown_scalar(name: str, value: ArrayLike) -> float:
-    """One finite number."""
-    checks.real(name, value)
-    checks.shape(name, value, (), "() (a scalar)")
-    return float(shown_values(name, np.asarray(value)))
-
-
 def shown_record(
     name: str, record: Any, kind: type, function: str, size: str, described: str
 ) -> Any:

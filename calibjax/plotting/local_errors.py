@@ -22,7 +22,6 @@ def local_error_map(
     errors: ArrayLike,
     *,
     signed: bool = False,
-    limit: float | None = None,
     effective_sizes: ArrayLike | None = None,
     pvalues: ArrayLike | None = None,
     level: float = 0.05,
@@ -44,8 +43,6 @@ def local_error_map(
         errors: local errors, `estimators.lce` or signed ones, [n]. They have to be finite: leave
             out points whose bin holds no sample.
         signed: whether the errors are signed.
-        limit: the end of the colour scale, by default the largest absolute error; give it to draw
-            several maps on one scale. Larger errors have the colour of the limit.
         effective_sizes: effective number of samples in each local error, [n].
         pvalues: of the local errors, such as those of `hypothesis_tests.local_calibration_test`,
             [n].
@@ -78,7 +75,7 @@ def local_error_map(
     checks.shape("features", features, (errors.size, 2), "[n, 2], a point for each of the errors")
     opacity = _opacity(effective_sizes, errors.size)
     chosen = _significant(pvalues, level, errors.size)
-    limit = _checked_limit(limit, errors)
+    limit = float(np.abs(errors).max()) or 1.0
     area = float(np.clip(3e4 / errors.size, 3, 36))  # in square points, 1/72 inch wide
     colors, lowest = (figures.DIVERGING, -limit) if signed else (figures.SEQUENTIAL, 0)
     with figures.figure(ax, (5.4, 4.4), skipped=("samples",)) as ax:
@@ -89,8 +86,7 @@ def local_error_map(
         if np.any(chosen):
             ax.scatter(*features[chosen].T, facecolors="none", edgecolors=figures.BLACK, **style)
         ax.set(xlabel="first feature", ylabel="second feature")
-        beyond = "neither" if np.abs(errors).max() <= limit else "both" if signed else "max"
-        ax.figure.colorbar(points, ax=ax, label=_LABELS[signed], extend=beyond)
+        ax.figure.colorbar(points, ax=ax, label=_LABELS[signed])
     return ax
 
 
@@ -120,11 +116,3 @@ def _significant(pvalues: ArrayLike | None, level: ArrayLike, num_samples: int) 
     pvalues = figures.shown_vector("pvalues", pvalues, _ALIKE, size=num_samples)
     checks.unit_interval("pvalues", pvalues)
     return pvalues <= level
-
-
-def _checked_limit(limit: float | None, errors: np.ndarray) -> float:
-    """End of the colour scale."""
-    if limit is None:
-        return float(np.abs(errors).max()) or 1.0
-    checks.positive_scalar("limit", limit)
-    return figures.shown_scalar("limit", limit)

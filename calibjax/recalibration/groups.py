@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -89,7 +88,7 @@ class GroupWise(Recalibrator):
         parts = []
         for group, indices in members.items():  # a comprehension would add a stack level
             taken = _taken(arguments, indices)
-            parts.append(_apply_one(method.apply, group, params[group], taken))
+            parts.append(method.apply(params[group], *taken))
         positions = np.argsort(np.concatenate([*members.values()]))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[positions], *parts)
 
@@ -154,16 +153,3 @@ def _fit_one(
     except ValueError as error:
         size = checks.leading_size("arguments", arguments)
         raise ValueError(f"groups: in group {group}, with {size} samples, {error}") from error
-
-
-def _apply_one(
-    apply: Callable[..., Any], group: int, params: PyTree, arguments: tuple[Any, ...]
-) -> PyTree:
-    """Corrected predictions of one group; warnings name it and point to the caller of `apply`."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        values = apply(params, *arguments)
-    for warning in caught:
-        message = f"groups: in group {group}: {warning.message}"
-        warnings.warn(message, warning.category, stacklevel=3)
-    return values

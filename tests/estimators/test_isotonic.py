@@ -8,7 +8,6 @@ import scipy.stats
 from sklearn.isotonic import IsotonicRegression
 
 from calibjax import distributions, estimators, scores
-from calibjax._core.isotonic import isotonic_quantiles
 
 KEY = jax.random.key(0)
 GENERATOR = np.random.default_rng(0)
@@ -75,59 +74,6 @@ NORMALS = distributions.Normal(OF_NUMBERS.normal(size=60).round(1), OF_NUMBERS.u
 TARGETS = np.asarray(NORMALS.loc + NORMALS.scale * OF_NUMBERS.normal(size=60)).round(1)
 
 
-def by_minima_and_maxima(x, y, level, weights):
-    """max_{j ≤ i} min_{k ≥ i} of lower quantiles of the targets between, at each different x."""
-    known = np.unique(x)
-
-    def lower(j, k):
-        own = (x >= known[j]) & (x <= known[k])
-        order = np.argsort(y[own])
-        total = np.cumsum(weights[own][order])
-        return y[own][order][np.searchsorted(total, level * total[-1] * (1 - 1e-12))]
-
-    size = range(len(known))
-    found = [max(min(lower(j, k) for k in size[i:]) for j in size[: i + 1]) for i in size]
-    return dict(zip(known.tolist(), found, strict=True))
-
-
-@pytest.mark.parametrize("level", [2 / 3, 0.1, 0.5, 0.83])
-@pytest.mark.parametrize("has_weights", [False, True])
-def test_quantiles_by_minima_and_maxima(level, has_weights):
-    """With ties of predictions, targets and quantiles, and weights of which some are zero."""
-    weights = WEIGHTS if has_weights else np.ones(60)
-    forecasts = np.asarray(jax.vmap(lambda p: p.icdf(level))(NORMALS)).round(1)
-    predictions = distributions.Normal(forecasts - NORMALS.icdf(level) + NORMALS.loc, NORMALS.scale)
-    forecasts = np.asarray(jax.vmap(lambda p: p.icdf(level))(predictions))
-    curve = estimators.isotonic_curve(
-        KEY,
-        predictions,
-        TARGETS,
-        quantile=level,
-        weights=weights if has_weights else None,
-        num_draws=19,
-    )
-    used = weights > 0
-    expected = by_minima_and_maxima(forecasts[used], TARGETS[used], level, weights[used])
-    assert set(curve.confidence.tolist()) == set(forecasts[used].tolist())
-    found = [expected[x] for x in curve.confidence.tolist()]
-    np.testing.assert_array_equal(curve.frequency, found)
-    assert curve.functional == f"{level:g}-quantile"
-
-
-def test_quantile_loss_of_model_diagnostics():
-    """Another of the minimisers may be theirs: the loss is the same."""
-    isotonic = pytest.importorskip("model_diagnostics._utils.isotonic")
-    x, y = np.sort(OF_NUMBERS.normal(size=60)), OF_NUMBERS.normal(size=60)
-    for level in (0.1, 0.5, 0.83):
-        theirs = isotonic.IsotonicRegression(functional="quantile", level=level).fit(x, y)
-        ours = isotonic_quantiles(jnp.asarray(x), jnp.asarray(y), level)
-        one, two = (
-            np.mean(np.maximum(level * (y - r), (level - 1) * (y - r)))
-            for r in (np.asarray(ours), theirs.predict(x))
-        )
-        np.testing.assert_allclose(one, two, rtol=1e-6)
-
-
 @pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
 def test_means_of_numbers_in_all_units(unit):
     """By scikit-learn; curves and bands have the unit of the targets."""
@@ -149,43 +95,29 @@ def test_refused_by_name():
     quantiles = distributions.Quantiles(np.array([0.5]), np.zeros((60, 1)))
     with pytest.raises(TypeError, match="^predictions: expected binary"):
         estimators.isotonic_curve(KEY, classes, LABELS)
-    with pytest.raises(ValueError, match="^quantile: expected None for predictions of classes"):
-        estimators.isotonic_curve(KEY, predictions, LABELS, quantile=0.5)
-    with pytest.raises(ValueError, match="^quantile: expected values in"):
-        estimators.isotonic_curve(KEY, NORMALS, TARGETS, quantile=1.0)
     with pytest.raises(ValueError, match="^targets: .*only numbers"):
         estimators.isotonic_curve(KEY, vectors, np.zeros((60, 2)))
     with pytest.raises(TypeError, match="^predictions: expected .*method"):
-        estimators.isotonic_curve(KEY, quantiles, TARGETS, quantile=0.5)
+        estimators.isotonic_curve(KEY, quantiles, TARGETS)
     with pytest.raises(ValueError, match="^max_points: "):
         estimators.isotonic_curve(KEY, predictions, LABELS, max_points=1)
     with pytest.raises(ValueError, match="^num_draws: expected at least 19"):
         estimators.isotonic_curve(KEY, predictions, LABELS, num_draws=18)
 
 
-def test_quantiles_of_counts():
-    counts = np.arange(20) % 7
-    curve = estimators.isotonic_curve(
-        KEY, distributions.Poisson(np.full(20, 3.0)), counts, quantile=0.5
-    )
-    np.testing.assert_array_equal(curve.confidence, 3)
-    np.testing.assert_array_equal(curve.frequency, np.sort(counts)[9])
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("quantile", ["of labels", None, 0.9])
-def test_level_of_both_bands(quantile):
-    """Of labels, means of numbers, and quantiles; scales of numbers differ by a factor of 30."""
-    options = {} if quantile == "of labels" else {"quantile": quantile}
+@pytest.mark.parametrize("of_labels", [True, False])
+def test_level_of_both_bands(of_labels):
+    """Of labels and of means of numbers; scales of numbers differ by a factor of 30."""
     predictions = distributions.Bernoulli(PROBS)
-    if options:
+    if not of_labels:
         predictions = distributions.Normal(NORMALS.loc, np.exp(1.5 * NORMALS.loc))
 
     @jax.jit
     def outside(key):
         first, second = jax.random.split(key)
         labels = distributions.sample_targets(first, predictions)
-        curve = estimators.isotonic_curve(second, predictions, labels, num_draws=99, **options)
+        curve = estimators.isotonic_curve(second, predictions, labels, num_draws=99)
         low, high = curve.pointwise_lower, curve.pointwise_upper
         return curve.is_outside.any(), (curve.frequency < low) | (curve.frequency > high)
 

@@ -46,8 +46,7 @@ def test_map_of_signed_errors_has_zero_in_its_middle_and_shows_how_certain_they_
     np.testing.assert_allclose(points.get_alpha(), np.clip(sizes / 30, 0.1, 1))
     np.testing.assert_array_equal(ring.get_offsets(), FEATURES[pvalues <= 0.1])
     assert figure.axes[2].get_ylabel() == "local confidence - accuracy"
-    plotting.local_error_map(FEATURES, SIGNED, signed=True, limit=0.25, ax=left)
-    assert collections(left)["samples"].get_clim() == (-0.25, 0.25)
+    plotting.local_error_map(FEATURES, SIGNED, signed=True, ax=left)
     size_of_png(left)
     alone = plotting.local_error_map(FEATURES, SIGNED, **options)
     assert [t.get_text() for t in alone.figure.legends[0].texts] == ["p ≤ 0.05"]
@@ -78,8 +77,6 @@ NAN = np.full(N, np.nan)
         ({"errors": FEATURES}, ValueError, r"errors: expected shape \[n\], got \(200, 2\)"),
         ({"errors": -ERRORS}, ValueError, r"errors: expected absolute errors .or signed=True., g"),
         ({"signed": 1}, TypeError, "signed: expected True or False, got 1"),
-        ({"limit": 0}, ValueError, "limit: expected positive finite values"),
-        ({"limit": "1"}, TypeError, "limit: expected a number, got str"),
         ({"effective_sizes": NAN}, ValueError, "effective_sizes: expected finite"),
         ({"effective_sizes": -ERRORS}, ValueError, "effective_sizes: expected values >= 0, got"),
         ({"effective_sizes": ERRORS[1:]}, ValueError, r"effective_sizes: expected shape \(200,\)"),

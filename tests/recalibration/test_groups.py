@@ -76,17 +76,6 @@ def test_each_group_is_treated_alone(name):
             np.testing.assert_array_equal(a, b)
 
 
-def test_warnings_name_the_group():
-    method = GroupWise(HistogramBinning(10))
-    groups = np.array([3, 3, 5, 5])
-    params = method.fit(np.array([0.15, 0.25, 0.15, 0.25]), np.array([0, 1, 1, 1]), groups)
-    message = "groups: in group 5: HistogramBinning: 1 of 2 confidences are in bins without"
-    with pytest.warns(UserWarning, match=message) as caught:
-        values = method.apply(params, np.array([0.15, 0.25, 0.15, 0.95]), groups)
-    np.testing.assert_array_equal(values, [0, 1, 1, 0.95])
-    assert [warning.filename for warning in caught] == [__file__]
-
-
 def test_compiled_with_groups_that_are_known():
     method = GroupWise(HistogramBinning(1))
 

@@ -72,12 +72,7 @@ def _curves() -> list[Call]:
             max_points=a.integer(8, limit=8),
             slow=True,
         ),
-        NORMAL.call(
-            "estimators.isotonic_curve",
-            num_draws=19,
-            quantile=a.proportion(0.75, traced=False, without=a.OPTIONAL),
-            slow=True,
-        ),
+        NORMAL.call("estimators.isotonic_curve", num_draws=19, slow=True),
         BERNOULLI.call(
             "estimators.smooth_ece",
             bandwidth=a.scale(0.1, traced=False, without=a.OPTIONAL),

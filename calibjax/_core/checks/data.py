@@ -198,26 +198,16 @@ def bin_ids(name: str, values: ArrayLike, num_samples: int) -> jax.Array:
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_samples), expected)
 
 
-def group_ids(
-    name: str,
-    values: ArrayLike,
-    num_samples: int,
-    num_groups: int | None = None,
-    *,
-    kind: str = "group",
-) -> jax.Array:
-    """Returns the group of each sample; refuses all but integers in 0, ..., num_groups - 1.
+def group_ids(name: str, values: ArrayLike, num_samples: int, *, kind: str = "group") -> jax.Array:
+    """Returns the group of each sample; refuses all but integers in 0, ..., 2³¹ - 1.
 
     Other numbers of samples than groups say what `kind` they are. Traced ones that are out of range
     become negative.
     """
     groups = integer(name, as_arrays(name, values), f"{kind}s, one for each sample")
     shape(name, groups, (num_samples,), f"({num_samples},), one {kind} for each sample")
-    largest = (num_groups or 2**31) - 1
-    limit = f"in 0, ..., {largest if num_groups else '2³¹ - 1'}"
-    groups = satisfying_integers(
-        name, groups, lambda x: (x >= 0) & (x <= largest), f"{kind}s {limit}"
-    )
+    is_right = lambda x: (x >= 0) & (x <= 2**31 - 1)  # noqa: E731
+    groups = satisfying_integers(name, groups, is_right, f"{kind}s in 0, ..., 2³¹ - 1")
     is_narrow = jnp.result_type(groups).itemsize <= 4
     return groups.astype(jnp.int32) if is_narrow else jnp.maximum(groups, -1).astype(jnp.int32)
 

@@ -102,15 +102,13 @@ def weighted_confidences(
     correct: Any,
     weights: ArrayLike | None,
     *,
-    names: tuple[str, str] = ("confidences", "correct"),
-    minimum: int = 1,
     as_copies: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """`confidences_and_correct` with the `sample_weights` of the same rows."""
     if weights is not None:  # without them rows are compared below
-        same_rows(**dict(zip(names, (confidences, correct), strict=True)), weights=weights)
-    samples = confidences_and_correct(confidences, correct, names=names)
-    return *samples, sample_weights(weights, samples[0], minimum=minimum, as_copies=as_copies)
+        same_rows(confidences=confidences, correct=correct, weights=weights)
+    samples = confidences_and_correct(confidences, correct)
+    return *samples, sample_weights(weights, samples[0], as_copies=as_copies)
 
 
 def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = None) -> T:
