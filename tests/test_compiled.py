@@ -20,7 +20,6 @@ from tests.compiled_cases import (
     N,
     case,
     doubles,
-    labels,
     normals,
     pairs,
     simplex,
