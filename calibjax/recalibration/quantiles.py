@@ -155,7 +155,8 @@ def _sorted(values: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, ja
     used = weights[order]
     upto = jnp.cumsum(used)
     middle = upto - 0.5 * used + 0.5
-    middle = jnp.where(used > 0, middle, middle[jnp.argmax(used)])
+    copied = jnp.argmax(order == jnp.argmax(weights))  # by `checks.counted`
+    middle = jnp.where(used > 0, middle, middle[copied])
     half = 0.5 * jnp.maximum(used - 1, 0)
     levels = jnp.sort(jnp.concatenate([middle - half, middle + half])) / (upto[-1] + 1)
     return jnp.repeat(values[order], 2), levels
