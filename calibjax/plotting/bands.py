@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from calibjax._core import checks
 from calibjax.estimators.reliability import ReliabilityCurve
 from calibjax.estimators.uniformity import CoverageCurve, PITHistogram
 from calibjax.plotting import figures
@@ -172,22 +171,19 @@ def _draw_coverage(
     return ax
 
 
-def reliability_diagram(
-    curve: ReliabilityCurve, *, show_counts: bool = True, ax: "Axes | None" = None
-) -> "Axes":
+def reliability_diagram(curve: ReliabilityCurve, *, ax: "Axes | None" = None) -> "Axes":
     """Reliability diagram: observed frequencies over predicted probabilities.
 
     A point for each bin, at (confidence, frequency); a red diamond where it is outside the
     simultaneous band. Behind it are the bands of the bin, the pointwise one dark, the
     simultaneous one light, and the diagonal, around which the frequencies of a calibrated model
-    scatter. Below is the number of samples in each bin.
+    scatter. Below, in inset Axes (`.child_axes[0]` of the result), is the number of samples in each
+    bin.
 
     All artists have labels for a legend; a new figure has one.
 
     Args:
         curve: what `estimators.reliability_curve` returned, of one data set and outside of `jit`.
-        show_counts: whether to show the counts, in inset Axes (`.child_axes[0]` of the result)
-            below the diagram.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
@@ -218,10 +214,9 @@ def reliability_diagram(
     record = "curve", curve, ReliabilityCurve
     shown = figures.shown_record(*record, "reliability_curve", "counts", described)
     shown = jax.tree.map(lambda x: x[shown.counts > 0], shown)
-    show_counts = checks.truth_value("show_counts", show_counts)
     width = min(8.0, 160 / max(1, shown.counts.size))
     x, size = shown.confidence, min(6.0, 2 + width / 2)
-    with figures.figure(ax, (4.6, 5.3 if show_counts else 4.8), ncols=2) as ax:
+    with figures.figure(ax, (4.6, 5.3), ncols=2) as ax:
         figures.draw_diagonal(ax)
         for name, lower, upper, color in (
             ("all bins", shown.simultaneous_lower, shown.simultaneous_upper, figures.LIGHT_BAND),
@@ -235,8 +230,7 @@ def reliability_diagram(
         # Free space of a square is above it, so that layouts see how far the counts reach down.
         ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), box_aspect=1, anchor="S")
         ax.set(xlabel="predicted probability", ylabel="observed frequency")
-        if show_counts:
-            _draw_counts(ax, shown, width)
+        _draw_counts(ax, shown, width)
     return ax
 
 

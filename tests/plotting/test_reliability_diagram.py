@@ -83,12 +83,6 @@ def test_layouts_leave_room_for_the_counts(size):
         assert 0 <= label.y0 < label.y1 < ax.get_window_extent().y0
 
 
-def test_without_counts():
-    ax = plotting.reliability_diagram(CURVE, show_counts=False)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted probability", "observed frequency")
-    assert not ax.child_axes
-
-
 def test_only_what_there_is_gets_a_label():
     inside = dataclasses.replace(CURVE, frequency=CURVE.confidence)
     assert "outside the band of all bins" not in lines(plotting.reliability_diagram(inside))
@@ -122,8 +116,3 @@ def test_only_what_there_is_gets_a_label():
 def test_wrong_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
         plotting.reliability_diagram(*arguments)
-
-
-def test_other_options():
-    with pytest.raises(TypeError, match="show_counts: expected True or False, got 1"):
-        plotting.reliability_diagram(CURVE, show_counts=1)
