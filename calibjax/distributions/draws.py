@@ -62,10 +62,9 @@ class MonteCarlo(Batch):
         distribution = checks.record_values(self.distribution, f"{name}.distribution")
         draws, place = self.draws.check_values(f"{name}.draws"), f"{name}.draws.values"
         # Traced as they are here, values that are no targets become missing.
-        with jax.ensure_compile_time_eval():
-            check = jax.vmap(lambda y: checks.targets_of(distribution, place, y), 1, 1)
-            checked = check(draws.values)
-            bad = checks.is_missing(checked)
+        check = jax.vmap(lambda y: checks.targets_of(distribution, place, y), 1, 1)
+        checked = check(draws.values)
+        bad = checks.is_missing(checked)
         if checks.is_concrete(bad):
             kind = type(self.distribution).__name__
             expected = f"draws from the distributions, {kind}"

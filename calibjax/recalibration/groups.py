@@ -120,8 +120,9 @@ def _grouped(
             raise ValueError(f"{name}: expected {expected}, got {size}")
     if not checks.is_concrete(groups):
         raise TypeError(f"groups: expected integers that are known when compiling, got {groups}")
-    with jax.ensure_compile_time_eval():  # known groups stay known under `jit`
-        groups = np.asarray(checks.group_ids("groups", groups, num_samples))
+    checks.group_ids("groups", groups, num_samples)
+    groups = np.asarray(groups)  # known groups stay known under `jit`
+    checks.refuse_where(groups < 0, "groups", "groups in 0, ..., 2³¹ - 1", groups)
     return samples, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
 
 

@@ -101,11 +101,9 @@ def centered(kernel: Kernel, p: Beta, y: jax.Array, q: Beta, z: jax.Array) -> ja
 
 def check(kernel: Kernel, predictions: Beta) -> None:
     """Refuses kernels that the polynomials cannot resolve."""
-    if not checks.is_concrete(kernel):
-        return
-    with jax.ensure_compile_time_eval():  # the kernel may be known while the data are traced
-        is_unresolved = bool(jnp.any(jnp.isnan(_coefficients(kernel, predictions))))
-    if is_unresolved:
+    if not checks.is_outermost(kernel, predictions):
+        return  # its values are NaN then
+    if bool(jnp.any(jnp.isnan(_coefficients(kernel, predictions)))):
         raise ValueError(
             f"kernel.target: expected a kernel that polynomials of degree {_SIZE - 1} resolve on "
             "[0, 1], such as SquaredExponential with a length scale >= 0.04, for Beta predictions, "

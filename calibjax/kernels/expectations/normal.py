@@ -216,15 +216,15 @@ def _prepare_features(
     observed targets and of five standard deviations around the predictions; beyond, they grow
     more slowly than the probability of such targets decreases.
     """
+    if not isinstance(kernel.distance, Euclidean):
+        raise missing(kernel, predictions, f" with distance {type(kernel.distance).__name__}")
     if not checks.is_concrete(kernel, predictions, targets):
         return None
-    with jax.ensure_compile_time_eval():  # the data may be known while a random key is traced
-        rate = 1 / float(_length_scale(kernel, predictions))
-    data = predictions.loc, predictions.scale, targets
-    with jax.ensure_compile_time_eval():
-        loc, scale, y = (np.asarray(x, float) for x in data)
-        low = min(float((loc - 5 * scale).min()), float(y.min()))
-        high = max(float((loc + 5 * scale).max()), float(y.max()))
+    # NumPy computes: the data may be known while a random key is traced.
+    rate = 1 / float(np.asarray(kernel.length_scale, predictions.loc.dtype))
+    loc, scale, y = (np.asarray(x, float) for x in (predictions.loc, predictions.scale, targets))
+    low = min(float((loc - 5 * scale).min()), float(y.min()))
+    high = max(float((loc + 5 * scale).max()), float(y.max()))
     # Ranges that are rounded up to few different ones: other data of the same kind have as many
     # frequencies, and compile nothing anew. The steps suit length scales in powers of two.
     range_ = max((high - low) * rate, _SMALLEST_RANGE)
