@@ -16,7 +16,6 @@ from calibjax.estimators.mean_embedding import ucme, witness
 from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.estimators.probability_integral import pit_values
 from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
-from calibjax.estimators.smooth import smooth_ece
 from calibjax.estimators.spread import SpreadEstimate, skce_spread
 from calibjax.estimators.uniformity import (
     CoverageCurve,
@@ -61,7 +60,6 @@ __all__ = [
     "skce_biased",
     "skce_block",
     "skce_spread",
-    "smooth_ece",
     "top_label",
     "ucme",
     "witness",

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax import pairwise
 from calibjax._core import checks
+from calibjax._core.compilation import jit_long
 from calibjax._core.pytree import record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
@@ -51,17 +52,7 @@ def checked_options(confidence_level: ArrayLike, side: str) -> tuple[jax.Array |
     return confidence_level, checks.choice("side", side, SIDES)
 
 
-_LONG = 4000  # samples, from which on optimised sums over pairs pay
-
-
-def _is_long(
-    kernel: Kernel, samples: DataSet, weights: object, clusters: object, sums: object
-) -> bool:
-    """Whether there are pairs to sum, and many."""
-    return sums is None and jax.tree.leaves(samples)[0].shape[0] >= _LONG
-
-
-@jax.jit
+@jit_long
 def _jackknife(
     kernel: Kernel,
     samples: DataSet,

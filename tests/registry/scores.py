@@ -73,10 +73,6 @@ def _curves() -> list[Call]:
             slow=True,
         ),
         NORMAL.call("estimators.isotonic_curve", num_draws=19, slow=True),
-        BERNOULLI.call(
-            "estimators.smooth_ece",
-            bandwidth=a.scale(0.1, traced=False, without=a.OPTIONAL),
-        ),
         *(
             FAMILIES[name].call("estimators.AtMost", None, at_most)
             for name in ("Normal", "Poisson")
