@@ -260,9 +260,8 @@ def _functions() -> list[Call]:
         q: Any,
         hyperparameter: Any,
         function: Any,
-        weights: Any = None,
     ) -> Any:
-        params = function.fit(predictions, targets, hyperparameter, weights=weights)
+        params = function.fit(predictions, targets, hyperparameter)
         return function.evaluate(params, p, q), function.diagonal(params, p)
 
     def with_options(make: Any, kernel: Any, rank: Any, tolerance: Any) -> Any:
