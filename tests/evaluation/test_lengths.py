@@ -91,5 +91,5 @@ def test_evaluation_of_another_length(task):
             predictions = Categorical(probs) if task == "classes" else Bernoulli(probs[:, 1])
         calibjax.evaluate(KEY, predictions, targets)
 
-    assert _num_compiled(lambda: evaluated(57)) > 0
-    assert _num_compiled(lambda: (evaluated(60), evaluated(64))) == 0
+    first = _num_compiled(lambda: evaluated(57))
+    assert _num_compiled(lambda: (evaluated(60), evaluated(64))) < first / 4

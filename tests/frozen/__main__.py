@@ -35,7 +35,8 @@ def main() -> int:
         print(".", end="", file=sys.stderr, flush=True)
         if name in before:
             changed[name] = list(values.differences(name, before[name], now[name]))
-            now[name] = now[name] if changed[name] else before[name]
+            if not changed[name] or "error" in now[name]:  # which is told, not frozen
+                now[name] = before[name]
     tables = {k: v for k, v in values.tables().items() if options.only in k}
     changed |= {k: ["other numbers"] * (before.get(k, v) != v) for k, v in tables.items()}
     lines = [f"new: {name}" for name in {**now, **tables} if name not in before]
