@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial, all_leaves
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
@@ -234,17 +235,22 @@ def distances_of_means(
 ) -> jax.Array:
     """Distances between the mean predictions and the label proportions of bins, 0 in empty bins."""
     distance = checks.distance_values(distance)
+    is_plain = all_leaves([distance])  # a function of a user, and no pytree
+    values = _distances(Partial(distance) if is_plain else distance, means, proportions)
+    if checks.is_concrete(values, sizes):
+        is_wrong = ~(np.asarray(values) >= 0) & (np.asarray(sizes) > 0)
+        checks.refuse_where(is_wrong, "distance(p, q)", "a number >= 0 for each bin", values)
+    return jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
 
+
+@jax.jit
+def _distances(distance: Distance, means: jax.Array, proportions: jax.Array) -> jax.Array:
     def between(p: Categorical, q: Categorical) -> jax.Array:
         value = checks.real("distance(p, q)", distance(p, q))
         checks.shape("distance(p, q)", value, (), "() (a scalar) for each bin")
         return value
 
-    values = jax.vmap(between)(Categorical(means), Categorical(proportions))
-    if checks.is_concrete(values, sizes):
-        is_wrong = ~(np.asarray(values) >= 0) & (np.asarray(sizes) > 0)
-        checks.refuse_where(is_wrong, "distance(p, q)", "a number >= 0 for each bin", values)
-    return jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
+    return jax.vmap(between)(Categorical(means), Categorical(proportions))
 
 
 @jax.jit
