@@ -27,7 +27,6 @@ from calibjax.kernels.line import line_of_many
 from calibjax.kernels.residuals import informed
 
 
-@functools.partial(jax.jit, inline=True)
 def calibration_kernel(
     kernel: Kernel, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
 ) -> jax.Array:

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul
+from calibjax._core.compilation import jit_long
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise.tiles import Args, Point
 
 BLOCK_SIZE = 2032  # samples held at once; rows of 2048 would compete for the same part of a cache
 
 
-@functools.partial(jax.jit, static_argnames=("function", "block_size"))
+@functools.partial(jit_long, static_argnames=("function", "block_size"))
 def feature_sums(
     function: Callable[[Args, Point], jax.Array],
     args: Args,

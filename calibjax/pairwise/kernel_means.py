@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul, on_cpu
+from calibjax._core.compilation import jit_long
 from calibjax._core.devices import map_shared
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise import tiles
@@ -21,7 +22,7 @@ _Columns = tuple[Point, jax.Array, jax.Array]  # samples, their groups, values
 _CPU_TILE_SIZE = 384  # as much work as it takes to occupy several threads
 
 
-@functools.partial(jax.jit, static_argnames=("function", "log_kernel", "tile_size"))
+@functools.partial(jit_long, static_argnames=("function", "log_kernel", "tile_size"))
 def kernel_means(
     function: PairFunction[Args, Point],
     log_kernel: LogKernel[Theta],

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import einsum, on_cpu, tensordot
+from calibjax._core.compilation import jit_long
 from calibjax._core.pytree import PyTree
 from calibjax.pairwise import tiles
 from calibjax.pairwise.tiles import Args, Point
@@ -127,7 +128,7 @@ def coefficients_of(polynomials: Polynomials | None, rates: jax.Array) -> jax.Ar
     return jnp.asarray(list(rows), rates.dtype).reshape(-1, rates.size).T
 
 
-@functools.partial(jax.jit, static_argnames="polynomials")
+@functools.partial(jit_long, static_argnames="polynomials")
 def line_forms(
     values: jax.Array,
     positions: jax.Array,
@@ -250,7 +251,7 @@ def sums_of_earlier(
     return lax.map(of_term, (rates, coefficients))  # one by one, or all moments would be held
 
 
-@functools.partial(jax.jit, static_argnames=("function", "polynomials"))
+@functools.partial(jit_long, static_argnames=("function", "polynomials"))
 def line_sums(
     function: Callable[[Args, Point], jax.Array],
     args: Args,

@@ -267,7 +267,7 @@ def block_means(
     return map_shared(means, args, _blocks((xs, weights), block_size))
 
 
-@functools.partial(jax.jit, static_argnames="block_size")
+@functools.partial(jit_long, static_argnames="block_size")
 def block_masses(weights: jax.Array, *, block_size: int) -> jax.Array:
     """Σ_{i<j} w_i w_j over the pairs within each block of `block_means`, [⌊n/B⌋].
 

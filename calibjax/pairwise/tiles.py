@@ -13,6 +13,7 @@ from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
+from calibjax._core.compilation import jit_long
 from calibjax._core.pytree import PyTree, T
 
 Args = TypeVar("Args")
@@ -139,7 +140,7 @@ def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array,
     return new, lost + lax.stop_gradient(more)
 
 
-@functools.partial(jax.jit, static_argnames=("step", "tile_size"))
+@functools.partial(jit_long, static_argnames=("step", "tile_size"))
 def fold_pairs(
     step: Callable[[Args, Carry, Point, Point, jax.Array], Carry],
     args: Args,
