@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, record
@@ -93,8 +94,14 @@ def test_each_argument_can_be_the_only_traced_one(family):
         assert [leaf.shape for leaf in jax.eval_shape(function, *values)] == [(), ()]
 
 
-def test_kernels_that_beta_predictions_refuse_are_refused_where_the_data_are_traced():
+def test_kernels_that_beta_predictions_refuse_make_nan_where_the_data_are_traced():
     _, kernel, *data = _arguments("Beta")
     narrow = kernels.TensorProduct(kernel.prediction, kernels.SquaredExponential(1e-3))
-    with pytest.raises(ValueError, match="kernel.target: expected a kernel that polynomials"):
-        jax.jit(lambda *data: estimators.skce(narrow, *data))(*data)
+    assert np.isnan(jax.jit(lambda *data: estimators.skce(narrow, *data))(*data))
+
+
+def test_known_logits_where_something_else_is_traced():
+    predictions = distributions.CategoricalLogits(np.array([[0.0, 1.0], [2.0, 0.5], [0.3, 0.1]]))
+    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
+    value = lambda scale: scale * estimators.skce(kernel, predictions, np.array([0, 1, 1]))  # noqa: E731
+    np.testing.assert_allclose(jax.jit(value)(2.0), 2 * value(1.0), rtol=1e-12)

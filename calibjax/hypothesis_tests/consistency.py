@@ -56,8 +56,8 @@ def consistency_test(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or a statistic is NaN.
 
-    Cost: B evaluations of the statistic, which is traced in every call but compiled only once for
-    the same function and shapes.
+    Cost: B evaluations of the statistic. It is compiled once for each function object and shape of
+    the data, as by `jax.jit`: what it reads from outside must not change between two calls.
 
     References: Bröcker and Smith (2007); W19 §7.2 and Fig. 2 (C) for its over-rejection.
 

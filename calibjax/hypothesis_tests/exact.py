@@ -89,8 +89,8 @@ def exact_test(
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong, or an observed statistic is NaN.
 
-    Cost: B evaluations of the statistic, which is traced in every call but compiled only once for
-    the same function and shapes.
+    Cost: B evaluations of the statistic. It is compiled once for each function object and shape of
+    the data, as by `jax.jit`: what it reads from outside must not change between two calls.
 
     References: none of the four papers has it; the general Monte Carlo test is due to Barnard
     (1963), the p-value to Davison and Hinkley (1997), eq. (4.11), the adjustment to Westfall and

@@ -43,8 +43,7 @@ class TemperatureScaling(Recalibrator):
     that does not depend on T gives T = 1.
 
     `apply` and, if the loss is twice differentiable, `fit` can be differentiated. `fit` is compiled
-    only once for losses that compute the same: for newly created `functools.partial`s it takes a
-    tenth of the compilation time.
+    once for each loss object, as by `jax.jit`: what the loss reads from outside must not change.
 
     Attributes:
         loss: function (predictions, targets) → scalar that can be differentiated with respect to

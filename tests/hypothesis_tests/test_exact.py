@@ -195,3 +195,30 @@ def test_memory_limits_the_number_of_draws_of_many_statistics(monkeypatch):
     assert test(10).null_samples.shape == (10, 100)
     with pytest.raises(ValueError, match="num_draws: expected an integer between 1 and 10, .* 11"):
         test(11)
+
+
+@pytest.mark.parametrize("transform", [jax.grad, jax.jit, jax.jacfwd])
+def test_statistics_that_close_over_traced_values(transform):
+    loc, targets = np.zeros(6), np.array([1.0, -2.0, 0.5, 0.0, 1.0, 3.0])
+
+    def estimate(scale):
+        statistic = lambda p, y: scale * jnp.mean(jnp.square(y - p.loc))  # noqa: E731
+        predictions = distributions.Normal(loc, np.ones(6))
+        return hypothesis_tests.exact_test(
+            jax.random.key(0), statistic, predictions, targets, num_draws=9
+        ).estimate
+
+    expected = np.mean(targets**2) * (2 if transform is jax.jit else 1)
+    np.testing.assert_allclose(transform(estimate)(2.0), expected, rtol=1e-12)
+
+
+def test_statistics_without_a_hash_are_refused():
+    class Unhashable:
+        __hash__ = None
+
+        def __call__(self, predictions, targets):
+            return jnp.mean(targets)
+
+    predictions = distributions.Normal(np.zeros(4), np.ones(4))
+    with pytest.raises(TypeError, match="statistic: expected a function .* that has a hash"):
+        hypothesis_tests.exact_test(jax.random.key(0), Unhashable(), predictions, np.ones(4))

@@ -71,6 +71,11 @@ def function(
     """Refuses what cannot be called, with these arguments if any, and classes of records."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {described(value)}")
+    try:
+        hash(value)  # by which JAX finds its programs
+    except TypeError:
+        got = f"{described(value)} without one; define __hash__, or leave out __eq__"
+        raise TypeError(f"{name}: expected a {kind} that has a hash, got {got}") from None
     if not arguments:
         return
     is_record = dataclasses.is_dataclass(type(value))

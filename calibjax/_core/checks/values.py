@@ -195,7 +195,8 @@ def _row_sums(values: np.ndarray | jax.Array) -> Any:
 
 def is_simplex(values: np.ndarray | jax.Array) -> bool:
     """Whether all rows are probability vectors, of numbers that are known."""
-    array, tolerance = np.asarray(unrounded(values)), simplex_tolerance(values.dtype)
+    values = np.asarray(values)  # which stays known while something else is traced
+    array, tolerance = unrounded(values), simplex_tolerance(values.dtype)
     is_inside = (array >= 0).all() & (array <= 1).all()
     return bool(is_inside) and bool((abs(_row_sums(values) - 1) <= tolerance).all())
 

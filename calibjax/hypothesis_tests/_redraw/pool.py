@@ -73,7 +73,7 @@ def observed_and_redrawn(
     return _pool(statistic, redraw, batch_size, keys, data, predictions, targets)
 
 
-@functools.partial(jit_long, static_argnums=(0, 1, 2))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _pool(
     statistic: Callable[[T, Any, Any], Any],
     redraw: Callable[[jax.Array, Any], Any],
