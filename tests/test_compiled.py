@@ -141,13 +141,12 @@ def test_values(name):
 
 SLOW = (
     "estimators-diagonal_normal",
-    "estimators-kernel_density",
     "recalibration-local_recalibration",
 )
 
 
 @pytest.mark.parametrize(
-    "name", ["kernels-of_scaled_points", *(pytest.param(x, marks=pytest.mark.slow) for x in SLOW)]
+    "name", ["estimators-kernel_density", *(pytest.param(x, marks=pytest.mark.slow) for x in SLOW)]
 )
 def test_gradients(name):
     """With respect to all arrays, against float64, which is computed by other code."""
