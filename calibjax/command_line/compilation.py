@@ -40,7 +40,7 @@ def prepare(*, keeps_programs: bool) -> str:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own(folder):
-            return f"compiled programs are not kept: others may write to {folder}"
+            return f"compiled programs are not kept: others have access to {folder}"
         _forget_oldest(folder)
     except OSError as error:
         return f"compiled programs are not kept: {folder}: {error.strerror}"
@@ -67,11 +67,11 @@ def suitably(predictions: Distribution) -> Iterator[None]:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether a folder belongs to the user, and nobody else may write to it."""
+    """Whether a folder belongs to the user, and nobody else may look into it."""
     if not hasattr(os, "getuid"):  # Windows keeps it in the user's profile
         return True
     status = folder.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
 def _machine() -> str:

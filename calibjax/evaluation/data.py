@@ -25,7 +25,6 @@ from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.kernels import Kernel
 
 LEVEL = 0.05  # at which sentences say that something is wrong
-_LONGEST = 20_000  # samples; beyond, computing takes longer than compiling
 LOCAL = "local"  # the test of local errors, which is not in the record
 MAX_CLASSES = 20  # with entries of their own
 REDRAWS = 1  # of the keys, that of all redraws: tests with the same key share them
@@ -202,9 +201,7 @@ def checked_data(
     memberships, names = (None, ()) if groups is None else checked_groups(groups, n)
     features = None if features is None else _scaled(features, n)
     samples = predictions, targets, features, memberships
-    (predictions, targets, features, memberships), weights = filled(
-        samples, weights, longest=_LONGEST
-    )
+    (predictions, targets, features, memberships), weights = filled(samples, weights)
     task = task_of(predictions, targets)
     if task == "ensembles":
         predictions = checked_ensembles(predictions, 10, "predictions")

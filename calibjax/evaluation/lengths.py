@@ -11,7 +11,7 @@ from calibjax._core.arithmetic import floating_dtype
 # At most a quarter apart, and each of them a length that is often met as it is.
 _UP_TO_80 = (8, 9, 11, 13, 16, 19, 23, 28, 34, 42, 52, 64, 80)
 _DECADE = (100, 120, 150, 185, 230, 285, 350, 430, 530, 650, 800)
-_LONGEST = 2300  # beyond, sums over pairs take longer than it takes to compile them
+_LONGEST = 20_000  # beyond, computing takes longer than compiling
 
 
 def rounded_up(n: int) -> int:
@@ -27,9 +27,7 @@ def rounded_up(n: int) -> int:
     return unit * next(length for length in lengths if length * unit >= n)
 
 
-def filled(
-    samples: tuple[Any, ...], weights: jax.Array | None, *, longest: int = _LONGEST
-) -> tuple[Any, jax.Array | None]:
+def filled(samples: tuple[Any, ...], weights: jax.Array | None) -> tuple[Any, jax.Array | None]:
     """Samples and weights, filled up with samples without weight to one of few lengths.
 
     Random numbers of the first samples do not depend on the length, so that neither do redraws.
@@ -38,11 +36,10 @@ def filled(
     Args:
         samples: checked predictions and more, with leading axis n.
         weights: what `checks.sample_weights` returned for them.
-        longest: up to which n.
     """
     leaves = jax.tree.leaves((samples, weights))
     n = leaves[0].shape[0]
-    if n > longest:
+    if n > _LONGEST:
         return samples, weights
     length = rounded_up(n)
 

@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import on_cpu
 from calibjax._core.pytree import record
 from calibjax.distances import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
@@ -116,13 +117,12 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
     found = _embedding(distance, without_draws(points))
     if found is None:
         return None
-    is_on_cpu = jax.default_backend() == "cpu"
-    found = np.asarray(found) if is_on_cpu else found
+    found = np.asarray(found) if on_cpu() else found
     if found.shape[1] > 1:
         found = found[:, np.any(np.asarray(found != found[0]), 0)]
     if found.shape[1] != 1:
         return None
-    if is_on_cpu:
+    if on_cpu():
         order = np.argsort(found[:, 0], kind="stable")  # in less time than by JAX
         return Line(*jax.device_put((order, found[order, 0])))
     order = jnp.argsort(found[:, 0])

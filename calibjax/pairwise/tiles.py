@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import matmul
+from calibjax._core.arithmetic import matmul, on_cpu
 from calibjax._core.compilation import jit_long
 from calibjax._core.pytree import PyTree, T
 
@@ -57,7 +57,7 @@ def size_of(xs: PyTree, tile_size: int | None) -> int:
     """
     if tile_size is not None:
         return checks.size_in_range("tile_size", tile_size, 1)
-    if jax.default_backend() == "cpu":
+    if on_cpu():
         busy = max(1.0, num_cores() / _CORES)
         largest = 2 * TILE_SIZE * 2 ** math.ceil(math.log2(busy) / 2)
         largest = min(largest, length_of(xs) // _MANY_TILES)

@@ -74,6 +74,24 @@ def test_a_folder_that_cannot_be_made(settings, tmp_path):
     assert not settings
 
 
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no modes")
+def test_programs_are_kept_where_nobody_else_has_access(settings, tmp_path):
+    compilation.prepare(keeps_programs=True)
+    (folder,) = (tmp_path / "calibjax").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    settings.clear()
+    folder.chmod(0o750)
+    assert "others have access to" in compilation.prepare(keeps_programs=True)
+    assert not settings
+
+
+def test_a_relative_folder_is_ignored(settings, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    compilation.prepare(keeps_programs=True)
+    assert (tmp_path / ".cache" / "calibjax").is_dir()
+
+
 def test_the_oldest_programs_go(settings, tmp_path, monkeypatch):
     compilation.prepare(keeps_programs=True)
     (folder,) = (tmp_path / "calibjax").iterdir()

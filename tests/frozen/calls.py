@@ -18,12 +18,6 @@ from tests.registry.families import ALL, FAMILIES, Family
 # densities and draws of all families, which `_members` has in one program.
 _AGAIN = r", whole\]|\[params\]|\[state|\[records\]"
 _AGAIN += r"|(negative_log_likelihood|sample_targets)\[(?!Normal\])"
-# What is about to be deleted. Patterns of names that no longer exist may go from this list.
-_LEAVING = (
-    r"sample_size|power_curve|ExactSKCETest|EDetector|score_confidence_sequence|combine_results|holm"
-    r"|cross_calibration_test|calibration_margin|group_wise|reward_improvement|decision_cost"
-    r"|variogram_score|NumpyroDistribution|risk_difference|KernelRidge\[options"
-)
 # Where weights stay, of each kind of function one or two.
 _WEIGHTED = (
     r"estimators\.(skce|skce_biased|ucme|ece|lce|reliability_curve|pit_histogram)|streaming\.SKCE"
@@ -47,7 +41,7 @@ def calls() -> dict[str, Call]:
 def _is_chosen(name: str) -> bool:
     if name.endswith("[weights]"):
         return re.fullmatch(rf"({_WEIGHTED})\[weights\]", name) is not None
-    return re.search(f"{_AGAIN}|{_LEAVING}", name) is None
+    return re.search(_AGAIN, name) is None
 
 
 def _members(family: Family) -> Call:

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax import pairwise
-from calibjax._core.arithmetic import matmul
+from calibjax._core.arithmetic import matmul, on_cpu
 from calibjax._core.batches import BATCH_BYTES
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.kernels import Kernel
@@ -31,7 +31,7 @@ def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
     they need more memory.
     """
     if in_blocks:
-        targets = min(32 * n, BATCH_BYTES // 9) if jax.default_backend() == "cpu" else n
+        targets = min(32 * n, BATCH_BYTES // 9) if on_cpu() else n
         return 16 * min(n, BLOCK_SIZE) * num_features + targets
     return min(16 * (n * num_features + n), BATCH_BYTES // -(-_COLUMNS // num_features))
 
