@@ -42,7 +42,7 @@ from calibjax import (
     hypothesis_tests,
     interoperability,
     kernels,
-    pairwise,
+    operators,
     plotting,
     recalibration,
     risk,
@@ -50,7 +50,7 @@ from calibjax import (
     streaming,
 )
 from calibjax._core.pytree import record
-from calibjax.evaluation import compare, evaluate, what_would_repair
+from calibjax.evaluation import compare, evaluate, select_recalibration
 
 __version__ = "0.1.0"
 
@@ -64,14 +64,14 @@ __all__ = [
     "hypothesis_tests",
     "interoperability",
     "kernels",
-    "pairwise",
+    "operators",
     "plotting",
     "recalibration",
     "record",
     "risk",
     "scores",
+    "select_recalibration",
     "streaming",
-    "what_would_repair",
 ]
 
 

@@ -25,9 +25,9 @@ from calibjax import recalibration
 from calibjax.distributions import (
     Bernoulli,
     CategoricalLogits,
+    Ensemble,
     Gamma,
     Normal,
-    Samples,
     StudentT,
 )
 from calibjax.distributions import sample_targets as draw
@@ -83,7 +83,7 @@ def ensembles(key: jax.Array, n: int) -> Data:
     loc, scale = predictions.loc[:, None], predictions.scale[:, None]
     drawn = loc + scale * jax.random.normal(keys[1], (n, MEMBERS + 1))
     params = AffineMap(jnp.asarray(SHIFT), jnp.asarray(SCALE))
-    return AffineScaling().apply(params, Samples(drawn[:, 1:])), drawn[:, 0]
+    return AffineScaling().apply(params, Ensemble(drawn[:, 1:])), drawn[:, 0]
 
 
 DATA = {"two classes": two_classes, "ten classes": ten_classes, "ensembles": ensembles} | {
@@ -92,7 +92,7 @@ DATA = {"two classes": two_classes, "ten classes": ten_classes, "ensembles": ens
 _TEMPERATURE, _AFFINE = ("TemperatureScaling", "two classes"), ("AffineScaling", "normal")
 _LEVELS = (
     _TEMPERATURE,
-    ("BetaScaling", "two classes"),
+    ("BetaCalibration", "two classes"),
     ("IsotonicRegression", "two classes"),
     ("TemperatureScaling", "ten classes"),
     *(("AffineScaling", of) for of in ("normal", "Student's t", "gamma", "ensembles")),

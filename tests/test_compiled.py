@@ -45,7 +45,7 @@ def wasserstein_of_samples():
     values = normals(N, 40)
 
     def ours(x):
-        return kernels.gram_matrix(distances.Wasserstein(), distributions.Samples(x))
+        return kernels.gram_matrix(distances.Wasserstein(), distributions.Ensemble(x))
 
     x = np.sort(doubles(values)[0], 1)
     return ours, (values,), np.sqrt(squares(x, x) / 40)

@@ -145,7 +145,7 @@ def test_unsigned_integers_do_not_underflow():
         one, two = np.array([1, 0], dtype), np.array([0, 1], dtype)
         assert distances.Euclidean().squared(one, two) == 2
         assert distances.Manhattan()(one, two) == 2
-        draws = [distributions.Samples(x) for x in (np.array([1, 1], dtype), one)]
+        draws = [distributions.Ensemble(x) for x in (np.array([1, 1], dtype), one)]
         assert distances.Wasserstein().squared(*draws) == 0.5
     assert distances.Manhattan()(np.int32(2**31 - 1), np.int32(-(2**31))) == 2.0**32 - 1
 
@@ -154,12 +154,12 @@ def test_unsigned_counts_and_draws():
     counts, draws = np.array([3, 200]), np.array([[1, 5, 9], [2, 200, 4]])
     for score, predictions in (
         (scores.negative_log_likelihood, Poisson(np.array([2.5, 150.0]))),
-        (scores.crps, distributions.Samples(draws)),
-        (lambda *data: scores.pinball_loss(*data, levels=[0.5]), distributions.Samples(draws)),
+        (scores.crps, distributions.Ensemble(draws)),
+        (lambda *data: scores.pinball_loss(*data, levels=[0.5]), distributions.Ensemble(draws)),
     ):
         expected = score(predictions, counts)
-        if isinstance(predictions, distributions.Samples):
-            predictions = distributions.Samples(draws.astype("uint8"))
+        if isinstance(predictions, distributions.Ensemble):
+            predictions = distributions.Ensemble(draws.astype("uint8"))
         assert score(predictions, counts.astype("uint8")) == expected
 
 
@@ -204,7 +204,7 @@ def test_one_covariance_for_all():
 
 def test_transposed_draws():
     with pytest.raises(ValueError, match=r"got 3; draws have shape \[n, m\].*transpose"):
-        scores.crps(distributions.Samples(np.zeros((5, 3))), np.zeros(3))
+        scores.crps(distributions.Ensemble(np.zeros((5, 3))), np.zeros(3))
 
 
 @pytest.mark.parametrize(

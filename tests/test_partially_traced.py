@@ -51,14 +51,14 @@ def _families():
         "Poisson, White": (white, distributions.Poisson(y), labels),
         "Beta": (smooth, distributions.Beta(y, y), y),
         "Mixture": (smooth, distributions.Mixture(jnp.full((N, 2), 0.5), normals), y),
-        "Samples": (smooth, distributions.Samples(vectors), y),
+        "Ensemble": (smooth, distributions.Ensemble(vectors), y),
         "Monte Carlo": (smooth, distributions.monte_carlo(jax.random.key(1), normal, 3), y),
     }
 
 
 FAMILIES = (
     *("Normal", "Normal, scaled", "DiagNormal", "MvNormal", "Laplace", "Bernoulli", "Categorical"),
-    *("Categorical, matrix", "Poisson", "Poisson, White", "Beta", "Mixture", "Samples"),
+    *("Categorical, matrix", "Poisson", "Poisson, White", "Beta", "Mixture", "Ensemble"),
     "Monte Carlo",
 )
 

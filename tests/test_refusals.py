@@ -51,7 +51,7 @@ def masked_rows(values):
 
 
 def drawn(values, index=None, weights=None):
-    return estimators.skce(OF_NUMBERS, distributions.Samples(values, weights, index), Y)
+    return estimators.skce(OF_NUMBERS, distributions.Ensemble(values, weights, index), Y)
 
 
 def concatenated():
@@ -68,7 +68,7 @@ def concatenated():
 
 def of_draws(predictions, values):
     return estimators.skce(
-        OF_CLASSES, distributions.MonteCarlo(predictions, distributions.Samples(values)), LABELS
+        OF_CLASSES, distributions.MonteCarlo(predictions, distributions.Ensemble(values)), LABELS
     )
 
 
@@ -192,7 +192,7 @@ CASES = {
     "targets beyond labels": (
         lambda: estimators.skce(
             kernels.TensorProduct(kernels.Exponential(), TWO),
-            distributions.Samples(np.zeros((N, 2), int)),
+            distributions.Ensemble(np.zeros((N, 2), int)),
             LABELS,
         ),
         r"targets: expected labels in 0, \.\.\., 1",
@@ -290,7 +290,7 @@ def test_traced_draws_of_wrong_rows(family):
     def results(bad):
         made = FAMILIES[family](bad)
         values = distributions.monte_carlo(KEY, made, 3).draws.values
-        error = estimators.skce(OF_CLASSES, distributions.Samples(values), jnp.asarray(CORRECT))
+        error = estimators.skce(OF_CLASSES, distributions.Ensemble(values), jnp.asarray(CORRECT))
         return values, jax.vmap(lambda p: p.sample(KEY))(made), error
 
     values, one, error = results(jnp.asarray(CONFIDENCES).at[2].set(jnp.nan))

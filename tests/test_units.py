@@ -95,7 +95,7 @@ def _of_stream(accumulator, d):
 
 
 def _streamed(d):
-    low_rank = kernels.LowRank(d.kernel.prediction, _locations(d)[0])
+    low_rank = kernels.Nystrom(d.kernel.prediction, _locations(d)[0])
     accumulator = streaming.SKCE(kernels.TensorProduct(low_rank, d.kernel.target))
     return _of_stream(accumulator, d)
 
@@ -148,7 +148,7 @@ OF_DATA = {
     "PIT": (lambda d: estimators.pit_values(KEY, d.predictions, d.targets), 0),
     "biased SKCE": (lambda d: estimators.skce_biased(d.kernel, d.predictions, d.targets), 0),
     "spread": (
-        lambda d: jax.tree.leaves(estimators.skce_spread(d.kernel, d.predictions, d.targets)),
+        lambda d: jax.tree.leaves(estimators.skce_dispersion(d.kernel, d.predictions, d.targets)),
         0,
     ),
     "matrix": (
@@ -191,7 +191,7 @@ OF_DATA = {
 
 
 def _streamed_test(d):
-    low_rank = kernels.LowRank(d.kernel.prediction, _locations(d)[0])
+    low_rank = kernels.Nystrom(d.kernel.prediction, _locations(d)[0])
     kernel = kernels.TensorProduct(low_rank, d.kernel.target)
     return _of_stream(streaming.ExactSKCETest(KEY, kernel, **B), d)
 
@@ -321,7 +321,7 @@ def test_distances(exponent):
         p, q = make(x[0], x[2]), make(y[0], y[2])
         apart = np.hypot(*np.float64([x[0] - y[0], root * (x[2] - y[2])]))
         np.testing.assert_allclose(distances.Wasserstein()(p, q), apart, rtol=3e-7)
-    p, q = (distributions.Samples(z) for z in (x, y))
+    p, q = (distributions.Ensemble(z) for z in (x, y))
     apart = np.sqrt(np.mean((np.sort(np.float64(x)) - np.sort(np.float64(y))) ** 2))
     np.testing.assert_allclose(distances.Wasserstein()(p, q), apart, rtol=3e-7)
 
@@ -341,7 +341,7 @@ def test_families(family, name):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*ensemble_skce_test:UserWarning")
 @pytest.mark.parametrize(
-    "family", ["Normal", "DiagNormal", "MvNormal", "Laplace", "Mixture", "Samples"]
+    "family", ["Normal", "DiagNormal", "MvNormal", "Laplace", "Mixture", "Ensemble"]
 )
 @pytest.mark.parametrize("name", OF_KERNELS)
 def test_kernels(family, name):
@@ -386,7 +386,7 @@ def test_tests_of_ensembles():
     d = data_set("Normal")
     loc = d.predictions.loc
     values = jnp.stack([loc - 1, loc + 0.3, loc + 1], 1)
-    data = Data(distributions.Samples(values), d.targets, d.kernel, 1.0)
+    data = Data(distributions.Ensemble(values), d.targets, d.kernel, 1.0)
     _check((_test("ensemble_skce_test", **B), 0), data, (-40, -20, 20, 40))
     ranks = functools.partial(hypothesis_tests.rank_histogram_test, KEY, **B)
     _check((lambda d: ranks(d.predictions, d.targets).pvalue, 0), data, (-40, 40))

@@ -42,7 +42,7 @@ for _class in ("Normal", "DiagNormal", "Laplace", "StudentT", "GeneralizedNormal
 in_units.register(distributions.MvNormal, _changed(loc=1, cov=2))
 in_units.register(distributions.Gamma, _changed(rate=-1))
 in_units.register(distributions.Uniform, _changed(low=1, high=1))
-in_units.register(distributions.Samples, _changed(values=1))
+in_units.register(distributions.Ensemble, _changed(values=1))
 in_units.register(distributions.Quantiles, _changed(values=1))
 
 
@@ -114,7 +114,7 @@ in_units.register(K.Product, _of_parts("factors"))
 in_units.register(K.Scaled, _of_parts("kernel"))
 in_units.register(K.Stein, _of_parts("kernel"))
 in_units.register(K.TensorProduct, _of_parts("prediction", "target"))
-in_units.register(K.LowRank, _of_parts("kernel", "landmarks"))
+in_units.register(K.Nystrom, _of_parts("kernel", "landmarks"))
 
 
 class Data(NamedTuple):

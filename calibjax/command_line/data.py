@@ -22,7 +22,7 @@ from calibjax.evaluation.data import in_order
 _BATCHES: Mapping[str, Callable[..., Any]] = {
     "classification": distributions.Categorical,
     "logits": distributions.CategoricalLogits,
-    "ensembles": distributions.Samples,
+    "ensembles": distributions.Ensemble,
 }
 _WITH_CLASSES = ("classification", "logits")
 # Options that only some tasks have, and these in words.

@@ -20,7 +20,7 @@ class MaximumMeanDiscrepancy(Distance):
     exp(−(d / ℓ)^ν) with 0 < ν ≤ 2 is positive semi-definite for every family of distributions,
     including mixtures. This need not hold for `MixtureWasserstein`, nor for `Wasserstein` between
     normal distributions whose covariances do not commute. It is a metric if k is characteristic.
-    For `Samples` it is the distance of the empirical distributions. Distances do not see the draws
+    For `Ensemble` it is the distance of the empirical distributions. Distances do not see the draws
     of `distributions.monte_carlo`.
 
     Attributes:

@@ -14,7 +14,7 @@ from calibjax._core.pytree import PyTree, record
 from calibjax.distances.base import Distance
 from calibjax.distances.bures import squared_bures
 from calibjax.distances.euclidean import Euclidean
-from calibjax.distributions import DiagNormal, Laplace, MvNormal, Normal, Samples
+from calibjax.distributions import DiagNormal, Ensemble, Laplace, MvNormal, Normal
 
 _OTHERS = "distances has MixtureWasserstein, TotalVariation and MaximumMeanDiscrepancy for others"
 
@@ -62,11 +62,11 @@ def _laplace_points(p: Laplace, q: Laplace) -> tuple[Any, Any, int]:
     return one, two, 1
 
 
-def _order_statistics(p: Samples, q: Samples) -> tuple[Any, Any, int]:
+def _order_statistics(p: Ensemble, q: Ensemble) -> tuple[Any, Any, int]:
     shapes = [jnp.shape(x.values) for x in (p, q)]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1 or (p.weights, q.weights) != (None, None):
         raise NotImplementedError(
-            "distance Wasserstein is defined for Samples of equally many, equally likely scalars, "
+            "Wasserstein is defined for ensembles of equally many, equally likely numbers, "
             f"got values of shapes {shapes[0]} and {shapes[1]}"
             + ("" if p.weights is None and q.weights is None else " with weights")
         )
@@ -77,7 +77,7 @@ def _order_statistics(p: Samples, q: Samples) -> tuple[Any, Any, int]:
 _squared.register(Normal, _Embedded(lambda p, q: (p, q, 1)))
 _squared.register(DiagNormal, _Embedded(lambda p, q: (p, q, 1)))
 _squared.register(Laplace, _Embedded(_laplace_points))
-_squared.register(Samples, _Embedded(_order_statistics))
+_squared.register(Ensemble, _Embedded(_order_statistics))
 
 
 @_squared.register
@@ -100,7 +100,7 @@ class Wasserstein(Distance):
     exp(−W₂² / 2) between four thin normals, with axes 45 degrees apart, has the eigenvalue −0.06.
     Derivatives are exact; second derivatives with respect to covariances are not.
 
-    For `Samples` it is the distance of the empirical distributions,
+    For `Ensemble` it is the distance of the empirical distributions,
     W₂² = m⁻¹ Σ_k (z_(k) − z'_(k))² with the sorted draws; these have to be scalars without
     weights, equally many on both sides.
 

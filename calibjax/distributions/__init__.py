@@ -74,6 +74,7 @@ from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.dirichlet import Dirichlet
 from calibjax.distributions.draws import MonteCarlo, monte_carlo
+from calibjax.distributions.ensemble import Ensemble
 from calibjax.distributions.features import WithFeatures, with_features
 from calibjax.distributions.gamma import Gamma
 from calibjax.distributions.generalized_normal import GeneralizedNormal
@@ -86,7 +87,6 @@ from calibjax.distributions.normal import DiagNormal, Normal
 from calibjax.distributions.poisson import Poisson
 from calibjax.distributions.quantiles import Quantiles
 from calibjax.distributions.recalibrated import Recalibrated
-from calibjax.distributions.samples import Samples
 from calibjax.distributions.sampling import sample_targets
 from calibjax.distributions.student_t import StudentT
 from calibjax.distributions.uniform import Uniform
@@ -99,6 +99,7 @@ __all__ = [
     "DiagNormal",
     "Dirichlet",
     "Distribution",
+    "Ensemble",
     "Gamma",
     "GeneralizedNormal",
     "Laplace",
@@ -111,7 +112,6 @@ __all__ = [
     "Poisson",
     "Quantiles",
     "Recalibrated",
-    "Samples",
     "StudentT",
     "Uniform",
     "WithFeatures",

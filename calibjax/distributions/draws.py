@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Batch, Distribution
-from calibjax.distributions.samples import Samples
+from calibjax.distributions.ensemble import Ensemble
 from calibjax.distributions.sampling import draw
 
 
@@ -24,11 +24,11 @@ class MonteCarlo(Batch):
 
     Attributes:
         distribution: the distribution.
-        draws: its draws, a `Samples`.
+        draws: its draws, a `Ensemble`.
     """
 
     distribution: Distribution
-    draws: Samples
+    draws: Ensemble
 
     def with_index(self, num_axes: int = 1) -> "MonteCarlo":
         """The batch, with `num_axes` leading axes, in which each prediction has its own index."""
@@ -52,9 +52,9 @@ class MonteCarlo(Batch):
         """Checks the batches of distributions and draws."""
         if hasattr(self.distribution, "check_structure"):
             self.distribution.check_structure(f"{name}.distribution")
-        if not isinstance(self.draws, Samples):
+        if not isinstance(self.draws, Ensemble):
             got = checks.described(self.draws)
-            raise TypeError(f"{name}.draws: expected distributions.Samples, got {got}")
+            raise TypeError(f"{name}.draws: expected distributions.Ensemble, got {got}")
         self.draws.check_structure(f"{name}.draws")
 
     def check_values(self, name: str) -> "MonteCarlo":
@@ -131,4 +131,4 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
     numbers_each = sum(map(jnp.size, jax.tree.leaves(predictions)))
     num_samples = checks.number_of_draws("num_samples", num_samples, 2, numbers_each=numbers_each)
     values = _draw_many(key, predictions, num_samples)
-    return MonteCarlo(predictions, Samples(values).with_index())
+    return MonteCarlo(predictions, Ensemble(values).with_index())

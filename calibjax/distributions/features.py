@@ -35,7 +35,7 @@ class WithFeatures(Batch):
         return getattr(self.distribution, name)
 
     def with_index(self, num_axes: int = 1) -> "WithFeatures":
-        """The batch in which draws know their prediction, see `Samples`."""
+        """The batch in which draws know their prediction, see `Ensemble`."""
         if not hasattr(self.distribution, "with_index"):
             return self
         return dataclasses.replace(self, distribution=self.distribution.with_index(num_axes))

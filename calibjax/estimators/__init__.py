@@ -2,6 +2,7 @@
 
 from calibjax.binnings import EqualMassBins, MedianVarianceBins, UniformBins
 from calibjax.estimators.binned import debiased_squared_ece, ece, mce
+from calibjax.estimators.dispersion import DispersionEstimate, skce_dispersion
 from calibjax.estimators.isotonic import IsotonicCurve, isotonic_curve
 from calibjax.estimators.kernel import (
     calibration_kernel,
@@ -16,7 +17,6 @@ from calibjax.estimators.mean_embedding import ucme, witness
 from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.estimators.probability_integral import pit_values
 from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
-from calibjax.estimators.spread import SpreadEstimate, skce_spread
 from calibjax.estimators.uniformity import (
     CoverageCurve,
     PITHistogram,
@@ -29,6 +29,7 @@ from calibjax.lenses import AtMost, OneVersusRest, class_wise, group_classes, to
 __all__ = [
     "AtMost",
     "CoverageCurve",
+    "DispersionEstimate",
     "EqualMassBins",
     "IsotonicCurve",
     "LocalErrors",
@@ -37,7 +38,6 @@ __all__ = [
     "OneVersusRest",
     "PITHistogram",
     "ReliabilityCurve",
-    "SpreadEstimate",
     "UniformBins",
     "calibration_kernel",
     "class_wise",
@@ -59,7 +59,7 @@ __all__ = [
     "skce",
     "skce_biased",
     "skce_block",
-    "skce_spread",
+    "skce_dispersion",
     "top_label",
     "ucme",
     "witness",

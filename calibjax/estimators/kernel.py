@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
-from calibjax.distributions import MonteCarlo, Samples
+from calibjax.distributions import Ensemble, MonteCarlo
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.linear_sums import linear_sums, sums_on_line
@@ -98,7 +98,7 @@ def _labels_of(kernel: Kernel, predictions: Distribution, targets: jax.Array) ->
     for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
         if isinstance(part, TensorProduct):
             targets = checked_labels(part.target, "targets", targets)
-            if isinstance(draws, Samples):
+            if isinstance(draws, Ensemble):
                 checked_labels(part.target, "predictions.values", draws.values)
     return targets
 
@@ -148,7 +148,7 @@ def skce(
     has features, O(n log n) from n = 1000 on for `kernels.Exponential`, its sums, multiples and
     constants, on predictions that lie on a line (probabilities of two classes, normals with a
     common scale, one feature): without an approximation. O(n) for a kernel on predictions of low
-    rank, see `kernels.LowRank`.
+    rank, see `kernels.Nystrom`.
 
     References: W21 §3.2, Lemma 2 (B = n); W19 eq. (6), SKCE_uq.
 
@@ -165,7 +165,7 @@ def skce(
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
     if (found := linear_sums(kernel, samples, weights)) is not None:
         return found.off_diagonal / found.num_pairs
-    return pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
+    return operators.mean_over_pairs(sample_pair, kernel, samples, weights)
 
 
 def skce_biased(
@@ -182,7 +182,7 @@ def skce_biased(
     and Σ_{i,j} w_i w_j h_ij / (Σ_i w_i)² with weights, for which integers are numbers of copies.
     On calibrated data its mean is E h((P, Y), (P, Y)) / n. Targets that scatter less than predicted
     make the diagonal smaller, so that predictions that are too wide do not show up as large values;
-    see `skce_spread`.
+    see `skce_dispersion`.
 
     Args:
         kernel: kernel on pairs (prediction, target).
@@ -212,7 +212,7 @@ def skce_biased(
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
     if (found := linear_sums(kernel, samples, weights)) is not None:
         return (found.off_diagonal + found.diagonal) / found.number / found.number
-    return pairwise.mean_over_all_pairs(sample_pair, kernel, samples, weights)
+    return operators.mean_over_all_pairs(sample_pair, kernel, samples, weights)
 
 
 def skce_block(
@@ -260,10 +260,10 @@ def skce_block(
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
     num_samples = checks.leading_size("predictions", samples[0])
     block_size = checks.size_in_range("block_size", block_size, 2, num_samples)
-    means = pairwise.block_means(sample_pair, kernel, samples, weights, block_size=block_size)
+    means = operators.block_means(sample_pair, kernel, samples, weights, block_size=block_size)
     if weights is None:
         return means.mean()
-    masses = pairwise.block_masses(weights, block_size=block_size)
+    masses = operators.block_masses(weights, block_size=block_size)
     if checks.is_concrete(masses) and not jnp.any(masses):
         raise ValueError(
             f"weights: expected two positive weights in at least one block of {block_size} samples"
@@ -321,7 +321,7 @@ def mmce(
     line = line_of_many(kernel, confidences, len(confidences))
     if line is None:
         samples = confidences, residuals
-        squared = pairwise.mean_over_all_pairs(_mmce_pair, kernel, samples, weights)
+        squared = operators.mean_over_all_pairs(_mmce_pair, kernel, samples, weights)
     else:
         found = sums_on_line(kernel, residuals[None], weights, line)
         squared = (found.off_diagonal + found.diagonal) / found.number / found.number

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
 from calibjax._core.special import SERIES_FROM, stirling_series
@@ -179,7 +179,7 @@ def label_proportions(
     labels = one_hot(targets, m, kernels.probs.dtype)
     if weights is not None:
         labels *= weights[:, None]
-    return pairwise.map_rows(_proportions, (kernels, labels, weights), points)
+    return operators.map_rows(_proportions, (kernels, labels, weights), points)
 
 
 def _proportions(

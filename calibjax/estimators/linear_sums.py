@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax.distributions.base import DataSet
-from calibjax.kernels import Kernel, LowRank, TensorProduct
+from calibjax.kernels import Kernel, Nystrom, TensorProduct
 from calibjax.kernels.expectations import batch_features, prepare_features
 from calibjax.kernels.line import Line, exponentials, line_of_many
 
@@ -28,7 +28,7 @@ def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
     if weights is None:
         return n, n * (n - 1.0)
     # The difference of two squares would leave nothing of one sample with nearly all the weight.
-    return jnp.sum(weights), 2 * pairwise.block_masses(weights, block_size=n)[0]
+    return jnp.sum(weights), 2 * operators.block_masses(weights, block_size=n)[0]
 
 
 def linear_sums(kernel: Kernel, samples: DataSet, weights: jax.Array | None) -> Sums | None:
@@ -60,7 +60,7 @@ def _prepared(kernel: Any, samples: DataSet) -> tuple[Line | None, Any] | None:
         return None
     number = checks.leading_size("targets", samples[1])
     line = line_of_many(kernel.prediction, samples[0], number)
-    if line is None and not isinstance(kernel.prediction, LowRank):
+    if line is None and not isinstance(kernel.prediction, Nystrom):
         return None
     prepared = prepare_features(kernel.target, *samples)
     return None if prepared is None else (line, prepared)
@@ -84,7 +84,9 @@ def _row_sums(
         sent = (used * value)[order]
         ways = (sent, x), (jnp.flip(sent), -jnp.flip(x))
         earlier, later = (
-            pairwise.sums_of_earlier(f[:, None], groups, at, own.rates, polynomials=own.polynomials)
+            operators.sums_of_earlier(
+                f[:, None], groups, at, own.rates, polynomials=own.polynomials
+            )
             for f, at in ways
         )
         received = matmul(own.factors, earlier[..., 0] + jnp.flip(later[..., 0], 1))
@@ -111,7 +113,7 @@ def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, l
     @jax.checkpoint
     def forms(values: jax.Array) -> jax.Array:
         data = values[:, None], line.positions, own.rates
-        return pairwise.line_forms(*data, polynomials=own.polynomials)[:, 0]
+        return operators.line_forms(*data, polynomials=own.polynomials)[:, 0]
 
     upper = jnp.sum(jax.lax.map(forms, values[:, line.order]), 0)
     diagonal = jnp.sum(own.factors) * jnp.sum(jnp.square(values))
@@ -122,12 +124,12 @@ def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, l
 def _sums_of_features(
     kernel: TensorProduct, prepared: tuple, samples: DataSet, weights: jax.Array | None
 ) -> Sums:
-    assert isinstance(kernel.prediction, LowRank), "by the caller"
+    assert isinstance(kernel.prediction, Nystrom), "by the caller"
     factor = kernel.prediction.factor(samples[0])
     numbers = _numbers(factor.shape[0], weights)
     factor = factor if weights is None else factor * weights[:, None]
     norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
-    sums, squares = pairwise.feature_sums(
+    sums, squares = operators.feature_sums(
         _features_of_samples, (kernel.target, prepared), samples, factor, norms
     )
     diagonal = jnp.sum(squares)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import weighted_samples
@@ -49,7 +49,7 @@ def mean_difference(
     else:
         n = jnp.sum(weights)
     columns = weights[:, None]
-    return pairwise.weighted_sums(location_pair, kernel, locations, samples, columns)[:, 0] / n
+    return operators.weighted_sums(location_pair, kernel, locations, samples, columns)[:, 0] / n
 
 
 def ucme(

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax.distributions import Quantiles, Samples
+from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import bare
@@ -30,7 +30,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
       numbers of values up to each level are those of a draw under calibration, as far as
       P(Y < q) ≤ level ≤ P(Y ≤ q) lets them. These values also depend on the other samples, and are
       uniform up to what the forecasts leave open, see `hypothesis_tests.coverage_test`.
-    - `Samples`: the rank of the target among the members,
+    - `Ensemble`: the rank of the target among the members,
       (#{z < y} + V (#{z = y} + 1)) / (m + 1) for the m members z that are not missing, whose
       number may differ between predictions. It is uniform if members and
       target have the same distribution, as in an ideal ensemble, and not if the target is a draw
@@ -42,7 +42,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     Args:
         key: a JAX random key; only randomised values depend on it.
         predictions: batch of n distributions of numbers with a method `cdf`, or of `Quantiles`, or
-            of `Samples` without weights, apart from a mask of missing members.
+            of `Ensemble` without weights, apart from a mask of missing members.
         targets: [n].
 
     Returns:
@@ -51,7 +51,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     Raises:
         TypeError: if an argument is of the wrong kind, in particular if predictions are of classes,
             or have no `cdf`.
-        ValueError: if shapes or values are wrong, or `Samples` have weights.
+        ValueError: if shapes or values are wrong, or `Ensemble` have weights.
 
     Cost: n evaluations of the distribution function; O(n k + n log n) for k quantiles.
 
@@ -75,9 +75,9 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
             f"predictions: expected distributions of numbers, got {checks.described(inner)}; "
             "classes have no order, see estimators.reliability_curve"
         )
-    if not isinstance(inner, Quantiles | Samples):
+    if not isinstance(inner, Quantiles | Ensemble):
         checks.method("predictions", inner, "cdf")
-    if isinstance(inner, Samples):
+    if isinstance(inner, Ensemble):
         inner = checks.replaced(inner, weights=checks.equal_weights("predictions", inner.weights))
     checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
     return randomised(key, inner, targets)
@@ -101,7 +101,7 @@ def randomised(
 
 def _jump(p: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Values of the distribution function to the left of y and at y."""
-    if isinstance(p, Samples):
+    if isinstance(p, Ensemble):
         is_there = jnp.ones(p.values.size, bool) if p.weights is None else p.weights != 0
         m, dtype = jnp.sum(is_there), floating_dtype(p)
         below, equal = jnp.sum(is_there & (p.values < y)), jnp.sum(is_there & (p.values == y))

@@ -9,7 +9,7 @@ from calibjax.evaluation.comparing import compare
 from calibjax.evaluation.entries import Advice, Entry, Section
 from calibjax.evaluation.numbers import residual_spread
 from calibjax.evaluation.record import Evaluation
-from calibjax.evaluation.repair import Repairs, what_would_repair
+from calibjax.evaluation.repair import Repairs, select_recalibration
 from calibjax.evaluation.temperature import temperature_interval
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "evaluate",
     "expected_calibration_errors",
     "residual_spread",
+    "select_recalibration",
     "temperature_interval",
-    "what_would_repair",
 ]
 
 

@@ -63,7 +63,7 @@ def evaluate(
     - The *test* of all errors together is `hypothesis_tests.aggregated_skce_test` for n ≤ 2000,
       since nobody knows the scale of an unknown error; above that, where power is plenty and time
       is not, the exact test with one kernel, and for n > 5000 with one of low rank
-      (`kernels.LowRank`, 100 landmarks), which takes linear time. Ensembles have
+      (`kernels.Nystrom`, 100 landmarks), which takes linear time. Ensembles have
       `hypothesis_tests.ensemble_skce_test` with one kernel. All of them are exact for every n, if
       targets are independent given the predictions: not for overlapping forecast horizons or
       clusters, see `hypothesis_tests.cluster_skce_test`.
@@ -92,7 +92,7 @@ def evaluate(
 
     Args:
         key: a JAX random key.
-        predictions: batch of n ≥ 10 distributions of any family, without features. `Samples` are
+        predictions: batch of n ≥ 10 distributions of any family, without features. `Ensemble` are
             ensembles, whose members are exchangeable with the target. An array of probabilities
             is read as `Bernoulli` if it is [n] and the labels are 0 and 1, and as `Categorical` if
             it is [n, m] with rows that sum to one and the labels are integers; the description
@@ -108,7 +108,7 @@ def evaluate(
         class_names: of the m classes, a list of strings, by which entries, sentences and figures
             call them; by default their numbers from 0, which the names of kernels always have.
         repairs: whether to ask in addition what would repair the predictions, by
-            `what_would_repair`, whose first call compiles for half a minute or more.
+            `select_recalibration`, whose first call compiles for half a minute or more.
         progress: called before each part of the work with its name, the number of the parts
             before it, and the number of all parts.
 

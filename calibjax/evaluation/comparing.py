@@ -47,7 +47,7 @@ def compare(
     - Which has the better *score*, and is that more than chance?
       (`hypothesis_tests.score_difference`)
     - How much of it could *recalibration* take away? (`hypothesis_tests.gain_difference`)
-    - Which is better *calibrated*? (`hypothesis_tests.compare_skce`, with one kernel for all)
+    - Which is better *calibrated*? (`hypothesis_tests.skce_difference`, with one kernel for all)
     - Does q *know something that p does not*: is p wrong given q? (`exact_skce_test` with q as
       features of p) If that is so in both directions, a combination of both is better than each.
       Only a model that is not rejected by itself can say so: one that is not calibrated is wrong

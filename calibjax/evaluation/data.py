@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from calibjax import estimators
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree
-from calibjax.distributions import Bernoulli, Categorical, Quantiles, Samples, Uniform
+from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles, Uniform
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import bare
@@ -32,7 +32,7 @@ _EXPECTED = (
     "predictions: expected a batch of distributions, or an array of probabilities: [n] in [0, 1] "
     "with labels 0 and 1, or [n, m] with rows that sum to one and integers 0, ..., m - 1 as "
     "labels; got {got}; say what it is by distributions.Bernoulli(probs), Categorical(probs), "
-    "CategoricalLogits(logits), Normal(loc, scale), Samples(values) or Quantiles(levels, values)"
+    "CategoricalLogits(logits), Normal(loc, scale), Ensemble(values) or Quantiles(levels, values)"
 )
 TARGETS, MEMBERS, RANKS, CONFIDENCES = (  # what is redrawn
     "targets",
@@ -279,8 +279,8 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
     if probs is not None:
         number = probs.shape[1]
         return "binary" if number == 2 else "classification"
-    if isinstance(inner, Samples | Quantiles):
-        return "ensembles" if isinstance(inner, Samples) else "quantiles"
+    if isinstance(inner, Ensemble | Quantiles):
+        return "ensembles" if isinstance(inner, Ensemble) else "quantiles"
     if jnp.issubdtype(jnp.result_type(targets), jnp.integer):
         return "counts"
     return "multivariate" if jnp.ndim(targets) > 1 else "regression"
@@ -349,7 +349,7 @@ def _scaled(features: Any, num_samples: int) -> jax.Array:
 def _pit(data: Data) -> jax.Array | None:
     """PIT values, if targets are numbers with a distribution function."""
     inner = undrawn(data.predictions)
-    has_cdf = isinstance(inner, Samples | Quantiles) or hasattr(inner, "cdf")
+    has_cdf = isinstance(inner, Ensemble | Quantiles) or hasattr(inner, "cdf")
     if data.is_of_classes or jnp.ndim(data.targets) != 1 or not has_cdf:
         return None
     if isinstance(inner, Quantiles):  # samples that were filled up tie as well

@@ -163,7 +163,7 @@ class Findings:
         task: see `Evaluation.task`.
         num_samples: n.
         pvalue: of the exact test of all errors together.
-        direction: what that test is loudest for, in words, see `SKCEComponents.direction_of`.
+        direction: what that test is largest for, in words, see `SKCEComponents.direction_of`.
         direction_pvalue: of this, adjusted for all kernels of that test.
         top_label: mean confidence and accuracy.
         classes: frequencies of the classes.

@@ -153,11 +153,11 @@ def of_skces(c: Compared) -> Section | None:
     """Differences of SKCEs."""
     if c.kernel is None:
         return None
-    test, options, entries = hypothesis_tests.compare_skce, c.options(in_rows=True), []
+    test, options, entries = hypothesis_tests.skce_difference, c.options(in_rows=True), []
     for a, b in c.pairs:
         values, shown = c.samples(a, b)
         compute = functools.partial(test, c.kernel, *values, **options.value)
-        call = f"hypothesis_tests.compare_skce({_KERNEL}, {shown}{options.text})"
+        call = f"hypothesis_tests.skce_difference({_KERNEL}, {shown}{options.text})"
         entries.append(_tested(f"{a} - {b}: SKCE", compute, call, "estimate"))
     entries = _adjusted(entries)
     remark = "The SKCE is zero for a calibrated model. Of models that are wrong in the same way, "

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax import estimators, hypothesis_tests, plotting
 from calibjax._core import checks
-from calibjax.distributions import Quantiles, Samples
+from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.classes import means_test
 from calibjax.evaluation.data import RANKS, REDRAWS, TARGETS, Data, Part, ranks
@@ -256,7 +256,7 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, Any, str]:
     is_continuous = not getattr(getattr(inner, "support", None), "is_integer", False)
     if isinstance(inner, Quantiles):
         levels = inner.levels
-    if hasattr(inner, "icdf") and is_continuous and not isinstance(inner, Quantiles | Samples):
+    if hasattr(inner, "icdf") and is_continuous and not isinstance(inner, Quantiles | Ensemble):
         redrawn, drawn = TARGETS, (inner, data.targets)
         values: Any = _quantiles(inner, levels)
     else:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri  # comes with JAX
 
 from calibjax import distributions, hypothesis_tests
-from calibjax.distributions import MonteCarlo, Normal, Samples
+from calibjax.distributions import Ensemble, MonteCarlo, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.evaluation.data import (
@@ -33,7 +33,7 @@ from calibjax.hypothesis_tests._redraw.components import (
 )
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.kernel_scales import NUM_LANDMARKS, affordable
-from calibjax.kernels import Kernel, LowRank, Shape, TensorProduct
+from calibjax.kernels import Kernel, Nystrom, Shape, TensorProduct
 from calibjax.kernels.expectations import prepare_features
 from calibjax.kernels.residuals import SHAPES
 
@@ -127,17 +127,17 @@ def exact_skce(
 def linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str]:
     """The kernel, or one of low rank on predictions if there are many, and what that means."""
     found = affordable(kernel.prediction, _seen(predictions, data))
-    if not isinstance(found, LowRank):
+    if not isinstance(found, Nystrom):
         return kernel, ""
     number = jax.tree.leaves(found.landmarks)[0].shape[0]
     how = f"The kernel on predictions is replaced by one of low rank with {number} landmarks "
-    how += "(kernels.LowRank), with which the exact test takes linear time and stays exact. "
+    how += "(kernels.Nystrom), with which the exact test takes linear time and stays exact. "
     return TensorProduct(found, kernel.target), how
 
 
 def is_ensemble(predictions: Distribution) -> bool:
     """Whether which of the members and the target is the target is redrawn."""
-    return isinstance(bare(predictions), Samples)
+    return isinstance(bare(predictions), Ensemble)
 
 
 def overall(data: Data, chosen: Choice) -> Part:
@@ -163,7 +163,7 @@ def redraws_of(predictions: Distribution) -> str:
 
 
 def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
-    """The scores of the groups with their adjusted p-values, and the loudest direction."""
+    """The scores of the groups with their adjusted p-values, and the largest direction."""
     components, pvalues = test.components, jax.tree.leaves(test.adjusted_pvalue)
     assert components is not None, "of a test of the SKCE"
     names, entries = components.kernel_names, []
@@ -171,23 +171,23 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], di
     of_groups = test.group_pvalues
     assert of_groups is not None, "of a test of groups"
     for group in components.groups:
-        loudest = components.loudest_kernel_of(group)
-        part = components.of_kernel(loudest)
-        score = getattr(part, part.loudest).score
-        call = f"{_COMPONENTS}.of_kernel({loudest!r}).{part.loudest}.score"
-        note = _in_words(data, components, loudest)
+        largest = components.largest_kernel_of(group)
+        part = components.of_kernel(largest)
+        score = getattr(part, part.largest).score
+        call = f"{_COMPONENTS}.of_kernel({largest!r}).{part.largest}.score"
+        note = _in_words(data, components, largest)
         pvalue = float(of_groups[group])
         more = {"function": call, "pvalue": pvalue, "note": note}
         entries.append(Entry(f"score: {group}", float(score), **more))
-    direction, pvalue = _loudest_direction(data, components)
+    direction, pvalue = _largest_direction(data, components)
     if pvalue is None or pvalue > LEVEL:
-        told = components.loudest_kernel
+        told = components.largest_kernel
         direction, pvalue = _in_words(data, components, told), by_name[told]
     findings = {"direction": direction, "direction_pvalue": pvalue}
     return entries, findings
 
 
-def _loudest_direction(data: Data, components: SKCEComponents) -> tuple[str, float | None]:
+def _largest_direction(data: Data, components: SKCEComponents) -> tuple[str, float | None]:
     """The direction with the largest score that is told, and its p-value."""
     has_direction = np.asarray(components.direction_scores) != 0
     order = np.argsort(-np.asarray(components.biased.score), kind="stable")
@@ -225,7 +225,7 @@ def _has_shape(data: Data, shape: str) -> bool:
 
 
 def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
-    """The scores of the components of one kernel, and what the loudest one says."""
+    """The scores of the components of one kernel, and what the largest one says."""
     components, chance, entries = test.components, float(test.critical_value()), []
     assert components is not None, "of a test of the SKCE"
     for name, words in _WORDS.items():
@@ -234,7 +234,7 @@ def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry]
         entries.append(Entry(f"score: {words}", score, by_chance=(-chance, chance), function=call))
     of_spread = OF_CLASSES if data.is_of_classes else OF_NUMBERS
     told = of_spread[float(components.spread.score) < 0]
-    if components.loudest != "spread":
+    if components.largest != "spread":
         told = ALIKE
     return entries, {"direction": told, "direction_pvalue": float(test.pvalue)}
 
@@ -253,10 +253,10 @@ def _tested(
         call += f"{chosen.predictions.text}, targets, kernels=result.kernels{data.and_weights})"
         number = len(jax.tree.leaves(test.adjusted_pvalue))
         how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
-        how += "kernels; the scores are those of the loudest kernel of each group. "
-        parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, LowRank))
-        if any(isinstance(part, LowRank) for part in parts):
-            how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.LowRank). "
+        how += "kernels; the scores are those of the largest kernel of each group. "
+        parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, Nystrom))
+        if any(isinstance(part, Nystrom) for part in parts):
+            how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.Nystrom). "
     else:
         kernel, how = linear(data, chosen.kernel, chosen.predictions.value)
         others = {"exact test": kernel}

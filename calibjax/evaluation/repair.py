@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.evaluation.data import Data, Part
@@ -33,7 +33,7 @@ from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.recalibration import (
     AffineScaling,
-    BetaScaling,
+    BetaCalibration,
     KernelRecalibration,
     PlattScaling,
     QuantileRecalibration,
@@ -48,7 +48,8 @@ _REMARK = (
     "calibrated after it, to which it is fitted again in every redraw, and the improvement of the "
     "score of predictions that it was not fitted to (five folds). The first with a p-value above "
     "0.05 is named, which needs no adjustment: if each contains those before it, one more "
-    "complicated than necessary is named with a probability of at most 5 %. See what_would_repair."
+    "complicated than necessary is named with a probability of at most 5 %. See "
+    "select_recalibration."
 )
 _PLACE = 14  # of its random key among those of the evaluation
 
@@ -110,7 +111,7 @@ class Repairs:
         return f"{told}{'; nothing more complicated earns more' if later and is_best else ''}."
 
 
-def what_would_repair(
+def select_recalibration(
     key: jax.Array,
     predictions: Distribution,
     targets: ArrayLike,
@@ -149,7 +150,7 @@ def what_would_repair(
 
             | predictions | recalibrations |
             | --- | --- |
-            | two classes as `Bernoulli` | temperature, `PlattScaling`, `BetaScaling` |
+            | two classes as `Bernoulli` | temperature, `PlattScaling`, `BetaCalibration` |
             | classes | temperature, `VectorScaling` |
             | numbers | temperature if possible, affine, beta (quantiles), kernel |
             | normal vectors | temperature, affine, kernel |
@@ -180,13 +181,13 @@ def what_would_repair(
     >>> truth = distributions.Bernoulli(jax.nn.sigmoid(logits / 2))
     >>> targets = distributions.sample_targets(key, truth)
     >>> methods = {"temperature": recalibration.TemperatureScaling()}
-    >>> print(what_would_repair(key, predictions, targets, methods).enough)
+    >>> print(select_recalibration(key, predictions, targets, methods).enough)
     temperature
     """
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2
     )
-    if isinstance(bare(predictions), Samples):
+    if isinstance(bare(predictions), Ensemble):
         predictions = checked_ensembles(predictions, 2, "predictions")
     if recalibrations is None:
         recalibrations = _default(bare(predictions))
@@ -247,11 +248,11 @@ def _hypotheses(
 ) -> dict[str, tuple[Hypothesis, PyTree]]:
     """The hypothesis that each recalibration is enough, and what is redrawn under it."""
     predictions, targets, weights = samples
-    is_ensemble = isinstance(bare(predictions), Samples)
+    is_ensemble = isinstance(bare(predictions), Ensemble)
     seen = None if is_ensemble else default_kernels(predictions)
 
     def hypothesis(name: str, repaired: Distribution) -> tuple[Hypothesis, PyTree]:
-        if is_ensemble and not isinstance(repaired, Samples):
+        if is_ensemble and not isinstance(repaired, Ensemble):
             got = f"{checks.described(repaired)} from {name!r}"
             raise NotImplementedError(f"recalibrations: expected repaired ensembles, got {got}")
         original, repaired, drawn = as_tested(predictions, repaired, targets)
@@ -285,12 +286,14 @@ def repairs(data: Data) -> Part:
     """The table of what would repair the model."""
     given = data.known((data.predictions, data.targets))
     weights = jnp.asarray(data.known(data.weights)) if data.has_weights else None
-    call = f"evaluation.what_would_repair(jax.random.fold_in(key, {_PLACE}), predictions, targets"
+    call = (
+        f"evaluation.select_recalibration(jax.random.fold_in(key, {_PLACE}), predictions, targets"
+    )
     call += f"{data.and_weights})"
     try:
-        found = what_would_repair(data.at(_PLACE), *given, weights=weights)
+        found = select_recalibration(data.at(_PLACE), *given, weights=weights)
     except (ValueError, NotImplementedError) as error:
-        return Part((Section(_TITLE, (), f"what_would_repair does not apply: {error}."),))
+        return Part((Section(_TITLE, (), f"select_recalibration does not apply: {error}."),))
     entries = []
     for name in found.pvalues:
         if reason := dict(found.not_fitted).get(name):
@@ -376,12 +379,12 @@ def _smallest(pool: jax.Array) -> jax.Array:
 
 def _default(predictions: Distribution) -> dict[str, Any]:
     """Recalibrations of which each contains the ones before it, or nearly."""
-    if isinstance(predictions, Samples):
+    if isinstance(predictions, Ensemble):
         return {"affine": AffineScaling()}
     found: dict[str, Any] = {"temperature": TemperatureScaling()}
     if has_class_probs(predictions):
         is_binary = hasattr(predictions, "__jax_array__")
-        more = {"affine": PlattScaling(), "beta": BetaScaling()}
+        more = {"affine": PlattScaling(), "beta": BetaCalibration()}
         found |= more if is_binary else {"vector": VectorScaling()}
     else:
         found["affine"] = AffineScaling()

@@ -153,11 +153,11 @@ def _verdict(findings: Findings, found: list[str]) -> str:
 def _direction(findings: Findings, found: list[str]) -> list[str]:
     """Whether the predictions are overconfident, underconfident, or what else is wrong."""
     if findings.task not in ("classification", "binary"):
-        told, loudest = _width(findings), _loudest(findings, found)
-        return loudest + told if wrong_shape(findings) else told or loudest
+        told, largest = _width(findings), _largest(findings, found)
+        return largest + told if wrong_shape(findings) else told or largest
     top = findings.top_label
     if top is None or top.pvalue > LEVEL:
-        return _loudest(findings, found)
+        return _largest(findings, found)
     confidence, accuracy = percents(top.predicted, top.observed)
     numbers = f"its mean confidence is {confidence}, "
     if top.observed < top.predicted:
@@ -167,8 +167,8 @@ def _direction(findings: Findings, found: list[str]) -> list[str]:
     return [f"It is underconfident: {numbers} ({p_is(top.pvalue)})."]
 
 
-def _loudest(findings: Findings, found: list[str]) -> list[str]:
-    """What the test of all errors together is loudest for."""
+def _largest(findings: Findings, found: list[str]) -> list[str]:
+    """What the test of all errors together is largest for."""
     p = findings.direction_pvalue
     if "all" not in found or not findings.direction:
         return []

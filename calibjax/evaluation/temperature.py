@@ -41,7 +41,7 @@ def temperature_interval(
         predictions: batch of n distributions with `tempered`.
         targets: [n] or [n, d].
         loss: (predictions, targets) → scalar, the mean of a loss over the samples that is twice
-            differentiable in T; the CRPS of `Samples` is not.
+            differentiable in T; the CRPS of `Ensemble` is not.
         weights: w ≥ 0 of the samples, [n], which the loss has to take; None if all count equally.
         confidence_level: in (0, 1).
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from calibjax import distributions
-from calibjax.distributions import Quantiles, Samples
+from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.draws import undrawn
 from calibjax.evaluation.data import LEVEL, Data, Part
 from calibjax.evaluation.entries import Entry, Section
@@ -48,13 +48,13 @@ def _search(data: Data, chosen: Choice | None) -> Search | None:
     if data.is_of_classes:
         return of_classes(data)
     inner = undrawn(data.predictions)
-    if isinstance(inner, Samples):
+    if isinstance(inner, Ensemble):
         return of_members(data, data.known(inner.values), "predictions")
     if isinstance(inner, Quantiles):
         return of_quantiles(data, inner)
     if data.pit is not None:
         return of_levels(data, inner)
-    if chosen is not None and isinstance(drawn := chosen.predictions.value, Samples):
+    if chosen is not None and isinstance(drawn := chosen.predictions.value, Ensemble):
         return of_members(data, data.known(drawn.values), chosen.predictions.text)
     draws = distributions.monte_carlo(data.at(12), inner, _NUM_DRAWS).draws
     call = f"distributions.monte_carlo(jax.random.fold_in(key, 12), predictions, {_NUM_DRAWS})"

@@ -6,14 +6,14 @@ from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce
 from calibjax.hypothesis_tests.choice_of_bets import default_bets
 from calibjax.hypothesis_tests.classical import (
     CoxRegression,
+    calibration_slope_intercept,
     cox,
-    cox_regression,
     cumulative_difference,
     hosmer_lemeshow,
     spiegelhalter,
 )
 from calibjax.hypothesis_tests.clusters import cluster_skce_test
-from calibjax.hypothesis_tests.comparison import compare_skce
+from calibjax.hypothesis_tests.comparison import skce_difference
 from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
@@ -65,14 +65,13 @@ __all__ = [
     "block_skce_test",
     "bootstrap_skce_test",
     "calibration_kernel_bound",
+    "calibration_slope_intercept",
     "cluster_skce_test",
     "cme_test",
-    "compare_skce",
     "composite_calibration_test",
     "consistency_test",
     "coverage_test",
     "cox",
-    "cox_regression",
     "cumulative_difference",
     "default_bets",
     "default_kernel",
@@ -97,6 +96,7 @@ __all__ = [
     "rank_histogram_test",
     "score_difference",
     "skce_confidence_interval",
+    "skce_difference",
     "spectrum_skce_test",
     "spiegelhalter",
     "witness_test",

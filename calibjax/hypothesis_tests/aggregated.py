@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.distributions.sampling import check_draws
@@ -55,8 +55,8 @@ def aggregated_skce_test(
     min(M, 0), where M is the M_g that its T_k alone would give: under calibration the probability
     that any of them is ≤ α is at most α.
 
-    For `Samples` the redraws are those of `ensemble_skce_test`: which of the members and the target
-    is the target. All others redraw the targets from the predictions, as `exact_test`, whose
+    For `Ensemble` the redraws are those of `ensemble_skce_test`: which of the members and the
+    target is the target. All others redraw the targets from the predictions, as `exact_test`, whose
     assumption about independence applies.
 
     Args:
@@ -75,8 +75,8 @@ def aggregated_skce_test(
     Returns:
         The result. `statistic` is T, `adjusted_pvalue` contains those of the kernels, in the same
         containers, `group_pvalues` those of the groups, `estimate` the unbiased SKCE of each
-        kernel, [K]. `components` has a last axis K; `components.loudest_kernel` and
-        `components.loudest_group` are the names of the kernel with the largest score and of its
+        kernel, [K]. `components` has a last axis K; `components.largest_kernel` and
+        `components.largest_group` are the names of the kernel with the largest score and of its
         group, `components.of_kernel(name)` its components, and `components.direction_of(name)`
         says in words in which direction the predictions are off.
 
@@ -110,7 +110,7 @@ def aggregated_skce_test(
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2
     )
-    if isinstance(bare(predictions), Samples):
+    if isinstance(bare(predictions), Ensemble):
         predictions = with_targets(checked_ensembles(predictions, 2, "predictions"), targets)
     check_draws(predictions, targets)
     if kernels is None:

@@ -9,7 +9,7 @@ import numpy as np
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import in_batches
@@ -28,14 +28,14 @@ def _bootstrap(
     key: jax.Array, kernel: Kernel, samples: DataSet, *, num_draws: int, batch_size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Unbiased SKCE, and bootstrap draws of n SKCE, [num_draws]."""
-    estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
+    estimate = operators.mean_over_pairs(sample_pair, kernel, samples)
     n = checks.leading_size("samples", samples)
     centered = centered_diagonal(diagonal(kernel, samples), row_means(kernel, samples))
 
     def batch(keys: jax.Array) -> jax.Array:
         counts = multinomial_counts(keys, n).astype(estimate.dtype)
         # Σ_kl c_k c_l h̃_kl = Σ_kl (c_k − 1) (c_l − 1) h_kl, since the counts add up to n.
-        forms = pairwise.quadratic_forms(sample_pair, kernel, samples, counts - 1)
+        forms = operators.quadratic_forms(sample_pair, kernel, samples, counts - 1)
         return (forms - matmul(centered, counts)) / n
 
     return estimate, in_batches(key, batch, num_draws, batch_size)
@@ -166,7 +166,7 @@ def block_skce_test(
     num_samples = checks.leading_size("predictions", samples[0])
     block_size = checks.size_in_range("block_size", block_size, 2, num_samples // 2)
     variance = checks.choice("variance", variance, VARIANCES)
-    blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
+    blocks = operators.block_means(sample_pair, kernel, samples, block_size=block_size)
     estimate = blocks.mean()
     # Squares of very large or small numbers overflow or vanish.
     size = jnp.max(jnp.abs(blocks))
@@ -180,7 +180,7 @@ def block_skce_test(
         )
     if variance == "pairs":
         args = kernel, size
-        squares = pairwise.block_means(squared_pair, args, samples, block_size=block_size).mean()
+        squares = operators.block_means(squared_pair, args, samples, block_size=block_size).mean()
         # The blocks still say whether there is any variance at all.
         spread = jnp.where(jnp.isnan(spread), spread, jnp.sqrt(squares / math.comb(block_size, 2)))
     statistic = jnp.sqrt(blocks.shape[0]) * (estimate / size) / spread

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax.distributions.base import DataSet
 from calibjax.estimators.kernel import sample_pair
 from calibjax.kernels import Kernel
@@ -28,7 +28,7 @@ def row_means(kernel: Kernel, samples: DataSet) -> jax.Array:
     dtype = jax.eval_shape(diagonal, kernel, samples).dtype
     n = jax.tree.leaves(samples)[0].shape[0]
     ones = jnp.ones((n, 1), dtype)
-    return pairwise.weighted_sums(sample_pair, kernel, samples, samples, ones)[:, 0] / n
+    return operators.weighted_sums(sample_pair, kernel, samples, samples, ones)[:, 0] / n
 
 
 def centered_diagonal(entries: jax.Array, rows: jax.Array) -> jax.Array:
@@ -44,7 +44,7 @@ def squared_pair(args: tuple[Kernel, Any], x: DataSet, y: DataSet) -> jax.Array:
 
 def centered_mean_square(kernel: Kernel, samples: DataSet, rows: jax.Array) -> jax.Array:
     """n⁻² Σ_ij H̃_ij², from the row means, in n² / 2 evaluations."""
-    squares = pairwise.mean_over_all_pairs(squared_pair, (kernel, 1), samples)
+    squares = operators.mean_over_all_pairs(squared_pair, (kernel, 1), samples)
     return jnp.maximum(squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(rows.mean()), 0)
 
 
@@ -54,7 +54,7 @@ def centered_product(
     """H̃ V for V [n, c], and the row means r [n], together in n² evaluations."""
     centered = vectors - vectors.mean(0)
     weights = jnp.concatenate([centered, jnp.ones_like(vectors[:, :1])], 1)
-    sums = pairwise.weighted_sums(
+    sums = operators.weighted_sums(
         sample_pair, kernel, samples, samples, weights, tile_size=_TILE_SIZE
     )
     product = sums[:, :-1]

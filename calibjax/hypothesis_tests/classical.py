@@ -161,7 +161,7 @@ def cox(predictions: Distribution, targets: ArrayLike) -> jax.Array:
         X² = Uᵀ I⁻¹ U,   U = Σ_i (y_i − p_i) (1, x_i),   I = Σ_i p_i (1 − p_i) (1, x_i)(1, x_i)ᵀ.
 
     It is locally the most powerful against such errors, needs no fit, and exists if classes are
-    separated, too. `cox_regression` estimates a and b.
+    separated, too. `calibration_slope_intercept` estimates a and b.
 
     Textbook p-value: that of a χ² with two degrees of freedom.
 
@@ -218,7 +218,7 @@ class CoxRegression:
     intercept: ConfidenceInterval
 
 
-def cox_regression(
+def calibration_slope_intercept(
     predictions: Distribution,
     targets: ArrayLike,
     *,
@@ -254,7 +254,7 @@ def cox_regression(
     >>> logits = 4 * jax.random.normal(jax.random.key(0), (1000,))
     >>> targets = jax.random.bernoulli(jax.random.key(1), jax.nn.sigmoid(logits / 2))
     >>> predictions = distributions.Bernoulli(jax.nn.sigmoid(logits))  # twice the log-odds
-    >>> found = hypothesis_tests.cox_regression(predictions, targets)
+    >>> found = hypothesis_tests.calibration_slope_intercept(predictions, targets)
     >>> print(f"{found.slope.low:.2f} {found.slope.estimate:.2f} {found.slope.high:.2f}")
     0.45 0.52 0.58
     """

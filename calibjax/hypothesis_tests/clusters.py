@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, T
 from calibjax.distributions.base import DataSet, Distribution
@@ -22,8 +22,8 @@ from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import Kernel
-from calibjax.pairwise.forms import PairFunction
-from calibjax.pairwise.tiles import Args
+from calibjax.operators.forms import PairFunction
+from calibjax.operators.tiles import Args
 
 MIN_CLUSTERS = 10
 
@@ -104,7 +104,7 @@ def cluster_means(
     `pair` is one `apart`, of which H_ab are the means.
     """
     points, weights = (samples, clusters.ids), clusters.weights
-    sums = pairwise.weighted_sums(pair, args, points, points, weights[:, None])[:, 0]
+    sums = operators.weighted_sums(pair, args, points, points, weights[:, None])[:, 0]
     zeros = jnp.zeros_like(sums)
     means = zeros.at[clusters.ids].add(weights * sums) / (clusters.number - 1)
     return means, zeros.at[clusters.ids].add(weights) > 0
@@ -214,7 +214,7 @@ def _with_signs(
     def evaluate(data: tuple, signs: jax.Array) -> jax.Array:
         kernel, points, weights = data
         signed = signs[:, points[1]].T * weights[:, None]
-        return pairwise.quadratic_forms(pair_apart, kernel, points, signed) / num_pairs
+        return operators.quadratic_forms(pair_apart, kernel, points, signed) / num_pairs
 
     def signs(data: tuple, key: jax.Array) -> jax.Array:
         return jax.random.rademacher(key, data[2].shape, data[2].dtype)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
@@ -83,7 +83,7 @@ def moments(
     diagonal = jax.vmap(_difference, (None, 0, 0))(kernels, samples, samples)
     used = jnp.ones_like(diagonal) if weights is None else weights
     n = jnp.sum(used)
-    sums = pairwise.weighted_sums(_difference, kernels, samples, samples, used[:, None])[:, 0]
+    sums = operators.weighted_sums(_difference, kernels, samples, samples, used[:, None])[:, 0]
     rows = (sums - used * diagonal) / (n - 1)
     size = _unit(jnp.where(used > 0, rows, 0))
     rows = rows / size
@@ -91,7 +91,7 @@ def moments(
     rounding = 100 * jnp.finfo(rows.dtype).eps * jnp.square(estimate)
     args, points = (kernels, size, estimate), (samples, used)
     shares = used.size * (used.size - 1.0) / (n * (n - 1))
-    of_pairs = shares * pairwise.mean_over_pairs(_square, args, points)
+    of_pairs = shares * operators.mean_over_pairs(_square, args, points)
     of_pairs = jnp.where(of_pairs > rounding, of_pairs, 0)
     # Row i has all samples but i.
     deviations = used * (rows - estimate * (n - used) / (n - 1))
@@ -138,7 +138,7 @@ def pvalue_of(
     return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
 
 
-def compare_skce(
+def skce_difference(
     kernel: Kernel,
     predictions: Distribution,
     others: Distribution,
@@ -208,7 +208,7 @@ def compare_skce(
     >>> targets = jax.random.normal(jax.random.key(0), (200,))
     >>> good = distributions.Normal(jnp.zeros(200), jnp.ones(200))
     >>> biased = distributions.Normal(jnp.full(200, 0.5), jnp.ones(200))
-    >>> test = hypothesis_tests.compare_skce(kernel, biased, good, targets)
+    >>> test = hypothesis_tests.skce_difference(kernel, biased, good, targets)
     >>> print(f"{test.estimate:.3f} {test.pvalue < 0.01}")
     0.043 True
     """

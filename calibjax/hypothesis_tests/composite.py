@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests._redraw.pool import over_pool
@@ -53,7 +53,7 @@ def composite_calibration_test(
     predictions, not at the repaired ones, which a map with many parameters makes nearly all equal
     where they are wrong.
 
-    Of *ensembles*, `Samples`, it is redrawn which of the repaired members and the target is the
+    Of *ensembles*, `Ensemble`, it is redrawn which of the repaired members and the target is the
     target, as in `ensemble_skce_test`; kernels on predictions look at these m + 1 values together.
 
     It is a parametric bootstrap, whose level is right as n grows, not exact. Measured levels are in
@@ -71,7 +71,7 @@ def composite_calibration_test(
         D* + E_q D − E_q* D,   E_q D = n⁻¹ Σ_i E_{Y~q_i} h_i(Y),
 
     with h_i(Y) of sample i with target Y and itself. A target kernel of which E k(Z, Z) is not
-    known, as of `skce_spread`, keeps D*.
+    known, as of `skce_dispersion`, keeps D*.
 
     Args:
         key: a JAX random key.
@@ -116,7 +116,7 @@ def composite_calibration_test(
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2
     )
-    if isinstance(bare(predictions), Samples):
+    if isinstance(bare(predictions), Ensemble):
         predictions = checked_ensembles(predictions, 2, "predictions")
     key, num_draws = checks.random_key(key), checks.number_of_draws("num_draws", num_draws)
     repaired = repaired_by(recalibration, predictions, targets, weights)

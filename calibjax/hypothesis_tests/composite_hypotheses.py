@@ -12,7 +12,7 @@ import numpy as np
 from calibjax._core import checks
 from calibjax._core.batches import map_batches
 from calibjax._core.pytree import PyTree, record
-from calibjax.distributions import Bernoulli, Normal, Samples
+from calibjax.distributions import Bernoulli, Ensemble, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare, like
 from calibjax.distributions.sampling import check_draws, draw
@@ -146,9 +146,9 @@ class _OfEnsembles(Hypothesis):
         chosen = jax.random.randint(key, rows.shape, 0, values.shape[1])
         return values.at[rows, chosen].set(values[:, 0]).at[:, 0].set(values[rows, chosen])
 
-    def fitted(self, targets: jax.Array) -> Samples:
+    def fitted(self, targets: jax.Array) -> Ensemble:
         """Pools of repaired members and the targets of other pools."""
-        own, members = targets[:, 0], Samples(targets[:, 1:])
+        own, members = targets[:, 0], Ensemble(targets[:, 1:])
         return with_targets(repaired_by(self.recalibration, members, own, self.weights), own)
 
     def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any, Any]:
@@ -157,7 +157,7 @@ class _OfEnsembles(Hypothesis):
 
     def loss(self, score: Callable[..., jax.Array], repaired: Any, targets: jax.Array) -> jax.Array:
         """The score of the members."""
-        return super().loss(score, Samples(repaired.values[:, 1:]), targets[:, 0])
+        return super().loss(score, Ensemble(repaired.values[:, 1:]), targets[:, 0])
 
 
 @jax.jit
@@ -179,7 +179,7 @@ def hypothesis_of(
     members, structure = checked
     wrapped: list[Any] = [after_repair(lens, kernel) for lens, kernel in members]
     has_scores = any(is_of_scores(kernel.target.kernel) for _, kernel in wrapped) and not (
-        isinstance(repaired, Normal | VECTORS | Samples) or is_of_counts(repaired)
+        isinstance(repaired, Normal | VECTORS | Ensemble) or is_of_counts(repaired)
     )
     # The plan of the family looks at shapes, at classes, and at length scales.
     judged: Any = _judged(repaired, targets) if has_scores else (repaired, targets, None)
@@ -205,7 +205,7 @@ def as_tested(
 
 
 def _are_ensembles(predictions: Distribution, repaired: Distribution) -> bool:
-    return isinstance(bare(predictions), Samples) and isinstance(repaired, Samples)
+    return isinstance(bare(predictions), Ensemble) and isinstance(repaired, Ensemble)
 
 
 def _refuse_without_fits(name: str, diagonal: jax.Array) -> None:

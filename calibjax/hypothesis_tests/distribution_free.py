@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
 from calibjax.distributions.base import Distribution
@@ -105,12 +105,12 @@ def _bounded_estimate(
             )
     largest = checks.positive_scalar("bound", bound)
     if estimator == "biased":
-        return _Bounded(pairwise.mean_over_all_pairs(sample_pair, kernel, samples), largest, n)
+        return _Bounded(operators.mean_over_all_pairs(sample_pair, kernel, samples), largest, n)
     if block_size is None:
-        estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples)
+        estimate = operators.mean_over_pairs(sample_pair, kernel, samples)
     else:
         size = checks.size_in_range("block_size", block_size, 2, n)
-        estimate = pairwise.block_means(sample_pair, kernel, samples, block_size=size).mean()
+        estimate = operators.block_means(sample_pair, kernel, samples, block_size=size).mean()
     return _Bounded(estimate, largest, _num_pairs(n, block_size))
 
 

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax.distances import Euclidean
-from calibjax.distributions import Categorical, Samples
+from calibjax.distributions import Categorical, Ensemble
 from calibjax.distributions.features import bare, like
 from calibjax.estimators.kernel import weighted_samples
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
@@ -30,7 +30,7 @@ _BYTES_PER_RANK = 16  # random bits and counts of one sample in one redraw
 def ensemble_skce_test(
     key: jax.Array,
     kernel: Kernel,
-    ensembles: Samples,
+    ensembles: Ensemble,
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
@@ -61,9 +61,9 @@ def ensemble_skce_test(
     Args:
         key: a JAX random key.
         kernel: kernel on pairs (prediction, target). Its kernel on predictions must be defined for
-            `Samples` of m + 1 draws: `Exponential(1.0, Wasserstein())` for scalars, a distance
+            `Ensemble` of m + 1 draws: `Exponential(1.0, Wasserstein())` for scalars, a distance
             `MaximumMeanDiscrepancy` for vectors. It must not be chosen with the targets.
-        ensembles: batch of n ≥ 2 ensembles of m ≥ 2 members, `Samples` with values [n, m] or
+        ensembles: batch of n ≥ 2 ensembles of m ≥ 2 members, `Ensemble` with values [n, m] or
             [n, m, d]: ensemble members, posterior draws, runs of a simulator, labels of repeated
             answers; without weights, apart from a mask of members that are missing.
         targets: [n] or [n, d].
@@ -94,7 +94,7 @@ def ensemble_skce_test(
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distances, distributions, hypothesis_tests, kernels
     >>> values = jax.random.normal(jax.random.key(0), (64, 12))
-    >>> ensembles, targets = distributions.Samples(values[:, 1:]), values[:, 0]
+    >>> ensembles, targets = distributions.Ensemble(values[:, 1:]), values[:, 0]
     >>> kernel = kernels.TensorProduct(
     ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
     ... )
@@ -134,7 +134,7 @@ def _pairs(weights: jax.Array) -> jax.Array:
 
 def rank_histogram_test(
     key: jax.Array,
-    ensembles: Samples,
+    ensembles: Ensemble,
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
@@ -160,7 +160,7 @@ def rank_histogram_test(
 
     Args:
         key: a JAX random key.
-        ensembles: batch of n ensembles of m ≥ 2 members, `Samples`, without weights, apart from a
+        ensembles: batch of n ensembles of m ≥ 2 members, `Ensemble`, without weights, apart from a
             mask of members that are missing.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
@@ -185,7 +185,7 @@ def rank_histogram_test(
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests
     >>> values = jax.random.normal(jax.random.key(0), (64, 12))
-    >>> ensembles = distributions.Samples(values[:, 1:])
+    >>> ensembles = distributions.Ensemble(values[:, 1:])
     >>> test = hypothesis_tests.rank_histogram_test(
     ...     jax.random.key(1), ensembles, 2 * values[:, 0]  # too narrow
     ... )
@@ -218,11 +218,11 @@ def rank_histogram_test(
 
 def checked_ensembles(
     ensembles: Any, minimum: int, name: str = "ensembles", *, may_lack: bool = False
-) -> Samples:
+) -> Ensemble:
     """Refuses what is not a batch of ensembles of equally likely members; some may be missing."""
-    if not isinstance(bare(ensembles), Samples):
+    if not isinstance(bare(ensembles), Ensemble):
         raise TypeError(
-            f"{name}: expected a batch of ensembles, distributions.Samples, got "
+            f"{name}: expected a batch of ensembles, distributions.Ensemble, got "
             f"{checks.described(ensembles)}"
         )
     if ensembles.weights is not None and not may_lack:
@@ -235,13 +235,13 @@ def checked_ensembles(
     return like(ensembles, checks.replaced(bare(ensembles), weights=weights))
 
 
-def with_targets(ensembles: Samples, targets: jax.Array) -> Samples:
+def with_targets(ensembles: Ensemble, targets: jax.Array) -> Ensemble:
     """The pools of the target and the members of each ensemble, in this order."""
     values, weights = jnp.concatenate([targets[:, None], ensembles.values], 1), ensembles.weights
     if weights is not None:
         shares = jnp.concatenate([jnp.max(weights, 1, keepdims=True), weights], 1)
         weights = shares / jnp.sum(shares, 1, keepdims=True)
-    return like(ensembles, Samples(values, weights))
+    return like(ensembles, Ensemble(values, weights))
 
 
 @jax.jit

@@ -51,7 +51,7 @@ def exact_test(
     The statistic determines which errors the test detects. Choose one that is large for every error
     that matters: `estimators.skce_biased`, for example, is small for predictions that are too wide,
     so that they are rejected less often than calibrated ones. A statistic with known mean, such as
-    `estimators.skce_spread`, becomes two-sided by taking its absolute value, and with `adjust`
+    `estimators.skce_dispersion`, becomes two-sided by taking its absolute value, and with `adjust`
     several statistics compensate for each other's blind spots (as the omnibus statistic of
     `exact_skce_test` does for the SKCE).
 
@@ -187,7 +187,7 @@ def exact_skce_test(
     Cost: B n² / 2 evaluations of the target kernel and its expectations; k_P and M are evaluated
     once per batch. If the target kernel has r features, B n² r / 2 multiplications in matrix
     products instead, where that is faster. It is B n r s if the matrix of the kernel on predictions
-    has a small rank s (for `LowRank`, and for n ≥ 256 where it is smooth on the scale of the
+    has a small rank s (for `Nystrom`, and for n ≥ 256 where it is smooth on the scale of the
     predictions), and B n r if the kernel is exponential, or a sum of such, and predictions lie on a
     line (see `estimators.skce`). There are features for class predictions (r = m) and, if the
     values are concrete, for scalar normal predictions with a range of up to about 80 length scales
@@ -209,7 +209,7 @@ def exact_skce_test(
     CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=6.08, estimate=0.0623, 999 redrawn ...
       biased    distance from calibration                    raw p = 0.001   score +4.4
       unbiased  off in the same way for similar predictions  raw p = 0.001   score +4.5
-      spread    less scatter than predicted: underconfident  raw p = 0.001   score -6.1 <- loudest
+      spread    less scatter than predicted: underconfident  raw p = 0.001   score -6.1 <- largest
     """
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
     warn_of_members(samples[0])

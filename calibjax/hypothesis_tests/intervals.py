@@ -9,7 +9,7 @@ import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.compilation import jit_long
 from calibjax._core.pytree import record
@@ -71,8 +71,8 @@ def _jackknife(
             entries = diagonal(kernel, samples)
             used = jnp.ones_like(entries) if weights is None else weights
             data = kernel, samples, samples, used[:, None]
-            sums = pairwise.weighted_sums(sample_pair, *data)[:, 0] - used * entries
-            estimate = pairwise.mean_over_pairs(sample_pair, kernel, samples, weights)
+            sums = operators.weighted_sums(sample_pair, *data)[:, 0] - used * entries
+            estimate = operators.mean_over_pairs(sample_pair, kernel, samples, weights)
         used = jnp.ones_like(sums) if weights is None else weights
         others = n - used
         rows = sums / others  # means over the other samples

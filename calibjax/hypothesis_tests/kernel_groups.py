@@ -10,7 +10,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax.distances import TotalVariation
-from calibjax.distributions import Bernoulli, Poisson, Samples
+from calibjax.distributions import Bernoulli, Ensemble, Poisson
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.kernel_scales import (
@@ -28,7 +28,7 @@ from calibjax.kernels import (
     Fisher,
     Kernel,
     NormalScore,
-    Pearson,
+    PearsonResidual,
     Regressor,
     Shape,
     SquaredExponential,
@@ -59,19 +59,19 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     | | `targets` | on targets, of all predictions together, if it has expectations |
     | counts but `Poisson` | | the same |
     | `DiagNormal`, `MvNormal` | `normal scores l` | the same with length scales l √d |
-    | classes | `residuals` | `Pearson`, with a constant kernel and one on all of p |
+    | classes | `residuals` | `PearsonResidual`, with a constant kernel and one on all of p |
     | | `class-wise` | each class against the rest, with a kernel on its probability |
     | | `temperature` | its score, with the same kernels as the residuals |
     | | `bias` | frequency of each class |
-    | `Bernoulli`, two classes | `residuals` | `Pearson`, for each k_P |
+    | `Bernoulli`, two classes | `residuals` | `PearsonResidual`, for each k_P |
     | | `log-odds` | scores of the intercept and the slope of the log-odds |
     | others | `targets l deviations`, l = 1, 2, 8 | exp(−‖y − z‖² / (2 ℓ²)), for each k_P |
 
     k_P(p, q) = exp(−d² / (2 ℓ²)), or exp(−d / ℓ) of two classes, with ℓ of 1/8, 1/2, 2 and ∞
     (`Constant`) medians of the distances d of two predictions; predictions with features have those
     of the Euclidean distance of the features, too. d is the Wasserstein distance of `Normal`,
-    `DiagNormal`, `Laplace` and scalar `Samples`, the total variation of classes, the maximum mean
-    discrepancy of `MvNormal`, `Mixture` and vectors of `Samples`, and otherwise the Euclidean
+    `DiagNormal`, `Laplace` and scalar `Ensemble`, the total variation of classes, the maximum mean
+    discrepancy of `MvNormal`, `Mixture` and vectors of `Ensemble`, and otherwise the Euclidean
     distance of the parameters. Kernels on all classes are exp(−d / ℓ) with one median. Each of the
     20 classes with the largest mean probability has kernels of its own. Directions are the scores
     of `recalibration.AffineScaling` on normal scores, where those of numbers that are the same for
@@ -87,7 +87,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     costs little elsewhere: of normals, n = 64, at most 3 % (bimodal .78 to .75, 100 data sets).
 
     Of more than 1000 predictions that are not probabilities of one class, the medians are those of
-    every few. Of more than 2000 such predictions, kernels on them are replaced by `LowRank` ones
+    every few. Of more than 2000 such predictions, kernels on them are replaced by `Nystrom` ones
     with 100 landmarks: a test with the whole family takes linear time, but sees less of errors that
     are much narrower than the distances of landmarks.
 
@@ -136,7 +136,7 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
     | --- | --- | --- |
     | continuous numbers | exp(−d² / (2 ℓ²)) | `NormalScore`, sum of those with lengths 1/2 and 2 |
     | `DiagNormal`, `MvNormal` | the same | the same, lengths √d / 2 and 2 √d |
-    | classes | exp(−d / ℓ) | `Pearson` |
+    | classes | exp(−d / ℓ) | `PearsonResidual` |
     | others | exp(−d² / (2 ℓ²)) | that of `targets 1 deviations` |
 
     In `exact_skce_test` it sees shapes and scales that are wrong for all predictions, and errors
@@ -169,7 +169,7 @@ def default_kernel(predictions: Distribution) -> TensorProduct:
     predictions = checks.batch(predictions, minimum=2)
     plain = bare(predictions)
     if has_class_probs(plain):
-        return TensorProduct(_exponential(predictions), Pearson())
+        return TensorProduct(_exponential(predictions), PearsonResidual())
     if _has_normal_scores(plain):
         size = _score_size(plain)
         narrow, wide = (NormalScore(SquaredExponential(x * size)) for x in (0.5, 2.0))
@@ -187,7 +187,7 @@ def _has_normal_scores(predictions: Distribution) -> bool:
     Of Poisson predictions they see a wrong dispersion better, 42 and 35 % instead of 38 and 32, but
     local errors less, 58 instead of 70 (n = 64, 320 data sets).
     """
-    if isinstance(predictions, Poisson | Samples):
+    if isinstance(predictions, Poisson | Ensemble):
         return False
     try:
         check_expectations(NormalScore(), predictions)
@@ -253,7 +253,7 @@ def _of_binary(predictions: Distribution) -> dict[str, Any]:
     slope = Fisher(TemperatureScaling(), None, _UNIT)  # the same score but for its sign
     log_odds: dict[str, Kernel] = {"intercept": White(), "slope": slope}
     return {
-        "residuals": _products(seen, Pearson()),
+        "residuals": _products(seen, PearsonResidual()),
         "log-odds": {name: TensorProduct(Constant(), k_y) for name, k_y in log_odds.items()},
     }
 
@@ -270,7 +270,7 @@ def _of_classes(predictions: Distribution) -> dict[str, Any]:
         class_wise[name] = lens, TensorProduct(Exponential(scale, TotalVariation()), White())
         bias[name] = lens, TensorProduct(Constant(), White())
     return {
-        "residuals": _products(seen, Pearson()),
+        "residuals": _products(seen, PearsonResidual()),
         "class-wise": class_wise,
         "temperature": _products(seen, Fisher(TemperatureScaling(), None, _UNIT)),
         "bias": bias,

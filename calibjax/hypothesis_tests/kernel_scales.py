@@ -18,11 +18,11 @@ from calibjax.distances import (
 )
 from calibjax.distributions import (
     DiagNormal,
+    Ensemble,
     Laplace,
     Mixture,
     MvNormal,
     Normal,
-    Samples,
     WithFeatures,
 )
 from calibjax.distributions.base import Distribution
@@ -32,7 +32,7 @@ from calibjax.kernels import (
     Constant,
     Exponential,
     Kernel,
-    LowRank,
+    Nystrom,
     SquaredExponential,
     Stein,
     choose_landmarks,
@@ -143,10 +143,10 @@ def _components(p: Distribution) -> Distribution:
 def distance_of_predictions(predictions: Distribution) -> Distance:
     """The distance of two predictions in default kernels."""
     seen = bare(undrawn(bare(predictions)))
-    is_scalar_draws = isinstance(seen, Samples) and seen.values.ndim == 2
+    is_scalar_draws = isinstance(seen, Ensemble) and seen.values.ndim == 2
     if isinstance(seen, Normal | DiagNormal | Laplace) or is_scalar_draws:
         return Wasserstein()
-    if isinstance(seen, MvNormal | Samples | Mixture):
+    if isinstance(seen, MvNormal | Ensemble | Mixture):
         deviation = _typical_deviation(predictions)
         return MaximumMeanDiscrepancy(_target_shape(bare(predictions), deviation)(deviation))
     return Euclidean()
@@ -187,11 +187,11 @@ def affordable(kernel: Kernel, predictions: Distribution) -> Kernel:
     """
     seen = without_draws(predictions)
     distance, n = distance_of_exponentials(kernel), checks.leading_size("predictions", seen)
-    if n <= MANY or isinstance(kernel, LowRank) or known_line(distance, seen) is not None:
+    if n <= MANY or isinstance(kernel, Nystrom) or known_line(distance, seen) is not None:
         return kernel
     step = -(-n // MANY)
     some = jax.tree.map(lambda leaf: leaf[::step], seen)
-    return LowRank(kernel, choose_landmarks(kernel, some, NUM_LANDMARKS))
+    return Nystrom(kernel, choose_landmarks(kernel, some, NUM_LANDMARKS))
 
 
 def fraction(scale: float) -> str:

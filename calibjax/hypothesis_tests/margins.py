@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, safe_sqrt
 from calibjax.distributions.base import Distribution
@@ -39,7 +39,7 @@ def _standardised(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.
     spread = (jnp.sum(squared) + jnp.max(squared)) / n
     spread = jnp.where(spread > digit * biased, spread, 0)
     skewness = jnp.mean(influences**3) / jnp.square(jnp.where(spread > 0, spread, 1))
-    squares = pairwise.mean_over_all_pairs(squared_pair, (kernel, size), samples)
+    squares = operators.mean_over_all_pairs(squared_pair, (kernel, size), samples)
     centred = squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(biased)
     centred = jnp.where(centred > digit * squares, centred, 0)
     spread = jnp.where(is_zero, safe_sqrt(centred), spread)
@@ -177,7 +177,7 @@ def exact_equivalence_test(
     truth = checked_model("truth", truth, predictions)
     checked_samples(kernel, predictions, sample_targets(key, truth), minimum=2)
     values = _of_draws(jax.random.split(key, num_draws), kernel, samples[0], truth)
-    observed = pairwise.mean_over_pairs(sample_pair, kernel, samples)
+    observed = operators.mean_over_pairs(sample_pair, kernel, samples)
     statistic = checks.nan_with(-observed, values)  # ranks do not propagate NaN
     return simulated_result(statistic, -values, observed, draws="targets redrawn from the truth")
 
@@ -190,6 +190,6 @@ def _of_draws(
 
     def skce(key: jax.Array) -> jax.Array:
         samples = predictions, draw(key, truth)
-        return pairwise.mean_over_pairs(sample_pair, kernel, samples)
+        return operators.mean_over_pairs(sample_pair, kernel, samples)
 
     return jax.lax.map(skce, keys)

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
 from calibjax.hypothesis_tests.textbook import (
@@ -25,7 +25,7 @@ def _checked_scores(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     predictions, targets = checks.predictions_and_targets(predictions, targets)
     plain = bare(predictions)
     check_expectations(NormalScore(), plain)
-    if isinstance(plain, Samples) or is_of_counts(plain):
+    if isinstance(plain, Ensemble) or is_of_counts(plain):
         raise NotImplementedError(
             f"predictions: expected continuous distributions, got {checks.described(plain)}; "
             "aggregated_skce_test has kernels on normal scores of counts and ensembles"

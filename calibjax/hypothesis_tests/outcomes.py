@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
-from calibjax.distributions import MonteCarlo, Samples
+from calibjax.distributions import Ensemble, MonteCarlo
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare, like
 from calibjax.kernels.base import without_draws
@@ -78,7 +78,7 @@ def checked_forecasts(
         if isinstance(plain, MonteCarlo):
             plain = plain.draws
         check_expectations(NormalScore(), plain)
-    if isinstance(plain, Samples) and (plain.weights is not None or plain.values.ndim != 2):
+    if isinstance(plain, Ensemble) and (plain.weights is not None or plain.values.ndim != 2):
         raise NotImplementedError(
             "predictions: expected ensembles of numbers without weights, since only such members "
             f"are exchangeable with the target, got {checks.described(plain)}"
@@ -94,16 +94,16 @@ def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> For
         outcome = one_hot(targets, probs.shape[1], probs.dtype)
         return Forecast(predictions, targets, Label(logits, targets), probs, outcome)
     score, outcome = jax.vmap(_located)(plain, targets)
-    if isinstance(bare(predictions), Samples):  # kernels must not see which value is the target
+    if isinstance(bare(predictions), Ensemble):  # kernels must not see which value is the target
         values = jnp.concatenate([plain.values, targets[:, None]], 1)
-        predictions = like(predictions, Samples(values))
+        predictions = like(predictions, Ensemble(values))
     return Forecast(predictions, targets, score, jnp.full_like(outcome, 1 / NUM_CELLS), outcome)
 
 
 def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
     """Score of a target, and which cells it is in."""
     edges = jnp.arange(NUM_CELLS + 1, dtype=floating_dtype(p)) / NUM_CELLS
-    if isinstance(p, Samples):
+    if isinstance(p, Ensemble):
         # Under calibration the rank of the target among the m + 1 values is uniform.
         below, upto = jnp.sum(p.values < y), jnp.sum(p.values <= y)
         levels = jnp.stack([below, upto + 1]).astype(edges.dtype) / (p.values.size + 1)

@@ -131,14 +131,14 @@ class CalibrationTestResult:
 
     @property
     def direction_pvalue(self) -> float | None:
-        """Adjusted p-value of `components.loudest_direction`, of known values; None for others.
+        """Adjusted p-value of `components.largest_direction`, of known values; None for others.
 
         That of the biased SKCE of its kernel alone, without the other components.
         """
         components = self.components
-        if components is None or components.family is None or not components.loudest_direction:
+        if components is None or components.family is None or not components.largest_direction:
             return None
-        place = components.kernel_names.index(components.loudest_direction)
+        place = components.kernel_names.index(components.largest_direction)
         return float(np.asarray(components.direction_pvalues)[place])
 
     @property

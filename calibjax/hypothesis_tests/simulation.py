@@ -12,10 +12,10 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size
 from calibjax._core.pytree import PyTree
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.pairwise.tiles import TILE_SIZE
+from calibjax.operators.tiles import TILE_SIZE
 
 
 def bytes_of_tile(num_samples: int) -> int:
@@ -25,7 +25,7 @@ def bytes_of_tile(num_samples: int) -> int:
 
 def warn_of_members(predictions: Distribution) -> None:
     """Warns where targets would be redrawn from the members of ensembles."""
-    if isinstance(bare(predictions), Samples):
+    if isinstance(bare(predictions), Ensemble):
         warnings.warn(
             "predictions: targets are redrawn from the draws, which rejects calibrated ensembles "
             "of few members; ensemble_skce_test is exact for every number of members",

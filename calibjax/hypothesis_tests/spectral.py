@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax.distributions.base import DataSet, Distribution
@@ -101,7 +101,7 @@ def _null(
 @functools.partial(jax.jit, static_argnames="block_size")
 def _of_blocks(kernel: Kernel, samples: DataSet, *, block_size: int) -> tuple[jax.Array, jax.Array]:
     """Statistic s B SKCE_{k,B} of s blocks of B samples, and estimate SKCE_{k,B}."""
-    blocks = pairwise.block_means(sample_pair, kernel, samples, block_size=block_size)
+    blocks = operators.block_means(sample_pair, kernel, samples, block_size=block_size)
     return block_size * blocks.sum(), blocks.mean()
 
 

@@ -25,7 +25,7 @@ def from_numpyro(distribution: Any) -> PyTree:
     (→ `Gamma`), GammaPoisson, the other negative binomial ones and Geometric (→
     `NegativeBinomial`), BetaProportion (→ `Beta`), Cauchy (→ `StudentT`) and
     LowRankMultivariateNormal (→ `MvNormal`). Expanded ones become what they are expansions of. For
-    other distributions, draws of theirs are `distributions.Samples`.
+    other distributions, draws of theirs are `distributions.Ensemble`.
 
     Args:
         distribution: a numpyro distribution with batch shape (n,).
@@ -110,5 +110,5 @@ def _refuse(distribution: Any) -> NoReturn:
     raise TypeError(
         "distribution: expected a numpyro distribution of a family of calibjax.distributions, got "
         f"{type(distribution).__name__}; for others draw from it, and hand over "
-        "distributions.Samples"
+        "distributions.Ensemble"
     )

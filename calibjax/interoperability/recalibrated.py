@@ -84,9 +84,10 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
 
     Two classes are recalibrated by the probability of the second, more of them together
     (`TemperatureScaling`, `BiasScaling`, `VectorScaling`, `MatrixScaling`) or one against the rest
-    (`HistogramBinning`, `IsotonicRegression`, `PlattScaling`, `BetaScaling`, `VennAbers`). `fit`
-    takes `sample_weight`, [n], for the classifier, unless it is frozen, and for the recalibrator.
-    The last step of a pipeline gets it, or with metadata routing every step that requests it.
+    (`HistogramBinning`, `IsotonicRegression`, `PlattScaling`, `BetaCalibration`, `VennAbers`).
+    `fit` takes `sample_weight`, [n], for the classifier, unless it is frozen, and for the
+    recalibrator. The last step of a pipeline gets it, or with metadata routing every step that
+    requests it.
     Computations are in float64, whatever the setting of JAX.
 
     Scores of a classifier that has `decision_function` only have no scale. They are divided by

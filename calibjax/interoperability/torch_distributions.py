@@ -108,7 +108,7 @@ def _convert(distribution: Any, torch: Any) -> PyTree:
         names = ", ".join(sorted(family.__name__ for family in families))
         raise TypeError(
             f"value: expected a torch distribution among {names}, mixtures of them and independent "
-            f"Normals, got {distribution}; hand over draws of others, in distributions.Samples"
+            f"Normals, got {distribution}; hand over draws of others, in distributions.Ensemble"
         )
     if record is Categorical and "probs" not in vars(distribution):  # it was made of logits
         record, parameters = CategoricalLogits, ("logits",)

@@ -52,6 +52,7 @@ from calibjax.kernels.expectations import (  # the families register their rules
     categorical,
     centered_kernel,
     double_expectation,
+    ensemble,
     laplace,
     mixture,
     multivariate_normal,
@@ -60,17 +61,16 @@ from calibjax.kernels.expectations import (  # the families register their rules
     poisson,
     register_expectations,
     residuals,
-    samples,
     single_expectation,
     stein,
     with_features,
 )
 from calibjax.kernels.labels import LabelKernel, White
-from calibjax.kernels.landmarks import LowRank, choose_landmarks
+from calibjax.kernels.landmarks import Nystrom, choose_landmarks
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.normal_scores import NormalScore
 from calibjax.kernels.regressors import Regressor
-from calibjax.kernels.residuals import Fisher, Pearson, Residual, Shape
+from calibjax.kernels.residuals import Fisher, PearsonResidual, Residual, Shape
 from calibjax.kernels.stationary import (
     Exponential,
     Matern32,
@@ -90,7 +90,7 @@ del (
     normal_scores,
     poisson,
     residuals,
-    samples,
+    ensemble,
     stein,
     with_features,
 )
@@ -102,11 +102,11 @@ __all__ = [
     "Fisher",
     "Kernel",
     "LabelKernel",
-    "LowRank",
     "Matern32",
     "Matern52",
     "NormalScore",
-    "Pearson",
+    "Nystrom",
+    "PearsonResidual",
     "PowerExponential",
     "Product",
     "Regressor",

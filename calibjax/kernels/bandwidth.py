@@ -14,7 +14,7 @@ from calibjax._core.pytree import T
 from calibjax.distances import Distance
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.line import Line, line_of
-from calibjax.pairwise.selection import order_statistics
+from calibjax.operators.selection import order_statistics
 
 Metric = Callable[[T, T], jax.Array]
 _FEW_POINTS = 1024  # whose distances are held

@@ -17,7 +17,7 @@ _ROUNDING = 10  # in units of the last place, times the number of landmarks
 
 
 @record
-class LowRank(Kernel):
+class Nystrom(Kernel):
     """A kernel on predictions by its values at r landmarks.
 
         k̃(p, q) = ⟨φ(p), φ(q)⟩,   φ(p) = L⁻¹ (k(l_1, p), ..., k(l_r, p)),   L Lᵀ = (k(l_a, l_b))_ab,
@@ -45,7 +45,7 @@ class LowRank(Kernel):
     >>> smooth = kernels.SquaredExponential(0.5, distances.TotalVariation())
     >>> landmarks = kernels.choose_landmarks(smooth, predictions, 5)
     >>> labels = jnp.array([0, 0, 1, 0, 1, 1, 0, 1, 1])
-    >>> for kernel in (smooth, kernels.LowRank(smooth, landmarks)):
+    >>> for kernel in (smooth, kernels.Nystrom(smooth, landmarks)):
     ...     product = kernels.TensorProduct(kernel, kernels.White())
     ...     print(f"{estimators.skce(product, predictions, labels):.4f}")
     -0.0388
@@ -79,11 +79,11 @@ class LowRank(Kernel):
         upper = self.kernel.value_range().upper
         return ValueRange(-upper, upper)
 
-    def check_values(self, name: str) -> "LowRank":
+    def check_values(self, name: str) -> "Nystrom":
         """Checks the kernel and the landmarks, and computes the whitening."""
         kernel = checks.kernel_or_function(self.kernel, f"{name}.kernel")
         landmarks = checks.points(f"{name}.landmarks", self.landmarks)
-        checked = LowRank(kernel, landmarks, self.whitening)
+        checked = Nystrom(kernel, landmarks, self.whitening)
         if self.whitening is not None:
             return checked
         whitening = checked._whitening()
@@ -92,7 +92,7 @@ class LowRank(Kernel):
                 f"{name}: expected a kernel that is positive semi-definite, got "
                 f"{checks.described(kernel)}, whose matrix at the landmarks is not"
             )
-        return LowRank(kernel, landmarks, whitening)
+        return Nystrom(kernel, landmarks, whitening)
 
 
 @jax.jit
@@ -128,7 +128,7 @@ def choose_landmarks(
     *,
     key: jax.Array | None = None,
 ) -> Distribution:
-    """Landmarks for `LowRank`, chosen from the predictions.
+    """Landmarks for `Nystrom`, chosen from the predictions.
 
     By pivoted Cholesky decomposition: each next landmark is the prediction that the earlier ones
     determine worst. With a key, at random instead, which takes no time, and more landmarks for the

@@ -6,7 +6,7 @@ import jax
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, T
-from calibjax.distributions import Mixture, Samples
+from calibjax.distributions import Ensemble, Mixture
 from calibjax.kernels.labels import checked_labels
 
 
@@ -42,7 +42,7 @@ def gram_matrix(kernel: Callable[[T, T], jax.Array], xs: T, ys: T | None = None)
     else:
         ys = checked_labels(kernel, "ys", checks.points("ys", ys))
         # Numbers of components, or of draws, may differ.
-        num_axes = 2 if isinstance(xs, Mixture | Samples) else 1
+        num_axes = 2 if isinstance(xs, Mixture | Ensemble) else 1
         checks.same_kind("ys", ys, "xs", xs, num_axes=num_axes)
 
     def entry(x: T, y: PyTree) -> jax.Array:

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import einsum, floating_dtype, largest_score, ratio, tensordot
 from calibjax._core.pytree import part, record
-from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
+from calibjax.distributions import DiagNormal, Ensemble, MvNormal, Normal
 from calibjax.kernels.base import Conditional, Kernel, ValueRange
 from calibjax.kernels.stationary import SquaredExponential
 
@@ -63,7 +63,7 @@ class NormalScore(Conditional):
     for ℓ = 1/16. `Poisson` and `NegativeBinomial` predictions have accurate probabilities in both
     tails; for others, whose F rounds to 1, intervals end at 5.2 in float32.
 
-    *Ensembles* (`Samples` of numbers). The score is that of the rank of the target among the m
+    *Ensembles* (`Ensemble` of numbers). The score is that of the rank of the target among the m
     members, Φ⁻¹((r + ½) / m) with r members below and a possible equal one; ties have the mean
     rank. Expectations are means over the members. In `ensemble_skce_test`, whose predictions are
     the pools of m + 1 values, ranks are those among all of them, which is exact.
@@ -149,7 +149,7 @@ def scores(p: Any, y: ArrayLike) -> tuple[Scores, ...]:
 
     Their sum has the mean zero under the members; kernels are centered under N(0, 1) anyway.
     """
-    if isinstance(p, Samples):
+    if isinstance(p, Ensemble):
         own = score_of_rank(p, y)
         members = Scores(score_of_rank(p, p.values), -p.probs)
         return Scores(own[None], jnp.ones(1, own.dtype)), members
@@ -196,7 +196,7 @@ def _of_atom(p: Any, y: ArrayLike) -> tuple[Scores, Scores]:
     return Scores(points, densities / total), Scores(panels, inside / total, shares)
 
 
-def score_of_rank(p: Samples, y: ArrayLike) -> jax.Array:
+def score_of_rank(p: Ensemble, y: ArrayLike) -> jax.Array:
     """Φ⁻¹(Σ_j w_j (1(z_j < y) + ½ 1(z_j = y))), not beyond that of an extreme member."""
     order = jnp.argsort(p.values)
     upto = jnp.append(0, jnp.cumsum(p.probs[order]))

@@ -52,7 +52,7 @@ class Regressor(Kernel):
 
     `Regressor.among(predictions, of)` takes center and unit from a batch.
 
-    Cost: O(1). Tests take linear time, as with `LowRank`.
+    Cost: O(1). Tests take linear time, as with `Nystrom`.
 
     >>> import jax.numpy as jnp
     >>> from calibjax import distributions, kernels

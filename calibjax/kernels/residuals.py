@@ -39,7 +39,7 @@ class Residual(Conditional):
         raise NotImplementedError(f"{type(self).__name__} does not define residual(p, y)")
 
     def expected_norm(self, p: Distribution) -> jax.Array:
-        """E ‖r(p, Y)‖², which `estimators.skce_spread` and composite tests need."""
+        """E ‖r(p, Y)‖², which `estimators.skce_dispersion` and composite tests need."""
         raise NotImplementedError(f"{type(self).__name__} does not define expected_norm(p)")
 
     def check_predictions(self, predictions: Distribution) -> None:
@@ -47,7 +47,7 @@ class Residual(Conditional):
 
 
 @record
-class Pearson(Residual):
+class PearsonResidual(Residual):
     """Kernel of the Pearson residuals of classes.
 
         k((p, y), (q, z)) = Σ_c r_c(p, y) r_c(q, z),   r(p, y) = (e_y − p) / √(p + offset).
@@ -67,7 +67,7 @@ class Pearson(Residual):
     >>> import jax.numpy as jnp
     >>> from calibjax import distributions, kernels
     >>> p = distributions.Categorical(jnp.array([0.9, 0.09, 0.01]))
-    >>> for kernel in (kernels.White(), kernels.Pearson()):
+    >>> for kernel in (kernels.White(), kernels.PearsonResidual()):
     ...     print([f"{kernels.centered_kernel(kernel, p, y, p, y):.2f}" for y in range(3)])
     ['0.02', '1.64', '1.80']
     ['0.10', '9.18', '49.98']

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, reciprocal
 from calibjax._core.pytree import T, record
@@ -44,7 +44,7 @@ def smoothed_means(
         The means [P, n, c], and the sums of the weights divided by the largest weight, [P, n], both
         zero where there is no sample; [P, G, n, c] and [P, G, n] for G length scales.
 
-    Cost: that of `pairwise.kernel_means` for P G kernels. Distances are computed once for kernels
+    Cost: that of `operators.kernel_means` for P G kernels. Distances are computed once for kernels
     of a distance (`SquaredExponential`, `Exponential`, …), otherwise G times.
     """
     dtype = jnp.result_type(floating_dtype((points, samples)), values)
@@ -56,13 +56,13 @@ def smoothed_means(
         kernels = _batched(kernel, dtype)
         pairs = jax.vmap(lambda e: jax.vmap(lambda k: (e, k))(kernels))(exponents)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), pairs)
-        result = pairwise.kernel_means(_distance, _log_kernel, kernel.distance, flat, *data)
+        result = operators.kernel_means(_distance, _log_kernel, kernel.distance, flat, *data)
         shape = exponents.size, -1
         result = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), result)
         return result if is_curve else jax.tree.map(lambda x: x[:, 0], result)
 
     def smoothed(kernel: Kernel) -> tuple[jax.Array, jax.Array]:
-        return pairwise.kernel_means(_surprisal, _negative_multiple, kernel, exponents, *data)
+        return operators.kernel_means(_surprisal, _negative_multiple, kernel, exponents, *data)
 
     if not is_curve:
         return smoothed(kernel)
@@ -114,7 +114,7 @@ def means_in_row(
     columns = jnp.append(values, jnp.ones_like(values[:, :1]), 1)[row.order].astype(dtype)
     groups, x, flipped = (jnp.flip(each, 0) for each in (row.groups, row.positions, columns))
     sums_of_earlier = functools.partial(
-        pairwise.sums_of_earlier, rates=rates, polynomials=coefficients
+        operators.sums_of_earlier, rates=rates, polynomials=coefficients
     )
     later = jnp.flip(sums_of_earlier(flipped, groups, -x), 1)
     sums = sums_of_earlier(columns, row.groups, row.positions) + later + columns

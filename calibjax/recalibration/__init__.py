@@ -2,7 +2,7 @@
 
 from calibjax.recalibration.affine import AffineMap, AffineScaling
 from calibjax.recalibration.base import ClassWiseParams, Recalibrator
-from calibjax.recalibration.beta import BetaMap, BetaScaling
+from calibjax.recalibration.beta import BetaCalibration, BetaMap
 from calibjax.recalibration.gain import Gain, cross_fitted, recalibration_gain
 from calibjax.recalibration.groups import GroupWise
 from calibjax.recalibration.histogram import BinAccuracies, HistogramBinning
@@ -19,8 +19,8 @@ from calibjax.recalibration.venn_abers import CalibrationSamples, VennAbers
 __all__ = [
     "AffineMap",
     "AffineScaling",
+    "BetaCalibration",
     "BetaMap",
-    "BetaScaling",
     "BiasScaling",
     "BinAccuracies",
     "CalibrationSamples",

@@ -14,12 +14,12 @@ from calibjax._core.minimum import newton_minimum
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions import (
     DiagNormal,
+    Ensemble,
     GeneralizedNormal,
     Laplace,
     MvNormal,
     Normal,
     Recalibrated,
-    Samples,
     StudentT,
     Uniform,
 )
@@ -90,7 +90,7 @@ class AffineScaling(Recalibrator):
     | `Uniform` | the same, with the centre and half the length of the interval |
     | `DiagNormal` | the same in each coordinate, a and b of shape [d] |
     | `MvNormal` with covariance matrix L Lᵀ | loc + L a, covariance L diag(b²) Lᵀ |
-    | `Samples` | mean + a s + b (x − mean), with the members' standard deviation s |
+    | `Ensemble` | mean + a s + b (x − mean), with the members' standard deviation s |
     | other continuous numbers | `Recalibrated`: their normal scores Φ⁻¹(F(y)) are N(a, b²) |
 
     (a, b) maximise the likelihood. Of normal predictions, and of normal scores, they are the mean
@@ -139,7 +139,7 @@ class AffineScaling(Recalibrator):
         plain = of_a_family(predictions)
         params, scores = _fitted(plain, targets, weights)
         if checks.is_concrete(params) and not jnp.all(params.scale > 0):
-            if isinstance(plain, Samples) and not jnp.all(jnp.max(_of_members(plain)[1], 0) > 0):
+            if isinstance(plain, Ensemble) and not jnp.all(jnp.max(_of_members(plain)[1], 0) > 0):
                 raise ValueError("predictions: expected members that differ, got equal ones")
             raise ValueError(
                 f"targets: expected normal scores that differ, got {scores[0]} for all samples"
@@ -163,7 +163,7 @@ class AffineScaling(Recalibrator):
 def of_a_family(predictions: Distribution) -> Any:
     """Predictions without features, if there is a rule for them."""
     plain = bare(predictions)
-    if not isinstance(plain, _FAMILIES | Samples):
+    if not isinstance(plain, _FAMILIES | Ensemble):
         check_continuous("predictions", plain)
     return plain
 
@@ -172,7 +172,7 @@ def _size(predictions: Distribution) -> tuple[int, ...]:
     """Shape of the params: () of numbers, and (d,) of vectors."""
     if isinstance(predictions, _VECTORS):
         return predictions.loc.shape[-1:]
-    return predictions.values.shape[2:] if isinstance(predictions, Samples) else ()
+    return predictions.values.shape[2:] if isinstance(predictions, Ensemble) else ()
 
 
 @jax.jit
@@ -187,7 +187,7 @@ def moved(params: AffineMap, predictions: Distribution) -> Distribution:
         )
         scaled = root * scale[..., None, :]
         return MvNormal(loc, matmul(scaled, jnp.swapaxes(scaled, 1, 2)))
-    if isinstance(predictions, Samples):
+    if isinstance(predictions, Ensemble):
         means, spreads, _ = _of_members(predictions)
         deviations = predictions.values - means[:, None]
         values = (means + shift * spreads)[:, None] + scale * deviations
@@ -219,7 +219,7 @@ def _placed(predictions: Any, loc: jax.Array, scale: jax.Array) -> Any:
     return dataclasses.replace(predictions, loc=loc, scale=scale)
 
 
-def _of_members(ensembles: Samples) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _of_members(ensembles: Ensemble) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Means and unbiased standard deviations, [n] or [n, d], and numbers of members."""
     probs = jax.vmap(lambda p: p.probs)(ensembles)
     number = 1 / jnp.sum(jnp.square(probs), 1)
@@ -249,7 +249,7 @@ def _fitted(
     predictions: Distribution, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[AffineMap, jax.Array]:
     """The map, whose scale is zero if all residuals are equal, and these, the samples last."""
-    if isinstance(predictions, Samples):
+    if isinstance(predictions, Ensemble):
         return _of_ensembles(predictions, targets, weights)
     scores = jnp.moveaxis(residuals(predictions, targets), 0, -1)
     if isinstance(predictions, Laplace):
@@ -268,7 +268,7 @@ def _fitted(
 
 
 def _of_ensembles(
-    ensembles: Samples, targets: jax.Array, weights: jax.Array | None
+    ensembles: Ensemble, targets: jax.Array, weights: jax.Array | None
 ) -> tuple[AffineMap, jax.Array]:
     means, spreads, number = _of_members(ensembles)
     unit = jnp.max(spreads)

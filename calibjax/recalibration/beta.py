@@ -36,7 +36,7 @@ class BetaMap:
 
 
 @record
-class BetaScaling(ConfidenceRecalibrator):
+class BetaCalibration(ConfidenceRecalibrator):
     """Beta calibration: a monotone map of confidences with three parameters, by maximum likelihood.
 
         r → sigmoid(a log r − b log(1 − r) + c),   a, b ≥ 0,
@@ -64,7 +64,7 @@ class BetaScaling(ConfidenceRecalibrator):
     implemented improvement on logistic calibration for binary classifiers, §4.
 
     >>> import jax.numpy as jnp
-    >>> method, correct = BetaScaling(), jnp.array([0, 0, 0, 1, 0, 1, 0, 1, 1, 1, 1, 1])
+    >>> method, correct = BetaCalibration(), jnp.array([0, 0, 0, 1, 0, 1, 0, 1, 1, 1, 1, 1])
     >>> params = method.fit(jnp.repeat(jnp.array([0.2, 0.5, 0.9]), 4), correct)
     >>> print([f"{r:.2f}" for r in method.apply(params, jnp.array([0.2, 0.5, 0.9]))])
     ['0.22', '0.53', '0.99']

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, mean_and_error
 from calibjax._core.pytree import PyTree, record
-from calibjax.distributions import Bernoulli, Samples
+from calibjax.distributions import Bernoulli, Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
 from calibjax.scores import crps, energy_score, negative_log_likelihood, pinball_loss
@@ -264,6 +264,6 @@ def default_score(*models: Distribution) -> Callable[..., jax.Array]:
     """The negative log-likelihood, or what else all models have."""
     if all(hasattr(p, "log_prob") for p in models):
         return negative_log_likelihood
-    if all(isinstance(bare(p), Samples) and bare(p).values.ndim > 2 for p in models):
+    if all(isinstance(bare(p), Ensemble) and bare(p).values.ndim > 2 for p in models):
         return energy_score
     return crps if all(hasattr(p, "crps") for p in models) else pinball_loss

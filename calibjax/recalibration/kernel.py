@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.pytree import parameter, record
 from calibjax.distances import Euclidean
-from calibjax.distributions import DiagNormal, MvNormal, Normal, Samples
+from calibjax.distributions import DiagNormal, Ensemble, MvNormal, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive
 from calibjax.distributions.features import bare, like
@@ -136,8 +136,8 @@ class KernelRecalibration(Recalibrator):
 
 def _checked(predictions: Distribution) -> Any:
     plain = of_a_family(predictions)
-    if isinstance(plain, Samples):
-        raise TypeError("predictions: expected distributions with scores, got Samples")
+    if isinstance(plain, Ensemble):
+        raise TypeError("predictions: expected distributions with scores, got ensembles")
     return plain
 
 
@@ -152,7 +152,7 @@ def _local(params: LocalScores, predictions: Distribution, prior: jax.Array) -> 
     """Shift and scale of each prediction, [n] or [n, d]."""
     z = params.scores.reshape(len(params.scores), -1)
     columns = jnp.concatenate([jnp.ones_like(z[:, :1]), z, jnp.square(z)], 1)
-    sums = pairwise.weighted_sums(
+    sums = operators.weighted_sums(
         prediction_kernel,
         params.kernel,
         bare(predictions),

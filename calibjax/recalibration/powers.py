@@ -31,7 +31,7 @@ def tempered(p: T, temperature: jax.Array | float) -> T:
     | `StudentT` | df' = (df + 1) / T − 1, scale · √(df / df'); NaN for T ≥ df + 1 |
     | `Uniform` | p itself |
     | `Mixture` | every component at temperature T, with unchanged weights |
-    | `Samples` | deviations from the mean · √T |
+    | `Ensemble` | deviations from the mean · √T |
 
     The last two are conventions: the density of the new mixture is not a power, and draws have no
     density; their variance is multiplied by T like that of normal distributions. Draws of a density

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.pairwise import tiles
+from calibjax.operators import tiles
 from calibjax.risk.samples import checked, residuals
 
 Values = jax.Array | Callable[[Any, Any], jax.Array]
@@ -127,7 +127,7 @@ def estimation_risk_block(
         return jnp.sum(others) / (block_size * (block_size - 1))
 
     tile_size = max(1, (tiles.TILE_SIZE // block_size) ** 2)
-    return jnp.mean(pairwise.map_rows(risk, None, blocks, tile_size=tile_size))
+    return jnp.mean(operators.map_rows(risk, None, blocks, tile_size=tile_size))
 
 
 def estimation_risk_standard_error(
@@ -242,4 +242,4 @@ def _losses(errors: jax.Array, row: Callable, args: PyTree, points: PyTree) -> j
         losses = jnp.square(matmul(errors, error) - row(args, point))
         return jnp.sum(jnp.where(jnp.arange(n) == index, 0, losses)) / (n - 1)
 
-    return pairwise.map_rows(mean_loss, (errors, args), (errors, jnp.arange(n), points))
+    return operators.map_rows(mean_loss, (errors, args), (errors, jnp.arange(n), points))

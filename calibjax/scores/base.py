@@ -10,7 +10,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
 
 _BLOCK = 128  # predictions by draws
@@ -77,7 +77,7 @@ def _values_and_mean(
 
 def _values(score: jax.tree_util.Partial, samples: tuple[Any, Any]) -> jax.Array:
     """The score of each sample; those of draws in blocks that stay in the processor's cache."""
-    if isinstance(samples[0], Samples):
+    if isinstance(samples[0], Ensemble):
         return lax.map(lambda sample: score(*sample), samples, batch_size=_BLOCK)
     return jax.vmap(score)(*samples)
 

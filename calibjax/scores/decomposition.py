@@ -16,7 +16,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
 from calibjax._core.isotonic import isotonic_means
 from calibjax._core.pytree import record
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import bare
 from calibjax.scores.base import weighted_mean, weighted_samples
@@ -111,7 +111,7 @@ def crps_decomposition(
     recalibrated on their own. The integrals are sums over intervals between quantiles of all
     predictions and targets together. With weights all means are weighted, and so are the quantiles.
 
-    For `Samples` of m numbers the integrands are constant between neighbours among all n (m + 1)
+    For `Ensemble` of m numbers the integrands are constant between neighbours among all n (m + 1)
     members and targets: with as many thresholds, or more, the sums are exact. Of other predictions
     the tails beyond their quantiles at 0.001 and 0.999 are left out.
 
@@ -176,7 +176,7 @@ def _integrated(
 ) -> ScoreDecomposition:
     dtype = floating_dtype(predictions)
     predictions, targets = checks.counted(weights, (predictions, targets.astype(dtype)))
-    if isinstance(samples := bare(predictions), Samples):
+    if isinstance(samples := bare(predictions), Ensemble):
         quantiles = samples.values.astype(dtype)
     else:
         levels = jnp.asarray(_LEVELS, dtype)

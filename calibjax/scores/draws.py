@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax.distances import Euclidean
-from calibjax.distributions import MonteCarlo, Samples
+from calibjax.distributions import Ensemble, MonteCarlo
 from calibjax.distributions.base import Distribution
 from calibjax.scores.base import mean_over_samples, weighted_samples
 
@@ -28,7 +28,7 @@ def energy_score(
     scores of some thresholds.
 
     Args:
-        predictions: batch of n `Samples`, or distributions with draws, `monte_carlo`.
+        predictions: batch of n `Ensemble`, or distributions with draws, `monte_carlo`.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
@@ -45,8 +45,8 @@ def energy_score(
     opposite sign.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Samples
-    >>> draws = Samples(jnp.array([[[0.0, 0.0], [6.0, 8.0]]]))
+    >>> from calibjax.distributions import Ensemble
+    >>> draws = Ensemble(jnp.array([[[0.0, 0.0], [6.0, 8.0]]]))
     >>> print(energy_score(draws, jnp.array([[3.0, 4.0]])))
     2.5
     """
@@ -68,7 +68,7 @@ def fair_energy_score(
     becomes 1 − Σ_j q_j², and the means those with q.
 
     Args:
-        predictions: batch of n `Samples`, or distributions with draws, `monte_carlo`.
+        predictions: batch of n `Ensemble`, or distributions with draws, `monte_carlo`.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
@@ -105,7 +105,7 @@ def fair_crps(
     It is to `crps` what `fair_energy_score` is to `energy_score`.
 
     Args:
-        predictions: batch of n `Samples` of numbers, or distributions with draws, `monte_carlo`.
+        predictions: batch of n `Ensemble` of numbers, or distributions with draws, `monte_carlo`.
         targets: [n].
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
@@ -121,8 +121,8 @@ def fair_crps(
     References: Ferro (2014), Fair scores for ensemble forecasts, §3.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Samples
-    >>> print(fair_crps(Samples(jnp.array([[0.0, 2.0]])), jnp.array([1.0])))
+    >>> from calibjax.distributions import Ensemble
+    >>> print(fair_crps(Ensemble(jnp.array([[0.0, 2.0]])), jnp.array([1.0])))
     0.0
     """
     samples, weights = _drawn(predictions, targets, weights)
@@ -132,22 +132,22 @@ def fair_crps(
 
 def _drawn(
     predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None
-) -> tuple[tuple[Samples, jax.Array], jax.Array | None]:
+) -> tuple[tuple[Ensemble, jax.Array], jax.Array | None]:
     """Draws, with targets, and their weights."""
     (found, y), weights = weighted_samples(predictions, targets, weights)
     draws: Any = found.draws if isinstance(found, MonteCarlo) else found
-    if not isinstance(draws, Samples):
+    if not isinstance(draws, Ensemble):
         raise TypeError(
-            "predictions: expected draws, distributions.Samples, got "
+            "predictions: expected draws, distributions.Ensemble, got "
             f"{checks.described(found)}; distributions.monte_carlo draws from them"
         )
     return (draws, y), weights
 
 
 def _kernel_score(
-    pairs_of: Callable[[Samples, jax.Array], tuple[jax.Array, jax.Array]],
+    pairs_of: Callable[[Ensemble, jax.Array], tuple[jax.Array, jax.Array]],
     is_fair: bool,
-    p: Samples,
+    p: Ensemble,
     y: jax.Array,
 ) -> jax.Array:
     """E d(Z, y) − ½ E d(Z, Z'), the latter of different draws if it is fair."""
@@ -156,11 +156,11 @@ def _kernel_score(
     return to_target - 0.5 * between / share
 
 
-def _norms(p: Samples, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _norms(p: Ensemble, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     return p.mean_distances(y, Euclidean())
 
 
-def _gaps(p: Samples, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _gaps(p: Ensemble, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     return p.mean_distances(y)
 
 

@@ -22,7 +22,7 @@ def crps(
     Args:
         predictions: batch of n distributions of numbers whose score has a closed form:
             `Normal`, `Laplace`, `StudentT`, `LogNormal`, `Gamma`, `Uniform`, `Beta`, `Poisson`,
-            `NegativeBinomial`, `Samples`, `Mixture`s of normal distributions, and every class with
+            `NegativeBinomial`, `Ensemble`, `Mixture`s of normal distributions, and every class with
             a method `crps(y)`. For an ensemble it is the score of the empirical distribution of its
             members.
         targets: [n].

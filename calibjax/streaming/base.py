@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
-from calibjax.pairwise import tiles
+from calibjax.operators import tiles
 
 StateT = TypeVar("StateT")
 

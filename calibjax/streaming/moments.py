@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution
@@ -272,11 +272,11 @@ class BlockSKCE(Accumulator):
         if weights is not None:
             weights = checks.plain_weights(weights, n)
         data = kernel, samples, weights
-        blocks = pairwise.block_means(sample_pair, *data, block_size=block_size)
+        blocks = operators.block_means(sample_pair, *data, block_size=block_size)
         masses = jnp.ones_like(blocks)
         if weights is not None:
             number = block_size * (block_size - 1) / 2
-            masses = pairwise.block_masses(weights, block_size=block_size) / number
+            masses = operators.block_masses(weights, block_size=block_size) / number
         return _with_numbers(state, blocks, masses)
 
     def result(self, state: State) -> ConfidenceInterval:

@@ -47,7 +47,7 @@ class SKCE(Accumulator):
 
         Σ_{i,j} h((p_i, y_i), (p_j, y_j)) = ‖Σ_i φ(p_i) ⊗ f(p_i, y_i)‖²
 
-    with the features φ of `kernels.LowRank` and those f of the centered target kernel, so that sums
+    with the features φ of `kernels.Nystrom` and those f of the centered target kernel, so that sums
     over the samples are all that there is to remember. The estimates are those of `estimators.skce`
     and `estimators.skce_biased`. For other kernels there is `BlockSKCE`.
 
@@ -58,7 +58,7 @@ class SKCE(Accumulator):
     unbiased for that kernel, and `ExactSKCETest` exact.
 
     Attributes:
-        kernel: `TensorProduct(LowRank(kernel, landmarks), target kernel)`, with values that are
+        kernel: `TensorProduct(Nystrom(kernel, landmarks), target kernel)`, with values that are
             known when compiling.
         example_targets: targets as they may occur, among them the smallest and the largest; None
             if those that the landmarks predict are enough.
@@ -74,7 +74,7 @@ class SKCE(Accumulator):
     >>> from calibjax import distances, distributions, kernels, streaming
     >>> smooth = kernels.SquaredExponential(0.5, distances.TotalVariation())
     >>> landmarks = distributions.Bernoulli(jnp.array([0.1, 0.5, 0.9]))
-    >>> kernel = kernels.TensorProduct(kernels.LowRank(smooth, landmarks), kernels.White())
+    >>> kernel = kernels.TensorProduct(kernels.Nystrom(smooth, landmarks), kernels.White())
     >>> accumulator = streaming.SKCE(kernel)
     >>> state = accumulator.init()
     >>> for probs, labels in (([0.1, 0.3, 0.6], [0, 1, 1]), ([0.4, 0.8], [0, 0])):
@@ -181,7 +181,7 @@ class ExactSKCETest(Accumulator):
     >>> smooth = kernels.SquaredExponential(1.0, distances.Wasserstein())
     >>> landmarks = distributions.Normal(jnp.linspace(-2.0, 2.0, 5), jnp.ones(5))
     >>> kernel = kernels.TensorProduct(
-    ...     kernels.LowRank(smooth, landmarks), kernels.SquaredExponential(1.0)
+    ...     kernels.Nystrom(smooth, landmarks), kernels.SquaredExponential(1.0)
     ... )
     >>> test = streaming.ExactSKCETest(jax.random.key(0), kernel, num_draws=99)
     >>> state = test.init()
@@ -193,7 +193,7 @@ class ExactSKCETest(Accumulator):
     CalibrationTestResult(pvalue=0.01 ± 0.01, statistic=5.88, estimate=0.0168, 99 redrawn targets)
       biased    distance from calibration                    raw p = 0.01    score +3.7
       unbiased  off in the same way for similar predictions  raw p = 0.01    score +3.9
-      spread    less scatter than predicted: underconfident  raw p = 0.01    score -5.9 <- loudest
+      spread    less scatter than predicted: underconfident  raw p = 0.01    score -5.9 <- largest
     """
 
     key: jax.Array

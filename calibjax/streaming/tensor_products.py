@@ -17,7 +17,7 @@ from calibjax.distributions.sampling import draw, draw_each
 from calibjax.estimators.kernel import refuse_without_expectations
 from calibjax.hypothesis_tests._redraw.features import sums_of_redraws
 from calibjax.hypothesis_tests._redraw.pool import over_pool
-from calibjax.kernels import Kernel, LowRank, TensorProduct
+from calibjax.kernels import Kernel, Nystrom, TensorProduct
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import features, prepare_features
 from calibjax.streaming.base import State, added, checked_batch, zeros
@@ -28,7 +28,7 @@ class FeaturedProduct:
     """A checked tensor product whose sums over the pairs of samples follow from sums over these.
 
     Attributes:
-        kernel: the tensor product of a `LowRank` kernel with its whitening, and a target kernel
+        kernel: the tensor product of a `Nystrom` kernel with its whitening, and a target kernel
             with features.
         prepared: what the features of the target kernel need.
         landmarks: those of the kernel on predictions.
@@ -70,9 +70,9 @@ def featured_product(kernel: Kernel, example_targets: ArrayLike | None) -> Featu
     with jax.ensure_compile_time_eval():  # the data may be traced
         kernel = checks.kernel_values(kernel)
         prediction = kernel.prediction if isinstance(kernel, TensorProduct) else None
-        if not isinstance(kernel, TensorProduct) or not isinstance(prediction, LowRank):
+        if not isinstance(kernel, TensorProduct) or not isinstance(prediction, Nystrom):
             raise TypeError(
-                "kernel: expected TensorProduct(LowRank(kernel on predictions, landmarks), target "
+                "kernel: expected TensorProduct(Nystrom(kernel on predictions, landmarks), target "
                 f"kernel), got {checks.described(kernel if prediction is None else prediction)}"
             )
         landmarks = checks.batch(prediction.landmarks, name=_LANDMARKS)
@@ -175,7 +175,7 @@ def _evaluate(
     targets: PyTree,
 ) -> dict[str, jax.Array]:
     """Sums of several data sets over a batch, [b, ...] each."""
-    assert isinstance(kernel.prediction, LowRank), "checked with the kernel"
+    assert isinstance(kernel.prediction, Nystrom), "checked with the kernel"
     factor = kernel.prediction.factor(predictions)
     factor = factor if weights is None else factor * weights[:, None]
     ((sums, diagonal),) = sums_of_redraws((kernel.target, prepared), [factor], predictions, targets)

@@ -121,7 +121,7 @@ def _score(name: str, **options: Any) -> Callable[..., Any]:
 
 BINS = estimators.UniformBins(15)
 _BERNOULLI, _CLASSES, _NORMAL, _DRAWS = map(
-    _pair, (laws.Bernoulli, laws.Categorical, laws.Normal, laws.Samples)
+    _pair, (laws.Bernoulli, laws.Categorical, laws.Normal, laws.Ensemble)
 )
 
 

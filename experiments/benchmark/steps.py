@@ -69,7 +69,7 @@ def prepare(what: str, data: str, n: int, draws: int = 99) -> Callable[[], Any]:
 
     families = {
         "normals": (distributions.Normal, distances.Wasserstein(), kernels.SquaredExponential),
-        "ensembles": (distributions.Samples, distances.Wasserstein(), kernels.SquaredExponential),
+        "ensembles": (distributions.Ensemble, distances.Wasserstein(), kernels.SquaredExponential),
         "classes": (distributions.Categorical, distances.TotalVariation(), kernels.White),
     }
     make, distance, target_kernel = families[data]

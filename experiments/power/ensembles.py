@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from calibjax import hypothesis_tests as tests
 from calibjax.distances import Wasserstein
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 from calibjax.kernels import SquaredExponential, TensorProduct, median_heuristic
 from experiments.power.simulation import CALIBRATED, DRAWS, Study
 
@@ -31,12 +31,12 @@ def errors(e: jax.Array, m: jax.Array) -> dict[str, jax.Array]:
     }
 
 
-def draw(key: jax.Array, place: Any, n: int, size: int) -> tuple[Samples, jax.Array]:
+def draw(key: jax.Array, place: Any, n: int, size: int) -> tuple[Ensemble, jax.Array]:
     """Members N(c, 1) with c standard normal, and targets."""
     keys = jax.random.split(key, 3)
     m, e = jax.random.normal(keys[0], (n,)), jax.random.normal(keys[1], (n,))
     values = m[:, None] + jax.random.normal(keys[2], (n, size))
-    return Samples(values), m + jnp.stack([*errors(e, m).values()])[place]
+    return Ensemble(values), m + jnp.stack([*errors(e, m).values()])[place]
 
 
 def pvalues(
@@ -46,7 +46,7 @@ def pvalues(
     keys = jax.random.split(test_key, 4)
     data = ensembles, targets = draw(data_key, place, n, size)
     # Of the pool of members and target, so that no redraw changes the kernel.
-    pool = Samples(jnp.concatenate([ensembles.values, targets[:, None]], 1))
+    pool = Ensemble(jnp.concatenate([ensembles.values, targets[:, None]], 1))
     scale = median_heuristic(Wasserstein(), pool)
     deviation = jnp.median(jnp.std(pool.values, 1))
     kernel = TensorProduct(SquaredExponential(scale, Wasserstein()), SquaredExponential(deviation))

@@ -68,10 +68,10 @@ def trained(store: Store, settings: Settings, communities: Communities) -> dict[
     splits = [random_split(seed, num, communities.held_out) for seed in range(settings.seeds)]
     columns = communities.features
 
-    def samples(part: str) -> networks.Samples:
+    def samples(part: str) -> networks.Ensemble:
         indices = np.stack([getattr(split, part) for split in splits])
         x, y = (jnp.asarray(z[indices]) for z in (columns, communities.labels))
-        return networks.Samples(x, y.astype(jnp.int32))
+        return networks.Ensemble(x, y.astype(jnp.int32))
 
     def compute() -> dict[str, np.ndarray]:
         keys = [cells.key_of(f"{NAME}/{seed}") for seed in range(settings.seeds)]

@@ -18,7 +18,7 @@ Layers = list[tuple[jax.Array, jax.Array]]
 State = tuple[Layers, optax.OptState]
 
 
-class Samples(NamedTuple):
+class Ensemble(NamedTuple):
     """Features [..., n, d] and labels [..., n]."""
 
     features: jax.Array
@@ -72,7 +72,7 @@ def logits(layers: Layers, hidden: jax.Array) -> jax.Array:
     return hidden @ weights + offsets
 
 
-def loss(layers: Layers, key: jax.Array, samples: Samples, weights: jax.Array) -> jax.Array:
+def loss(layers: Layers, key: jax.Array, samples: Ensemble, weights: jax.Array) -> jax.Array:
     """Cross-entropy with dropout, the mean over the samples of weight one."""
     hidden = last_hidden(layers, samples.features)
     is_kept = jax.random.bernoulli(key, 1 - DROPOUT, hidden.shape)
@@ -81,7 +81,7 @@ def loss(layers: Layers, key: jax.Array, samples: Samples, weights: jax.Array) -
     return jnp.sum(weights * losses) / jnp.sum(weights)
 
 
-def evaluate(layers: Layers, samples: Samples) -> dict[str, jax.Array]:
+def evaluate(layers: Layers, samples: Ensemble) -> dict[str, jax.Array]:
     """Scores of a network without dropout."""
     outputs = logits(layers, last_hidden(layers, samples.features))
     is_correct = jnp.argmax(outputs, -1) == samples.labels
@@ -96,7 +96,7 @@ def evaluate(layers: Layers, samples: Samples) -> dict[str, jax.Array]:
 
 
 def _train_epoch(
-    adam: optax.GradientTransformation, key: jax.Array, state: State, data: Samples
+    adam: optax.GradientTransformation, key: jax.Array, state: State, data: Ensemble
 ) -> State:
     """Network and moments after all samples, in random batches of which the last is smaller."""
     order_key, dropout_key = jax.random.split(key)
@@ -109,7 +109,7 @@ def _train_epoch(
     def step(state: State, batch: tuple) -> tuple[State, None]:
         layers, moments = state
         key, chosen, weights = batch
-        samples = Samples(data.features[chosen], data.labels[chosen])
+        samples = Ensemble(data.features[chosen], data.labels[chosen])
         slope = jax.grad(loss)(layers, key, samples, weights)
         update, moments = adam.update(slope, moments)
         return (optax.apply_updates(layers, update), moments), None
@@ -119,7 +119,7 @@ def _train_epoch(
 
 
 def _train_network(
-    key: jax.Array, training: Samples, validation: Samples, hidden: tuple[int, ...], epochs: int
+    key: jax.Array, training: Ensemble, validation: Ensemble, hidden: tuple[int, ...], epochs: int
 ) -> Trained:
     adam = optax.adam(LEARNING_RATE)
     value_key, epoch_key = jax.random.split(key)
@@ -145,7 +145,12 @@ def _train_network(
 
 @functools.partial(jax.jit, static_argnames=("hidden", "epochs"))
 def train(
-    keys: jax.Array, training: Samples, validation: Samples, *, hidden: tuple[int, ...], epochs: int
+    keys: jax.Array,
+    training: Ensemble,
+    validation: Ensemble,
+    *,
+    hidden: tuple[int, ...],
+    epochs: int,
 ) -> Trained:
     """Trains one network for each key by Adam, all of them together.
 
@@ -157,7 +162,7 @@ def train(
         epochs: number of passes over the training part.
     """
 
-    def train_one(key: jax.Array, training: Samples, validation: Samples) -> Trained:
+    def train_one(key: jax.Array, training: Ensemble, validation: Ensemble) -> Trained:
         return _train_network(key, training, validation, hidden, epochs)
 
     axes = Trained(0, 0, 0, 1)

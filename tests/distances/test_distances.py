@@ -23,7 +23,7 @@ PAIRS = {
     ),
     "wasserstein of samples": (
         distances.Wasserstein(),
-        tuple(distributions.Samples(RNG.normal(size=5)) for _ in range(2)),
+        tuple(distributions.Ensemble(RNG.normal(size=5)) for _ in range(2)),
     ),
     "wasserstein of laplace": (
         distances.Wasserstein(),
@@ -128,13 +128,13 @@ def test_unknown_families_are_named():
 
 def test_wasserstein_of_samples_is_the_cheapest_assignment():
     one, two = np.random.default_rng(3).normal(size=(2, 6))
-    p, q = (distributions.Samples(jnp.asarray(x)) for x in (one, two))
+    p, q = (distributions.Ensemble(jnp.asarray(x)) for x in (one, two))
     costs = np.square(one[:, None] - two)
     best = costs[optimize.linear_sum_assignment(costs)].mean()
     np.testing.assert_allclose(distances.Wasserstein().squared(p, q), best, rtol=1e-12)
     for other in (
-        distributions.Samples(q.values[:5]),
-        distributions.Samples(q.values, jnp.full(6, 1 / 6)),
+        distributions.Ensemble(q.values[:5]),
+        distributions.Ensemble(q.values, jnp.full(6, 1 / 6)),
     ):
         with pytest.raises(NotImplementedError, match="equally many, equally likely scalars"):
             distances.Wasserstein()(p, other)

@@ -61,7 +61,7 @@ def test_wrong_kernels_are_refused():
 
 
 def test_between_samples_it_is_that_of_the_empirical_distributions():
-    samples = distributions.Samples(jax.random.normal(jax.random.key(0), (40, 3)))
+    samples = distributions.Ensemble(jax.random.normal(jax.random.key(0), (40, 3)))
     kernel = kernels.Exponential(0.3, DISTANCE)
     matrix = jax.jit(kernels.gram_matrix)(kernel, samples)
     assert np.linalg.eigvalsh(matrix)[0] > 0

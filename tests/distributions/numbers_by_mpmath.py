@@ -583,17 +583,19 @@ def draws():
                 p = [mpf(1) / 7] * 7 if w is None else [mpf(x) / int(w.sum()) for x in w]
                 params = [[0.0] * 7 if w is None else [float(x) for x in w], [float(x) for x in z]]
                 mean = mp.fsum(a * x for a, x in zip(p, z, strict=True))
-                add("Samples", "mean", params, None, mean, abs(mean))
+                add("Ensemble", "mean", params, None, mean, abs(mean))
                 variance = mp.fsum(a * (x - mean) ** 2 for a, x in zip(p, z, strict=True))
                 # The mean is rounded, which is a smaller error than a rounding of the draws.
-                add("Samples", "variance", params, None, variance, variance)
+                add("Ensemble", "variance", params, None, variance, variance)
                 for at in (-2.0, 0.75, 1.0, 40.0):
                     y = mpf(single(c * (at + shift)))
                     below = mp.fsum(a for a, x in zip(p, z, strict=True) if x <= y)
-                    add("Samples", "cdf", params, float(y), below, 1)
+                    add("Ensemble", "cdf", params, float(y), below, 1)
                     first = mp.fsum(a * abs(x - y) for a, x in zip(p, z, strict=True))
                     second = mp.fsum(a * b * abs(x - u) for a, x in zip(p, z) for b, u in zip(p, z))
-                    add("Samples", "crps", params, float(y), first - second / 2, first + second / 2)
+                    add(
+                        "Ensemble", "crps", params, float(y), first - second / 2, first + second / 2
+                    )
 
 
 PARTS = {

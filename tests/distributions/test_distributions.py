@@ -125,8 +125,8 @@ def test_labels_out_of_range_have_no_log_probability():
         distributions.Mixture(None, distributions.Poisson(np.array([1.0, 3.0]))),
         distributions.Categorical(np.array([0.2, 0.8])),
         distributions.Bernoulli(0.3),
-        distributions.Samples(np.array([1.0, 2.0])),
-        distributions.Samples(np.array([1, 2])),
+        distributions.Ensemble(np.array([1.0, 2.0])),
+        distributions.Ensemble(np.array([1, 2])),
     ],
     ids=lambda p: type(p).__name__,
 )

@@ -11,12 +11,12 @@ from calibjax.distributions import (
     Bernoulli,
     Categorical,
     CategoricalLogits,
+    Ensemble,
     Laplace,
     Mixture,
     MvNormal,
     Normal,
     Poisson,
-    Samples,
     StudentT,
     WithFeatures,
     monte_carlo,
@@ -51,14 +51,14 @@ def families():
         "Mixture": (Mixture(None, pairs), y, smooth),
         "MvNormal": (MvNormal(jnp.asarray(X), covariances), jnp.asarray(X) + 0.1, smooth),
         "Poisson": (Poisson(jnp.exp(loc)), labels, smooth),
-        "Samples": (Samples(draws), y, smooth),
+        "Ensemble": (Ensemble(draws), y, smooth),
         "MonteCarlo": (monte_carlo(jax.random.key(0), student, 5), y, smooth),
         "Stein": (student, y, kernels.Stein()),
     }
 
 
 FAMILIES = ("Categorical", "Bernoulli", "Normal", "Laplace", "Mixture", "MvNormal", "Poisson")
-FAMILIES += ("Samples", "MonteCarlo", "Stein")
+FAMILIES += ("Ensemble", "MonteCarlo", "Stein")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_lenses_and_recalibration_keep_features():
 
 
 def test_ensembles_with_features():
-    predictions, targets, target = families()["Samples"]
+    predictions, targets, target = families()["Ensemble"]
     kernel = TensorProduct(Exponential(1.0, Features()), target)
     test = hypothesis_tests.ensemble_skce_test(
         jax.random.key(0), kernel, with_features(predictions, jnp.asarray(X)), targets, num_draws=9

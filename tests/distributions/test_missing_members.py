@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, estimators, hypothesis_tests, kernels, scores
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 
 N, M = 12, 7
 RNG = np.random.default_rng(0)
@@ -15,9 +15,9 @@ IS_THERE = RNG.uniform(size=(N, M)) < 0.7
 IS_THERE[:, 2:4] = True
 IS_THERE[0] = True
 MISSING = np.where(IS_THERE, VALUES, np.nan)
-ENSEMBLES = Samples(MISSING, ~np.isnan(MISSING))
+ENSEMBLES = Ensemble(MISSING, ~np.isnan(MISSING))
 VECTORS, POINTS = RNG.normal(size=(N, M, 2)), RNG.normal(size=(N, 2))
-OF_VECTORS = Samples(np.where(IS_THERE[:, :, None], VECTORS, np.nan), IS_THERE)
+OF_VECTORS = Ensemble(np.where(IS_THERE[:, :, None], VECTORS, np.nan), IS_THERE)
 KEY = jax.random.key(0)
 
 
@@ -54,12 +54,12 @@ def test_scores(x64):
 
 def test_ways_to_say_that_a_member_is_missing():
     shares = IS_THERE / IS_THERE.sum(1, keepdims=True)
-    wanted = scores.crps(Samples(VALUES, shares), TARGETS)
+    wanted = scores.crps(Ensemble(VALUES, shares), TARGETS)
     for values in (MISSING, np.where(IS_THERE, VALUES, np.inf), VALUES):
         for weights in (IS_THERE, shares, jnp.asarray(IS_THERE), IS_THERE.tolist()):
-            found = scores.crps(Samples(values, weights), TARGETS)
+            found = scores.crps(Ensemble(values, weights), TARGETS)
             np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    gradient = jax.grad(lambda z: scores.crps(Samples(z, IS_THERE), TARGETS))(jnp.asarray(MISSING))
+    gradient = jax.grad(lambda z: scores.crps(Ensemble(z, IS_THERE), TARGETS))(jnp.asarray(MISSING))
     assert np.isfinite(gradient).all()
     np.testing.assert_array_equal(gradient[~IS_THERE], 0)
 
@@ -69,16 +69,16 @@ def test_ranks():
     for (z, y), value in zip(rows(VALUES, TARGETS), u, strict=True):
         below = np.sum(z < y)
         assert below / (len(z) + 1) <= value <= (below + 1) / (len(z) + 1) + 1e-6
-    whole = Samples(VALUES, np.ones((N, M), bool))
+    whole = Ensemble(VALUES, np.ones((N, M), bool))
     np.testing.assert_allclose(
         estimators.pit_values(KEY, whole, TARGETS),
-        estimators.pit_values(KEY, Samples(VALUES), TARGETS),
+        estimators.pit_values(KEY, Ensemble(VALUES), TARGETS),
         rtol=1e-6,
     )
     test = hypothesis_tests.rank_histogram_test
     pairs = (
-        (whole, Samples(VALUES), TARGETS),
-        (Samples(VECTORS, whole.weights), Samples(VECTORS), POINTS),
+        (whole, Ensemble(VALUES), TARGETS),
+        (Ensemble(VECTORS, whole.weights), Ensemble(VECTORS), POINTS),
     )
     for masked, plain, targets in pairs:
         found, wanted = (test(KEY, p, targets, num_draws=19) for p in (masked, plain))
@@ -86,7 +86,7 @@ def test_ranks():
     # Two members of many: the target above, between or below them is in a third of the bins.
     few = np.zeros((3000, 8), bool)
     few[:, 4:6] = True
-    result = test(KEY, Samples(np.tile(np.arange(8.0), (3000, 1)), few), np.full(3000, 4.5))
+    result = test(KEY, Ensemble(np.tile(np.arange(8.0), (3000, 1)), few), np.full(3000, 4.5))
     np.testing.assert_allclose(result.estimate, [0, 0, 0, *[1 / 3] * 3, 0, 0, 0], atol=0.03)
 
 
@@ -102,8 +102,8 @@ def test_estimate_of_the_skce():
         weights = RNG.uniform(0.5, 1.5, N)
         found = test(KEY, pool_kernel(target), ENSEMBLES, TARGETS, num_draws=19)
         weighted = test(KEY, pool_kernel(target), ENSEMBLES, TARGETS, num_draws=19, weights=weights)
-        whole = test(KEY, pool_kernel(target), Samples(VALUES, IS_THERE | True), TARGETS)
-        plain = test(KEY, pool_kernel(target), Samples(VALUES), TARGETS)
+        whole = test(KEY, pool_kernel(target), Ensemble(VALUES, IS_THERE | True), TARGETS)
+        plain = test(KEY, pool_kernel(target), Ensemble(VALUES), TARGETS)
     np.testing.assert_allclose(whole.estimate, plain.estimate, rtol=1e-9)
 
     def k(x, y):
@@ -128,17 +128,17 @@ def test_what_is_refused():
     unequal = np.full((N, M), 1 / M) + np.linspace(-0.05, 0.05, M)
     for call in (test, estimators.pit_values):
         with pytest.raises(ValueError, match=r"weights: expected None, or a mask of the members"):
-            call(KEY, Samples(VALUES, unequal), TARGETS)
+            call(KEY, Ensemble(VALUES, unequal), TARGETS)
     one = IS_THERE.copy()
     one[3] = np.arange(M) == 2
     for weights in (one, one & False):
         with pytest.raises(ValueError, match=r"weights"):
-            scores.crps(Samples(VALUES, weights), TARGETS)
+            scores.crps(Ensemble(VALUES, weights), TARGETS)
     with pytest.raises(ValueError, match=r"predictions.values: expected"):
-        scores.crps(Samples(MISSING), TARGETS)
+        scores.crps(Ensemble(MISSING), TARGETS)
     traced = jax.jit(lambda p, y: (test(KEY, p, y, num_draws=9).pvalue, scores.crps(p, y)))
-    assert np.isnan(traced(Samples(jnp.asarray(VALUES), jnp.asarray(unequal)), TARGETS)[0])
-    assert np.isnan(traced(Samples(jnp.asarray(VALUES), jnp.asarray(one)), TARGETS)).all()
+    assert np.isnan(traced(Ensemble(jnp.asarray(VALUES), jnp.asarray(unequal)), TARGETS)[0])
+    assert np.isnan(traced(Ensemble(jnp.asarray(VALUES), jnp.asarray(one)), TARGETS)).all()
     assert np.isfinite(traced(jax.tree.map(jnp.asarray, ENSEMBLES), TARGETS)).all()
 
 
@@ -153,7 +153,7 @@ def test_levels_with_missing_members():
         values = scale * rng.normal(size=(30, 9))
         is_there = rng.uniform(size=(30, 8)) < np.where(scale > 1, 0.4, 0.9)
         is_there[:, :2] = True
-        p, y = Samples(np.where(is_there, values[:, 1:], np.nan), is_there), values[:, 0]
+        p, y = Ensemble(np.where(is_there, values[:, 1:], np.nan), is_there), values[:, 0]
         key = jax.random.key(seed)
         ranks = hypothesis_tests.rank_histogram_test(key, p, y, num_draws=99)
         skce = hypothesis_tests.ensemble_skce_test(key, pool_kernel(target), p, y, num_draws=99)

@@ -27,7 +27,7 @@ FAST = (  # what was wrong
     ("NegativeBinomial", "cdf", np.float32),
     ("Beta", "variance", np.float32),
     ("Dirichlet", "variance 0", np.float32),
-    ("Samples", "mean", np.float32),
+    ("Ensemble", "mean", np.float32),
     ("GeneralizedNormal", "icdf", np.float32),
 )
 CASES = [(*key, dtype) for key in ROWS for dtype in (np.float32, np.float64)]
@@ -42,8 +42,8 @@ def _built(family, params):
     if family == "Mixture":
         weights, loc, scale = (jnp.stack(params[i : i + 3]) for i in (0, 3, 6))
         return d.Mixture(weights, d.Normal(loc, scale))
-    if family == "Samples":
-        return d.Samples(params[1], params[0] / jnp.sum(params[0]))
+    if family == "Ensemble":
+        return d.Ensemble(params[1], params[0] / jnp.sum(params[0]))
     return getattr(d, family)(*params)
 
 
@@ -65,7 +65,7 @@ def test_agrees_with_the_table(family, method, dtype):
         result = getattr(p, name)(*y)
         return result[int(rest[0])] if rest else result
 
-    if family == "Samples":  # all weights zero stand for none
+    if family == "Ensemble":  # all weights zero stand for none
         params = [[[float(w or not any(x[0])) for w in x[0]], x[1]] for x in params]
     params = [jnp.array(x, dtype) for x in zip(*params, strict=True)]
     kind = int if family in COUNTS and name != "icdf" else dtype
@@ -80,7 +80,7 @@ def test_agrees_with_the_table(family, method, dtype):
 def test_draws_without_weights_have_an_exact_mean():
     """Weights of 1 / m do not sum to one in single precision."""
     values = (1e5 + np.linspace(-1, 1, 1000)).astype(np.float32)
-    p = d.Samples(jnp.array(values))
+    p = d.Ensemble(jnp.array(values))
     assert abs(float(p.mean()) - values.astype(float).mean()) <= 2**-7  # one step at 1e5
     np.testing.assert_allclose(p.variance(), values.astype(float).var(), rtol=1e-6)
 

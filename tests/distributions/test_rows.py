@@ -20,7 +20,7 @@ ONES = {  # one prediction each
     "vector": distributions.DiagNormal(np.zeros(2), 1.0),
     "classes": distributions.Categorical(np.array([0.3, 0.7])),
     "logarithms": distributions.Bernoulli.of_log_odds(jnp.asarray(1.0)),
-    "draws": distributions.Samples(np.arange(3.0)),
+    "draws": distributions.Ensemble(np.arange(3.0)),
     "mixture": distributions.Mixture(None, distributions.Normal(np.zeros(2), np.ones(2))),
     "quantiles": distributions.Quantiles(np.array([0.2, 0.6]), np.array([0.0, 1.0])),
 }

@@ -49,7 +49,7 @@ def test_ranks_of_ensembles():
     """With the target, members have m + 1 places; ties take any of theirs."""
     values = np.tile([1.0, 2.0, 2.0], (3000, 1))
     targets = np.repeat([0.0, 2.0, 3.0], 1000)
-    found = 4 * pit(d.Samples(values), targets).reshape(3, -1)
+    found = 4 * pit(d.Ensemble(values), targets).reshape(3, -1)
     for one, low, high in zip(found, (0, 1, 3), (1, 4, 4)):
         assert scipy.stats.kstest((one - low) / (high - low), "uniform").pvalue > 1e-3
 
@@ -97,7 +97,7 @@ def test_uniform_under_calibration(name):
     predictions, targets = {
         "Normal": (d.Normal(loc, np.ones(n)), draws[:, 0]),
         "Poisson": (d.Poisson(loc + 0.7), RANDOM.poisson(loc + 0.7)),
-        "ideal ensemble": (d.Samples(draws[:, 1:]), draws[:, 0]),
+        "ideal ensemble": (d.Ensemble(draws[:, 1:]), draws[:, 0]),
         "Quantiles": (
             d.Quantiles(levels, loc[:, None] + scipy.stats.norm.ppf(levels)),
             draws[:, 0],
@@ -114,9 +114,9 @@ def test_uniform_under_calibration(name):
         (d.Bernoulli(np.full(6, 0.5)), np.ones(6, int), TypeError, "expected distributions of num"),
         (d.Categorical(np.full((6, 2), 0.5)), np.ones(6, int), TypeError, "classes have no order"),
         (d.MvNormal(np.zeros((6, 2)), np.tile(np.eye(2), (6, 1, 1))), None, TypeError, "cdf"),
-        (d.Samples(np.zeros((6, 3, 2))), np.zeros((6, 2)), ValueError, "only numbers have"),
+        (d.Ensemble(np.zeros((6, 3, 2))), np.zeros((6, 2)), ValueError, "only numbers have"),
         (
-            d.Samples(np.zeros((6, 2)), np.tile([0.4, 0.6], (6, 1))),
+            d.Ensemble(np.zeros((6, 2)), np.tile([0.4, 0.6], (6, 1))),
             np.zeros(6),
             ValueError,
             "predictions.weights: expected None",

@@ -20,11 +20,11 @@ from calibjax import (
 from calibjax.distributions import (
     Bernoulli,
     Categorical,
+    Ensemble,
     Laplace,
     Normal,
     Poisson,
     Quantiles,
-    Samples,
 )
 from calibjax.evaluation import model_differences
 from calibjax.evaluation.comparing import _panels
@@ -149,7 +149,7 @@ def test_reference_and_clusters():
     assert names == ["first - sharp: log score", "second - sharp: log score"]
     options = {"clusters": clusters}
     kernel = result.other_kernels["SKCE"]
-    difference = hypothesis_tests.compare_skce(
+    difference = hypothesis_tests.skce_difference(
         kernel, MODELS["first"], MODELS["sharp"], TARGETS, **options
     )
     np.testing.assert_allclose(result["first - sharp: SKCE"].value, difference.estimate, rtol=1e-9)
@@ -203,7 +203,7 @@ def test_kernel_of_all_predictions_together():
 
 
 def test_families_that_differ():
-    ensembles = Samples(RNG.normal(size=(N, 5)))
+    ensembles = Ensemble(RNG.normal(size=(N, 5)))
     compared = checked_models(
         KEY, {"a": MODELS["first"], "b": ensembles}, TARGETS, None, None, None
     )

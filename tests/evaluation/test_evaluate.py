@@ -68,7 +68,7 @@ def _of_task(task):
         loc = random.normal(size=(n, 2))
         return distributions.DiagNormal(loc, np.ones((n, 2))), loc + random.normal(size=(n, 2))
     values = random.normal(size=(n, 1)) + random.normal(size=(n, 6))
-    return distributions.Samples(values[:, 1:]), values[:, 0]
+    return distributions.Ensemble(values[:, 1:]), values[:, 0]
 
 
 TASKS = [
@@ -251,7 +251,7 @@ def test_weights_of_ensembles_are_refused():
     values = np.random.default_rng(0).normal(size=(12, 4))
     weights = np.tile([0.5, 0.25, 0.25], (12, 1))
     with pytest.raises(ValueError, match=r"^predictions.weights: expected None"):
-        calibjax.evaluate(KEY, distributions.Samples(values[:, 1:], weights), values[:, 0])
+        calibjax.evaluate(KEY, distributions.Ensemble(values[:, 1:], weights), values[:, 0])
 
 
 def test_traced_values_are_refused():

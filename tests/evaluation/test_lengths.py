@@ -82,7 +82,7 @@ def test_evaluation_of_another_length(task):
             values = loc[:, None] + scipy.stats.norm.ppf([0.1, 0.5, 0.9])
             predictions = distributions.Quantiles(np.array([0.1, 0.5, 0.9]), values)
         elif task == "ensembles":
-            predictions = distributions.Samples(loc[:, None] + random.normal(size=(n, 5)))
+            predictions = distributions.Ensemble(loc[:, None] + random.normal(size=(n, 5)))
         elif task == "normals":
             predictions = Normal(loc, np.ones(n))
         else:

@@ -61,7 +61,7 @@ def test_mean_error_of_residuals_without_scatter():
         assert entry.low is entry.high is None
 
 
-def test_spread():
+def test_dispersion():
     random = np.random.default_rng(0)
     loc, scale = random.normal(size=30), random.uniform(0.5, 2, 30)
     targets = random.normal(size=30)
@@ -69,7 +69,7 @@ def test_spread():
     assert float(found) == pytest.approx(np.std((targets - loc) / scale))
 
 
-def test_spread_needs_a_variance():
+def test_dispersion_needs_a_variance():
     with pytest.raises(TypeError, match="^predictions: expected distributions with a method"):
         evaluation.residual_spread(
             distributions.Quantiles(np.array([0.5]), np.zeros((5, 1))), np.zeros(5)
@@ -105,7 +105,7 @@ def test_tasks():
         ("regression", distributions.Gamma(ones, ones), floats),
         ("counts", distributions.NegativeBinomial(ones, ones), integers),
         ("multivariate", distributions.DiagNormal(vectors, vectors + 1), vectors),
-        ("ensembles", distributions.Samples(uniform), floats),
+        ("ensembles", distributions.Ensemble(uniform), floats),
         ("quantiles", distributions.Quantiles(np.array([0.5]), np.zeros((3, 1))), floats),
     ):
         assert task_of(predictions, targets) == expected
@@ -155,7 +155,7 @@ def test_ranges_hold_together():
 def test_ensembles_that_temperatures_change(unit):
     values = unit * (300 + np.random.default_rng(0).normal(size=(12, 4)))
     with jax.enable_x64(False):
-        spread, equal = (distributions.Samples(np.float32(x)) for x in (values, 0 * values + unit))
+        spread, equal = (distributions.Ensemble(np.float32(x)) for x in (values, 0 * values + unit))
         indexed = [jax.tree.map(jax.numpy.asarray, x.with_index()) for x in (spread, equal)]
         assert [bool(is_idle(x)) for x in indexed] == [False, True]
 

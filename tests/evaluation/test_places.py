@@ -166,7 +166,7 @@ _OF_EACH_TASK = {
         distributions.Quantiles(d([0.2, 0.5, 0.8]), d(_LOC[:, None] + [-1, 0, 1])),
         d(_LOC[::-1]),
     ),
-    "ensembles": lambda d: (distributions.Samples(d(_LOC[:, None] + _LOC[:9])), d(_LOC[::-1])),
+    "ensembles": lambda d: (distributions.Ensemble(d(_LOC[:, None] + _LOC[:9])), d(_LOC[::-1])),
     "vectors": lambda d: (
         distributions.DiagNormal(d(np.c_[_LOC, _LOC]), d(np.ones((40, 2)))),
         d(np.c_[_LOC, _LOC[::-1]]),
@@ -195,7 +195,7 @@ def test_places_are_those_of_their_calls(task):
     if task == "classes":
         predictions = distributions.Categorical(random.dirichlet(np.ones(3), 40))
     if task == "ensembles":  # of different widths
-        predictions = distributions.Samples(random.normal(size=(40, 9)))
+        predictions = distributions.Ensemble(random.normal(size=(40, 9)))
     if task == "quantiles":
         values = _LOC[:, None] + (1.5 + _LOC[::-1, None]) * np.array([-1, 0, 1])
         predictions = distributions.Quantiles(np.array([0.2, 0.5, 0.8]), values)

@@ -34,7 +34,7 @@ def _quantiles(random):
 
 def _ensembles(random):
     values = random.normal(size=(N, 1)) + random.gamma(2, size=(N, 10))
-    return distributions.Samples(values[:, 1:]), values[:, 0]
+    return distributions.Ensemble(values[:, 1:]), values[:, 0]
 
 
 def _held(evaluation):

@@ -3,18 +3,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import evaluate, record, scores, what_would_repair
+from calibjax import evaluate, record, scores, select_recalibration
 from calibjax.distances import Wasserstein
 from calibjax.distributions import (
     Bernoulli,
     CategoricalLogits,
     DiagNormal,
+    Ensemble,
     Gamma,
     Mixture,
     Normal,
     Poisson,
     Quantiles,
-    Samples,
     sample_targets,
 )
 from calibjax.evaluation import repair
@@ -37,23 +37,23 @@ NOISE = jax.random.normal(KEYS[0], (N,))
 def test_the_first_that_is_enough():
     shifted = NORMAL.loc + 0.1 * (1.0 + NOISE)
     methods = {"temperature": TemperatureScaling(), "affine": AffineScaling()}
-    found = what_would_repair(KEYS[1], NORMAL, shifted, methods)
+    found = select_recalibration(KEYS[1], NORMAL, shifted, methods)
     assert found.enough == "affine"
     assert list(found.pvalues) == ["nothing", "temperature", "affine"]
     assert found.gains["affine"].low > found.gains["temperature"].mean
     assert "The recalibration 'affine' repairs it (p = " in str(found)
-    right = what_would_repair(KEYS[1], NORMAL, NORMAL.loc + 0.1 * SCORES, methods)
+    right = select_recalibration(KEYS[1], NORMAL, NORMAL.loc + 0.1 * SCORES, methods)
     assert right.enough == "nothing"
     assert "No sign that it has to be repaired" in right.sentence
     wave = NORMAL.loc + 0.1 * (NOISE + 1.5 * jnp.sign(NORMAL.loc - 0.5))
-    assert what_would_repair(KEYS[1], NORMAL, wave, methods).enough is None
+    assert select_recalibration(KEYS[1], NORMAL, wave, methods).enough is None
 
 
 def test_weights_of_losses_and_of_refits():
     """Of pools of ensembles, too, whose first value is the target."""
     random = np.random.default_rng(0)
     values, targets, weights = random.normal(size=(9, 4)), random.normal(size=9), np.arange(9.0)
-    members, method = Samples(values), AffineScaling()
+    members, method = Ensemble(values), AffineScaling()
     pools, repaired, drawn = as_tested(members, members, targets)
     kernels = {"k": TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1.0))}
     family = checked_family(kernels, pools, targets)
@@ -81,7 +81,7 @@ def _members(key, change):
     loc = 3 * jax.random.normal(keys[0], (200, 1))
     values = loc + jax.random.normal(keys[1], (200, 12))
     means = jnp.mean(values[:, 1:], 1, keepdims=True)
-    return Samples(means + change(values[:, 1:] - means, loc)), values[:, 0]
+    return Ensemble(means + change(values[:, 1:] - means, loc)), values[:, 0]
 
 
 @pytest.mark.slow
@@ -96,12 +96,12 @@ def _members(key, change):
 def test_ensembles(enough, change):
     """Named right in eight of ten data sets at least; the first has level 5 %."""
     found = [
-        what_would_repair(KEYS[1], *_members(key, change), num_draws=99).enough
+        select_recalibration(KEYS[1], *_members(key, change), num_draws=99).enough
         for key in jax.random.split(KEYS[3], 10)
     ]
     assert sum(name == enough for name in found) >= 8
     with pytest.raises(NotImplementedError, match="expected repaired ensembles, got Normal .*from"):
-        what_would_repair(KEYS[1], *_members(KEYS[3], change), {"smooth": _Smoothed()})
+        select_recalibration(KEYS[1], *_members(KEYS[3], change), {"smooth": _Smoothed()})
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_ensembles(enough, change):
 )
 def test_every_kind_of_prediction(predictions):
     targets = sample_targets(KEYS[3], predictions)
-    found = what_would_repair(KEYS[1], predictions, targets, num_draws=19, level=0.04)
+    found = select_recalibration(KEYS[1], predictions, targets, num_draws=19, level=0.04)
     assert found.enough == "nothing"
     assert len(found.gains) == len(found.pvalues) - 1 >= 2
 
@@ -127,7 +127,7 @@ def test_families_without_some_default():
     assert "vector" not in _default(mixture)
     assert "affine" in _default(mixture)
     with pytest.raises(NotImplementedError, match="no default for Poisson"):
-        what_would_repair(KEYS[1], Poisson(jnp.ones(N)), jnp.ones(N, int))
+        select_recalibration(KEYS[1], Poisson(jnp.ones(N)), jnp.ones(N, int))
 
 
 class _Plain:
@@ -140,7 +140,7 @@ class _Plain:
 
 def test_plain_objects_are_refused():
     with pytest.raises(TypeError, match="recalibration: expected a record.* got _Plain"):
-        what_would_repair(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
+        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
 
 
 def test_section(monkeypatch):
@@ -155,7 +155,7 @@ def test_section(monkeypatch):
         asked.append((arguments, options))
         return found
 
-    monkeypatch.setattr(repair, "what_would_repair", answer)
+    monkeypatch.setattr(repair, "select_recalibration", answer)
     halves, labels, weights = Bernoulli(jnp.full(30, 0.5)), np.arange(30) % 2, np.arange(30.0)
     data = checked_data(KEYS[0], halves, labels, None, None, weights)
     part = repair.repairs(data)
@@ -188,7 +188,7 @@ def test_section_of_what_has_no_repair():
     quantiles = Quantiles(jnp.array([0.5]), jnp.zeros((30, 1)))
     [section] = repair.repairs(checked_data(KEYS[0], quantiles, NOISE[:30], *[None] * 3)).sections
     assert section.remark.startswith(
-        "what_would_repair does not apply: recalibrations: expected a dictionary"
+        "select_recalibration does not apply: recalibrations: expected a dictionary"
     )
     with pytest.raises(TypeError, match="repairs: expected"):
         evaluate(KEYS[0], NORMAL, NORMAL.loc, repairs="yes")
@@ -196,9 +196,9 @@ def test_section_of_what_has_no_repair():
 
 def test_wrong_input():
     with pytest.raises(ValueError, match="weights: expected"):
-        what_would_repair(KEYS[1], NORMAL, NORMAL.loc, weights=-jnp.ones(N))
+        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, weights=-jnp.ones(N))
     with pytest.raises(ValueError, match="level: expected"):
-        what_would_repair(KEYS[1], NORMAL, NORMAL.loc, level=1.5)
+        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, level=1.5)
 
 
 @record
@@ -228,7 +228,7 @@ class _Shift:
 @pytest.mark.parametrize("everywhere", [True, False])
 def test_what_cannot_be_fitted_is_said(everywhere):
     methods = {"unfit": _Unfit(everywhere), "shift": _Shift()}
-    found = what_would_repair(KEYS[1], NORMAL, NORMAL.loc + 0.3 + 0.1 * SCORES, methods)
+    found = select_recalibration(KEYS[1], NORMAL, NORMAL.loc + 0.3 + 0.1 * SCORES, methods)
     assert found.enough == "shift"
     assert jnp.isnan(found.pvalues["unfit"])
     assert jnp.isnan(found.gains["unfit"].mean)
@@ -237,9 +237,9 @@ def test_what_cannot_be_fitted_is_said(everywhere):
     assert "no maximum" in reason
     assert f"unfit           not fitted  {reason}" in str(found)
     with pytest.raises(ValueError, match="at least one that can be fitted, got 'unfit': .*no max"):
-        what_would_repair(KEYS[1], NORMAL, NORMAL.loc, {"unfit": _Unfit(everywhere)})
+        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"unfit": _Unfit(everywhere)})
     with pytest.raises(TypeError, match="recalibration.fit: expected"):
-        what_would_repair(KEYS[1], NORMAL, NORMAL.loc, {"unfit": object()})
+        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"unfit": object()})
 
 
 def _case(name, key, n=1000):
@@ -263,7 +263,7 @@ def test_right_class_is_named(name):
     named = []
     for i in range(40):
         predictions, targets = _case(name, jax.random.key(i))
-        named.append(what_would_repair(jax.random.key(i), predictions, targets).enough)
+        named.append(select_recalibration(jax.random.key(i), predictions, targets).enough)
     assert np.mean([one == name for one in named]) >= 0.805, named
 
 

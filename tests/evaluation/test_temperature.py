@@ -32,7 +32,7 @@ def test_interval_of_normals():
 @pytest.mark.slow
 def test_no_interval_where_the_loss_is_not_smooth():
     values = _random.normal(size=(N, 5))
-    ensembles = distributions.Samples(values[:, 1:])
+    ensembles = distributions.Ensemble(values[:, 1:])
     found = evaluation.temperature_interval(ensembles, 2 * values[:, 0], loss=scores.crps)
     assert found.estimate > 1
     assert np.isnan(found.low) == np.isnan(found.high)

@@ -23,7 +23,7 @@ def _data(task, unit):
         return predictions, unit * (loc + 2 * noise[:, 0])
     if task == "ensembles":
         values = loc[:, None] + noise
-        return distributions.Samples(unit * values[:, 1:]), unit * (loc + 2 * noise[:, 0])
+        return distributions.Ensemble(unit * values[:, 1:]), unit * (loc + 2 * noise[:, 0])
     levels = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     values = loc[:, None] + np.array([-1.64, -0.67, 0, 0.67, 1.64])
     return distributions.Quantiles(levels, unit * values), unit * (loc + 2 * noise[:, 0])

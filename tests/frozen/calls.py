@@ -102,7 +102,7 @@ def _evaluations() -> list[Call]:
         "normals": {"predictions": normals, "targets": targets, "features": a.real(extra)},
         "classes": {"predictions": a.simplex(probs), "targets": a.labels(chosen, limit=3)},
         "ensembles": {
-            "predictions": a.made(distributions.Samples, values=members),
+            "predictions": a.made(distributions.Ensemble, values=members),
             "targets": targets,
         },
     }

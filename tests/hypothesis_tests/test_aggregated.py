@@ -8,7 +8,7 @@ import scipy.special
 import scipy.stats
 
 from calibjax import distances, distributions, estimators
-from calibjax.distributions import Bernoulli, Categorical, Normal, Samples
+from calibjax.distributions import Bernoulli, Categorical, Ensemble, Normal
 from calibjax.hypothesis_tests import (
     aggregated_skce_test,
     default_kernel,
@@ -81,8 +81,8 @@ def test_against_all_outcomes():
         np.testing.assert_allclose(test.adjusted_pvalue[name], expected, atol=2 * atol)
     observed = [plain_scores(outcomes, s)[0][place] for s in (None, 0.1, 0.4)]  # sorted by name
     np.testing.assert_allclose(test.estimate, observed, rtol=1e-9)
-    loudest = test.components.loudest_kernel  # several have the same spread
-    np.testing.assert_allclose(largest[loudest][place], total[place])
+    largest = test.components.largest_kernel  # several have the same spread
+    np.testing.assert_allclose(largest[largest][place], total[place])
 
 
 def normals(dtype=np.float64):
@@ -150,7 +150,7 @@ def test_matrices_of_low_rank_change_nothing():
 
 def test_ensembles_redraw_which_value_is_the_target():
     values = jnp.asarray(RNG.normal(size=(20, 6)))
-    ensembles, targets = Samples(values[:, 1:]), values[:, 0]
+    ensembles, targets = Ensemble(values[:, 1:]), values[:, 0]
     distance = distances.Wasserstein()
     kernel = TensorProduct(Exponential(1.0, distance), SquaredExponential(1.0))
     test = aggregated_skce_test(KEY, ensembles, targets, kernels=[kernel], num_draws=19)
@@ -167,7 +167,7 @@ def test_length_scales_of_default_kernels():
     np.testing.assert_allclose(one.prediction.length_scale, median / 8)
     assert one.target.kernel.length_scale == 8
     np.testing.assert_allclose(default_kernel(normals()[0]).prediction.length_scale, median)
-    ensembles = Samples(jnp.asarray(LOC.reshape(8, 5)))
+    ensembles = Ensemble(jnp.asarray(LOC.reshape(8, 5)))
     groups = default_kernels(ensembles)
     assert [len(group) for group in groups.values()] == [4, 4, 4]
     deviation = np.median(LOC.reshape(8, 5).std(1))
@@ -186,7 +186,7 @@ def test_length_scales_of_default_kernels():
     [
         distributions.DiagNormal(jnp.zeros((8, 2)), jnp.ones((8, 2))),
         distributions.Gamma(jnp.asarray(SCALE[:8]), jnp.ones(8)),
-        Samples(jnp.asarray(LOC.reshape(4, 5, 2))),
+        Ensemble(jnp.asarray(LOC.reshape(4, 5, 2))),
         Categorical(jnp.asarray(RNG.dirichlet(np.ones(3), 8))),
         Bernoulli(jnp.asarray(PROBS)),
     ],
@@ -194,7 +194,7 @@ def test_length_scales_of_default_kernels():
 )
 def test_default_kernel_is_for_the_exact_test(predictions):
     targets = distributions.sample_targets(KEY, predictions)
-    test = ensemble_skce_test if isinstance(predictions, Samples) else exact_skce_test
+    test = ensemble_skce_test if isinstance(predictions, Ensemble) else exact_skce_test
     found = test(KEY, default_kernel(predictions), predictions, targets, num_draws=4)
     assert np.isfinite(found.estimate)
 
@@ -280,7 +280,7 @@ def test_redraws_do_not_tie():
         (distributions.Mixture(None, Normal(jnp.asarray(LOC.reshape(8, 5)), jnp.ones((8, 5)))), 21),
         (distributions.Poisson(jnp.asarray(SCALE[:8])), 12),
         (distributions.StudentT(jnp.full(8, 1.5), jnp.asarray(LOC[:8]), jnp.ones(8)), 18),
-        (Samples(jnp.asarray(LOC.reshape(4, 5, 2))), 12),
+        (Ensemble(jnp.asarray(LOC.reshape(4, 5, 2))), 12),
     ],
     ids=lambda p: type(p).__name__,
 )
@@ -327,9 +327,9 @@ def _softmax(logits):
     return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
 
 
-def _loudest(test):
+def _largest(test):
     components = test.components
-    return components.loudest_direction, components.direction_of(components.loudest_direction)
+    return components.largest_direction, components.direction_of(components.largest_direction)
 
 
 @pytest.mark.parametrize(
@@ -349,10 +349,10 @@ def test_directions_of_numbers(kind, more, less):
     for sign, words in ((1, more), (-1, less)):
         predictions, targets = _normals_off(kind, sign)
         test = _directions_only(predictions, targets)
-        name, told = _loudest(test)
+        name, told = _largest(test)
         assert name == f"directions, {kind}"
         assert told.startswith(f"predictions {words}")
-        assert test.components.loudest_group == "directions"
+        assert test.components.largest_group == "directions"
         assert test.direction_pvalue == pytest.approx(0.005)
         assert test.group_pvalues["directions"] == pytest.approx(0.005)
 
@@ -369,18 +369,18 @@ def test_directions_of_temperatures(power, word):
     test = aggregated_skce_test(
         jax.random.key(1), Categorical(jnp.asarray(_softmax(LOGITS))), labels, num_draws=199
     )
-    assert test.components.loudest_group == "temperature"
-    assert _loudest(test)[1] == f"{word}: temperature"
+    assert test.components.largest_group == "temperature"
+    assert _largest(test)[1] == f"{word}: temperature"
     assert f"{word}: temperature, adjusted p = 0.005" in str(test)
     assert test.group_pvalues["temperature"] == pytest.approx(0.005)
     assert test.group_pvalues.keys() == {"bias", "class-wise", "residuals", "temperature"}
-    residuals = test.components.loudest_kernel_of("residuals")
+    residuals = test.components.largest_kernel_of("residuals")
     assert test.components.direction_of(residuals) == word  # by the spread
     binary = Bernoulli(jnp.asarray(1 / (1 + np.exp(-LOGITS[:, 0]))))
     chance = 1 / (1 + np.exp(-power * LOGITS[:, 0]))
     labels = _labels(np.stack([1 - chance, chance], 1))
     test = aggregated_skce_test(KEY, binary, labels, num_draws=199)
-    assert _loudest(test) == ("log-odds, slope", f"{word}: temperature")
+    assert _largest(test) == ("log-odds, slope", f"{word}: temperature")
 
 
 @pytest.mark.parametrize(("factor", "word"), [(0.3, "too probable"), (3.0, "too improbable")])
@@ -389,12 +389,12 @@ def test_directions_of_frequencies(factor, word):
     truth = probs * np.array([1, 1, 1, factor])
     labels = _labels(truth / truth.sum(1, keepdims=True))
     test = aggregated_skce_test(KEY, Categorical(jnp.asarray(probs)), labels, num_draws=199)
-    assert _loudest(test)[1] == f"class 3 {word}"
-    assert test.components.loudest_kernel_of("bias") == "bias, class 3"
+    assert _largest(test)[1] == f"class 3 {word}"
+    assert test.components.largest_kernel_of("bias") == "bias, class 3"
     is_three = jnp.asarray(labels == 3).astype(int)
     test = aggregated_skce_test(KEY, Bernoulli(jnp.asarray(probs[:, 3])), is_three, num_draws=199)
     words = {"too probable": "too large", "too improbable": "too small"}[word]
-    assert _loudest(test) == ("log-odds, intercept", f"probabilities {words}")
+    assert _largest(test) == ("log-odds, intercept", f"probabilities {words}")
 
 
 def test_errors_without_a_direction():
@@ -413,7 +413,7 @@ def test_errors_without_a_direction():
         KEY, Bernoulli(jnp.asarray(PROBS)), jnp.asarray(LABELS), kernels=flat, num_draws=19
     )
     assert test.components.groups == {"kernels in no group": (0, 1)}
-    assert test.components.loudest_group == "kernels in no group"
+    assert test.components.largest_group == "kernels in no group"
     with pytest.raises(ValueError, match="^kernel: expected one of"):
         test.components.direction_of("2")
 
@@ -452,9 +452,9 @@ def test_direction_pvalue_by_numpy():
     """The score test alone, adjusted for two groups."""
     predictions, targets = _normals_off("shift", 0.2)
     test = _directions_only(predictions, targets)
-    name = test.components.loudest_direction
+    name = test.components.largest_direction
     own = test.components.of_kernel(name)
-    assert own.loudest == "biased"  # so that it is the statistic of its kernel
+    assert own.largest == "biased"  # so that it is the statistic of its kernel
     place = test.components.kernel_names.index(name)
     expected = float(jax.tree.leaves(test.adjusted_pvalue)[place])
     assert 0.005 < expected < 0.5
@@ -527,7 +527,7 @@ def test_wrong_families():
             aggregated_skce_test(KEY, *data, kernels=family, num_draws=9)
     with pytest.raises(ValueError, match="predictions: expected at least 2"):
         aggregated_skce_test(KEY, *jax.tree.map(lambda x: x[:1], data))
-    weighted = Samples(jnp.zeros((4, 3)), jnp.full((4, 3), 1 / 3))
+    weighted = Ensemble(jnp.zeros((4, 3)), jnp.full((4, 3), 1 / 3))
     with pytest.raises(ValueError, match="predictions.weights: expected None"):
         aggregated_skce_test(KEY, weighted, jnp.zeros(4))
     dirichlet = distributions.Dirichlet(jnp.ones((4, 3)))
@@ -535,7 +535,7 @@ def test_wrong_families():
         with pytest.raises(NotImplementedError, match="no default kernels for Dirichlet"):
             choose(dirichlet)
     with pytest.raises(ValueError, match="family: expected the components of several"):
-        _ = exact_skce_test(KEY, good, *data, num_draws=9).components.loudest_kernel
+        _ = exact_skce_test(KEY, good, *data, num_draws=9).components.largest_kernel
 
 
 def _fitted(predictions, targets):

@@ -106,7 +106,9 @@ def test_cox_regression_is_the_maximum_of_the_likelihood():
     errors = np.sqrt(np.diag(np.linalg.inv(design.T @ (design * (fitted * (1 - fitted))[:, None]))))
     with jax.enable_x64(True):
         predictions = distributions.Bernoulli(jnp.asarray(PROBS))
-        found = hypothesis_tests.cox_regression(predictions, LABELS, confidence_level=0.9)
+        found = hypothesis_tests.calibration_slope_intercept(
+            predictions, LABELS, confidence_level=0.9
+        )
     for interval, value, error in zip((found.slope, found.intercept), best.x, errors, strict=True):
         np.testing.assert_allclose(interval.estimate, value, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(interval.standard_error, error, rtol=1e-5)
@@ -118,8 +120,8 @@ def test_cox_regression_is_the_maximum_of_the_likelihood():
 def test_cox_regression_of_separated_labels():
     predictions, labels = distributions.Bernoulli(np.array([0.2, 0.4, 0.6])), np.array([0, 0, 1])
     with pytest.raises(ValueError, match="no threshold of the predictions separates"):
-        hypothesis_tests.cox_regression(predictions, labels)
-    traced = jax.jit(hypothesis_tests.cox_regression)(predictions, labels)
+        hypothesis_tests.calibration_slope_intercept(predictions, labels)
+    traced = jax.jit(hypothesis_tests.calibration_slope_intercept)(predictions, labels)
     assert np.isnan(traced.slope.estimate)
     assert np.isfinite(hypothesis_tests.cox(predictions, labels))
 
@@ -312,7 +314,7 @@ def test_statistics_of_numbers(family, unit):
 @pytest.mark.parametrize("name", NUMBERS)
 def test_other_distributions_have_no_normal_scores(name):
     counts = distributions.Poisson(np.ones(3)), np.array([0, 1, 2])
-    members = distributions.Samples(np.ones((3, 2))), np.ones(3)
+    members = distributions.Ensemble(np.ones((3, 2))), np.ones(3)
     for predictions, targets in (counts, members):
         with pytest.raises(NotImplementedError, match="normal scores"):
             NUMBERS[name](predictions, targets)

@@ -13,11 +13,11 @@ from calibjax.distances import Features, Wasserstein
 from calibjax.distributions import Categorical, Normal
 from calibjax.evaluation.cross_calibration import kernel_given, predictions_given
 from calibjax.hypothesis_tests import (
-    compare_skce,
     default_kernel,
     equivalence_skce_test,
     exact_equivalence_test,
     exact_skce_test,
+    skce_difference,
 )
 from calibjax.kernels import (
     Constant,
@@ -64,7 +64,7 @@ def test_difference_by_loops(unit):
     tails = {"greater": scipy.stats.norm.sf(z), "less": scipy.stats.norm.cdf(z)}
     tails["two-sided"] = 2 * min(tails.values())
     for alternative, pvalue in tails.items():
-        found = compare_skce(kernel, *two, unit * TARGETS, alternative=alternative)
+        found = skce_difference(kernel, *two, unit * TARGETS, alternative=alternative)
         np.testing.assert_allclose(found.estimate, estimate, rtol=1e-9)
         np.testing.assert_allclose(found.statistic, z, rtol=1e-9)
         np.testing.assert_allclose(found.pvalue, pvalue, rtol=1e-8)
@@ -82,7 +82,7 @@ def test_weights_by_loops():
     between = np.sum(np.square(rows)) / ((n - 1) * (n - 2))
     between = max(between - spread, 0) / (n - 4)
     error = np.sqrt((4 * (n - 2) * between + 2 * spread) / (n * (n - 1)))
-    found = compare_skce(KERNEL, BIASED, GOOD, TARGETS, weights=weights)
+    found = skce_difference(KERNEL, BIASED, GOOD, TARGETS, weights=weights)
     np.testing.assert_allclose(found.estimate, estimate, rtol=1e-9)
     np.testing.assert_allclose(found.statistic, estimate / error, rtol=1e-9)
 
@@ -111,7 +111,7 @@ def test_clusters_by_the_jackknife(has_weights):
         kept = np.flatnonzero(ids != cluster)
         without.append(mean_of_clusters(g[np.ix_(kept, kept)], ids[kept], used[kept]))
     z = estimate / np.sqrt((number - 1) * np.var(without))
-    found = compare_skce(KERNEL, BIASED, GOOD, TARGETS, weights=weights, clusters=ids)
+    found = skce_difference(KERNEL, BIASED, GOOD, TARGETS, weights=weights, clusters=ids)
     np.testing.assert_allclose(found.estimate, estimate, rtol=1e-9)
     np.testing.assert_allclose(found.statistic, z, rtol=1e-9)
     np.testing.assert_allclose(found.pvalue, 2 * scipy.stats.t(number - 1).sf(abs(z)), rtol=1e-8)
@@ -119,13 +119,13 @@ def test_clusters_by_the_jackknife(has_weights):
 
 def test_small_kernels():
     """The statistic has no unit, even where squares of the kernel vanish."""
-    small = compare_skce(1e-200 * KERNEL, BIASED, GOOD, TARGETS)
-    expected = compare_skce(KERNEL, BIASED, GOOD, TARGETS)
+    small = skce_difference(1e-200 * KERNEL, BIASED, GOOD, TARGETS)
+    expected = skce_difference(KERNEL, BIASED, GOOD, TARGETS)
     np.testing.assert_allclose(small.statistic, expected.statistic, rtol=1e-9)
 
 
 def test_same_model_twice():
-    found = compare_skce(KERNEL, GOOD, GOOD, TARGETS)
+    found = skce_difference(KERNEL, GOOD, GOOD, TARGETS)
     assert (found.estimate, found.statistic, found.pvalue) == (0, 0, 1)
 
 
@@ -220,7 +220,7 @@ def test_other_families():
     expected, _ = moments(
         matrix_of(Categorical(probs), kernel, labels) - matrix_of(even, kernel, labels)
     )
-    found = compare_skce(kernel, Categorical(probs), even, labels)
+    found = skce_difference(kernel, Categorical(probs), even, labels)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
 
 
@@ -241,17 +241,17 @@ def test_margins_are_positive(margin):
 def test_refusals():
     few = Normal(LOC[:4], np.ones(4))
     with pytest.raises(ValueError, match="at least 5"):
-        compare_skce(KERNEL, few, few, TARGETS[:4])
+        skce_difference(KERNEL, few, few, TARGETS[:4])
     with pytest.raises(ValueError, match="others"):
-        compare_skce(KERNEL, GOOD, Normal(LOC, -np.ones(N)), TARGETS)
+        skce_difference(KERNEL, GOOD, Normal(LOC, -np.ones(N)), TARGETS)
     with pytest.raises(ValueError, match="others"):
-        compare_skce(KERNEL, GOOD, few, TARGETS)
+        skce_difference(KERNEL, GOOD, few, TARGETS)
     with pytest.raises(ValueError, match="clusters.*at least 10"):
-        compare_skce(KERNEL, GOOD, BIASED, TARGETS, clusters=np.arange(N) // 3)
+        skce_difference(KERNEL, GOOD, BIASED, TARGETS, clusters=np.arange(N) // 3)
     with pytest.raises(ValueError, match="weights: expected effectively at least 5"):
-        compare_skce(KERNEL, GOOD, BIASED, TARGETS, weights=np.where(np.arange(N) < 4, 1, 1e-6))
+        skce_difference(KERNEL, GOOD, BIASED, TARGETS, weights=np.where(np.arange(N) < 4, 1, 1e-6))
     with pytest.raises(ValueError, match="alternative"):
-        compare_skce(KERNEL, GOOD, BIASED, TARGETS, alternative="larger")
+        skce_difference(KERNEL, GOOD, BIASED, TARGETS, alternative="larger")
 
 
 def normals(key, n, shift=0.0):
@@ -289,9 +289,9 @@ def test_level_of_the_comparison(n, is_right, sampled):
             options = {"weights": jax.random.exponential(keys[2], (n,))}
         if is_right:
             models = (Normal(x, jnp.full(n, 2**0.5)) for x in (one, two))
-            return compare_skce(KERNEL, *models, one + two + noise, **options).pvalue
+            return skce_difference(KERNEL, *models, one + two + noise, **options).pvalue
         models = (Normal(one + s, jnp.ones(n)) for s in (0.5, -0.5))
-        return compare_skce(KERNEL, *models, one + noise, **options).pvalue
+        return skce_difference(KERNEL, *models, one + noise, **options).pvalue
 
     assert rejected(pvalue) <= 0.065
 
@@ -353,7 +353,7 @@ def test_power_of_the_comparison():
     def pvalue(key, alternative):
         loc, targets = normals(key, 256)
         two = (Normal(loc + s, jnp.ones(256)) for s in (0.5, 0.0))
-        return compare_skce(KERNEL, *two, targets, alternative=alternative).pvalue
+        return skce_difference(KERNEL, *two, targets, alternative=alternative).pvalue
 
     assert rejected(lambda key: pvalue(key, "two-sided"), 200) > 0.9
     assert rejected(lambda key: pvalue(key, "less"), 200) < 0.01
@@ -472,7 +472,7 @@ def test_samples_without_scatter_prove_nothing():
     ones = np.ones(12, int)
     good, other = (distributions.Bernoulli(np.full(12, p)) for p in (0.9, 0.8))
     kernel = kernels.TensorProduct(kernels.Constant(), kernels.White())
-    assert hypothesis_tests.compare_skce(kernel, good, other, ones).pvalue == 1
+    assert hypothesis_tests.skce_difference(kernel, good, other, ones).pvalue == 1
     found = hypothesis_tests.score_difference(good, other, ones)
     assert found.pvalue == 1
     assert found.low == -np.inf
@@ -488,5 +488,5 @@ def test_one_model_in_two_forms():
         two = distributions.Categorical(jax.nn.softmax(logits))
         labels = distributions.sample_targets(jax.random.key(0), one)
         kernel = hypothesis_tests.default_kernel(two)
-        assert hypothesis_tests.compare_skce(kernel, one, two, labels).pvalue == 1
+        assert hypothesis_tests.skce_difference(kernel, one, two, labels).pvalue == 1
         assert hypothesis_tests.score_difference(one, two, labels).pvalue == 1

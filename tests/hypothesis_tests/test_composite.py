@@ -10,9 +10,9 @@ from calibjax.distances import Euclidean, TotalVariation, Wasserstein
 from calibjax.distributions import (
     Bernoulli,
     CategoricalLogits,
+    Ensemble,
     Gamma,
     Normal,
-    Samples,
     Uniform,
     sample_targets,
     with_features,
@@ -27,7 +27,7 @@ from calibjax.kernels import (
     Exponential,
     Fisher,
     NormalScore,
-    Pearson,
+    PearsonResidual,
     Residual,
     SquaredExponential,
     TensorProduct,
@@ -59,7 +59,7 @@ def _statistic(k_p, k_y, before, after, labels):
 
 def test_same_as_a_loop_over_redraws():
     method, scale = PlattScaling(), 0.3
-    kernel = TensorProduct(Exponential(scale, TotalVariation()), Pearson(0.05))
+    kernel = TensorProduct(Exponential(scale, TotalVariation()), PearsonResidual(0.05))
     found = composite_calibration_test(
         KEYS[2], method, BINARY, LABELS, kernels=kernel, num_draws=5, batch_size=2
     )
@@ -101,11 +101,11 @@ def test_ensembles_by_a_loop(unit):
     kernel = TensorProduct(Exponential(unit, Wasserstein()), SquaredExponential(unit))
     method = AffineScaling()
     found = composite_calibration_test(
-        KEYS[2], method, Samples(unit * values), unit * targets, kernels=kernel, num_draws=5
+        KEYS[2], method, Ensemble(unit * values), unit * targets, kernels=kernel, num_draws=5
     )
 
     def repaired(members, own):
-        members = Samples(members)
+        members = Ensemble(members)
         after = method.apply(method.fit(members, own), members)
         return np.concatenate([np.asarray(own)[:, None], after.values], 1)
 
@@ -146,7 +146,7 @@ def test_ensembles_that_become_distributions():
     kernel = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1.0))
     for targets, is_found in ((values[:, 0], False), (values[:, 0] + 1, True)):
         test = composite_calibration_test(
-            KEYS[2], Smooth(), Samples(values[:, 1:]), targets, kernels=kernel, num_draws=99
+            KEYS[2], Smooth(), Ensemble(values[:, 1:]), targets, kernels=kernel, num_draws=99
         )
         assert (test.pvalue <= 0.05) == is_found
 
@@ -180,7 +180,7 @@ def _norms(q, label, kernel):
 
 
 @pytest.mark.parametrize(("num_classes", "last"), [(2, 1.0), (2, 0.1), (3, 1.0), (70, 1.0)])
-def test_spread_is_measured_from_what_each_fit_expects(num_classes, last):
+def test_dispersion_is_measured_from_what_each_fit_expects(num_classes, last):
     """By loops over redraws and classes; what the fit to the observed labels expects is added."""
     logits = jax.random.normal(KEYS[0], (N, num_classes))
     predictions, method = CategoricalLogits(2 * logits), TemperatureScaling()
@@ -188,8 +188,8 @@ def test_spread_is_measured_from_what_each_fit_expects(num_classes, last):
     weights = jnp.where(jnp.arange(N) < 30, 1.0, last)
     near = Exponential(0.3, TotalVariation())
     kernels = {
-        "near predictions": TensorProduct(near, Pearson(0.05)),
-        "all predictions": TensorProduct(Constant(), Pearson(0.05)),
+        "near predictions": TensorProduct(near, PearsonResidual(0.05)),
+        "all predictions": TensorProduct(Constant(), PearsonResidual(0.05)),
         "temperature": TensorProduct(near, Fisher(method)),
         "class 0": (OneVersusRest(0), TensorProduct(near, White())),  # both in one loop
         "class 1": (OneVersusRest(1), TensorProduct(near, White())),
@@ -260,7 +260,7 @@ def test_what_the_fit_makes_zero_has_no_say():
 def test_weights_leave_samples_out():
     used = jnp.where(jnp.arange(N) < 30, 1.0, 0.0)
     first = jax.tree.map(lambda x: x[:30], BINARY)
-    kernels = TensorProduct(Exponential(0.5), Pearson())
+    kernels = TensorProduct(Exponential(0.5), PearsonResidual())
     one = composite_calibration_test(
         KEYS[2], TemperatureScaling(), BINARY, LABELS, kernels=kernels, weights=used, num_draws=9
     )
@@ -295,7 +295,7 @@ def test_redraws_without_a_fit_are_named(n):
     """Of four samples, most outcomes are separated by a threshold; of seven, some."""
     predictions = Bernoulli(jnp.linspace(0.6, 0.9, n))
     labels = jnp.where(jnp.arange(n) % 4 == 1, 0, 1)
-    kernel = TensorProduct(Exponential(0.5), Pearson())
+    kernel = TensorProduct(Exponential(0.5), PearsonResidual())
     sign = pytest.raises(ValueError, match=r"got none of PlattScaling for \d+ of 19 redraws")
     if n == 7:
         sign = pytest.warns(UserWarning, match="PlattScaling could not be fitted to these")
@@ -308,14 +308,18 @@ def test_redraws_without_a_fit_are_named(n):
 def test_wrong_input():
     with pytest.raises(TypeError, match="recalibration: expected methods fit and apply, got int"):
         composite_calibration_test(KEYS[2], 3, BINARY, LABELS)
-    both = TensorProduct(Exponential(0.5), Pearson()) + TensorProduct(Exponential(1.5), Pearson())
+    both = TensorProduct(Exponential(0.5), PearsonResidual()) + TensorProduct(
+        Exponential(1.5), PearsonResidual()
+    )
     with pytest.raises(TypeError, match="kernels: expected tensor products"):
         composite_calibration_test(KEYS[2], PlattScaling(), BINARY, LABELS, kernels=both)
-    weighted = Samples(jnp.ones((N, 3)), jnp.full((N, 3), 1 / 3))
+    weighted = Ensemble(jnp.ones((N, 3)), jnp.full((N, 3), 1 / 3))
     with pytest.raises(ValueError, match="predictions.weights: expected None"):
         composite_calibration_test(KEYS[2], AffineScaling(), weighted, jnp.ones(N))
     with pytest.raises(ValueError, match="predictions: expected members that differ"):
-        composite_calibration_test(KEYS[2], AffineScaling(), Samples(jnp.ones((N, 3))), jnp.ones(N))
+        composite_calibration_test(
+            KEYS[2], AffineScaling(), Ensemble(jnp.ones((N, 3))), jnp.ones(N)
+        )
 
 
 def _rate(method, cases, n, num_sets):
@@ -359,7 +363,7 @@ def _members(key, n):
     keys = jax.random.split(key)
     predictions, targets = _numbers(lambda x: Normal(10 * x, 1 + x / 3))(keys[0], n)
     noise = jax.random.normal(keys[1], (n, 11))
-    return Samples(predictions.loc[:, None] + predictions.scale[:, None] * noise), targets
+    return Ensemble(predictions.loc[:, None] + predictions.scale[:, None] * noise), targets
 
 
 def _bent(key, n):
@@ -402,7 +406,7 @@ def test_level_of_skewed_members(m):
         scale = jnp.exp(0.5 * jax.random.normal(keys[0], (n, 1)))
         drawn = scale * jax.random.exponential(keys[1], (n, m + 1))
         means = drawn[:, 1:].mean(1, keepdims=True)
-        return Samples(means + 1.5 * (drawn[:, 1:] - means)), drawn[:, 0]
+        return Ensemble(means + 1.5 * (drawn[:, 1:] - means)), drawn[:, 0]
 
     assert _rate(AffineScaling(), data, 64, 200) <= 0.09
 

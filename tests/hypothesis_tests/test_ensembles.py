@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax.distances import MaximumMeanDiscrepancy, Wasserstein
-from calibjax.distributions import Samples
+from calibjax.distributions import Ensemble
 from calibjax.hypothesis_tests import (
     default_kernel,
     ensemble_skce_test,
@@ -57,7 +57,7 @@ def test_against_all_choices():
     test = ensemble_skce_test(
         KEY,
         KERNEL,
-        Samples(jnp.asarray(values[:, 1:])),
+        Ensemble(jnp.asarray(values[:, 1:])),
         jnp.asarray(values[:, 0]),
         num_draws=4000,
         statistic="biased",
@@ -82,7 +82,7 @@ def test_features_and_pairs_agree(kind, monkeypatch):
     kernel = TensorProduct(PowerExponential(1.0, 1.0, distance), target)
 
     def test():
-        return ensemble_skce_test(KEY, kernel, Samples(values[:, 1:]), values[:, 0], num_draws=19)
+        return ensemble_skce_test(KEY, kernel, Ensemble(values[:, 1:]), values[:, 0], num_draws=19)
 
     by_features = test()
     monkeypatch.setattr(low_rank, "numerical_rank", lambda *args: None)
@@ -100,15 +100,15 @@ def test_smooth_kernels_have_features(monkeypatch):
         low_rank, "numerical_rank", lambda *args: ranks.append(numerical_rank(*args)) or ranks[-1]
     )
     values = jnp.asarray(RNG.normal(size=(20, 12)))
-    ensemble_skce_test(KEY, KERNEL, Samples(values[:, 1:]), values[:, 0], num_draws=9)
+    ensemble_skce_test(KEY, KERNEL, Ensemble(values[:, 1:]), values[:, 0], num_draws=9)
     assert ranks[0] is not None
     assert ranks[0] <= 48
 
 
 def test_exact_test_of_draws_points_here():
     with pytest.warns(UserWarning, match="ensemble_skce_test is exact for every number of members"):
-        exact_skce_test(KEY, KERNEL, Samples(jnp.ones((4, 3))), jnp.arange(4.0), num_draws=9)
-    data = Samples(jnp.ones((4, 3))), jnp.arange(4.0), jnp.ones((4, 1))
+        exact_skce_test(KEY, KERNEL, Ensemble(jnp.ones((4, 3))), jnp.arange(4.0), num_draws=9)
+    data = Ensemble(jnp.ones((4, 3))), jnp.arange(4.0), jnp.ones((4, 1))
     with pytest.warns(UserWarning, match="ensemble_skce_test is exact for every number of members"):
         group_calibration_test(KEY, *data, num_draws=9)
 
@@ -121,7 +121,7 @@ def test_kernels_that_are_constant_up_to_rounding():
     @jax.jit
     def pvalue(key):
         values = jax.random.normal(key, (20, 6), jnp.float32)
-        ensembles = Samples(values[:, 1:])
+        ensembles = Ensemble(values[:, 1:])
         return ensemble_skce_test(key, kernel, ensembles, values[:, 0], num_draws=99).pvalue
 
     pvalues = jax.lax.map(pvalue, jax.random.split(KEY, 200))
@@ -131,7 +131,7 @@ def test_kernels_that_are_constant_up_to_rounding():
 def test_ranks_against_counting():
     values = RNG.normal(size=(9, 4))
     test = rank_histogram_test(
-        KEY, Samples(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_draws=9
+        KEY, Ensemble(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_draws=9
     )
     ranks = [np.sum(row[1:] < row[0]) for row in values]
     counts = np.bincount(ranks, minlength=4)
@@ -142,7 +142,7 @@ def test_ranks_against_counting():
 def test_ranks_of_vectors_are_those_of_mean_distances():
     values = RNG.normal(size=(9, 4, 2))
     test = rank_histogram_test(
-        KEY, Samples(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_draws=9
+        KEY, Ensemble(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_draws=9
     )
     mean = np.linalg.norm(values[:, :, None] - values[:, None], axis=-1).mean(-1)
     counts = np.bincount(np.sum(mean[:, 1:] < mean[:, :1], 1), minlength=4)
@@ -150,7 +150,7 @@ def test_ranks_of_vectors_are_those_of_mean_distances():
 
 
 def test_ties_are_broken_at_random():
-    test = rank_histogram_test(KEY, Samples(jnp.ones((4000, 3))), jnp.ones(4000), num_draws=9)
+    test = rank_histogram_test(KEY, Ensemble(jnp.ones((4000, 3))), jnp.ones(4000), num_draws=9)
     np.testing.assert_allclose(test.estimate, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
 
 
@@ -164,7 +164,7 @@ def test_levels(n, num_members):
         law_key, key, test_key = jax.random.split(key, 3)
         loc = jax.random.uniform(law_key, (n, 1))
         values = loc + 0.1 * jax.random.normal(key, (n, num_members + 1))
-        data = Samples(values[:, 1:]), values[:, 0]
+        data = Ensemble(values[:, 1:]), values[:, 0]
         kernel = TensorProduct(Exponential(0.3, Wasserstein()), SquaredExponential(0.1))
         skce = ensemble_skce_test(test_key, kernel, *data, num_draws=199)
         return skce.pvalue, rank_histogram_test(test_key, *data, num_draws=199).pvalue
@@ -184,7 +184,7 @@ def test_redrawing_from_the_members_rejects_calibrated_ensembles():
         law_key, key, test_key = jax.random.split(key, 3)
         loc = jax.random.uniform(law_key, (64, 1))
         values = loc + 0.1 * jax.random.normal(key, (64, 6))
-        data = Samples(values[:, 1:]), values[:, 0]
+        data = Ensemble(values[:, 1:]), values[:, 0]
         kernel = TensorProduct(Exponential(0.3, Wasserstein()), SquaredExponential(0.1))
         return [
             exact_skce_test(test_key, kernel, *data, num_draws=199, statistic=name).pvalue
@@ -209,18 +209,18 @@ def test_default_length_scales_of_dry_ensembles(share):
     """The median of the positive deviations, or the mean distance of values from their median."""
     values = _members(share)
     deviations = np.std(values, 1)
-    found = default_kernel(Samples(jnp.asarray(values))).target.length_scale
+    found = default_kernel(Ensemble(jnp.asarray(values))).target.length_scale
     distances = np.abs(values[:, 0] - np.median(values[:, 0]))
     positive = deviations[deviations > 1e-9]
     expected = np.mean(distances) if share == 1 else np.median(positive)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    predictions = Samples(jnp.asarray(values))
+    predictions = Ensemble(jnp.asarray(values))
     traced = jax.jit(lambda p: default_kernel(p).target.length_scale)(predictions)
     np.testing.assert_allclose(traced, found, rtol=1e-12)
 
 
 def test_no_length_scale_of_equal_values():
-    equal = Samples(jnp.full((4, 3), 0.1))
+    equal = Ensemble(jnp.full((4, 3), 0.1))
     with pytest.raises(ValueError, match="predictions: expected values that differ"):
         default_kernel(equal)
     assert np.isnan(jax.jit(lambda p: default_kernel(p).target.length_scale)(equal))

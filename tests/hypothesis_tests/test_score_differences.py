@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from calibjax import recalibration, scores
-from calibjax.distributions import Bernoulli, Laplace, Normal, Quantiles, Samples
+from calibjax.distributions import Bernoulli, Ensemble, Laplace, Normal, Quantiles
 from calibjax.hypothesis_tests import gain_difference, score_difference
 
 KEY = jax.random.key(0)
@@ -106,7 +106,7 @@ def test_same_model_twice():
 
 
 def test_default_scores():
-    ensembles = Samples(RNG.normal(size=(N, 4)))
+    ensembles = Ensemble(RNG.normal(size=(N, 4)))
     found = score_difference(SHARP, ensembles, TARGETS)
     expected = scores.crps(SHARP, TARGETS) - scores.crps(ensembles, TARGETS)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)

@@ -163,14 +163,14 @@ def test_window_forgets():
 
 
 def members():
-    return distributions.Samples(np.random.default_rng(1).normal(size=(N, 5)).round(1))
+    return distributions.Ensemble(np.random.default_rng(1).normal(size=(N, 5)).round(1))
 
 
 FAMILIES = {
     "Normal": (*NORMAL, None),
     "Gamma": (distributions.Gamma(SCALE + 1, SCALE), SCALE, None),
     "Poisson": (distributions.Poisson(2 * SCALE), np.arange(N) % 4, np.arange(60)),
-    "Samples": (members(), np.round(Z, 1), None),
+    "Ensemble": (members(), np.round(Z, 1), None),
     "MvNormal": (
         distributions.MvNormal(np.stack([LOC, Z], 1), np.eye(2) + 0.5 * SCALE[:, None, None]),
         np.stack([Z, LOC], 1),
@@ -196,10 +196,10 @@ def test_bets_are_fair(name):
     state, _ = after_all(betting, started(betting, forecasts), forecasts)
     past = Past(state.forecasts, jnp.ones(N).at[0].set(0.5))
     last = jax.tree.map(lambda x: x[-1:], predictions)
-    if name == "Samples":  # each of the members and the target may be the target
+    if name == "Ensemble":  # each of the members and the target may be the target
         pool = np.append(np.asarray(last.values), 0.3)
         values = pool
-        rows = distributions.Samples(np.stack([np.delete(pool, i) for i in range(6)]))
+        rows = distributions.Ensemble(np.stack([np.delete(pool, i) for i in range(6)]))
         weights = np.full(6, 1 / 6)
     elif name == "MvNormal":
         nodes, weights = np.polynomial.hermite_e.hermegauss(60)
@@ -217,13 +217,13 @@ def test_bets_are_fair(name):
         values = support
         one = jax.tree.map(lambda x: x[0], last)
         weights = np.exp(jax.vmap(one.log_prob)(jnp.asarray(values)))
-    if name != "Samples":
+    if name != "Ensemble":
         rows = jax.tree.map(lambda x: jnp.repeat(x, len(values), 0), last)
     given = checked_forecasts(rows, values)
     for key, bet in bets.items():
         ratios = jax.vmap(lambda new, b=bet, k=key: b.log_ratios(state.learned[k], past, new))
         expected = weights @ np.exp(ratios(given))
-        tolerance = 1e-3 if support is None and name != "Samples" else 1e-9  # tails, of quadrature
+        tolerance = 1e-3 if support is None and name != "Ensemble" else 1e-9  # tails, of quadrature
         np.testing.assert_allclose(expected, 1, rtol=tolerance, err_msg=key)
         assert np.ptp(np.exp(ratios(given))) > 1e-3, key
 

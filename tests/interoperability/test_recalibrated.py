@@ -167,7 +167,7 @@ CLASS_METHODS = [
     recalibration.VectorScaling(),
     recalibration.MatrixScaling(0.01),
     recalibration.PlattScaling(),
-    recalibration.BetaScaling(),
+    recalibration.BetaCalibration(),
     recalibration.VennAbers(),
 ]
 

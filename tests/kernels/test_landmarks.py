@@ -3,12 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, estimators, pairwise
+from calibjax import distances, distributions, estimators, operators
 from calibjax.distributions import Categorical, Normal
 from calibjax.hypothesis_tests import exact_skce_test
 from calibjax.kernels import (
     Exponential,
-    LowRank,
+    Nystrom,
     SquaredExponential,
     TensorProduct,
     White,
@@ -36,15 +36,15 @@ def plain_matrix(landmarks=slice(7)):
 
 
 def test_matrix():
-    found = gram_matrix(LowRank(ROUGH, LANDMARKS), PREDICTIONS)
+    found = gram_matrix(Nystrom(ROUGH, LANDMARKS), PREDICTIONS)
     np.testing.assert_allclose(found, plain_matrix(), atol=1e-11)
-    every = gram_matrix(LowRank(ROUGH, PREDICTIONS), PREDICTIONS)
+    every = gram_matrix(Nystrom(ROUGH, PREDICTIONS), PREDICTIONS)
     np.testing.assert_allclose(every, gram_matrix(ROUGH, PREDICTIONS), atol=1e-11)
 
 
 @pytest.mark.parametrize("estimator", [estimators.skce, estimators.skce_biased])
 def test_estimates_by_features_and_by_pairs(estimator):
-    kernel = TensorProduct(LowRank(ROUGH, LANDMARKS), SquaredExponential(1.0))
+    kernel = TensorProduct(Nystrom(ROUGH, LANDMARKS), SquaredExponential(1.0))
     one = TensorProduct(Exponential(1e300, DISTANCE), kernel.target)
     matrix = np.asarray(oracles.calibration_kernel_matrix(one, PREDICTIONS, TARGETS))
     matrix = matrix * plain_matrix()
@@ -58,11 +58,11 @@ def test_exact_test_by_features_and_by_pairs():
     probs = jnp.asarray(RNG.dirichlet(np.ones(3), 30))
     labels = jnp.asarray(RNG.integers(0, 3, 30))
     rough = Exponential(0.3, distances.TotalVariation())
-    kernel = TensorProduct(LowRank(rough, Categorical(probs[:5])), White())
+    kernel = TensorProduct(Nystrom(rough, Categorical(probs[:5])), White())
     test = exact_skce_test(KEY, kernel, Categorical(probs), labels, num_draws=19)
     estimate = estimators.skce(kernel, Categorical(probs), labels)
     np.testing.assert_allclose(test.estimate, estimate, rtol=1e-9)
-    everything = TensorProduct(LowRank(rough, Categorical(probs)), White())
+    everything = TensorProduct(Nystrom(rough, Categorical(probs)), White())
     one, other = (
         exact_skce_test(KEY, k, Categorical(probs), labels, num_draws=19)
         for k in (everything, TensorProduct(rough, White()))
@@ -74,7 +74,7 @@ def test_exact_test_by_features_and_by_pairs():
 def test_feature_sums_in_blocks(n):
     x, weights = RNG.normal(size=(n, 2)), RNG.normal(size=(n, 3))
     values = np.stack([x[:, 0], x[:, 0] * x[:, 1], np.ones(n)], 1)
-    sums, squares = pairwise.feature_sums(
+    sums, squares = operators.feature_sums(
         _products, 1.0, jnp.asarray(x), jnp.asarray(weights), jnp.asarray(weights), block_size=8
     )
     np.testing.assert_allclose(sums, weights.T @ values, atol=1e-12)
@@ -89,7 +89,7 @@ def test_chosen_landmarks():
     chosen = choose_landmarks(ROUGH, PREDICTIONS, 7)
     assert chosen.loc.shape == (7,)
     errors = [
-        np.abs(gram_matrix(LowRank(ROUGH, at), PREDICTIONS) - gram_matrix(ROUGH, PREDICTIONS)).max()
+        np.abs(gram_matrix(Nystrom(ROUGH, at), PREDICTIONS) - gram_matrix(ROUGH, PREDICTIONS)).max()
         for at in (chosen, choose_landmarks(ROUGH, PREDICTIONS, 3))
     ]
     assert errors[0] < errors[1]
@@ -108,7 +108,7 @@ def test_level():
     predictions = Normal(jnp.asarray(RNG.uniform(0, 1, 256)), jnp.full(256, 0.1))
     kernel = Exponential(0.1, DISTANCE)
     landmarks = choose_landmarks(kernel, predictions, 32, key=KEY)
-    product = TensorProduct(LowRank(kernel, landmarks), SquaredExponential(0.1))
+    product = TensorProduct(Nystrom(kernel, landmarks), SquaredExponential(0.1))
     rejected = 0
     for key in jax.random.split(KEY, 2000):
         first, second = jax.random.split(key)
@@ -127,7 +127,7 @@ def test_indefinite_kernels_are_refused():
         ValueError, match="kernel: expected a kernel that is positive semi-definite"
     ):
         choose_landmarks(indefinite, Categorical(probs), 30)
-    kernel = TensorProduct(LowRank(indefinite, Categorical(probs)), White())
+    kernel = TensorProduct(Nystrom(indefinite, Categorical(probs)), White())
     with pytest.raises(ValueError, match=r"kernel\.prediction: expected a kernel that is positive"):
         estimators.skce(kernel, Categorical(probs), np.zeros(60, int))
 

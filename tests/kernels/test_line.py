@@ -30,7 +30,7 @@ from calibjax.hypothesis_tests._redraw.family import ByPairs
 from calibjax.hypothesis_tests._redraw.plan import planned
 from calibjax.kernels import bandwidth
 from calibjax.kernels.line import line_of
-from calibjax.pairwise import line_forms, line_sums
+from calibjax.operators import line_forms, line_sums
 
 
 @pytest.fixture(autouse=True)
@@ -258,7 +258,7 @@ def test_scales_that_are_traced(monkeypatch):
 def test_exact_tests(n, weighted, monkeypatch):
     """All components of all redraws, by the matrices of both kernels."""
     probs, labels, weights = _binary(n)
-    product = kernels.TensorProduct(SUM, kernels.Pearson())
+    product = kernels.TensorProduct(SUM, kernels.PearsonResidual())
     given = {"weights": weights if weighted else None, "num_draws": 19}
     found = exact_skce_test(KEY, product, Bernoulli(probs), labels, **given)
     with monkeypatch.context() as patch:

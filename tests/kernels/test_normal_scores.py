@@ -115,7 +115,7 @@ def test_wrong_input():
     ones = jnp.ones(4)
     for predictions, targets in (
         (distributions.Bernoulli(0.5 * ones), jnp.array([0, 1, 0, 1])),
-        (distributions.Samples(jnp.zeros((4, 3, 2))), jnp.ones((4, 2))),
+        (distributions.Ensemble(jnp.zeros((4, 3, 2))), jnp.ones((4, 2))),
         (distributions.monte_carlo(KEY, Normal(ones, ones), 3), ones),
         (distributions.Dirichlet(jnp.ones((4, 2))), jnp.full((4, 2), 0.5)),
     ):
@@ -246,7 +246,7 @@ def test_features_of_batches_of_counts():
 def test_ranks_in_ensembles():
     """Ranks with ties in NumPy; weights; means over the members vanish."""
     values = np.array([3.0, 1.0, 4.0, 1.0, 5.0])
-    p = distributions.Samples(jnp.asarray(values))
+    p = distributions.Ensemble(jnp.asarray(values))
     kernel = NormalScore(SquaredExponential(0.5))
 
     def score(y):
@@ -267,7 +267,7 @@ def test_ranks_in_ensembles():
     f = [features(kernel, prepared, p, jnp.asarray(v)) for v in values]
     np.testing.assert_allclose(np.mean(f, 0), 0, atol=1e-12)
     np.testing.assert_allclose(f[0] @ f[1], centered_kernel(kernel, p, 3.0, p, 1.0), atol=1e-12)
-    weighted = distributions.Samples(jnp.array([1.0, 3.0, 4.0, 5.0]), jnp.array([2, 1, 1, 1]) / 5)
+    weighted = distributions.Ensemble(jnp.array([1.0, 3.0, 4.0, 5.0]), jnp.array([2, 1, 1, 1]) / 5)
     found = centered_kernel(kernel, weighted, 3.5, weighted, 1.0)
     np.testing.assert_allclose(found, centered_kernel(kernel, p, 3.5, p, 1.0), atol=1e-12)
 
@@ -277,7 +277,7 @@ def test_ensembles_in_other_units(unit):
     values = np.random.default_rng(3).normal(size=(20, 6))
     kernel = TensorProduct(Constant(), NormalScore())
     data = (
-        distributions.Samples(jnp.asarray(unit * values[:, 1:])),
+        distributions.Ensemble(jnp.asarray(unit * values[:, 1:])),
         jnp.asarray(unit * values[:, 0]),
     )
     test = hypothesis_tests.ensemble_skce_test(KEY, kernel, *data, num_draws=99)

@@ -10,7 +10,7 @@ from calibjax.kernels import (
     Constant,
     Fisher,
     NormalScore,
-    Pearson,
+    PearsonResidual,
     Shape,
     TensorProduct,
     centered_kernel,
@@ -44,7 +44,7 @@ def row(predictions, i):
 
 def test_pearson():
     residuals = (np.eye(4)[LABELS] - PROBS) / np.sqrt(PROBS + 0.02)
-    kernel = Pearson(0.02)
+    kernel = PearsonResidual(0.02)
     found = centered_kernel(kernel, row(classes(), 0), LABELS[0], row(classes(), 1), LABELS[1])
     np.testing.assert_allclose(found, residuals[0] @ residuals[1], rtol=1e-12)
     expected = np.mean([r @ s for i, r in enumerate(residuals) for s in residuals[:i]])
@@ -188,9 +188,9 @@ def test_wrong_input():
 
     ones = jnp.ones(4)
     with pytest.raises(NotImplementedError, match="no Pearson residuals under Normal"):
-        skce(Pearson(), Normal(ones, ones), ones)
+        skce(PearsonResidual(), Normal(ones, ones), ones)
     with pytest.raises(ValueError, match="kernel.target.offset: expected positive"):
-        skce(Pearson(-1.0))
+        skce(PearsonResidual(-1.0))
     with pytest.raises(TypeError, match="recalibration: expected a record with methods identity"):
         skce(Fisher(3))
     with pytest.raises(NotImplementedError, match="HistogramBinning does not define identity"):
@@ -203,7 +203,7 @@ def test_wrong_input():
         skce(Fisher(PlattScaling(), "x"), Bernoulli(0.5 * ones), jnp.array([0, 1, 1, 0]))
     with pytest.raises(TypeError, match="expected continuous distributions of a number"):
         skce(Fisher(AffineScaling()), distributions.Poisson(ones), jnp.ones(4, int))
-    samples = distributions.Samples(jnp.asarray(RNG.normal(size=(4, 3))))
+    samples = distributions.Ensemble(jnp.asarray(RNG.normal(size=(4, 3))))
     with pytest.raises(NotImplementedError, match="no scores under Samples predictions"):
         skce(Fisher(TemperatureScaling()), samples, ones)
     with pytest.raises(NotImplementedError, match="Fisher has no values"):

@@ -10,6 +10,7 @@ from calibjax.distributions import (
     Beta,
     Categorical,
     Dirichlet,
+    Ensemble,
     Gamma,
     GeneralizedNormal,
     Laplace,
@@ -17,7 +18,6 @@ from calibjax.distributions import (
     Mixture,
     MvNormal,
     Normal,
-    Samples,
     StudentT,
     Uniform,
     monte_carlo,
@@ -141,7 +141,7 @@ def test_wrong_input():
     with pytest.raises(NotImplementedError, match="no Stein kernel for Dirichlet predictions"):
         skce(Dirichlet(jnp.ones((4, 2))), jnp.full((4, 2), 0.5))
     with pytest.raises(NotImplementedError, match="no Stein kernel for (Samples|MonteCarlo)"):
-        skce(Samples(jnp.asarray(RNG.normal(size=(4, 3)))))
+        skce(Ensemble(jnp.asarray(RNG.normal(size=(4, 3)))))
     with pytest.raises(NotImplementedError, match="no Stein kernel for (Samples|MonteCarlo)"):
         skce(monte_carlo(KEY, Normal(ones, ones), 3))
     with pytest.raises(ValueError, match="kernel.target.kernel: expected a kernel that JAX"):

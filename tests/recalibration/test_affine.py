@@ -9,6 +9,7 @@ from scipy.stats import norm
 from calibjax import kernels
 from calibjax.distributions import (
     DiagNormal,
+    Ensemble,
     Gamma,
     GeneralizedNormal,
     Laplace,
@@ -16,7 +17,6 @@ from calibjax.distributions import (
     Normal,
     Poisson,
     Recalibrated,
-    Samples,
     StudentT,
     Uniform,
     with_features,
@@ -148,7 +148,7 @@ def test_members_of_ensembles():
     rng = np.random.default_rng(1)
     size = rng.uniform(0.5, 2, (n, 1))
     draws = size * rng.normal(size=(n, m + 1))  # the last one is the target
-    ensembles = Samples(jnp.asarray(draws[:, :m]))
+    ensembles = Ensemble(jnp.asarray(draws[:, :m]))
     calibrated = AffineScaling().fit(ensembles, jnp.asarray(draws[:, m]))
     # Standard errors: about 0.01.
     np.testing.assert_allclose([calibrated.shift, calibrated.scale], [0, 1], atol=0.04)
@@ -162,7 +162,7 @@ def test_members_of_ensembles():
     spread = draws[:, :m].std(1, ddof=1, keepdims=True)
     expected = means + params.shift * spread + params.scale * (draws[:, :m] - means)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
-    vectors = Samples(jnp.asarray(np.stack([draws[:, :m]] * 2, 2)))
+    vectors = Ensemble(jnp.asarray(np.stack([draws[:, :m]] * 2, 2)))
     same = AffineScaling().fit(vectors, jnp.asarray(np.stack([draws[:, m]] * 2, 1)))
     np.testing.assert_allclose(same.scale, [calibrated.scale] * 2, rtol=1e-4)
 
@@ -174,7 +174,7 @@ def test_members_of_every_law(law, m):
     draws = law.rvs(size=(40000, m + 1), random_state=np.random.default_rng(2))
     members = 1.3 * draws[:, :m] - 0.3 * draws[:, :m].mean(1, keepdims=True)
     members += 0.4 * draws[:, :m].std(1, ddof=1, keepdims=True)
-    found = AffineScaling().fit(Samples(jnp.asarray(members)), jnp.asarray(draws[:, m]))
+    found = AffineScaling().fit(Ensemble(jnp.asarray(members)), jnp.asarray(draws[:, m]))
     error = 6 * draws.std() / draws[:, :m].std(1, ddof=1).mean() / 200
     np.testing.assert_allclose(found.shift, -0.4 / 1.3, atol=error)
     np.testing.assert_allclose(found.scale, 1 / 1.3, atol=error)

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.kernels import Fisher
-from calibjax.recalibration import BetaScaling, VennAbers
+from calibjax.recalibration import BetaCalibration, VennAbers
 
 RNG = np.random.default_rng(0)
 R = RNG.beta(0.8, 1.2, 300).clip(0.01, 0.99)
@@ -37,29 +37,29 @@ def _betacal(correct, weights=None):
 @pytest.mark.parametrize("truth", [(1.0, 1.0, 0.0), (2.0, 0.3, 0.5), (1.5, 0.0, 0.0)])
 def test_same_as_betacal(truth, weights):
     correct = _data(*truth)
-    params = BetaScaling().fit(jnp.asarray(R), jnp.asarray(correct), weights)
+    params = BetaCalibration().fit(jnp.asarray(R), jnp.asarray(correct), weights)
     expected = _betacal(correct, weights)
     np.testing.assert_allclose([params.rise, params.fall, params.intercept], expected, atol=2e-5)
-    found = BetaScaling().apply(params, jnp.asarray(R))
+    found = BetaCalibration().apply(params, jnp.asarray(R))
     np.testing.assert_allclose(found, expit(FEATURES @ expected[:2] + expected[2]), atol=2e-5)
 
 
 def test_slope_that_is_left_out():
     correct = RNG.uniform(size=300) < expit(FEATURES @ [2.5, -1.0])
-    params = BetaScaling().fit(jnp.asarray(R), jnp.asarray(correct))
+    params = BetaCalibration().fit(jnp.asarray(R), jnp.asarray(correct))
     assert params.fall == 0
     np.testing.assert_allclose(params.rise, _betacal(correct)[0], atol=2e-5)
 
 
 def test_classes_identity_and_scores():
     classes = Categorical(jnp.stack([jnp.asarray(R), 1 - jnp.asarray(R)], 1))
-    same = BetaScaling().apply(BetaScaling().identity(classes), classes)
+    same = BetaCalibration().apply(BetaCalibration().identity(classes), classes)
     np.testing.assert_allclose(same.probs, classes.probs, rtol=1e-4)
     labels = jnp.asarray(_data(1.0, 1.0, 0.0), int)
-    params = BetaScaling().fit(classes, 1 - labels)
-    one = BetaScaling().fit(jnp.asarray(R), labels == 1)
+    params = BetaCalibration().fit(classes, 1 - labels)
+    one = BetaCalibration().fit(jnp.asarray(R), labels == 1)
     np.testing.assert_allclose(params.params.rise[0], one.rise, rtol=1e-4)
-    score = Fisher(BetaScaling()).score(Bernoulli(jnp.asarray(R[0])), 1)
+    score = Fisher(BetaCalibration()).score(Bernoulli(jnp.asarray(R[0])), 1)
     expected = (1 - R[0]) * np.r_[FEATURES[0], 1]
     np.testing.assert_allclose(score, expected, rtol=1e-3)
 
@@ -67,8 +67,8 @@ def test_classes_identity_and_scores():
 def test_without_a_maximum():
     confidences, correct = jnp.array([0.2, 0.4, 0.6]), jnp.array([0, 0, 1])
     with pytest.raises(ValueError, match="confidences: expected values that overlap"):
-        BetaScaling().fit(confidences, correct)
-    assert np.isnan(jax.jit(BetaScaling().fit)(confidences, correct).rise)
+        BetaCalibration().fit(confidences, correct)
+    assert np.isnan(jax.jit(BetaCalibration().fit)(confidences, correct).rise)
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])

@@ -7,12 +7,12 @@ from scipy import stats
 from calibjax.distances import Euclidean
 from calibjax.distributions import (
     DiagNormal,
+    Ensemble,
     Gamma,
     Laplace,
     Normal,
     Poisson,
     Recalibrated,
-    Samples,
     StudentT,
     Uniform,
     sample_targets,
@@ -84,8 +84,8 @@ def test_identity_and_features():
 def test_wrong_input():
     with pytest.raises(TypeError, match="predictions: expected continuous distributions"):
         KernelRecalibration().fit(Poisson(jnp.ones(3)), jnp.ones(3, int))
-    with pytest.raises(TypeError, match="distributions with scores, got Samples"):
-        KernelRecalibration().fit(Samples(jnp.ones((3, 2))), jnp.ones(3))
+    with pytest.raises(TypeError, match="distributions with scores, got ensembles"):
+        KernelRecalibration().fit(Ensemble(jnp.ones((3, 2))), jnp.ones(3))
     params = KernelRecalibration().fit(PREDICTIONS, TARGETS)
     with pytest.raises(ValueError, match="prior: expected"):
         KernelRecalibration(prior=-1.0).apply(params, PREDICTIONS)

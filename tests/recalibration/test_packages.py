@@ -12,7 +12,7 @@ import pytest
 
 from calibjax.distributions import CategoricalLogits
 from calibjax.recalibration import (
-    BetaScaling,
+    BetaCalibration,
     HistogramBinning,
     IsotonicRegression,
     MatrixScaling,
@@ -78,7 +78,7 @@ def test_matrix():
 
 
 def test_beta():
-    params = fit_confidences(BetaScaling())
+    params = fit_confidences(BetaCalibration())
 
     def design(p):
         return np.stack([np.log(p), -np.log1p(-p), np.ones(len(p))], 1)
@@ -94,7 +94,7 @@ def test_beta():
     netcal, rest, *_ = np.linalg.lstsq(design(new), np.log(values) - np.log1p(-values), rcond=None)
     assert np.all(rest < 1e-8)
     as_good(found, netcal, loss)
-    np.testing.assert_allclose(BetaScaling().apply(params, new), values, atol=1e-3)
+    np.testing.assert_allclose(BetaCalibration().apply(params, new), values, atol=1e-3)
 
 
 def test_venn_abers():

@@ -1,4 +1,4 @@
-"""W21 App. F: multivariate power exponential laws, a family of one's own, and through `Samples`."""
+"""W21 App. F: multivariate power exponential laws, a family of one's own, and by `Ensemble`."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ import pytest
 from jax.scipy.special import gammaln
 
 from calibjax import estimators, kernels, record
-from calibjax.distributions import Distribution, MvNormal, Samples, constraints, parameter
+from calibjax.distributions import Distribution, Ensemble, MvNormal, constraints, parameter
 from calibjax.recalibration import TemperatureScaling, tempered
 
 KEY = jax.random.key(3)
@@ -102,7 +102,7 @@ def test_draws_at_another_temperature(beta):
         draws = jax.vmap(p.sample)(keys)
         return jnp.concatenate([draws, 2 * p.loc - draws])
 
-    scaled = tempered(Samples(symmetric(law)), temperature ** (1 / beta))
+    scaled = tempered(Ensemble(symmetric(law)), temperature ** (1 / beta))
     np.testing.assert_allclose(scaled.values, symmetric(tempered(law, temperature)), rtol=1e-9)
     # Moments of the radius: E q^β = d / β, by draws.
     draws = jax.vmap(law.sample)(jax.random.split(KEY, 4000))
@@ -121,7 +121,7 @@ def test_recalibrated_draws_are_calibrated():
     draws = jax.vmap(lambda p, key: jax.vmap(p.sample)(jax.random.split(key, m)))(
         predictions, jax.random.split(jax.random.key(6), n)
     )
-    samples = Samples(draws)
+    samples = Ensemble(draws)
     fitted = TemperatureScaling().fit(predictions, targets)
     # The information about log T of one target is d / (2 β).
     assert abs(jnp.log(fitted / temperature)) < 3.5 * np.sqrt(2 * beta / 2 / n)

@@ -12,12 +12,12 @@ from calibjax.distributions import (
     CategoricalLogits,
     DiagNormal,
     Dirichlet,
+    Ensemble,
     Laplace,
     Mixture,
     MvNormal,
     Normal,
     Poisson,
-    Samples,
     monte_carlo,
 )
 from calibjax.recalibration import tempered
@@ -93,7 +93,7 @@ def test_means_are_kept_exactly():
 @pytest.mark.parametrize(("shape", "weighted"), [((7,), False), ((7, 2), True)])
 def test_draws_keep_their_mean(shape, weighted):
     rng = np.random.default_rng(1)
-    p = Samples(
+    p = Ensemble(
         jnp.asarray(rng.normal(size=shape)), rng.dirichlet(np.ones(7)) if weighted else None
     )
     q = tempered(p, 0.37)
@@ -183,8 +183,8 @@ def test_a_family_of_your_own():
 def test_families_without_powers():
     with pytest.raises(NotImplementedError, match="no power of its probabilities"):
         tempered(Poisson(jnp.array(3.0)), 2.0)
-    with pytest.raises(NotImplementedError, match="Samples of integers"):
-        tempered(Samples(jnp.array([1, 2])), 2.0)
+    with pytest.raises(NotImplementedError, match="an Ensemble of integers"):
+        tempered(Ensemble(jnp.array([1, 2])), 2.0)
     drawn = monte_carlo(jax.random.key(0), Normal(jnp.zeros(2), jnp.ones(2)), 3)
     with pytest.raises(NotImplementedError, match="MonteCarlo, whose draws belong to one"):
         tempered(drawn, 2.0)

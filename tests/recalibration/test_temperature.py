@@ -15,11 +15,11 @@ from calibjax.distributions import (
     CategoricalLogits,
     DiagNormal,
     Dirichlet,
+    Ensemble,
     Laplace,
     Mixture,
     MvNormal,
     Normal,
-    Samples,
 )
 from calibjax.recalibration import TemperatureScaling, tempered
 from tests import oracles
@@ -233,7 +233,7 @@ def test_draws_fitted_by_their_crps():
     """Members that spread half as far as the targets, about the same centers."""
     rng = np.random.default_rng(5)
     center, members = rng.normal(size=(1000, 1)), rng.normal(size=(1000, 20))
-    predictions, targets = Samples(center + 0.5 * members), center[:, 0] + rng.normal(size=1000)
+    predictions, targets = Ensemble(center + 0.5 * members), center[:, 0] + rng.normal(size=1000)
     method = TemperatureScaling(scores.crps)
     temperature = method.fit(predictions, targets)
     assert 3.4 < temperature < 4.8
@@ -259,7 +259,7 @@ def test_fitted_by_the_skce():
 
 
 @pytest.mark.slow
-def test_spread_of_the_temperature_fitted_by_the_skce():
+def test_dispersion_of_the_temperature_fitted_by_the_skce():
     """Log T is without bias, its standard deviation the stated one."""
     rng = np.random.default_rng(4)
     for temperature in TEMPERATURES:

@@ -52,7 +52,7 @@ EXEMPT = {
     "kernels.ValueRange": "is a pair of numbers",
     "recalibration.ClassWiseParams": "is what fit returns for class predictions",
     **{
-        f"pairwise.{name}": _ENGINE
+        f"operators.{name}": _ENGINE
         for name in (
             "block_masses",
             "line_forms",

@@ -25,7 +25,7 @@ def _kernel_estimators() -> list[Call]:
     found = []
     for family in (NORMAL, CATEGORICAL):
         kernel = a.kernel(family.kernel)
-        for name in ("skce_biased", "skce_spread estimators.SpreadEstimate"):
+        for name in ("skce_biased", "skce_dispersion estimators.DispersionEstimate"):
             found.append(family.call(f"estimators.{name}", kernel=kernel))
         found += [
             family.call("estimators.skce_block", kernel=kernel, block_size=a.integer(2)),

@@ -85,9 +85,9 @@ def calls() -> list[Call]:
         CATEGORICAL.call("evaluation.expected_calibration_errors"),
         *_of_quantiles(),
         NORMAL.call(
-            "evaluation.what_would_repair evaluation.Repairs",
+            "evaluation.select_recalibration evaluation.Repairs",
             None,
-            _read(evaluation.what_would_repair, lambda found: (found.pvalues, found.gains)),
+            _read(evaluation.select_recalibration, lambda found: (found.pvalues, found.gains)),
             recalibrations={"affine": recalibration.AffineScaling()},
             level=a.proportion(0.1, traced=False),
             one_of=8,

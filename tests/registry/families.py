@@ -93,7 +93,7 @@ class Family:
             [(name, one)] = parameters.items()
             without = (*one.without, *ALONE, "leading axis", "transposed")
             parameters[name] = dataclasses.replace(one, without=without)
-        if self.make is distributions.Samples:
+        if self.make is distributions.Ensemble:
             values = parameters["values"]
             without = (*values.without, "one more axis")
             parameters["values"] = dataclasses.replace(values, without=without)
@@ -196,24 +196,24 @@ FAMILIES = {
         prediction_kernel=kernels.Exponential(1.5, distances.TotalVariation()),
         covers="distributions.Mixture kernels.LabelKernel",
     ),
-    "Samples": Family(
-        distributions.Samples,
+    "Ensemble": Family(
+        distributions.Ensemble,
         {"values": real(_DRAWS), "weights": simplex(PROBS, without=OPTIONAL)},
         real(Y),
         prediction_kernel=kernels.Exponential(
             1.5, distances.MaximumMeanDiscrepancy(kernels.SquaredExponential())
         ),
-        covers="distributions.Samples distances.MaximumMeanDiscrepancy",
+        covers="distributions.Ensemble distances.MaximumMeanDiscrepancy",
     ),
     "Samples of counts": Family(
-        distributions.Samples,
+        distributions.Ensemble,
         {  # of numbers that are no integers, integers are targets as well
             "values": integers(
                 np.stack([_COUNTS, _COUNTS[::-1], _COUNTS + 1], 1), without=("float 0.5",)
             )
         },
         integers(_COUNTS),
-        covers="distributions.Samples",
+        covers="distributions.Ensemble",
     ),
 }
 _MORE = {  # without closed-form expectations
@@ -243,9 +243,9 @@ _DRAWN_FROM = {
     name: Family(getattr(distributions, name), *data, covers=f"distributions.{name}")
     for name, data in _DRAWN_FROM.items()
 }
-_EQUAL_DRAWS = Family(distributions.Samples, {"values": real(_DRAWS)}, real(Y))
+_EQUAL_DRAWS = Family(distributions.Ensemble, {"values": real(_DRAWS)}, real(Y))
 _VECTOR_DRAWS = Family(
-    distributions.Samples,
+    distributions.Ensemble,
     {"values": real(np.stack([VECTORS, VECTORS[::-1], VECTORS + 1], 1))},
     real(VECTORS[::-1]),
 )
@@ -313,13 +313,13 @@ def calls() -> list[Call]:
     """Every family with the functions that take them all."""
     found = []
     for name, family in FAMILIES.items():
-        slow = name in ("Mixture", "Samples", "MvNormal")
+        slow = name in ("Mixture", "Ensemble", "MvNormal")
         found.append(family.call("estimators.skce", kernel=family.kernel, slow=slow))
         exact = "hypothesis_tests.exact_skce_test"
         found.append(family.call(exact, None, _exact, kernel=family.kernel, num_draws=9, slow=True))
     for name, family in ALL.items():
         found.append(family.call("distributions.sample_targets"))
-        if not name.startswith("Samples"):
+        if not name.startswith("Ensemble"):
             found.append(family.call("scores.negative_log_likelihood"))
     for family in (NORMAL, CATEGORICAL):
         found.append(
@@ -335,18 +335,18 @@ def calls() -> list[Call]:
         kernel = kernels.TensorProduct(family.prediction_kernel, kernels.Stein())
         covers, label = "estimators.skce kernels.Stein", f"{family.name}, Stein"
         found.append(family.call(covers, label, kernel=kernel, slow=True))
-    for name in ("Normal", "Laplace", "Mixture", "Samples"):
+    for name in ("Normal", "Laplace", "Mixture", "Ensemble"):
         found.append(FAMILIES[name].call("scores.crps"))
     for name in ("energy_score", "fair_energy_score", "fair_crps"):
-        found.append(FAMILIES["Samples"].call(f"scores.{name}"))
+        found.append(FAMILIES["Ensemble"].call(f"scores.{name}"))
         found.append(_EQUAL_DRAWS.call(f"scores.{name}", "equal draws"))
-    for name in ("Normal", "Laplace", "Mixture", "Samples", "Poisson", "Samples of counts"):
+    for name in ("Normal", "Laplace", "Mixture", "Ensemble", "Poisson", "Samples of counts"):
         for score in ("pinball_loss", "mean_squared_error"):
             found.append(FAMILIES[name].call(f"scores.{score}"))
     for family in (NORMAL, CATEGORICAL, _MORE["Dirichlet"]):
         covers = "distributions.monte_carlo distributions.MonteCarlo"
         found.append(family.call(covers, None, _drawn, kernel=family.kernel, slow=True))
-    draws = distributions.Samples(
+    draws = distributions.Ensemble(
         _DRAWS.astype(float), None, np.arange(len(_DRAWS), dtype=np.int32)
     )
     drawn = distributions.MonteCarlo(_whole(NORMAL).value, draws)

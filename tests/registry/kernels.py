@@ -40,7 +40,7 @@ def _target_kernels() -> list[Call]:
         "Shape": _with_target(lambda: kernels.NormalScore(kernels.Shape("skewness"))),
     }
     of_classes = {
-        "Pearson kernels.Residual": _with_target(kernels.Pearson, offset=a.scale(0.01)),
+        "PearsonResidual kernels.Residual": _with_target(kernels.PearsonResidual, offset=a.scale(0.01)),
         "Fisher": _with_target(lambda: kernels.Fisher(temperature)),
         "LabelKernel": _with_target(kernels.LabelKernel, matrix=matrix),
     }
@@ -60,7 +60,7 @@ def _landmarks() -> list[Call]:
     rough = kernels.Exponential(1.5, distances.Wasserstein())
 
     def low_rank(at_loc: Any, at_scale: Any) -> Any:
-        k = kernels.LowRank(rough, distributions.Normal(at_loc, at_scale))
+        k = kernels.Nystrom(rough, distributions.Normal(at_loc, at_scale))
         return kernels.TensorProduct(k, kernels.SquaredExponential(1.2))
 
     kernel = a.made(
@@ -71,7 +71,7 @@ def _landmarks() -> list[Call]:
     key = dataclasses.replace(a.key(), without=a.OPTIONAL)
     chosen = {"kernel": rough, "num_landmarks": a.integer(3)}
     return [
-        NORMAL.call("kernels.LowRank", "landmarks", estimators.skce, kernel=kernel),
+        NORMAL.call("kernels.Nystrom", "landmarks", estimators.skce, kernel=kernel),
         NORMAL.call("kernels.choose_landmarks", **chosen, key=None),
         NORMAL.call("kernels.choose_landmarks", "random", **chosen, key=key),
     ]
@@ -142,7 +142,7 @@ def _points() -> list[Call]:
         ),
         *(
             family.call(heuristic, distance=family.prediction_kernel.distance)
-            for family in map(FAMILIES.get, ("Normal", "Categorical", "Mixture", "Samples"))
+            for family in map(FAMILIES.get, ("Normal", "Categorical", "Mixture", "Ensemble"))
         ),
     ]
 

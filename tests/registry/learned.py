@@ -40,7 +40,7 @@ def _of_confidences() -> list[Call]:
         ),
         "IsotonicRegression recalibration.IsotonicMap": r.IsotonicRegression(),
         "PlattScaling recalibration.SigmoidMap": a.made(smoothed, smooth_targets=a.truth(True)),
-        "BetaScaling recalibration.BetaMap": r.BetaScaling(),
+        "BetaCalibration recalibration.BetaMap": r.BetaCalibration(),
         "VennAbers recalibration.CalibrationSamples": r.VennAbers(),
         "MMCEScaling recalibration.SigmoidMap": a.made(r.MMCEScaling, kernel=kernel, weight=weight),
     }
@@ -60,7 +60,7 @@ def _of_confidences() -> list[Call]:
         (r.HistogramBinning(2), r.BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
         (r.IsotonicRegression(), r.IsotonicMap(ends, ends**2)),
         (r.PlattScaling(), r.SigmoidMap(np.float32(0.5), np.float32(0.1))),
-        (r.BetaScaling(), r.BetaMap(np.float32(0.5), np.float32(2.0), np.float32(0.1))),
+        (r.BetaCalibration(), r.BetaMap(np.float32(0.5), np.float32(2.0), np.float32(0.1))),
     ):
         found.append(
             call(

@@ -94,8 +94,8 @@ def _pit() -> list[Call]:
         *(FAMILIES[name].call(covers) for name in ("Normal", "Poisson")),
         call(
             covers,
-            "Samples",
-            predictions=a.made(distributions.Samples, values=members),
+            "Ensemble",
+            predictions=a.made(distributions.Ensemble, values=members),
             targets=a.real(a.Y),
         ),
         call(f"estimators.{histogram}", values=values, num_bins=a.integer(4), **_BAND),

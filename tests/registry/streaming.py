@@ -51,7 +51,7 @@ def _low_rank(family: Family) -> Any:
     values = {name: arg.value[:3] for name, arg in family.parameters.items()}
     landmarks = family.make(**values)
     return kernels.TensorProduct(
-        kernels.LowRank(family.prediction_kernel, landmarks), family.target_kernel
+        kernels.Nystrom(family.prediction_kernel, landmarks), family.target_kernel
     )
 
 

@@ -151,7 +151,7 @@ def _groups() -> list[Call]:
 
 def _ensembles() -> list[Call]:
     values = np.stack([a.LOC - 1, a.LOC + 0.3, a.LOC + 1], 1)
-    ensembles = a.made(distributions.Samples, values=a.real(values))
+    ensembles = a.made(distributions.Ensemble, values=a.real(values))
     data = {"ensembles": ensembles, "targets": a.real(a.Y), **_LONG}
     statistic = a.choice("omnibus")
     return [
@@ -204,7 +204,7 @@ def _comparison() -> list[Call]:
     truth = {"truth": other}
     return [
         call(
-            "hypothesis_tests.compare_skce",
+            "hypothesis_tests.skce_difference",
             **models,
             others=other,
             alternative=a.choice("greater"),
@@ -272,7 +272,7 @@ def _coverage() -> list[Call]:
 
 
 def _classical() -> list[Call]:
-    regression = "cox_regression hypothesis_tests.CoxRegression"
+    regression = "calibration_slope_intercept hypothesis_tests.CoxRegression"
     of_labels = "cox", "cumulative_difference", "spiegelhalter", regression
     return [
         *(BERNOULLI.call(f"hypothesis_tests.{name}") for name in of_labels),

@@ -10,7 +10,7 @@ import pytest
 
 from calibjax import record, risk
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal
-from calibjax.pairwise import tiles
+from calibjax.operators import tiles
 from calibjax.risk.estimation import losses_of_factors
 
 RNG = np.random.default_rng(0)

@@ -115,13 +115,13 @@ def test_crps_parts_of_ensembles_are_exact():
     ends = np.unique(np.append(values, targets))
     parts = [of_event((values <= z).mean(1), (targets <= z) * 1.0) for z in ends[:-1]]
     expected = np.diff(ends) @ np.array(parts)
-    found = scores.crps_decomposition(d.Samples(values), targets, num_thresholds=n * (m + 1))
+    found = scores.crps_decomposition(d.Ensemble(values), targets, num_thresholds=n * (m + 1))
     np.testing.assert_allclose(parts_of(found), expected, rtol=1e-5)
-    finer = scores.crps_decomposition(d.Samples(values), targets, num_thresholds=3 * n * (m + 1))
+    finer = scores.crps_decomposition(d.Ensemble(values), targets, num_thresholds=3 * n * (m + 1))
     np.testing.assert_allclose(parts_of(finer), expected, rtol=1e-5)
     rows = np.repeat(np.arange(n), weights)
     one, other = (
-        scores.crps_decomposition(d.Samples(values[x]), targets[x], num_thresholds=999, weights=w)
+        scores.crps_decomposition(d.Ensemble(values[x]), targets[x], num_thresholds=999, weights=w)
         for x, w in ((rows, None), (slice(None), weights))
     )
     np.testing.assert_allclose(parts_of(one), parts_of(other), rtol=1e-5)

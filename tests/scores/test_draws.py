@@ -32,7 +32,7 @@ def loops(x, y, q, fair):
 @pytest.mark.parametrize("probs", [None, PROBS])
 def test_against_loops(probs):
     q = np.full((N, M), 1 / M) if probs is None else probs
-    vectors, numbers = D.Samples(X, probs), D.Samples(X[..., 0], probs)
+    vectors, numbers = D.Ensemble(X, probs), D.Ensemble(X[..., 0], probs)
     cases = [
         (scores.energy_score, vectors, Y, loops(X, Y, q, False)),
         (scores.energy_score, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, False)),
@@ -54,7 +54,7 @@ def test_numbers_of_scoringrules():
     """What scoringrules 0.10 returns for these draws."""
     i = np.arange(24.0)
     x, y = np.sin(i * i).reshape(2, 4, 3), np.cos(7 * np.arange(6.0)).reshape(2, 3)
-    vectors, numbers = D.Samples(x), D.Samples(x[..., 0])
+    vectors, numbers = D.Ensemble(x), D.Ensemble(x[..., 0])
     found = [
         scores.energy_score(vectors, y),
         scores.fair_energy_score(vectors, y),
@@ -80,10 +80,10 @@ def test_many_draws_are_sorted():
         near = np.sum(w * np.abs(x - y[:, None]), 1)
         pairs = np.einsum("nj,nk,njk->n", w, w, apart)
         expected = near - pairs / 2
-        np.testing.assert_allclose(scores.crps(D.Samples(x, p), y), expected.mean(), rtol=1e-12)
+        np.testing.assert_allclose(scores.crps(D.Ensemble(x, p), y), expected.mean(), rtol=1e-12)
         expected = near - pairs / 2 / (1 - np.sum(w * w, 1))
         np.testing.assert_allclose(
-            scores.fair_crps(D.Samples(x, p), y), expected.mean(), rtol=1e-12
+            scores.fair_crps(D.Ensemble(x, p), y), expected.mean(), rtol=1e-12
         )
 
 
@@ -93,7 +93,7 @@ def test_fair_scores_are_those_of_the_distribution():
     p = D.Normal(np.zeros(n), np.ones(n))
     drawn = D.monte_carlo(jax.random.key(0), p, 3)
     y = np.full(n, 0.7)
-    each = jax.vmap(lambda v: scores.fair_crps(D.Samples(v[None]), y[:1]))(drawn.draws.values)
+    each = jax.vmap(lambda v: scores.fair_crps(D.Ensemble(v[None]), y[:1]))(drawn.draws.values)
     error = np.std(each) / np.sqrt(n)
     np.testing.assert_allclose(scores.fair_crps(drawn, y), np.mean(each), rtol=1e-5)
     expected = scores.crps(p, y)
@@ -111,25 +111,25 @@ def test_gradients():
         np.testing.assert_allclose(np.sum(slope * direction), numeric, rtol=1e-6)
 
     for score in (scores.energy_score, scores.fair_energy_score):
-        check(lambda x, score=score: score(D.Samples(x), Y + 0.1), X + directions, directions)
-        slope = jax.grad(lambda x, score=score: score(D.Samples(x), Y))(jnp.asarray(X))
+        check(lambda x, score=score: score(D.Ensemble(x), Y + 0.1), X + directions, directions)
+        slope = jax.grad(lambda x, score=score: score(D.Ensemble(x), Y))(jnp.asarray(X))
         assert np.all(np.isfinite(slope))  # equal draws
 
 
 def test_units():
     for unit in (1e-7, 1e7):
         x, y = unit * X, unit * Y
-        expected = scores.energy_score(D.Samples(X), Y) * unit
-        np.testing.assert_allclose(scores.energy_score(D.Samples(x), y), expected, rtol=1e-10)
+        expected = scores.energy_score(D.Ensemble(X), Y) * unit
+        np.testing.assert_allclose(scores.energy_score(D.Ensemble(x), y), expected, rtol=1e-10)
 
 
 def test_refusals():
     normal = D.Normal(Y[:, 0], np.ones(N))
     for score in (scores.energy_score, scores.fair_crps, scores.fair_energy_score):
-        with pytest.raises(TypeError, match="expected draws, distributions.Samples"):
+        with pytest.raises(TypeError, match="expected draws, distributions.Ensemble"):
             score(normal, Y[:, 1])
     with pytest.raises(ValueError, match="vectors have a fair_energy_score"):
-        scores.fair_crps(D.Samples(X), Y)
+        scores.fair_crps(D.Ensemble(X), Y)
 
 
 def test_one_program_for_all_calls():

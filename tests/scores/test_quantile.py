@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn import metrics
 
 from calibjax import scores
-from calibjax.distributions import Categorical, DiagNormal, Mixture, Normal, Samples
+from calibjax.distributions import Categorical, DiagNormal, Ensemble, Mixture, Normal
 from tests import oracles
 
 N = 30
@@ -49,7 +49,7 @@ def test_quantiles_by_bisection_and_of_ordered_classes():
     classes = Categorical(jnp.array([[0.25, 0.5, 0.25]]))
     loss = scores.pinball_loss(classes, jnp.array([2]), levels=[0.5, 0.9])
     np.testing.assert_allclose(loss, 0.5 * (2 - 1) / 2)
-    draws = Samples(jnp.array([[1, 1, 2, 4]]))
+    draws = Ensemble(jnp.array([[1, 1, 2, 4]]))
     np.testing.assert_allclose(
         scores.pinball_loss(draws, jnp.array([2]), levels=[0.5, 0.9]), (0.5 * 1 + 0.1 * 2) / 2
     )

@@ -9,12 +9,12 @@ from calibjax.distributions import (
     Beta,
     Categorical,
     DiagNormal,
+    Ensemble,
     Laplace,
     Mixture,
     NegativeBinomial,
     Normal,
     Poisson,
-    Samples,
     monte_carlo,
 )
 from tests import oracles
@@ -116,11 +116,11 @@ def test_proportions_close_to_one():
 
 
 DRAWS = {
-    "draws": Samples(LOC),
-    "weighted draws": Samples(LOC, WEIGHTS),
-    "a draw without weight": Samples(LOC, np.tile([0.3, 0, 0.7], (N, 1))),
-    "equal draws": Samples(np.round(LOC)),
-    "integers": Samples(np.round(LOC).astype(int)),
+    "draws": Ensemble(LOC),
+    "weighted draws": Ensemble(LOC, WEIGHTS),
+    "a draw without weight": Ensemble(LOC, np.tile([0.3, 0, 0.7], (N, 1))),
+    "equal draws": Ensemble(np.round(LOC)),
+    "integers": Ensemble(np.round(LOC).astype(int)),
 }
 
 
@@ -173,7 +173,7 @@ def test_families_without_a_closed_form():
         scores.crps(DiagNormal(jnp.asarray(LOC), jnp.asarray(SCALE)), jnp.asarray(LOC))
     classes = Mixture(None, Categorical(jnp.asarray(WEIGHTS)[:, None]))
     with pytest.raises(NotImplementedError, match="no closed form for Samples of vectors"):
-        scores.crps(Samples(jnp.zeros((N, 2, 3))), jnp.zeros((N, 3)))
+        scores.crps(Ensemble(jnp.zeros((N, 2, 3))), jnp.zeros((N, 3)))
     with pytest.raises(NotImplementedError, match="no closed form for Mixture of Categorical"):
         scores.crps(classes, jnp.zeros(N, int))
 

@@ -15,10 +15,10 @@ _random = np.random.default_rng(5)
 LOC, SCALE = _random.normal(size=N), _random.uniform(0.5, 1.5, N)
 TARGETS = LOC + _random.normal(size=N)
 LABELS = _random.integers(0, 2, N)
-_OF_NORMALS = kernels.LowRank(
+_OF_NORMALS = kernels.Nystrom(
     kernels.Exponential(1.0, distances.Wasserstein()), distributions.Normal(LOC[:4], SCALE[:4])
 )
-_OF_CLASSES = kernels.LowRank(
+_OF_CLASSES = kernels.Nystrom(
     kernels.SquaredExponential(0.3, distances.TotalVariation()),
     distributions.Bernoulli(np.array([0.1, 0.5, 0.9])),
 )
@@ -278,7 +278,7 @@ def test_wrong_kernels():
     product = CASES["normal"][0]
     smooth = kernels.TensorProduct(kernels.SquaredExponential(), product.target)
     for wrong in (smooth, product.prediction, product + product):
-        with pytest.raises(TypeError, match=r"kernel: expected TensorProduct\(LowRank\("):
+        with pytest.raises(TypeError, match=r"kernel: expected TensorProduct\(Nystrom\("):
             SKCE(wrong).init()
     narrow = kernels.TensorProduct(product.prediction, kernels.SquaredExponential(0.01))
     with pytest.raises(ValueError, match=r"kernel.target: expected a kernel with features"):

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PREDICTIONS = distributions.Bernoulli(np.array([0.1, 0.4, 0.9, 0.6]))
 LABELS = np.array([0, 1, 1, 0])
 KERNEL = kernels.TensorProduct(
-    kernels.LowRank(
+    kernels.Nystrom(
         kernels.Exponential(1.0, distances.TotalVariation()),
         distributions.Bernoulli(np.array([0.2, 0.7])),
     ),
@@ -82,7 +82,7 @@ data = distributions.Normal(loc, scale), loc + rng.normal(size=n), np.arange(n)
 rough = kernels.Exponential(1.0, distances.Wasserstein())
 landmarks = jax.tree.map(lambda leaf: leaf[:5], data[0])
 kernel = kernels.TensorProduct(
-    kernels.LowRank(rough, landmarks), kernels.SquaredExponential(1.0)
+    kernels.Nystrom(rough, landmarks), kernels.SquaredExponential(1.0)
 )
 test = streaming.ExactSKCETest(jax.random.key(0), kernel, num_draws=19)
 mesh = jax.make_mesh((4,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))
@@ -119,7 +119,7 @@ def test_on_four_devices():
 
 
 NORMALS = kernels.TensorProduct(
-    kernels.LowRank(
+    kernels.Nystrom(
         kernels.SquaredExponential(1.0, distances.Wasserstein()),
         distributions.Normal(
             np.tile(np.linspace(-2.5, 2.5, 6), 2), np.repeat(np.array([0.5, 1.5]), 6)

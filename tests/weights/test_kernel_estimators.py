@@ -23,7 +23,7 @@ KERNEL = kernels.TensorProduct(
 )
 WHITE = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
 LOW_RANK = kernels.TensorProduct(
-    kernels.LowRank(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
+    kernels.Nystrom(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
 )
 
 
@@ -36,8 +36,8 @@ def test_laws_of_classes(kernel):
 
 
 def test_laws_of_normals():
-    spread = lambda p, y, w: estimators.skce_spread(KERNEL, p, y, weights=w).value  # noqa: E731
-    error = lambda p, y, w: estimators.skce_spread(KERNEL, p, y, weights=w)  # noqa: E731
+    spread = lambda p, y, w: estimators.skce_dispersion(KERNEL, p, y, weights=w).value  # noqa: E731
+    error = lambda p, y, w: estimators.skce_dispersion(KERNEL, p, y, weights=w)  # noqa: E731
     skce = lambda p, y, w: estimators.skce(KERNEL, p, y, weights=w)  # noqa: E731
     check_weights(skce, NORMALS, TARGETS, copies=False)
     check_weights(spread, NORMALS, TARGETS)

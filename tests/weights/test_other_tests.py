@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, estimators, kernels
-from calibjax.distributions import Normal, Quantiles, Samples
+from calibjax.distributions import Ensemble, Normal, Quantiles
 from calibjax.hypothesis_tests import (
     coverage_test,
     local_calibration_test,
@@ -21,7 +21,7 @@ _random = np.random.default_rng(11)
 NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
 TARGETS = NORMALS.loc + _random.normal(size=N)
 QUANTILES = Quantiles(np.tile([0.1, 0.5, 0.9], (N, 1)), np.sort(_random.normal(size=(N, 3)), 1))
-MEMBERS = Samples(_random.normal(size=(N, 3)))
+MEMBERS = Ensemble(_random.normal(size=(N, 3)))
 FEATURES, CONFIDENCES = _random.normal(size=(N, 1)), _random.uniform(size=N)
 CORRECT = _random.integers(0, 2, N)
 NEAR = estimators.Neighbourhood.laplacian(1.0, 1)
@@ -102,7 +102,7 @@ def test_level_with_log_normal_weights(name, n):
             return jnp.min(test.adjusted_pvalue["levels"])
         if name == "ranks":
             values = jax.random.normal(keys[2], (n, 4))
-            return rank_histogram_test(keys[3], Samples(values), noise, **options).pvalue
+            return rank_histogram_test(keys[3], Ensemble(values), noise, **options).pvalue
         if name == "local":
             confidences = jax.random.uniform(keys[2], (n,))
             correct = jax.random.uniform(keys[4], (n,)) < confidences

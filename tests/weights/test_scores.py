@@ -9,7 +9,7 @@ import pytest
 import sklearn.metrics
 
 from calibjax import scores
-from calibjax.distributions import Bernoulli, Categorical, Normal, Quantiles, Samples
+from calibjax.distributions import Bernoulli, Categorical, Ensemble, Normal, Quantiles
 from tests.weights.laws import WEIGHTS, N, check_weights
 
 _random = np.random.default_rng(8)
@@ -22,7 +22,7 @@ CORRECT = (_random.uniform(size=N) < CONFIDENCES).astype(int)
 QUANTILES = Quantiles(
     np.tile([0.2, 0.5, 0.9], (N, 1)), NORMALS.loc[:, None] + np.array([-1.0, 0.0, 1.0])
 )
-DRAWS = Samples(NORMALS.loc[:, None] + _random.normal(size=(N, 5)))
+DRAWS = Ensemble(NORMALS.loc[:, None] + _random.normal(size=(N, 5)))
 MEANS = {
     "negative_log_likelihood": ((NORMALS, TARGETS), (CLASSES, LABELS)),
     "brier_score": ((CLASSES, LABELS),),

@@ -14,7 +14,7 @@ _random = np.random.default_rng(9)
 CLASSES, LABELS = Categorical(_random.dirichlet(np.ones(3), N)), _random.integers(0, 3, N)
 BINARY, TRUTHS = Bernoulli(_random.uniform(size=N)), _random.integers(0, 2, N)
 KERNEL = kernels.TensorProduct(
-    kernels.LowRank(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
+    kernels.Nystrom(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
 )
 NORMAL_KERNEL = kernels.TensorProduct(
     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)

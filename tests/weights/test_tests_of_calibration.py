@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from calibjax import distances, estimators, kernels
-from calibjax.distributions import Categorical, Normal, Samples, sample_targets
+from calibjax.distributions import Categorical, Ensemble, Normal, sample_targets
 from calibjax.hypothesis_tests import (
     aggregated_skce_test,
     cluster_skce_test,
-    compare_skce,
     ensemble_skce_test,
     exact_skce_test,
     exact_test,
     group_calibration_test,
     skce_confidence_interval,
+    skce_difference,
 )
 from tests import oracles
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
@@ -33,7 +33,7 @@ KERNEL = kernels.TensorProduct(
 )
 WHITE = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
 LOW_RANK = kernels.TensorProduct(
-    kernels.LowRank(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
+    kernels.Nystrom(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
 )
 KEY = jax.random.key(0)
 GROUPS = _random.uniform(size=(N, 2)) < 0.6
@@ -42,7 +42,7 @@ CLUSTERS = np.r_[np.arange(10), 3, 4]
 
 def _tests(num=49):
     normal, classes = (NORMALS, TARGETS), (CLASSES, LABELS)
-    ensembles = Samples(_random.normal(size=(N, 4))), TARGETS
+    ensembles = Ensemble(_random.normal(size=(N, 4))), TARGETS
     options = {"num_draws": num}
     return {
         "any statistic": (
@@ -211,7 +211,7 @@ def test_laws_of_comparisons(has_clusters):
 
     def compare(p, q, y, ids, w):
         clusters = ids if has_clusters else None
-        found = compare_skce(KERNEL, p, q, y, weights=w, clusters=clusters)
+        found = skce_difference(KERNEL, p, q, y, weights=w, clusters=clusters)
         return found.statistic, found.estimate
 
     data = NORMALS, others, TARGETS, ids

@@ -251,7 +251,7 @@ def predictions_and_targets(
 
 
 def _transposed(predictions: object, targets: ArrayLike) -> str:
-    """Advice where the draws of `Samples` come with the axes in the wrong order."""
+    """Advice where the draws of `Ensemble` come with the axes in the wrong order."""
     values = getattr(getattr(predictions, "draws", predictions), "values", 0)
     if np.ndim(values) > 1 and jnp.shape(values)[1] == jax.tree.leaves(targets)[0].shape[0]:
         return (

@@ -117,23 +117,23 @@ class SKCEComponents:
         return {name: tuple(places) for name, places in found.items()}
 
     @property
-    def loudest_kernel(self) -> str:
+    def largest_kernel(self) -> str:
         """Name of the kernel with the largest score of all, of equal ones the first."""
-        return self.kernel_names[self._loudest_of(range(len(self.kernel_names)))]
+        return self.kernel_names[self._largest_of(range(len(self.kernel_names)))]
 
     @property
-    def loudest_group(self) -> str:
-        """Name of the group of the loudest kernel."""
-        loudest = self._loudest_of(range(len(self.kernel_names)))
-        return next(name for name, places in self.groups.items() if loudest in places)
+    def largest_group(self) -> str:
+        """Name of the group of the largest kernel."""
+        largest = self._largest_of(range(len(self.kernel_names)))
+        return next(name for name, places in self.groups.items() if largest in places)
 
-    def loudest_kernel_of(self, group: str) -> str:
+    def largest_kernel_of(self, group: str) -> str:
         """Name of the kernel with the largest score of a group, of equal ones the first."""
         places = self.groups[checks.choice("group", group, tuple(self.groups))]
-        return self.kernel_names[self._loudest_of(places)]
+        return self.kernel_names[self._largest_of(places)]
 
     @property
-    def loudest_direction(self) -> str:
+    def largest_direction(self) -> str:
         """Name of the kernel with a direction whose biased SKCE has the largest score, or empty."""
         directed = np.flatnonzero(np.asarray(self.direction_scores))
         if not directed.size:
@@ -145,17 +145,17 @@ class SKCEComponents:
         """In which direction predictions are off, as one kernel of a family sees it, in words.
 
         Such as "overconfident: temperature", "class 3 too probable", "predictions too small: shift"
-        or "predictions too wide". It is that of the loudest component, whose adjusted p-value says
-        how sure that is; of `loudest_direction` that of the sum of its scores.
+        or "predictions too wide". It is that of the largest component, whose adjusted p-value says
+        how sure that is; of `largest_direction` that of the sum of its scores.
         """
         place = self.kernel_names.index(checks.choice("kernel", kernel, self.kernel_names))
         positive, negative, *of_spread = self.directions[place]
         one, score = self.of_kernel(kernel), float(np.asarray(self.direction_scores)[place])
-        if one.loudest == "spread" and kernel != self.loudest_direction:
+        if one.largest == "spread" and kernel != self.largest_direction:
             return of_spread[float(one.spread.score) < 0]
         return (positive if score > 0 else negative) if score else ALIKE
 
-    def _loudest_of(self, places: Sequence[int]) -> int:
+    def _largest_of(self, places: Sequence[int]) -> int:
         """The place with the largest score, of equal ones the first."""
         scores = np.max(list(self._scores().values()), 0)[np.array(places)]
         return int(places[int(np.argmax(scores >= (1 - _TIED) * np.max(scores)))])
@@ -179,18 +179,18 @@ class SKCEComponents:
         )
 
     @property
-    def loudest(self) -> str:
+    def largest(self) -> str:
         """Name of the component with the largest score (in absolute value for the spread)."""
         scores = {name: float(np.max(score)) for name, score in self._scores().items()}
         return max(scores, key=scores.__getitem__)
 
     def described(self, adjusted: Sequence[Any] = ()) -> str:
-        """The components, or the loudest groups, in words, one line each; of concrete values.
+        """The components, or the largest groups, in words, one line each; of concrete values.
 
-        The latter with the adjusted p-values of their loudest kernels.
+        The latter with the adjusted p-values of their largest kernels.
         """
         if self.family is not None:
-            return self._loudest_groups(adjusted)
+            return self._largest_groups(adjusted)
         spread = "less scatter than predicted: underconfident"
         if float(self.spread.score) > 0:
             spread = "more scatter than predicted: overconfident"
@@ -203,27 +203,27 @@ class SKCEComponents:
         lines = []
         for name, text in words.items():
             part = getattr(self, name)
-            mark = " <- loudest" if name == self.loudest else ""
+            mark = " <- largest" if name == self.largest else ""
             numbers = f"raw p = {float(part.pvalue):<7.2g} score {float(part.score):+.1f}"
             lines.append(f"  {name:8}  {text:{width}}  {numbers}{mark}")
         return "\n".join(lines)
 
-    def _loudest_groups(self, adjusted: Sequence[Any]) -> str:
+    def _largest_groups(self, adjusted: Sequence[Any]) -> str:
         """One line for each of the three groups, or kernels of one group, with the largest scores.
 
-        With the direction, if it is known, of the loudest kernel.
+        With the direction, if it is known, of the largest kernel.
         """
         names, scores = self.kernel_names, np.max(list(self._scores().values()), 0)
         groups = self.groups
         if len(groups) == 1:
             chosen = list(range(len(names)))
         else:
-            chosen = [self._loudest_of(places) for places in groups.values()]
+            chosen = [self._largest_of(places) for places in groups.values()]
         lines = []
         for i in sorted(chosen, key=lambda place: -scores[place])[:_SHOWN]:
             one = self.of_kernel(names[i])
-            told = self.direction_of(names[i]) if self.directions else one.loudest
-            score = float(getattr(one, one.loudest).score)
+            told = self.direction_of(names[i]) if self.directions else one.largest
+            score = float(getattr(one, one.largest).score)
             numbers = f"adjusted p = {float(adjusted[i]):.2g}, score {score:+.1f}"
             lines.append(f"  {names[i]}: {told}, {numbers}")
         return "\n".join(lines)

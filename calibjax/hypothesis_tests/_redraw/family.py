@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import UNROLLED, floating_dtype, matmul
 from calibjax._core.pytree import record
@@ -174,7 +174,7 @@ def _by_pairs(
     rows = predictions, values.reshape(-1, length).T
     found = {}
     for p, kernel in others.items():
-        forms = pairwise.split_quadratic_forms(prediction_kernel, kernel, *rows)
+        forms = operators.split_quadratic_forms(prediction_kernel, kernel, *rows)
         found[p] = as_means(n, *(form.reshape(-1, size).sum(0) for form in forms))
     return found
 
@@ -197,7 +197,9 @@ class ByPairs:
             dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
             length = checks.leading_size("predictions", predictions)
             used = jnp.ones(length, dtype) if weights is None else weights
-            forms = pairwise.split_quadratic_forms(sample_pair, self.kernel, samples, used[:, None])
+            forms = operators.split_quadratic_forms(
+                sample_pair, self.kernel, samples, used[:, None]
+            )
             return as_means(n, *forms)
 
         return jax.vmap(means)(targets)

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core.arithmetic import matmul, on_cpu
 from calibjax._core.batches import BATCH_BYTES
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.kernels import Kernel
 from calibjax.kernels.expectations import batch_features
 from calibjax.kernels.line import Exponentials, Line
-from calibjax.pairwise.features import BLOCK_SIZE
+from calibjax.operators.features import BLOCK_SIZE
 
 _DENSE_LABELS = 64  # classes, up to which matrix products are faster than sums by label
 _COLUMNS = 192  # of a matrix product that takes longer than the matrix
@@ -57,7 +57,7 @@ def sums_of_redraws(
     if has_many_labels(featured[0], predictions):
         return _sums_by_label(featured[0], factors, norms, predictions, targets)
     ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
-    sums, squares = pairwise.feature_sums(
+    sums, squares = operators.feature_sums(
         _redrawn_features, featured, (predictions, ys), jnp.concatenate(factors, 1), norms
     )
     size = jax.tree.leaves(targets)[0].shape[0]
@@ -135,7 +135,7 @@ def means_on_line(
     data = jax.tree.map(lambda leaf: leaf[line.order], (predictions, ys, weights))
     rates = jnp.concatenate([own.rates for own in terms.values()])
     polynomials = tuple(q for own in terms.values() for q in own.polynomials)
-    upper, squares = pairwise.line_sums(
+    upper, squares = operators.line_sums(
         *(_redrawn_features, featured, data[:2], data[2], line.positions, rates),
         polynomials=polynomials,
     )

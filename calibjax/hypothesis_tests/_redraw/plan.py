@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax import pairwise
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax.distances import Distance
@@ -26,7 +26,7 @@ from calibjax.hypothesis_tests._redraw.family import (
     number_of,
     number_with_pairs,
 )
-from calibjax.kernels import Constant, Kernel, LowRank, Regressor, TensorProduct, low_rank
+from calibjax.kernels import Constant, Kernel, Nystrom, Regressor, TensorProduct, low_rank
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import few_features, prepare_features
 from calibjax.kernels.line import (
@@ -180,7 +180,7 @@ class _Lines:
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     """Features of the matrix of a kernel on predictions, [n, s], if few determine it."""
-    if isinstance(kernel, Constant | LowRank | Regressor):
+    if isinstance(kernel, Constant | Nystrom | Regressor):
         return kernel.factor(without_draws(predictions))
     n = checks.leading_size("predictions", predictions)
     if n < _FACTORED_FROM or not checks.is_outermost(kernel, predictions):
@@ -207,7 +207,7 @@ def _factor_and_error(
     """
     factor = features[:, :rank]
     signs = jax.random.rademacher(jax.random.key(0), (len(factor), 8), factor.dtype)
-    exact = pairwise.weighted_sums(prediction_kernel, kernel, predictions, predictions, signs)
+    exact = operators.weighted_sums(prediction_kernel, kernel, predictions, predictions, signs)
     error = jnp.max(jnp.abs(exact - matmul(factor, matmul(factor.T, signs))))
     return factor, error / jnp.max(jnp.abs(factor)) ** 2
 

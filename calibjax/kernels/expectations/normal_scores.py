@@ -18,11 +18,11 @@ from calibjax.distributions import (
     Bernoulli,
     Categorical,
     CategoricalLogits,
+    Ensemble,
     Mixture,
     MonteCarlo,
     Normal,
     Poisson,
-    Samples,
     constraints,
 )
 from calibjax.distributions.base import Distribution
@@ -112,7 +112,7 @@ def _batch_features(
 
 def _check(kernel: NormalScore, predictions: Distribution) -> None:
     """Refuses predictions of other things than numbers, or without a distribution function."""
-    if isinstance(predictions, Samples):
+    if isinstance(predictions, Ensemble):
         is_scalar = jnp.ndim(predictions.values) == 2
     else:
         support = getattr(predictions, "support", constraints.real)
@@ -130,21 +130,21 @@ def _refuse(kernel: NormalScore, predictions: Distribution, *others: object) -> 
     )
 
 
-def _of_members(kernel: NormalScore, p: Samples, z: ArrayLike) -> jax.Array:
+def _of_members(kernel: NormalScore, p: Ensemble, z: ArrayLike) -> jax.Array:
     return single_expectation(kernel.kernel, _of_scores(p), score_of_rank(p, z))
 
 
-def _of_two(kernel: NormalScore, p: Samples, q: Samples) -> jax.Array:
+def _of_two(kernel: NormalScore, p: Ensemble, q: Ensemble) -> jax.Array:
     return double_expectation(kernel.kernel, _of_scores(p), _of_scores(q))
 
 
-def _of_scores(p: Samples) -> Samples:
+def _of_scores(p: Ensemble) -> Ensemble:
     return dataclasses.replace(p, values=score_of_rank(p, p.values))
 
 
 # There are rules of other kernels for some, which the search for classes of predictions finds.
-for _distribution in (object, Mixture, Poisson, Samples):
-    of_members = _distribution is Samples  # whose scores are the same for all targets
+for _distribution in (object, Mixture, Poisson, Ensemble):
+    of_members = _distribution is Ensemble  # whose scores are the same for all targets
     register_expectations(
         NormalScore,
         _distribution,

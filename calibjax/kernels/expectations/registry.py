@@ -95,8 +95,8 @@ def register_expectations(
             kernel, with which `exact_skce_test` evaluates redraws by matrix products.
         check: (kernel, predictions) → None; raises a `ValueError` if the kernel has values that
             the rules do not support; called by estimators and tests, also with tracers.
-        diagonal: (kernel, p) → E_{Z~p} k(Z, Z), which `estimators.skce_spread` needs for kernels
-            without a constant `Kernel.diagonal`.
+        diagonal: (kernel, p) → E_{Z~p} k(Z, Z), which `estimators.skce_dispersion` needs for
+            kernels without a constant `Kernel.diagonal`.
 
     Rules that are registered again replace earlier ones.
 

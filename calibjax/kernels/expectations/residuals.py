@@ -9,9 +9,9 @@ from calibjax.distributions import (
     Bernoulli,
     Categorical,
     CategoricalLogits,
+    Ensemble,
     Mixture,
     MonteCarlo,
-    Samples,
 )
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.expectations import FeatureRule, register_expectations
@@ -35,7 +35,7 @@ def _features(kernel: Residual, prepared: tuple[()], p: Distribution, y: ArrayLi
 
 
 # The search goes through classes of predictions first, and some of them have rules of all kernels.
-EVERY_FAMILY = object, Mixture, Categorical, CategoricalLogits, Bernoulli, Samples, MonteCarlo
+EVERY_FAMILY = object, Mixture, Categorical, CategoricalLogits, Bernoulli, Ensemble, MonteCarlo
 for _distribution in EVERY_FAMILY:
     register_expectations(
         Residual,

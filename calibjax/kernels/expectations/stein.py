@@ -16,9 +16,9 @@ from calibjax.distributions import (
     Bernoulli,
     Categorical,
     CategoricalLogits,
+    Ensemble,
     Mixture,
     MonteCarlo,
-    Samples,
     Uniform,
     constraints,
 )
@@ -101,5 +101,5 @@ for _distribution in (object, Mixture):
         Stein, _distribution, single=_zero, double=_zero, centered=_centered, check=_check
     )
 # There are rules of other kernels for these, which the search for classes of predictions finds.
-for _distribution in (Samples, MonteCarlo, Categorical, CategoricalLogits, Bernoulli):
+for _distribution in (Ensemble, MonteCarlo, Categorical, CategoricalLogits, Bernoulli):
     register_expectations(Stein, _distribution, single=_refuse, double=_refuse, check=_refuse)

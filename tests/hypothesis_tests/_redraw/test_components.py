@@ -94,7 +94,7 @@ def test_of_squares_the_biased_skce_alone_counts():
     )
     root = np.cbrt(6 * unbiased + diagonal)[:, 1]
     np.testing.assert_allclose(pool[:, 1], (root - root.mean()) / root.std(), rtol=1e-10)
-    assert parts.of_kernel("1").loudest == "biased"
+    assert parts.of_kernel("1").largest == "biased"
     alone, _ = skce_components(
         jnp.asarray(unbiased[:, 0]),
         jnp.asarray(diagonal[:, 0]),
@@ -136,8 +136,8 @@ def test_prints_what_was_seen():
     wide, narrow = test(0.5 * z), test(2 * z)
     assert "less scatter than predicted: underconfident" in str(wide)
     assert "more scatter than predicted: overconfident" in str(narrow)
-    assert wide.components.loudest == narrow.components.loudest == "spread"
-    assert str(wide).count("loudest") == 1
+    assert wide.components.largest == narrow.components.largest == "spread"
+    assert str(wide).count("largest") == 1
     assert len(str(wide)) < 500
     assert repr(wide).startswith("CalibrationTestResult(pvalue=")
     assert repr(wide).endswith("100 redrawn targets)")

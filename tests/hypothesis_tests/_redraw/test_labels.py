@@ -14,13 +14,13 @@ RNG = np.random.default_rng(0)
 PROBS = RNG.dirichlet(np.full(M, 0.1), N)
 PREDICTIONS = distributions.Categorical(PROBS)
 LABELS = np.array([[RNG.choice(M, p=p) for p in PROBS] for _ in range(B)])
-NEAR = kernels.LowRank(
+NEAR = kernels.Nystrom(
     kernels.Exponential(0.5, distances.TotalVariation()), jax.tree.map(lambda p: p[:5], PREDICTIONS)
 )
 
 
 @pytest.mark.parametrize("weights", [None, RNG.uniform(0, 2, N)], ids=["equal", "weights"])
-@pytest.mark.parametrize("target", [kernels.Pearson(0.02), kernels.White()])
+@pytest.mark.parametrize("target", [kernels.PearsonResidual(0.02), kernels.White()])
 def test_against_all_pairs(target, weights):
     products = [kernels.TensorProduct(k, target) for k in (NEAR, kernels.Constant())]
     used = None if weights is None else jax.numpy.asarray(weights)

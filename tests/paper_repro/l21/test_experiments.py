@@ -125,7 +125,7 @@ def test_loss_with_dropout():
     weights = np.array([1.0, 1, 1, 1, 0, 0, 0])
     key = jax.random.key(1)
     found = jax.jit(l21_crime_networks.loss)(
-        layers, key, l21_crime_networks.Samples(features, jnp.asarray(labels)), weights
+        layers, key, l21_crime_networks.Ensemble(features, jnp.asarray(labels)), weights
     )
     x = features
     for w, b in layers[:-1]:

@@ -12,9 +12,9 @@ from calibjax._core.arithmetic import matmul
 from calibjax._core.compilation import jit_long
 from calibjax._core.devices import map_shared
 from calibjax._core.pytree import PyTree, T
-from calibjax.pairwise import tiles
-from calibjax.pairwise.forms import upper_forms
-from calibjax.pairwise.tiles import Args, Other, PairFunction, Point
+from calibjax.operators import tiles
+from calibjax.operators.forms import upper_forms
+from calibjax.operators.tiles import Args, Other, PairFunction, Point
 
 _BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
 
@@ -48,7 +48,7 @@ def mean_over_pairs(
     Cost: n²/2 evaluations, O(n + tile²) memory; the gradient three to ten times as much time.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import mean_over_pairs
+    >>> from calibjax.operators import mean_over_pairs
     >>> def product(scale, x, y):
     ...     return scale * x * y
     >>> print(mean_over_pairs(product, 3.0, jnp.array([1.0, 2.0, 3.0])))  # 2 + 3 + 6
@@ -78,7 +78,7 @@ def mean_over_all_pairs(
     Arguments, cost and memory are those of `mean_over_pairs`; n ≥ 1.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import mean_over_all_pairs
+    >>> from calibjax.operators import mean_over_all_pairs
     >>> def product(scale, x, y):
     ...     return scale * x * y
     >>> print(mean_over_all_pairs(product, 1.0, jnp.array([1.0, 3.0])))  # (4 / 2)²
@@ -116,7 +116,7 @@ def quadratic_forms(
     Cost: n²/2 evaluations, n² c / 2 multiplications in matrix products, O(n c + tile²) memory.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import quadratic_forms
+    >>> from calibjax.operators import quadratic_forms
     >>> def product(scale, x, y):
     ...     return scale * x * y
     >>> print(quadratic_forms(product, 1.0, jnp.array([1.0, 2.0]), jnp.array([[1.0, 1.0], [1, 0]])))
@@ -138,7 +138,7 @@ def split_quadratic_forms(
     """The two parts of `quadratic_forms`: sums over i ≠ j, and over i = j, [c] each.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import split_quadratic_forms
+    >>> from calibjax.operators import split_quadratic_forms
     >>> def product(scale, x, y):
     ...     return scale * x * y
     >>> print(*split_quadratic_forms(product, 1.0, jnp.array([1.0, 2.0]), jnp.ones((2, 1))))
@@ -175,7 +175,7 @@ def weighted_sums(
     Cost: n n' evaluations and n n' c multiplications, O((n + n') c + tile²) memory.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import weighted_sums
+    >>> from calibjax.operators import weighted_sums
     >>> def product(scale, x, y):
     ...     return scale * x * y
     >>> x = jnp.array([1.0, 2.0])
@@ -242,7 +242,7 @@ def block_means(
     Cost: n B / 2 pairs, O(n) memory.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import block_means
+    >>> from calibjax.operators import block_means
     >>> def product(scale, x, y):
     ...     return scale * x * y
     >>> print(block_means(product, 1.0, jnp.array([1.0, 2.0, 3.0, 4.0, 5.0]), block_size=2))
@@ -272,7 +272,7 @@ def block_masses(weights: jax.Array, *, block_size: int) -> jax.Array:
     """Σ_{i<j} w_i w_j over the pairs within each block of `block_means`, [⌊n/B⌋].
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import block_masses
+    >>> from calibjax.operators import block_masses
     >>> print(block_masses(jnp.array([1.0, 2.0, 3.0, 0.0, 5.0]), block_size=2))
     [2. 0.]
     """

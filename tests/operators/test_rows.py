@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import pairwise
+from calibjax import operators
 
 
 def softmax_mean(args, x):
@@ -25,7 +25,7 @@ def data(n):
 )
 def test_tiled_equals_loop(n, tile_size):
     args, xs = data(n)
-    ours = pairwise.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"]
+    ours = operators.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"]
     loop = [softmax_mean(args, jax.tree.map(lambda x, j=j: x[j], xs))["mean"] for j in range(n)]
     np.testing.assert_allclose(ours, np.stack(loop), atol=1e-14)
 
@@ -34,7 +34,7 @@ def test_tiled_equals_loop(n, tile_size):
 def test_gradients(tile_size):
     def tiled(args, points):
         xs = points, jnp.arange(33)
-        return jnp.sum(pairwise.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"] ** 2)
+        return jnp.sum(operators.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"] ** 2)
 
     def dense(args, points):
         rows = jax.vmap(softmax_mean, (None, 0))(args, (points, jnp.arange(33)))
@@ -48,7 +48,7 @@ def test_gradients(tile_size):
 def test_memory_is_linear():
     def value(xs):
         args = xs, xs, 0.7
-        return jnp.sum(pairwise.map_rows(softmax_mean, args, (xs, jnp.arange(len(xs))))["mean"])
+        return jnp.sum(operators.map_rows(softmax_mean, args, (xs, jnp.arange(len(xs))))["mean"])
 
     def size(n):
         compiled = jax.jit(jax.grad(value)).lower(jnp.ones((n, 3))).compile()

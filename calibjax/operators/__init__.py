@@ -14,10 +14,10 @@ nothing to long sums. Derivatives are those of JAX, of all orders and in both
 modes; `fold_pairs` has none.
 """
 
-from calibjax.pairwise.features import feature_sums
-from calibjax.pairwise.kernel_means import kernel_means
-from calibjax.pairwise.line import line_forms, line_sums, sums_of_earlier
-from calibjax.pairwise.reductions import (
+from calibjax.operators.features import feature_sums
+from calibjax.operators.kernel_means import kernel_means
+from calibjax.operators.line import line_forms, line_sums, sums_of_earlier
+from calibjax.operators.reductions import (
     block_masses,
     block_means,
     mean_over_all_pairs,
@@ -26,8 +26,8 @@ from calibjax.pairwise.reductions import (
     split_quadratic_forms,
     weighted_sums,
 )
-from calibjax.pairwise.rows import map_rows
-from calibjax.pairwise.tiles import fold_pairs
+from calibjax.operators.rows import map_rows
+from calibjax.operators.tiles import fold_pairs
 
 __all__ = [
     "block_masses",

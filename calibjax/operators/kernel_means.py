@@ -12,8 +12,8 @@ from calibjax._core.arithmetic import matmul, on_cpu
 from calibjax._core.compilation import jit_long
 from calibjax._core.devices import map_shared
 from calibjax._core.pytree import PyTree
-from calibjax.pairwise import tiles
-from calibjax.pairwise.tiles import Args, PairFunction, Point
+from calibjax.operators import tiles
+from calibjax.operators.tiles import Args, PairFunction, Point
 
 Theta = TypeVar("Theta")
 LogKernel = Callable[[Theta, jax.Array], jax.Array]
@@ -64,7 +64,7 @@ def kernel_means(
     References: Nadaraya (1964); Watson (1964).
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import kernel_means
+    >>> from calibjax.operators import kernel_means
     >>> def distance(args, x, y):
     ...     return jnp.abs(x - y)
     >>> def log_kernel(length_scale, distance):

@@ -33,7 +33,7 @@ def _present(values: jax.Array, weights: jax.Array) -> jax.Array:
 
 
 @record
-class Samples(Distribution):
+class Ensemble(Distribution):
     """Distribution given by m ≥ 2 draws z_1, ..., z_m: ensemble members or runs of a simulator.
 
     Any target kernel works. Draws and targets are both integers (class labels, counts) or both
@@ -41,7 +41,7 @@ class Samples(Distribution):
 
     Estimators treat the draws as independent draws from the predicted distribution: its
     expectations are averages over the draws, and where a prediction is paired with itself, draws
-    are not paired with themselves (see `calibjax.kernels.expectations.samples`). The SKCE is
+    are not paired with themselves (see `calibjax.kernels.expectations.ensemble`). The SKCE is
     estimated without bias if the kernel on predictions does not depend on the draws; if it does,
     for example through `Wasserstein`, calibrated ensembles have a positive SKCE of order 1 / m.
     With `monte_carlo` the kernel sees the parameters instead.
@@ -62,7 +62,7 @@ class Samples(Distribution):
             different draws even if they are equal; those with the same number have to be equal.
 
     >>> import jax.numpy as jnp
-    >>> p = Samples(jnp.array([1.0, 2.0, 6.0]))
+    >>> p = Ensemble(jnp.array([1.0, 2.0, 6.0]))
     >>> print(p.mean(), p.icdf(0.5), f"{p.cdf(2.0):.2f}")
     3.0 2.0 0.67
     """
@@ -73,7 +73,7 @@ class Samples(Distribution):
     )
     index: jax.Array | None = None
 
-    def with_index(self, num_axes: int = 1) -> "Samples":
+    def with_index(self, num_axes: int = 1) -> "Ensemble":
         """The batch, with `num_axes` leading axes, in which each prediction has its own index."""
         if self.index is not None:
             return self
@@ -81,7 +81,7 @@ class Samples(Distribution):
         index = jax.device_put(np.arange(math.prod(shape), dtype=int).reshape(shape))
         return dataclasses.replace(self, index=index)
 
-    def without_index(self) -> "Samples":
+    def without_index(self) -> "Ensemble":
         """The distribution or batch as kernels on predictions see it."""
         return dataclasses.replace(self, index=None)
 
@@ -126,7 +126,7 @@ class Samples(Distribution):
         """Continuous ranked probability score of y, of the empirical distribution."""
         if jnp.ndim(self.values) != 1:
             raise NotImplementedError(
-                "crps has no closed form for Samples of vectors; they have a scores.energy_score"
+                "crps has no closed form for an Ensemble of vectors; it has a scores.energy_score"
             )
         to_target, between = self.mean_distances(y)
         return to_target - 0.5 * between
@@ -156,10 +156,10 @@ class Samples(Distribution):
         sums = lax.scan(add, jnp.zeros_like(probs), (values, probs))[0]
         return to_target, jnp.sum(probs * sums)
 
-    def tempered(self, temperature: jax.Array) -> "Samples":
+    def tempered(self, temperature: jax.Array) -> "Ensemble":
         """Deviations from the mean times √T, a convention, since draws have no density."""
         if not jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
-            raise NotImplementedError("tempered is not defined for Samples of integers")
+            raise NotImplementedError("tempered is not defined for an Ensemble of integers")
         mean = self.mean()
         values = mean + jnp.sqrt(temperature) * (self.values - mean)
         return dataclasses.replace(self, values=values)
@@ -190,7 +190,7 @@ class Samples(Distribution):
             checks.floating(f"{name}.weights", self.weights)
             checks.shape(f"{name}.weights", self.weights, shape[:2], "[n, m], as the values")
 
-    def check_values(self, name: str) -> "Samples":
+    def check_values(self, name: str) -> "Ensemble":
         """Refuses draws that are not finite, and weights that are not probabilities."""
         place = f"{name}.values"
         values = self.values if self.weights is None else _present(self.values, self.weights)
@@ -233,7 +233,7 @@ class Samples(Distribution):
             raise ValueError(
                 f"{name}.index: expected one index for each prediction, got {index[order[i]]} for "
                 f"different draws in rows {order[i]} and {order[i + 1]}, as if batches were "
-                "concatenated; hand over Samples(values) of all draws, without index"
+                "concatenated; hand over Ensemble(values) of all draws, without index"
             )
         return values
 

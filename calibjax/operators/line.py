@@ -26,8 +26,8 @@ from jax import lax
 from calibjax._core.arithmetic import einsum, on_cpu, tensordot
 from calibjax._core.compilation import jit_long
 from calibjax._core.pytree import PyTree
-from calibjax.pairwise import tiles
-from calibjax.pairwise.tiles import Args, Point
+from calibjax.operators import tiles
+from calibjax.operators.tiles import Args, Point
 
 _BLOCK = 512  # samples whose features are held at once
 _UNROLLED = 8  # steps of a loop
@@ -150,7 +150,7 @@ def line_forms(
     Cost: O(n T c) time and memory, and K (K + 1) / 2 times as much for K coefficients.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import line_forms
+    >>> from calibjax.operators import line_forms
     >>> values, positions = jnp.array([[1.0], [2.0], [3.0]]), jnp.array([0.0, 0.0, 5.0])
     >>> print(line_forms(values, positions, jnp.array([0.0, 100.0])))  # all pairs, equal ones
     [[11.]

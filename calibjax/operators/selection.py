@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 
 from calibjax._core.arithmetic import on_cpu
 from calibjax._core.pytree import PyTree
-from calibjax.pairwise.tiles import (
+from calibjax.operators.tiles import (
     TILE_SIZE,
     Args,
     Carry,

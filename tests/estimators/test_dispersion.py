@@ -26,7 +26,7 @@ def expected_class_diagonal(p, h):
 @pytest.mark.parametrize("name", NAMES)
 def test_against_loops(name):
     kernel, predictions, targets, h, samples = oracles.cases()[name]
-    ours = estimators.skce_spread(kernel, predictions, targets)
+    ours = estimators.skce_dispersion(kernel, predictions, targets)
     if name == "normal-3":  # of independent components: 1 − Π (1 + 2 s² / ℓ²)^(−1/2)
         expected = [1 - np.prod(1 / np.sqrt(1 + 2 * (p[1] / 0.7) ** 2)) for p, _ in samples]
     else:
@@ -41,11 +41,11 @@ def test_against_loops(name):
 def test_is_linear_in_the_kernel_and_goes_through_jit():
     kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-label"]
     other = kernels.TensorProduct(kernels.Exponential(2.0), kernels.White())
-    value = lambda k: estimators.skce_spread(k, predictions, targets).value  # noqa: E731
+    value = lambda k: estimators.skce_dispersion(k, predictions, targets).value  # noqa: E731
     np.testing.assert_allclose(
         value(kernel + 2.0 * other), value(kernel) + 2 * value(other), rtol=1e-10
     )
-    traced = jax.jit(estimators.skce_spread)(kernel, predictions, targets)
+    traced = jax.jit(estimators.skce_dispersion)(kernel, predictions, targets)
     np.testing.assert_allclose(traced.value, value(kernel), rtol=1e-12)
 
 
@@ -77,7 +77,7 @@ def diagonal_cases():
     two = distributions.Normal(jnp.array([0.0, 1.0]), jnp.array([1.0, 0.5]))
     normals = distributions.Mixture(jnp.array([0.4, 0.6]), two)
     smooth = kernels.SquaredExponential(0.5)
-    draws = distributions.Samples(jnp.array([0.1, 1.5, 3.0]))
+    draws = distributions.Ensemble(jnp.array([0.1, 1.5, 3.0]))
     return {
         "stationary": (smooth, normal, lambda z: 1.0),
         "sum": (smooth + 2.0 * smooth, normal, lambda z: 3.0),
@@ -118,7 +118,7 @@ def test_unknown_diagonals_are_refused_by_name():
     with pytest.raises(NotImplementedError, match=r"Bare.*Normal.*diagonal"):
         kernels.expectations.diagonal_expectation(Bare(), normal)
     with pytest.raises(ValueError, match="at least 2 samples"):
-        estimators.skce_spread(kernel, *jax.tree.map(lambda x: x[:1], samples))
+        estimators.skce_dispersion(kernel, *jax.tree.map(lambda x: x[:1], samples))
 
 
 SIGNS = {"narrow": (1.4, 1), "wide": (0.7, -1), "calibrated": (1.0, 0)}
@@ -141,7 +141,7 @@ def test_sign_and_standard_error(name, dtype):
         kernel = kernels.TensorProduct(
             kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
         )
-        return estimators.skce_spread(kernel, predictions, targets)
+        return estimators.skce_dispersion(kernel, predictions, targets)
 
     estimates = spread(jax.random.split(KEY, num_datasets))
     values, errors = np.asarray(estimates.value), np.asarray(estimates.standard_error)

@@ -13,7 +13,7 @@ WEIGHTS = np.array([0.1, 0.2, 0.3, 0.4, 0.0])
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 def test_statistics_of_the_draws(weights):
     probs = np.full(5, 0.2) if weights is None else weights
-    p = distributions.Samples(VALUES, weights)
+    p = distributions.Ensemble(VALUES, weights)
     np.testing.assert_allclose(p.mean(), probs @ VALUES)
     np.testing.assert_allclose(p.variance(), probs @ (VALUES - probs @ VALUES) ** 2)
     y = np.array([-2.0, -1.0, 0.0, 2.0, 4.0, 9.0])
@@ -27,7 +27,7 @@ def test_statistics_of_the_draws(weights):
 def test_draws_are_members(weights):
     n = 20_000
     batch = jax.tree.map(
-        lambda x: jnp.tile(x, (n, 1)), distributions.Samples(np.arange(5), weights)
+        lambda x: jnp.tile(x, (n, 1)), distributions.Ensemble(np.arange(5), weights)
     )
     draws = jax.jit(distributions.sample_targets)(jax.random.key(0), batch)
     assert draws.dtype == batch.values.dtype
@@ -37,7 +37,7 @@ def test_draws_are_members(weights):
 
 def test_vectors():
     values = np.random.default_rng(0).normal(size=(4, 3))
-    p = distributions.Samples(jnp.asarray(values))
+    p = distributions.Ensemble(jnp.asarray(values))
     np.testing.assert_allclose(p.mean(), values.mean(0))
     np.testing.assert_allclose(p.variance(), values.var(0))
     assert p.sample(jax.random.key(0)).shape == (3,)
@@ -75,6 +75,6 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_input(name):
     values, weights, targets, error, message = WRONG[name]
-    predictions = distributions.Samples(jnp.asarray(values), weights)
+    predictions = distributions.Ensemble(jnp.asarray(values), weights)
     with pytest.raises(error, match=message):
         estimators.skce(KERNEL, predictions, jnp.asarray(targets))

@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, estimators, kernels, pairwise
+from calibjax import distances, distributions, estimators, kernels, operators
 from calibjax.estimators.kernel import sample_matrix, sample_pair
 from tests import oracles
 
-Samples = distributions.Samples
+Ensemble = distributions.Ensemble
 
 
 def _matrix(kernel, values, weights, targets):
@@ -61,7 +61,7 @@ def test_matrix_equals_plain_sums(name):
         values, targets = rng.permuted(np.tile(np.arange(6), (4, 1)), axis=1)[:, :3], np.arange(4)
     weights = rng.dirichlet(np.ones(3), 4) if has_weights else np.full((4, 3), 1 / 3)
     product = kernels.TensorProduct(_constant(), kernel)
-    predictions = Samples(jnp.asarray(values), jnp.asarray(weights) if has_weights else None)
+    predictions = Ensemble(jnp.asarray(values), jnp.asarray(weights) if has_weights else None)
     ours = oracles.calibration_kernel_matrix(product, predictions, jnp.asarray(targets))
     np.testing.assert_allclose(ours, _matrix(plain, values, weights, targets), atol=1e-14)
     if name == "weights":
@@ -76,7 +76,7 @@ def test_gradients():
     kernel = kernels.SquaredExponential(0.8)
 
     def value(x):
-        p, q = (Samples(x[k], jnp.abs(x[k + 1])) for k in (0, 2))
+        p, q = (Ensemble(x[k], jnp.abs(x[k + 1])) for k in (0, 2))
         pairs = (p, 0.3, q, -0.4), (p, 0.3, p, 0.3)
         return sum(kernels.centered_kernel(kernel, *pair) for pair in pairs)
 
@@ -150,7 +150,7 @@ def test_memory_does_not_grow_with_the_draws():
         ),
         jax.random.key(0),
     )
-    lowered = jax.jit(lambda k, s: pairwise.mean_over_pairs(sample_pair, k, s)).lower(
+    lowered = jax.jit(lambda k, s: operators.mean_over_pairs(sample_pair, k, s)).lower(
         kernel, samples
     )
     assert lowered.compile().memory_analysis().temp_size_in_bytes < 5e6
@@ -178,14 +178,14 @@ def test_equal_draws_of_different_predictions_are_different_draws():
         probs = jax.random.uniform(keys[0], (16,))
         members = jax.random.bernoulli(keys[1], probs[:, None], (16, 2)).astype(int)
         targets = jax.random.bernoulli(keys[2], probs).astype(int)
-        return estimators.skce(kernel, distributions.Samples(members), targets)
+        return estimators.skce(kernel, distributions.Ensemble(members), targets)
 
     values = jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 4000))
     assert abs(values.mean()) < 3 * values.std() / np.sqrt(values.size)
 
 
 def test_resampled_predictions_are_paired_with_themselves():
-    batch = distributions.Samples(jnp.array([[0.0, 1.0], [0.0, 1.0], [2.0, 3.0]])).with_index()
+    batch = distributions.Ensemble(jnp.array([[0.0, 1.0], [0.0, 1.0], [2.0, 3.0]])).with_index()
     double = functools.partial(kernels.double_expectation, kernels.SquaredExponential())
     p, q = (jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in (0, 1))
     np.testing.assert_allclose(double(p, p), np.exp(-0.5), rtol=1e-14)
@@ -194,7 +194,7 @@ def test_resampled_predictions_are_paired_with_themselves():
 
 def test_components_of_mixtures_are_not_paired_with_themselves():
     values = jnp.array([[[0.0, 1.0], [2.0, 5.0]], [[0.0, 1.0], [3.0, 4.0]]])
-    mixtures = distributions.Mixture(None, distributions.Samples(values))
+    mixtures = distributions.Mixture(None, distributions.Ensemble(values))
     kernel = kernels.TensorProduct(kernels.Exponential(1e9), kernels.SquaredExponential())
     ours = oracles.calibration_kernel_matrix(kernel, mixtures, jnp.zeros(2))
     k = lambda y, z: np.exp(-0.5 * np.subtract.outer(y, z) ** 2)  # noqa: E731

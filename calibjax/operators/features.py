@@ -10,7 +10,7 @@ from jax import lax
 from calibjax._core.arithmetic import matmul
 from calibjax._core.compilation import jit_long
 from calibjax._core.pytree import PyTree
-from calibjax.pairwise.tiles import Args, Point
+from calibjax.operators.tiles import Args, Point
 
 BLOCK_SIZE = 2032  # samples held at once; rows of 2048 would compete for the same part of a cache
 
@@ -45,7 +45,7 @@ def feature_sums(
     Cost: n evaluations and n (S + T) c multiplications, O(n (S + T) + block_size c) memory.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import feature_sums
+    >>> from calibjax.operators import feature_sums
     >>> def powers(scale, xs):
     ...     return jnp.stack([scale * xs, xs**2])
     >>> ones = jnp.ones((3, 1))

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import pairwise
+from calibjax import operators
 
 
 def laplace(args, x, y):
@@ -49,12 +49,12 @@ def upper(matrix):
 def test_tiled_equals_dense(n, tile_size):
     xs = data(n)
     matrix = dense(ARGS, xs)
-    ours = pairwise.mean_over_pairs(laplace, ARGS, xs, tile_size=tile_size)
+    ours = operators.mean_over_pairs(laplace, ARGS, xs, tile_size=tile_size)
     np.testing.assert_allclose(ours, upper(matrix).mean(), rtol=1e-13)
-    ours = pairwise.mean_over_all_pairs(laplace, ARGS, xs, tile_size=tile_size)
+    ours = operators.mean_over_all_pairs(laplace, ARGS, xs, tile_size=tile_size)
     np.testing.assert_allclose(ours, matrix.mean(), rtol=1e-13)
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(n, 3)))
-    ours = pairwise.quadratic_forms(laplace, ARGS, xs, weights, tile_size=tile_size)
+    ours = operators.quadratic_forms(laplace, ARGS, xs, weights, tile_size=tile_size)
     np.testing.assert_allclose(ours, np.diag(weights.T @ matrix @ weights), rtol=1e-11)
 
 
@@ -64,7 +64,7 @@ def test_between_two_sets(n, m, tile_size):
     x, y = jnp.asarray(rng.normal(size=n)), jnp.asarray(rng.normal(size=m))
     matrix = np.sin(np.asarray(x)[:, None] - 2 * np.asarray(y))
     weights = jnp.asarray(rng.normal(size=(m, 2)))
-    ours = pairwise.weighted_sums(directed, 1.0, x, y, weights, tile_size=tile_size)
+    ours = operators.weighted_sums(directed, 1.0, x, y, weights, tile_size=tile_size)
     np.testing.assert_allclose(ours, matrix @ weights, atol=1e-12)
 
 
@@ -76,7 +76,7 @@ def test_blocks(n, block_size):
         upper(matrix[b : b + block_size, b : b + block_size]).mean()
         for b in range(0, n - block_size + 1, block_size)
     ]
-    ours = pairwise.block_means(laplace, ARGS, xs, block_size=block_size)
+    ours = operators.block_means(laplace, ARGS, xs, block_size=block_size)
     np.testing.assert_allclose(ours, expected, rtol=1e-13)
 
 
@@ -86,7 +86,7 @@ def test_gradients_equal_those_of_the_dense_sum(n):
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(n, 2)))
 
     def tiled_forms(args, u, w):
-        return pairwise.quadratic_forms(laplace, args, (u, labels), w, tile_size=32) @ jnp.array(
+        return operators.quadratic_forms(laplace, args, (u, labels), w, tile_size=32) @ jnp.array(
             [1.0, 2]
         )
 
@@ -99,7 +99,7 @@ def test_gradients_equal_those_of_the_dense_sum(n):
     )
 
     def tiled(args, u):
-        return pairwise.mean_over_pairs(laplace, args, (u, labels), tile_size=32)
+        return operators.mean_over_pairs(laplace, args, (u, labels), tile_size=32)
 
     jax.test_util.check_grads(jax.jit(tiled), (ARGS, u), order=1, modes=["rev"], rtol=1e-5)
 
@@ -109,7 +109,7 @@ def test_second_derivatives():
     xs = data(20)
 
     def tiled(rate):
-        return pairwise.mean_over_pairs(laplace, ARGS | {"rate": rate}, xs, tile_size=8)
+        return operators.mean_over_pairs(laplace, ARGS | {"rate": rate}, xs, tile_size=8)
 
     def plain(rate):
         return jnp.triu(dense(ARGS | {"rate": rate}, xs), 1).sum() / 190
@@ -125,7 +125,7 @@ def test_vmap_over_parameters_and_data():
     rates = jnp.array([0.1, 0.5, 2.0])
 
     def one(rate, u):
-        return pairwise.mean_over_pairs(laplace, ARGS | {"rate": rate}, (u, labels), tile_size=16)
+        return operators.mean_over_pairs(laplace, ARGS | {"rate": rate}, (u, labels), tile_size=16)
 
     np.testing.assert_allclose(
         jax.vmap(one, (0, None))(rates, u), [one(r, u) for r in rates], rtol=1e-13
@@ -142,25 +142,25 @@ def test_vmap_over_parameters_and_data():
 def test_output_has_the_dtype_of_the_input(dtype):
     xs = jnp.arange(5.0, dtype=dtype)
     args = jnp.array(1.0, dtype)
-    assert pairwise.mean_over_pairs(product, args, xs).dtype == dtype
-    assert pairwise.mean_over_all_pairs(product, args, xs).dtype == dtype
+    assert operators.mean_over_pairs(product, args, xs).dtype == dtype
+    assert operators.mean_over_all_pairs(product, args, xs).dtype == dtype
     ones = jnp.ones((5, 1), dtype)
-    assert pairwise.weighted_sums(product, args, xs, xs, ones).dtype == dtype
-    assert pairwise.block_means(product, args, xs, block_size=2).dtype == dtype
+    assert operators.weighted_sums(product, args, xs, xs, ones).dtype == dtype
+    assert operators.block_means(product, args, xs, block_size=2).dtype == dtype
 
 
 def test_float32_sums_lose_nothing():
     """4 500 000 equal terms: added up one by one in float32 they would lose two digits."""
     n = 3000
     xs = jnp.full(n, 0.1, jnp.float32)
-    ours = pairwise.mean_over_pairs(product, jnp.float32(1), xs, tile_size=16)
+    ours = operators.mean_over_pairs(product, jnp.float32(1), xs, tile_size=16)
     np.testing.assert_allclose(ours, np.float32(0.1) * np.float32(0.1), rtol=3e-7)
 
 
 @pytest.mark.parametrize("differentiate", [False, True])
 def test_memory_does_not_grow_with_the_square(differentiate):
     n = 20_000
-    function = lambda a, u, c: pairwise.mean_over_pairs(laplace, a, (u, c))  # noqa: E731
+    function = lambda a, u, c: operators.mean_over_pairs(laplace, a, (u, c))  # noqa: E731
     function = jax.grad(function, argnums=(0, 1)) if differentiate else function
     shapes = jax.ShapeDtypeStruct((n, 2), float), jax.ShapeDtypeStruct((n,), int)
     compiled = jax.jit(function).lower(ARGS, *shapes).compile()
@@ -174,6 +174,6 @@ def of_table(args, x, y):
 
 def test_gradients_by_many_parameters_need_little_memory():
     positions = jnp.arange(2048) % 1000
-    gradient = jax.jit(jax.grad(lambda args: pairwise.mean_over_pairs(of_table, args, positions)))
+    gradient = jax.jit(jax.grad(lambda args: operators.mean_over_pairs(of_table, args, positions)))
     memory = gradient.lower(np.ones(1000)).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 20e6  # not a derivative for each pair and parameter

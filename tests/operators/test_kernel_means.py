@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import pairwise
+from calibjax import operators
 
 RNG = np.random.default_rng(0)
 SAMPLES, POINTS = RNG.normal(size=(150, 2)), RNG.normal(size=(90, 2))
@@ -21,7 +21,7 @@ def log_kernel(scale, distance):
 
 
 def smoothed(tile_size=384, points=POINTS, scales=SCALES, values=VALUES, exponent=1.5):
-    return pairwise.kernel_means(
+    return operators.kernel_means(
         distance,
         log_kernel,
         exponent,

@@ -7,8 +7,8 @@ import jax
 from jax import lax
 
 from calibjax._core.devices import Result, map_shared
-from calibjax.pairwise import tiles
-from calibjax.pairwise.tiles import TILE_SIZE, Args, Point
+from calibjax.operators import tiles
+from calibjax.operators.tiles import TILE_SIZE, Args, Point
 
 
 def map_rows(
@@ -34,7 +34,7 @@ def map_rows(
     function again.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import map_rows
+    >>> from calibjax.operators import map_rows
     >>> def nearest(samples, x):
     ...     return jnp.min(jnp.abs(samples - x))
     >>> print(map_rows(nearest, jnp.array([0.0, 5.0]), jnp.array([1.0, 3.0, 7.0]), tile_size=2))

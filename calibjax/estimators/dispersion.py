@@ -12,7 +12,7 @@ from calibjax.kernels.base import combine_on_pairs
 
 
 @record
-class SpreadEstimate:
+class DispersionEstimate:
     """Excess of the spread of the targets over the predicted one.
 
     Attributes:
@@ -33,21 +33,21 @@ def _expected_diagonal(kernel: Kernel, p: Distribution) -> jax.Array:
 @jax.jit
 def _excess(
     kernel: Kernel, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-) -> SpreadEstimate:
+) -> DispersionEstimate:
     def of_sample(p: Distribution, y: jax.Array) -> jax.Array:
         return sample_pair(kernel, (p, y), (p, y)) - _expected_diagonal(kernel, p)
 
     terms = jax.vmap(of_sample)(predictions, targets)
-    return SpreadEstimate(*mean_and_error(terms, weights))
+    return DispersionEstimate(*mean_and_error(terms, weights))
 
 
-def skce_spread(
+def skce_dispersion(
     kernel: Kernel,
     predictions: Distribution,
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
-) -> SpreadEstimate:
+) -> DispersionEstimate:
     """Excess of the spread of the targets, as measured by the kernel, over the predicted spread.
 
         S = n⁻¹ Σ_i [h((p_i, y_i), (p_i, y_i)) − E_{Y~p_i} h((p_i, Y), (p_i, Y))],
@@ -88,7 +88,8 @@ def skce_spread(
     >>> from calibjax.distributions import Normal
     >>> kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
     >>> predictions = Normal(jnp.zeros(100), jnp.ones(100))
-    >>> too_wide = skce_spread(kernel, predictions, 0.5 * jax.random.normal(jax.random.key(0), 100))
+    >>> targets = 0.5 * jax.random.normal(jax.random.key(0), 100)
+    >>> too_wide = skce_dispersion(kernel, predictions, targets)
     >>> print(f"{too_wide.value:.3f} ± {too_wide.standard_error:.3f}")
     -0.186 ± 0.009
     """

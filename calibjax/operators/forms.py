@@ -10,8 +10,8 @@ from jax import lax
 
 from calibjax._core.devices import map_shared
 from calibjax._core.pytree import PyTree
-from calibjax.pairwise import tiles
-from calibjax.pairwise.tiles import Args, PairFunction, Point
+from calibjax.operators import tiles
+from calibjax.operators.tiles import Args, PairFunction, Point
 
 
 def upper_forms(

@@ -165,7 +165,7 @@ def fold_pairs(
     Cost: n²/2 pairs, O(n) memory beside that of a step. Not differentiable.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.pairwise import fold_pairs
+    >>> from calibjax.operators import fold_pairs
     >>> def count(limit, carry, x, y, mask):
     ...     return carry + jnp.sum(mask & (jnp.abs(x[:, None] - y) < limit))
     >>> print(fold_pairs(count, 1.5, jnp.array(0), jnp.array([1.0, 3.0, 2.0]), tile_size=2))

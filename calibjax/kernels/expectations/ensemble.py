@@ -36,7 +36,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, tensordot
-from calibjax.distributions import MonteCarlo, Samples
+from calibjax.distributions import Ensemble, MonteCarlo
 from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
@@ -61,7 +61,7 @@ def _sum_over(function: Callable[..., jax.Array], draws: tuple) -> jax.Array:
     return lax.scan(jax.checkpoint(add, prevent_cse=False), zero, draws)[0]
 
 
-def _expectation(function: Callable[[Any], jax.Array], p: Samples) -> jax.Array:
+def _expectation(function: Callable[[Any], jax.Array], p: Ensemble) -> jax.Array:
     """Expectation of function(z), a scalar, over the draws z of p; NaN if one is missing."""
     if p.weights is None:
         mean = _sum_over(function, (p.values,)) / jnp.shape(p.values)[0]
@@ -71,11 +71,11 @@ def _expectation(function: Callable[[Any], jax.Array], p: Samples) -> jax.Array:
     return jnp.where(jnp.any(checks.is_missing(p.values)), jnp.nan, mean)
 
 
-def _single(kernel: Kernel, p: Samples, z: ArrayLike) -> jax.Array:
+def _single(kernel: Kernel, p: Ensemble, z: ArrayLike) -> jax.Array:
     return _expectation(lambda x: kernel(x, z), p)
 
 
-def _double(kernel: Kernel, p: Samples, q: Samples) -> jax.Array:
+def _double(kernel: Kernel, p: Ensemble, q: Ensemble) -> jax.Array:
     """M_{p,q}; without pairs of a draw with itself if the two are the same prediction."""
     every = _expectation(lambda x: _single(kernel, q, x), p)
     if p.index is None or q.index is None or jnp.shape(p.values) != jnp.shape(q.values):
@@ -92,12 +92,12 @@ def _double(kernel: Kernel, p: Samples, q: Samples) -> jax.Array:
     return jnp.where(is_same, (every - paired) / (1 - jnp.where(is_same, share, 0)), every)
 
 
-def _diagonal(kernel: Kernel, p: Samples) -> jax.Array:
+def _diagonal(kernel: Kernel, p: Ensemble) -> jax.Array:
     return _expectation(lambda x: kernel(x, x), p)
 
 
 def _prepare_features(
-    kernel: Kernel, predictions: Samples, targets: jax.Array
+    kernel: Kernel, predictions: Ensemble, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array] | None:
     """Some of the draws and targets, and the inverse Cholesky factor of their kernel matrix."""
     if predictions.index is not None or not checks.is_outermost(kernel, predictions, targets):
@@ -119,7 +119,7 @@ def _prepare_features(
 
 
 def _features(
-    kernel: Kernel, prepared: tuple[jax.Array, jax.Array], p: Samples, y: jax.Array
+    kernel: Kernel, prepared: tuple[jax.Array, jax.Array], p: Ensemble, y: jax.Array
 ) -> jax.Array:
     """Features of one target, centered by their mean over the draws, [r]."""
     pivots, inverse = prepared
@@ -139,7 +139,7 @@ def _check(kernel: Kernel, predictions: MonteCarlo) -> None:
 
 register_expectations(
     Kernel,
-    Samples,
+    Ensemble,
     single=_single,
     double=_double,
     features=FeatureRule(_prepare_features, _features),
