@@ -136,5 +136,5 @@ def test_wasserstein_of_samples_is_the_cheapest_assignment():
         distributions.Ensemble(q.values[:5]),
         distributions.Ensemble(q.values, jnp.full(6, 1 / 6)),
     ):
-        with pytest.raises(NotImplementedError, match="equally many, equally likely scalars"):
+        with pytest.raises(NotImplementedError, match="equally many, equally likely numbers"):
             distances.Wasserstein()(p, other)

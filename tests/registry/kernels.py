@@ -40,7 +40,9 @@ def _target_kernels() -> list[Call]:
         "Shape": _with_target(lambda: kernels.NormalScore(kernels.Shape("skewness"))),
     }
     of_classes = {
-        "PearsonResidual kernels.Residual": _with_target(kernels.PearsonResidual, offset=a.scale(0.01)),
+        "PearsonResidual kernels.Residual": _with_target(
+            kernels.PearsonResidual, offset=a.scale(0.01)
+        ),
         "Fisher": _with_target(lambda: kernels.Fisher(temperature)),
         "LabelKernel": _with_target(kernels.LabelKernel, matrix=matrix),
     }
