@@ -7,3 +7,15 @@ from calibjax import kernels
 centered_kernel = jax.jit(kernels.centered_kernel)
 single_expectation = jax.jit(kernels.single_expectation)
 double_expectation = jax.jit(kernels.double_expectation)
+
+
+def num_compiled(function):
+    """How many programs are compiled while a function runs."""
+    programs = []
+    listener = lambda name, *_, **__: programs.append(name)  # noqa: E731
+    jax.monitoring.register_event_duration_secs_listener(listener)
+    try:
+        function()
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listener)
+    return programs.count("/jax/core/compile/backend_compile_duration")

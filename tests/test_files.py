@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from calibjax._core import files as files
+from calibjax._core import environment
 
 
 def files_of(folder):
@@ -15,12 +15,12 @@ def test_what_fails_to_be_written_leaves_nothing(tmp_path, monkeypatch):
     def failing(*arguments):
         raise OSError("no space left on device")
 
-    files.write(tmp_path / "a", "before")
+    environment.write(tmp_path / "a", "before")
     for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
             patch.setattr(os, name, failing)
             with pytest.raises(OSError, match="no space left"):
-                files.write(tmp_path / "a", "after")
+                environment.write(tmp_path / "a", "after")
         assert files_of(tmp_path) == ["a"]
         assert (tmp_path / "a").read_text() == "before"
 
@@ -28,7 +28,7 @@ def test_what_fails_to_be_written_leaves_nothing(tmp_path, monkeypatch):
 def test_threads_write_the_same_file(tmp_path):
     def write():
         for _ in range(20):
-            files.write(tmp_path / "a", "x" * 10_000)
+            environment.write(tmp_path / "a", "x" * 10_000)
 
     threads = [threading.Thread(target=write) for _ in range(4)]
     for thread in threads:

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from calibjax._core.compilation import compile_quickly
+from calibjax._core.batches import compile_quickly
 from calibjax.distributions.base import Distribution
 
 NO_CACHE = "--no-cache"

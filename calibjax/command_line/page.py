@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calibjax._core import html
+from calibjax._core import environment
 from calibjax.evaluation import Advice, Entry, Evaluation, Section
 from calibjax.evaluation.shown import FOUND, TO_DO, content, to_do
 
@@ -52,8 +52,8 @@ def page(
     figures = [_figure(evaluation, name, address) for name, address in pictures.items()]
     beside, others = figures[:_BESIDE], figures[_BESIDE:]
     sections = [_section(i, section) for i, section in enumerate(evaluation.sections)]
-    told = map(html.paragraph, (*evaluation.sentences, *remarks))
-    missed = [html.paragraph(missing)] if missing else []
+    told = map(environment.paragraph, (*evaluation.sentences, *remarks))
+    missed = [environment.paragraph(missing)] if missing else []
     return _filled(
         title=[escape(title)],
         style=[(_FOLDER / "style.css").read_text("utf-8")],
@@ -66,9 +66,9 @@ def page(
         beside=['<div class="beside">', *beside, "</div>"] if beside else [],
         figures=['<div class="figures">', *others, "</div>"] if others else [],
         sections=(line for section in sections for line in section),
-        facts=html.table((), facts),
-        command=[html.code(command)],
-        setup=[html.code(setup)],
+        facts=environment.table((), facts),
+        command=[environment.code(command)],
+        setup=[environment.code(setup)],
         calls=_calls([entry for entry in evaluation.entries if entry.function]),
     )
 

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 import calibjax
-from calibjax._core import files
+from calibjax._core import environment
 from calibjax.command_line import page
 from calibjax.command_line.columns import Choice, choose, target_of
 from calibjax.command_line.compilation import prepare, suitably
@@ -316,7 +316,7 @@ def _write_report(
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
     try:
-        files.write(options.report, content)
+        environment.write(options.report, content)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"--report: {options.report} cannot be written ({reason})") from None

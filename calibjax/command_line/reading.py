@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from calibjax._core import extras
+from calibjax._core import environment
 from calibjax.command_line.tables import InputError, Table, listed, shown
 
 TEXTS = {".csv": ",", ".tsv": "\t", ".txt": ","}
@@ -141,7 +141,7 @@ def _with_objects(values: np.ndarray) -> np.ndarray:
 
 def _read_parquet(path: Path, content: bytes) -> Table:
     try:
-        parquet = extras.imported("pyarrow.parquet", "Parquet is read with pyarrow", "report")
+        parquet = environment.imported("pyarrow.parquet", "Parquet is read with pyarrow", "report")
     except ImportError as error:
         raise InputError(f"{path}: {error}") from None
     with _refusing_damage(path, "as Parquet"):

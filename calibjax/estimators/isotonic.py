@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size, map_batches
-from calibjax._core.isotonic import isotonic_means
+from calibjax._core.fitting import isotonic_means
 from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from calibjax._core import extras
+from calibjax._core import environment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +112,7 @@ def small_multiples(panels: Sequence[Panel]) -> "Figure":
     """
     if not panels:
         raise ValueError("figure: expected an evaluation with something to draw, got one without")
-    extras.imported("matplotlib", "calibjax draws with matplotlib", "plot")
+    environment.imported("matplotlib", "calibjax draws with matplotlib", "plot")
     from matplotlib.figure import Figure
 
     columns = min(3, len(panels))

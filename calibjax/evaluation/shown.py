@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from calibjax._core import html
+from calibjax._core import environment
 from calibjax.evaluation.entries import Advice, Entry, Section
 
 _WIDTH = 100
@@ -44,8 +44,8 @@ def notebook(
     advice: Sequence[Advice],
 ) -> str:
     """What was found, what to do, and the tables, which open on demand."""
-    parts = ["<div>", html.paragraph(description), f"<h4>{FOUND}</h4>"]
-    parts += map(html.paragraph, sentences)
+    parts = ["<div>", environment.paragraph(description), f"<h4>{FOUND}</h4>"]
+    parts += map(environment.paragraph, sentences)
     if advice:
         parts += [f"<h4>{TO_DO}</h4>", *to_do(advice)]
     for section in sections:
@@ -57,9 +57,9 @@ def notebook(
 def to_do(advice: Sequence[Advice]) -> Iterator[str]:
     """What to do, and the calls."""
     for one in advice:
-        yield html.paragraph(one.text)
+        yield environment.paragraph(one.text)
         if one.call:
-            yield html.code(one.call)
+            yield environment.code(one.call)
 
 
 def content(section: Section) -> Iterator[str]:
@@ -68,10 +68,10 @@ def content(section: Section) -> Iterator[str]:
     label = escape(section.title, quote=True)
     yield f'<div class="wide" role="region" aria-label="{label}" tabindex="0">'
     for header, rows in _tables(section.entries):
-        yield from html.table(header, rows)
+        yield from environment.table(header, rows)
     yield "</div>"
     if section.remark:
-        yield html.paragraph(section.remark, "remark")
+        yield environment.paragraph(section.remark, "remark")
     notes: dict[str, list[str]] = {}
     for entry in section.entries:
         if entry.note:

@@ -6,7 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.logistic import Line, centered, has_maximum, log_odds, most_likely
+from calibjax._core.fitting import Line, centered, has_maximum, log_odds, most_likely
 from calibjax._core.pytree import record
 from calibjax.binnings import EqualMassBins, bins_of
 from calibjax.distributions import Bernoulli

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax import operators
 from calibjax._core import checks
-from calibjax._core.compilation import jit_long
+from calibjax._core.batches import jit_long
 from calibjax._core.pytree import record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution

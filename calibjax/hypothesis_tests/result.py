@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core import checks, html
+from calibjax._core import checks, environment
 from calibjax._core.pytree import PyTree, record
 from calibjax.hypothesis_tests._redraw.components import SKCEComponents
 from calibjax.hypothesis_tests._redraw.pvalues import (
@@ -93,10 +93,10 @@ class CalibrationTestResult:
         if self.textbook_pvalue is not None:
             rows.append(("textbook p-value", _shown(self.textbook_pvalue)))
         rows += [("statistic", _shown(self.statistic)), ("estimate", _shown(self.estimate))]
-        lines = [f"<strong>{type(self).__name__}</strong>", *html.table((), rows)]
+        lines = [f"<strong>{type(self).__name__}</strong>", *environment.table((), rows)]
         if self.components is not None and _is_number(self.statistic):
             described = self.components.described(jax.tree.leaves(self.adjusted_pvalue))
-            lines.append(html.code(described))
+            lines.append(environment.code(described))
         return "\n".join(["<div>", *lines, "</div>"])
 
     def _shown_pvalue(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 
-from calibjax._core import checks, extras
+from calibjax._core import checks, environment
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.categorical import Bernoulli, Categorical
 from calibjax.distributions.mixture import Mixture
@@ -45,7 +45,7 @@ def from_numpyro(distribution: Any) -> PyTree:
     Normal [2. 2.]
     """
     use = "from_numpyro reads distributions of numpyro"
-    numpyro = extras.imported("numpyro.distributions", use, "numpyro")
+    numpyro = environment.imported("numpyro.distributions", use, "numpyro")
     if not isinstance(distribution, numpyro.Distribution):
         raise TypeError(
             f"distribution: expected a numpyro distribution, got {checks.described(distribution)}"

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._core import checks, extras
+from calibjax._core import checks, environment
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.interoperability.labels import label_indices
 from calibjax.interoperability.sklearn_models import from_sklearn
 from calibjax.recalibration import AffineScaling, GroupWise, PlattScaling, Recalibrator
 
-extras.imported("sklearn", "RecalibratedClassifier is a classifier of scikit-learn", "sklearn")
+environment.imported("sklearn", "RecalibratedClassifier is a classifier of scikit-learn", "sklearn")
 
 from scipy.special import softmax  # noqa: E402
 from sklearn import get_config  # noqa: E402

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from calibjax._core import checks, extras
+from calibjax._core import checks, environment
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.categorical import Categorical
 from calibjax.distributions.log_normal import LogNormal
@@ -56,7 +56,9 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
     >>> print(type(from_sklearn(LogisticRegression().fit(X, list("ababcc")), X)).__name__)
     Categorical
     """
-    base = extras.imported("sklearn.base", "from_sklearn reads models of scikit-learn", "sklearn")
+    base = environment.imported(
+        "sklearn.base", "from_sklearn reads models of scikit-learn", "sklearn"
+    )
     if not isinstance(model, base.BaseEstimator):
         raise TypeError(
             f"model: expected a fitted model of scikit-learn, got {checks.described(model)}"

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax._core import checks, extras
+from calibjax._core import checks, environment
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.mixture import Mixture
@@ -53,7 +53,7 @@ def from_torch(value: Any) -> PyTree:
     >>> print(type(p).__name__, p.scale)  # doctest: +SKIP
     Normal [2. 2.]
     """
-    torch = extras.imported("torch", "from_torch reads what torch made", "torch")
+    torch = environment.imported("torch", "from_torch reads what torch made", "torch")
     if isinstance(value, torch.Tensor):
         return _array("value", value)
     if not isinstance(value, torch.distributions.Distribution):

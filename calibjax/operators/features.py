@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul
-from calibjax._core.compilation import jit_long
+from calibjax._core.batches import jit_long
 from calibjax._core.pytree import PyTree
 from calibjax.operators.tiles import Args, Point
 

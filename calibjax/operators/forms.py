@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax._core.devices import map_shared
+from calibjax._core.batches import map_shared
 from calibjax._core.pytree import PyTree
 from calibjax.operators import tiles
 from calibjax.operators.tiles import Args, PairFunction, Point

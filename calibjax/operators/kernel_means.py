@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul, on_cpu
-from calibjax._core.compilation import jit_long
-from calibjax._core.devices import map_shared
+from calibjax._core.batches import jit_long, map_shared
 from calibjax._core.pytree import PyTree
 from calibjax.operators import tiles
 from calibjax.operators.tiles import Args, PairFunction, Point

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax
 from jax import lax
 
-from calibjax._core.devices import Result, map_shared
+from calibjax._core.batches import Result, map_shared
 from calibjax.operators import tiles
 from calibjax.operators.tiles import TILE_SIZE, Args, Point
 

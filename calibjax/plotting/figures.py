@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core import checks, extras
+from calibjax._core import checks, environment
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def figure(
         ImportError: if matplotlib is not installed.
         TypeError: if `ax` is something else.
     """
-    extras.imported("matplotlib", "calibjax.plotting draws with matplotlib", "plot")
+    environment.imported("matplotlib", "calibjax.plotting draws with matplotlib", "plot")
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
-from calibjax._core.minimum import newton_minimum
+from calibjax._core.fitting import newton_minimum
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions import (
     DiagNormal,

@@ -8,8 +8,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, tensordot
-from calibjax._core.logistic import has_maximum, log_odds
-from calibjax._core.minimum import newton_minimum
+from calibjax._core.fitting import has_maximum, log_odds, newton_minimum
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import non_negative, real
 from calibjax.recalibration.base import ClassWiseParams, ConfidenceRecalibrator, is_of_classes

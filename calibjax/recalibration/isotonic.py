@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.isotonic import isotonic_means
+from calibjax._core.fitting import isotonic_means
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import proportion
 from calibjax.recalibration.base import ClassWiseParams, ConfidenceRecalibrator, is_of_classes

@@ -13,8 +13,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.minimum import minimum
-from calibjax._core.multinomial import newton_step
+from calibjax._core.fitting import minimum, newton_step
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions

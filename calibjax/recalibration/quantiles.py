@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.minimum import newton_minimum
+from calibjax._core.fitting import newton_minimum
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Beta, Quantiles, Recalibrated
 from calibjax.distributions.base import Distribution

@@ -12,8 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import estimators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.logistic import counting, has_maximum, log_odds, most_likely, range_of
-from calibjax._core.minimum import minimum
+from calibjax._core.fitting import counting, has_maximum, log_odds, minimum, most_likely, range_of
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import real
 from calibjax.kernels import Exponential, Kernel

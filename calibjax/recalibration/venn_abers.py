@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core import checks
-from calibjax._core.isotonic import isotonic_means
+from calibjax._core.fitting import isotonic_means
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import non_negative, proportion
 from calibjax.recalibration.base import ConfidenceRecalibrator

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
-from calibjax._core.isotonic import isotonic_means
+from calibjax._core.fitting import isotonic_means
 from calibjax._core.pytree import record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import ClassPredictions, Distribution

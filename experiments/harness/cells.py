@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from calibjax._core.files import write
+from calibjax._core.environment import write
 from experiments.harness import data_files
 from experiments.harness.messages import log
 

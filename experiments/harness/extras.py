@@ -4,7 +4,7 @@ import importlib.util
 import sys
 from types import ModuleType
 
-from calibjax._core import extras
+from calibjax._core import environment
 
 # Package: what it is for, and the extra that installs it.
 USES = {
@@ -25,7 +25,7 @@ def imported(module: str) -> ModuleType:
         MissingExtra: if it is not installed; says how to install it.
     """
     try:
-        return extras.imported(module, *USES[module.partition(".")[0]])
+        return environment.imported(module, *USES[module.partition(".")[0]])
     except ImportError as error:
         raise MissingExtra(str(error)) from error
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from calibjax._core.files import write
+from calibjax._core.environment import write
 from calibjax.plotting.figures import CURVE_COLORS, CURVE_MARKERS
 from experiments.harness import stand_in
 from experiments.harness.messages import log

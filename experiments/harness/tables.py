@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax._core.files import write
+from calibjax._core.environment import write
 from experiments.harness import stand_in
 from experiments.harness.messages import log
 

@@ -13,7 +13,7 @@ import pytest
 
 import calibjax
 from calibjax import command_line
-from calibjax._core import extras
+from calibjax._core import environment
 from calibjax.command_line import load, main, program
 from tests.command_line.examples import EVALUATION, GOOD
 
@@ -196,7 +196,7 @@ def test_report_without_matplotlib(file, calls, tmp_path, capsys, monkeypatch):
     def missing(module, use, extra):
         raise ImportError(f"{use}, which is not installed: pip install 'calibjax[{extra}]'")
 
-    monkeypatch.setattr(extras, "imported", missing)
+    monkeypatch.setattr(environment, "imported", missing)
     report = tmp_path / "report.html"
     assert main([str(file), "--report", str(report)]) == 0
     line = capsys.readouterr().err.splitlines(keepends=True)[-1]

@@ -13,6 +13,7 @@ from calibjax import distributions
 from calibjax.distributions import Bernoulli, Categorical, Normal
 from calibjax.distributions.sampling import draw
 from calibjax.evaluation.lengths import filled, rounded_up
+from tests.compiled import num_compiled
 from tests.registry.families import FAMILIES
 
 KEY = jax.random.key(0)
@@ -50,17 +51,6 @@ def test_predictions_of_several_families(n):
     assert weights.dtype == predictions.loc.dtype
 
 
-def _num_compiled(function):
-    programs = []
-    listener = lambda name, *_, **__: programs.append(name)  # noqa: E731
-    jax.monitoring.register_event_duration_secs_listener(listener)
-    try:
-        function()
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listener)
-    return programs.count("/jax/core/compile/backend_compile_duration")
-
-
 @pytest.mark.parametrize(
     "task",
     [
@@ -91,5 +81,5 @@ def test_evaluation_of_another_length(task):
             predictions = Categorical(probs) if task == "classes" else Bernoulli(probs[:, 1])
         calibjax.evaluate(KEY, predictions, targets)
 
-    first = _num_compiled(lambda: evaluated(57))
-    assert _num_compiled(lambda: (evaluated(60), evaluated(64))) < first / 4
+    first = num_compiled(lambda: evaluated(57))
+    assert num_compiled(lambda: (evaluated(60), evaluated(64))) < first / 4

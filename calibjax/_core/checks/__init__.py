@@ -16,7 +16,14 @@ from calibjax._core.checks.arrays import (
     has_64_bits,
     is_concrete,
     is_distribution,
+    is_missing,
     is_outermost,
+    missing_rows,
+    missing_unless,
+    missing_where,
+    nan_rows,
+    nan_unless,
+    nan_with,
     originals,
     refuse_masked,
     refuse_where,
@@ -27,26 +34,22 @@ from calibjax._core.checks.data import (
     class_predictions,
     confidence_array,
     confidences_and_correct,
+    counted,
     features,
     group_ids,
     groups,
     in_time_order,
     method,
+    plain_weights,
     points,
     predictions_and_targets,
     same_kind,
     same_rows,
+    sample_weights,
     smoothing_weights,
     targets_of,
-)
-from calibjax._core.checks.missing import (
-    is_missing,
-    missing_rows,
-    missing_unless,
-    missing_where,
-    nan_rows,
-    nan_unless,
-    nan_with,
+    weighted_confidences,
+    weighted_samples,
 )
 from calibjax._core.checks.options import (
     choice,
@@ -63,15 +66,11 @@ from calibjax._core.checks.options import (
     size_in_range,
     truth_value,
 )
-from calibjax._core.checks.records import (
+from calibjax._core.checks.values import (
+    an_array,
     axis_lengths,
     constrained,
     constraints_of,
-    record_values,
-    replaced,
-)
-from calibjax._core.checks.values import (
-    an_array,
     equal_weights,
     finite,
     floating,
@@ -88,6 +87,8 @@ from calibjax._core.checks.values import (
     proportion,
     proportions,
     real,
+    record_values,
+    replaced,
     satisfying,
     satisfying_integers,
     shape,
@@ -96,11 +97,4 @@ from calibjax._core.checks.values import (
     smallest_normal,
     unit_interval,
     unrounded,
-)
-from calibjax._core.checks.weights import (
-    counted,
-    plain_weights,
-    sample_weights,
-    weighted_confidences,
-    weighted_samples,
 )

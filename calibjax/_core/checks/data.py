@@ -1,33 +1,42 @@
 """Checks of data sets: predictions, targets, confidences, features, groups."""
 
+import dataclasses
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax import lax
+from jax.typing import ArrayLike, DTypeLike
 
+from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.checks.arrays import (
     as_arrays,
     described,
+    first_where,
     has_64_bits,
     is_concrete,
     is_distribution,
+    missing_rows,
+    nan_rows,
     narrowed,
     originals,
     refuse_where,
 )
-from calibjax._core.checks.missing import missing_rows, nan_rows
-from calibjax._core.checks.precision import refuse_rounded, with_whole_rows
-from calibjax._core.checks.records import full, record_values
 from calibjax._core.checks.values import (
     an_array,
     finite,
+    floating,
+    full,
     integer,
     leading_size,
+    record_values,
+    replaced,
     satisfying,
     satisfying_integers,
     shape,
+    simplex,
     unit_interval,
     unrounded,
 )
@@ -379,3 +388,219 @@ def same_kind(
         raise ValueError(
             f"{name}: expected entries like those of {expected_name}, {one}, got {two}"
         )
+
+
+_LARGEST = 0.05  # the largest change of a location or target, in standard deviations
+_ROUNDINGS = 4  # of probabilities, by which their sum may differ from one
+
+
+def with_whole_rows(record: T) -> T:
+    """A batch whose probabilities are within [0, 1], of float32 or float64, and sum to one.
+
+    Rounding to float16 or bfloat16 changes sums, and moves probabilities past 0 and 1, by more than
+    rounding to float32 does. What differs by more than that stays as it is. Truth values that say
+    which draws there are become their probabilities.
+    """
+    if not dataclasses.is_dataclass(record) or isinstance(record, type):
+        return record
+    changes = {}
+    for field in dataclasses.fields(record):
+        value, constraint = getattr(record, field.name), field.metadata.get("constraint")
+        check = getattr(constraint, "check", None)
+        if check in (simplex, unit_interval) and hasattr(value, "dtype"):
+            value = unrounded(value)
+            if field.metadata.get("mask") and value.dtype == bool:
+                value = value / value.sum(-1, keepdims=True).clip(1)
+                value = value.astype(floating_dtype(record))
+        changes[field.name] = _whole_rows(value) if check is simplex else with_whole_rows(value)
+    return replaced(record, **changes)
+
+
+def _whole_rows(values: Any) -> Any:
+    dtype = getattr(values, "dtype", None)
+    if dtype not in (jnp.float16, jnp.bfloat16) or not jnp.ndim(values):
+        return values
+    xp: ModuleType = np if is_concrete(values) else jnp
+    wide = xp.asarray(values, np.float32)
+    sums = wide.sum(-1, keepdims=True)
+    is_rounded = abs(sums - 1) <= _ROUNDINGS * float(jnp.finfo(dtype).eps)
+    return wide / xp.where(is_rounded, sums, 1)
+
+
+@np.errstate(invalid="ignore")  # differences of infinite quantiles
+def refuse_rounded(name: str, given: object, converted: object, predictions: object) -> None:
+    """Refuses targets and locations that conversion moved by a part of a standard deviation.
+
+    Args:
+        name: how messages call the values.
+        given: targets or predictions as they came, in float64 or integers.
+        converted: the same in JAX's precision.
+        predictions: the batch whose standard deviations decide, converted.
+    """
+    pairs = zip(_located(given), _located(converted), strict=True)
+    for (place, wide), (_, narrow) in pairs:
+        is_wide = isinstance(wide, np.ndarray) and wide.dtype in (np.float64, np.int64, np.uint64)
+        if not is_wide or not is_concrete(narrow) or narrow.dtype != jnp.float32:
+            continue
+        wide = np.broadcast_to(wide, narrow.shape)
+        change = np.abs(wide - np.asarray(narrow, np.float64))
+        scale = _scale(predictions, change.shape) if change.any() else None
+        if scale is None:
+            continue
+        bad = (change > _LARGEST * scale) & (scale > 0)  # draws may all be equal
+        if bad.any():
+            index = first_where(bad)
+            raise ValueError(
+                f"{name}{place}: expected values that float32 resolves to {_LARGEST:g} standard "
+                f"deviations of the predictions, got {wide[index]!r}, which becomes "
+                f"{np.asarray(narrow)[index]!r}; subtract a constant from targets and "
+                "predictions, or set jax_enable_x64"
+            )
+
+
+def _located(tree: Any) -> list[tuple[str, Any]]:
+    """The targets, or the locations of a batch of predictions."""
+    if not is_distribution(tree):
+        return [("", leaf) for leaf in jax.tree.leaves(tree)]
+    if hasattr(tree, "components"):
+        return [(f".components{place}", x) for place, x in _located(tree.components)]
+    tree = getattr(tree, "distribution", tree)
+    field = next((x for x in ("loc", "values") if hasattr(tree, x)), None)
+    return [(f".{field}", getattr(tree, field))] if field else []
+
+
+def _scale(predictions: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Standard deviations of the predictions that fit values of a shape, if they are known."""
+    predictions = getattr(predictions, "distribution", predictions)
+    is_mixture = hasattr(predictions, "components")
+    predictions = predictions.components if is_mixture else predictions
+    scale, cov, values = (getattr(predictions, x, None) for x in ("scale", "cov", "values"))
+    values = None if is_mixture else values
+    if not is_concrete(scale, cov, values):
+        return None
+    if scale is not None:
+        scale = np.asarray(scale)
+    elif cov is not None:
+        scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
+    elif values is not None:
+        values = np.asarray(values, np.float64)
+        scale = values.std(1, keepdims=len(shape) == values.ndim)
+    if scale is not None and scale.ndim == len(shape) + 1:
+        scale = scale.min(1)  # a target is compared with the narrowest component
+    try:
+        return np.broadcast_to(scale, shape) if scale is not None else None
+    except ValueError:  # a parameter of this name that means something else
+        return None
+
+
+def sample_weights(
+    weights: ArrayLike | None,
+    samples: PyTree,
+    *,
+    minimum: int = 1,
+    name: str = "weights",
+    as_copies: bool = False,
+) -> jax.Array | None:
+    """Weights of n samples, scaled so that their sum is that of their squares.
+
+    With u_i = w_i Σ_j w_j / Σ_j w_j² the sum Σ_i u_i = Σ_i u_i² = (Σ_i w_i)² / Σ_i w_i² is the
+    effective number of samples (Kish), which takes the place of n in every formula: means are
+    Σ_i u_i x_i / Σ_i u_i, and means over pairs i ≠ j have the divisor n (n − 1). Weights that are
+    0 or equal become 0 and 1. The weight of no sample changes if all are multiplied by a constant.
+
+    Args:
+        weights: w ≥ 0, [n], or None for samples that count equally.
+        samples: checked data with leading axis n, in whose precision the weights are.
+        minimum: smallest number of positive weights.
+        name: how messages call them.
+        as_copies: whether to return w as it is, the numbers of copies of the samples.
+
+    Returns:
+        u, [n], or None; NaN if traced weights are wrong.
+
+    Raises:
+        TypeError: if they are no array of numbers.
+        ValueError: if they have another shape, are negative or not finite, or too few are positive
+            in the precision of the samples.
+    """
+    if weights is None:
+        return None
+    array = plain_weights(weights, leading_size("samples", samples), name)
+    dtype = floating_dtype(samples)
+    if is_concrete(array):
+        known = np.asarray(array)
+        positive = int((known > known.max() * jnp.finfo(dtype).tiny).sum())
+        if positive < minimum:
+            least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
+            others = f"others are zero, or too small beside the largest for {dtype}"
+            raise ValueError(f"{name}: expected at least {least}, got {positive}, {others}")
+        if as_copies:
+            return jnp.asarray(array, dtype)
+        return jax.device_put(_scaled(known, dtype, np))  # NumPy compiles nothing
+    if as_copies:
+        return jnp.where(jnp.any(array > 0), jnp.asarray(array, dtype), jnp.nan)
+    return _scaled(array, dtype, jnp)
+
+
+def _scaled(weights: np.ndarray | jax.Array, dtype: DTypeLike, xp: ModuleType) -> Any:
+    """Weights in units of a number that takes their squares into range, then scaled."""
+    largest = weights.max() if xp is np else lax.stop_gradient(xp.max(weights))
+    weights = (weights / largest).astype(dtype)
+    return weights * (xp.sum(weights) / xp.sum(xp.square(weights)))
+
+
+def plain_weights(weights: ArrayLike, n: int, name: str = "weights") -> Any:
+    """Checked weights of n samples in the units in which they are given, [n]; a mask is 0 or 1."""
+    array = as_arrays(name, weights)
+    is_mask = getattr(array, "dtype", None) == jnp.bool_
+    array = floating(name, array.astype(int) if is_mask else array)
+    shape(name, array, (n,), f"({n},), one weight for each sample")
+    return satisfying(name, array, lambda w: (w >= 0) & (w < np.inf), "finite weights >= 0")
+
+
+def weighted_samples(
+    predictions: Any,
+    targets: ArrayLike,
+    weights: ArrayLike | None,
+    *,
+    minimum: int = 1,
+    keep_logs: bool = False,
+    as_copies: bool = False,
+) -> tuple[Any, jax.Array, jax.Array | None]:
+    """`predictions_and_targets` with the `sample_weights` of the same rows."""
+    if weights is not None:  # without them rows are compared below
+        same_rows(predictions=predictions, targets=targets, weights=weights)
+    samples = predictions_and_targets(predictions, targets, minimum=minimum, keep_logs=keep_logs)
+    return *samples, sample_weights(weights, samples[0], minimum=minimum, as_copies=as_copies)
+
+
+def weighted_confidences(
+    confidences: Any,
+    correct: Any,
+    weights: ArrayLike | None,
+    *,
+    as_copies: bool = False,
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """`confidences_and_correct` with the `sample_weights` of the same rows."""
+    if weights is not None:  # without them rows are compared below
+        same_rows(confidences=confidences, correct=correct, weights=weights)
+    samples = confidences_and_correct(confidences, correct)
+    return *samples, sample_weights(weights, samples[0], as_copies=as_copies)
+
+
+def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = None) -> T:
+    """Samples of which those with weight 0 are replaced by the one with the largest weight.
+
+    For functions in which a sample takes part even if it does not count, such as sorts: as a copy
+    of another one, with weight 0, it changes nothing. `is_kept` says which ones are not replaced.
+    """
+    if weights is None:
+        return samples
+    is_used = weights > 0 if is_kept is None else is_kept
+    heaviest = jnp.argmax(weights)
+
+    def kept(leaf: jax.Array) -> jax.Array:
+        is_row_used = is_used.reshape(-1, *[1] * (leaf.ndim - 1))
+        return jnp.where(is_row_used, leaf, leaf[heaviest])
+
+    return jax.tree.map(kept, samples)

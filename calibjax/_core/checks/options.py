@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core.checks.arrays import as_arrays, described, is_distribution, refuse_masked
-from calibjax._core.checks.records import axis_lengths, constrained, record_values
+from calibjax._core.checks.values import axis_lengths, constrained, record_values
 from calibjax._core.pytree import T
 
 Parameters = ParamSpec("Parameters")

@@ -8,9 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._core import checks
-from calibjax._core.batches import map_batches
-from calibjax._core.compilation import jit_long
-from calibjax._core.devices import Result, map_shared
+from calibjax._core.batches import Result, jit_long, map_batches, map_shared
 from calibjax._core.pytree import PyTree, T
 from calibjax.distributions.sampling import draw
 from calibjax.hypothesis_tests._redraw.features import Parts

@@ -1,0 +1,316 @@
+"""Fits: minima of smooth functions, logistic regression, isotonic means."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+from calibjax._core.arithmetic import einsum, matmul
+
+_MAX_ITERATIONS = 100
+
+
+def minimum(
+    loss: Callable[[jax.Array], jax.Array], start: jax.Array, exists: jax.Array | bool = True
+) -> jax.Array:
+    """A local minimum, by L-BFGS; the start if it is known that there is none.
+
+    Args:
+        loss: function of a vector [k], of the size of one.
+        start: [k].
+        exists: whether to look for it.
+    """
+    solver = optax.lbfgs()
+    tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
+
+    def unfinished(state: tuple) -> jax.Array:
+        _, _, largest_slope, count = state
+        return exists & (largest_slope > tolerance) & (count < _MAX_ITERATIONS)
+
+    def step(state: tuple) -> tuple:
+        x, memory, _, count = state
+        value, slope = jax.value_and_grad(loss)(x)
+        change, memory = solver.update(slope, memory, x, value=value, grad=slope, value_fn=loss)
+        return optax.apply_updates(x, change), memory, jnp.max(jnp.abs(slope)), count + 1
+
+    first = start, solver.init(start), jnp.full((), jnp.inf, start.dtype), 0
+    return lax.while_loop(unfinished, step, first)[0]
+
+
+class _Damped(NamedTuple):
+    """A point, what is known there, and the damping of the step from it."""
+
+    x: jax.Array
+    value: jax.Array
+    slope: jax.Array
+    curvature: jax.Array
+    damping: jax.Array
+    is_done: jax.Array
+    num_steps: jax.Array | int
+
+
+def newton_minimum(
+    loss: Callable[[jax.Array], jax.Array], start: jax.Array, exists: jax.Array | bool = True
+) -> jax.Array:
+    """A local minimum of a function of two or three numbers, by Newton's method.
+
+    Steps that are no improvement are taken back, and damped more (Levenberg and Marquardt), so that
+    it is as robust as L-BFGS and needs fewer steps, in particular where many are mapped over.
+    Arguments are those of `minimum`.
+    """
+    identity = jnp.eye(start.size, dtype=start.dtype)
+    tolerance = 4 * float(jnp.finfo(start.dtype).eps)
+
+    def known(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def slope(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            value, slope = jax.value_and_grad(loss)(x)
+            return slope, (value, slope)
+
+        curvature, found = jax.jacfwd(slope, has_aux=True)(x)  # which traces the loss only once
+        return *found, curvature
+
+    def unfinished(s: _Damped) -> jax.Array:
+        return exists & ~s.is_done & (s.num_steps <= _MAX_ITERATIONS)
+
+    def step(s: _Damped) -> _Damped:
+        size = jnp.max(jnp.abs(s.curvature))
+        size = jnp.where(size > 0, size, 1)
+        damped = s.curvature + s.damping * size * identity
+        change = -jnp.linalg.solve(damped, s.slope)
+        falls = -jnp.sum(change * s.slope)
+        x = s.x + change
+        found = known(x)
+        is_finite = jnp.all(jnp.isfinite(jnp.concatenate([found[1], found[2].reshape(-1)])))
+        is_first = s.num_steps == 0
+        is_better = is_first | (falls > 0) & is_finite & (found[0] <= s.value)
+        # At a distance of rounding errors from the minimum values cannot be compared.
+        is_done = (falls >= 0) & (falls <= tolerance * (1 + jnp.abs(s.value))) & ~is_first
+        kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (x, *found), s[:4])
+        calmer = jnp.where(s.damping > 1e-4, s.damping / 10, 0)
+        damping = jnp.where(is_better, calmer, jnp.maximum(10 * s.damping, 1e-3))
+        x, value, slope, curvature = kept
+        return _Damped(x, value, slope, curvature, damping, is_done, s.num_steps + 1)
+
+    # The first step stays where it is and finds out what is known there: `known` is compiled once.
+    zero = jnp.zeros((), start.dtype)
+    first = _Damped(start, zero, jnp.zeros_like(start), identity, zero, jnp.zeros((), bool), 0)
+    return lax.while_loop(unfinished, step, first).x
+
+
+class Line(NamedTuple):
+    """Log-odds slope · x + intercept."""
+
+    slope: jax.Array
+    intercept: jax.Array
+
+
+class _State(NamedTuple):
+    """Current line, and how far the last step moved the log-odds of a sample."""
+
+    best: Line
+    change: jax.Array
+    num_steps: jax.Array | int
+
+
+def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
+    """log(r / (1 − r)) of confidences clipped to [ε, 1 − ε], with ε their machine precision."""
+    eps = jnp.finfo(confidences.dtype).eps
+    inside = jnp.clip(confidences, eps, 1 - eps)
+    return jnp.log(inside) - jnp.log1p(-inside)
+
+
+def has_maximum(x: jax.Array, is_one: jax.Array, weights: jax.Array | None = None) -> jax.Array:
+    """Whether no threshold separates the numbers of ones from those of zeros, where they count."""
+    is_one, is_zero = counting(weights, is_one), counting(weights, ~is_one)
+    (low, high), (zero_low, zero_high) = range_of(x, is_one), range_of(x, is_zero)
+    return (low < zero_high) & (zero_low < high)
+
+
+def counting(weights: jax.Array | None, is_in: jax.Array) -> jax.Array:
+    """Which of the selected numbers have positive weights."""
+    return is_in if weights is None else is_in & (weights > 0)
+
+
+def range_of(x: jax.Array, is_in: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Smallest and largest of the selected numbers, ∞ and −∞ if there are none."""
+    return jnp.min(jnp.where(is_in, x, jnp.inf)), jnp.max(jnp.where(is_in, x, -jnp.inf))
+
+
+def most_likely(
+    exists: jax.Array, x: jax.Array, targets: jax.Array, weights: jax.Array | None = None
+) -> Line:
+    """The line with the largest likelihood, if it exists; it has derivatives."""
+    best = _iterated(exists, *lax.stop_gradient((x, targets, weights)))
+    # One more step converges, and its derivatives are those of the implicit function theorem.
+    slope, intercept = _newton_step(best, x, targets, weights)
+    return Line(best.slope + slope, best.intercept + intercept)
+
+
+def _iterated(
+    exists: jax.Array, x: jax.Array, targets: jax.Array, weights: jax.Array | None
+) -> Line:
+    """Newton's method from equal probabilities, damped such that every step is an improvement.
+
+    In a direction that moves log-odds by at most δ, the third derivative of the likelihood is at
+    most δ times the second. The step log(1 + δ) / δ maximises the resulting lower bound.
+    """
+    tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps)  # its square is the error after one more step
+
+    def unfinished(s: _State) -> jax.Array:
+        return exists & (s.change > tolerance) & (s.num_steps < _MAX_ITERATIONS)
+
+    def step(s: _State) -> _State:
+        slope, intercept = _newton_step(s.best, x, targets, weights)
+        changes = jnp.abs(slope * x + intercept)
+        change = jnp.max(changes if weights is None else jnp.where(weights == 0, 0, changes))
+        damping = jnp.log1p(change) / jnp.where(change > 0, change, 1)
+        slope, intercept = s.best.slope + damping * slope, s.best.intercept + damping * intercept
+        return _State(Line(slope, intercept), change, s.num_steps + 1)
+
+    zero = jnp.zeros((), x.dtype)
+    start = _State(Line(zero, zero), jnp.full_like(zero, jnp.inf), 0)
+    return lax.while_loop(unfinished, step, start).best
+
+
+def _newton_step(
+    current: Line, x: jax.Array, targets: jax.Array, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Changes of slope and intercept that maximise the likelihood's quadratic approximation."""
+    z = current.slope * x + current.intercept
+    probs, complements = jax.nn.sigmoid(z), jax.nn.sigmoid(-z)
+    residuals = targets * complements - (1 - targets) * probs
+    curvatures = probs * complements
+    if weights is not None:
+        residuals, curvatures = weights * residuals, weights * curvatures
+    slopes, total, center = centered(curvatures, x)
+    slope = jnp.sum(residuals * (x - center)) / slopes  # orthogonal to the intercept
+    return slope, jnp.sum(residuals) / total - center * slope
+
+
+def centered(curvatures: jax.Array, x: jax.Array) -> tuple[Any, Any, Any]:
+    """Information about the slope, that about the intercept at the center, and the center."""
+    total = jnp.sum(curvatures)
+    center = jnp.sum(curvatures * x) / jnp.where(total > 0, total, 1)
+    return jnp.sum(curvatures * jnp.square(x - center)), total, center
+
+
+class Step(NamedTuple):
+    """A step towards the largest likelihood, and how far it moves the log-odds of a sample."""
+
+    change: jax.Array
+    largest: jax.Array
+
+
+def newton_step(
+    features: jax.Array,
+    labels: jax.Array,
+    log_probs: jax.Array,
+    weights: jax.Array,
+    slope: jax.Array,
+    curvature: jax.Array,
+    num_shared: int,
+) -> Step:
+    """Newton's step, damped such that it is an improvement.
+
+    Where a direction separates classes, the likelihood grows without end, and every step moves the
+    log-odds of some sample by one or more, undamped; where there is a maximum, they soon are small.
+    Where no step is known for want of digits, it is zero.
+
+    Args:
+        features: of each class, of which log-odds are linear functions, [n, m, s].
+        labels: [n].
+        log_probs: where the step starts, [n, m].
+        weights: of the samples, with sum one, [n].
+        slope: of the loss, [m, s].
+        curvature: that is added to that of the likelihood, on the diagonal, [m, s].
+        num_shared: how many features, the last ones, are the same for all classes. A shift of all
+            their parameters changes no prediction.
+    """
+    n, m, s = features.shape
+    is_own = labels[:, None] == jnp.arange(m)
+    # Likelihoods of log-odds against the own class lose no digits where that is nearly certain.
+    others = jnp.where(is_own, 0, jnp.exp(log_probs))
+    residuals = jnp.where(is_own, -jnp.sum(others, 1, keepdims=True), others)
+    own, pulled, moved = (
+        (x[..., None] * features).reshape(n, m * s) for x in (is_own, others, residuals)
+    )
+    cross = matmul(pulled.T, weights[:, None] * own)
+    sizes = weights[:, None] * jnp.abs(residuals)
+    blocks = einsum("nc,ncs,nct->cst", sizes, features, features)
+    diagonal = einsum("cst,cd->csdt", blocks, jnp.eye(m, dtype=blocks.dtype))
+    total = diagonal.reshape(m * s, m * s) - cross - cross.T
+    total += jnp.diag(jnp.ravel(curvature)) - matmul(moved.T, weights[:, None] * moved)
+    unit = jnp.sqrt(jnp.abs(jnp.diagonal(total)))
+    unit = jnp.where(unit > 0, unit, 1)
+    scaled = total / unit / unit[:, None]
+    # What no prediction depends on has no curvature, and stays: shifts, which are known, and what
+    # has a curvature of rounding errors.
+    shifts = jnp.tile(jnp.eye(s, dtype=total.dtype), (m, 1))[:, s - num_shared :]
+    free = jnp.where(jnp.sum(curvature, 0) == 0, 1, 0)[s - num_shared :]
+    shifts = shifts * unit[:, None]
+    shifts *= free / jnp.sqrt(jnp.sum(jnp.square(shifts), 0))
+    values, vectors = jnp.linalg.eigh(scaled + matmul(shifts, shifts.T))
+    least = 8 * m * s * jnp.finfo(total.dtype).eps
+    rates = jnp.where(values > least, 1 / jnp.where(values > least, values, 1), 0)
+    slope = jnp.ravel(slope) / unit
+    slope -= matmul(shifts, matmul(shifts.T, slope))
+    change = -(matmul(vectors, rates * matmul(vectors.T, slope)) / unit).reshape(m, s)
+    change = jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
+    moves = einsum("ncs,cs->nc", features, change)
+    moves -= jnp.take_along_axis(moves, labels[:, None], 1)
+    largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(moves), 0))
+    damping = jnp.log1p(largest) / jnp.where(largest > 0, largest, 1)
+    return Step(jnp.where(largest > 0, damping, 1) * change, largest)
+
+
+def isotonic_means(
+    inputs: jax.Array, outputs: jax.Array, weights: jax.Array | None = None
+) -> jax.Array:
+    """The non-decreasing function of the inputs with the least squared error to the outputs.
+
+    All adjacent violators are pooled at once, until none are left: about log n rounds for
+    independent data.
+
+    Args:
+        inputs: increasing, [n]; equal ones share a value.
+        outputs: 0 or 1, [n], of which sums, and their differences, are exact.
+        weights: of the errors, [n], none of them 0 but for copies of inputs with other weights.
+
+    Returns:
+        Values at the inputs, [n].
+    """
+    block_means, sums = _block_means, jnp.pad(jnp.cumsum(outputs), (1, 0))
+    if weights is not None:
+        block_means, sums = _weighted_means, jnp.stack([weights * outputs, weights], 1)
+
+    def pool(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        is_start, _ = state
+        means, first = block_means(lax.stop_gradient(sums), is_start)
+        rises = (first == 0) | (means[first - 1] < means)
+        return is_start & rises, jnp.any(is_start & ~rises)
+
+    is_start = jnp.pad(inputs[1:] != inputs[:-1], (1, 0), constant_values=True)
+    is_start, _ = lax.while_loop(lambda state: state[1], pool, (is_start, jnp.array(True)))
+    return block_means(sums, is_start)[0]
+
+
+def _block_means(sums: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean over the block of each position, and the first position of the block, [n] each."""
+    n = is_start.size
+    positions = jnp.arange(n, dtype=jnp.int32)
+    first = lax.cummax(jnp.where(is_start, positions, 0))
+    starts_after = jnp.append(jnp.where(is_start, positions, n)[1:], n)
+    end = lax.cummin(starts_after, reverse=True)
+    return (sums[end] - sums[first]) / (end - first), first
+
+
+def _weighted_means(columns: jax.Array, is_start: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same for weighted outputs and weights, [n, 2], whose differences are not exact."""
+    n = is_start.size
+    first = lax.cummax(jnp.where(is_start, jnp.arange(n, dtype=jnp.int32), 0))
+    sums, totals = jax.ops.segment_sum(columns, first, n, indices_are_sorted=True)[first].T
+    return sums / jnp.where(totals == 0, 1, totals), first
