@@ -85,7 +85,7 @@ def _aggregated(d):
 
 
 def _default_kernels(d):
-    found = hypothesis_tests.default_kernel(d.predictions)
+    found = kernels.default_kernel(d.predictions)
     return jax.tree.leaves(jax.tree.map(lambda x: x, in_units(found, 1 / d.c)))
 
 

@@ -71,9 +71,9 @@ def evaluate(
       groups are tested for n ≤ 400. For n > 2000, and for families whose expectations have no
       closed form at all, each prediction is replaced by an ensemble of 20 draws from it, of which
       the test is exact, too.
-    - The *kernels* are `hypothesis_tests.default_kernels`, chosen from the predictions alone, from
+    - The *kernels* are `kernels.default_kernels`, chosen from the predictions alone, from
       about 1000 of them if there are more. The SKCE, and the test with one kernel, have
-      `hypothesis_tests.default_kernel`.
+      `kernels.default_kernel`.
     - *Bins* are ten of equal width that contain their upper ends: 0.7 is in (0.6, 0.7].
     - *p-values* of a section are adjusted for each other, those in the sentences also for the other
       tests: for a calibrated model the probability that any sentence says that something is wrong

@@ -54,7 +54,7 @@ def compare(
       given anything.
 
     p-values are adjusted by the method of Holm, those of each question for all models or pairs. The
-    kernel is `hypothesis_tests.default_kernel` of all predictions together; if they are of
+    kernel is `kernels.default_kernel` of all predictions together; if they are of
     different families, its target kernel alone. Of more than 5000 predictions, the SKCE and the
     tests look at 5000 that are chosen at random (400 where tests would have to look at all pairs in
     each redraw). For ensembles, quantiles, and families without closed-form expectations there are

@@ -34,8 +34,8 @@ from calibjax.evaluation.overall import (
 )
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.groups import mean_residual
-from calibjax.hypothesis_tests.kernel_scales import thinned
 from calibjax.kernels import SquaredExponential, TensorProduct, median_heuristic
+from calibjax.kernels.default_scales import thinned
 
 LOCAL_SAMPLES = 5000  # up to this n local errors are tested
 _KINDS = {  # of errors, see `GroupError`

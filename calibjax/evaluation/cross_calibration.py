@@ -6,9 +6,9 @@ from calibjax.distances import Features
 from calibjax.distributions import with_features
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
-from calibjax.hypothesis_tests.kernel_scales import distance_of_predictions, typical_distance
 from calibjax.kernels import SquaredExponential, TensorProduct
 from calibjax.kernels.base import without_draws
+from calibjax.kernels.default_scales import distance_of_predictions, typical_distance
 
 
 def kernel_given(kernel: Any, given: Distribution) -> TensorProduct:

@@ -14,7 +14,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.evaluation.data import Data, Named, checked_data
 from calibjax.evaluation.overall import FEW, has_features
 from calibjax.hypothesis_tests.clusters import clusters_of
-from calibjax.kernels import Constant, TensorProduct
+from calibjax.kernels import Constant, TensorProduct, default_kernel
 
 _MOST = 5000  # predictions of which all pairs are taken
 # Scores, of which the first is taken that all models have: its name, and its unit.
@@ -188,8 +188,8 @@ def _common_kernel(data: Sequence[Data], values: Sequence[Any]) -> Any:
     try:
         if len(kinds) == 1:
             together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *values)
-            return hypothesis_tests.default_kernel(together)
-        kernel = hypothesis_tests.default_kernel(values[0])
+            return default_kernel(together)
+        kernel = default_kernel(values[0])
     except NotImplementedError:
         return None
     return TensorProduct(Constant(), kernel.target)

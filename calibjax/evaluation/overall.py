@@ -24,7 +24,7 @@ from calibjax.evaluation.data import (
 )
 from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.measures import measured, ranges
-from calibjax.hypothesis_tests import CalibrationTestResult, default_kernel, default_kernels
+from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests._redraw.components import (
     ALIKE,
     OF_CLASSES,
@@ -32,8 +32,8 @@ from calibjax.hypothesis_tests._redraw.components import (
     SKCEComponents,
 )
 from calibjax.hypothesis_tests.ensembles import with_targets
-from calibjax.hypothesis_tests.kernel_scales import NUM_LANDMARKS, affordable
-from calibjax.kernels import Kernel, Nystrom, Shape, TensorProduct
+from calibjax.kernels import Kernel, Nystrom, Shape, TensorProduct, default_kernel, default_kernels
+from calibjax.kernels.default_scales import NUM_LANDMARKS, affordable
 from calibjax.kernels.expectations import prepare_features
 from calibjax.kernels.residuals import SHAPES
 
@@ -76,7 +76,7 @@ def chosen_kernels(data: Data) -> Choice:
     own = predictions = Named(data.predictions, "predictions")
     if isinstance(own.value, MonteCarlo):
         predictions = Named(own.value.draws, "predictions.draws")
-    how = "The kernel of the SKCE is hypothesis_tests.default_kernel, whose length scales are "
+    how = "The kernel of the SKCE is kernels.default_kernel, whose length scales are "
     how += "chosen from the predictions alone. "
     try:
         kernel = default_kernel(_seen(predictions.value, data))

@@ -31,8 +31,8 @@ class Evaluation:
         description: what was evaluated, in words.
         sections: the numbers.
         sentences: what they mean, for a report.
-        kernels: `hypothesis_tests.default_kernels`, if they are tested together.
-        other_kernels: "SKCE", `hypothesis_tests.default_kernel`; "exact test", if all errors are
+        kernels: `kernels.default_kernels`, if they are tested together.
+        other_kernels: "SKCE", `kernels.default_kernel`; "exact test", if all errors are
             tested with one kernel; "features" and "features, all pairs", that look at the features;
             of `compare` "given NAME", that look at that model, too.
         tests: the results of the exact tests by name, with their draws.

@@ -18,7 +18,6 @@ from calibjax.distributions.features import bare
 from calibjax.evaluation.data import Data, Part
 from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.measures import measured
-from calibjax.hypothesis_tests import default_kernels
 from calibjax.hypothesis_tests._redraw.pvalues import tolerance
 from calibjax.hypothesis_tests.checked_kernels import checked_family
 from calibjax.hypothesis_tests.composite_hypotheses import (
@@ -31,6 +30,7 @@ from calibjax.hypothesis_tests.composite_hypotheses import (
 )
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.hypothesis_tests.simulation import checked_batch_size
+from calibjax.kernels import default_kernels
 from calibjax.recalibration import (
     AffineScaling,
     BetaCalibration,

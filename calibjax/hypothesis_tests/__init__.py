@@ -29,7 +29,6 @@ from calibjax.hypothesis_tests.intervals import (
     ConfidenceInterval,
     skce_confidence_interval,
 )
-from calibjax.hypothesis_tests.kernel_groups import default_kernel, default_kernels
 from calibjax.hypothesis_tests.local import local_calibration_test
 from calibjax.hypothesis_tests.margins import (
     equivalence_skce_test,
@@ -74,8 +73,6 @@ __all__ = [
     "cox",
     "cumulative_difference",
     "default_bets",
-    "default_kernel",
-    "default_kernels",
     "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
     "draw_test_locations",

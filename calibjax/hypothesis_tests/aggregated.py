@@ -17,8 +17,8 @@ from calibjax.hypothesis_tests._redraw.pool import evaluate_plan
 from calibjax.hypothesis_tests.checked_kernels import checked_family
 from calibjax.hypothesis_tests.directions import are_squares, direction_scores, direction_words
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
-from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
+from calibjax.kernels import default_kernels
 
 
 @checks.key_first

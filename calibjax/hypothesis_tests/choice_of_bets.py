@@ -21,7 +21,6 @@ from calibjax.hypothesis_tests.bets import (
     Near,
     RefittedBet,
 )
-from calibjax.hypothesis_tests.kernel_scales import distance_of_predictions
 from calibjax.hypothesis_tests.outcomes import NUM_CELLS
 from calibjax.kernels import (
     Constant,
@@ -32,6 +31,7 @@ from calibjax.kernels import (
     White,
 )
 from calibjax.kernels.base import Conditional
+from calibjax.kernels.default_scales import distance_of_predictions
 from calibjax.kernels.normal_scores import VECTORS
 from calibjax.recalibration import (
     AffineScaling,

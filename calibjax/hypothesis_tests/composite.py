@@ -24,9 +24,9 @@ from calibjax.hypothesis_tests.composite_hypotheses import (
 )
 from calibjax.hypothesis_tests.directions import direction_scores, direction_words
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
-from calibjax.hypothesis_tests.kernel_groups import default_kernels
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import checked_batch_size
+from calibjax.kernels import default_kernels
 
 
 @checks.key_first

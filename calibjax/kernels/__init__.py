@@ -46,6 +46,7 @@ from calibjax.kernels.base import (
     TensorProduct,
     ValueRange,
 )
+from calibjax.kernels.defaults import default_kernel, default_kernels
 from calibjax.kernels.expectations import (  # the families register their rules
     FeatureRule,
     beta,
@@ -121,6 +122,8 @@ __all__ = [
     "White",
     "centered_kernel",
     "choose_landmarks",
+    "default_kernel",
+    "default_kernels",
     "double_expectation",
     "gram_matrix",
     "median_heuristic",

@@ -108,7 +108,7 @@ def chosen_kernels(key: jax.Array, model: Model, samples: Any, num_draws: int) -
         median = kernels.TensorProduct(near, kernels.White())
     else:
         median = median_kernel(kernels.Exponential, predictions)
-    default = hypothesis_tests.default_kernel(predictions)
+    default = kernels.default_kernel(predictions)
     run = functools.partial(hypothesis_tests.exact_skce_test, key, num_draws=num_draws)
     many = hypothesis_tests.aggregated_skce_test(key, *samples, num_draws=num_draws)
     return {

@@ -193,7 +193,7 @@ def test_kernel_of_all_predictions_together():
     """Of one family; of several it does not look at the predictions."""
     compared = checked_models(KEY, MODELS, TARGETS, None, None, None)
     together = jax.tree.map(lambda *x: np.concatenate(x), *MODELS.values())
-    expected = hypothesis_tests.default_kernel(together).prediction.length_scale
+    expected = kernels.default_kernel(together).prediction.length_scale
     np.testing.assert_allclose(compared.kernel.prediction.length_scale, expected, rtol=1e-9)
     laplace = {"a": MODELS["first"], "b": Laplace(A, np.ones(N))}
     compared = checked_models(KEY, laplace, TARGETS, None, None, None)

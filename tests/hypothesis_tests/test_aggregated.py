@@ -11,8 +11,6 @@ from calibjax import distances, distributions, estimators
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Normal
 from calibjax.hypothesis_tests import (
     aggregated_skce_test,
-    default_kernel,
-    default_kernels,
     ensemble_skce_test,
     exact_skce_test,
 )
@@ -25,6 +23,8 @@ from calibjax.kernels import (
     SquaredExponential,
     TensorProduct,
     White,
+    default_kernel,
+    default_kernels,
 )
 from calibjax.recalibration import AffineScaling
 

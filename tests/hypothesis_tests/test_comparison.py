@@ -13,7 +13,6 @@ from calibjax.distances import Features, Wasserstein
 from calibjax.distributions import Categorical, Normal
 from calibjax.evaluation.cross_calibration import kernel_given, predictions_given
 from calibjax.hypothesis_tests import (
-    default_kernel,
     equivalence_skce_test,
     exact_equivalence_test,
     exact_skce_test,
@@ -25,6 +24,7 @@ from calibjax.kernels import (
     SquaredExponential,
     TensorProduct,
     White,
+    default_kernel,
     median_heuristic,
 )
 from tests import oracles
@@ -487,6 +487,6 @@ def test_one_model_in_two_forms():
         one = distributions.CategoricalLogits(logits)
         two = distributions.Categorical(jax.nn.softmax(logits))
         labels = distributions.sample_targets(jax.random.key(0), one)
-        kernel = hypothesis_tests.default_kernel(two)
+        kernel = kernels.default_kernel(two)
         assert hypothesis_tests.skce_difference(kernel, one, two, labels).pvalue == 1
         assert hypothesis_tests.score_difference(one, two, labels).pvalue == 1

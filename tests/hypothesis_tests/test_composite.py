@@ -20,7 +20,6 @@ from calibjax.distributions import (
 from calibjax.estimators import OneVersusRest, skce_biased
 from calibjax.hypothesis_tests import (
     composite_calibration_test,
-    default_kernels,
 )
 from calibjax.kernels import (
     Constant,
@@ -32,6 +31,7 @@ from calibjax.kernels import (
     SquaredExponential,
     TensorProduct,
     White,
+    default_kernels,
 )
 from calibjax.recalibration import (
     AffineMap,

@@ -8,7 +8,6 @@ import pytest
 from calibjax.distances import MaximumMeanDiscrepancy, Wasserstein
 from calibjax.distributions import Ensemble
 from calibjax.hypothesis_tests import (
-    default_kernel,
     ensemble_skce_test,
     exact_skce_test,
     group_calibration_test,
@@ -20,6 +19,7 @@ from calibjax.kernels import (
     SquaredExponential,
     TensorProduct,
     White,
+    default_kernel,
     low_rank,
 )
 

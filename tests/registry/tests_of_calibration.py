@@ -172,8 +172,8 @@ def _aggregated() -> list[Call]:
     return [
         NORMAL.call("hypothesis_tests.aggregated_skce_test", kernels=one, **_LONG),
         NORMAL.call(composite, recalibration=method, kernels=_WASSERSTEIN, **_LONG),
-        NORMAL.call("hypothesis_tests.default_kernels"),
-        NORMAL.call("hypothesis_tests.default_kernel"),
+        NORMAL.call("kernels.default_kernels"),
+        NORMAL.call("kernels.default_kernel"),
     ]
 
 

@@ -28,19 +28,13 @@ from calibjax.distributions import (
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import bare
-from calibjax.kernels import (
-    Constant,
-    Exponential,
-    Kernel,
-    Nystrom,
-    SquaredExponential,
-    Stein,
-    choose_landmarks,
-)
 from calibjax.kernels.bandwidth import known_line, median_of_distances
-from calibjax.kernels.base import without_draws
+from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels.landmarks import Nystrom, choose_landmarks
 from calibjax.kernels.line import distance_of_exponentials
+from calibjax.kernels.stationary import Exponential, SquaredExponential
+from calibjax.kernels.stein import Stein
 
 MANY = 2000  # predictions of which tests see all pairs
 NUM_LANDMARKS = 100
@@ -85,13 +79,13 @@ def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[
     """Length scale → kernel on targets."""
     is_laplace = isinstance(_components(predictions), Laplace)
     shape = Exponential if is_laplace else SquaredExponential
-    for found in (shape, lambda length_scale: Stein(shape(length_scale))):
+    for kernel_of in (shape, lambda length_scale: Stein(shape(length_scale))):
         try:
-            check_expectations(found(deviation), predictions)
+            check_expectations(kernel_of(deviation), predictions)
         except NotImplementedError as error:
             reason = error
         else:
-            return found
+            return kernel_of
     raise NotImplementedError(
         f"predictions: no default kernels for {type(predictions).__name__}; hand over kernels, or "
         "as predictions distributions.monte_carlo(key, predictions, num_samples)"
@@ -142,11 +136,11 @@ def _components(p: Distribution) -> Distribution:
 
 def distance_of_predictions(predictions: Distribution) -> Distance:
     """The distance of two predictions in default kernels."""
-    seen = bare(undrawn(bare(predictions)))
-    is_scalar_draws = isinstance(seen, Ensemble) and seen.values.ndim == 2
-    if isinstance(seen, Normal | DiagNormal | Laplace) or is_scalar_draws:
+    plain = bare(undrawn(bare(predictions)))
+    is_scalar_draws = isinstance(plain, Ensemble) and plain.values.ndim == 2
+    if isinstance(plain, Normal | DiagNormal | Laplace) or is_scalar_draws:
         return Wasserstein()
-    if isinstance(seen, MvNormal | Ensemble | Mixture):
+    if isinstance(plain, MvNormal | Ensemble | Mixture):
         deviation = _typical_deviation(predictions)
         return MaximumMeanDiscrepancy(_target_shape(bare(predictions), deviation)(deviation))
     return Euclidean()
@@ -165,13 +159,13 @@ def prediction_kernels(
     distances = {"predictions": distance}
     if isinstance(undrawn(predictions), WithFeatures):
         distances["features"] = Features(Euclidean())
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, Kernel] = {}
     for name, d in distances.items():
         median = typical_distance(d, predictions)
         for scale in _PREDICTION_SCALES:
             kernel = affordable(shape(scale * median, d), predictions)
-            found[f"{name} {fraction(scale)} median"] = kernel
-    return found | {"all predictions": Constant()}
+            kernels[f"{name} {fraction(scale)} median"] = kernel
+    return kernels | {"all predictions": Constant()}
 
 
 def thinned(points: T) -> T:
@@ -185,12 +179,12 @@ def affordable(kernel: Kernel, predictions: Distribution) -> Kernel:
 
     In 999 redraws of ten classes all pairs of 2000 predictions take four seconds.
     """
-    seen = without_draws(predictions)
-    distance, n = distance_of_exponentials(kernel), checks.leading_size("predictions", seen)
-    if n <= MANY or isinstance(kernel, Nystrom) or known_line(distance, seen) is not None:
+    points = without_draws(predictions)
+    distance, n = distance_of_exponentials(kernel), checks.leading_size("predictions", points)
+    if n <= MANY or isinstance(kernel, Nystrom) or known_line(distance, points) is not None:
         return kernel
     step = -(-n // MANY)
-    some = jax.tree.map(lambda leaf: leaf[::step], seen)
+    some = jax.tree.map(lambda leaf: leaf[::step], points)
     return Nystrom(kernel, choose_landmarks(kernel, some, NUM_LANDMARKS))
 
 
@@ -204,10 +198,10 @@ def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array
 
     Of many predictions that are not known to lie on a line it is that of every few of them.
     """
-    seen = without_draws(predictions)
-    if known_line(distance, seen) is None:
-        seen = thinned(seen)
-    median, *_ = median_of_distances(distance, seen)  # NaN then
+    points = without_draws(predictions)
+    if known_line(distance, points) is None:
+        points = thinned(points)
+    median, *_ = median_of_distances(distance, points)  # NaN then
     if not checks.is_concrete(median):
         median = jnp.where(jnp.isnan(median), 1, median)
     elif np.isnan(median):  # known without a program

@@ -13,7 +13,8 @@ from calibjax.distances import TotalVariation
 from calibjax.distributions import Bernoulli, Ensemble, Poisson
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
-from calibjax.hypothesis_tests.kernel_scales import (
+from calibjax.kernels.base import Constant, Kernel, TensorProduct
+from calibjax.kernels.default_scales import (
     affordable,
     distance_of_predictions,
     fraction,
@@ -22,24 +23,13 @@ from calibjax.hypothesis_tests.kernel_scales import (
     target_kernels,
     typical_distance,
 )
-from calibjax.kernels import (
-    Constant,
-    Exponential,
-    Fisher,
-    Kernel,
-    NormalScore,
-    PearsonResidual,
-    Regressor,
-    Shape,
-    SquaredExponential,
-    TensorProduct,
-    White,
-)
 from calibjax.kernels.expectations import check_expectations
-from calibjax.kernels.normal_scores import VECTORS
-from calibjax.kernels.residuals import SHAPES
+from calibjax.kernels.labels import White
+from calibjax.kernels.normal_scores import VECTORS, NormalScore
+from calibjax.kernels.regressors import Regressor
+from calibjax.kernels.residuals import SHAPES, Fisher, PearsonResidual, Shape
+from calibjax.kernels.stationary import Exponential, SquaredExponential
 from calibjax.lenses import OneVersusRest
-from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SCORE_SCALES = (0.5, 2.0, 8.0)  # of kernels on normal scores
 _MAX_CLASSES = 20  # each of which has kernels of its own
@@ -204,23 +194,23 @@ def _score_size(predictions: Distribution) -> float:
 def _of_targets(predictions: Distribution) -> dict[str, Any]:
     """Kernels on targets."""
     targets = target_kernels(predictions)
-    seen = prediction_kernels(predictions, distance_of_predictions(predictions))
-    return {group: _products(seen, k_y) for group, k_y in targets.items()}
+    on_predictions = prediction_kernels(predictions, distance_of_predictions(predictions))
+    return {group: _products(on_predictions, k_y) for group, k_y in targets.items()}
 
 
-def _products(seen: dict[str, Kernel], target: Kernel) -> dict[str, Kernel]:
+def _products(on_predictions: dict[str, Kernel], target: Kernel) -> dict[str, Kernel]:
     """A target kernel with each of the kernels on predictions."""
-    return {name: TensorProduct(k_p, target) for name, k_p in seen.items()}
+    return {name: TensorProduct(k_p, target) for name, k_p in on_predictions.items()}
 
 
 def _of_numbers(predictions: Distribution) -> dict[str, Any]:
     """Kernels on normal scores, and directions of scalars."""
     plain = bare(predictions)
     size = _score_size(plain)
-    seen = prediction_kernels(predictions, distance_of_predictions(predictions))
+    on_predictions = prediction_kernels(predictions, distance_of_predictions(predictions))
     groups: dict[str, Any] = {
         f"normal scores {fraction(scale)}": _products(
-            seen, NormalScore(SquaredExponential(scale * size))
+            on_predictions, NormalScore(SquaredExponential(scale * size))
         )
         for scale in _SCORE_SCALES
     }
@@ -240,20 +230,28 @@ def _directions(predictions: Distribution) -> dict[str, Kernel]:
         if not checks.is_concrete(regressor.unit) or regressor.unit > 0:
             along[f" by {of}"] = regressor
     scores: dict[str, Kernel] = {
-        f"{name}{by}": TensorProduct(k_p, NormalScore(Fisher(AffineScaling(), name, _UNIT)))
+        f"{name}{by}": TensorProduct(k_p, NormalScore(_fisher(name)))
         for name in ("shift", "scale")
         for by, k_p in along.items()
     }
     return scores | {name: TensorProduct(Constant(), NormalScore(Shape(name))) for name in SHAPES}
 
 
+def _fisher(only: str | None = None) -> Fisher:
+    """Score of the temperature, or of the shift or the scale of normal scores."""
+    from calibjax import recalibration  # which has kernels itself
+
+    method = recalibration.AffineScaling() if only else recalibration.TemperatureScaling()
+    return Fisher(method, only, _UNIT)
+
+
 def _of_binary(predictions: Distribution) -> dict[str, Any]:
     """Kernels on Pearson residuals, and the scores of a straight line of log-odds."""
-    seen = prediction_kernels(predictions, TotalVariation(), Exponential)
-    slope = Fisher(TemperatureScaling(), None, _UNIT)  # the same score but for its sign
+    on_predictions = prediction_kernels(predictions, TotalVariation(), Exponential)
+    slope = _fisher()  # of the temperature: the same score but for its sign
     log_odds: dict[str, Kernel] = {"intercept": White(), "slope": slope}
     return {
-        "residuals": _products(seen, PearsonResidual()),
+        "residuals": _products(on_predictions, PearsonResidual()),
         "log-odds": {name: TensorProduct(Constant(), k_y) for name, k_y in log_odds.items()},
     }
 
@@ -261,7 +259,7 @@ def _of_binary(predictions: Distribution) -> dict[str, Any]:
 def _of_classes(predictions: Distribution) -> dict[str, Any]:
     """Kernels on all classes, on each, and the scores of a temperature."""
     near = affordable(_exponential(predictions), predictions)
-    seen = {"near predictions": near, "all predictions": Constant()}
+    on_predictions = {"near predictions": near, "all predictions": Constant()}
     class_wise, bias = {}, {}
     probs = _probs(bare(predictions))
     labels = likely_classes(probs)
@@ -270,9 +268,9 @@ def _of_classes(predictions: Distribution) -> dict[str, Any]:
         class_wise[name] = lens, TensorProduct(Exponential(scale, TotalVariation()), White())
         bias[name] = lens, TensorProduct(Constant(), White())
     return {
-        "residuals": _products(seen, PearsonResidual()),
+        "residuals": _products(on_predictions, PearsonResidual()),
         "class-wise": class_wise,
-        "temperature": _products(seen, Fisher(TemperatureScaling(), None, _UNIT)),
+        "temperature": _products(on_predictions, _fisher()),
         "bias": bias,
     }
 
