@@ -154,7 +154,9 @@ def null_distribution() -> Axes:
         kernels.Exponential(5.0, distances.Wasserstein()), kernels.SquaredExponential(2.0)
     )
     test = hypothesis_tests.exact_skce_test(key("null"), kernel, *temperatures())
-    return plotting.null_distribution(test.components.spread, xlabel="mean of h on the diagonal")
+    return plotting.null_distribution(
+        test.components.dispersion, xlabel="mean of h on the diagonal"
+    )
 
 
 @figure

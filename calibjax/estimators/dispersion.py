@@ -59,7 +59,7 @@ def skce_dispersion(
     (overconfident) and negative for those that are too wide (underconfident); errors of the means
     increase it, too. It is the excess that the diagonal contributes to n times the biased SKCE, and
     complements the unbiased SKCE, which leaves the diagonal out. For an exact test see
-    `hypothesis_tests.exact_skce_test(..., statistic="spread")`.
+    `hypothesis_tests.exact_skce_test(..., statistic="dispersion")`.
 
     Args:
         kernel: kernel on pairs (prediction, target).

@@ -44,9 +44,9 @@ NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
 _COMPONENTS = "result.tests['calibration'].components"
 
 _WORDS = {
-    "biased": "distance from calibration",
-    "unbiased": "off in the same way for similar predictions",
-    "spread": "more scatter than predicted",
+    "biased": "all errors together",
+    "unbiased": "errors shared by similar predictions",
+    "dispersion": "targets scatter more than predicted",
 }
 _NO_UNIT = (
     "The SKCE is the squared kernel calibration error: zero for a calibrated model. It has no "
@@ -163,7 +163,7 @@ def redraws_of(predictions: Distribution) -> str:
 
 
 def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
-    """The scores of the groups with their adjusted p-values, and the largest direction."""
+    """Z of the groups with their adjusted p-values, and the largest direction."""
     components, pvalues = test.components, jax.tree.leaves(test.adjusted_pvalue)
     assert components is not None, "of a test of the SKCE"
     names, entries = components.kernel_names, []
@@ -173,12 +173,12 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], di
     for group in components.groups:
         largest = components.largest_kernel_of(group)
         part = components.of_kernel(largest)
-        score = getattr(part, part.largest).score
-        call = f"{_COMPONENTS}.of_kernel({largest!r}).{part.largest}.score"
+        score = getattr(part, part.largest).z
+        call = f"{_COMPONENTS}.of_kernel({largest!r}).{part.largest}.z"
         note = _in_words(data, components, largest)
         pvalue = float(of_groups[group])
         more = {"function": call, "pvalue": pvalue, "note": note}
-        entries.append(Entry(f"score: {group}", float(score), **more))
+        entries.append(Entry(f"z: {group}", float(score), **more))
     direction, pvalue = _largest_direction(data, components)
     if pvalue is None or pvalue > LEVEL:
         told = components.largest_kernel
@@ -190,7 +190,7 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], di
 def _largest_direction(data: Data, components: SKCEComponents) -> tuple[str, float | None]:
     """The direction with the largest score that is told, and its p-value."""
     has_direction = np.asarray(components.direction_scores) != 0
-    order = np.argsort(-np.asarray(components.biased.score), kind="stable")
+    order = np.argsort(-np.asarray(components.biased.z), kind="stable")
     for place in order[has_direction[order]]:
         if words := _in_words(data, components, components.kernel_names[place]):
             return words, float(np.asarray(components.direction_pvalues)[place])
@@ -225,16 +225,16 @@ def _has_shape(data: Data, shape: str) -> bool:
 
 
 def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
-    """The scores of the components of one kernel, and what the largest one says."""
+    """Z of the components of one kernel, and what the largest one says."""
     components, chance, entries = test.components, float(test.critical_value()), []
     assert components is not None, "of a test of the SKCE"
     for name, words in _WORDS.items():
-        score = float(getattr(components, name).score)
-        call = f"{_COMPONENTS}.{name}.score"
-        entries.append(Entry(f"score: {words}", score, by_chance=(-chance, chance), function=call))
-    of_spread = OF_CLASSES if data.is_of_classes else OF_NUMBERS
-    told = of_spread[float(components.spread.score) < 0]
-    if components.largest != "spread":
+        score = float(getattr(components, name).z)
+        call = f"{_COMPONENTS}.{name}.z"
+        entries.append(Entry(f"z: {words}", score, by_chance=(-chance, chance), function=call))
+    of_dispersion = OF_CLASSES if data.is_of_classes else OF_NUMBERS
+    told = of_dispersion[float(components.dispersion.z) < 0]
+    if components.largest != "dispersion":
         told = ALIKE
     return entries, {"direction": told, "direction_pvalue": float(test.pvalue)}
 
@@ -253,7 +253,7 @@ def _tested(
         call += f"{chosen.predictions.text}, targets, kernels=result.kernels{data.and_weights})"
         number = len(jax.tree.leaves(test.adjusted_pvalue))
         how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
-        how += "kernels; the scores are those of the largest kernel of each group. "
+        how += "kernels; each z is that of the largest kernel of a group. "
         parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, Nystrom))
         if any(isinstance(part, Nystrom) for part in parts):
             how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.Nystrom). "

@@ -41,23 +41,22 @@ def aggregated_skce_test(
         T = √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))) + min(max_g M_g, 0),
         M_g = z(max_{k in g} T_k),
 
-    where z standardises over the pool of the observed and the redrawn data sets, as it does in the
-    components of `SKCEComponents`, of which T_k is the largest, and ranks T in this pool. That is
-    exact for every n, every B and every family, without a second level of redraws. The first term
-    of T is zero where no group is above its mean; these data sets are ranked by their largest M_g.
-    Of a `Constant` or `Regressor` on predictions with a residual of normal scores, such as
+    where z standardises over the pool of the observed and the resampled data sets, as it does in
+    the components of `SKCEComponents`, of which T_k is the largest, and ranks T in this pool. That
+    is exact for every n, every B and every family, without a second level of redraws. The first
+    term of T is zero where no group is above its mean; these data sets are ranked by their largest
+    M_g. Of a `Constant` or `Regressor` on predictions with a residual of normal scores, such as
     `NormalScore(Fisher(AffineScaling(), "shift"))`, whose SKCE is the square of one sum, T_k is the
     component of the biased SKCE, since the mean of the squares has heavy tails; `exact_skce_test`
-    does so with `statistic="biased"`. Groups are
-    kernels that see the same kind of errors: many that are alike do not outvote one direction, and
-    some evidence in several groups adds up. A single group gives the largest T_k. The adjusted
-    p-value of a kernel is the rank, among the T of the redraws, of √(max(M² − 2 log G, 0)) +
-    min(M, 0), where M is the M_g that its T_k alone would give: under calibration the probability
-    that any of them is ≤ α is at most α.
+    does so with `statistic="biased"`. Groups are kernels that see the same kind of errors: many
+    similar kernels count as one group, and evidence in several groups adds up. A single group gives
+    the largest T_k. The adjusted p-value of a kernel is the rank, among the T of the redraws, of
+    √(max(M² − 2 log G, 0)) + min(M, 0), where M is the M_g that its T_k alone would give: under
+    calibration the probability that any of them is ≤ α is at most α.
 
     For `Ensemble` the redraws are those of `ensemble_skce_test`: which of the members and the
-    target is the target. All others redraw the targets from the predictions, as `exact_test`, whose
-    assumption about independence applies.
+    target is the target. For all others targets are resampled under the null, as in `exact_test`,
+    whose assumption about independence applies.
 
     Args:
         key: a JAX random key.
@@ -76,7 +75,7 @@ def aggregated_skce_test(
         The result. `statistic` is T, `adjusted_pvalue` contains those of the kernels, in the same
         containers, `group_pvalues` those of the groups, `estimate` the unbiased SKCE of each
         kernel, [K]. `components` has a last axis K; `components.largest_kernel` and
-        `components.largest_group` are the names of the kernel with the largest score and of its
+        `components.largest_group` are the names of the kernel with the largest z and of its
         group, `components.of_kernel(name)` its components, and `components.direction_of(name)`
         says in words in which direction the predictions are off.
 
@@ -102,10 +101,10 @@ def aggregated_skce_test(
     >>> targets = distributions.sample_targets(jax.random.key(0), predictions) + error
     >>> test = hypothesis_tests.aggregated_skce_test(jax.random.key(1), predictions, targets)
     >>> print(test)
-    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=4.42, estimate=float32[19], 999 redrawn...
-      normal scores 2, predictions 1/8 median: similar predictions are off in the same way, ...
-      normal scores 8, predictions 1/8 median: similar predictions are off in the same way, ...
-      directions, scale: predictions too narrow: scale, adjusted p = 0.041, score +3.2
+    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=4.42, estimate=float32[19], 999 targe...
+      normal scores 2, predictions 1/8 median: similar predictions share the same error, adj...
+      normal scores 8, predictions 1/8 median: similar predictions share the same error, adj...
+      directions, scale: predictions too narrow: scale, adjusted p = 0.041, z = +3.2
     """
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2
@@ -129,4 +128,4 @@ def aggregated_skce_test(
     judged = plan.predictions, plan.targets, None
     scores = direction_scores(members, words, plan.predictions, judged, plan.weights)
     components = dataclasses.replace(components, direction_scores=scores, directions=words)
-    return skce_result(pool, components, parts[0][0], draws="redrawn targets")
+    return skce_result(pool, components, parts[0][0], draws="targets resampled under the null")

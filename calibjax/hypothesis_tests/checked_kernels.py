@@ -105,7 +105,7 @@ def _seen(
         if checks.is_concrete(one, other) and not np.array_equal(one, other):
             raise ValueError(
                 f"{name}: expected a lens whose predictions do not depend on the targets, got "
-                f"{one} and, for redrawn targets, {other}"
+                f"{one} and, for resampled targets, {other}"
             )
     return seen
 

@@ -135,7 +135,7 @@ def cluster_skce_test(
     sign of all residuals of a cluster hardly changes the distribution of a sum over many clusters
     if the model is calibrated. The test is asymptotic in the number of clusters (its level is 0.04
     to 0.05 with 20), and hardly detects predictions that are too wide or too narrow without an
-    error of the mean, since it leaves out the component "spread" of `SKCEComponents`.
+    error of the mean, since it leaves out the component "dispersion" of `SKCEComponents`.
 
     Args:
         key: a JAX random key.

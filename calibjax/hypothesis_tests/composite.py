@@ -47,23 +47,24 @@ def composite_calibration_test(
 
     with the recalibration T_θ, such as a temperature. It is fitted to the data, and the aggregated
     statistic of `aggregated_skce_test` is computed for the repaired predictions. Its distribution
-    is that for targets which are redrawn from the repaired predictions, to which the recalibration
+    is that for targets resampled under the null, from the repaired predictions, to which the
+    recalibration
     **is fitted again in every redraw**: without this the test would compare predictions that were
     fitted to their targets with some that were not. Kernels on predictions look at the original
     predictions, not at the repaired ones, which a map with many parameters makes nearly all equal
     where they are wrong.
 
-    Of *ensembles*, `Ensemble`, it is redrawn which of the repaired members and the target is the
+    For *ensembles*, `Ensemble`, a redraw picks which of the repaired members and the target is the
     target, as in `ensemble_skce_test`; kernels on predictions look at these m + 1 values together.
 
     It is a parametric bootstrap, whose level is right as n grows, not exact. Measured levels are in
     `docs/recalibration.md`. Maps that are rougher than the true one, as isotonic regression, make
     it conservative. So do redraws to which the recalibration cannot be fitted, such as
     `PlattScaling` to twelve samples, which count as larger: a `UserWarning` says how many there
-    are, which compiled code cannot. Kernels whose SKCE every fit makes zero, such as the score of a
-    temperature that is fitted, have no say.
+    are, which compiled code cannot. Kernels whose SKCE is zero after every fit, for
+    example the score of a temperature that is fitted, do not contribute.
 
-    The mean D of h on the diagonal (`SKCEComponents.spread`) follows closely from the repaired
+    The mean D of h on the diagonal (`SKCEComponents.dispersion`) follows closely from the repaired
     predictions q if these are of classes or ensembles, and q varies between the redraws. So D* of a
     redraw is measured from what its own fit q* expects of it, and what the fit to the observed
     targets expects is added,
@@ -140,7 +141,7 @@ def composite_calibration_test(
 def _pool(
     keys: jax.Array, tested: Hypothesis, targets: jax.Array, *, batch_size: int
 ) -> PartsOfFits:
-    """`Hypothesis.parts` of the observed targets, then of redrawn ones."""
+    """`Hypothesis.parts` of the observed targets, then of resampled ones."""
 
     def evaluate(tested: Hypothesis, ys: jax.Array) -> PartsOfFits:
         return tested.parts(jax.vmap(tested.fitted)(ys), ys)

@@ -1,4 +1,4 @@
-"""The hypothesis that a recalibration is enough: what is redrawn, and fitted again."""
+"""The hypothesis that a recalibration is enough: what is resampled and refitted."""
 
 import dataclasses
 import functools
@@ -88,31 +88,31 @@ class Hypothesis:
         return *means, self.family.expected_diagonal(self.predictions, repaired, self.weights)
 
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
-        """That of the means for the observed targets, then for redrawn ones."""
+        """That of the means for the observed targets, then for resampled ones."""
         name, weights = type(self.recalibration).__name__, self.weights
         _refuse_without_fits(name, parts[1])
         n = number_of(self.predictions, None)
         n = n if weights is None else number_with_pairs(self.predictions, weights)
-        unbiased, diagonal, spread = _comparable(parts, n)
+        unbiased, diagonal, dispersion = _comparable(parts, n)
         pool, components = skce_components(
             unbiased,
             diagonal,
-            spread=spread,
+            dispersion=dispersion,
             num_targets=n,
             ranked="omnibus",
             family=self.structure,
             squares=self.squares,
         )
-        draws = "redrawn targets, fitted anew"
+        draws = "targets resampled under the null, refitted"
         missing = f"{name} could not be fitted to these targets"
         return skce_result(pool, components, parts[0][0], draws=draws, missing=missing)
 
 
 @jax.jit
 def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Means of h off and on the diagonal, and the spread, which differ in the targets only.
+    """Means of h off and on the diagonal, and the dispersion, which differ in the targets only.
 
-    The spread is the mean on the diagonal. Of classes and ensembles it follows closely from the
+    The dispersion is the mean on the diagonal. Of classes and ensembles it follows closely from the
     fit, and varies between the fits to redraws more than the targets of one fit make it. So it is
     measured from what its own fit expects, to which that of the observed targets is added.
 
@@ -126,8 +126,8 @@ def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.
     largest = [jnp.max(x, 0, initial=0, where=jnp.isfinite(x)) for x in (total, diagonal)]
     is_zero = largest[0] <= _ZERO * largest[1]
     means = unbiased, diagonal, diagonal + (expected[0] - expected)
-    unbiased, diagonal, spread = (jnp.where(is_zero, mean[0], mean) for mean in means)
-    return unbiased, diagonal, spread
+    unbiased, diagonal, dispersion = (jnp.where(is_zero, mean[0], mean) for mean in means)
+    return unbiased, diagonal, dispersion
 
 
 @record
@@ -215,7 +215,7 @@ def _refuse_without_fits(name: str, diagonal: jax.Array) -> None:
     is_missing: Any = np.isnan(np.asarray(diagonal)[1:]).reshape(len(diagonal) - 1, -1).any(1)
     if 2 * is_missing.sum() > len(is_missing):
         raise ValueError(
-            f"recalibration: expected fits to redrawn targets, got none of {name} for "
+            f"recalibration: expected fits to resampled targets, got none of {name} for "
             f"{is_missing.sum()} of {len(is_missing)} redraws; take one with fewer parameters, or "
             "more samples"
         )

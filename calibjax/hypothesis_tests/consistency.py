@@ -86,7 +86,7 @@ def consistency_test(
         batch_size=batch_size,
         num_bytes=bytes_of_tile(checks.leading_size("targets", targets)),
         redraw=_resampled,
-        draws="resampled predictions, redrawn targets",
+        draws="resampled predictions and targets",
     )
 
 

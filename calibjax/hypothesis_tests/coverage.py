@@ -39,9 +39,10 @@ def coverage_test(
 
     Under calibration the intervals that contain the targets are independent draws with the
     probabilities between the levels, whatever the distributions are otherwise. The absolute
-    differences are ranked among those of redrawn intervals: `pvalue` tests each difference on its
-    own, `adjusted_pvalue` accounts for multiple testing, and its minimum is the p-value of the
-    hypothesis that all are right. Both are exact for every n and B, if no target equals a quantile.
+    differences are ranked among those of intervals resampled under the null: `pvalue` tests each
+    difference on its own, `adjusted_pvalue` accounts for multiple testing, and its minimum is the
+    p-value of the hypothesis that all are right. Both are exact for every n and B, if no target
+    equals a quantile.
 
     Counts, rounded numbers or days without rain may equal a quantile with a positive probability.
     Then the hypothesis is P(Y < q) ≤ τ ≤ P(Y ≤ q), and the p-values are those of randomised
@@ -112,7 +113,7 @@ def coverage_among_redraws(
     weights: jax.Array | None,
     **options: Any,
 ) -> CalibrationTestResult:
-    """`coverage_test` of quantiles of predictions without ties, with targets redrawn from these.
+    """`coverage_test` of quantiles of predictions without ties, with targets resampled from these.
 
     Its estimate is the statistic; `differences` have a sign.
     """

@@ -49,9 +49,9 @@ def direction_words(
 ) -> tuple[tuple[str, str, str, str], ...]:
     """`SKCEComponents.directions` of kernels, the first two empty for those without a direction."""
     probs = getattr(predictions, "class_probs", None)
-    of_spread = OF_NUMBERS if probs is None else OF_CLASSES
+    of_dispersion = OF_NUMBERS if probs is None else OF_CLASSES
     is_binary = probs is not None and probs.shape[1] == 2
-    return tuple(_words(lens, kernel, is_binary) + of_spread for lens, kernel in members)
+    return tuple(_words(lens, kernel, is_binary) + of_dispersion for lens, kernel in members)
 
 
 def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:

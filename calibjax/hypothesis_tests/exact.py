@@ -1,8 +1,8 @@
-"""Exact tests: targets redrawn from the predictions.
+"""Exact tests: targets resampled under the null, from the predictions.
 
 If the model is calibrated then, given the predictions, the targets are independent draws
-y_i ~ p_i. Data sets with redrawn targets therefore have the distribution of the observed one, and
-the rank of the observed statistic among the redrawn ones is uniform, for every number of samples
+y_i ~ p_i. Data sets with resampled targets therefore have the distribution of the observed one, and
+the rank of the observed statistic among the resampled ones is uniform, for every number of samples
 and every statistic.
 """
 
@@ -39,7 +39,7 @@ def exact_test(
 ) -> CalibrationTestResult:
     """Exact test of calibration with any statistic, or several at once.
 
-    The targets are redrawn from the predictions, which stay fixed, and the p-value
+    Targets are resampled under the null, from the predictions, which stay fixed, and the p-value
 
         p = (1 + #{b : T_b ≥ T}) / (B + 1)
 
@@ -152,14 +152,14 @@ def exact_skce_test(
       components of `SKCEComponents`, with a single p-value that needs no adjustment.
     - "biased", SKCE_b: wrong means, and predictions that are too narrow. It is **blind to
       predictions that are too wide** (underconfident): these make D smaller than in the redraws,
-      and are rejected less often than calibrated ones. If the means of most predictions are wrong
-      in the same way, it has slightly more power than the omnibus statistic.
-    - "unbiased", SKCE_u: means that are wrong in the same way for similar predictions; little else.
-    - "spread", D, two-sided: predictions that are too narrow or too wide, even if no two of them
-      are similar, as in tests of a kernel score.
+      and are rejected less often than calibrated ones. If the means of most predictions share
+      the same error, it has slightly more power than the omnibus statistic.
+    - "unbiased", SKCE_u: errors of the mean that similar predictions share; little else.
+    - "dispersion", D, two-sided: predictions that are too narrow or too wide, even if no
+      two of them are similar, as in tests of a kernel score.
 
     The result contains all components with their own p-values, whichever statistic is ranked; when
-    printed it marks the one with the largest score.
+    printed it marks the one with the largest z.
 
     Args:
         key: a JAX random key.
@@ -171,12 +171,12 @@ def exact_skce_test(
             alike. Then SKCE_u is that of `estimators.skce`, D = Σ_i w_i² h_ii / Σ_i w_i², and n is
             the effective number of samples (Σ_i w_i)² / Σ_i w_i².
         num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
-        statistic: the statistic to rank: "omnibus", "biased", "unbiased" or "spread".
+        statistic: the statistic to rank: "omnibus", "biased", "unbiased" or "dispersion".
         batch_size: number of redraws that are evaluated at once, which bounds the memory; by
             default as many as fit in about 16 MB.
 
     Returns:
-        The result; `statistic` is the ranked statistic (for "spread" the absolute score),
+        The result; `statistic` is the ranked statistic (for "dispersion" |z|),
         `estimate` the unbiased SKCE, `components` an `SKCEComponents`.
 
     Raises:
@@ -206,10 +206,10 @@ def exact_skce_test(
     >>> targets = 0.5 * jax.random.normal(jax.random.key(0), (64,))  # half the predicted spread
     >>> test = hypothesis_tests.exact_skce_test(jax.random.key(1), kernel, predictions, targets)
     >>> print(test)
-    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=6.08, estimate=0.0623, 999 redrawn ...
-      biased    distance from calibration                    raw p = 0.001   score +4.4
-      unbiased  off in the same way for similar predictions  raw p = 0.001   score +4.5
-      spread    less scatter than predicted: underconfident  raw p = 0.001   score -6.1 <- largest
+    CalibrationTestResult(pvalue=0.001 ± 0.001, statistic=6.08, estimate=0.0623, 999 targets ...
+      biased      all errors together                   unadjusted p = 0.001   z = +4.4
+      unbiased    errors shared by similar predictions  unadjusted p = 0.001   z = +4.5
+      dispersion  targets scatter less: underconfident  unadjusted p = 0.001   z = -6.1 <- largest
     """
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
     warn_of_members(samples[0])
@@ -257,4 +257,4 @@ def result_of_pool(
     pool, components = skce_components(
         unbiased, diagonal, num_targets=num_targets, ranked=statistic
     )
-    return skce_result(pool, components, unbiased[0], draws="redrawn targets")
+    return skce_result(pool, components, unbiased[0], draws="targets resampled under the null")

@@ -46,11 +46,12 @@ def group_calibration_test(
     1(y_i = argmax p_i) − max p_i for the top label, whose error is negative if the model is
     overconfident in this group.
 
-    The absolute errors are ranked among those of redrawn targets. `pvalue` tests each group on its
-    own: of many groups of calibrated predictions, 5 % have p ≤ 0.05. `adjusted_pvalue` accounts for
-    the number of groups and residuals, by the largest standardised error of each redraw: the
-    probability that any of them is ≤ α is at most α, for every n, every overlap and every number of
-    redraws. Its minimum is the p-value of the hypothesis that all groups are calibrated.
+    The absolute errors are ranked among those of targets resampled under the null. `pvalue` tests
+    each group on its own: of many groups of calibrated predictions, 5 % have p ≤ 0.05.
+    `adjusted_pvalue` accounts for the number of groups and residuals, by the largest standardised
+    error of each redraw: the probability that any of them is ≤ α is at most α, for every n, every
+    overlap and every number of redraws. Its minimum is the p-value of the hypothesis that all
+    groups are calibrated.
 
     Args:
         key: a JAX random key.
@@ -119,7 +120,7 @@ def group_calibration_test(
         _refuse_off_zero(redrawn)
     sizes = jnp.abs(observed), jnp.abs(redrawn)
     return simulated_result(
-        *sizes, observed, draws="redrawn targets", adjust=True, entries="groups"
+        *sizes, observed, draws="targets resampled under the null", adjust=True, entries="groups"
     )
 
 
@@ -206,7 +207,7 @@ def _refuse_off_zero(redrawn: jax.Array) -> None:
     is_varied = values.std(0) > 1e-3 * largest  # otherwise the event in question did not happen
     checks.refuse_where(
         is_varied & (np.abs(mean) > _FAR * error + _PROPORTION * largest),
-        "mean of residual(predictions, targets) over redrawn targets, in groups",
+        "mean of residual(predictions, targets) over targets resampled under the null, in groups",
         "zero: subtract the expectation under the predictions",
         mean,
     )

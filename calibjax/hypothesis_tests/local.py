@@ -31,8 +31,9 @@ def local_calibration_test(
     """Exact test of local calibration at every sample, and at all of them together.
 
     The statistic of a sample is its LCE, see `estimators.lce`. The correctness of predictions is
-    redrawn, correct_i ~ Bernoulli(confidence_i), while features, confidences and bins stay fixed:
-    under calibration given the features, the redraws have the distribution of the data.
+    resampled under the null, correct_i ~ Bernoulli(confidence_i), while features, confidences and
+    bins stay fixed: under calibration given the features, the redraws have the distribution of the
+    data.
 
     * `pvalue` is the p-value of each sample on its own: P(p_i ≤ α) ≤ α. Of n calibrated samples,
       about n α have p_i ≤ α.
@@ -64,7 +65,7 @@ def local_calibration_test(
 
     Cost: the weights of `lce` once per batch, and one multiplication for each redraw and each
     pair within a bin; linear time for a single feature, see `estimators.local_errors`. Memory
-    O(B G n) for the redrawn statistics.
+    O(B G n) for the statistics under the null.
 
     References: none of the four papers has it; see `exact_test`, and for the adjustment Westfall
     and Young (1993). Local errors are those of L21 eq. (4).

@@ -39,7 +39,7 @@ class CalibrationTestResult:
         null_samples: draws of the statistic under calibration, [num_draws, ...]; None if the
             test does not draw any.
         adjusted_pvalue: p-value adjusted for the number of statistics; None unless requested.
-        draws: what the draws are: "redrawn targets", "resamples", ...; None if there are none.
+        draws: what the draws are: "targets resampled under the null", ...; None if there are none.
         components: the components of `exact_skce_test`, an `SKCEComponents`; None for other tests.
         entries: what the entries of the arrays belong to: "locations" of `witness_test`, "groups"
             of `group_calibration_test`; None for other tests.
@@ -126,7 +126,8 @@ class CalibrationTestResult:
         pvalues = jax.tree.leaves(self.adjusted_pvalue)
         groups = self.components.groups.items()
         return {
-            name: functools.reduce(jnp.minimum, [pvalues[i] for i in own]) for name, own in groups
+            name: functools.reduce(jnp.minimum, [pvalues[i] for i in places])
+            for name, places in groups
         }
 
     @property
@@ -270,7 +271,7 @@ def simulated_result(
     )
     if num_missing:
         warnings.warn(
-            f"statistic: {num_missing} of the redrawn statistics are nan, and count against "
+            f"statistic: {num_missing} of the statistics under the null are nan, and count against "
             f"rejection; {missing}",
             UserWarning,
             stacklevel=4,
@@ -303,7 +304,7 @@ def skce_result(
         result = simulated_result(pool[0], pool[1:], estimate, draws=draws, missing=missing)
         return dataclasses.replace(result, components=components)
     groups = tuple(components.groups.values())
-    combined, null_samples, adjusted, alone = _of_family(pool, components.biased.score, groups)
+    combined, null_samples, adjusted, alone = _of_family(pool, components.biased.z, groups)
     result = simulated_result(combined, null_samples, estimate, draws=draws, missing=missing)
     tree = jax.tree.unflatten(components.family, adjusted)
     components = dataclasses.replace(components, direction_pvalues=alone)
@@ -316,26 +317,26 @@ def _of_family(
 ) -> tuple[jax.Array, jax.Array, list[jax.Array], jax.Array]:
     """The soft maximum by group, its draws [B], and the adjusted p-values of a pool [B + 1, K].
 
-    The last are those of the observed scores of the biased SKCE alone, [K].
+    The last are those of the observed z of the biased SKCE alone, [K].
 
     With the largest score of each of G groups, standardised over the pool to M_g, it is
     √(2 log (G⁻¹ Σ_g exp(max(M_g, 0)² / 2))) + min(max_g M_g, 0), which is at least what one kernel
     alone would give. That of a single group is its largest score.
     """
     largest = jnp.stack([jnp.max(pool[:, np.array(group)], 1) for group in groups], 1)
-    combined, own = largest[:, 0], jnp.stack([pool[0], biased])
+    combined, observed = largest[:, 0], jnp.stack([pool[0], biased])
     if len(groups) > 1:
         # The largest of many scores is larger than that of a few, and may have a heavier tail.
         group_of = np.argsort(np.concatenate([np.array(group) for group in groups]))
         group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])[group_of]
-        own = standardised(largest[:, group_of], own)
-        own = _soft(_evidence(own), own, len(groups))
+        observed = standardised(largest[:, group_of], observed)
+        observed = _soft(_evidence(observed), observed, len(groups))
         largest = standardised(largest)
         evidence = jax.scipy.special.logsumexp(_evidence(largest), 1)
         combined = _soft(evidence, jnp.max(largest, 1), len(groups))
-    adjusted = jax.vmap(simulated_pvalue, (0, None))(own.reshape(-1), combined[1:])
+    adjusted = jax.vmap(simulated_pvalue, (0, None))(observed.reshape(-1), combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
-    of_kernels, alone = adjusted.reshape(own.shape)
+    of_kernels, alone = adjusted.reshape(observed.shape)
     return combined[0], combined[1:], list(of_kernels), alone
 
 

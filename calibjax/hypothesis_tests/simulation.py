@@ -24,10 +24,10 @@ def bytes_of_tile(num_samples: int) -> int:
 
 
 def warn_of_members(predictions: Distribution) -> None:
-    """Warns where targets would be redrawn from the members of ensembles."""
+    """Warns where targets would be resampled from the members of ensembles."""
     if isinstance(bare(predictions), Ensemble):
         warnings.warn(
-            "predictions: targets are redrawn from the draws, which rejects calibrated ensembles "
+            "predictions: targets are resampled from the draws, which rejects calibrated ensembles "
             "of few members; ensemble_skce_test is exact for every number of members",
             UserWarning,
             stacklevel=3,

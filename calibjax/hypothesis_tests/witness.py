@@ -32,10 +32,10 @@ def witness_test(
     """Exact test of where a model is wrong: the witness at many locations at once.
 
     The values W_j of `estimators.witness` at the locations (p_j, z_j) are compared with those of
-    redrawn targets, as in `exact_test`. `pvalue` tests each location on its own: at about 5 % of
-    the locations of a calibrated model p ≤ 0.05. `adjusted_pvalue` accounts for the number of
-    locations, by the largest standardised |W| of each redraw: the probability that any of them is
-    ≤ α is at most α, for every n, every B and every set of locations. So the region of all
+    targets resampled under the null, as in `exact_test`. `pvalue` tests each location on its own:
+    at about 5 % of the locations of a calibrated model p ≤ 0.05. `adjusted_pvalue` accounts for the
+    number of locations, by the largest standardised |W| of each redraw: the probability that any of
+    them is ≤ α is at most α, for every n, every B and every set of locations. So the region of all
     locations with an adjusted p-value ≤ 0.05 may be read as "here the model is wrong", and its
     minimum is the p-value of the hypothesis that the model is calibrated.
 
@@ -101,7 +101,7 @@ def witness_test(
         jnp.abs(observed),
         jnp.abs(redrawn),
         observed,
-        draws="redrawn targets",
+        draws="targets resampled under the null",
         adjust=True,
         entries="locations",
     )

@@ -26,14 +26,14 @@ def null_distribution(
     """Histogram of a test statistic under calibration, with the observed value.
 
     The p-value in the legend is the share of the draws, and of the observed value itself, that is
-    at least as large as the observed value; of the two-sided component "spread" of
+    at least as large as the observed value; of the two-sided component "dispersion" of
     `exact_skce_test` it is that of both tails.
 
     All artists have labels for a legend; a new figure has one.
 
     Args:
         result: of a simulated test with one statistic, or one of its components, such as
-            `result.components.spread`.
+            `result.components.dispersion`.
         bins: number of bars, of equal width.
         xlabel: what the statistic is.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the

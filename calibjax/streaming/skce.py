@@ -190,10 +190,10 @@ class ExactSKCETest(Accumulator):
     ...     predictions = distributions.Normal(loc, jnp.ones(25))
     ...     state = test.update(state, predictions, loc + 0.5 * noise)  # half the predicted spread
     >>> print(test.result(state))
-    CalibrationTestResult(pvalue=0.01 ± 0.01, statistic=5.88, estimate=0.0168, 99 redrawn targets)
-      biased    distance from calibration                    raw p = 0.01    score +3.7
-      unbiased  off in the same way for similar predictions  raw p = 0.01    score +3.9
-      spread    less scatter than predicted: underconfident  raw p = 0.01    score -5.9 <- largest
+    CalibrationTestResult(pvalue=0.01 ± 0.01, statistic=5.88, estimate=0.0168, 99 targets ...
+      biased      all errors together                   unadjusted p = 0.01    z = +3.7
+      unbiased    errors shared by similar predictions  unadjusted p = 0.01    z = +3.9
+      dispersion  targets scatter less: underconfident  unadjusted p = 0.01    z = -5.9 <- largest
     """
 
     key: jax.Array

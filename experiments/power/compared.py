@@ -63,7 +63,8 @@ def exact_skce_test(key: jax.Array, model: Model, samples: Any, num_draws: int) 
     test = hypothesis_tests.exact_skce_test(key, model.kernel, *samples, num_draws=num_draws)
     parts = test.components
     return {EXACT: test.pvalue} | {
-        f"{EXACT}, {name}": getattr(parts, name).pvalue for name in ("biased", "unbiased", "spread")
+        f"{EXACT}, {name}": getattr(parts, name).pvalue
+        for name in ("biased", "unbiased", "dispersion")
     }
 
 

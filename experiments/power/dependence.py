@@ -31,7 +31,7 @@ def _skce_pvalues(key: jax.Array, predictions: Any, targets: jax.Array) -> dict[
         MEDIAN: found.pvalue,
         BIASED: parts.biased.pvalue,
         "the same, unbiased": parts.unbiased.pvalue,
-        "the same, spread": parts.spread.pvalue,
+        "the same, dispersion": parts.dispersion.pvalue,
     }
 
 

@@ -35,5 +35,5 @@ def table(study: Study, rates: Iterable[Rate]) -> list[dict[str, Any]]:
 def _rank(line: dict[str, Any], order: list[str]) -> int:
     """The tests in an order of their own, the same in all tables."""
     own = [ensembles.AGGREGATED, ensembles.ENSEMBLE, dependence.MEDIAN, ensembles.REDRAWN]
-    parts = [dependence.BIASED, "the same, unbiased", "the same, spread"]
+    parts = [dependence.BIASED, "the same, unbiased", "the same, dispersion"]
     return [*own, *parts, *order].index(line["test"])

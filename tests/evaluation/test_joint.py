@@ -26,7 +26,9 @@ def _result(pool):
     statistic, draws = jnp.asarray(pool[0]), jnp.asarray(pool[1:])
     adjusted = adjusted_pvalues(statistic, draws) if pool.ndim > 1 else None
     pvalue = simulated_pvalue(statistic, draws)
-    return CalibrationTestResult(statistic, pvalue, None, draws, adjusted, "redrawn targets")
+    return CalibrationTestResult(
+        statistic, pvalue, None, draws, adjusted, "targets resampled under the null"
+    )
 
 
 def _tests(random, number=200):

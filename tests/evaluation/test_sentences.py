@@ -107,7 +107,7 @@ def test_underconfident():
         (CLASSES, "underconfident", "the model is underconfident (p = 0.002)."),
         (CLASSES, "class 3 too probable", "class 3 is too probable (p = 0.002)."),
         (CLASSES, "probabilities too large", "the probabilities are too large (p = 0.002)."),
-        (CLASSES, "similar predictions are off in the same way", "similar predictions are off in"),
+        (CLASSES, "similar predictions share the same error", "similar predictions share"),
         (NUMBERS, "predictions too small: shift", "the predictions are too small (score of the"),
         (
             NUMBERS,
@@ -348,7 +348,7 @@ def test_errors_that_have_a_name(findings):
     assert names_an_error(dataclasses.replace(findings, pvalue=0.001, **wide))
     found = dataclasses.replace(findings, pvalue=0.001, direction_pvalue=0.001)
     assert names_an_error(dataclasses.replace(found, direction="overconfident"))
-    alike = "similar predictions are off in the same way"
+    alike = "similar predictions share the same error"
     assert not names_an_error(dataclasses.replace(found, direction=alike))
 
 

@@ -108,7 +108,7 @@ def test_every_kernel_sees_the_redraws_of_the_exact_test(is_traced):
         one = exact_skce_test(KEY, kernel, *data, num_draws=19)
         own = found.components.of_kernel(str(i))
         np.testing.assert_allclose(own.unbiased.null_samples, one.components.unbiased.null_samples)
-        np.testing.assert_allclose(own.spread.score, one.components.spread.score, rtol=1e-6)
+        np.testing.assert_allclose(own.dispersion.z, one.components.dispersion.z, rtol=1e-6)
         np.testing.assert_allclose(found.estimate[i], one.estimate)
         assert one.statistic <= found.statistic + 1e-9
 
@@ -237,14 +237,14 @@ def test_soft_maximum_by_group():
     }
     components = found["flat"].components
     n, parts = 40, {}
-    for name in ("biased", "unbiased", "spread"):
+    for name in ("biased", "unbiased", "dispersion"):
         part = getattr(components, name)
         parts[name] = np.concatenate([part.statistic[None], part.null_samples])
 
     def score(x):
         return (x - x.mean(0)) / x.std(0)
 
-    off, diagonal = (n - 1) * parts["unbiased"], parts["spread"]
+    off, diagonal = (n - 1) * parts["unbiased"], parts["dispersion"]
     scores = np.maximum(score(np.cbrt(off + diagonal)), score(np.cbrt(off + diagonal.mean(0))))
     scores = np.maximum(scores, np.abs(score(np.cbrt(diagonal))))
     np.testing.assert_allclose(found["flat"].statistic, scores[0].max(), rtol=1e-5)

@@ -118,7 +118,7 @@ def test_ensembles_by_a_loop(unit):
         again = repaired(pools[:, 1:], pools[:, 0])
         draws.append(_of_pools(first, again))
         spreads.append(_spread_of_pools(again))
-    biased, spread = found.components.biased, found.components.spread
+    biased, spread = found.components.biased, found.components.dispersion
     # The observed one is fitted again, too: to repaired members, which changes nothing.
     np.testing.assert_allclose(biased.statistic[0], _of_pools(first, first), rtol=1e-6)
     np.testing.assert_allclose(biased.null_samples[:, 0], draws, rtol=1e-6)
@@ -211,7 +211,7 @@ def test_dispersion_is_measured_from_what_each_fit_expects(num_classes, last):
             of_data, of_fit = (np.average(np.sum(x * norms, 1), weights=weights**2) for x in shares)
             observed.append(of_data)
             expected.append(of_fit)
-        spread = test.components.of_kernel(name).spread
+        spread = test.components.of_kernel(name).dispersion
         unit = spread.statistic / observed[0]
         if name != "temperature":  # which is in units of its information
             np.testing.assert_allclose(unit, 1, rtol=1e-3)
@@ -231,7 +231,7 @@ def test_kernels_without_the_expectation_are_not_corrected():
     test = composite_calibration_test(
         KEYS[2], TemperatureScaling(), BINARY, LABELS, kernels=kernels, num_draws=5
     )
-    draws = [getattr(test.components, x).null_samples for x in ("biased", "unbiased", "spread")]
+    draws = [getattr(test.components, x).null_samples for x in ("biased", "unbiased", "dispersion")]
     np.testing.assert_allclose(draws[2], N * draws[0] - (N - 1) * draws[1], rtol=1e-4)
 
 
@@ -242,9 +242,9 @@ def test_what_the_fit_makes_zero_has_no_say():
         KEYS[2], TemperatureScaling(), BINARY, LABELS, kernels=kernels, num_draws=19
     )
     slope, intercept = (test.components.of_kernel(name) for name in ("slope", "intercept"))
-    assert slope.spread.statistic > 0
-    assert np.ptp(slope.spread.null_samples) == np.ptp(slope.unbiased.null_samples) == 0
-    assert np.ptp(intercept.spread.null_samples) > 0
+    assert slope.dispersion.statistic > 0
+    assert np.ptp(slope.dispersion.null_samples) == np.ptp(slope.unbiased.null_samples) == 0
+    assert np.ptp(intercept.dispersion.null_samples) > 0
     alone = composite_calibration_test(
         KEYS[2],
         TemperatureScaling(),

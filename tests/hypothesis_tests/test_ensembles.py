@@ -63,7 +63,7 @@ def test_against_all_choices():
         statistic="biased",
     )
     np.testing.assert_allclose(test.statistic, biased[0], rtol=1e-8)
-    np.testing.assert_allclose(test.components.spread.statistic, found[0, 1], rtol=1e-8)
+    np.testing.assert_allclose(test.components.dispersion.statistic, found[0, 1], rtol=1e-8)
     # f(y) − mean of the members is (m + 1) / m = 3 / 2 times the residual in the pool.
     np.testing.assert_allclose(test.estimate, 2.25 * found[0, 0], rtol=1e-8)
     expected = np.mean(biased >= biased[0] - 1e-12)

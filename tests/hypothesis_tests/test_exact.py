@@ -96,7 +96,7 @@ def test_redraws_do_not_depend_on_the_targets():
     kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
     one = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, targets)
     two = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, (targets + 1) % 5)
-    for name in ("biased", "unbiased", "spread"):  # the omnibus statistic standardises them
+    for name in ("biased", "unbiased", "dispersion"):  # the omnibus statistic standardises them
         draws = (getattr(test.components, name).null_samples for test in (one, two))
         np.testing.assert_allclose(*draws, rtol=1e-12)
 

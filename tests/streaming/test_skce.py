@@ -105,7 +105,7 @@ def test_redraws_against_all_pairs(case):
     diagonals = np.trace(matrices, axis1=1, axis2=2) / N
     estimates = (np.sum(matrices, (1, 2)) - N * diagonals) / (N * (N - 1))
     components = found.components
-    for component, values in ((components.unbiased, estimates), (components.spread, diagonals)):
+    for component, values in ((components.unbiased, estimates), (components.dispersion, diagonals)):
         pool = [component.statistic, *component.null_samples]
         np.testing.assert_allclose(pool, values, rtol=1e-8, atol=1e-12)
     # By hand: the rank of the largest standardised cube root.
@@ -137,7 +137,7 @@ def test_neither_batches_nor_their_order_matter(case):
         order = list(random.permutation(len(batches)))
         found = indexed(test, case, batches, order)
         assert found.pvalue == expected.pvalue
-        for name in ("biased", "unbiased", "spread"):
+        for name in ("biased", "unbiased", "dispersion"):
             one, two = (getattr(result.components, name) for result in (found, expected))
             assert one.pvalue == two.pvalue
             scale = np.abs(two.null_samples).max()
@@ -239,8 +239,8 @@ def test_many_small_batches_in_float32():
             state = scan(*batches)
             found[dtype] = test.result(state)
     exact, single = found[np.float64].components, found[np.float32].components
-    assert single.spread.statistic.dtype == np.float32
-    np.testing.assert_allclose(single.spread.statistic, exact.spread.statistic, rtol=1e-5)
+    assert single.dispersion.statistic.dtype == np.float32
+    np.testing.assert_allclose(single.dispersion.statistic, exact.dispersion.statistic, rtol=1e-5)
     np.testing.assert_allclose(single.unbiased.statistic, exact.unbiased.statistic, rtol=1e-3)
 
 

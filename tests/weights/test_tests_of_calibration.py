@@ -114,7 +114,7 @@ def test_components_are_those_of_the_matrix(kernel):
     found = test.components
     np.testing.assert_allclose(found.biased.statistic, (pairs * matrix).sum(), rtol=1e-9)
     spread = (w**2 * matrix.diagonal()).sum() / (w**2).sum()
-    np.testing.assert_allclose(found.spread.statistic, spread, rtol=1e-9)
+    np.testing.assert_allclose(found.dispersion.statistic, spread, rtol=1e-9)
     unbiased = estimators.skce(kernel, CLASSES, LABELS, weights=WEIGHTS)
     np.testing.assert_allclose(found.unbiased.statistic, unbiased, rtol=1e-9)
     np.testing.assert_allclose(found.num_targets, 1 / (w**2).sum(), rtol=1e-12)

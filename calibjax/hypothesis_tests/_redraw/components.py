@@ -1,8 +1,8 @@
 """Three components of the squared kernel calibration error, and one test of all of them.
 
 Write n SKCE_b = D + (n − 1) SKCE_u, where D is the mean of the diagonal h((p_i, y_i), (p_i, y_i)).
-SKCE_u, the mean off the diagonal, is large if targets deviate in the same way for similar
-predictions: in their means or, to a lesser extent, in anything else that the target kernel detects.
+SKCE_u, the mean off the diagonal, is large if similar predictions share the same
+error: in their means or, to a lesser extent, in anything else that the target kernel detects.
 D is a kernel score: under calibration its mean is known; it exceeds this mean if the targets
 scatter more than predicted, and is **below** it if they scatter less. Within SKCE_b a small D makes
 the statistic smaller than its redraws, so that the biased SKCE alone is blind to predictions that
@@ -22,10 +22,10 @@ from calibjax._core import checks
 from calibjax._core.pytree import record
 from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue, standardised, tied
 
-STATISTICS = ("omnibus", "biased", "unbiased", "spread")
+STATISTICS = ("omnibus", "biased", "unbiased", "dispersion")
 _TIED = 1e-4  # scores that differ by less, relative to their size, are the same in other units
 _ALONE = "kernels in no group"
-ALIKE = "similar predictions are off in the same way"
+ALIKE = "similar predictions share the same error"
 OF_CLASSES = "overconfident", "underconfident"  # of a positive, and of a negative score
 OF_NUMBERS = "predictions too narrow", "predictions too wide"
 _SHOWN = 3  # groups, or kernels of one group
@@ -38,14 +38,14 @@ class Component:
 
     Attributes:
         statistic: its value.
-        score: standardised cube root of the value (signed), with mean and standard deviation over
-            the observed and the redrawn values.
+        z: standardised cube root of the value (signed), with mean and standard deviation over the
+            observed value and the draws.
         pvalue: probability of such a value under calibration, in (0, 1].
         null_samples: draws of the value under calibration, [num_draws].
     """
 
     statistic: jax.Array
-    score: jax.Array
+    z: jax.Array
     pvalue: jax.Array
     null_samples: jax.Array
 
@@ -61,9 +61,9 @@ class SKCEComponents:
             large values.
         unbiased: SKCE_u, errors that similar predictions share, above all wrong means; p-value for
             large values.
-        spread: D, the mean of h on the diagonal; two-sided p-value. A positive score says that
-            the targets scatter more than predicted (predictions too narrow, overconfident), a
-            negative one that they scatter less (too wide, underconfident). The draws of
+        dispersion: D, the mean of h on the diagonal; two-sided p-value. z is positive if the
+            targets scatter more than predicted (predictions too narrow, overconfident), and
+            negative if they scatter less (too wide, underconfident). The draws of
             `composite_calibration_test` are measured from what their own fit expects.
         num_targets: n.
         ranked: which statistic the test ranks, one of `STATISTICS`.
@@ -75,12 +75,12 @@ class SKCEComponents:
             errors; zero for kernels that do not tell, [K].
         direction_pvalues: of a family, adjusted p-values of the biased SKCE alone, [K].
         directions: of a family, words for positive and for negative direction scores, and for
-            positive and negative scores of the spread, [K].
+            positive and negative z of the dispersion, [K].
     """
 
     biased: Component
     unbiased: Component
-    spread: Component
+    dispersion: Component
     num_targets: jax.Array | int
     ranked: str = dataclasses.field(metadata={"static": True})
     family: Any = dataclasses.field(default=None, metadata={"static": True})
@@ -110,15 +110,15 @@ class SKCEComponents:
 
         The kernels that are in none are a group as well, "kernels in no group".
         """
-        found: dict[str, list[int]] = {}
+        groups: dict[str, list[int]] = {}
         for place, path in enumerate(self._paths()):
             name = jax.tree_util.keystr(path[:1], simple=True)
-            found.setdefault(name if len(path) > 1 else _ALONE, []).append(place)
-        return {name: tuple(places) for name, places in found.items()}
+            groups.setdefault(name if len(path) > 1 else _ALONE, []).append(place)
+        return {name: tuple(places) for name, places in groups.items()}
 
     @property
     def largest_kernel(self) -> str:
-        """Name of the kernel with the largest score of all, of equal ones the first."""
+        """Name of the kernel with the largest z of all, of equal ones the first."""
         return self.kernel_names[self._largest_of(range(len(self.kernel_names)))]
 
     @property
@@ -128,17 +128,17 @@ class SKCEComponents:
         return next(name for name, places in self.groups.items() if largest in places)
 
     def largest_kernel_of(self, group: str) -> str:
-        """Name of the kernel with the largest score of a group, of equal ones the first."""
+        """Name of the kernel with the largest z of a group, of equal ones the first."""
         places = self.groups[checks.choice("group", group, tuple(self.groups))]
         return self.kernel_names[self._largest_of(places)]
 
     @property
     def largest_direction(self) -> str:
-        """Name of the kernel with a direction whose biased SKCE has the largest score, or empty."""
+        """Name of the kernel with a direction whose biased SKCE has the largest z, or empty."""
         directed = np.flatnonzero(np.asarray(self.direction_scores))
         if not directed.size:
             return ""
-        scores = np.asarray(self.biased.score)[directed]
+        scores = np.asarray(self.biased.z)[directed]
         return self.kernel_names[directed[np.argmax(scores)]]
 
     def direction_of(self, kernel: str) -> str:
@@ -149,39 +149,39 @@ class SKCEComponents:
         how sure that is; of `largest_direction` that of the sum of its scores.
         """
         place = self.kernel_names.index(checks.choice("kernel", kernel, self.kernel_names))
-        positive, negative, *of_spread = self.directions[place]
+        positive, negative, *of_dispersion = self.directions[place]
         one, score = self.of_kernel(kernel), float(np.asarray(self.direction_scores)[place])
-        if one.largest == "spread" and kernel != self.largest_direction:
-            return of_spread[float(one.spread.score) < 0]
+        if one.largest == "dispersion" and kernel != self.largest_direction:
+            return of_dispersion[float(one.dispersion.z) < 0]
         return (positive if score > 0 else negative) if score else ALIKE
 
     def _largest_of(self, places: Sequence[int]) -> int:
-        """The place with the largest score, of equal ones the first."""
-        scores = np.max(list(self._scores().values()), 0)[np.array(places)]
+        """The place with the largest z, of equal ones the first."""
+        scores = np.max(list(self._largest_z().values()), 0)[np.array(places)]
         return int(places[int(np.argmax(scores >= (1 - _TIED) * np.max(scores)))])
 
-    def _scores(self) -> dict[str, Any]:
-        """Scores for large values of the statistics."""
-        others = np.asarray(self.unbiased.score), np.abs(np.asarray(self.spread.score))
+    def _largest_z(self) -> dict[str, Any]:
+        """Z for large values of the statistics."""
+        others = np.asarray(self.unbiased.z), np.abs(np.asarray(self.dispersion.z))
         if self.squares:
             others = (np.where(self.squares, -np.inf, score) for score in others)
-        return dict(zip(STATISTICS[1:], (np.asarray(self.biased.score), *others), strict=True))
+        return dict(zip(STATISTICS[1:], (np.asarray(self.biased.z), *others), strict=True))
 
     def of_kernel(self, name: str) -> "SKCEComponents":
         """The components of one kernel of a family."""
         names = self.kernel_names
         place = names.index(checks.choice("name", name, names))
-        parts = self.biased, self.unbiased, self.spread
-        biased, unbiased, spread = _of_kernel(parts, place)
+        parts = self.biased, self.unbiased, self.dispersion
+        biased, unbiased, dispersion = _of_kernel(parts, place)
         squares = self.squares[place : place + 1]
         return SKCEComponents(
-            biased, unbiased, spread, self.num_targets, self.ranked, squares=squares
+            biased, unbiased, dispersion, self.num_targets, self.ranked, squares=squares
         )
 
     @property
     def largest(self) -> str:
-        """Name of the component with the largest score (in absolute value for the spread)."""
-        scores = {name: float(np.max(score)) for name, score in self._scores().items()}
+        """Name of the component with the largest z (in absolute value for the dispersion)."""
+        scores = {name: float(np.max(score)) for name, score in self._largest_z().items()}
         return max(scores, key=scores.__getitem__)
 
     def described(self, adjusted: Sequence[Any] = ()) -> str:
@@ -191,29 +191,28 @@ class SKCEComponents:
         """
         if self.family is not None:
             return self._largest_groups(adjusted)
-        spread = "less scatter than predicted: underconfident"
-        if float(self.spread.score) > 0:
-            spread = "more scatter than predicted: overconfident"
+        is_wider = float(self.dispersion.z) > 0
+        ends = ("more", OF_CLASSES[0]) if is_wider else ("less", OF_CLASSES[1])
         words = {
-            "biased": "distance from calibration",
-            "unbiased": "off in the same way for similar predictions",
-            "spread": spread,
+            "biased": "all errors together",
+            "unbiased": "errors shared by similar predictions",
+            "dispersion": "targets scatter {}: {}".format(*ends),
         }
         width = max(map(len, words.values()))
         lines = []
         for name, text in words.items():
             part = getattr(self, name)
             mark = " <- largest" if name == self.largest else ""
-            numbers = f"raw p = {float(part.pvalue):<7.2g} score {float(part.score):+.1f}"
-            lines.append(f"  {name:8}  {text:{width}}  {numbers}{mark}")
+            numbers = f"unadjusted p = {float(part.pvalue):<7.2g} z = {float(part.z):+.1f}"
+            lines.append(f"  {name:10}  {text:{width}}  {numbers}{mark}")
         return "\n".join(lines)
 
     def _largest_groups(self, adjusted: Sequence[Any]) -> str:
-        """One line for each of the three groups, or kernels of one group, with the largest scores.
+        """One line for each of the three groups, or kernels of one group, with the largest z.
 
         With the direction, if it is known, of the largest kernel.
         """
-        names, scores = self.kernel_names, np.max(list(self._scores().values()), 0)
+        names, scores = self.kernel_names, np.max(list(self._largest_z().values()), 0)
         groups = self.groups
         if len(groups) == 1:
             chosen = list(range(len(names)))
@@ -222,10 +221,10 @@ class SKCEComponents:
         lines = []
         for i in sorted(chosen, key=lambda place: -scores[place])[:_SHOWN]:
             one = self.of_kernel(names[i])
-            told = self.direction_of(names[i]) if self.directions else one.largest
-            score = float(getattr(one, one.largest).score)
-            numbers = f"adjusted p = {float(adjusted[i]):.2g}, score {score:+.1f}"
-            lines.append(f"  {names[i]}: {told}, {numbers}")
+            words = self.direction_of(names[i]) if self.directions else one.largest
+            z = float(getattr(one, one.largest).z)
+            numbers = f"adjusted p = {float(adjusted[i]):.2g}, z = {z:+.1f}"
+            lines.append(f"  {names[i]}: {words}, {numbers}")
         return "\n".join(lines)
 
 
@@ -242,7 +241,7 @@ def skce_components(
     *,
     num_targets: jax.Array | int,
     ranked: str,
-    spread: jax.Array | None = None,
+    dispersion: jax.Array | None = None,
     family: Any = None,
     squares: tuple[bool, ...] = (),
 ) -> tuple[jax.Array, SKCEComponents]:
@@ -260,7 +259,7 @@ def skce_components(
         diagonal: D, of the same shape.
         num_targets: n.
         ranked: one of `STATISTICS`.
-        spread: in place of D in C₃, of the same shape, if its expectation varies over the pool.
+        dispersion: instead of D in C₃, of the same shape, if its expectation varies over the pool.
         family: the tree of which several kernels are the leaves.
         squares: see `SKCEComponents`; of these kernels the omnibus statistic is C₁.
 
@@ -276,24 +275,24 @@ def skce_components(
     typical = jnp.mean(diagonal, 0, where=jnp.isfinite(diagonal))
     both = standardised(jnp.cbrt(off_diagonal + diagonal))
     mean_only = standardised(jnp.cbrt(off_diagonal + typical))
-    spread = diagonal if spread is None else tied(spread, _DIAGONAL * digit)
-    scatter = standardised(jnp.cbrt(spread))
+    dispersion = diagonal if dispersion is None else tied(dispersion, _DIAGONAL * digit)
+    scatter = standardised(jnp.cbrt(dispersion))
     biased = (off_diagonal + diagonal) / n
     omnibus = jnp.maximum(jnp.maximum(both, mean_only), jnp.abs(scatter))
     statistics = {
         "omnibus": jnp.where(np.array(squares), both, omnibus) if any(squares) else omnibus,
         "biased": biased,
         "unbiased": unbiased,
-        "spread": jnp.abs(scatter),
+        "dispersion": jnp.abs(scatter),
     }
 
-    def component(values: jax.Array, score: jax.Array, ranks: jax.Array) -> Component:
-        return Component(values[0], score[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:])
+    def component(values: jax.Array, z: jax.Array, ranks: jax.Array) -> Component:
+        return Component(values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:])
 
     components = SKCEComponents(
         component(biased, both, biased),
         component(unbiased, mean_only, unbiased),
-        component(spread, scatter, jnp.abs(scatter)),
+        component(dispersion, scatter, jnp.abs(scatter)),
         num_targets,
         ranked,
         family,

@@ -27,7 +27,7 @@ def rank_among_redraws(
     targets: PyTree,
     *,
     adjust: bool = False,
-    draws: str = "redrawn targets",
+    draws: str = "targets resampled under the null",
     **options: Any,
 ) -> CalibrationTestResult:
     """The test with a statistic of checked data; arguments are those of `observed_and_redrawn`."""

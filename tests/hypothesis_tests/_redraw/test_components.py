@@ -39,19 +39,19 @@ def test_against_loops(name):
     n, parts = len(matrix), test.components
     np.testing.assert_allclose(parts.biased.statistic, matrix.mean(), rtol=1e-9)
     np.testing.assert_allclose(parts.unbiased.statistic, oracles.unbiased(matrix), rtol=1e-9)
-    np.testing.assert_allclose(parts.spread.statistic, np.trace(matrix) / n, rtol=1e-9)
+    np.testing.assert_allclose(parts.dispersion.statistic, np.trace(matrix) / n, rtol=1e-9)
     np.testing.assert_allclose(test.estimate, oracles.unbiased(matrix), rtol=1e-9)
     unbiased, diagonal = (
-        np.r_[part.statistic, part.null_samples] for part in (parts.unbiased, parts.spread)
+        np.r_[part.statistic, part.null_samples] for part in (parts.unbiased, parts.dispersion)
     )
     scores, pool = pool_in_loops(unbiased, diagonal, n)
-    ours = parts.biased, parts.unbiased, parts.spread
-    np.testing.assert_allclose([part.score for part in ours], [s[0] for s in scores], rtol=1e-8)
+    ours = parts.biased, parts.unbiased, parts.dispersion
+    np.testing.assert_allclose([part.z for part in ours], [s[0] for s in scores], rtol=1e-8)
     np.testing.assert_allclose(np.r_[test.statistic, test.null_samples], pool, rtol=1e-8)
     assert test.pvalue == pytest.approx(rank(pool), rel=1e-12)
     assert parts.biased.pvalue == pytest.approx(rank((n - 1) * unbiased + diagonal), rel=1e-12)
     assert parts.unbiased.pvalue == pytest.approx(rank(unbiased), rel=1e-12)
-    assert parts.spread.pvalue == pytest.approx(rank(np.abs(scores[2])), rel=1e-12)
+    assert parts.dispersion.pvalue == pytest.approx(rank(np.abs(scores[2])), rel=1e-12)
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -62,10 +62,10 @@ def test_statistics_rank_what_they_name(statistic):
         assert test.pvalue == getattr(test.components, statistic).pvalue
     parts = test.components
     expected = {
-        "omnibus": max(parts.biased.score, parts.unbiased.score, abs(parts.spread.score)),
+        "omnibus": max(parts.biased.z, parts.unbiased.z, abs(parts.dispersion.z)),
         "biased": estimators.skce_biased(kernel, predictions, targets),
         "unbiased": estimators.skce(kernel, predictions, targets),
-        "spread": abs(parts.spread.score),
+        "dispersion": abs(parts.dispersion.z),
     }
     np.testing.assert_allclose(test.statistic, expected[statistic], rtol=1e-10)
     assert test.null_samples.shape == (50,)
@@ -109,8 +109,8 @@ def test_a_constant_diagonal_has_no_say():
     kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
     predictions = distributions.Bernoulli(jnp.full(12, 0.5, jnp.float32))
     test = exact(KEY, kernel, predictions, jnp.ones(12, int), num_draws=99)
-    assert test.components.spread.score == 0
-    assert test.components.spread.pvalue == 1
+    assert test.components.dispersion.z == 0
+    assert test.components.dispersion.pvalue == 1
     assert test.pvalue == 0.01
 
 
@@ -134,13 +134,13 @@ def test_prints_what_was_seen():
     z = jax.random.normal(jax.random.key(1), (64,))
     test = functools.partial(exact, KEY, oracles.normal_kernel(), predictions, num_draws=100)
     wide, narrow = test(0.5 * z), test(2 * z)
-    assert "less scatter than predicted: underconfident" in str(wide)
-    assert "more scatter than predicted: overconfident" in str(narrow)
-    assert wide.components.largest == narrow.components.largest == "spread"
+    assert "targets scatter less: underconfident" in str(wide)
+    assert "targets scatter more: overconfident" in str(narrow)
+    assert wide.components.largest == narrow.components.largest == "dispersion"
     assert str(wide).count("largest") == 1
     assert len(str(wide)) < 500
     assert repr(wide).startswith("CalibrationTestResult(pvalue=")
-    assert repr(wide).endswith("100 redrawn targets)")
+    assert repr(wide).endswith("100 targets resampled under the null)")
 
 
 # Models that are wrong in one way each: targets loc + 0.1 (shift + factor · e), or q ∝ p^(1/T).
@@ -183,7 +183,7 @@ def rejections(model, name, num_datasets, seed=0):
         keys = jax.random.split(key)
         test = exact(keys[0], *model(keys[1], name), num_draws=199)
         parts = test.components
-        return test.pvalue, parts.biased.pvalue, parts.unbiased.pvalue, parts.spread.pvalue
+        return test.pvalue, parts.biased.pvalue, parts.unbiased.pvalue, parts.dispersion.pvalue
 
     keys = jax.random.split(jax.random.key(seed), num_datasets)
     values = jax.jit(lambda keys: jax.lax.map(pvalues, keys, batch_size=50))(keys)
@@ -245,6 +245,6 @@ def test_equal_data_sets_tie(ranked):
             num_targets=n,
             ranked=ranked,
         )
-        parts = components.biased, components.unbiased, components.spread
+        parts = components.biased, components.unbiased, components.dispersion
         found.append([simulated_pvalue(statistic[0], statistic[1:]), *(p.pvalue for p in parts)])
     assert all(pvalues == found[0] for pvalues in found)
