@@ -162,7 +162,7 @@ def null_distribution() -> Axes:
 @figure
 def wealth() -> Axes:
     """Of the temperatures."""
-    return plotting.wealth(hypothesis_tests.e_process(None, *temperatures()))
+    return plotting.wealth(hypothesis_tests.e_process(*temperatures()))
 
 
 @figure

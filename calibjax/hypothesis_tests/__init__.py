@@ -3,9 +3,7 @@
 from calibjax.hypothesis_tests._redraw.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
-from calibjax.hypothesis_tests.choice_of_bets import default_bets
 from calibjax.hypothesis_tests.classical import (
-    CoxRegression,
     calibration_slope_intercept,
     cox,
     cumulative_difference,
@@ -55,7 +53,6 @@ __all__ = [
     "CalibrationTestResult",
     "Component",
     "ConfidenceInterval",
-    "CoxRegression",
     "EProcessResult",
     "SKCEComponents",
     "ScoreDifference",
@@ -72,7 +69,6 @@ __all__ = [
     "coverage_test",
     "cox",
     "cumulative_difference",
-    "default_bets",
     "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
     "draw_test_locations",

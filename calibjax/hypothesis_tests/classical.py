@@ -1,12 +1,15 @@
 """Statistics of the textbooks for `exact_test`: of the probabilities of classes."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.fitting import Line, centered, has_maximum, log_odds, most_likely
+from calibjax._core.fitting import centered, has_maximum, log_odds, most_likely
 from calibjax._core.pytree import record
 from calibjax.binnings import EqualMassBins, bins_of
 from calibjax.distributions import Bernoulli
@@ -14,6 +17,7 @@ from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.features import bare
 from calibjax.estimators.reliability import checked_binary
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
+from calibjax.hypothesis_tests.result import _shown
 from calibjax.hypothesis_tests.textbook import (
     beyond_brownian_motion,
     chi_squared,
@@ -205,17 +209,31 @@ def _cox(probs: jax.Array, targets: jax.Array) -> jax.Array:
 
 
 @record
-class CoxRegression:
-    """Calibration slope and intercept.
+class SlopeIntercept:
+    """Calibration slope and intercept, and calibration in the large, with standard errors.
 
     Attributes:
         slope: interval for a: below one if predictions are overconfident, above one if they are
             underconfident.
         intercept: interval for b, the log-odds of label 1 where one half is predicted.
+        in_the_large: interval for b if a = 1: above zero if probabilities are too small on average,
+            below zero if they are too large.
+
+    It prints as a line for each.
     """
 
     slope: ConfidenceInterval
     intercept: ConfidenceInterval
+    in_the_large: ConfidenceInterval
+
+    def __repr__(self) -> str:
+        """Estimates, standard errors and limits; arrays are shown by their shapes."""
+        lines = [f"{type(self).__name__}("]
+        for field in dataclasses.fields(self):
+            x = getattr(self, field.name)
+            numbers = [_shown(v) for v in (x.estimate, x.standard_error, x.low, x.high)]
+            lines.append("  {:12}  {} ± {}, {} to {}".format(field.name, *numbers))
+        return "\n".join([*lines, ")"])
 
 
 def calibration_slope_intercept(
@@ -223,13 +241,14 @@ def calibration_slope_intercept(
     targets: ArrayLike,
     *,
     confidence_level: float = 0.95,
-) -> CoxRegression:
+) -> SlopeIntercept:
     """Calibration slope and intercept: logistic regression of the labels on the log-odds.
 
         log-odds of label 1 = a log(p / (1 − p)) + b,
 
     by maximum likelihood, with Wald intervals: estimate ± z s, where s² are the diagonal entries of
-    the inverse information. `recalibration.PlattScaling` applies the map.
+    the inverse information. Calibration in the large is b for a fixed a = 1.
+    `recalibration.PlattScaling` applies the map.
 
     Args:
         predictions: batch of n `Bernoulli`s; probabilities of 0 and 1 count as ε and 1 − ε, with ε
@@ -254,32 +273,54 @@ def calibration_slope_intercept(
     >>> logits = 4 * jax.random.normal(jax.random.key(0), (1000,))
     >>> targets = jax.random.bernoulli(jax.random.key(1), jax.nn.sigmoid(logits / 2))
     >>> predictions = distributions.Bernoulli(jax.nn.sigmoid(logits))  # twice the log-odds
-    >>> found = hypothesis_tests.calibration_slope_intercept(predictions, targets)
-    >>> print(f"{found.slope.low:.2f} {found.slope.estimate:.2f} {found.slope.high:.2f}")
-    0.45 0.52 0.58
+    >>> print(hypothesis_tests.calibration_slope_intercept(predictions, targets))
+    SlopeIntercept(
+          slope         0.517 ± 0.0333, 0.451 to 0.582
+      intercept     0.082 ± 0.0815, -0.0776 to 0.242
+      in_the_large  0.0915 ± 0.103, -0.11 to 0.293
+    )
     """
     level = checks.proportion("confidence_level", confidence_level)
     binary, targets = _checked(predictions, targets)
-    found = _cox_regression(binary.probs, targets, level)
-    if checks.is_concrete(found) and np.isnan(found.slope.estimate):
+    line = _slope_intercept(binary.probs, targets, level)
+    if checks.is_concrete(line) and np.isnan(line.slope.estimate):
         raise ValueError(
             "targets: expected labels 0 and 1 that no threshold of the predictions separates, "
             "without which the likelihood has no maximum; hypothesis_tests.cox needs none"
         )
-    return found
+    return line
 
 
 @jax.jit
-def _cox_regression(probs: jax.Array, targets: jax.Array, level: ArrayLike) -> CoxRegression:
+def _slope_intercept(probs: jax.Array, targets: jax.Array, level: ArrayLike) -> SlopeIntercept:
     x = log_odds(probs)
     exists = has_maximum(x, targets == 1) & ~jnp.any(jnp.isnan(x))
     line = most_likely(exists, x, targets.astype(x.dtype))
-    line = Line(*(jnp.where(exists, value, jnp.nan) for value in line))
     fitted = jax.nn.sigmoid(line.slope * x + line.intercept)
     slopes, total, center = centered(fitted * (1 - fitted), x)
-    errors = jnp.sqrt(1 / slopes), jnp.sqrt(1 / total + jnp.square(center) / slopes)
-    both = zip(line, errors, strict=True)
-    return CoxRegression(*(asymptotic_interval(value, error, level) for value, error in both))
+    shift, of_shift = _in_the_large(x, targets)
+    estimates = *line, shift
+    errors = 1 / slopes, 1 / total + jnp.square(center) / slopes, 1 / of_shift
+    both = zip(estimates, map(jnp.sqrt, errors), strict=True)
+    intervals = (asymptotic_interval(jnp.where(exists, b, jnp.nan), s, level) for b, s in both)
+    return SlopeIntercept(*intervals)
+
+
+def _in_the_large(x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The most likely b of log-odds x + b, and the information about it."""
+
+    def step(x: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+        probs, complements = jax.nn.sigmoid(x + b), jax.nn.sigmoid(-x - b)
+        information = jnp.sum(probs * complements)
+        return jnp.sum(jnp.where(targets == 1, complements, -probs)) / information, information
+
+    def damped(_: int, b: jax.Array) -> jax.Array:
+        change = step(lax.stop_gradient(x), b)[0]
+        return b + jnp.sign(change) * jnp.log1p(jnp.abs(change))  # as in `most_likely`
+
+    b = lax.fori_loop(0, 50, damped, jnp.zeros((), x.dtype))
+    b += step(x, b)[0]
+    return b, step(x, b)[1]
 
 
 @with_textbook_pvalue(beyond_brownian_motion)

@@ -13,7 +13,7 @@ from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.betting import Betting, Wealth, mean_of_logs
-from calibjax.hypothesis_tests.choice_of_bets import checked_bets
+from calibjax.hypothesis_tests.default_bets import checked_bets
 from calibjax.hypothesis_tests.outcomes import Forecast, checked_forecasts
 from calibjax.recalibration.affine import AffineMap
 from calibjax.recalibration.logits import LogitMap
@@ -32,7 +32,7 @@ class EProcessResult:
         log_wealths: that of each bet, by name.
         pvalue: anytime-valid: one over the largest wealth so far, at most 1. Under calibration the
             probability that it is ever ≤ α is at most α.
-        crossing: number of forecasts after which the wealth first reached 1 / level; 0 if it has
+        crossing: number of forecasts after which the wealth first reached 1 / α; 0 if it has
             not.
         params: what bets on one recalibration of all predictions have learned, by name: an
             `AffineMap`, a `LogitMap`, or what `fit` returns.
@@ -53,8 +53,8 @@ class EProcessResult:
         """A sentence, and a line for each bet."""
         if not checks.is_concrete(self.log_wealth, self.pvalue) or jnp.ndim(self.pvalue):
             return f"{type(self).__name__}(log_wealth={self.log_wealth})"
-        found = int(self.crossing)
-        when = f", first rejected after {found} forecasts" if found else ""
+        number = int(self.crossing)
+        when = f", first rejected after {number} forecasts" if number else ""
         first = f"{type(self).__name__}(pvalue={float(self.pvalue):.3g}, log wealth "
         lines = [f"{first}{float(_last(self.log_wealth)):.2f}{when})"]
         lines += described_bets(self.log_wealths, self.params)
@@ -109,11 +109,11 @@ def betting_against(
     window = checks.size_in_range("window", window, 1, _LONGEST)
     forget = checks.positive_scalar("forget", forget)
     forget = checks.satisfying("forget", forget, lambda x: x <= 1, "a number in (0, 1]")
-    found = checked_bets(bets, predictions)
-    window = window if any(bet.needs_past for bet in found.values()) else 1
+    by_name = checked_bets(bets, predictions)
+    window = window if any(bet.needs_past for bet in by_name.values()) else 1
     dtype = floating_dtype(predictions)
     threshold = jnp.asarray(log_threshold, dtype)
-    return Betting(found, jnp.asarray(forget, dtype), threshold, horizon, window)
+    return Betting(by_name, jnp.asarray(forget, dtype), threshold, horizon, window)
 
 
 @jax.jit
@@ -141,19 +141,19 @@ def result_of(betting: Betting, state: Wealth, logs: dict[str, jax.Array]) -> EP
 
 def params_of(betting: Betting, state: Wealth) -> dict[str, Any]:
     """What the bets have learned that can be written down."""
-    found = {name: bet.params(state.learned[name]) for name, bet in betting.bets.items()}
-    return {name: params for name, params in found.items() if params is not None}
+    learned = {name: bet.params(state.learned[name]) for name, bet in betting.bets.items()}
+    return {name: params for name, params in learned.items() if params is not None}
 
 
 def e_process(
-    bets: Any,
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    bets: Any = None,
     times: ArrayLike | None = None,
     horizon: int = 1,
     forget: float = 1.0,
-    level: float = 0.05,
+    significance_level: float = 0.05,
 ) -> EProcessResult:
     """Test of calibration over time, which may be looked at, and stopped, after every forecast.
 
@@ -168,7 +168,20 @@ def e_process(
     you like, and stop when you like. The logarithm of a wealth is what the recalibration would have
     earned in likelihood, so that the bet that earns most names the fault.
 
-    *Bets.* A dictionary of recalibrations and kernels, which may be those of `default_bets`:
+    *Bets.* By default, those of the family of the predictions:
+
+    | predictions | bet | what it learns |
+    | --- | --- | --- |
+    | numbers | `shift and scale` | those of the normal scores of all predictions |
+    | | `local shift and scale` | those of similar predictions, by kernel regression |
+    | | `kernels` | how often cells of normal scores occur, for similar predictions |
+    | vectors | | the first two, of each coordinate of L⁻¹ (y − μ) |
+    | classes | `temperature` | factor of all log-probabilities |
+    | | `bias` | a summand of each log-probability |
+    | | `kernels` | how often classes occur, for similar predictions |
+
+    Numbers are continuous, counts, or those of ensembles, of which the rank among the members is
+    looked at. Other bets are a dictionary of recalibrations and kernels:
 
     - `recalibration.AffineScaling` of numbers and vectors: shift and scale of the normal scores,
       with a prior of 20 forecasts without fault, by running sums;
@@ -200,14 +213,14 @@ def e_process(
     faults that come late sooner. What has been lost until then stays lost.
 
     Args:
-        bets: dictionary of bets by name, or a single one; None for `default_bets(predictions)`.
         predictions: batch of n ≥ 1 distributions, in the order of the targets in time.
         targets: [n] or [n, d].
+        bets: dictionary of bets by name, or a single one; None for those of the first table.
         times: of the forecasts, numbers or NumPy's datetimes, [n], which are checked to be in
             order; equal ones may be.
         horizon: h ≥ 1: when a prediction is made, the h − 1 targets before its own are not known.
         forget: f in (0, 1].
-        level: α in (0, 1), for `crossing`.
+        significance_level: α in (0, 1), for `crossing`.
 
     Returns:
         The wealth after each forecast.
@@ -228,12 +241,12 @@ def e_process(
     >>> from calibjax import distributions, hypothesis_tests
     >>> loc, noise = jax.random.normal(jax.random.key(0), (2, 200))
     >>> predictions = distributions.Normal(loc, jnp.ones(200))
-    >>> result = hypothesis_tests.e_process(None, predictions, loc + 0.4 + noise)
+    >>> result = hypothesis_tests.e_process(predictions, loc + 0.4 + noise)
     >>> print(result.earned_most, result.pvalue < 0.001)
     shift and scale True
     """
     forecasts = checked_forecasts(predictions, targets, times)
-    threshold = -jnp.log(checks.proportion("level", level))
+    threshold = -jnp.log(checks.proportion("significance_level", significance_level))
     betting = betting_against(
         bets,
         forecasts.prediction,

@@ -49,7 +49,7 @@ def wealth(
     >>> from calibjax import distributions, hypothesis_tests, plotting
     >>> predictions = distributions.Normal(jnp.zeros(50), jnp.ones(50))
     >>> targets = 2 * jax.random.normal(jax.random.key(0), (50,))
-    >>> ax = plotting.wealth(hypothesis_tests.e_process(None, predictions, targets))
+    >>> ax = plotting.wealth(hypothesis_tests.e_process(predictions, targets))
     >>> print(ax.get_ylabel())
     wealth
     """

@@ -35,11 +35,11 @@ class EProcess:
     hypothesis that all are calibrated, given the past of all, at times that are the same for all.
 
     Attributes:
-        bets: as in `e_process`.
         example_predictions: a batch of the family of the predictions to come, with the same shapes;
             its values do not matter.
+        bets: as in `e_process`.
         forget: as in `e_process`.
-        level: likewise.
+        significance_level: likewise.
         horizon: likewise.
         window: W, number of forecasts that kernels and regressions remember. Others learn from all
             of the past. A fault that takes more forecasts than these to be seen, since it is small
@@ -54,7 +54,7 @@ class EProcess:
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, streaming
     >>> wide = distributions.Normal(jnp.zeros(100), jnp.full(100, 1.5))
-    >>> accumulator = streaming.EProcess(None, wide)
+    >>> accumulator = streaming.EProcess(wide)
     >>> state = accumulator.init()
     >>> for key in jax.random.split(jax.random.key(0), 3):
     ...     state = accumulator.update(state, wide, jax.random.normal(key, (100,)))
@@ -62,10 +62,10 @@ class EProcess:
     True
     """
 
-    bets: Any
     example_predictions: Distribution
+    bets: Any = None
     forget: jax.Array | float = 1.0
-    level: jax.Array | float = 0.05
+    significance_level: jax.Array | float = 0.05
     horizon: int = dataclasses.field(default=1, metadata={"static": True})
     window: int = dataclasses.field(default=WINDOW, metadata={"static": True})
 
@@ -80,7 +80,9 @@ class EProcess:
             horizon=self.horizon,
             forget=self.forget,
             window=self.window,
-            log_threshold=-jnp.log(checks.proportion("level", self.level)),
+            log_threshold=-jnp.log(
+                checks.proportion("significance_level", self.significance_level)
+            ),
         )
         return betting, example, started(betting, example)
 

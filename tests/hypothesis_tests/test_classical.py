@@ -109,7 +109,12 @@ def test_cox_regression_is_the_maximum_of_the_likelihood():
         found = hypothesis_tests.calibration_slope_intercept(
             predictions, LABELS, confidence_level=0.9
         )
-    for interval, value, error in zip((found.slope, found.intercept), best.x, errors, strict=True):
+    shift = scipy.optimize.brentq(lambda b: np.sum(LABELS - scipy.special.expit(x + b)), -9, 9)
+    fitted = scipy.special.expit(x + shift)
+    values = *best.x, shift
+    errors = *errors, np.sum(fitted * (1 - fitted)) ** -0.5
+    intervals = found.slope, found.intercept, found.in_the_large
+    for interval, value, error in zip(intervals, values, errors, strict=True):
         np.testing.assert_allclose(interval.estimate, value, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(interval.standard_error, error, rtol=1e-5)
         reach = scipy.stats.norm.ppf(0.95) * interval.standard_error

@@ -9,11 +9,10 @@ from scipy import stats
 from calibjax import distances, distributions, kernels, recalibration, streaming
 from calibjax.hypothesis_tests import (
     EProcessResult,
-    default_bets,
     e_process,
 )
 from calibjax.hypothesis_tests.bets import Past
-from calibjax.hypothesis_tests.choice_of_bets import checked_bets
+from calibjax.hypothesis_tests.default_bets import checked_bets
 from calibjax.hypothesis_tests.outcomes import NUM_CELLS, checked_forecasts
 from calibjax.hypothesis_tests.sequential import after_all, betting_against, started
 
@@ -89,7 +88,7 @@ def test_against_loops():
         "default": recalibration.KernelRecalibration(),
         "kernel": product,
     }
-    result = e_process(bets, *NORMAL)
+    result = e_process(*NORMAL, bets=bets)
     levels = (np.arange(NUM_CELLS) + 0.5) / NUM_CELLS
     points = stats.norm.ppf(levels)
     matrix = np.exp(-0.5 * (points[:, None] - points) ** 2)
@@ -115,7 +114,7 @@ def test_classes_against_loops():
         "temperature": recalibration.TemperatureScaling(),
         "kernel": kernels.TensorProduct(TV, kernels.White()),
     }
-    result = e_process(bets, *CLASSES)
+    result = e_process(*CLASSES, bets=bets)
     distance = lambda s, t: 0.5 * np.abs(PROBS[s] - PROBS[t]).sum()  # noqa: E731
     near = lambda s, t: np.exp(-distance(s, t) / 0.5)  # noqa: E731
     expected = kernel_wealth(near, np.eye(M)[CLASSES[1]], PROBS, np.eye(M))
@@ -131,7 +130,7 @@ def test_biases_come_close_to_the_most_likely_ones():
     labels = (np.random.default_rng(1).uniform(size=4000)[:, None] > truth.cumsum(1)).sum(1)
     predictions = distributions.Categorical(probs)
     for method in (recalibration.BiasScaling(), recalibration.VectorScaling()):
-        found = e_process({"m": method}, predictions, labels).params["m"]
+        found = e_process(predictions, labels, bets={"m": method}).params["m"]
         fitted = method.fit(predictions, labels)
         np.testing.assert_allclose(found.biases - found.biases.mean(), fitted.biases, atol=0.1)
         np.testing.assert_allclose(found.slopes, fitted.slopes, atol=0.1)
@@ -139,7 +138,7 @@ def test_biases_come_close_to_the_most_likely_ones():
 
 @pytest.mark.parametrize("horizon", [2, 3])
 def test_horizon(horizon):
-    result = e_process(recalibration.AffineScaling(), *NORMAL, horizon=horizon, forget=0.9)
+    result = e_process(*NORMAL, bets=recalibration.AffineScaling(), horizon=horizon, forget=0.9)
     logs = affine_logs(Z, np.maximum(np.arange(N) - horizon + 1, 0), 0.9)
     wealth, expected = np.ones(horizon), []
     for t, log in enumerate(logs):
@@ -229,19 +228,17 @@ def test_bets_are_fair(name):
 
 
 def test_result():
-    result = e_process(None, NORMAL[0], NORMAL[1] + 3 * SCALE)
+    result = e_process(NORMAL[0], NORMAL[1] + 3 * SCALE)
     assert isinstance(result, EProcessResult)
     wealth = np.asarray(result.log_wealth)
     assert int(result.crossing) == 1 + np.argmax(wealth >= np.log(20))
     assert "above the predictions" in repr(result)
     assert result.earned_most in result.log_wealths
     assert set(result.params) == {"shift and scale"}
-    assert set(default_bets(NORMAL[0])) == set(result.log_wealths)
-    late = e_process(None, NORMAL[0], NORMAL[1] + 3 * SCALE, level=1e-30)
+    assert set(result.log_wealths) == {"shift and scale", "local shift and scale", "kernels"}
+    late = e_process(NORMAL[0], NORMAL[1] + 3 * SCALE, significance_level=1e-30)
     assert int(late.crossing) == 0
-    sure = e_process(
-        None, distributions.Categorical(PROBS**3 / (PROBS**3).sum(1)[:, None]), [0] * N
-    )
+    sure = e_process(distributions.Categorical(PROBS**3 / (PROBS**3).sum(1)[:, None]), [0] * N)
     assert "log-probabilities times" in repr(sure)
     assert "class 0 comes more often" in repr(sure)
 
@@ -250,7 +247,7 @@ def test_a_mixture_of_one_is_its_component():
     parts = jax.tree.map(lambda x: x[:, None], NORMAL[0])
     mixture = distributions.Mixture(np.ones((N, 1)), parts)
     bet = recalibration.AffineScaling()
-    found, expected = (e_process(bet, p, NORMAL[1]) for p in (mixture, NORMAL[0]))
+    found, expected = (e_process(p, NORMAL[1], bets=bet) for p in (mixture, NORMAL[0]))
     np.testing.assert_allclose(found.log_wealth, expected.log_wealth, rtol=1e-6, atol=1e-9)
 
 
@@ -297,18 +294,20 @@ def test_refusals(change, message):
 )  # fmt: skip
 def test_times_out_of_order(times, error, message):
     with pytest.raises(error, match=f"^times: .*{message}"):
-        e_process(SHIFT, *NORMAL, times=times)
+        e_process(*NORMAL, bets=SHIFT, times=times)
 
 
 def test_times_in_order():
     """They change nothing; all that reads a stream refuses others."""
-    found = e_process(SHIFT, *NORMAL, times=np.datetime64("2026-03-01", "h") + np.arange(N) // 2)
-    assert found.pvalue == e_process(SHIFT, *NORMAL).pvalue
-    watch = streaming.EProcess(SHIFT, NORMAL[0])
+    found = e_process(
+        *NORMAL, bets=SHIFT, times=np.datetime64("2026-03-01", "h") + np.arange(N) // 2
+    )
+    assert found.pvalue == e_process(*NORMAL, bets=SHIFT).pvalue
+    watch = streaming.EProcess(NORMAL[0], SHIFT)
     with pytest.raises(ValueError, match="^times: "):
         watch.update(watch.init(), *NORMAL, times=-np.arange(N))
     with pytest.raises(TypeError, match="^times: expected values that are known"):
-        jax.jit(lambda t: e_process(SHIFT, *NORMAL, times=t).pvalue)(jnp.arange(N))
+        jax.jit(lambda t: e_process(*NORMAL, bets=SHIFT, times=t).pvalue)(jnp.arange(N))
 
 
 def autoregression(key, n, horizon, phi=0.9):
@@ -342,7 +341,7 @@ def rate(make, num, **options):
     """How often the wealth ever reaches 20."""
 
     def crosses(key):
-        return e_process(None, *make(key), **options).crossing > 0
+        return e_process(*make(key), **options).crossing > 0
 
     keys = jax.random.split(jax.random.key(7), num)
     return float(np.mean(jax.jit(lambda x: jax.lax.map(crosses, x, batch_size=50))(keys)))
@@ -397,9 +396,9 @@ def test_outliers_of_counts_are_evidence(dtype):
     rates, wealth = np.full(40, 5.0, dtype), []
     for target in (5, 20, 60, 1000):
         found = e_process(
-            {"affine": recalibration.AffineScaling()},
             distributions.Poisson(rates),
             np.full(40, target),
+            bets={"affine": recalibration.AffineScaling()},
         )
         wealth.append(float(found.log_wealth[-1]))
     assert wealth[0] < wealth[1]
@@ -414,18 +413,15 @@ def test_isotonic_maps_are_bets():
     probs = rng.uniform(size=80)
     labels = (rng.uniform(size=80) < probs**3).astype(int)
     bets = {"isotonic": recalibration.IsotonicRegression()}
-    found = e_process(bets, distributions.Bernoulli(probs), labels)
+    found = e_process(distributions.Bernoulli(probs), labels, bets=bets)
     assert found.log_wealth[-1] > 2
-    few = e_process(bets, distributions.Bernoulli(probs[:6]), labels[:6])
+    few = e_process(distributions.Bernoulli(probs[:6]), labels[:6], bets=bets)
     assert np.isnan(jax.tree.leaves(few.params)[0]).all()
 
 
 def test_bets_that_do_not_fit():
     numbers = distributions.Normal(np.zeros(9), np.ones(9))
-    classes = distributions.Categorical(np.full((9, 3), 1 / 3))
-    with pytest.raises(TypeError, match=r"bets\['\w.*'\]: expected a bet of default_bets"):
-        e_process(default_bets(numbers), classes, np.zeros(9, int))
     with pytest.raises(TypeError, match="bets: expected a dictionary"):
-        e_process([recalibration.AffineScaling()], numbers, np.zeros(9))
+        e_process(numbers, np.zeros(9), bets=[recalibration.AffineScaling()])
     with pytest.raises(TypeError, match="got the class AffineScaling"):
-        e_process({"a": recalibration.AffineScaling}, numbers, np.zeros(9))
+        e_process(numbers, np.zeros(9), bets={"a": recalibration.AffineScaling})

@@ -34,7 +34,7 @@ def _watched(make: Any, result: str) -> Call:
 
     def evaluate(predictions: Any, targets: Any, **options: Any) -> Any:
         example = distributions.Normal(np.zeros(1, np.float32), np.ones(1, np.float32))
-        accumulator = make(recalibration.AffineScaling(), example, **options)
+        accumulator = make(example, recalibration.AffineScaling(), **options)
         return accumulator.result(accumulator.update(accumulator.init(), predictions, targets))
 
     return NORMAL.call(

@@ -9,7 +9,6 @@ from calibjax import (
     distances,
     distributions,
     estimators,
-    hypothesis_tests,
     kernels,
     recalibration,
     scores,
@@ -272,8 +271,7 @@ def _coverage() -> list[Call]:
 
 
 def _classical() -> list[Call]:
-    regression = "calibration_slope_intercept hypothesis_tests.CoxRegression"
-    of_labels = "cox", "cumulative_difference", "spiegelhalter", regression
+    of_labels = "cox", "cumulative_difference", "spiegelhalter", "calibration_slope_intercept"
     return [
         *(BERNOULLI.call(f"hypothesis_tests.{name}") for name in of_labels),
         BERNOULLI.call("hypothesis_tests.hosmer_lemeshow", num_bins=a.integer(3)),
@@ -290,9 +288,6 @@ def _sequential() -> list[Call]:
     """Bets by sums are quick to compile; the others are in tests/hypothesis_tests."""
     bets = ((NORMAL, recalibration.AffineScaling()), (BERNOULLI, recalibration.BiasScaling()))
 
-    def number(predictions: Any) -> int:
-        return len(hypothesis_tests.default_bets(predictions))
-
     return [
         *(
             family.call(
@@ -300,11 +295,10 @@ def _sequential() -> list[Call]:
                 bets=bet,
                 horizon=a.integer(1),
                 forget=a.scale(0.9),
-                level=a.proportion(0.1),
+                significance_level=a.proportion(0.1),
             )
             for family, bet in bets
         ),
-        NORMAL.call("hypothesis_tests.default_bets", None, number),
     ]
 
 

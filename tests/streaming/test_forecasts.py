@@ -28,9 +28,9 @@ def updated(accumulator, batches=(0, 5, 6, N)):
 
 @pytest.mark.parametrize("horizon", [1, 3])
 def test_as_all_at_once(horizon):
-    expected = e_process(None, PREDICTIONS, TARGETS, horizon=horizon, forget=0.9, level=0.9)
+    expected = e_process(PREDICTIONS, TARGETS, horizon=horizon, forget=0.9, significance_level=0.9)
     example = distributions.Normal(np.zeros(1), np.ones(1))
-    accumulator = EProcess(None, example, forget=0.9, level=0.9, horizon=horizon, window=20)
+    accumulator = EProcess(example, forget=0.9, significance_level=0.9, horizon=horizon, window=20)
     state = updated(accumulator)
     for found in (accumulator.result(state), accumulator.result(pickle.loads(pickle.dumps(state)))):
         assert found.log_wealth.shape == ()
@@ -43,7 +43,7 @@ def test_as_all_at_once(horizon):
 
 
 def test_transformations_and_state():
-    accumulator = EProcess(AFFINE, PREDICTIONS)
+    accumulator = EProcess(PREDICTIONS, AFFINE)
     step = jax.jit(accumulator.update)
     state, sizes = accumulator.init(), set()
     for _ in range(3):
@@ -54,22 +54,22 @@ def test_transformations_and_state():
     jitted = jax.jit(accumulator.result)(state)
     np.testing.assert_allclose(jitted.log_wealth, accumulator.result(state).log_wealth, rtol=1e-9)
     single = jax.tree.map(lambda x: x.astype(np.float32), PREDICTIONS)
-    found = EProcess(None, single)
+    found = EProcess(single)
     after = found.update(found.init(), single, TARGETS.astype(np.float32))
     assert found.result(after).log_wealth.dtype == np.float32
 
 
 def test_refusals():
-    accumulator = EProcess(AFFINE, PREDICTIONS)
+    accumulator = EProcess(PREDICTIONS, AFFINE)
     state = accumulator.init()
     with pytest.raises(ValueError, match="horizon: expected an integer between"):
-        EProcess(AFFINE, PREDICTIONS, horizon=0).init()
+        EProcess(PREDICTIONS, AFFINE, horizon=0).init()
     with pytest.raises(ValueError, match="window: expected an integer between"):
-        EProcess(AFFINE, PREDICTIONS, window=0).init()
+        EProcess(PREDICTIONS, AFFINE, window=0).init()
     with pytest.raises(TypeError, match="state: expected Wealth as init returns it"):
         accumulator.result(None)
     with pytest.raises(ValueError, match="state: expected a state of this accumulator"):
-        EProcess(None, PREDICTIONS).update(state, PREDICTIONS, TARGETS)
+        EProcess(PREDICTIONS).update(state, PREDICTIONS, TARGETS)
     classes = distributions.Bernoulli(np.full(N, 0.5))
     with pytest.raises(ValueError, match="predictions: expected entries like those of example"):
         accumulator.update(state, classes, np.zeros(N, int))

@@ -1,4 +1,4 @@
-"""Which bets are placed: by default, or what users hand over."""
+"""Default bets, and conversion of those that users hand over."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,54 +48,22 @@ _SCORE_SCALES = 0.5, 2.0  # of kernels on normal scores
 _CLASS_SCALES = 0.3, 1.0  # of kernels on predictions of classes, total variations
 
 
-def default_bets(predictions: Distribution) -> dict[str, Any]:
-    """The bets that `e_process` places by default, by name; other bets may be added to them.
+def _default_bets(predictions: Distribution) -> dict[str, Any]:
+    """The bets of `e_process` for predictions of this family, by name.
 
-    | predictions | bet | what it learns |
-    | --- | --- | --- |
-    | numbers | `shift and scale` | those of the normal scores of all predictions |
-    | | `local shift and scale` | those of similar predictions, by kernel regression |
-    | | `kernels` | how often cells of normal scores occur, for similar predictions |
-    | vectors | | the first two, of each coordinate of L⁻¹ (y − μ) |
-    | classes | `temperature` | factor of all log-probabilities |
-    | | `bias` | a summand of each log-probability |
-    | | `kernels` | how often classes occur, for similar predictions |
-
-    Numbers are continuous, counts, or those of ensembles, of which the rank among the members is
-    looked at. They depend on the family of the predictions, and not on their values, which come
-    later: distances of predictions are in units of their mean in the past.
-
-    Args:
-        predictions: batch of distributions, of which there may be one.
-
-    Returns:
-        Dictionary of bets.
-
-    Raises:
-        TypeError: if `predictions` is not a batch of distributions.
-        ValueError: if shapes or values are wrong.
-
-    Cost: none.
-
-    References: see `e_process`.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax import distributions
-    >>> print(*default_bets(distributions.Normal(jnp.zeros(1), jnp.ones(1))), sep=", ")
-    shift and scale, local shift and scale, kernels
+    They do not depend on the values of the predictions, which come later: distances of predictions
+    are in units of their mean in the past.
     """
-    predictions = checks.batch(predictions)
     plain = bare(predictions)
     if hasattr(plain, "class_probs"):
         near = *(Exponential(x, TotalVariation()) for x in _CLASS_SCALES), Constant()
         matrices = _matrix(White(), plain)[None]
-        own: dict[str, Any] = {
+        return {
             "temperature": LogitBet(TemperatureScaling()),
             "bias": LogitBet(BiasScaling()),
             "kernels": KernelBet(Near(near), matrices),
         }
-        return own
-    found: dict[str, Any] = {
+    bets: dict[str, Any] = {
         "shift and scale": AffineBet(),
         "local shift and scale": _local(KernelRecalibration(prior=10.0), predictions),
     }
@@ -103,8 +71,8 @@ def default_bets(predictions: Distribution) -> dict[str, Any]:
         near = *map(SquaredExponential, _SCALES), Constant()
         inner = [NormalScore(SquaredExponential(x)) for x in _SCORE_SCALES]
         matrices = jnp.stack([_matrix(kernel, plain) for kernel in inner])
-        found["kernels"] = KernelBet(Near(near, _distance(predictions)), matrices)
-    return found
+        bets["kernels"] = KernelBet(Near(near, _distance(predictions)), matrices)
+    return bets
 
 
 def checked_bets(bets: object, predictions: Distribution) -> dict[str, Bet]:
@@ -116,7 +84,7 @@ def checked_bets(bets: object, predictions: Distribution) -> dict[str, Bet]:
         NotImplementedError: if one cannot be placed against these predictions.
     """
     if bets is None:
-        return default_bets(predictions)
+        return _default_bets(predictions)
     if isinstance(bets, list | tuple):
         raise TypeError(f"bets: expected a dictionary of bets, got {checks.described(bets)}")
     if not isinstance(bets, Mapping):
@@ -129,14 +97,6 @@ def checked_bets(bets: object, predictions: Distribution) -> dict[str, Bet]:
 def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
     plain = bare(predictions)
     is_of_classes = hasattr(plain, "class_probs")
-    if isinstance(bet, Bet):  # of `default_bets`
-        kind = LogitBet if is_of_classes else AffineBet | LocalBet
-        if not isinstance(bet, KernelBet | RefittedBet | kind):
-            raise TypeError(
-                f"{place}: expected a bet of default_bets for such predictions, got a "
-                f"{type(bet).__name__} for {checks.described(plain)}"
-            )
-        return bet
     if isinstance(bet, type):
         raise TypeError(f"{place}: expected a recalibration, got the class {bet.__name__}")
     if isinstance(bet, AffineScaling) and not is_of_classes:
