@@ -188,7 +188,7 @@ def test_distances_between_labels_are_refused(predictions, wrap):
         SquaredExponential(),
         2.0 * Exponential(1.0, distances.Manhattan()) + White(),
         White() * kernels.PowerExponential(),
-        Exponential(1.0, distances.MeanAbsoluteDifference()),
+        Exponential(1.0, distances.Manhattan(mean=True)),
     ):
         kernel = TensorProduct(Exponential(), target)
         with pytest.raises(ValueError, match=r"kernel.target: expected .* LabelKernel\(gram_"):

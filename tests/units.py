@@ -65,7 +65,6 @@ def _(p: distributions.Recalibrated, c: float) -> Any:
 _POWERS = {
     D.Euclidean: 1,
     D.Manhattan: 1,
-    D.MeanAbsoluteDifference: 1,
     D.Wasserstein: 1,
     D.MixtureWasserstein: 1,
     D.SquaredEuclidean: 2,

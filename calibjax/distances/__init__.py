@@ -6,11 +6,10 @@
 from calibjax.distances.base import Distance
 from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
 from calibjax.distances.features import Features
-from calibjax.distances.manhattan import Manhattan, MeanAbsoluteDifference
+from calibjax.distances.manhattan import Manhattan
 from calibjax.distances.maximum_mean_discrepancy import MaximumMeanDiscrepancy
 from calibjax.distances.mixture_wasserstein import MixtureWasserstein
 from calibjax.distances.total_variation import TotalVariation
-from calibjax.distances.transport import transport_cost, transport_plan
 from calibjax.distances.wasserstein import Wasserstein
 
 __all__ = [
@@ -19,13 +18,10 @@ __all__ = [
     "Features",
     "Manhattan",
     "MaximumMeanDiscrepancy",
-    "MeanAbsoluteDifference",
     "MixtureWasserstein",
     "SquaredEuclidean",
     "TotalVariation",
     "Wasserstein",
-    "transport_cost",
-    "transport_plan",
 ]
 
 

@@ -38,10 +38,10 @@ class Distance:
 
     def __init_subclass__(cls, sees_features: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = _METHODS & vars(cls).keys()
-        for name in own if not sees_features else ():
+        defined = _METHODS & vars(cls).keys()
+        for name in defined if not sees_features else ():
             setattr(cls, name, _of_distributions(vars(cls)[name]))
-        for name in _METHODS - own if own else ():  # follow from its own, not those of a parent
+        for name in _METHODS - defined if defined else ():  # follow from these, not those of a parent
             setattr(cls, name, getattr(Distance, name))
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:

@@ -60,8 +60,8 @@ class MixtureWasserstein(Distance):
         TypeError: if the order is not a number.
         ValueError: if it is below one.
 
-    Cost: K K' distances W₂ and one transport problem, see `transport_cost`; gradients at distance
-    zero are zero.
+    Cost: K K' distances W₂ and one transport problem, see `calibjax.distances.transport`; gradients
+    at distance zero are zero.
 
     References: W21 eq. (D.2); Delon and Desolneux (2020) for s = 2.
 

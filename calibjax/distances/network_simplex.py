@@ -169,14 +169,14 @@ def _entering_arc(cost: jax.Array, price: jax.Array) -> tuple[jax.Array, jax.Arr
     smallest, _ = lax.scan(lower, jnp.zeros_like(column_price), (cost, row_price))
     smallest = jnp.min(smallest, 0)
 
-    def find(found: jax.Array, row: tuple) -> tuple[jax.Array, None]:
+    def find(arc: jax.Array, row: tuple) -> tuple[jax.Array, None]:
         i, cost, price = row
         arcs = i * num_columns + _index(num_columns)
-        return jnp.where(cost - price - column_price == smallest, arcs, found), None
+        return jnp.where(cost - price - column_price == smallest, arcs, arc), None
 
     rows = jnp.arange(num_rows, dtype=jnp.int32), cost, row_price
-    found, _ = lax.scan(find, jnp.zeros(column_price.shape, jnp.int32), rows)
-    return jnp.max(found, 0), smallest
+    entering, _ = lax.scan(find, jnp.zeros(column_price.shape, jnp.int32), rows)
+    return jnp.max(entering, 0), smallest
 
 
 def _pivot(cost: jax.Array, tree: Tree) -> tuple[Tree, jax.Array]:

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from calibjax._core import checks
 from calibjax._core.arithmetic import on_cpu
 from calibjax.distances import network_simplex
 
@@ -16,13 +15,14 @@ Problem = tuple[jax.Array, jax.Array, jax.Array]  # weights of rows and columns,
 Solution = tuple[jax.Array, jax.Array, jax.Array]  # plan, potentials of rows and columns
 
 
-def transport_plan(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> jax.Array:
-    """Optimal plan argmin_π Σ_ij π_ij cost_ij among π ≥ 0 with marginals `weights_p`, `weights_q`.
+def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> jax.Array:
+    """Smallest cost min_π Σ_ij π_ij cost_ij among π ≥ 0 with marginals `weights_p`, `weights_q`.
 
-    The plan is a vertex of the set of plans, with at most K + K' − 1 positive entries. It is
-    differentiated as a constant: small changes of the cost change the minimum by Σ π_ij dcost_ij,
-    so the gradient of Σ_ij π_ij cost_ij with respect to the cost is right. For gradients with
-    respect to the weights use `transport_cost`.
+    Its gradient with respect to the cost is the optimal plan π, a vertex of the set of plans with
+    at most K + K' − 1 positive entries, and with respect to the weights the dual potentials (minus
+    their weighted mean, because weights are divided by their sum). Where several plans or
+    potentials are optimal, one of them is the subgradient that is returned. Second derivatives are
+    zero.
 
     Args:
         weights_p: probabilities, [K]; zeros are allowed. Weights are divided by their sum.
@@ -30,12 +30,7 @@ def transport_plan(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
         cost: finite, [K, K'].
 
     Returns:
-        The plan, [K, K']; NaN if traced weights or costs, which cannot be checked, are not finite
-        or weights are negative.
-
-    Raises:
-        TypeError: if an argument is not a floating-point array.
-        ValueError: if shapes do not match, weights are not probabilities, or costs are not finite.
+        The cost, a scalar; NaN if weights or costs are not finite, or weights are negative.
 
     Accuracy: the plan is optimal for costs rounded to 2^−t of their range and weights rounded to
     multiples of 2^−s, zero weights to one such unit (their part of the plan is zero nevertheless).
@@ -46,50 +41,18 @@ def transport_plan(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
     Cost: about K + K' to 5 (K + K') pivots of K K' operations each. Problems batched by `vmap` are
     solved together, 10 × 10 problems in 5 to 10 µs each, with O(K K') memory per problem.
 
-    >>> import jax.numpy as jnp
+    >>> import jax, jax.numpy as jnp
     >>> cost = jnp.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
-    >>> print(transport_plan(jnp.array([0.5, 0.5]), jnp.array([0.25, 0.25, 0.5]), cost))
+    >>> weights = jnp.array([0.5, 0.5]), jnp.array([0.25, 0.25, 0.5])
+    >>> print(transport_cost(*weights, cost))
+    0.75
+    >>> print(jax.grad(transport_cost, 2)(*weights, cost))  # the plan
     [[0.25 0.25 0.  ]
      [0.   0.   0.5 ]]
     """
-    return _solution(*lax.stop_gradient(_checked(weights_p, weights_q, cost)))[0]
-
-
-def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> jax.Array:
-    """Smallest cost min_π Σ_ij π_ij cost_ij of a plan with marginals `weights_p`, `weights_q`.
-
-    Its gradient with respect to the cost is the optimal plan, and with respect to the weights
-    the dual potentials (minus their weighted mean, since weights are divided by their sum). Where
-    several plans or potentials are optimal, one of them is the subgradient that is returned.
-    Second derivatives are zero.
-
-    Arguments, errors, accuracy and cost are those of `transport_plan`.
-
-    Returns:
-        The cost, a scalar; NaN where `transport_plan` is.
-
-    >>> import jax.numpy as jnp
-    >>> cost = jnp.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
-    >>> print(transport_cost(jnp.array([0.5, 0.5]), jnp.array([0.25, 0.25, 0.5]), cost))
-    0.75
-    """
-    return _smallest_cost(*_checked(weights_p, weights_q, cost))
-
-
-def _checked(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> Problem:
-    """The arguments in one dtype, the weights with sum one."""
-    arguments = {"weights_p": weights_p, "weights_q": weights_q, "cost": cost}
-    p, q, cost = (
-        checks.floating(name, checks.as_arrays(name, values)) for name, values in arguments.items()
-    )
-    checks.shape("cost", cost, (None, None), "[K, K']")
-    cost = checks.finite("cost", cost)
-    for name, values, size in zip(arguments, (p, q), cost.shape, strict=False):
-        checks.shape(name, values, (size,), f"({size},), as cost")
-    p, q = checks.simplex("weights_p", p), checks.simplex("weights_q", q)
-    dtype = jnp.result_type(p, q, cost)
-    p, q, cost = (jnp.asarray(x, dtype) for x in (p, q, cost))
-    return p / jnp.sum(p), q / jnp.sum(q), cost
+    dtype = jnp.result_type(weights_p, weights_q, cost)
+    p, q, cost = (jnp.asarray(x, dtype) for x in (weights_p, weights_q, cost))
+    return _smallest_cost(p / jnp.sum(p), q / jnp.sum(q), cost)
 
 
 @jax.custom_jvp

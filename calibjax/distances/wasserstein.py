@@ -16,7 +16,10 @@ from calibjax.distances.bures import squared_bures
 from calibjax.distances.euclidean import Euclidean
 from calibjax.distributions import DiagNormal, Ensemble, Laplace, MvNormal, Normal
 
-_OTHERS = "distances has MixtureWasserstein, TotalVariation and MaximumMeanDiscrepancy for others"
+_OTHERS = (
+    "use distances.MixtureWasserstein for mixtures, TotalVariation for classes, and "
+    "MaximumMeanDiscrepancy for others"
+)
 
 
 @functools.singledispatch
@@ -28,7 +31,7 @@ def _squared(p: object, q: object) -> jax.Array:
         )
     raise NotImplementedError(
         f"distance Wasserstein is not defined for {type(p).__name__} and {type(q).__name__}; "
-        f"{_OTHERS}; add it with Wasserstein.register({type(p).__name__}, squared)"
+        f"{_OTHERS}, or add it with Wasserstein.register({type(p).__name__}, squared)"
     )
 
 
@@ -102,7 +105,8 @@ class Wasserstein(Distance):
 
     For `Ensemble` it is the distance of the empirical distributions,
     W₂² = m⁻¹ Σ_k (z_(k) − z'_(k))² with the sorted draws; these have to be scalars without
-    weights, equally many on both sides.
+    weights, equally many on both sides. For two `Mixture`s no formula is known;
+    `MixtureWasserstein` is an upper bound.
 
     Cost: the number of parameters. For full covariances about 15 d³ multiplications if d > 2,
     vectorised over the pairs for d ≤ 5; beyond, ten times as slow.

@@ -14,7 +14,7 @@ from jax.tree_util import Partial
 from calibjax._core import checks
 from calibjax._core.pytree import record
 from calibjax.binnings import UniformBins, bins_of
-from calibjax.distances import MeanAbsoluteDifference
+from calibjax.distances import Manhattan
 from calibjax.distributions import Bernoulli
 from calibjax.kernels import Exponential, Kernel
 
@@ -60,7 +60,7 @@ class Neighbourhood:
                 of them, [G]. L21 uses 0.2 for t-SNE and 0.4 for PCA features.
             num_bins: number of confidence bins of equal width, as in `UniformBins`; 15 in L21.
         """
-        return cls(Exponential(length_scale, MeanAbsoluteDifference()), UniformBins(num_bins))
+        return cls(Exponential(length_scale, Manhattan(mean=True)), UniformBins(num_bins))
 
     def groups(
         self,

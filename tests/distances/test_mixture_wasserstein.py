@@ -135,5 +135,5 @@ def test_refuses_what_is_no_mixture():
     with pytest.raises(NotImplementedError, match="Wasserstein is not defined for Categorical"):
         MixtureWasserstein()(classes, classes)
     for pair in ((mixture, mixture), (mixture, normal)):
-        with pytest.raises(NotImplementedError, match="distances has MixtureWasserstein, "):
+        with pytest.raises(NotImplementedError, match="use distances.MixtureWasserstein for mix"):
             distances.Wasserstein()(*pair)

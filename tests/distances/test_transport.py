@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distances import network_simplex, transport_cost, transport_plan
+from calibjax.distances import network_simplex
+from calibjax.distances.transport import transport_cost
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # POT probes for libraries that are not there
@@ -18,6 +19,7 @@ NUM_PROBLEMS = 1000
 
 # Cost, and its gradients: dual potentials of rows and columns, and the plan.
 solve = jax.jit(jax.vmap(jax.value_and_grad(transport_cost, argnums=(0, 1, 2))))
+transport_plan = jax.grad(transport_cost, argnums=2)
 
 
 def random_weights(rng, size, kind):

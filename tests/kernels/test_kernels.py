@@ -158,7 +158,7 @@ def _bernoulli(x):
         (distances.Euclidean(), jnp.asarray, 1),
         (distances.Euclidean(), lambda x: jnp.stack([3 * x, 4 * x]), 5),
         (distances.Manhattan(), jnp.asarray, 1),
-        (distances.MeanAbsoluteDifference(), _bernoulli, 1),
+        (distances.Manhattan(mean=True), _bernoulli, 1),
         (distances.TotalVariation(), _bernoulli, 1),
         (distances.MaximumMeanDiscrepancy(kernels.White()), _bernoulli, 2**0.5),
         (

@@ -115,7 +115,12 @@ def _points() -> list[Call]:
     alone = (*a.ALONE, "leading axis", "one more axis", "matrix", "first column", "transposed")
     alone += ("tuple",)  # a pytree, whose leaves are the coordinates
     heuristic, counted = "kernels.median_heuristic", np.array([10, 20, 40, 0, 3, 17, 25, 100])
-    of_numbers = "Euclidean", "SquaredEuclidean", "Manhattan", "MeanAbsoluteDifference"
+    of_numbers = {
+        "Euclidean": distances.Euclidean(),
+        "SquaredEuclidean": distances.SquaredEuclidean(),
+        "Manhattan": distances.Manhattan(),
+        "Manhattan mean": distances.Manhattan(mean=True),
+    }
     return [
         call(
             "kernels.gram_matrix",
@@ -134,13 +139,13 @@ def _points() -> list[Call]:
         ),
         *(
             call(
-                f"distances.{name} {heuristic}",
+                f"distances.{name.split()[0]} {heuristic}",
                 f"{name} of numbers",
                 kernels.median_heuristic,
-                distance=getattr(distances, name)(),
+                distance=distance,
                 xs=a.integers(counted, without=(*alone, "float 0.5")),
             )
-            for name in of_numbers
+            for name, distance in of_numbers.items()
         ),
         *(
             family.call(heuristic, distance=family.prediction_kernel.distance)
@@ -150,11 +155,6 @@ def _points() -> list[Call]:
 
 
 def _distances() -> list[Call]:
-    masses = {
-        "weights_p": a.simplex(np.array([0.2, 0.5, 0.3])),
-        "weights_q": a.simplex(np.array([0.1, 0.4, 0.2, 0.3])),
-        "cost": a.real(a.FACTORS.reshape(-1)[:12].reshape(3, 4) ** 2),
-    }
     discrepancy = a.made(
         distances.MaximumMeanDiscrepancy, kernel=a.kernel(kernels.SquaredExponential(1.2))
     )
@@ -164,8 +164,6 @@ def _distances() -> list[Call]:
     )
     heuristic = kernels.median_heuristic
     return [
-        call("distances.transport_plan", **masses, slow=True),
-        call("distances.transport_cost", **masses, slow=True),
         FAMILIES["Mixture"].call(
             "distances.MixtureWasserstein", "order", heuristic, distance=of_order, slow=True
         ),

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
-from calibjax.distances import Euclidean, Manhattan, MeanAbsoluteDifference, SquaredEuclidean
+from calibjax.distances import Euclidean, Manhattan, SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
 from calibjax.kernels.base import Kernel
@@ -18,7 +18,7 @@ from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Stationary
 
-_OF_NUMBERS = Euclidean | SquaredEuclidean | Manhattan | MeanAbsoluteDifference
+_OF_NUMBERS = Euclidean | SquaredEuclidean | Manhattan
 
 
 def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
