@@ -87,7 +87,7 @@ def _stationary(kernel: Any, c: float) -> Any:
     return dataclasses.replace(kernel, length_scale=scale, distance=distance)
 
 
-for _class in (K.SquaredExponential, K.Exponential, K.Matern32, K.Matern52, K.PowerExponential):
+for _class in (K.SquaredExponential, K.Exponential, K.Matern, K.PowerExponential):
     in_units.register(_class, _stationary)
 
 

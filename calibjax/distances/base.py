@@ -41,7 +41,7 @@ class Distance:
         defined = _METHODS & vars(cls).keys()
         for name in defined if not sees_features else ():
             setattr(cls, name, _of_distributions(vars(cls)[name]))
-        for name in _METHODS - defined if defined else ():  # follow from these, not those of a parent
+        for name in _METHODS - defined if defined else ():  # from these, not a parent's
             setattr(cls, name, getattr(Distance, name))
 
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:

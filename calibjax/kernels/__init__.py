@@ -27,7 +27,7 @@ Functions, and classes that are not registered, are refused. A distance of your 
 
 A target kernel needs expectations under the predictions, see `register_expectations`; for class
 predictions and draws every kernel has them. Class labels are names: kernels of distances between
-labels (`SquaredExponential`, `Exponential`, `PowerExponential`, `Matern32`, `Matern52`) are
+labels (`SquaredExponential`, `Exponential`, `PowerExponential`, `Matern`) are
 refused, unless a `LabelKernel` asks for them explicitly:
 
 >>> order = LabelKernel(gram_matrix(SquaredExponential(), jnp.arange(2.0)))
@@ -74,8 +74,7 @@ from calibjax.kernels.regressors import Regressor
 from calibjax.kernels.residuals import Fisher, PearsonResidual, Residual, Shape
 from calibjax.kernels.stationary import (
     Exponential,
-    Matern32,
-    Matern52,
+    Matern,
     PowerExponential,
     SquaredExponential,
 )
@@ -103,8 +102,7 @@ __all__ = [
     "Fisher",
     "Kernel",
     "LabelKernel",
-    "Matern32",
-    "Matern52",
+    "Matern",
     "NormalScore",
     "Nystrom",
     "PearsonResidual",

@@ -1,6 +1,7 @@
 """Exponential and Matérn kernels of points on a line, whose sums over pairs take linear time."""
 
 import dataclasses
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from calibjax._core.pytree import record
 from calibjax.distances import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
-from calibjax.kernels.stationary import MATERN_RATES, Exponential, Matern32, Matern52, rate
+from calibjax.kernels.stationary import Exponential, Matern, rate
 
 
 @record
@@ -41,12 +42,14 @@ class Exponentials:
 
 
 _MANY = 1000  # points, from which sums on a line are quicker than those over all pairs
-# Coefficients of the polynomial, and the rate in units of 1 / ℓ.
-_EXPONENTIALS = {
-    Exponential: ((1.0,), 1.0),
-    Matern32: ((1.0, 1.0), MATERN_RATES[0]),
-    Matern52: ((1.0, 1.0, 1 / 3), MATERN_RATES[1]),
-}
+_MATERN_POLYNOMIALS = {1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}  # by smoothness
+
+
+def _polynomial_and_rate(kernel: Any) -> tuple[tuple[float, ...], float]:
+    """Coefficients of q, and r in units of 1 / ℓ, of a kernel q(r d) exp(−r d)."""
+    if isinstance(kernel, Matern):
+        return _MATERN_POLYNOMIALS[kernel.nu], (2 * kernel.nu) ** 0.5
+    return (1.0,), 1.0
 
 
 def distance_of_exponentials(kernel: Kernel) -> Distance | None:
@@ -54,15 +57,15 @@ def distance_of_exponentials(kernel: Kernel) -> Distance | None:
 
     None, too, if they have different distances, or there are constants only.
     """
-    found = None
+    distance = None
     for _, term in terms(kernel):
-        if type(term) in _EXPONENTIALS:
-            if found is not None and not is_same_distance(found, term.distance):
+        if type(term) in (Exponential, Matern):
+            if distance is not None and not is_same_distance(distance, term.distance):
                 return None
-            found = term.distance
+            distance = term.distance
         elif type(term) is not Constant:
             return None
-    return found
+    return distance
 
 
 def is_same_distance(one: Distance, other: Distance) -> bool:
@@ -73,16 +76,16 @@ def is_same_distance(one: Distance, other: Distance) -> bool:
 
 def power(kernel: Kernel, exponent: int) -> tuple[float, tuple[float, ...]]:
     """Of the power of an exponential or Matérn kernel: its rate in units of 1 / ℓ, and q."""
-    polynomial, unit = _EXPONENTIALS[type(kernel)]
+    polynomial, unit = _polynomial_and_rate(kernel)
     stretched = np.array(polynomial) / exponent ** np.arange(len(polynomial))
     return exponent * unit, tuple(np.polynomial.polynomial.polypow(stretched, exponent).tolist())
 
 
 def exponentials(kernel: Kernel, dtype: DTypeLike) -> Exponentials:
     """The terms of a kernel that has a distance of exponentials."""
-    found = [_exponential(factor, term, dtype) for factor, term in terms(kernel)]
-    factors, rates = (jnp.stack([jnp.asarray(row[i], dtype) for row in found]) for i in range(2))
-    return Exponentials(factors, rates, tuple(row[2] for row in found))
+    rows = [_exponential(factor, term, dtype) for factor, term in terms(kernel)]
+    factors, rates = (jnp.stack([jnp.asarray(row[i], dtype) for row in rows]) for i in range(2))
+    return Exponentials(factors, rates, tuple(row[2] for row in rows))
 
 
 def _exponential(factor: Any, term: Any, dtype: DTypeLike) -> tuple[Any, Any, tuple[float, ...]]:
@@ -90,7 +93,7 @@ def _exponential(factor: Any, term: Any, dtype: DTypeLike) -> tuple[Any, Any, tu
     factor = 1.0 if factor is None else factor
     if isinstance(term, Constant):
         return factor * term.value, 0.0, (1.0,)
-    polynomial, unit = _EXPONENTIALS[type(term)]
+    polynomial, unit = _polynomial_and_rate(term)
     return factor, unit * rate(term.length_scale, dtype), polynomial
 
 
@@ -108,25 +111,19 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
     leaves = jax.tree.leaves(points)
     if distance is None or any(map(_is_rounded, leaves)):
         return None
-    if not checks.is_outermost(distance, points):
-        found = _embedding(distance, without_draws(points))
-        if found is None or found.shape[1] != 1:
-            return None
-        order = jnp.argsort(found[:, 0])
-        return Line(order, found[order, 0])
-    found = _embedding(distance, without_draws(points))
-    if found is None:
+    x = _embedding(distance, without_draws(points))
+    if x is None:
         return None
-    found = np.asarray(found) if on_cpu() else found
-    if found.shape[1] > 1:
-        found = found[:, np.any(np.asarray(found != found[0]), 0)]
-    if found.shape[1] != 1:
+    is_known = checks.is_outermost(distance, points)
+    xp: ModuleType = np if is_known and on_cpu() else jnp  # which takes less time than JAX
+    x = xp.asarray(x)
+    if is_known and x.shape[1] > 1:
+        x = x[:, np.any(np.asarray(x != x[0]), 0)]
+    if x.shape[1] != 1:
         return None
-    if on_cpu():
-        order = np.argsort(found[:, 0], kind="stable")  # in less time than by JAX
-        return Line(*jax.device_put((order, found[order, 0])))
-    order = jnp.argsort(found[:, 0])
-    return Line(order, found[order, 0])
+    order = xp.argsort(x[:, 0], stable=True)
+    line = Line(order, x[order, 0])
+    return jax.device_put(line) if xp is np else line
 
 
 def _is_rounded(values: Any) -> bool:
@@ -134,8 +131,8 @@ def _is_rounded(values: Any) -> bool:
     if not jnp.issubdtype(jnp.result_type(values), jnp.integer) or not jnp.size(values):
         return False
     largest = 1 / jnp.finfo(jnp.result_type(values, 1.0)).eps
-    found = np.asarray(values, float) if checks.is_concrete(values) else np.inf
-    return bool(np.max(np.abs(found)) > largest)
+    known = np.asarray(values, float) if checks.is_concrete(values) else np.inf
+    return bool(np.max(np.abs(known)) > largest)
 
 
 @jax.jit

@@ -1,5 +1,6 @@
 """Kernels that are functions of a distance."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -16,7 +17,6 @@ from calibjax.distributions.constraints import Constraint, positive
 from calibjax.kernels.base import Kernel, ValueRange
 
 _UP_TO_TWO = "values in (0, 2]"
-MATERN_RATES = 3**0.5, 5**0.5  # z ℓ / d, of smoothness 3/2 and 5/2
 _FAR = 1e9  # beyond, a polynomial is nothing beside an exponential function; its square is finite
 
 
@@ -50,6 +50,13 @@ def _in_own_units(length_scale: jax.Array | float, points: PyTree) -> tuple[jax.
     return unit, unit * reciprocal(scale)
 
 
+def _smoothness(nu: Any, name: str = "nu") -> float:
+    """Refuses other smoothness than that of the two Matérn kernels."""
+    if not isinstance(nu, float) or nu not in (1.5, 2.5):
+        raise ValueError(f"{name}: expected 1.5 or 2.5, got {nu!r}")
+    return nu
+
+
 class Stationary(Kernel):
     """A non-increasing function exp(g(d)) of a distance d.
 
@@ -78,10 +85,10 @@ class Stationary(Kernel):
 def refuse_far_length_scale(kernel: Stationary, scales: ArrayLike) -> None:
     """Refuses length scales whose squares, in units of the predictions' scales, overflow."""
     if checks.is_concrete(kernel.length_scale, scales):
-        found, value = np.asarray(scales), float(np.asarray(kernel.length_scale))
-        ratio = float(np.finfo(found.dtype).max) ** (1 / 3)
-        lower, upper = float(found.max()) / ratio, float(found.min()) * ratio**2
-        expected = f"values from {lower:.1e} to {upper:.1e} for these predictions in {found.dtype}"
+        array, value = np.asarray(scales), float(np.asarray(kernel.length_scale))
+        ratio = float(np.finfo(array.dtype).max) ** (1 / 3)
+        lower, upper = float(array.max()) / ratio, float(array.min()) * ratio**2
+        expected = f"values from {lower:.1e} to {upper:.1e} for these predictions in {array.dtype}"
         bad = not lower <= value <= upper
         checks.refuse_where(bad, "kernel.target.length_scale", expected, value)
 
@@ -170,8 +177,10 @@ class Exponential(OfRatio):
 
 
 @record
-class Matern32(OfRatio):
-    """Matérn kernel of smoothness 3/2, (1 + z) exp(−z) with z = √3 d(x, y) / ℓ.
+class Matern(OfRatio):
+    """Matérn kernel of smoothness ν = 3/2 or 5/2, a function of z = √(2ν) d(x, y) / ℓ.
+
+        ν = 3/2:  (1 + z) exp(−z),        ν = 5/2:  (1 + z + z² / 3) exp(−z).
 
     Positive semi-definite if d embeds isometrically in a Hilbert space. Sums over all pairs of
     points on a line take linear time. Derivatives between equal points are right up to third
@@ -180,52 +189,36 @@ class Matern32(OfRatio):
     Attributes:
         length_scale: ℓ > 0, in units of the distance.
         distance: d.
+        nu: ν, 1.5 or 2.5 (static). `Exponential` is the kernel of smoothness 1/2, and
+            `SquaredExponential` its limit for large ν.
+
+    Raises:
+        ValueError: if ν is another number.
 
     References: none of the four papers has it; Rasmussen and Williams (2006), eq. (4.17).
 
-    >>> print(f"{Matern32(length_scale=3**0.5)(0.0, 2.0):.4f}")  # 3 exp(−2)
+    >>> print(f"{Matern(length_scale=3**0.5)(0.0, 2.0):.4f}")  # 3 exp(−2)
     0.4060
-    """
-
-    length_scale: jax.Array | float = parameter(positive, default=1.0)
-    distance: Distance = part(checks.distance_values, default_factory=Euclidean)
-
-    _slope = -3 / 2
-
-    def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
-        """log(1 + z) − z."""
-        z = MATERN_RATES[0] * ratio
-        return jnp.log1p(jnp.minimum(z, _FAR)) - z
-
-
-@record
-class Matern52(OfRatio):
-    """Matérn kernel of smoothness 5/2, (1 + z + z² / 3) exp(−z) with z = √5 d(x, y) / ℓ.
-
-    Positive semi-definite if d embeds isometrically in a Hilbert space. Sums over all pairs of
-    points on a line take linear time. Derivatives between equal points are right up to third
-    order, where they exist; fourth ones are not.
-
-    Attributes:
-        length_scale: ℓ > 0, in units of the distance.
-        distance: d.
-
-    References: none of the four papers has it; Rasmussen and Williams (2006), eq. (4.17).
-
-    >>> print(f"{Matern52(length_scale=5**0.5)(0.0, 3.0):.4f}")  # 7 exp(−3)
+    >>> print(f"{Matern(length_scale=5**0.5, nu=2.5)(0.0, 3.0):.4f}")  # 7 exp(−3)
     0.3485
     """
 
     length_scale: jax.Array | float = parameter(positive, default=1.0)
     distance: Distance = part(checks.distance_values, default_factory=Euclidean)
+    nu: float = dataclasses.field(
+        default=1.5, kw_only=True, metadata={"static": True, "check": _smoothness}
+    )
 
-    _slope = -5 / 6
+    @property
+    def _slope(self) -> float:
+        nu = _smoothness(self.nu)
+        return -nu / (2 * (nu - 1))
 
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
-        """log(1 + z + z² / 3) − z."""
-        z = MATERN_RATES[1] * ratio
+        """log(1 + z) − z, or log(1 + z + z² / 3) − z."""
+        z = (2 * _smoothness(self.nu)) ** 0.5 * ratio
         near = jnp.minimum(z, _FAR)
-        return jnp.log1p(near * (1 + near / 3)) - z
+        return jnp.log1p(near if self.nu == 1.5 else near * (1 + near / 3)) - z
 
 
 @record

@@ -1,3 +1,5 @@
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -17,8 +19,8 @@ KERNELS = {
     "squared exponential": (kernels.SquaredExponential(0.7), POINTS),
     "exponential": (kernels.Exponential(0.7), POINTS),
     "power exponential": (kernels.PowerExponential(0.7, 1.5), POINTS),
-    "Matern 3/2": (kernels.Matern32(0.7), POINTS),
-    "Matern 5/2": (kernels.Matern52(0.7), POINTS),
+    "Matern 3/2": (kernels.Matern(0.7), POINTS),
+    "Matern 5/2": (kernels.Matern(0.7, nu=2.5), POINTS),
     "Laplacian": (kernels.Exponential(0.7, distances.Manhattan()), POINTS),
     "exponential of wasserstein": (kernels.Exponential(0.7, distances.Wasserstein()), NORMALS),
     "gaussian of wasserstein": (kernels.SquaredExponential(0.7, distances.Wasserstein()), NORMALS),
@@ -67,7 +69,8 @@ def test_values_from_the_formulas():
     np.testing.assert_allclose(
         kernels.PowerExponential(2.0, 0.5)(x, y), np.exp(-np.sqrt(2.5)), rtol=1e-14
     )
-    for nu, kernel in ((1.5, kernels.Matern32(2.0)), (2.5, kernels.Matern52(2.0))):
+    for nu in (1.5, 2.5):
+        kernel = kernels.Matern(2.0, nu=nu)
         z = np.sqrt(2 * nu) * 2.5  # by the definition for every smoothness, with Bessel functions
         expected = 2 ** (1 - nu) / scipy.special.gamma(nu) * z**nu * scipy.special.kv(nu, z)
         np.testing.assert_allclose(kernel(x, y), expected, rtol=1e-13)
@@ -109,8 +112,8 @@ def test_gram_matrix_between_two_sets():
         kernels.SquaredExponential,
         kernels.Exponential,
         kernels.PowerExponential,
-        kernels.Matern32,
-        kernels.Matern52,
+        kernels.Matern,
+        functools.partial(kernels.Matern, nu=2.5),
     ],
 )
 def test_length_scales_whose_squares_overflow_give_the_limits(kind):
@@ -172,8 +175,8 @@ def test_second_derivatives_where_points_are_equal(distance, point, unit):
     """Of 1 − a d² + …, in all orders of differentiation."""
     curvatures = [
         (kernels.SquaredExponential(0.7, distance), 1),
-        (kernels.Matern32(0.7, distance), 3),
-        (kernels.Matern52(0.7, distance), 5 / 3),
+        (kernels.Matern(0.7, distance), 3),
+        (kernels.Matern(0.7, distance, nu=2.5), 5 / 3),
         (kernels.PowerExponential(0.7, 2.0, distance), 2),
         (kernels.PowerExponential(0.7, 1.5, distance), 0),  # none: zero by convention
         (kernels.Exponential(0.7, distance), 0),
@@ -190,11 +193,20 @@ def test_second_derivatives_where_points_are_equal(distance, point, unit):
     np.testing.assert_allclose(mapped[0], expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [kernels.Matern32, kernels.Matern52])
-def test_second_derivatives_of_the_calibration_error(kind):
+def test_refused_smoothness():
+    for nu in (0.5, 2, 3.5, np.float32(1.5), "1.5"):
+        kernel = kernels.Matern(nu=nu)
+        with pytest.raises(ValueError, match=r"nu: expected 1\.5 or 2\.5, got"):
+            kernel(0.0, 1.0)
+        with pytest.raises(ValueError, match=r"kernel\.nu: expected 1\.5 or 2\.5, got"):
+            kernels.gram_matrix(kernel, jnp.arange(3.0))
+
+
+@pytest.mark.parametrize("nu", [1.5, 2.5])
+def test_second_derivatives_of_the_calibration_error(nu):
     """In the means of three normals, two of them equal, against differences of the gradient."""
     kernel = kernels.TensorProduct(
-        kind(0.7, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+        kernels.Matern(0.7, distances.Wasserstein(), nu=nu), kernels.SquaredExponential(1.0)
     )
     loc, targets = jnp.array([0.1, 0.1, 0.6]), jnp.array([0.3, -0.4, 1.0])
 

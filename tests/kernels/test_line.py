@@ -40,7 +40,7 @@ def _few_points_are_enough(monkeypatch):
 
 KEY = jax.random.key(0)
 TV = TotalVariation()
-SUM = 0.5 * kernels.Exponential(0.1, TV) + 2.0 * kernels.Matern52(1.0, TV) + kernels.Constant()
+SUM = 0.5 * kernels.Exponential(0.1, TV) + 2.0 * kernels.Matern(1, TV, nu=2.5) + kernels.Constant()
 
 
 def _binary(n, seed=0):
@@ -79,10 +79,10 @@ def test_estimates_of_binary_predictions(n, weighted):
     residuals = labels - probs
     for kernel, k in (
         (SUM, 0.5 * np.exp(-distances / 0.1) + 2 * _matern(5, distances) + 1),
-        (kernels.Matern32(0.2, TV), _matern(3, distances / 0.2)),
+        (kernels.Matern(0.2, TV), _matern(3, distances / 0.2)),
         (kernels.Exponential(1e300, TV), np.ones_like(distances)),
         (kernels.Exponential(1e-300, TV), (distances == 0) * 1.0),
-        (kernels.Matern52(1e-300, TV), (distances == 0) * 1.0),
+        (kernels.Matern(1e-300, TV, nu=2.5), (distances == 0) * 1.0),
     ):
         product = kernels.TensorProduct(kernel, kernels.White())  # ‖e_y − p‖² = 2 (y − p)²
         for estimator in (estimators.skce, estimators.skce_biased):
@@ -106,7 +106,7 @@ def _in_tiles(monkeypatch, function):
 
 
 @pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.slow), 300])
-@pytest.mark.parametrize("kind", [kernels.Exponential, kernels.Matern32])
+@pytest.mark.parametrize("kind", [kernels.Exponential, kernels.Matern])
 def test_derivatives(n, kind, monkeypatch):
     """By length scales, predictions with ties, and factors; also under jit and vmap."""
     probs, labels, weights = _binary(n)

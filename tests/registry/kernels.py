@@ -1,6 +1,7 @@
 """Calls of kernels and distances."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -88,8 +89,7 @@ def _prediction_kernels() -> list[Call]:
 
     makers = {
         "PowerExponential": a.made(kernels.PowerExponential, **scale, exponent=a.scale(0.7)),
-        "Matern32": a.made(kernels.Matern32, **scale),
-        "Matern52": a.made(kernels.Matern52, **scale),
+        "Matern": a.made(kernels.Matern, **scale),
         "Constant": a.made(kernels.Constant, value=a.scale(1.2)),
         "Regressor": a.made(
             lambda center, unit: kernels.Regressor("location", center, unit),
@@ -104,9 +104,13 @@ def _prediction_kernels() -> list[Call]:
             lambda x: exponential(x, distances.Manhattan()), **scale
         ),
     }
+    smoother = a.made(functools.partial(kernels.Matern, nu=2.5), **scale)
     return [
-        NORMAL.call(f"kernels.gram_matrix kernels.{name}", name, kernel=kernel, ys=None)
-        for name, kernel in makers.items()
+        NORMAL.call("kernels.gram_matrix", "Matern 5/2", kernel=smoother, ys=None),
+        *(
+            NORMAL.call(f"kernels.gram_matrix kernels.{name}", name, kernel=kernel, ys=None)
+            for name, kernel in makers.items()
+        ),
     ]
 
 
