@@ -33,7 +33,8 @@ from calibjax.distributions import (
 from calibjax.distributions import sample_targets as draw
 from calibjax.hypothesis_tests import aggregated_skce_test, composite_calibration_test
 from calibjax.hypothesis_tests.composite_hypotheses import repaired_by
-from calibjax.recalibration import AffineMap, AffineScaling, tempered
+from calibjax.recalibration import AffineScaling, TemperatureScaling
+from calibjax.recalibration.affine import AffineMap
 from experiments.harness import command_line
 from experiments.harness.cells import Case, Store, keys_of, simulated
 from experiments.harness.tables import write_table
@@ -57,7 +58,7 @@ def ten_classes(key: jax.Array, n: int) -> Data:
     """Probabilities from the Dirichlet distribution with all parameters ½."""
     keys = jax.random.split(key)
     predictions = CategoricalLogits(jnp.log(jax.random.dirichlet(keys[0], jnp.full(10, 0.5), (n,))))
-    return predictions, draw(keys[1], jax.vmap(tempered, (0, None))(predictions, TEMPERATURE))
+    return predictions, draw(keys[1], TemperatureScaling().apply(TEMPERATURE, predictions))
 
 
 def numbers(family: str, key: jax.Array, n: int) -> Data:
@@ -127,7 +128,7 @@ def all_ways(
     )
     after = method.apply(method.fit(*first), second[0])
     after = after if hasattr(after, "sample") else Bernoulli(after)
-    crossed = recalibration.cross_fitted(tests, method, predictions, targets)
+    crossed = method.cross_fitted(tests, predictions, targets)
     pairs = {
         "naive": (repaired_by(method, predictions, targets), targets),
         "split": (after, second[1]),

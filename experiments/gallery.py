@@ -112,9 +112,8 @@ def murphy_diagram() -> Axes:
     """Of the means of the temperatures, before and after recalibration, and of the climate."""
     predictions, targets = temperatures()
     climate = distributions.Normal(jnp.full(SIZE, targets.mean()), jnp.full(SIZE, targets.std()))
-    repaired = recalibration.cross_fitted(
-        key("folds"), recalibration.KernelRecalibration(), predictions, targets
-    )
+    method = recalibration.KernelRecalibration()
+    repaired = method.cross_fitted(key("folds"), predictions, targets)
     models = {"forecasts": predictions, "recalibrated": repaired, "climate": climate}
     curves = {name: scores.murphy_curve(p, targets, level=0.9) for name, p in models.items()}
     return plotting.murphy_diagram(curves, xlabel="temperature, °C (quantiles of level 0.9)")

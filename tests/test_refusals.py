@@ -22,6 +22,8 @@ from calibjax import (
     scores,
     streaming,
 )
+from calibjax.recalibration.histogram import BinAccuracies
+from calibjax.recalibration.isotonic import IsotonicMap
 
 N = 6
 _random = np.random.default_rng(3)
@@ -74,12 +76,12 @@ def of_draws(predictions, values):
 
 def bins(**changes):
     fields = {"accuracies": jnp.array([0.2, 0.7]), "counts": jnp.array([3, 3])} | changes
-    params = recalibration.BinAccuracies(**fields)
+    params = BinAccuracies(**fields)
     return recalibration.HistogramBinning(2).apply(params, CONFIDENCES)
 
 
 def isotonic(thresholds, values):
-    params = recalibration.IsotonicMap(jnp.asarray(thresholds), jnp.asarray(values))
+    params = IsotonicMap(jnp.asarray(thresholds), jnp.asarray(values))
     return recalibration.IsotonicRegression().apply(params, CONFIDENCES)
 
 

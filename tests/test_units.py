@@ -46,7 +46,7 @@ def _tempered_log_density(p, y):
 
 
 def _interval(d):
-    found = evaluation.temperature_interval(d.predictions, d.targets)
+    found = recalibration.temperature_interval(d.predictions, d.targets)
     return found.low, found.estimate, found.high
 
 

@@ -75,7 +75,7 @@ class Distribution(Batch):
 
     - `sample(key)`: one draw; always required,
     - `log_prob(y)`, `mean()`, `variance()`, `cdf(y)`, `icdf(level)`, `crps(y)`, where they exist,
-    - `tempered(temperature)`: another distribution, see `calibjax.recalibration.tempered`.
+    - `tempered(temperature)`: another distribution, see `recalibration.TemperatureScaling`.
 
     A batch has a length, and is cut as an array [n] is: `predictions[3]`, `predictions[:10]`,
     `predictions[mask]`.

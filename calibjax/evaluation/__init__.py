@@ -10,7 +10,6 @@ from calibjax.evaluation.entries import Advice, Entry, Section
 from calibjax.evaluation.numbers import residual_spread
 from calibjax.evaluation.record import Evaluation
 from calibjax.evaluation.repair import Repairs, select_recalibration
-from calibjax.evaluation.temperature import temperature_interval
 
 __all__ = [
     "Advice",
@@ -23,7 +22,6 @@ __all__ = [
     "expected_calibration_errors",
     "residual_spread",
     "select_recalibration",
-    "temperature_interval",
 ]
 
 

@@ -16,7 +16,8 @@ from calibjax.evaluation.data import Data, Part
 from calibjax.evaluation.entries import Section
 from calibjax.evaluation.findings import IDLE
 from calibjax.evaluation.measures import measured
-from calibjax.evaluation.temperature import temperature_interval
+from calibjax.recalibration.gain import Gain
+from calibjax.recalibration.powers import tempered
 
 _ROUNDING = 8  # in units of the last place
 _TITLE = "What recalibration would gain"
@@ -95,16 +96,18 @@ def temperature(data: Data) -> Part:
         compute = functools.partial(method.fit, *samples, weights=weights)
         value = measured("temperature", compute, f"{call}.fit({shown}{data.and_weights})")
     else:
-        compute = functools.partial(temperature_interval, *samples, loss=loss, weights=weights)
+        compute = functools.partial(
+            recalibration.temperature_interval, *samples, loss=loss, weights=weights
+        )
         more = f", loss={option}" * bool(option) + data.and_weights
-        interval = f"evaluation.temperature_interval({shown}{more})"
+        interval = f"recalibration.temperature_interval({shown}{more})"
         value = measured("temperature", compute, interval)
     if not np.isfinite(value.value):
         return Part((Section(_TITLE, (), f"The temperature {value.note or 'is not finite'}."),))
     if _is_idle(inner):
         return Part((Section(_TITLE, (), IDLE),), {"is_idle": True})
 
-    def held_out() -> recalibration.Gain:
+    def held_out() -> Gain:
         methods = {"temperature": method}
         gains = recalibration.recalibration_gain(
             data.at(2), methods, *samples, score=loss, weights=weights
@@ -119,15 +122,16 @@ def temperature(data: Data) -> Part:
     remark = "All predictions p become q ∝ p^(1/T)"
     if data.task == "ensembles":
         remark = "The deviations of all members from their mean are multiplied by √T"
-    remark += " with one temperature T, see recalibration.tempered: above one they become less "
-    remark += "certain. The gain is that of predictions that T was not fitted to (five folds)."
+    remark += " with one temperature T, see recalibration.TemperatureScaling: above one they "
+    remark += "become less certain. The gain is that of predictions that T was not fitted to "
+    remark += "(five folds)."
     return Part((Section(_TITLE, (value, gain), remark),), findings)
 
 
 @jax.jit
 def _is_idle(predictions: Distribution) -> jax.Array:
     """Whether temperatures do not change the predictions, up to rounding."""
-    hotter = jax.vmap(lambda p: recalibration.tempered(p, 2.0))(predictions)
+    hotter = jax.vmap(tempered, (0, None))(predictions, 2.0)
     before, after = (getattr(p, "class_probs", p) for p in (predictions, hotter))
 
     def is_close(x: jax.Array, y: jax.Array) -> jax.Array:

@@ -13,6 +13,7 @@ from calibjax.evaluation.data import Data
 from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.measures import measured
 from calibjax.evaluation.models import Compared
+from calibjax.recalibration.gain import Gain
 
 _KERNEL = "result.other_kernels['SKCE']"
 
@@ -102,7 +103,7 @@ def of_gains(c: Compared) -> Section | None:
         return None
     key, method, own = c.first.at(2), f"recalibration.{kind.__name__}", kind()
 
-    def gain(predictions: Any) -> recalibration.Gain:
+    def gain(predictions: Any) -> Gain:
         options = {"score": c.score.value, "weights": c.weights}
         samples = predictions, c.targets
         return recalibration.recalibration_gain(key, {"": own}, *samples, **options)[""]

@@ -35,10 +35,10 @@ from calibjax.recalibration import (
     AffineScaling,
     BetaCalibration,
     KernelRecalibration,
+    MatrixScaling,
     PlattScaling,
     QuantileRecalibration,
     TemperatureScaling,
-    VectorScaling,
 )
 from calibjax.recalibration.gain import Gain, default_score, recalibration_gain
 
@@ -151,7 +151,7 @@ def select_recalibration(
             | predictions | recalibrations |
             | --- | --- |
             | two classes as `Bernoulli` | temperature, `PlattScaling`, `BetaCalibration` |
-            | classes | temperature, `VectorScaling` |
+            | classes | temperature, `MatrixScaling(structure="diagonal")` |
             | numbers | temperature if possible, affine, beta (quantiles), kernel |
             | normal vectors | temperature, affine, kernel |
             | ensembles | affine |
@@ -385,7 +385,7 @@ def _default(predictions: Distribution) -> dict[str, Any]:
     if has_class_probs(predictions):
         is_binary = hasattr(predictions, "__jax_array__")
         more = {"affine": PlattScaling(), "beta": BetaCalibration()}
-        found |= more if is_binary else {"vector": VectorScaling()}
+        found |= more if is_binary else {"vector": MatrixScaling(structure="diagonal")}
     else:
         found["affine"] = AffineScaling()
         if not getattr(predictions.support, "axes", ()):

@@ -15,7 +15,7 @@ from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.outcomes import Forecast, log_ratio
 from calibjax.kernels.base import prediction_kernel
-from calibjax.recalibration import BiasScaling, TemperatureScaling, VectorScaling
+from calibjax.recalibration import MatrixScaling, TemperatureScaling
 from calibjax.recalibration.affine import AffineMap, shrunk
 from calibjax.recalibration.logits import LogitMap
 
@@ -204,12 +204,12 @@ class LogitBet(Bet):
     """
 
     needs_past = False
-    method: TemperatureScaling | BiasScaling | VectorScaling
+    method: TemperatureScaling | MatrixScaling
 
     def _map(self, theta: jax.Array) -> LogitMap:
         if isinstance(self.method, TemperatureScaling):
             return LogitMap(1 + theta[0], jnp.zeros(1, theta.dtype))
-        if isinstance(self.method, BiasScaling):
+        if self.method.structure == "bias":
             return LogitMap(jnp.ones((), theta.dtype), theta)
         slopes, biases = jnp.split(theta, 2)
         return LogitMap(1 + slopes, biases)
@@ -226,8 +226,9 @@ class LogitBet(Bet):
         """Sums without terms."""
         del size
         m, dtype = first.view.logits.size, first.view.logits.dtype
-        size = 2 * m if isinstance(self.method, VectorScaling) else m
-        size = 1 if isinstance(self.method, TemperatureScaling) else size
+        size = 1
+        if isinstance(self.method, MatrixScaling):
+            size = m if self.method.structure == "bias" else 2 * m
         return jnp.zeros((size, size), dtype), jnp.zeros(size, dtype)
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:

@@ -35,13 +35,11 @@ from calibjax.kernels.default_scales import distance_of_predictions
 from calibjax.kernels.normal_scores import VECTORS
 from calibjax.recalibration import (
     AffineScaling,
-    BiasScaling,
     KernelRecalibration,
+    MatrixScaling,
     TemperatureScaling,
-    VectorScaling,
 )
 
-_LOGIT_MAPS = TemperatureScaling | BiasScaling | VectorScaling
 _LOCAL = 0.2  # length scale of regression, in mean distances: about a quarter of the median
 _SCALES = 0.125, 0.5, 2.0  # of kernels on predictions, in mean distances
 _SCORE_SCALES = 0.5, 2.0  # of kernels on normal scores
@@ -60,7 +58,7 @@ def _default_bets(predictions: Distribution) -> dict[str, Any]:
         matrices = _matrix(White(), plain)[None]
         return {
             "temperature": LogitBet(TemperatureScaling()),
-            "bias": LogitBet(BiasScaling()),
+            "bias": LogitBet(MatrixScaling(structure="bias")),
             "kernels": KernelBet(Near(near), matrices),
         }
     bets: dict[str, Any] = {
@@ -103,8 +101,9 @@ def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
         return AffineBet()
     elif isinstance(bet, KernelRecalibration) and not is_of_classes:
         return _local(bet, predictions)
-    elif isinstance(bet, _LOGIT_MAPS) and is_of_classes:
-        return LogitBet(bet)
+    elif isinstance(bet, TemperatureScaling | MatrixScaling) and is_of_classes:
+        is_full = getattr(bet, "structure", "") == "full"
+        return RefittedBet(bet) if is_full else LogitBet(bet)
     elif isinstance(bet, TensorProduct):
         kernel: TensorProduct = checks.kernel_values(bet, place)
         target = kernel.target

@@ -14,7 +14,8 @@ from calibjax._core.pytree import record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.clusters import Clusters, clusters_of
-from calibjax.recalibration.gain import cross_fitted, default_score
+from calibjax.recalibration.base import cross_fitted
+from calibjax.recalibration.gain import default_score
 from calibjax.scores.base import per_sample
 
 
@@ -225,7 +226,7 @@ def gain_difference(
         ValueError: if shapes or values are wrong, a score is infinite, there are fewer than 10
             clusters, or the recalibration cannot be fitted outside of some fold.
 
-    Cost: that of `recalibration.cross_fitted` for each model.
+    Cost: that of `Recalibrator.cross_fitted` for each model.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests, recalibration

@@ -186,8 +186,9 @@ def e_process(
     - `recalibration.AffineScaling` of numbers and vectors: shift and scale of the normal scores,
       with a prior of 20 forecasts without fault, by running sums;
     - `recalibration.KernelRecalibration` of numbers and vectors, for each prediction;
-    - `TemperatureScaling`, `BiasScaling` and `VectorScaling` of classes: slopes and biases of
-      log-probabilities with a normal prior of precision 20, by Newton's method as forecasts come;
+    - `TemperatureScaling` of classes, and `MatrixScaling` whose structure is "bias" or "diagonal":
+      slopes and biases of log-probabilities with a normal prior of precision 20, by Newton's method
+      as forecasts come;
     - `kernels.TensorProduct(k_P, k_Y)` with a kernel on labels, or `kernels.NormalScore` on
       numbers: with the classes, or 32 cells of equal probability, c, e_t = Σ_c o(c) r_c with the
       outcome o (1 for the class or the cell of y_t) and

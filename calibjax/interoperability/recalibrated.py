@@ -83,7 +83,7 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
     have to be samples that the classifier has not seen.
 
     Two classes are recalibrated by the probability of the second, more of them together
-    (`TemperatureScaling`, `BiasScaling`, `VectorScaling`, `MatrixScaling`) or one against the rest
+    (`TemperatureScaling`, `MatrixScaling`) or one against the rest
     (`HistogramBinning`, `IsotonicRegression`, `PlattScaling`, `BetaCalibration`, `VennAbers`).
     `fit` takes `sample_weight`, [n], for the classifier, unless it is frozen, and for the
     recalibrator. The last step of a pipeline gets it, or with metadata routing every step that

@@ -1,54 +1,38 @@
 """Recalibration: records with methods `fit` and `apply` that learn to correct predictions."""
 
-from calibjax.recalibration.affine import AffineMap, AffineScaling
-from calibjax.recalibration.base import ClassWiseParams, Recalibrator
-from calibjax.recalibration.beta import BetaCalibration, BetaMap
-from calibjax.recalibration.gain import Gain, cross_fitted, recalibration_gain
+from calibjax.recalibration.affine import AffineScaling
+from calibjax.recalibration.base import Recalibrator
+from calibjax.recalibration.beta import BetaCalibration
+from calibjax.recalibration.gain import recalibration_gain
 from calibjax.recalibration.groups import GroupWise
-from calibjax.recalibration.histogram import BinAccuracies, HistogramBinning
-from calibjax.recalibration.isotonic import IsotonicMap, IsotonicRegression
-from calibjax.recalibration.kernel import KernelRecalibration, LocalScores
-from calibjax.recalibration.local import LocalAccuracies, LocalRecalibration
-from calibjax.recalibration.logits import BiasScaling, LogitMap, MatrixScaling, VectorScaling
-from calibjax.recalibration.powers import tempered
-from calibjax.recalibration.quantiles import QuantileRecalibration, QuantileShift, Shifts
-from calibjax.recalibration.sigmoid import MMCEScaling, PlattScaling, SigmoidMap
-from calibjax.recalibration.temperature import TemperatureScaling
-from calibjax.recalibration.venn_abers import CalibrationSamples, VennAbers
+from calibjax.recalibration.histogram import HistogramBinning
+from calibjax.recalibration.isotonic import IsotonicRegression
+from calibjax.recalibration.kernel import KernelRecalibration
+from calibjax.recalibration.local import LocalRecalibration
+from calibjax.recalibration.logits import MatrixScaling
+from calibjax.recalibration.quantiles import QuantileRecalibration, QuantileShift
+from calibjax.recalibration.sigmoid import MMCEScaling, PlattScaling
+from calibjax.recalibration.temperature import TemperatureScaling, temperature_interval
+from calibjax.recalibration.venn_abers import VennAbers
 
 __all__ = [
-    "AffineMap",
     "AffineScaling",
     "BetaCalibration",
-    "BetaMap",
-    "BiasScaling",
-    "BinAccuracies",
-    "CalibrationSamples",
-    "ClassWiseParams",
-    "Gain",
     "GroupWise",
     "HistogramBinning",
-    "IsotonicMap",
     "IsotonicRegression",
     "KernelRecalibration",
-    "LocalAccuracies",
     "LocalRecalibration",
-    "LocalScores",
-    "LogitMap",
     "MMCEScaling",
     "MatrixScaling",
     "PlattScaling",
     "QuantileRecalibration",
     "QuantileShift",
     "Recalibrator",
-    "Shifts",
-    "SigmoidMap",
     "TemperatureScaling",
-    "VectorScaling",
     "VennAbers",
-    "cross_fitted",
     "recalibration_gain",
-    "tempered",
+    "temperature_interval",
 ]
 
 

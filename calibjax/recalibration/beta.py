@@ -1,17 +1,15 @@
 """Beta calibration of confidences."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, tensordot
+from calibjax._core.arithmetic import tensordot
 from calibjax._core.fitting import has_maximum, log_odds, newton_minimum
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import non_negative, real
-from calibjax.recalibration.base import ClassWiseParams, ConfidenceRecalibrator, is_of_classes
+from calibjax.recalibration.base import ConfidenceRecalibrator
 from calibjax.recalibration.sigmoid import refuse_without_maximum
 from calibjax.scores.base import weighted_mean
 
@@ -71,12 +69,7 @@ class BetaCalibration(ConfidenceRecalibrator):
 
     _learns = BetaMap
 
-    def identity(self, predictions: Any) -> BetaMap | ClassWiseParams:
-        """Slopes 1 and intercept 0, for each class if there are classes."""
-        if is_of_classes(predictions):
-            ones = jnp.ones_like(predictions.class_probs[0])
-            return ClassWiseParams(BetaMap(ones, ones, jnp.zeros_like(ones)))
-        one = jnp.ones((), floating_dtype(predictions))
+    def _identity(self, one: jax.Array) -> BetaMap:
         return BetaMap(one, one, jnp.zeros_like(one))
 
     def _fit(
@@ -116,9 +109,8 @@ def _most_likely(confidences: jax.Array, correct: jax.Array, weights: jax.Array 
         return weighted_mean(jax.nn.softplus(z) - correct * z, weights)
 
     def best(face: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found = face * newton_minimum(lambda free: loss(face * free), jnp.zeros_like(face), exists)
-        return found, jnp.where(jnp.all(found[:2] >= 0), loss(found), jnp.inf)
+        fields = face * newton_minimum(lambda free: loss(face * free), jnp.zeros_like(face), exists)
+        return fields, jnp.where(jnp.all(fields[:2] >= 0), loss(fields), jnp.inf)
 
     candidates, losses = jax.vmap(best)(jnp.asarray(_FACES, x.dtype))
-    found = jnp.where(exists, candidates[jnp.argmin(losses)], jnp.nan)
-    return BetaMap(*found)
+    return BetaMap(*jnp.where(exists, candidates[jnp.argmin(losses)], jnp.nan))

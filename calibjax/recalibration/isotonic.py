@@ -1,17 +1,14 @@
 """Isotonic regression of correctness on the confidences."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.fitting import isotonic_means
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import proportion
-from calibjax.recalibration.base import ClassWiseParams, ConfidenceRecalibrator, is_of_classes
+from calibjax.recalibration.base import ConfidenceRecalibrator
 
 
 @record
@@ -104,16 +101,10 @@ class IsotonicRegression(ConfidenceRecalibrator):
 
     _learns = IsotonicMap
 
-    def identity(self, predictions: Any) -> IsotonicMap | ClassWiseParams:
-        """The map with a single piece, for each class if there are classes.
-
-        Its score by `values` is of the odds near 0 and near 1.
-        """
-        ends = jnp.arange(2, dtype=floating_dtype(predictions))
-        if not is_of_classes(predictions):
-            return IsotonicMap(ends, ends)
-        each = jnp.tile(ends, (predictions.class_probs.shape[1], 1))
-        return ClassWiseParams(IsotonicMap(each, each))
+    def _identity(self, one: jax.Array) -> IsotonicMap:
+        # The score by `values` is of the odds near 0 and near 1.
+        ends = jnp.stack([jnp.zeros_like(one), one])
+        return IsotonicMap(ends, ends)
 
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None

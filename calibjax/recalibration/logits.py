@@ -1,8 +1,9 @@
 """Linear maps of the log-probabilities of classes, by maximum likelihood."""
 
+import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,11 +47,66 @@ class LogitMap:
         return scaled + self.biases.astype(logits.dtype)
 
 
-class _LogitScaling(Recalibrator):
-    """Base class: `fit` maximises the likelihood from the identity on, less the penalty."""
+@record
+class MatrixScaling(Recalibrator):
+    """Matrix scaling, vector scaling, or a bias of each class, by maximum likelihood.
 
-    _axes: ClassVar[int]  # of the slopes
-    _separates: ClassVar[bool] = True  # whether its maps tell classes apart that are separated
+        q ∝ exp(A log p + b),   Σ_c b_c = 0,
+        (A, b) minimising NLL(q) + penalty · (mean of A_cd² over c ≠ d + mean of b_c²).
+
+    | structure | A | parameters | |
+    | --- | --- | --- | --- |
+    | `"bias"` | the identity | m | corrects frequencies, such as a change of prevalence |
+    | `"diagonal"` | a diagonal matrix | 2 m | vector scaling: a slope of each class |
+    | `"full"` | any matrix | m² + m | matrix scaling, or Dirichlet calibration |
+
+    The penalty, of the off-diagonal entries and the biases (ODIR), keeps the m² parameters in
+    bounds; the larger it is, the closer to `"diagonal"` without biases. Choose it on other data.
+    Without penalty the mean of the new probabilities of each class is its frequency. Probabilities
+    of zero count as the smallest normal number.
+
+    `fit(predictions, targets)` returns a `LogitMap`, `apply(params, predictions)` a batch of
+    `CategoricalLogits`, or of `Bernoulli`s for such.
+
+    Attributes:
+        penalty: λ ≥ 0, a scalar.
+        structure: "bias", "diagonal" or "full".
+
+    Raises:
+        TypeError: by the methods if the predictions are not of classes.
+        ValueError: by the methods if the structure is none of them; by `fit` if a class does not
+            occur, or a map with other slopes tells some class, or a part of it, apart from the
+            others, so that the likelihood has no maximum. If the arrays are traced, the map is NaN
+            instead. With more than 512 parameters only classes that are all apart are noticed.
+
+    Cost: O(n m) for each of 10 to 20 iterations of L-BFGS, and O(n m²) for some steps of Newton's
+    method. If the structure is "full", O(n m²) for each of about 30 iterations, at most 100, and
+    O(n m⁴) for the steps, if there are at most 512 parameters.
+
+    References: Kull et al. (2019), Beyond temperature scaling: obtaining well-calibrated
+    multi-class probabilities with Dirichlet calibration, §3; Guo et al. (2017), On calibration of
+    modern neural networks, §4.2, for vector scaling; Alexandari, Kundaje and Shrikumar (2020),
+    Maximum likelihood with bias-corrected calibration is hard-to-beat at label shift adaptation.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> p = Categorical(jnp.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]))
+    >>> for method in (MatrixScaling(structure="diagonal"), MatrixScaling(penalty=0.01)):
+    ...     params = method.fit(p, jnp.array([0, 0, 1, 1, 0]))
+    ...     print([f"{p:.2f}" for p in method.apply(params, p).class_probs[::3, 0]])
+    ['0.67', '0.50']
+    ['0.67', '0.50']
+    """
+
+    penalty: jax.Array | float = parameter(non_negative, default=0.0)
+    _: dataclasses.KW_ONLY
+    structure: str = dataclasses.field(default="full", metadata={"static": True})
+
+    @property
+    def _axes(self) -> int:
+        """Number of axes of the slopes."""
+        structures = "bias", "diagonal", "full"
+        return structures.index(checks.choice("structure", self.structure, structures))
 
     def fit(
         self, predictions: ClassPredictions, targets: ArrayLike, weights: ArrayLike | None = None
@@ -62,7 +118,7 @@ class _LogitScaling(Recalibrator):
         )
         logits = log_probs_of(predictions)
         params, exists = _fitted(
-            checks.record_values(self, type(self).__name__), logits, targets, weights
+            checks.record_values(self, "MatrixScaling"), logits, targets, weights
         )
         if checks.is_concrete(exists) and not exists:
             _refuse(np.asarray(targets), weights, logits.shape[1])
@@ -81,44 +137,43 @@ class _LogitScaling(Recalibrator):
         checks.shape("params.biases", params.biases, (m,), f"({m},), a bias for each class")
         shape = (m,) * self._axes
         checks.shape("params.slopes", params.slopes, shape, f"{shape}, as fit returns them")
-        found = params(logits)
+        logits = params(logits)
         if isinstance(bare(predictions), Bernoulli):
-            return like(predictions, Bernoulli(jax.nn.sigmoid(found[:, 1] - found[:, 0])))
-        return like(predictions, CategoricalLogits(found))
+            return like(predictions, Bernoulli(jax.nn.sigmoid(logits[:, 1] - logits[:, 0])))
+        return like(predictions, CategoricalLogits(logits))
 
     def identity(self, predictions: ClassPredictions) -> LogitMap:
         """Slopes 1 and biases 0."""
-        m, dtype = predictions.class_probs.shape[-1], floating_dtype(predictions)
-        return self._identity(m, dtype)
+        return self._identity(predictions.class_probs.shape[-1], floating_dtype(predictions))
 
     def _identity(self, m: int, dtype: DTypeLike) -> LogitMap:
         slopes = (jnp.ones((), dtype), jnp.ones(m, dtype), jnp.eye(m, dtype=dtype))[self._axes]
         return LogitMap(slopes, jnp.zeros(m, dtype))
 
-    def _free(self, changes: LogitMap) -> LogitMap:
-        """The part of changes that is fitted."""
-        return changes
-
-    def _cost(self, params: LogitMap) -> jax.Array | float:
+    def _cost(self, params: LogitMap) -> jax.Array:
         """What is added to the mean negative log-likelihood."""
-        del params
-        return 0.0
+        cost = jnp.mean(jnp.square(params.biases))
+        if self._axes == 2:
+            m = params.biases.size
+            outside = params.slopes * (1 - jnp.eye(m, dtype=params.slopes.dtype))
+            cost = jnp.sum(jnp.square(outside)) / (m * (m - 1)) + cost
+        return jnp.asarray(self.penalty, cost.dtype) * cost
 
 
 @jax.jit
 def _fitted(
-    method: _LogitScaling, logits: jax.Array, labels: jax.Array, weights: jax.Array | None
+    method: MatrixScaling, logits: jax.Array, labels: jax.Array, weights: jax.Array | None
 ) -> tuple[LogitMap, jax.Array]:
     """The map, NaN if it does not exist, and whether it does."""
     m = logits.shape[1]
     start, as_map = ravel_pytree(method._identity(m, logits.dtype))
-    used = jnp.ones(len(logits), logits.dtype) if weights is None else weights
-    occurs = jax.ops.segment_sum(used, labels, m) > 0
-    exists = jnp.all(occurs) & ~jnp.any(jnp.isnan(logits)) & ~jnp.any(jnp.isnan(used))
+    all_weights = jnp.ones(len(logits), logits.dtype) if weights is None else weights
+    occurs = jax.ops.segment_sum(all_weights, labels, m) > 0
+    exists = jnp.all(occurs) & ~jnp.any(jnp.isnan(logits)) & ~jnp.any(jnp.isnan(all_weights))
 
     def params_of(changes: jax.Array) -> LogitMap:
-        free = method._free(as_map(changes))
-        return jax.tree.map(jnp.add, as_map(start), free)
+        params = as_map(start + changes)
+        return params if method._axes else LogitMap(jnp.ones_like(params.slopes), params.biases)
 
     def likelihood_loss(params: LogitMap) -> jax.Array:
         log_probs = jax.nn.log_softmax(params(logits), 1)
@@ -132,17 +187,17 @@ def _fitted(
         return loss_of(params_of(changes))
 
     params = params_of(minimum(loss, jnp.zeros_like(start), exists))
-    if method._separates:  # then the likelihood of classes that are apart has no maximum
+    if method._axes:  # then the likelihood of classes that are apart has no maximum
         exists &= likelihood_loss(params) > math.sqrt(float(jnp.finfo(logits.dtype).eps))
     if start.size <= _MAX_PARAMETERS:
-        params, is_close = _polished(method, params, loss_of, logits, labels, used)
+        params, is_close = _polished(method, params, loss_of, logits, labels, all_weights)
         exists &= is_close
     params = LogitMap(params.slopes, params.biases - jnp.mean(params.biases))
     return jax.tree.map(lambda x: jnp.where(exists, x, jnp.nan), params), exists
 
 
 def _polished(
-    method: _LogitScaling,
+    method: MatrixScaling,
     params: LogitMap,
     loss: Callable[[LogitMap], jax.Array],
     logits: jax.Array,
@@ -152,8 +207,8 @@ def _polished(
     """The map after Newton's steps, and whether they come to an end."""
     n, m = logits.shape
     ones = jnp.ones((n, m, 1), logits.dtype)
-    seen = logits[..., None] if method._axes < 2 else jnp.broadcast_to(logits[:, None], (n, m, m))
-    features = jnp.concatenate([seen, ones], 2) if method._axes else ones
+    scaled = logits[..., None] if method._axes < 2 else jnp.broadcast_to(logits[:, None], (n, m, m))
+    features = jnp.concatenate([scaled, ones], 2) if method._axes else ones
     shared = 1 if method._axes == 1 else features.shape[2]
     weights = weights / jnp.sum(weights)
 
@@ -168,7 +223,7 @@ def _polished(
 
     # The cost is a sum of multiples of squares.
     ends = (jax.tree.map(lambda x, v=v: jnp.full_like(x, v), params) for v in (0.0, 1.0))
-    low, high = (table(jax.grad(lambda x: jnp.asarray(method._cost(x)))(x)) for x in ends)
+    low, high = (table(jax.grad(method._cost)(x)) for x in ends)
 
     eps = float(jnp.finfo(logits.dtype).eps)
 
@@ -181,131 +236,12 @@ def _polished(
         x, _, _, count = state
         log_probs = jax.nn.log_softmax(x(logits), 1)
         slope = table(jax.grad(loss)(x))
-        found = newton_step(features, labels, log_probs, weights, slope, high - low, shared)
-        return added(x, found.change), found.largest, jnp.max(jnp.abs(slope)), count + 1
+        newton = newton_step(features, labels, log_probs, weights, slope, high - low, shared)
+        return added(x, newton.change), newton.largest, jnp.max(jnp.abs(slope)), count + 1
 
     far = jnp.full((), jnp.inf, logits.dtype)
     params, largest, *_ = lax.while_loop(unfinished, step, (params, far, far, 0))
     return params, largest < _FAR
-
-
-@record
-class BiasScaling(_LogitScaling):
-    """Bias of each class: all log-probabilities are shifted, by maximum likelihood.
-
-        q_c ∝ p_c exp(b_c),   Σ_c b_c = 0,
-
-    which corrects frequencies of classes, such as a change of their prevalence. The mean of the new
-    probabilities of each class is its frequency. See `VectorScaling` for arguments.
-
-    Raises:
-        TypeError: by the methods if the predictions are not of classes.
-        ValueError: by `fit` if a class does not occur, so that there is no maximum. If the arrays
-            are traced, the map is NaN instead.
-
-    Cost: O(n m) for each of about 10 iterations of L-BFGS, and O(n m²) for some steps of Newton's
-    method.
-
-    References: Alexandari, Kundaje and Shrikumar (2020), Maximum likelihood with bias-corrected
-    calibration is hard-to-beat at label shift adaptation.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Categorical
-    >>> predictions = Categorical(jnp.full((4, 2), 0.5))
-    >>> method = BiasScaling()
-    >>> params = method.fit(predictions, jnp.array([0, 1, 1, 1]))
-    >>> print([f"{p:.3f}" for p in method.apply(params, predictions).class_probs[0]])
-    ['0.250', '0.750']
-    """
-
-    _axes = 0
-    _separates = False
-
-    def _free(self, changes: LogitMap) -> LogitMap:
-        return LogitMap(jnp.zeros_like(changes.slopes), changes.biases)
-
-
-@record
-class VectorScaling(_LogitScaling):
-    """Vector scaling: a slope and a bias of the log-probability of each class.
-
-        q_c ∝ exp(a_c log p_c + b_c),   Σ_c b_c = 0,
-
-    by maximum likelihood. Probabilities of zero count as the smallest normal number.
-
-    `fit(predictions, targets)` returns a `LogitMap`, `apply(params, predictions)` a batch of
-    `CategoricalLogits`, or of `Bernoulli`s for such.
-
-    Raises:
-        TypeError: by the methods if the predictions are not of classes.
-        ValueError: by `fit` if a class does not occur, or a map of this kind tells some class, or a
-            part of it, apart from the others, so that the likelihood has no maximum. If the arrays
-            are traced, the map is NaN instead. With more than 512 parameters only classes that are
-            all apart are noticed.
-
-    Cost: O(n m) for each of about 20 iterations of L-BFGS, and O(n m²) for some steps of Newton's
-    method.
-
-    References: Guo et al. (2017), On calibration of modern neural networks, §4.2.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Categorical
-    >>> p = Categorical(jnp.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]))
-    >>> method = VectorScaling()
-    >>> params = method.fit(p, jnp.array([0, 0, 1, 1, 0]))
-    >>> print([f"{p:.3f}" for p in method.apply(params, p).class_probs[::3, 0]])
-    ['0.667', '0.500']
-    """
-
-    _axes = 1
-
-
-@record
-class MatrixScaling(_LogitScaling):
-    """Matrix scaling, or Dirichlet calibration: a linear map of all log-probabilities.
-
-        q ∝ exp(A log p + b),   Σ_c b_c = 0,
-        (A, b) minimising NLL(q) + penalty · (mean of A_cd² over c ≠ d + mean of b_c²).
-
-    The penalty, of the off-diagonal entries and the biases (ODIR), keeps the m² parameters in
-    bounds; the larger it is, the closer to `VectorScaling` without biases. Choose it on other data.
-    See `VectorScaling` for arguments.
-
-    Attributes:
-        penalty: λ ≥ 0, a scalar.
-
-    Raises:
-        TypeError: by the methods if the predictions are not of classes.
-        ValueError: by `fit` if a class does not occur, or a map of this kind tells some class, or a
-            part of it, apart from the others, so that the likelihood has no maximum. If the arrays
-            are traced, the map is NaN instead. With more than 512 parameters only classes that are
-            all apart are noticed.
-
-    Cost: O(n m²) for each of about 30 iterations of L-BFGS, at most 100, and O(n m⁴) for
-    some steps of Newton's method, if there are at most 512 parameters.
-
-    References: Kull et al. (2019), Beyond temperature scaling: obtaining well-calibrated
-    multi-class probabilities with Dirichlet calibration, §3.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Categorical
-    >>> p = Categorical(jnp.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]))
-    >>> method = MatrixScaling(penalty=0.01)
-    >>> params = method.fit(p, jnp.array([0, 0, 1, 1, 0]))
-    >>> print([f"{p:.2f}" for p in method.apply(params, p).class_probs[::3, 0]])
-    ['0.67', '0.50']
-    """
-
-    penalty: jax.Array | float = parameter(non_negative, default=0.0)
-
-    _axes = 2
-
-    def _cost(self, params: LogitMap) -> jax.Array | float:
-        m = params.biases.size
-        outside = params.slopes * (1 - jnp.eye(m, dtype=params.slopes.dtype))
-        off_diagonal = jnp.sum(jnp.square(outside)) / (m * (m - 1))
-        cost = off_diagonal + jnp.mean(jnp.square(params.biases))
-        return jnp.asarray(self.penalty, cost.dtype) * cost
 
 
 def log_probs_of(predictions: Any) -> jax.Array:
@@ -314,14 +250,14 @@ def log_probs_of(predictions: Any) -> jax.Array:
     if isinstance(plain, CategoricalLogits):
         return jax.nn.log_softmax(plain.logits, 1)
     labels = jnp.arange(plain.class_probs.shape[-1])
-    found = jax.vmap(lambda p: jax.vmap(p.log_prob)(labels))(plain)
-    return jnp.maximum(found, math.log(float(jnp.finfo(found.dtype).tiny)))
+    log_probs = jax.vmap(lambda p: jax.vmap(p.log_prob)(labels))(plain)
+    return jnp.maximum(log_probs, math.log(float(jnp.finfo(log_probs.dtype).tiny)))
 
 
 def _refuse(labels: np.ndarray, weights: jax.Array | None, num_classes: int) -> None:
     """Raises an error that explains why there is no maximum."""
-    used = labels if weights is None else labels[np.asarray(weights) > 0]
-    missing = sorted(set(range(num_classes)) - set(used.tolist()))
+    labels = labels if weights is None else labels[np.asarray(weights) > 0]
+    missing = sorted(set(range(num_classes)) - set(labels.tolist()))
     if missing:
         raise ValueError(
             "targets: expected every class, without which the likelihood has no maximum, got none "
@@ -329,6 +265,6 @@ def _refuse(labels: np.ndarray, weights: jax.Array | None, num_classes: int) -> 
         )
     raise ValueError(
         "predictions: expected classes that overlap, without which the likelihood has no maximum, "
-        "got some that linear maps of log-probabilities tell apart; TemperatureScaling, "
-        "BiasScaling, or MatrixScaling with a penalty may have one"
+        "got some that linear maps of log-probabilities tell apart; TemperatureScaling(), "
+        "MatrixScaling(structure='bias'), or MatrixScaling with a penalty may have one"
     )

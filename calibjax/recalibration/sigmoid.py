@@ -11,17 +11,11 @@ from jax.typing import ArrayLike
 
 from calibjax import estimators
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.fitting import counting, has_maximum, log_odds, minimum, most_likely, range_of
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.constraints import real
 from calibjax.kernels import Exponential, Kernel
-from calibjax.recalibration.base import (
-    ClassWiseParams,
-    ConfidenceRecalibrator,
-    Recalibrator,
-    is_of_classes,
-)
+from calibjax.recalibration.base import ConfidenceRecalibrator, Recalibrator
 from calibjax.scores.base import weighted_mean
 
 _KUMAR_KERNEL = Exponential(0.4)
@@ -106,13 +100,8 @@ class PlattScaling(ConfidenceRecalibrator):
 
     _learns = SigmoidMap
 
-    def identity(self, predictions: Any) -> Any:
-        """Slope 1 and intercept 0, for each class if there are classes."""
-        if not is_of_classes(predictions):
-            one = jnp.ones((), floating_dtype(predictions))
-            return SigmoidMap(one, jnp.zeros_like(one))
-        ones = jnp.ones_like(predictions.class_probs[0])
-        return ClassWiseParams(SigmoidMap(ones, jnp.zeros_like(ones)))
+    def _identity(self, one: jax.Array) -> SigmoidMap:
+        return SigmoidMap(one, jnp.zeros_like(one))
 
     def _counts_samples(self) -> bool:
         return self.smooth_targets
@@ -149,8 +138,8 @@ def _most_likely(
 def _platt_targets(correct: jax.Array, weights: jax.Array | None) -> jax.Array:
     """(n₁ + 1) / (n₁ + 2) for ones and 1 / (n₀ + 2) for zeros."""
     wrong = 1 - correct
-    used = 1 if weights is None else weights
-    num_correct, num_wrong = jnp.sum(used * correct), jnp.sum(used * wrong)
+    copies = 1 if weights is None else weights
+    num_correct, num_wrong = jnp.sum(copies * correct), jnp.sum(copies * wrong)
     return correct * (num_correct + 1) / (num_correct + 2) + wrong / (num_wrong + 2)
 
 

@@ -1,23 +1,27 @@
-"""Temperature scaling of any kind of prediction."""
+"""Temperature scaling of any kind of prediction, and a confidence interval of the temperature."""
 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import record
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Distribution, Family
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.powers import tempered
 from calibjax.scores import negative_log_likelihood
+
+if TYPE_CHECKING:
+    from calibjax.hypothesis_tests import ConfidenceInterval
 
 # Of log T, on which a minimum is searched first: the range, and a step beyond its ends.
 _GRID = np.arange(-21, 22) / 2
@@ -31,8 +35,39 @@ class TemperatureScaling(Recalibrator):
     """Temperature scaling: all predictions p are replaced by q ∝ p^{1/T} with one T.
 
     `fit(predictions, targets)` returns the temperature T, a scalar, that minimises the loss of the
-    scaled predictions; `apply(T, predictions)` returns the latter. `tempered` lists q for each
-    family. Logits of networks are best passed as `distributions.CategoricalLogits`: in float32
+    scaled predictions; `apply(T, predictions)` returns the latter. T > 1 flattens, T < 1 sharpens,
+    T = 1 leaves p unchanged. The density q ∝ p^{1/T} is with respect to a measure for which q is
+    in the family of p: Lebesgue or counting measure, and for proportions and positive numbers
+    (`Gamma`, `LogNormal`) the measure with density 1 / ∏_k x_k:
+
+    | family | parameters of q |
+    | --- | --- |
+    | `Categorical`, `Bernoulli` | p^{1/T}, normalised; probabilities of zero stay zero |
+    | `CategoricalLogits` | logits / T, shifted so that the largest is zero |
+    | `Normal`, `DiagNormal` | scale · √T |
+    | `MvNormal` | cov · T |
+    | `Laplace` | scale · T |
+    | `Beta`, `Dirichlet` | alpha / T, beta / T, concentration / T |
+    | `Gamma` | concentration / T, rate / T |
+    | `LogNormal` | scale · √T |
+    | `GeneralizedNormal` | scale · T^{1 / power} |
+    | `StudentT` | df' = (df + 1) / T − 1, scale · √(df / df'); NaN for T ≥ df + 1 |
+    | `Uniform` | p itself |
+    | `Mixture` | every component at temperature T, with unchanged weights |
+    | `Ensemble` | deviations from the mean · √T |
+
+    The last two are conventions: the density of the new mixture is not a power, and draws have no
+    density; their variance is multiplied by T like that of normal distributions. Draws of a density
+    ∝ exp(−½ q^β), q = (y − μ)ᵀ Σ⁻¹ (y − μ), are at temperature T where theirs is T^{1/β}. Means do
+    not change, except for `LogNormal` and for classes, which keep the order of their probabilities;
+    parameters `loc` never change.
+
+    Families without a rule, and those that are not closed under powers, such as Poisson
+    distributions, raise an error. A family of your own defines the method
+    `tempered(temperature)`, which returns another instance; if no power of its density is in the
+    family, it may follow a convention of its own, such as scale · T of a logistic distribution.
+
+    Logits of networks are best passed as `distributions.CategoricalLogits`: in float32
     probabilities underflow, and a probability of zero stays zero at every temperature. If a target
     has probability zero, the likelihood has no maximum unless probabilities are clipped.
 
@@ -56,6 +91,7 @@ class TemperatureScaling(Recalibrator):
         ValueError: by `fit` if the loss has no minimum in the range, such as the negative
             log-likelihood of classes that the predictions separate perfectly, or is not finite.
             If the arrays are traced, the temperature is NaN instead.
+        NotImplementedError: by the methods if the family has no rule.
 
     Cost: 43 evaluations of the loss, and about 8 of its derivative.
 
@@ -185,12 +221,12 @@ def _root(
 
     def step(s: _Bracket) -> _Bracket:
         value = slope(s.x)
-        is_known = jnp.isfinite(value)
-        down = jnp.where(is_known, value > 0, s.x > start)
-        known = jnp.where(is_known, value, jnp.nan)
+        is_finite = jnp.isfinite(value)
+        down = jnp.where(is_finite, value > 0, s.x > start)
+        slope_x = jnp.where(is_finite, value, jnp.nan)
         low, high = jnp.where(down, s.low, s.x), jnp.where(down, s.x, s.high)
-        slope_low = jnp.where(down, jnp.where(s.went_down, 0.5, 1) * s.slope_low, known)
-        slope_high = jnp.where(down, known, jnp.where(s.went_down, 1, 0.5) * s.slope_high)
+        slope_low = jnp.where(down, jnp.where(s.went_down, 0.5, 1) * s.slope_low, slope_x)
+        slope_high = jnp.where(down, slope_x, jnp.where(s.went_down, 1, 0.5) * s.slope_high)
         secant = high - slope_high * (high - low) / (slope_high - slope_low)
         x = jnp.where(jnp.isfinite(secant), secant, 0.5 * (low + high))
         x = jnp.where(value == 0, s.x, x)
@@ -221,3 +257,94 @@ def _refuse(losses: np.ndarray) -> None:
         "no maximum where the predictions separate them perfectly (T to 0), or where a constant "
         "prediction is more likely (T to infinity)"
     )
+
+
+def temperature_interval(
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    loss: Loss = negative_log_likelihood,
+    weights: ArrayLike | None = None,
+    confidence_level: float = 0.95,
+) -> "ConfidenceInterval":
+    """Asymptotic confidence interval for the temperature that minimises the expected loss.
+
+    T is that of `TemperatureScaling`. With θ = log T and the loss l_i(θ) of sample i at this
+    temperature, the interval is T exp(± z s) with the sandwich estimate of the standard error
+
+        s² = Σ_i l_i'(θ)² / (Σ_i l_i''(θ))²,
+
+    with weights w_i l_i in place of l_i, which does not assume that any temperature makes the
+    model calibrated. T = 1 in the interval does not mean that the model is calibrated.
+
+    Args:
+        predictions: batch of n distributions with `tempered`.
+        targets: [n] or [n, d].
+        loss: (predictions, targets) → scalar, the mean of a loss over the samples that is twice
+            differentiable in T; the CRPS of `Ensemble` is not.
+        weights: w ≥ 0 of the samples, [n], which the loss has to take; None if all count equally.
+        confidence_level: in (0, 1).
+
+    Returns:
+        The interval; `estimate` is T, `standard_error` is T s. All but T is NaN if the loss of the
+        samples is not convex at T, or its curvature is not finite.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or the loss has no minimum, see
+            `TemperatureScaling`.
+        NotImplementedError: if the family has no `tempered`.
+
+    Cost: that of `TemperatureScaling.fit`.
+
+    References: none of the four papers has it; White (1982), Maximum likelihood estimation of
+    misspecified models, for the standard error.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, recalibration
+    >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
+    >>> targets = 2 * jax.random.normal(jax.random.key(0), (200,))  # their variance is 4
+    >>> interval = recalibration.temperature_interval(predictions, targets)
+    >>> print(f"{interval.low:.1f} {interval.estimate:.1f} {interval.high:.1f}")
+    3.1 3.8 4.6
+    """
+    level = checks.proportion("confidence_level", confidence_level)
+    checks.function("loss function", "loss", loss, "predictions", "targets")
+    predictions, targets, weights = checks.weighted_samples(
+        predictions, targets, weights, keep_logs=True
+    )
+    temperature = TemperatureScaling(loss).fit(predictions, targets, weights=weights)
+    return _interval(loss, predictions, targets, weights, temperature, level)
+
+
+def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
+    """The loss of a data set that consists of one sample."""
+    return loss(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (p, y)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _interval(
+    loss: Loss,
+    predictions: PyTree,
+    targets: PyTree,
+    weights: jax.Array | None,
+    temperature: jax.Array,
+    level: ArrayLike,
+) -> "ConfidenceInterval":
+    """Sandwich estimate of the interval around the best temperature."""
+
+    def value(p: Any, y: Any, theta: jax.Array) -> jax.Array:
+        return _loss_of_sample(loss, tempered(p, jnp.exp(theta)), y)
+
+    both = jax.vmap(jax.value_and_grad(jax.grad(value, 2), 2), (0, 0, None))
+    slopes, curvatures = both(predictions, targets, jnp.log(temperature))
+    if weights is not None:
+        slopes, curvatures = (jnp.where(weights > 0, weights * x, 0) for x in (slopes, curvatures))
+    curvature = jnp.sum(curvatures)
+    is_convex = (curvature > 0) & jnp.isfinite(curvature)
+    error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / jnp.where(is_convex, curvature, jnp.nan)
+    reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
+    low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)
+    from calibjax.hypothesis_tests import ConfidenceInterval  # which imports this subpackage
+
+    return ConfidenceInterval(low, high, temperature, temperature * error)

@@ -36,7 +36,7 @@ class Temperature(EstimationFunction):
 
         h(p, q) = ⟨p − p_T, q − q_T⟩,   p_T ∝ p^{1/T}
 
-    with the predictions at temperature T of `recalibration.tempered`, as if these were
+    with the predictions at temperature T of `recalibration.TemperatureScaling`, as if these were
     calibrated; the hyperparameter is T. Nothing is learned from the training data: `fit` stores T.
     For `CategoricalLogits`, results are exact even where probabilities underflow. For confidences,
     an array [n], h is the single product (c − c_T) (d − d_T), half the value for `Bernoulli`s.

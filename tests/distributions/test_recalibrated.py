@@ -19,7 +19,8 @@ from calibjax.distributions import (
     sample_targets,
     with_features,
 )
-from calibjax.recalibration import AffineMap, tempered
+from calibjax.recalibration import TemperatureScaling
+from calibjax.recalibration.affine import AffineMap
 
 LEVELS, WANTED = np.array([0.01, 0.3, 0.5, 0.9, 0.999]), np.array([-2.0, 0.1, 1.3, 4.0])
 
@@ -132,8 +133,8 @@ def test_batches_of_them(distorted):
     few, ys = jax.tree.map(lambda x: x[:5], batch), draws[:5]
     mean = scores.crps(with_features(few, ys), ys)
     np.testing.assert_allclose(mean, jnp.mean(jax.vmap(p.crps)(ys)), rtol=1e-5)
-    hotter = jax.vmap(tempered, (0, None))(batch, 2.0)
-    expected = jax.vmap(tempered, (0, None))(batch.distribution, 2.0)
+    hotter = TemperatureScaling().apply(2.0, batch)
+    expected = TemperatureScaling().apply(2.0, batch.distribution)
     jax.tree.map(np.testing.assert_allclose, hotter.distribution, expected)
 
 

@@ -12,7 +12,6 @@ import pytest
 from calibjax import (
     command_line,
     distributions,
-    evaluation,
     interoperability,
     recalibration,
     scores,
@@ -178,9 +177,9 @@ def test_derivatives_are_finite():
     small = np.exp(-np.logaddexp(0, [log_odds, -log_odds])).T
     logits = np.stack([0 * log_odds, log_odds], 1)
     with jax.enable_x64(False):
-        found = evaluation.temperature_interval(distributions.Categorical(small), targets)
+        found = recalibration.temperature_interval(distributions.Categorical(small), targets)
         by_logits = distributions.CategoricalLogits(logits)
-        expected = evaluation.temperature_interval(by_logits, targets)
+        expected = recalibration.temperature_interval(by_logits, targets)
     np.testing.assert_allclose(
         [found.low, found.estimate, found.high],
         [expected.low, expected.estimate, expected.high],

@@ -31,6 +31,7 @@ from calibjax.evaluation.comparing import _panels
 from calibjax.evaluation.entries import Entry, Section
 from calibjax.evaluation.model_sentences import told_of
 from calibjax.evaluation.models import Compared, checked_models
+from calibjax.recalibration.gain import Gain
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -78,7 +79,7 @@ def test_every_number_is_that_of_its_call(found):
         assert "weights=weights" in entry.function
         value = eval(entry.function, names)
         name = "pvalue" if "p-value" in entry.name else "estimate"
-        value = value.mean if isinstance(value, recalibration.Gain) else getattr(value, name, value)
+        value = value.mean if isinstance(value, Gain) else getattr(value, name, value)
         np.testing.assert_allclose(entry.value, value, rtol=1e-9, atol=1e-12, err_msg=entry.name)
 
 

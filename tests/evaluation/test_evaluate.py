@@ -10,6 +10,7 @@ import scipy.stats
 
 import calibjax
 from calibjax import distributions
+from calibjax.recalibration.gain import Gain
 
 KEY = jax.random.key(5)
 MODULES = {
@@ -100,7 +101,7 @@ def _recomputed(evaluation, predictions, targets, entry, weights=None):
         return value.pvalue, value.pvalue_standard_error
     if hasattr(value, "estimate"):
         return value.estimate, value.standard_error, value.low, value.high
-    if isinstance(value, MODULES["recalibration"].Gain):
+    if isinstance(value, Gain):
         return value.mean, value.standard_error, value.low, value.high
     return (value,)
 

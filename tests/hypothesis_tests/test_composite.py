@@ -34,13 +34,12 @@ from calibjax.kernels import (
     default_kernels,
 )
 from calibjax.recalibration import (
-    AffineMap,
     AffineScaling,
     IsotonicRegression,
     PlattScaling,
     TemperatureScaling,
-    tempered,
 )
+from calibjax.recalibration.affine import AffineMap
 
 KEYS = jax.random.split(jax.random.key(0), 4)
 N = 40
@@ -376,7 +375,7 @@ def _classes(key, n):
     keys = jax.random.split(key)
     logits = jnp.log(jax.random.dirichlet(keys[0], jnp.full(10, 0.5), (n,)))
     predictions = CategoricalLogits(logits)
-    return predictions, sample_targets(keys[1], jax.vmap(tempered, (0, None))(predictions, 1.5))
+    return predictions, sample_targets(keys[1], TemperatureScaling().apply(1.5, predictions))
 
 
 _LEVELS = {

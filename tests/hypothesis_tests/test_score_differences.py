@@ -131,7 +131,7 @@ def test_gains_are_those_of_the_models():
     np.testing.assert_allclose(found.estimate, gains[0].mean - gains[1].mean, rtol=1e-8)
     values = []
     for p in (COARSE, SHARP):
-        q = recalibration.cross_fitted(KEY, method, p, TARGETS)
+        q = method.cross_fitted(KEY, p, TARGETS)
         values.append(log_scores(p) - log_scores(q))
     np.testing.assert_allclose(
         found.standard_error, scipy.stats.sem(values[0] - values[1]), rtol=1e-8

@@ -129,7 +129,8 @@ def test_biases_come_close_to_the_most_likely_ones():
     truth /= truth.sum(1, keepdims=True)
     labels = (np.random.default_rng(1).uniform(size=4000)[:, None] > truth.cumsum(1)).sum(1)
     predictions = distributions.Categorical(probs)
-    for method in (recalibration.BiasScaling(), recalibration.VectorScaling()):
+    for structure in ("bias", "diagonal"):
+        method = recalibration.MatrixScaling(structure=structure)
         found = e_process(predictions, labels, bets={"m": method}).params["m"]
         fitted = method.fit(predictions, labels)
         np.testing.assert_allclose(found.biases - found.biases.mean(), fitted.biases, atol=0.1)
@@ -260,7 +261,7 @@ def test_a_mixture_of_one_is_its_component():
         ({"forget": np.nan}, "forget: expected"),
         ({"level": 1.0}, "level: expected values in .0, 1."),
         ({"bets": {}}, "bets: expected at least one bet, got none"),
-        ({"bets": {"t": recalibration.BiasScaling()}}, r"bets\['t'\].fit|predictions"),
+        ({"bets": {"t": recalibration.MatrixScaling()}}, r"bets\['t'\].fit|predictions"),
         ({"bets": {"t": 3.0}}, r"bets\['t'\]: expected a recalibration of Normal"),
         (
             {"bets": kernels.TensorProduct(NEAR, kernels.White())},

@@ -163,8 +163,8 @@ def test_checks_on_data_that_has_no_temperature():
 
 CLASS_METHODS = [
     recalibration.TemperatureScaling(),
-    recalibration.BiasScaling(),
-    recalibration.VectorScaling(),
+    recalibration.MatrixScaling(structure="bias"),
+    recalibration.MatrixScaling(structure="diagonal"),
     recalibration.MatrixScaling(0.01),
     recalibration.PlattScaling(),
     recalibration.BetaCalibration(),

@@ -21,7 +21,8 @@ from calibjax.distributions import (
     Uniform,
     with_features,
 )
-from calibjax.recalibration import AffineMap, AffineScaling
+from calibjax.recalibration import AffineScaling
+from calibjax.recalibration.affine import AffineMap
 from calibjax.scores import negative_log_likelihood
 
 RNG = np.random.default_rng(0)

@@ -12,13 +12,13 @@ from sklearn.naive_bayes import GaussianNB
 
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Mixture
 from calibjax.recalibration import (
-    ClassWiseParams,
     GroupWise,
     HistogramBinning,
     IsotonicRegression,
     PlattScaling,
     TemperatureScaling,
 )
+from calibjax.recalibration.base import ClassWiseParams
 
 RNG = np.random.default_rng(0)
 N, M = 150, 4

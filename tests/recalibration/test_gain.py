@@ -12,7 +12,6 @@ from calibjax.recalibration import (
     PlattScaling,
     QuantileShift,
     TemperatureScaling,
-    cross_fitted,
     recalibration_gain,
 )
 from calibjax.scores import crps
@@ -42,7 +41,7 @@ def test_predictions_and_gain_of_a_loop_over_folds(weights):
         mean = np.average(z[rest], weights=used[rest])
         shift[~rest] = mean
         scale[~rest] = np.sqrt(np.average((z[rest] - mean) ** 2, weights=used[rest]))
-    found = cross_fitted(KEY, AffineScaling(), NORMAL, TARGETS, num_folds=4, weights=weights)
+    found = AffineScaling().cross_fitted(KEY, NORMAL, TARGETS, num_folds=4, weights=weights)
     np.testing.assert_allclose(found.loc, LOC + shift * SCALE, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.scale, scale * SCALE, rtol=1e-4)
     gain = recalibration_gain(
@@ -101,7 +100,7 @@ def test_other_predictions_and_scores():
     assert recalibration_gain(KEY, {"shift": QuantileShift()}, quantiles, TARGETS)["shift"].mean > 0
     own = recalibration_gain(KEY, {"affine": AffineScaling()}, NORMAL, TARGETS, score=crps)
     assert own["affine"].mean > 0
-    kept = cross_fitted(KEY, AffineScaling(), with_features(NORMAL, TARGETS), TARGETS)
+    kept = AffineScaling().cross_fitted(KEY, with_features(NORMAL, TARGETS), TARGETS)
     np.testing.assert_array_equal(kept.features, TARGETS)
 
 
@@ -109,13 +108,13 @@ def test_wrong_input():
     with pytest.raises(TypeError, match="recalibrations: expected a dictionary of at least one"):
         recalibration_gain(KEY, AffineScaling(), NORMAL, TARGETS)
     with pytest.raises(TypeError, match="recalibration.fit: expected"):
-        cross_fitted(KEY, 3, NORMAL, TARGETS)
+        recalibration_gain(KEY, {"three": 3}, NORMAL, TARGETS)
     with pytest.raises(ValueError, match=r"outside of fold \d .* targets: "):
-        cross_fitted(
-            KEY, AffineScaling(), Normal(jnp.zeros(4), jnp.ones(4)), jnp.ones(4), num_folds=2
+        AffineScaling().cross_fitted(
+            KEY, Normal(jnp.zeros(4), jnp.ones(4)), jnp.ones(4), num_folds=2
         )
-    found = cross_fitted(
-        KEY, HistogramBinning(2), Bernoulli(jnp.full(4, 0.3)), jnp.arange(4) % 2, num_folds=2
+    found = HistogramBinning(2).cross_fitted(
+        KEY, Bernoulli(jnp.full(4, 0.3)), jnp.arange(4) % 2, num_folds=2
     )
     assert isinstance(found, Bernoulli)
 
@@ -163,7 +162,7 @@ def test_parts_of_several_directions():
     predictions = Bernoulli(jax.nn.sigmoid(jnp.asarray(log_odds)))
     found = recalibration_gain(KEY, {"a": PlattScaling()}, predictions, labels)["a"]
     p, y = np.asarray(predictions.probs, float), np.asarray(labels)
-    q = np.asarray(cross_fitted(KEY, PlattScaling(), predictions, labels).probs, float)
+    q = np.asarray(PlattScaling().cross_fitted(KEY, predictions, labels).probs, float)
     gains = np.log(np.where(y, q / p, (1 - q) / (1 - p)))
     flatter = np.maximum(q, 1 - q) < np.maximum(p, 1 - p)
     np.testing.assert_allclose(found.overconfidence.mean, np.mean(gains * flatter), rtol=1e-3)

@@ -8,7 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal, with_features
 from calibjax.kernels import Fisher
-from calibjax.recalibration import BiasScaling, LogitMap, MatrixScaling, VectorScaling
+from calibjax.recalibration import MatrixScaling
+from calibjax.recalibration.logits import LogitMap
 
 RNG = np.random.default_rng(0)
 N, M = 300, 3
@@ -16,7 +17,8 @@ LOGITS = log_softmax(2 * RNG.normal(size=(N, M)), 1)
 _TRUTH = np.exp(log_softmax(LOGITS * [0.5, 0.8, 1.1] + [0.5, 0, -0.5], 1))
 LABELS = np.array([RNG.choice(M, p=p) for p in _TRUTH])
 CLASSES = CategoricalLogits(jnp.asarray(LOGITS))
-METHODS = {"bias": BiasScaling(), "vector": VectorScaling(), "matrix": MatrixScaling(0.1)}
+BIAS, VECTOR = MatrixScaling(structure="bias"), MatrixScaling(structure="diagonal")
+METHODS = {"bias": BIAS, "vector": VECTOR, "matrix": MatrixScaling(0.1)}
 
 
 def _loss(method, theta, weights):
@@ -55,8 +57,8 @@ def test_matrix_without_penalty_is_logistic_regression():
 
 
 def test_frequencies_after_bias_scaling():
-    params = BiasScaling().fit(CLASSES, jnp.asarray(LABELS))
-    found = BiasScaling().apply(params, with_features(CLASSES, jnp.ones(N)))
+    params = BIAS.fit(CLASSES, jnp.asarray(LABELS))
+    found = BIAS.apply(params, with_features(CLASSES, jnp.ones(N)))
     frequencies = np.bincount(LABELS) / N
     np.testing.assert_allclose(found.class_probs.mean(0), frequencies, atol=1e-5)
     np.testing.assert_array_equal(found.features, 1)
@@ -76,37 +78,39 @@ def test_probabilities_of_two_classes():
     probs = jax.nn.sigmoid(jnp.asarray(LOGITS[:, 0]))
     labels = jnp.asarray(LABELS == 0, int)
     two = Categorical(jnp.stack([1 - probs, probs], 1))
-    one, other = (VectorScaling().fit(x, labels) for x in (Bernoulli(probs), two))
+    one, other = (VECTOR.fit(x, labels) for x in (Bernoulli(probs), two))
     np.testing.assert_allclose(one.slopes, other.slopes, rtol=1e-4)
-    found = VectorScaling().apply(one, Bernoulli(probs))
+    found = VECTOR.apply(one, Bernoulli(probs))
     assert isinstance(found, Bernoulli)
-    expected = VectorScaling().apply(one, two).class_probs[:, 1]
+    expected = VECTOR.apply(one, two).class_probs[:, 1]
     np.testing.assert_allclose(found.probs, expected, rtol=1e-5)
     zeros = Categorical(jnp.array([[0.0, 1.0], [0.5, 0.5], [0.5, 0.5], [0.3, 0.7]]))
-    params = BiasScaling().fit(zeros, jnp.array([1, 0, 1, 0]))
+    params = BIAS.fit(zeros, jnp.array([1, 0, 1, 0]))
     assert np.isfinite(params.biases).all()
 
 
 def test_wrong_input():
     with pytest.raises(TypeError, match="predictions: expected class predictions"):
-        BiasScaling().fit(Normal(jnp.zeros(3), jnp.ones(3)), jnp.zeros(3))
+        BIAS.fit(Normal(jnp.zeros(3), jnp.ones(3)), jnp.zeros(3))
     with pytest.raises(ValueError, match="targets: expected every class, .* got none of class 2"):
-        BiasScaling().fit(CLASSES, jnp.asarray(np.minimum(LABELS, 1)))
+        BIAS.fit(CLASSES, jnp.asarray(np.minimum(LABELS, 1)))
     apart = CLASSES, jnp.asarray(_apart("class")), np.arange(N) % 3
     with pytest.raises(ValueError, match="linear maps of log-probabilities tell apart"):
-        VectorScaling().fit(*apart)
-    assert np.isnan(jax.jit(VectorScaling().fit)(*apart).biases).all()
+        VECTOR.fit(*apart)
+    assert np.isnan(jax.jit(VECTOR.fit)(*apart).biases).all()
     with pytest.raises(ValueError, match="MatrixScaling.penalty: expected finite values >= 0"):
         MatrixScaling(-1.0).fit(CLASSES, jnp.asarray(LABELS))
+    with pytest.raises(ValueError, match="structure: expected one of 'bias', 'diagonal', 'full'"):
+        MatrixScaling(structure="vector").fit(CLASSES, jnp.asarray(LABELS))
     with pytest.raises(ValueError, match="params.slopes: expected"):
-        VectorScaling().apply(LogitMap(jnp.ones(()), jnp.zeros(M)), CLASSES)
+        VECTOR.apply(LogitMap(jnp.ones(()), jnp.zeros(M)), CLASSES)
 
 
 def test_bias_of_a_good_classifier():
     """A bias has a maximum wherever every class occurs; here it is 0, by symmetry."""
     labels = np.arange(N) % M
     probs = np.where(np.arange(M) == labels[:, None], 1 - 1e-4, 5e-5)
-    params = BiasScaling().fit(CategoricalLogits(jnp.log(probs)), jnp.asarray(labels))
+    params = BIAS.fit(CategoricalLogits(jnp.log(probs)), jnp.asarray(labels))
     np.testing.assert_allclose(params.biases, 0, atol=1e-3)
 
 
@@ -155,7 +159,7 @@ def test_a_class_that_hardly_occurs(name):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("method", [BiasScaling(), VectorScaling(), MatrixScaling(0.0)])
+@pytest.mark.parametrize("method", [BIAS, VECTOR, MatrixScaling(0.0)])
 def test_classes_that_overlap_have_a_map(method, dtype):
     """Also where the same shift of both classes, which changes nothing, has rounding errors."""
     generator = np.random.default_rng(9)

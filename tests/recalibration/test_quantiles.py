@@ -5,12 +5,9 @@ import pytest
 from scipy import stats
 
 from calibjax.distributions import Beta, Gamma, Normal, Poisson, Quantiles, with_features
-from calibjax.recalibration import (
-    IsotonicMap,
-    QuantileRecalibration,
-    QuantileShift,
-    Shifts,
-)
+from calibjax.recalibration import QuantileRecalibration, QuantileShift
+from calibjax.recalibration.isotonic import IsotonicMap
+from calibjax.recalibration.quantiles import Shifts
 
 RNG = np.random.default_rng(0)
 N = 200

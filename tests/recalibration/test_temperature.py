@@ -21,7 +21,8 @@ from calibjax.distributions import (
     MvNormal,
     Normal,
 )
-from calibjax.recalibration import TemperatureScaling, tempered
+from calibjax.recalibration import TemperatureScaling
+from calibjax.recalibration.powers import tempered
 from tests import oracles
 
 N = 10_000

@@ -50,7 +50,6 @@ EXEMPT = {
     "kernels.FeatureRule": "is a pair of functions",
     "kernels.register_expectations": "changes the registry of the process",
     "kernels.ValueRange": "is a pair of numbers",
-    "recalibration.ClassWiseParams": "is what fit returns for class predictions",
     **{
         f"operators.{name}": _ENGINE
         for name in (

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import distributions, evaluation, recalibration, scores
+from calibjax import distributions, evaluation, recalibration
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, NORMAL
@@ -75,12 +75,6 @@ def _of_quantiles() -> list[Call]:
 def calls() -> list[Call]:
     """Calls of `evaluation`."""
     return [
-        NORMAL.call(
-            "evaluation.temperature_interval",
-            loss=a.function(scores.negative_log_likelihood),
-            one_of=8,
-            slow=True,
-        ),
         NORMAL.call("evaluation.residual_spread"),
         CATEGORICAL.call("evaluation.expected_calibration_errors"),
         *_of_quantiles(),

@@ -14,8 +14,8 @@ from calibjax import (
     estimators,
     hypothesis_tests,
     kernels,
-    recalibration,
 )
+from calibjax.recalibration.affine import AffineMap
 from tests.registry.arguments import (
     ALONE,
     COVARIANCES,
@@ -252,7 +252,7 @@ _VECTOR_DRAWS = Family(
 
 
 def _recalibrated(loc, scale, shift, factor):
-    law = recalibration.AffineMap(shift, factor)
+    law = AffineMap(shift, factor)
     return distributions.Recalibrated(distributions.Normal(loc, scale), law)
 
 

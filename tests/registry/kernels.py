@@ -184,11 +184,6 @@ def _others() -> list[Call]:
             compiled=False,
             reason="a function of the kernel's structure",
         ),
-        call(
-            "recalibration.tempered",
-            p=distributions.Normal(np.float32(0.5), np.float32(2.0)),
-            temperature=a.scale(2.0),
-        ),
     ]
 
 

@@ -10,6 +10,11 @@ import numpy as np
 from calibjax import kernels, recalibration, risk, scores
 from calibjax.distributions import Categorical, Quantiles
 from calibjax.estimators import Neighbourhood, UniformBins
+from calibjax.recalibration.affine import AffineMap
+from calibjax.recalibration.beta import BetaMap
+from calibjax.recalibration.histogram import BinAccuracies
+from calibjax.recalibration.isotonic import IsotonicMap
+from calibjax.recalibration.sigmoid import SigmoidMap
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, NORMAL
@@ -35,14 +40,12 @@ def _of_confidences() -> list[Call]:
         return r.PlattScaling(smooth_targets=smooth_targets)
 
     methods = {
-        "HistogramBinning recalibration.BinAccuracies": a.made(
-            r.HistogramBinning, num_bins=a.integer(2)
-        ),
-        "IsotonicRegression recalibration.IsotonicMap": r.IsotonicRegression(),
-        "PlattScaling recalibration.SigmoidMap": a.made(smoothed, smooth_targets=a.truth(True)),
-        "BetaCalibration recalibration.BetaMap": r.BetaCalibration(),
-        "VennAbers recalibration.CalibrationSamples": r.VennAbers(),
-        "MMCEScaling recalibration.SigmoidMap": a.made(r.MMCEScaling, kernel=kernel, weight=weight),
+        "HistogramBinning": a.made(r.HistogramBinning, num_bins=a.integer(2)),
+        "IsotonicRegression": r.IsotonicRegression(),
+        "PlattScaling": a.made(smoothed, smooth_targets=a.truth(True)),
+        "BetaCalibration": r.BetaCalibration(),
+        "VennAbers": r.VennAbers(),
+        "MMCEScaling": a.made(r.MMCEScaling, kernel=kernel, weight=weight),
     }
     found = [
         call(
@@ -57,14 +60,14 @@ def _of_confidences() -> list[Call]:
     ]
     ends = np.array([0.1, 0.4, 0.9], np.float32)
     for recalibrator, params in (
-        (r.HistogramBinning(2), r.BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
-        (r.IsotonicRegression(), r.IsotonicMap(ends, ends**2)),
-        (r.PlattScaling(), r.SigmoidMap(np.float32(0.5), np.float32(0.1))),
-        (r.BetaCalibration(), r.BetaMap(np.float32(0.5), np.float32(2.0), np.float32(0.1))),
+        (r.HistogramBinning(2), BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
+        (r.IsotonicRegression(), IsotonicMap(ends, ends**2)),
+        (r.PlattScaling(), SigmoidMap(np.float32(0.5), np.float32(0.1))),
+        (r.BetaCalibration(), BetaMap(np.float32(0.5), np.float32(2.0), np.float32(0.1))),
     ):
         found.append(
             call(
-                f"recalibration.{type(params).__name__}",
+                f"recalibration.{type(recalibrator).__name__}",
                 "params",
                 lambda params, new, method: method.apply(params, new),
                 params=a.record(params),
@@ -143,7 +146,7 @@ def _of_features() -> list[Call]:
         "features": a.real(a.FEATURES, without=("first column",)),
         "new": dataclasses.replace(new, called=("confidences",)),
     }
-    covers = "recalibration.LocalRecalibration recalibration.LocalAccuracies"
+    covers = "recalibration.LocalRecalibration"
     return [
         call(covers, "Laplacian", local, **near_data, neighbourhood=laplacian),
         call(covers, "kernel", local, **near_data, neighbourhood=near),
@@ -187,16 +190,14 @@ def _of_distributions() -> list[Call]:
 
     loss = a.made(r.TemperatureScaling, loss=a.function(scores.negative_log_likelihood))
     number = a.made(lambda temperature: temperature, temperature=a.scale(2.0))
-    law = a.made(r.AffineMap, by=a.number(0.3), factor=a.scale(2.0))
-    covers, tempered = "recalibration.TemperatureScaling", "recalibration.tempered"
+    law = a.made(AffineMap, by=a.number(0.3), factor=a.scale(2.0))
+    covers = "recalibration.TemperatureScaling"
     found = []
     for family in (CATEGORICAL, NORMAL):
         name = family.name
         found += [
             family.call(covers, f"fit {name}", fit, method=loss, slow=True),
-            family.call(
-                f"{covers} {tempered}", f"apply {name}", apply, params=number, method=temperature
-            ),
+            family.call(covers, f"apply {name}", apply, params=number, method=temperature),
         ]
     # No linear map of the log-probabilities tells these classes apart.
     mixed = dataclasses.replace(
@@ -204,30 +205,32 @@ def _of_distributions() -> list[Call]:
     )
     methods = {
         "QuantileRecalibration": (NORMAL, r.QuantileRecalibration()),
-        "KernelRecalibration recalibration.LocalScores": (
+        "KernelRecalibration": (
             NORMAL,
             r.KernelRecalibration(kernels.SquaredExponential(1.0)),
         ),
-        "BiasScaling recalibration.LogitMap": (CATEGORICAL, r.BiasScaling()),
-        "VectorScaling": (mixed, r.VectorScaling()),
         "MatrixScaling": (CATEGORICAL, r.MatrixScaling(1.0)),
     }
     found += [
         family.call(f"recalibration.{name}", "fit and apply", both, method=method, slow=True)
         for name, (family, method) in methods.items()
     ]
+    for structure, family in (("bias", CATEGORICAL), ("diagonal", mixed)):
+        method = r.MatrixScaling(structure=structure)
+        label = f"fit and apply {structure}"
+        options = {"method": method, "slow": True}
+        found.append(family.call("recalibration.MatrixScaling", label, both, **options))
     quantiles = a.made(
         lambda values: Quantiles(np.float32([0.3, 0.6]), values),
         values=a.real(np.stack([a.LOC, a.LOC + 1], 1), without=("inf", "-inf")),
     )
     folds, label = {"num_folds": a.integer(2, limit=8), "slow": True}, "data"
-    affine_map = "recalibration.AffineScaling recalibration.AffineMap"
     return [
         *found,
-        NORMAL.call(affine_map, "fit and apply", both, method=affine),
-        NORMAL.call(affine_map, "apply", apply, method=affine, params=law),
+        NORMAL.call("recalibration.AffineScaling", "fit and apply", both, method=affine),
+        NORMAL.call("recalibration.AffineScaling", "apply", apply, method=affine, params=law),
         call(
-            "recalibration.QuantileShift recalibration.Shifts",
+            "recalibration.QuantileShift",
             "fit and apply",
             both,
             predictions=quantiles,
@@ -235,12 +238,18 @@ def _of_distributions() -> list[Call]:
             method=r.QuantileShift(),
         ),
         NORMAL.call(
-            "recalibration.recalibration_gain recalibration.Gain",
+            "recalibration.recalibration_gain",
             label,
             recalibrations={"affine": affine},
             **folds,
         ),
-        NORMAL.call("recalibration.cross_fitted", label, recalibration=affine, **folds),
+        NORMAL.call("recalibration.Recalibrator", "cross_fitted", affine.cross_fitted, **folds),
+        NORMAL.call(
+            "recalibration.temperature_interval",
+            loss=a.function(scores.negative_log_likelihood),
+            one_of=8,
+            slow=True,
+        ),
     ]
 
 

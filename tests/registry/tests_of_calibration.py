@@ -286,7 +286,10 @@ def _classical() -> list[Call]:
 
 def _sequential() -> list[Call]:
     """Bets by sums are quick to compile; the others are in tests/hypothesis_tests."""
-    bets = ((NORMAL, recalibration.AffineScaling()), (BERNOULLI, recalibration.BiasScaling()))
+    bets = (
+        (NORMAL, recalibration.AffineScaling()),
+        (BERNOULLI, recalibration.MatrixScaling(structure="bias")),
+    )
 
     return [
         *(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import distributions, evaluation, scores
+from calibjax import distributions, recalibration, scores
 
 N = 60
 _random = np.random.default_rng(0)
@@ -23,7 +23,7 @@ def test_interval_of_normals():
     slopes = 0.5 - 0.5 * squares / temperature
     error = np.sqrt((slopes**2).sum()) / (0.5 * squares / temperature).sum()
     reach = scipy.stats.norm.ppf(0.95) * error
-    found = evaluation.temperature_interval(_predictions(), Y, confidence_level=0.9)
+    found = recalibration.temperature_interval(_predictions(), Y, confidence_level=0.9)
     expected = temperature * np.exp([-reach, 0, reach])
     np.testing.assert_allclose([found.low, found.estimate, found.high], expected, rtol=1e-6)
     np.testing.assert_allclose(found.standard_error, temperature * error, rtol=1e-6)
@@ -33,7 +33,7 @@ def test_interval_of_normals():
 def test_no_interval_where_the_loss_is_not_smooth():
     values = _random.normal(size=(N, 5))
     ensembles = distributions.Ensemble(values[:, 1:])
-    found = evaluation.temperature_interval(ensembles, 2 * values[:, 0], loss=scores.crps)
+    found = recalibration.temperature_interval(ensembles, 2 * values[:, 0], loss=scores.crps)
     assert found.estimate > 1
     assert np.isnan(found.low) == np.isnan(found.high)
 
@@ -45,7 +45,7 @@ def test_coverage_of_the_interval():
     n, covered = 200, []
     predictions = distributions.Normal(np.zeros(n), np.ones(n))
     for _ in range(200):
-        found = evaluation.temperature_interval(predictions, 1.5 * generator.normal(size=n))
+        found = recalibration.temperature_interval(predictions, 1.5 * generator.normal(size=n))
         covered.append(found.low <= 2.25 <= found.high)
     assert 0.9 < np.mean(covered) < 0.99
 
@@ -57,6 +57,6 @@ def test_interval_of_weighted_normals():
     temperature = np.average(squares, weights=weights)
     slopes = weights * (0.5 - 0.5 * squares / temperature)
     error = np.sqrt((slopes**2).sum()) / (weights * 0.5 * squares / temperature).sum()
-    found = evaluation.temperature_interval(_predictions(), Y, weights=weights)
+    found = recalibration.temperature_interval(_predictions(), Y, weights=weights)
     np.testing.assert_allclose(found.estimate, temperature, rtol=1e-6)
     np.testing.assert_allclose(found.standard_error, temperature * error, rtol=1e-6)
