@@ -31,7 +31,7 @@ Notation of the papers and names in the code:
 | T in p^{1/T} | what `recalibration.TemperatureScaling` learns |
 | max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |
 | h, h_bin, h_kde, h_kkr, h_ukkr, h_sim | `risk.EstimationFunction`s: `Binning`, ... |
-| R_CE(h) | `risk.estimation_risk`, in linear time `risk.estimation_risk_block` |
+| R_CE(h) | `risk.estimation_risk`, in linear time with `block_size` |
 """
 
 from calibjax import (

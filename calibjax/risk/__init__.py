@@ -43,38 +43,22 @@ It can be used like those of the library. The predictions of this model should b
 """
 
 from calibjax.risk.base import EstimationFunction
-from calibjax.risk.binning import Binning, BinResiduals, DebiasedBinning, DebiasedBinResiduals
+from calibjax.risk.binning import Binning
 from calibjax.risk.cross_validation import cross_validate
-from calibjax.risk.estimation import (
-    estimation_risk,
-    estimation_risk_block,
-    estimation_risk_standard_error,
-)
-from calibjax.risk.kernel_density import KernelDensities, KernelDensity
-from calibjax.risk.kernel_ridge import KernelRidge, KernelRidgeParams, TwoStepKernelRidge
-from calibjax.risk.pipeline import SquaredCalibrationError, squared_calibration_error
-from calibjax.risk.result import CrossValidation
-from calibjax.risk.temperature import Temperature, TemperatureParams
+from calibjax.risk.estimation import estimation_risk
+from calibjax.risk.kernel_density import KernelDensity
+from calibjax.risk.kernel_ridge import KernelRidge
+from calibjax.risk.pipeline import squared_calibration_error
+from calibjax.risk.temperature import Temperature
 
 __all__ = [
-    "BinResiduals",
     "Binning",
-    "CrossValidation",
-    "DebiasedBinResiduals",
-    "DebiasedBinning",
     "EstimationFunction",
-    "KernelDensities",
     "KernelDensity",
     "KernelRidge",
-    "KernelRidgeParams",
-    "SquaredCalibrationError",
     "Temperature",
-    "TemperatureParams",
-    "TwoStepKernelRidge",
     "cross_validate",
     "estimation_risk",
-    "estimation_risk_block",
-    "estimation_risk_standard_error",
     "squared_calibration_error",
 ]
 

@@ -65,9 +65,9 @@ class EstimationFunction:
     def diagonal(self, params: PyTree, p: Distribution) -> jax.Array:
         """Values h(p_i, p_i) of a batch of predictions, [n]."""
         p = checked_points(p)
-        found = self.factors(params, p)
-        if found is not None:
-            return jnp.sum(found[0] * found[1], -1)
+        factors = self.factors(params, p)
+        if factors is not None:
+            return jnp.sum(factors[0] * factors[1], -1)
 
         def one(p: Distribution) -> jax.Array:
             batch = jax.tree.map(lambda leaf: leaf[None], p)
@@ -94,7 +94,7 @@ class EstimationFunction:
 
             √n 10^(1 − 2i), i = 1, ..., 9,  canonical: √n 10^(9 − i), i = 1, ..., 18
 
-        for `KernelRidge`, and for `TwoStepKernelRidge`
+        for `KernelRidge`, and for `KernelRidge(two_step=True)`
 
             √n 10^(−i), i = 1, ..., 9,  canonical: √n 10^((9 − i)/2), i = 1, ..., 18.
 

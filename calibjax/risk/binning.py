@@ -28,11 +28,15 @@ class BinResiduals:
             [b, 1]; b is at least `num_bins`.
         counts: number of training samples in each interval, [b].
         num_bins: number of intervals, scalar.
+        biases: with `debias` the estimated expectation of what the noise of the training samples
+            adds to the squares of these means, [b]; the squares themselves where an interval holds
+            one sample. Otherwise zeros.
     """
 
     means: jax.Array = parameter(constraints.between(-1, 1).with_axes("b", "m"))
     counts: jax.Array = parameter(constraints.counts.with_axes("b"))
     num_bins: jax.Array = parameter(constraints.counts)
+    biases: jax.Array = parameter(constraints.real.with_axes("b"))
 
     def check_values(self, name: str) -> "BinResiduals":
         """Refuses what no samples give, and numbers of intervals outside 1, ..., b."""
@@ -45,49 +49,12 @@ class BinResiduals:
         )
         is_wrong = jnp.any(checks.is_missing(checked.counts)) | checks.is_missing(number)
         means = checks.nan_unless(~is_wrong, checked.means)  # integers cannot be NaN
-        return BinResiduals(means, checked.counts, number)
+        return BinResiduals(means, checked.counts, number, checked.biases)
 
 
 @record
-class _Bins(EstimationFunction):
-    """Common part of both kinds of bins."""
-
-    max_bins: int | None = dataclasses.field(default=None, metadata={"static": True})
-
-    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function with the largest M of the grid."""
-        del predictions
-        checks.real("grid", grid)
-        return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
-
-    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
-        del num_samples, canonical
-        return np.arange(5, 101, 5)
-
-    def _fitted(
-        self,
-        predictions: Distribution,
-        targets: ArrayLike,
-        hyperparameter: ArrayLike,
-    ) -> BinResiduals:
-        """Mean residuals in the intervals."""
-        predictions, targets = checked(predictions, targets)
-        num_components = vectors(predictions).shape[1]
-        if num_components > 2:
-            raise ValueError(
-                "predictions: expected confidences or predictions of two classes, as the lenses "
-                f"estimators.top_label and estimators.class_wise give them, got {num_components} "
-                "classes"
-            )
-        hyperparameter = checks.real("hyperparameter", hyperparameter)
-        checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
-        size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
-        return _mean_residuals(predictions, targets, hyperparameter, size)
-
-
-@record
-class Binning(_Bins):
-    """The calibration estimation function of binned estimators.
+class Binning(EstimationFunction):
+    """The calibration estimation function of binned estimators, also with debiased squares.
 
         h(p, q) = (conf(B_k) − acc(B_k)) (conf(B_l) − acc(B_l)),  p in interval k, q in interval l,
 
@@ -101,117 +68,91 @@ class Binning(_Bins):
     intervals are those of the probability of class 1. Bins of more classes hold few samples; use
     the lens `estimators.top_label`, or `estimators.class_wise` and `vmap`.
 
+    The squares, k = l, are too large on average. With `debias` their estimated biases are
+    subtracted:
+
+        h(p, q) = ⟨r̄_k, r̄_l⟩ − 1[k = l] s_k² / |B_k|,
+
+    with the mean r̄_k and the variance s_k² = Σ_i ‖r_i − r̄_k‖² / (|B_k| − 1) of the residuals
+    r_i = p_i − e_{y_i} of the training samples in interval k. h(p, p) can be negative. It is 0
+    where an interval has one training sample, which says nothing about a square, or none. The mean
+    of h(p_i, p_i) is `debiased_squared_ece(..., binning=UniformBins(M))` then, half of it for
+    confidences given as an array [n]. Where predictions vary within an interval the estimator of
+    Kumar et al. differs a little: they subtract the variance of the proportion of the labels, not
+    that of the residuals.
+
     Attributes:
         max_bins: the largest M that will be used, between 1 and 2²⁴. Only needed if M is traced,
             since array sizes have to be known then; `cross_validate` takes it from the grid.
+        debias: whether the biases of squares are subtracted.
 
     Raises:
-        TypeError: by the methods if `max_bins` is not an integer, an argument is of the wrong kind,
-            or M is traced and there is no `max_bins`.
+        TypeError: by the methods if `max_bins` is not an integer or `debias` no truth value, an
+            argument is of the wrong kind, or M is traced and there is no `max_bins`.
         ValueError: by the methods if `max_bins` is out of range, M is not an integer between 1 and
             `max_bins`, there are more than two classes, or shapes or values are wrong. Invalid
             traced values give NaN.
 
-    Cost: O(n + M) to fit, O(n) for the diagonal.
+    Cost: O(n + M) to fit, O(n) for the diagonal. With `debias`, O(n b) memory for the factors.
 
-    References: G24 eq. (23) and (24).
-
-    >>> import jax.numpy as jnp
-    >>> function = Binning()
-    >>> confidences, correct = jnp.array([0.6, 0.7, 0.2]), jnp.array([1, 0, 0])
-    >>> params = function.fit(confidences, correct, 2)  # conf − acc is 0.2 and 0.15
-    >>> print(function.evaluate(params, confidences[:2], confidences[1:]).round(4))
-    [[0.0225 0.03  ]
-     [0.0225 0.03  ]]
-    """
-
-    def fit(
-        self,
-        predictions: Distribution,
-        targets: ArrayLike,
-        hyperparameter: ArrayLike,
-    ) -> BinResiduals:
-        """Mean residuals in the intervals."""
-        return self._fitted(predictions, targets, hyperparameter)
-
-    def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
-        """Mean residuals of the intervals of the predictions, [n, m], twice."""
-        params = checks.learned("params", params, BinResiduals)
-        means = _looked_up(params, p)
-        return means, means
-
-
-@record
-class DebiasedBinResiduals:
-    """What `DebiasedBinning` learns.
-
-    Attributes:
-        bins: mean residuals in the intervals.
-        biases: what the noise of the training samples adds to the squares of these means, as it
-            is estimated, [b]; the squares themselves where an interval holds one sample.
-    """
-
-    bins: BinResiduals
-    biases: jax.Array = parameter(constraints.real.with_axes("b"))
-
-    def check_values(self, name: str) -> "DebiasedBinResiduals":
-        """Refuses wrong bins, and biases that no samples give."""
-        bins = checks.learned(f"{name}.bins", self.bins, BinResiduals)
-        expected = f"[b], as {name}.bins.counts"
-        checks.shape(f"{name}.biases", self.biases, bins.counts.shape, expected)
-        return DebiasedBinResiduals(bins, checks.constrained(name, self).biases)
-
-
-@record
-class DebiasedBinning(_Bins):
-    """The calibration estimation function of debiased bins.
-
-        h(p, q) = ⟨r̄_k, r̄_l⟩ − 1[k = l] s_k² / |B_k|,   p in interval k, q in interval l,
-
-    with the mean r̄_k and the variance s_k² = Σ_i ‖r_i − r̄_k‖² / (|B_k| − 1) of the residuals
-    r_i = p_i − e_{y_i} of the training samples in interval k. The squares of the means, which
-    `Binning` takes, are too large by s_k² / |B_k| on average; products of two intervals have no
-    such bias. h(p, p) can be negative. It is 0 where an interval has one training sample, which
-    says nothing about a square, or none.
-
-    The mean of h(p_i, p_i) over the training samples is
-    `debiased_squared_ece(..., binning=UniformBins(M))`, half of it for confidences given as an
-    array [n]. Where predictions vary within an interval the estimator of Kumar et al. differs a
-    little: they subtract the variance of the proportion of the labels, not that of the residuals.
-
-    Arguments, attributes and errors are those of `Binning`.
-
-    Cost: that of `Binning`, and O(n b) memory for the factors.
-
-    References: G24 §4.1; Kumar, Liang and Ma (2019), Verified uncertainty calibration, §4, eq. (5).
+    References: G24 eq. (23) and (24), and §4.1; Kumar, Liang and Ma (2019), Verified uncertainty
+    calibration, §4, eq. (5).
 
     >>> import jax.numpy as jnp
-    >>> function = DebiasedBinning()
     >>> confidences, correct = jnp.array([0.6, 0.7, 0.2, 0.2]), jnp.array([1, 1, 0, 0])
-    >>> params = function.fit(confidences, correct, 2)  # residuals -0.4, -0.3 and 0.2, 0.2
-    >>> print(function.evaluate(params, confidences[1:3], confidences[1:3]).round(4))
+    >>> for function in Binning(), Binning(debias=True):  # mean residuals -0.35 and 0.2
+    ...     params = function.fit(confidences, correct, 2)
+    ...     print(function.evaluate(params, confidences[1:3], confidences[1:3]).round(4))
+    [[ 0.1225 -0.07  ]
+     [-0.07    0.04  ]]
     [[ 0.12 -0.07]
      [-0.07  0.04]]
     """
 
+    max_bins: int | None = dataclasses.field(default=None, metadata={"static": True})
+    _: dataclasses.KW_ONLY
+    debias: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
+        """The function with the largest M of the grid."""
+        del predictions
+        checks.real("grid", grid)
+        return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
+
+    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
+        del num_samples, canonical
+        return np.arange(5, 101, 5)
+
     def fit(
-        self,
-        predictions: Distribution,
-        targets: ArrayLike,
-        hyperparameter: ArrayLike,
-    ) -> DebiasedBinResiduals:
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> BinResiduals:
         """Mean residuals in the intervals, and the biases of their squares."""
-        bins = self._fitted(predictions, targets, hyperparameter)
-        return DebiasedBinResiduals(bins, _biases(bins, *checked(predictions, targets)))
+        debias = checks.truth_value("debias", self.debias)
+        predictions, targets = checked(predictions, targets)
+        num_components = vectors(predictions).shape[1]
+        if num_components > 2:
+            raise ValueError(
+                "predictions: expected confidences or predictions of two classes, as the lenses "
+                f"estimators.top_label and estimators.class_wise give them, got {num_components} "
+                "classes"
+            )
+        hyperparameter = checks.real("hyperparameter", hyperparameter)
+        checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
+        size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
+        return _mean_residuals(predictions, targets, hyperparameter, size, debias)
 
-    def factors(self, params: DebiasedBinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
-        """Mean residuals, and the indicator of the interval with and without the bias, [n, m + b].
+    def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
+        """Mean residuals of the intervals of the predictions, [n, m], twice.
 
-        The products of the indicators are 1 for two predictions in one interval.
+        With `debias` also the indicator of the interval with and without the bias, [n, m + b]: the
+        products of the indicators are 1 for two predictions in one interval.
         """
-        params = checks.learned("params", params, DebiasedBinResiduals)
-        means = _looked_up(params.bins, p)
-        index = interval_index(vectors(p)[:, -1], params.bins.num_bins)
+        params = checks.learned("params", params, BinResiduals)
+        points = vectors(checked_points(p, params.means.shape[-1]))
+        means = _looked_up(params, points)
+        if not self.debias:
+            return means, means
+        index = interval_index(points[:, -1], params.num_bins)
         is_in = one_hot(index, params.biases.size, means.dtype)
         left = -params.biases.astype(means.dtype) * is_in
         return jnp.concatenate([means, left], 1), jnp.concatenate([means, is_in], 1)
@@ -234,12 +175,13 @@ def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
     return max_bins
 
 
-@functools.partial(jax.jit, static_argnames="max_bins")
+@functools.partial(jax.jit, static_argnames=("max_bins", "debias"))
 def _mean_residuals(
     predictions: Distribution,
     targets: jax.Array,
     num_bins: jax.Array,
     max_bins: int,
+    debias: bool,
 ) -> BinResiduals:
     errors = residuals(predictions, targets)
     is_valid = (num_bins >= 1) & (num_bins <= max_bins) & (num_bins == jnp.floor(num_bins))
@@ -252,27 +194,17 @@ def _mean_residuals(
     # Empty sums are 0, not NaN.
     means = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
     means = jnp.where(jnp.all(jnp.isnan(errors)), jnp.nan, means)
-    return BinResiduals(means, counts, num_bins)
-
-
-def _looked_up(params: BinResiduals, p: Distribution) -> jax.Array:
-    """Mean residuals of the intervals of checked predictions, [n, m]."""
-    return _of_points(params, vectors(checked_points(p, params.means.shape[-1])))
+    if not debias:
+        return BinResiduals(means, counts, num_bins, jnp.zeros_like(means[:, 0]))
+    squares = jnp.sum(jnp.square(errors - means[index]), 1)
+    sums, number = jax.ops.segment_sum(squares, index, max_bins), counts.astype(errors.dtype)
+    variances = sums / jnp.maximum(number * (number - 1), 1)
+    biases = jnp.where(counts > 1, variances, jnp.sum(jnp.square(means), 1))
+    return BinResiduals(means, counts, num_bins, biases)
 
 
 @jax.jit
-def _of_points(params: BinResiduals, points: jax.Array) -> jax.Array:
+def _looked_up(params: BinResiduals, points: jax.Array) -> jax.Array:
+    """Mean residuals of the intervals of points, [n, m]."""
     means = params.means.astype(points.dtype)[interval_index(points[:, -1], params.num_bins)]
     return jnp.where(jnp.isnan(points), jnp.nan, means)
-
-
-@jax.jit
-def _biases(bins: BinResiduals, predictions: Distribution, targets: jax.Array) -> jax.Array:
-    """Variances of the mean residuals of the intervals; of one residual, its square, [b]."""
-    errors = residuals(predictions, targets)
-    index = interval_index(vectors(predictions)[:, -1], bins.num_bins)
-    deviations = errors - bins.means[index]
-    sums = jax.ops.segment_sum(jnp.sum(jnp.square(deviations), 1), index, bins.counts.size)
-    counts = bins.counts.astype(sums.dtype)
-    variances = sums / jnp.maximum(counts * (counts - 1), 1)
-    return jnp.where(bins.counts > 1, variances, jnp.sum(jnp.square(bins.means), 1))

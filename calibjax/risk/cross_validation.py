@@ -43,8 +43,7 @@ def cross_validate(
 
     Args:
         key: random key, which determines the folds.
-        function: the function to fit: `Binning`, `KernelDensity`, `KernelRidge`,
-            `TwoStepKernelRidge`, or your own.
+        function: the function to fit: `Binning`, `KernelDensity`, `KernelRidge`, or your own.
         grid: hyperparameters, [k]; `function.grid` returns those of G24.
         predictions: batch of n ≥ 2 num_folds class predictions, or confidences in [0, 1], [n].
         targets: labels 0, ..., m − 1, or 0 and 1, [n].

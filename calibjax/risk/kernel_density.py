@@ -52,9 +52,9 @@ class KernelDensities:
 
         Cost: that of the diagonal at n points.
         """
-        own = checks.learned("params", self, KernelDensities)
-        n = checks.leading_size("vectors", own.vectors, 2)
-        return jnp.sum(jnp.square(_residuals(own, own.vectors, jnp.arange(n))), -1)
+        params = checks.learned("params", self, KernelDensities)
+        n = checks.leading_size("vectors", params.vectors, 2)
+        return jnp.sum(jnp.square(_residuals(params, params.vectors, jnp.arange(n))), -1)
 
 
 @record

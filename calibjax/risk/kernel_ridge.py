@@ -1,4 +1,4 @@
-"""Kernel ridge regression as calibration estimation functions."""
+"""Kernel ridge regression as a calibration estimation function."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ _RBF = SquaredExponential(1.0)
 
 @record
 class KernelRidgeParams:
-    """What `KernelRidge` and `TwoStepKernelRidge` learn.
+    """What `KernelRidge` learns.
 
     Attributes:
         kernel: the kernel.
@@ -66,69 +66,8 @@ class KernelRidgeParams:
 
 
 @record
-class _Ridge(EstimationFunction):
-    """Common part of both kinds of regression: everything except the factors of h."""
-
-    kernel: Kernel = _RBF
-    _: dataclasses.KW_ONLY
-    rank: int | None = dataclasses.field(default=None, metadata={"static": True})
-    tolerance: float | None = None
-
-    def fit(
-        self,
-        predictions: Distribution,
-        targets: ArrayLike,
-        hyperparameter: ArrayLike,
-    ) -> KernelRidgeParams:
-        """Fits the regression."""
-        predictions, targets = checked(predictions, targets)
-        errors, points = residuals(predictions, targets), _as_points(predictions)
-        penalty = checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
-        kernel, rank, tolerance = self._options(points)
-        size = None if rank >= len(errors) else rank
-        params = _learned(kernel, tolerance, points, errors, penalty, size=size)
-        _warn_about_rank(params, tolerance)
-        return params
-
-    def refit(self, params: KernelRidgeParams, hyperparameter: ArrayLike) -> KernelRidgeParams:
-        """Replaces the penalty."""
-        return with_hyperparameter(params, KernelRidgeParams, "penalty", hyperparameter)
-
-    def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
-        """The factors of h at other predictions."""
-        params = checks.learned("params", params, KernelRidgeParams)
-        points = _as_points(checked_points(p, params.projections.shape[-1]))
-        checks.same_kind("p", points, "the predictions that fit was given", params.points)
-        return _compiled_factors(type(self), params, points)
-
-    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function with the rank that these predictions need; checks the grid."""
-        checks.positive("grid", grid)
-        points = _as_points(checked_points(predictions, name="predictions"))
-        kernel, rank, _ = self._options(points)
-        return dataclasses.replace(self, kernel=kernel, rank=rank)
-
-    def _options(self, points: Distribution) -> tuple[Any, int, Any]:
-        """Kernel, rank and tolerance for these predictions."""
-        kernel = checks.kernel_or_function(self.kernel)
-        if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
-            kernel = Partial(kernel)
-        _refuse_values(kernel, points)
-        tolerance = low_rank.TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
-        if self.tolerance is not None:
-            tolerance = checks.proportion("tolerance", self.tolerance)
-        if self.rank is None:
-            return kernel, _needed_rank(kernel, tolerance, points), tolerance
-        return kernel, checks.size_in_range("rank", self.rank, 1), tolerance
-
-    @staticmethod
-    def _factors(params: KernelRidgeParams, points: Distribution) -> tuple[jax.Array, jax.Array]:
-        raise NotImplementedError
-
-
-@record
-class KernelRidge(_Ridge):
-    """Kernel ridge regression on pairs as a calibration estimation function, h_kkr.
+class KernelRidge(EstimationFunction):
+    """Kernel ridge regression as a calibration estimation function, h_kkr or h_ukkr.
 
         h(p, q) = vec(Δ Δᵀ)ᵀ (K ⊗ K + λ n² I)⁻¹ (k(p) ⊗ k(q))
                 = k(p)ᵀ Q (Λ ⊙ Qᵀ Δ Δᵀ Q) Qᵀ k(q),   Λ_ij = 1 / (s_i s_j + λ n²)
@@ -137,6 +76,12 @@ class KernelRidge(_Ridge):
     predictions and the kernel values k(p) between a prediction and these. It is the regression of
     all products ⟨p_i − e_{y_i}, p_j − e_{y_j}⟩ on pairs of predictions, with penalty λ > 0, the
     hyperparameter. h is symmetric, but not an inner product: its diagonal can be negative.
+
+    With `two_step` the residuals themselves are regressed on the predictions,
+
+        h(p, q) = k(p)ᵀ (K + λ n I)⁻¹ Δ Δᵀ (K + λ n I)⁻¹ k(q),
+
+    the inner product of two estimates of p − E[e_Y | p], so that its diagonal is never negative.
 
     Most kernel matrices of predictions have low numerical rank: a few of the n predictions, the
     pivots, determine the others up to rounding. Then only these are kept. If more than n/4 pivots
@@ -147,6 +92,7 @@ class KernelRidge(_Ridge):
     Attributes:
         kernel: a positive semi-definite kernel on predictions, or on confidences if these are
             given as an array [n].
+        two_step: whether residuals are regressed, instead of their products.
         rank: number of pivots, to save the search or to use fewer pivots, which is the Nyström
             approximation. By default it is chosen from the predictions; if these are traced, all n
             are used, as for every rank ≥ n.
@@ -168,68 +114,76 @@ class KernelRidge(_Ridge):
         UserWarning: by `fit` if the given rank does not reach the tolerance.
 
     Cost: O(n R²) to fit with R pivots; O(n³) time and memory for about 5 n² numbers without. For
-    each λ and t predictions, O(t R (R + m)) and t R kernel values.
+    each λ and t predictions, O(t R (R + m)) and t R kernel values; with `two_step`
+    O((t + R) R m).
 
-    References: G24 eq. (28) and (29).
+    References: G24 eq. (28) and (29), and eq. (32) for two steps.
 
     >>> import jax.numpy as jnp
-    >>> function = KernelRidge()
     >>> confidences, correct = jnp.array([0.5, 0.5, 0.9, 0.9]), jnp.array([1, 1, 1, 0])
-    >>> params = function.fit(confidences, correct, 1e-6)
-    >>> print(function.diagonal(params, confidences[1:3]).round(2))  # 0.5² and 0.4²
+    >>> for function in KernelRidge(), KernelRidge(two_step=True):
+    ...     params = function.fit(confidences, correct, 1e-6)
+    ...     print(function.diagonal(params, confidences[1:3]).round(2))  # 0.5² and 0.4²
+    [0.25 0.16]
     [0.25 0.16]
     """
+
+    kernel: Kernel = _RBF
+    _: dataclasses.KW_ONLY
+    two_step: bool = dataclasses.field(default=False, metadata={"static": True})
+    rank: int | None = dataclasses.field(default=None, metadata={"static": True})
+    tolerance: float | None = None
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
         powers = 9 - np.arange(1, 19) if canonical else 1 - 2 * np.arange(1, 10)
+        if self.two_step:
+            powers = (9 - np.arange(1, 19)) / 2 if canonical else -np.arange(1, 10)
         return math.sqrt(num_samples) * 10.0**powers
 
-    @staticmethod
-    def _factors(params: KernelRidgeParams, points: Distribution) -> tuple[jax.Array, jax.Array]:
-        """Coordinates, and the same times the matrix of shrunken products of residuals."""
-        coordinates = matmul(params.kernel_values(points), params.basis)
-        products = params.eigenvalues[:, None] * params.eigenvalues
-        shrunken = _shrinkage(products, params.penalty * float(params.num_samples) ** 2)
-        inner = shrunken * matmul(params.projections, params.projections.T)
-        return matmul(coordinates, inner), coordinates
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> KernelRidgeParams:
+        """Fits the regression."""
+        checks.truth_value("two_step", self.two_step)
+        predictions, targets = checked(predictions, targets)
+        errors, points = residuals(predictions, targets), _as_points(predictions)
+        penalty = checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
+        kernel, rank, tolerance = self._options(points)
+        size = None if rank >= len(errors) else rank
+        params = _learned(kernel, tolerance, points, errors, penalty, size=size)
+        _warn_about_rank(params, tolerance)
+        return params
 
+    def refit(self, params: KernelRidgeParams, hyperparameter: ArrayLike) -> KernelRidgeParams:
+        """Replaces the penalty."""
+        return with_hyperparameter(params, KernelRidgeParams, "penalty", hyperparameter)
 
-@record
-class TwoStepKernelRidge(_Ridge):
-    """Kernel ridge regression of the residuals as a calibration estimation function, h_ukkr.
+    def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
+        """The factors of h at other predictions."""
+        params = checks.learned("params", params, KernelRidgeParams)
+        points = _as_points(checked_points(p, params.projections.shape[-1]))
+        checks.same_kind("p", points, "the predictions that fit was given", params.points)
+        return _factors(params, points, self.two_step)
 
-        h(p, q) = k(p)ᵀ (K + λ n I)⁻¹ Δ Δᵀ (K + λ n I)⁻¹ k(q)
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
+        """The function with the rank that these predictions need; checks the grid."""
+        checks.positive("grid", grid)
+        points = _as_points(checked_points(predictions, name="predictions"))
+        kernel, rank, _ = self._options(points)
+        return dataclasses.replace(self, kernel=kernel, rank=rank)
 
-    with the rows p_i − e_{y_i} of Δ, the kernel matrix K of the n training predictions and the
-    kernel values k(p) between a prediction and these: the inner product of two estimates of
-    p − E[e_Y | p], so that its diagonal is never negative.
-
-    Attributes, params, errors, warnings and the use of low ranks are those of `KernelRidge`.
-
-    Cost: O(n R²) to fit with R pivots; O(n³) time and memory for about 5 n² numbers without. For
-    each λ and t predictions, O((t + R) R m) and t R kernel values.
-
-    References: G24 eq. (32).
-
-    >>> import jax.numpy as jnp
-    >>> function = TwoStepKernelRidge()
-    >>> confidences, correct = jnp.array([0.5, 0.5, 0.9, 0.9]), jnp.array([1, 1, 1, 0])
-    >>> params = function.fit(confidences, correct, 1e-6)
-    >>> print(function.diagonal(params, confidences[1:3]).round(2))  # 0.5² and 0.4²
-    [0.25 0.16]
-    """
-
-    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
-        powers = (9 - np.arange(1, 19)) / 2 if canonical else -np.arange(1, 10)
-        return math.sqrt(num_samples) * 10.0**powers
-
-    @staticmethod
-    def _factors(params: KernelRidgeParams, points: Distribution) -> tuple[jax.Array, jax.Array]:
-        """Estimates of p − E[e_Y | p], [n, m], twice."""
-        shrinkage = _shrinkage(params.eigenvalues, params.penalty * params.num_samples)
-        coefficients = matmul(params.basis, shrinkage[:, None] * params.projections)
-        estimates = matmul(params.kernel_values(points), coefficients)
-        return estimates, estimates
+    def _options(self, points: Distribution) -> tuple[Any, int, Any]:
+        """Kernel, rank and tolerance for these predictions."""
+        kernel = checks.kernel_or_function(self.kernel)
+        if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
+            kernel = Partial(kernel)
+        _refuse_values(kernel, points)
+        tolerance = low_rank.TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
+        if self.tolerance is not None:
+            tolerance = checks.proportion("tolerance", self.tolerance)
+        if self.rank is None:
+            return kernel, _needed_rank(kernel, tolerance, points), tolerance
+        return kernel, checks.size_in_range("rank", self.rank, 1), tolerance
 
 
 def _as_points(predictions: Any) -> Distribution:
@@ -289,9 +243,9 @@ def _learned(
     if size is None:
         spectrum = spectra.full_spectrum(low_rank.kernel_values(kernel, points, points), errors)
     else:
-        found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
-        spectrum, residual = spectra.low_rank_spectrum(found, errors), found.residual
-        points = jax.tree.map(lambda leaf: leaf[found.pivots], points)
+        root = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
+        spectrum, residual = spectra.low_rank_spectrum(root, errors), root.residual
+        points = jax.tree.map(lambda leaf: leaf[root.pivots], points)
     # NaN features give no pivots.
     projections = jnp.where(jnp.isnan(residual), jnp.nan, spectrum.projections)
     return KernelRidgeParams(
@@ -306,11 +260,25 @@ def _learned(
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _compiled_factors(
-    kind: type[_Ridge], params: KernelRidgeParams, points: Distribution
+@functools.partial(jax.jit, static_argnums=2)
+def _factors(
+    params: KernelRidgeParams, points: Distribution, two_step: bool
 ) -> tuple[jax.Array, jax.Array]:
-    return kind._factors(params, points)
+    """Coordinates times a matrix, and coordinates; or estimates of p − E[e_Y | p], [n, m], twice.
+
+    The matrix is that of the shrunken products of residuals.
+    """
+    values = params.kernel_values(points)
+    if two_step:
+        shrinkage = _shrinkage(params.eigenvalues, params.penalty * params.num_samples)
+        coefficients = matmul(params.basis, shrinkage[:, None] * params.projections)
+        estimates = matmul(values, coefficients)
+        return estimates, estimates
+    coordinates = matmul(values, params.basis)
+    products = params.eigenvalues[:, None] * params.eigenvalues
+    shrunken = _shrinkage(products, params.penalty * float(params.num_samples) ** 2)
+    inner = shrunken * matmul(params.projections, params.projections.T)
+    return matmul(coordinates, inner), coordinates
 
 
 def _shrinkage(eigenvalues: jax.Array, penalty: jax.Array) -> jax.Array:

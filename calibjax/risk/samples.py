@@ -39,9 +39,9 @@ def checked_points(predictions: Any, num_components: int | None = None, name: st
         predictions = checks.batch(predictions, name=name)
     else:
         predictions = checks.confidence_array(predictions, name)
-    found = vectors(predictions).shape[1]
-    if num_components not in (None, found):
-        expected, got = map(_described, (num_components, found))
+    number = vectors(predictions).shape[1]
+    if num_components not in (None, number):
+        expected, got = map(_described, (num_components, number))
         raise ValueError(f"{name}: expected {expected}, as those of fit, got {got}")
     return predictions
 

@@ -27,14 +27,14 @@ class Spectrum(NamedTuple):
     projections: jax.Array
 
 
-def low_rank_spectrum(found: PivotedCholesky, vectors: jax.Array) -> Spectrum:
+def low_rank_spectrum(root: PivotedCholesky, vectors: jax.Array) -> Spectrum:
     """The spectrum of F Fᵀ, with the precision of F rather than that of a product."""
-    features = found.features
+    features = root.features
     _, roots, rotation = jnp.linalg.svd(jnp.linalg.qr(features, mode="r"))
     inverse = _inverse(roots, _ROUNDING * jnp.finfo(roots.dtype).eps * roots[0])
     # Features of any point p are L⁻¹ k(points, p), with the rows L of F at the pivots.
     basis = lax.linalg.triangular_solve(
-        factor_at_pivots(found), rotation.T * inverse, left_side=True, lower=True, transpose_a=True
+        factor_at_pivots(root), rotation.T * inverse, left_side=True, lower=True, transpose_a=True
     )
     projections = inverse[:, None] * matmul(rotation, matmul(features.T, vectors))
     return Spectrum(jnp.where(inverse > 0, jnp.square(roots), 0), basis, projections)

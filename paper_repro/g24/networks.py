@@ -150,8 +150,8 @@ def _kernel_ridges(tolerance: float, *, canonical: bool) -> dict[str, Estimator]
             tolerance,
         ),
         "ukkr": Estimator(
-            risk.TwoStepKernelRidge(tolerance=tolerance),
-            functools.partial(risk.TwoStepKernelRidge().grid, canonical=canonical),
+            risk.KernelRidge(two_step=True, tolerance=tolerance),
+            functools.partial(risk.KernelRidge(two_step=True).grid, canonical=canonical),
             tolerance,
         ),
     }
@@ -203,9 +203,9 @@ def evaluate(network: Network, notion: str, estimator: Estimator) -> dict[str, n
     Returns:
         grid, risks: hyperparameters, [k], and the risk in each fold, [F, k].
         tuning: indices of the samples that are in folds.
-        folds, losses, test_values: of the `risk.CrossValidation` at the best grid point only.
+        folds, losses, test_values: of the `risk.cross_validate` at the best grid point only.
         estimate, standard_error, sampling_error, root, root_standard_error: of the
-            `risk.SquaredCalibrationError`, scalars.
+            `risk.squared_calibration_error`, scalars.
         num_nan: number of losses and values that are NaN, at all grid points.
         seconds: time that it took, with compilation.
     """

@@ -80,7 +80,7 @@ def evaluate(log_probs: jax.Array, labels: jax.Array, thetas: jax.Array) -> dict
         values = function.evaluate(params, predictions, predictions)
         squares = jnp.square(values - truth)
         excess = (jnp.sum(squares) - jnp.trace(squares)) / (n * (n - 1))
-        return risk.estimation_risk(values, predictions, labels), excess
+        return risk.estimation_risk(values, predictions, labels).value, excess
 
     risks, excess = lax.map(at, thetas)
     return {

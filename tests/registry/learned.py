@@ -15,6 +15,10 @@ from calibjax.recalibration.beta import BetaMap
 from calibjax.recalibration.histogram import BinAccuracies
 from calibjax.recalibration.isotonic import IsotonicMap
 from calibjax.recalibration.sigmoid import SigmoidMap
+from calibjax.risk.binning import BinResiduals
+from calibjax.risk.kernel_density import KernelDensities
+from calibjax.risk.kernel_ridge import KernelRidgeParams
+from calibjax.risk.temperature import TemperatureParams
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, NORMAL
@@ -82,9 +86,10 @@ def _of_params() -> list[Call]:
     """Params of estimation functions, which someone may have made or changed."""
     points, label = np.array([0.2, 0.6, 0.7], np.float32), np.array([0, 1, 1], np.int32)
     zeros = np.zeros((4, 1), np.float32)
-    bins = risk.BinResiduals(zeros + 0.1, np.array([2, 0, 3, 1], np.int32), np.int32(4))
+    counts, biases = np.array([2, 0, 3, 1], np.int32), 0.1 + zeros[:, 0]
+    bins = BinResiduals(zeros + 0.1, counts, np.int32(4), biases)
     ones, one = np.ones(3, np.float32), np.float32(1)
-    ridge = risk.KernelRidgeParams(
+    ridge = KernelRidgeParams(
         kernels.Exponential(0.5),
         points,
         ones,
@@ -95,15 +100,14 @@ def _of_params() -> list[Call]:
         3,
     )
     functions = (
-        (risk.Binning(4), bins),
-        (risk.DebiasedBinning(4), risk.DebiasedBinResiduals(bins, 0.1 + zeros[:, 0])),
-        (risk.KernelDensity(), risk.KernelDensities(points[:, None], label, one)),
-        (risk.Temperature(), risk.TemperatureParams(one, 1)),
+        (risk.Binning(4, debias=True), bins),
+        (risk.KernelDensity(), KernelDensities(points[:, None], label, one)),
+        (risk.Temperature(), TemperatureParams(one, 1)),
         (risk.KernelRidge(), ridge),
     )
     return [
         call(
-            f"risk.{type(params).__name__}",
+            f"risk.{type(function).__name__}",
             "params",
             function.diagonal,
             params=a.record(params),
@@ -273,9 +277,6 @@ def _functions() -> list[Call]:
         params = function.fit(predictions, targets, hyperparameter)
         return function.evaluate(params, p, q), function.diagonal(params, p)
 
-    def with_options(make: Any, kernel: Any, rank: Any, tolerance: Any) -> Any:
-        return make(kernel, rank=rank, tolerance=tolerance)
-
     def projections(function: Any) -> Any:
         return function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 0.3).projections
 
@@ -283,20 +284,20 @@ def _functions() -> list[Call]:
         return function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 2).means
 
     found = []
-    for name, hyperparameter, *options in (
-        ("Binning risk.BinResiduals", a.at_least_one(3.0), 5),
-        ("DebiasedBinning risk.DebiasedBinResiduals", a.at_least_one(3.0), 5),
-        ("KernelDensity risk.KernelDensities", a.scale(0.1)),
-        ("Temperature risk.TemperatureParams", a.scale(1.5)),
-        ("KernelRidge risk.KernelRidgeParams", a.scale(0.3)),
-        ("TwoStepKernelRidge", a.scale(0.3)),
+    for label, function, hyperparameter in (
+        ("", risk.Binning(5), a.at_least_one(3.0)),
+        (", debias", risk.Binning(5, debias=True), a.at_least_one(3.0)),
+        ("", risk.KernelDensity(), a.scale(0.1)),
+        ("", risk.Temperature(), a.scale(1.5)),
+        ("", risk.KernelRidge(), a.scale(0.3)),
+        (", two steps", risk.KernelRidge(two_step=True), a.scale(0.3)),
     ):
-        function = getattr(risk, name.split()[0])(*options)
+        name = type(function).__name__
         of_both = {"hyperparameter": hyperparameter, "function": function}
         found.append(
             call(
                 f"risk.{name} risk.EstimationFunction",
-                "confidences",
+                f"confidences{label}",
                 run,
                 predictions=a.unit(a.CONFIDENCES),
                 targets=a.truths(a.CORRECT),
@@ -306,21 +307,28 @@ def _functions() -> list[Call]:
                 slow="Ridge" in name,
             )
         )
-        if "Binning" not in name:
+        if name != "Binning":
             new = a.made(Categorical, p=a.simplex(a.PROBS[:3], without=a.ALONE))
+            options = {"new": new, "slow": True} | of_both
             found.append(
-                CATEGORICAL.call(f"risk.{name}", None, of_classes, new=new, **of_both, slow=True)
+                CATEGORICAL.call(f"risk.{name}", f"Categorical{label}", of_classes, **options)
             )
-    for name in ("KernelRidge", "TwoStepKernelRidge"):
-        made = a.made(
-            functools.partial(with_options, getattr(risk, name)),
-            # Any function may be the kernel.
-            kernel=a.kernel(kernels.SquaredExponential(0.3), without=("unregistered",)),
-            rank=a.integer(8, limit=8, without=a.OPTIONAL),
-            tolerance=a.proportion(1e-3, without=a.OPTIONAL),
-        )
-        found.append(call(f"risk.{name}", "options", projections, function=made, **_MADE))
-    binning = a.made(risk.Binning, max_bins=a.integer(4, without=a.OPTIONAL))
+    ridge = a.made(
+        lambda kernel, two_step, rank, tolerance: risk.KernelRidge(
+            kernel, two_step=two_step, rank=rank, tolerance=tolerance
+        ),
+        # Any function may be the kernel.
+        kernel=a.kernel(kernels.SquaredExponential(0.3), without=("unregistered",)),
+        two_step=a.truth(False),
+        rank=a.integer(8, limit=8, without=a.OPTIONAL),
+        tolerance=a.proportion(1e-3, without=a.OPTIONAL),
+    )
+    found.append(call("risk.KernelRidge", "options", projections, function=ridge, **_MADE))
+    binning = a.made(
+        lambda max_bins, debias: risk.Binning(max_bins, debias=debias),
+        max_bins=a.integer(4, without=a.OPTIONAL),
+        debias=a.truth(False),
+    )
     return [*found, call("risk.Binning", "options", means, function=binning, **_MADE)]
 
 
@@ -329,14 +337,12 @@ def _risks() -> list[Call]:
     data = {"predictions": a.unit(a.CONFIDENCES), "targets": a.truths(a.CORRECT)}
     matrix = a.real(values, without=("transposed",))
     function = a.function(lambda p, q: p.class_probs @ q.class_probs.T, "function")
-    found = []
-    for name in ("risk.estimation_risk", "risk.estimation_risk_standard_error"):
-        found += [
-            call(name, "confidences", values=matrix, **data),
-            CATEGORICAL.call(name, values=function),
-        ]
-    block = CATEGORICAL.call("risk.estimation_risk_block", values=function, block_size=a.integer(3))
-    return [*found, block]
+    name = "risk.estimation_risk"
+    return [
+        call(name, "confidences", values=matrix, **data),
+        CATEGORICAL.call(name, values=function),
+        CATEGORICAL.call(name, "blocks", values=function, block_size=a.integer(3)),
+    ]
 
 
 def _cross_validation() -> list[Call]:
@@ -358,7 +364,7 @@ def _cross_validation() -> list[Call]:
     }
     return [
         call(
-            "risk.cross_validate risk.CrossValidation",
+            "risk.cross_validate",
             "",
             cross_validate,
             **data,
@@ -379,7 +385,7 @@ def _cross_validation() -> list[Call]:
             reason="compiled above",
         ),
         call(
-            "risk.squared_calibration_error risk.SquaredCalibrationError",
+            "risk.squared_calibration_error",
             **data,
             **shared,
             test_fraction=a.proportion(0.25, traced=False),  # a size

@@ -6,7 +6,7 @@ import pytest
 from calibjax.distances import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators import UniformBins, debiased_squared_ece, ece
-from calibjax.risk import Binning, DebiasedBinning
+from calibjax.risk import Binning
 
 
 def sample(n, seed=0, dtype=np.float64):
@@ -94,7 +94,7 @@ def test_debiased_against_pairs_of_samples():
     points = np.append(np.maximum(points, 0.01), [0.15, 0.34])  # of no sample, and of one
     train = np.append(np.where(train > 0.4, train, 0.5), 0.35)
     correct = np.append(correct, 1)
-    function = DebiasedBinning()
+    function = Binning(debias=True)
     params = function.fit(*map(jnp.asarray, (train, correct)), 9)
     expected = debiased_oracle(train, correct, points, 9)
     points = jnp.asarray(points)
@@ -103,12 +103,12 @@ def test_debiased_against_pairs_of_samples():
     np.testing.assert_allclose(diagonal, np.diagonal(expected), atol=1e-14)
     assert diagonal.min() < 0
     np.testing.assert_array_equal(diagonal[-2:], 0)
-    assert params.bins.counts[3] == 1  # which products with other intervals know
+    assert params.counts[3] == 1  # which products with other intervals know
 
 
 def test_mean_of_debiased_bins_over_the_training_data():
     confidences, correct = map(jnp.asarray, sample(200, seed=2))
-    function, two = DebiasedBinning(20), Bernoulli(confidences)
+    function, two = Binning(20, debias=True), Bernoulli(confidences)
     expected = debiased_squared_ece(two, correct, binning=UniformBins(10))
     for predictions, value in ((two, expected), (confidences, expected / 2)):
         params = function.fit(predictions, correct, 10)

@@ -239,7 +239,7 @@ def test_wrong_input(case):
 
 @pytest.mark.parametrize(
     "function",
-    [risk.Binning, risk.KernelDensity, risk.KernelRidge, risk.TwoStepKernelRidge, risk.Temperature],
+    [risk.Binning, risk.KernelDensity, risk.KernelRidge, risk.Temperature],
 )
 def test_hyperparameters_that_are_not_positive(function):
     with pytest.raises(ValueError, match=re.escape("grid: expected")):

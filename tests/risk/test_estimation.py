@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from calibjax import record, risk
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal
@@ -48,8 +49,8 @@ DATA = {
 def test_risk_is_the_double_loop(kind):
     family, parameters, targets, residuals = DATA[kind]
     predictions = family(jnp.array(parameters))
-    value = risk.estimation_risk(jnp.array(VALUES), predictions, jnp.array(targets))
-    assert value == pytest.approx(loop(residuals, VALUES), rel=1e-12)
+    found = risk.estimation_risk(jnp.array(VALUES), predictions, jnp.array(targets))
+    assert found.value == pytest.approx(loop(residuals, VALUES), rel=1e-12)
 
 
 def products_of(p, q):
@@ -64,7 +65,7 @@ def test_blocks_are_double_loops(kind, block_size):
     """The last 23 mod B samples are in no block."""
     family, parameters, targets, errors = DATA[kind]
     data = family(jnp.array(parameters)), jnp.array(targets)
-    value = risk.estimation_risk_block(products_of, *data, block_size=block_size)
+    found = risk.estimation_risk(products_of, *data, block_size=block_size)
     vectors = {
         "confidences": CONFIDENCES[:, None],
         "bernoulli": np.stack([1 - CONFIDENCES, CONFIDENCES], 1),
@@ -72,14 +73,16 @@ def test_blocks_are_double_loops(kind, block_size):
     gram = vectors @ vectors.T / 3
     starts = range(0, N - block_size + 1, block_size)
     places = [np.arange(start, start + block_size) for start in starts]
-    expected = np.mean([loop(errors[i], gram[np.ix_(i, i)]) for i in places])
-    assert value == pytest.approx(expected, rel=1e-12)
+    expected = np.array([loop(errors[i], gram[np.ix_(i, i)]) for i in places])
+    assert found.value == pytest.approx(expected.mean(), rel=1e-12)
+    error = stats.sem(expected) if len(places) > 1 else np.nan
+    assert found.standard_error == pytest.approx(error, rel=1e-12, nan_ok=True)
 
 
 def test_many_blocks_go_through_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "TILE_SIZE", 4)  # four blocks of two at once
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
-    value = risk.estimation_risk_block(products_of, *data, block_size=2)
+    value = risk.estimation_risk(products_of, *data, block_size=2).value
     pairs = [(i, i + 1) for i in range(0, N - 1, 2)]
     losses = [(RESIDUALS[i] @ RESIDUALS[j] - PROBS[i] @ PROBS[j] / 3) ** 2 for i, j in pairs]
     assert value == pytest.approx(np.mean(losses), rel=1e-12)
@@ -90,7 +93,7 @@ def test_blocks_in_float32_under_jit_and_gradient():
 
     def value(scale, data=data):
         values = functools.partial(products, scale)
-        return risk.estimation_risk_block(values, *data, block_size=4)
+        return risk.estimation_risk(values, *data, block_size=4).value
 
     found, slope = jax.jit(jax.value_and_grad(value))(jnp.float32(0.3))
     assert found.dtype == jnp.float32
@@ -100,10 +103,8 @@ def test_blocks_in_float32_under_jit_and_gradient():
     assert slope == pytest.approx(float(numeric), rel=1e-4)
     labels = jnp.array(LABELS).at[3].set(M)
     options = {"block_size": 4, "values": products_of}
-    traced = jax.jit(
-        lambda y: risk.estimation_risk_block(targets=y, predictions=data[0], **options)
-    )
-    assert jnp.isnan(traced(labels))
+    traced = jax.jit(lambda y: risk.estimation_risk(targets=y, predictions=data[0], **options))
+    assert jnp.isnan(traced(labels).value)
 
 
 @pytest.mark.slow
@@ -119,8 +120,8 @@ def test_risks_are_unbiased():
         return 0.5 * jnp.outer(p - p**2, q - q**2)
 
     def risks(p, y):
-        blocks = [risk.estimation_risk_block(values, p, y, block_size=b) for b in (2, 4)]
-        return jnp.stack([*blocks, risk.estimation_risk(values, p, y)])
+        blocks = [risk.estimation_risk(values, p, y, block_size=b).value for b in (2, 4)]
+        return jnp.stack([*blocks, risk.estimation_risk(values, p, y).value])
 
     p, y = sample(jax.random.key(3), (4000, 9))
     found = np.asarray(jax.jit(jax.vmap(risks))(p, y))
@@ -144,16 +145,18 @@ def test_risks_are_unbiased():
 def test_wrong_blocks(values, block_size, error, message):
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
     with pytest.raises(error, match=re.escape(message)):
-        risk.estimation_risk_block(values, *data, block_size=block_size)
+        risk.estimation_risk(values, *data, block_size=block_size)
 
 
 def test_standard_error_is_the_jackknife():
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
-    error = risk.estimation_risk_standard_error(jnp.array(VALUES), *data)
+    error = risk.estimation_risk(jnp.array(VALUES), *data).standard_error
     rest = [np.delete(np.arange(N), i) for i in range(N)]
     without = np.array([loop(RESIDUALS[i], VALUES[np.ix_(i, i)]) for i in rest])
     expected = np.sqrt((N - 1) / N * np.sum((without - without.mean()) ** 2))
     assert error == pytest.approx(expected, rel=1e-11)
+    two = risk.estimation_risk(jnp.zeros((2, 2)), jnp.array([0.5, 0.2]), jnp.array([1, 1]))
+    assert np.isnan(two.standard_error)
 
 
 @pytest.mark.slow
@@ -167,12 +170,12 @@ def test_standard_error_is_that_of_many_data_sets():
         y = (jax.random.uniform(two, (n,)) < p**2).astype(int)
         f = p - p**2
         values = 0.5 * jnp.outer(f, f)
-        args = values, p, y
-        return risk.estimation_risk(*args), risk.estimation_risk_standard_error(*args)
+        return risk.estimation_risk(values, p, y)
 
     keys = jax.random.split(jax.random.key(1), repetitions)
-    risks, errors = jax.jit(jax.vmap(estimate))(keys)
-    assert np.mean(errors**2) == pytest.approx(float(np.var(risks)), rel=0.12)
+    found = jax.jit(jax.vmap(estimate))(keys)
+    variance = float(np.var(found.value))
+    assert np.mean(found.standard_error**2) == pytest.approx(variance, rel=0.12)
 
 
 def products(scale, p, q):
@@ -184,10 +187,9 @@ def test_functions_are_matrices():
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
     function = functools.partial(products, 0.3)
     matrix = function(data[0], data[0])
-    for estimator in (risk.estimation_risk, risk.estimation_risk_standard_error):
-        assert estimator(function, *data) == pytest.approx(
-            float(estimator(matrix, *data)), rel=1e-13
-        )
+    one, other = (risk.estimation_risk(values, *data) for values in (function, matrix))
+    assert one.value == pytest.approx(float(other.value), rel=1e-13)
+    assert one.standard_error == pytest.approx(float(other.standard_error), rel=1e-13)
 
 
 @pytest.mark.parametrize("n", [30, tiles.TILE_SIZE + 5])
@@ -210,7 +212,8 @@ def test_smallest_at_the_best_function():
     y = (random.uniform(size=n) < accuracy).astype(int)
     f = p - accuracy
     scales = np.array([0.0, 0.5, 1.0, 1.5, 2.0])
-    risks = [risk.estimation_risk(jnp.array(s * np.outer(f, f)), jnp.array(p), y) for s in scales]
+    data = jnp.array(p), y
+    risks = [risk.estimation_risk(jnp.array(s * np.outer(f, f)), *data).value for s in scales]
     excess = np.array(risks) - risks[2]
     mean_square = (np.sum(f**2) ** 2 - np.sum(f**4)) / n / (n - 1)
     expected = (scales - 1) ** 2 * mean_square
@@ -224,14 +227,14 @@ def test_jit_and_gradient():
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
 
     def value(scale):
-        return risk.estimation_risk(functools.partial(products, scale), *data)
+        return risk.estimation_risk(functools.partial(products, scale), *data).value
 
     value_jit, slope = jax.jit(jax.value_and_grad(value))(0.3)
     assert value_jit == pytest.approx(float(value(0.3)), rel=1e-13)
     assert slope == pytest.approx(float(value(0.3 + 1e-5) - value(0.3 - 1e-5)) / 2e-5, rel=1e-8)
     labels = jnp.array(LABELS).at[3].set(M)
     traced = jax.jit(risk.estimation_risk)(jnp.array(VALUES), data[0], labels)
-    assert jnp.isnan(traced)
+    assert jnp.isnan(traced.value)
 
 
 WRONG = {

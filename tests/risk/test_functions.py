@@ -13,11 +13,11 @@ from calibjax.distributions import Bernoulli, Categorical
 
 FUNCTIONS = {  # with a hyperparameter, and one that is refused
     "binning": (risk.Binning(16), 5.0, 2.5),
-    "debiased binning": (risk.DebiasedBinning(16), 5.0, 2.5),
+    "debiased binning": (risk.Binning(16, debias=True), 5.0, 2.5),
     "kernel density": (risk.KernelDensity(), 0.1, 0.0),
     "temperature": (risk.Temperature(), 2.0, -1.0),
     "kernel ridge": (risk.KernelRidge(), 1e-3, 0.0),
-    "two-step kernel ridge": (risk.TwoStepKernelRidge(rank=12), 1e-3, -1.0),
+    "two-step kernel ridge": (risk.KernelRidge(two_step=True, rank=12), 1e-3, -1.0),
 }
 N = 12
 RNG = np.random.default_rng(0)
@@ -67,7 +67,7 @@ class Network(risk.EstimationFunction):
             pairs = jax.random.permutation(key, len(targets))[:128]
             chosen = Categorical(predictions.probs[pairs])
             values = functools.partial(self.evaluate, params)
-            return risk.estimation_risk(values, chosen, targets[pairs])
+            return risk.estimation_risk(values, chosen, targets[pairs]).value
 
         def step(state, key):
             params, memory = state
@@ -99,7 +99,7 @@ def test_network_of_ones_own():
     np.testing.assert_allclose(diagonal, jnp.diagonal(values), atol=1e-12)
     true_values = residuals[rest] @ residuals[rest].T
     true_risk, ours, none = (
-        risk.estimation_risk(x, test, labels[rest]) for x in (true_values, values, 0 * values)
+        risk.estimation_risk(x, test, labels[rest]).value for x in (true_values, values, 0 * values)
     )
     assert true_risk < ours < true_risk + 0.3 * (none - true_risk)
     truth = jnp.mean(jnp.diagonal(true_values))
@@ -124,7 +124,7 @@ def test_tuned_estimates_are_biased(sharpness):
         labels = jax.random.categorical(keys[1], jnp.log(probs))
         predicted = probs**sharpness / jnp.sum(probs**sharpness, 1, keepdims=True)
         truths.append(float(jnp.mean(jnp.sum((predicted - probs) ** 2, 1))))
-        for function in (risk.KernelDensity(), risk.TwoStepKernelRidge()):
+        for function in (risk.KernelDensity(), risk.KernelRidge(two_step=True)):
             result = risk.squared_calibration_error(
                 jax.random.key(1), function, function.grid(320), Categorical(predicted), labels
             )

@@ -14,9 +14,9 @@ def test_against_the_appendix():
     n = 6400
     for grid, canonical, powers in (
         (risk.KernelRidge().grid, False, [-2 * i + 1 for i in range(1, 10)]),
-        (risk.TwoStepKernelRidge().grid, False, [-i for i in range(1, 10)]),
+        (risk.KernelRidge(two_step=True).grid, False, [-i for i in range(1, 10)]),
         (risk.KernelRidge().grid, True, [-i + 9 for i in range(1, 19)]),
-        (risk.TwoStepKernelRidge().grid, True, [-0.5 * i + 4.5 for i in range(1, 19)]),
+        (risk.KernelRidge(two_step=True).grid, True, [-0.5 * i + 4.5 for i in range(1, 19)]),
     ):
         expected = [n**0.5 * 10.0**power for power in powers]
         np.testing.assert_allclose(grid(n, canonical=canonical), expected, rtol=1e-12)
@@ -27,4 +27,4 @@ def test_wrong_arguments():
     with pytest.raises(ValueError, match="num_samples: expected .* between 1 and .*, got 0"):
         risk.KernelRidge().grid(0)
     with pytest.raises(TypeError, match="canonical: expected True or False, got 'yes'"):
-        risk.TwoStepKernelRidge().grid(10, canonical="yes")
+        risk.KernelRidge(two_step=True).grid(10, canonical="yes")

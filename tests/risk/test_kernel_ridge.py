@@ -10,7 +10,7 @@ from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.kernels import Exponential, Kernel, SquaredExponential, TensorProduct, White
 
-FUNCTIONS = (risk.KernelRidge, risk.TwoStepKernelRidge)
+FUNCTIONS = (risk.KernelRidge, functools.partial(risk.KernelRidge, two_step=True))
 PENALTIES = np.array([10.0, 1e-2, 1e-5])
 
 
@@ -158,7 +158,7 @@ def test_low_rank_and_full_have_the_same_risk_for_many_samples():
     rng = np.random.default_rng(1)
     confidences = jnp.asarray(rng.beta(1.2, 0.3, 2500))
     correct = jnp.asarray(rng.uniform(size=2500) < confidences**1.3).astype(int)
-    grids = risk.KernelRidge().grid(2000), risk.TwoStepKernelRidge().grid(2000)
+    grids = [function().grid(2000) for function in FUNCTIONS]
     key = jax.random.key(0)
     for function, grid in zip(FUNCTIONS, grids, strict=True):
         low, full = (
