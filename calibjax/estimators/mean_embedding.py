@@ -23,16 +23,14 @@ def checked_locations(
     kernel: Kernel,
     predictions: Distribution,
     targets: ArrayLike,
-    test_predictions: Distribution,
-    test_targets: ArrayLike,
+    at_predictions: Distribution,
+    at_targets: ArrayLike,
     weights: ArrayLike | None = None,
-    *,
-    prefix: str = "test_",
 ) -> tuple[Kernel, tuple[Any, Any], tuple[Any, Any], jax.Array | None]:
     """Checks kernel, data, test locations and weights, and returns them with JAX arrays."""
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
-    names = f"{prefix}predictions", f"{prefix}targets"
-    locations = checks.predictions_and_targets(test_predictions, test_targets, names=names)
+    names = "at_predictions", "at_targets"
+    locations = checks.predictions_and_targets(at_predictions, at_targets, names=names)
     for i, name in enumerate(("predictions", "targets")):
         checks.same_kind(names[i], locations[i], name, samples[i])
     return kernel, samples, locations, weights
@@ -56,8 +54,8 @@ def ucme(
     kernel: Kernel,
     predictions: Distribution,
     targets: ArrayLike,
-    test_predictions: Distribution,
-    test_targets: ArrayLike,
+    at_predictions: Distribution,
+    at_targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
@@ -74,8 +72,8 @@ def ucme(
         kernel: kernel on pairs (prediction, target).
         predictions: batch of n distributions.
         targets: [n] or [n, d].
-        test_predictions: t, batch of J distributions of the same family.
-        test_targets: s, [J] or [J, d].
+        at_predictions: t, batch of J distributions of the same family.
+        at_targets: s, [J] or [J, d].
         weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
             count equally.
 
@@ -101,7 +99,7 @@ def ucme(
     0.25
     """
     kernel, samples, locations, weights = checked_locations(
-        kernel, predictions, targets, test_predictions, test_targets, weights
+        kernel, predictions, targets, at_predictions, at_targets, weights
     )
     return jnp.mean(jnp.square(mean_difference(kernel, locations, samples, weights)))
 
@@ -155,6 +153,6 @@ def witness(
     [-0.5  0.5]
     """
     kernel, samples, locations, weights = checked_locations(
-        kernel, predictions, targets, at_predictions, at_targets, weights, prefix="at_"
+        kernel, predictions, targets, at_predictions, at_targets, weights
     )
     return mean_difference(kernel, locations, samples, weights)

@@ -2,7 +2,7 @@
 
 from calibjax.hypothesis_tests._redraw.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
-from calibjax.hypothesis_tests.asymptotic import block_skce_test, bootstrap_skce_test
+from calibjax.hypothesis_tests.asymptotic import asymptotic_skce_test
 from calibjax.hypothesis_tests.classical import (
     calibration_slope_intercept,
     cox,
@@ -15,52 +15,29 @@ from calibjax.hypothesis_tests.comparison import skce_difference
 from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.consistency import consistency_test
 from calibjax.hypothesis_tests.coverage import coverage_test
-from calibjax.hypothesis_tests.distribution_free import (
-    calibration_kernel_bound,
-    distribution_free_skce_confidence_interval,
-    distribution_free_skce_test,
-)
+from calibjax.hypothesis_tests.distribution_free import distribution_free_skce_test
 from calibjax.hypothesis_tests.ensembles import ensemble_skce_test, rank_histogram_test
 from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
 from calibjax.hypothesis_tests.groups import group_calibration_test
-from calibjax.hypothesis_tests.intervals import (
-    ConfidenceInterval,
-    skce_confidence_interval,
-)
+from calibjax.hypothesis_tests.intervals import skce_confidence_interval
 from calibjax.hypothesis_tests.local import local_calibration_test
-from calibjax.hypothesis_tests.margins import (
-    equivalence_skce_test,
-    exact_equivalence_test,
-)
-from calibjax.hypothesis_tests.mean_embedding import cme_test, draw_test_locations
+from calibjax.hypothesis_tests.margins import skce_margin_test
+from calibjax.hypothesis_tests.mean_embedding import cme_test
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
 from calibjax.hypothesis_tests.power import power_curve
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.hypothesis_tests.score_differences import (
-    ScoreDifference,
-    gain_difference,
-    score_difference,
-)
+from calibjax.hypothesis_tests.score_differences import gain_difference, score_difference
 from calibjax.hypothesis_tests.sequential import EProcessResult, e_process
-from calibjax.hypothesis_tests.spectral import (
-    gamma_skce_test,
-    pearson_skce_test,
-    spectrum_skce_test,
-)
 from calibjax.hypothesis_tests.witness import witness_test
 
 __all__ = [
     "CalibrationTestResult",
     "Component",
-    "ConfidenceInterval",
     "EProcessResult",
     "SKCEComponents",
-    "ScoreDifference",
     "aggregated_skce_test",
+    "asymptotic_skce_test",
     "berkowitz",
-    "block_skce_test",
-    "bootstrap_skce_test",
-    "calibration_kernel_bound",
     "calibration_slope_intercept",
     "cluster_skce_test",
     "cme_test",
@@ -69,28 +46,22 @@ __all__ = [
     "coverage_test",
     "cox",
     "cumulative_difference",
-    "distribution_free_skce_confidence_interval",
     "distribution_free_skce_test",
-    "draw_test_locations",
     "e_process",
     "ensemble_skce_test",
-    "equivalence_skce_test",
-    "exact_equivalence_test",
     "exact_skce_test",
     "exact_test",
     "gain_difference",
-    "gamma_skce_test",
     "group_calibration_test",
     "hosmer_lemeshow",
     "local_calibration_test",
-    "pearson_skce_test",
     "pit_ks",
     "power_curve",
     "rank_histogram_test",
     "score_difference",
     "skce_confidence_interval",
     "skce_difference",
-    "spectrum_skce_test",
+    "skce_margin_test",
     "spiegelhalter",
     "witness_test",
 ]

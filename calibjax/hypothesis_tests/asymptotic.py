@@ -1,7 +1,7 @@
 """Tests that rely on the large-sample distribution of an estimator."""
 
 import functools
-import math
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +12,31 @@ from jax.typing import ArrayLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.batches import in_batches
+from calibjax._core.batches import default_batch_size, in_batches
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
-from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means, squared_pair
+from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
+from calibjax.hypothesis_tests.chi_squared import gamma_tail, numerical_tail, pearson_tail
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import checked_batch_size, multinomial_counts
+from calibjax.hypothesis_tests.simulation import multinomial_counts
+from calibjax.hypothesis_tests.spectral import checked_null
 from calibjax.kernels import Kernel
+from calibjax.kernels.defaults import default_kernel
 
-VARIANCES = ("blocks", "pairs")
+_TAILS = {"spectrum": numerical_tail, "gamma": gamma_tail, "pearson": pearson_tail}
+NULLS = {"bootstrap": ("num_draws",), "blocks": ("block_size",)}  # with their options
+NULLS |= dict.fromkeys(_TAILS, ()) | {"spectrum": ("block_size",)}
+_NUM_EIGENVALUES = 64
+
+
+def checked_choice(
+    name: str, value: str, takes: dict[str, tuple[str, ...]], options: dict[str, bool]
+) -> None:
+    """Refuses other choices, and options that are set and that this choice does not take."""
+    checks.choice(name, value, tuple(takes))
+    wrong = [option for option, is_set in options.items() if is_set and option not in takes[value]]
+    if wrong:
+        raise ValueError(f'{", ".join(wrong)}: expected no value with {name}="{value}"')
 
 
 @functools.partial(jax.jit, static_argnames=("num_draws", "batch_size"))
@@ -41,133 +57,8 @@ def _bootstrap(
     return estimate, in_batches(key, batch, num_draws, batch_size)
 
 
-def bootstrap_skce_test(
-    key: jax.Array,
-    kernel: Kernel,
-    predictions: Distribution,
-    targets: ArrayLike,
-    *,
-    num_draws: int = 999,
-    batch_size: int | None = None,
-) -> CalibrationTestResult:
-    """Asymptotic test of calibration with the unbiased SKCE and a bootstrap null distribution.
-
-    The null distribution of n SKCE_u is approximated by resampling the data with replacement,
-
-        T_b = (2 / n) Σ_{i<j} h̃(X*_i, X*_j),
-        h̃(x, x') = h(x, x') − n⁻¹ Σ_k h(x, X_k) − n⁻¹ Σ_k h(X_k, x') + n⁻² Σ_kl h(X_k, X_l).
-
-    For small n the test is far off its level: in W21's models with n = 4 it rejects about 14 %
-    (d = 1) or 0.2 % (d = 10) of calibrated data sets at level 5 %; with d = 10 still only 1 % at
-    n = 64. It detects shifted predictions, but hardly any that are too narrow or too wide: it
-    rejects 5 to 7 % of these where `exact_skce_test` rejects 93 to 99 %
-    (`experiments.sensitivity`). Prefer `exact_skce_test`, which holds its level for every n.
-
-    Args:
-        key: a JAX random key.
-        kernel: kernel on pairs (prediction, target).
-        predictions: batch of n ≥ 2 distributions.
-        targets: [n] or [n, d].
-        num_draws: B, number of resamples; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of resamples that are evaluated at once, which bounds the memory
-            (n numbers each). By default all of them if they need at most 128 MB.
-
-    Returns:
-        The result; `statistic` is n SKCE_u, `estimate` is SKCE_u, p = (1 + #{T_b ≥ T}) / (B + 1).
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or n < 2.
-        NotImplementedError: if the expectations have no closed form.
-
-    Cost: per batch n²/2 evaluations of h; B n² / 2 multiplications in matrix products; memory
-    O(n batch_size + tile²).
-
-    References: W19 App. G (the formula, with 2/n in T_b but 2/(n − 1) in n SKCE_u, as here); W21
-    Remark B.2; Arcones and Giné (1992).
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import distances, distributions, hypothesis_tests, kernels
-    >>> kernel = kernels.TensorProduct(
-    ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-    ... )
-    >>> predictions = distributions.Normal(jnp.arange(64.0) / 8, jnp.full(64, 0.1))
-    >>> test = hypothesis_tests.bootstrap_skce_test(
-    ...     jax.random.key(0), kernel, predictions, predictions.loc + 0.5
-    ... )
-    >>> print(f"{test.pvalue:.3f}")
-    0.001
-    """
-    key = checks.random_key(key)
-    num_draws = checks.number_of_draws("num_draws", num_draws)
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=2)
-    n = checks.leading_size("predictions", samples[0])
-    batch_size = checked_batch_size(batch_size, n)
-    estimate, null_samples = _bootstrap(
-        key, kernel, samples, num_draws=num_draws, batch_size=batch_size
-    )
-    return simulated_result(n * estimate, null_samples, estimate, draws="resamples")
-
-
-def block_skce_test(
-    kernel: Kernel,
-    predictions: Distribution,
-    targets: ArrayLike,
-    *,
-    block_size: int,
-    variance: str = "blocks",
-) -> CalibrationTestResult:
-    """Asymptotic test of calibration with the block estimator of the SKCE.
-
-    With m = ⌊n/B⌋ blocks and their unbiased estimates η_b, under calibration z = √m mean(η) / σ̂ is
-    approximately standard normal, and p = P(N(0, 1) ≥ z). There are two estimates of the standard
-    deviation σ of a block estimate; the second holds for calibrated models only:
-
-        "blocks"  σ̂² = Σ_b (η_b − mean(η))² / (m − 1),
-        "pairs"   σ̂² = mean of h² over the pairs within blocks / (B (B − 1) / 2).
-
-    The approximation requires many blocks. With two blocks of two, "blocks" rejects 10 to 13 % of
-    calibrated data sets at level 5 % in W21's models, and "pairs" none, since z ≤ √2. With large
-    blocks, B = √n, "blocks" rejects too rarely, 2 to 3 % at n = 1024; "pairs", which averages over
-    more numbers, is closer to the level. Both detect the same errors as `bootstrap_skce_test`, with
-    much less power. Prefer `exact_skce_test` unless more than n B / 2 pairs are too expensive.
-
-    Args:
-        kernel: kernel on pairs (prediction, target).
-        predictions: batch of n distributions.
-        targets: [n] or [n, d].
-        block_size: B, 2 ≤ B ≤ n / 2.
-        variance: "blocks" or "pairs", the estimate of σ².
-
-    Returns:
-        The result; `statistic` is z, `estimate` the block estimate of the SKCE.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or the option are wrong, there are fewer than two blocks, or
-            all block estimates are equal up to rounding, which says nothing about their variance,
-            with either estimate of it (then the result under `jit` is NaN).
-        NotImplementedError: if the expectations have no closed form.
-
-    Cost: n B / 2 evaluations of h, twice as many with "pairs"; O(n + tile²) memory.
-
-    References: W21 Remark B.1; W19 Corollary G.1 (B = 2).
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax import distributions, hypothesis_tests, kernels
-    >>> kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
-    >>> predictions = distributions.Bernoulli(jnp.linspace(0.5, 0.9, 8))
-    >>> targets = jnp.array([0, 0, 1, 0, 0, 1, 0, 0])
-    >>> test = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2)
-    >>> print(f"{test.statistic:.3f} {test.pvalue:.3f}")
-    0.669 0.252
-    """
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=4)
-    num_samples = checks.leading_size("predictions", samples[0])
-    block_size = checks.size_in_range("block_size", block_size, 2, num_samples // 2)
-    variance = checks.choice("variance", variance, VARIANCES)
-    blocks = operators.block_means(sample_pair, kernel, samples, block_size=block_size)
-    estimate = blocks.mean()
+def _standardised(blocks: jax.Array, estimate: jax.Array) -> jax.Array:
+    """√m mean(η) / σ̂ of m block estimates η with the mean."""
     # Squares of very large or small numbers overflow or vanish.
     size = jnp.max(jnp.abs(blocks))
     size = jnp.where(size > 0, size, 1)
@@ -178,11 +69,137 @@ def block_skce_test(
             f"predictions, targets: expected block estimates that differ, got {blocks.shape[0]} "
             f"blocks that are all {estimate} up to rounding"
         )
-    if variance == "pairs":
-        args = kernel, size
-        squares = operators.block_means(squared_pair, args, samples, block_size=block_size).mean()
-        # The blocks still say whether there is any variance at all.
-        spread = jnp.where(jnp.isnan(spread), spread, jnp.sqrt(squares / math.comb(block_size, 2)))
-    statistic = jnp.sqrt(blocks.shape[0]) * (estimate / size) / spread
-    pvalue = jnp.maximum(norm.sf(statistic), jnp.finfo(statistic.dtype).tiny)  # never zero
+    return jnp.sqrt(blocks.shape[0]) * (estimate / size) / spread
+
+
+def asymptotic_skce_test(
+    key: jax.Array | None,
+    kernel: Kernel | None,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    null: str = "bootstrap",
+    num_draws: int = 999,
+    block_size: int | None = None,
+) -> CalibrationTestResult:
+    """Asymptotic test of calibration with an unbiased estimate of the SKCE.
+
+    Under calibration n SKCE_u → Σ_i λ_i (z_i² − 1), z_i ~ N(0, 1), with the eigenvalues λ_i of the
+    integral operator of the calibration kernel h. They are estimated by those of H̃ / n, where H̃ is
+    the matrix of h, centred in rows and columns. `null` is the approximation of this distribution:
+
+    | null | distribution of n SKCE_u | sources | cost |
+    | --- | --- | --- | --- |
+    | "bootstrap" | (2/n) Σ_{i<j} h̃(X*_i, X*_j) of resamples X* | [1, 2, 3] | h: n²/2 a batch |
+    | "spectrum" | the sum itself, whose tail is inverted numerically | [2, 4, 5] | h: 3.5 n² |
+    | "gamma" | gamma distribution with the same two moments | [2, 6] | h: 1.5 n² |
+    | "pearson" | shifted gamma distribution with the same three moments | [2, 7] | h: 3.5 n² |
+    | "blocks" | the mean of many block estimates is normal | [8, 9] | h: n B / 2 |
+
+    The default is the null distribution in the experiments of both papers, the one that the next
+    three approximate, with draws and a Monte Carlo error. It rejects as often as "spectrum", which
+    needs no key and has p-values below 1 / (B + 1), with a small relative error: take that for
+    strongly miscalibrated models.
+
+    None of them makes the test exact. In W21's models with n = 4 the bootstrap rejects about 14 %
+    (d = 1) or 0.2 % (d = 10) of calibrated data sets at level 5 %, and with d = 10 still only 1 %
+    at n = 64. All of them detect shifted predictions, but hardly any that are too narrow or too
+    wide: 5 to 7 % of these, where `exact_skce_test` rejects 93 to 99 %
+    (`experiments.sensitivity`). Prefer `exact_skce_test`, which holds its level for every n.
+
+    - "spectrum": eigenvalues beyond the largest 64 are represented by one normal variable of the
+      same variance, known from ‖H̃‖² / n², which changes p-values by less than 1e-4. With n < 512
+      all are computed. p-values are within 0.03 of the bootstrap's for n = 300.
+    - "spectrum" with `block_size`: the mean of s = ⌊n/B⌋ unbiased estimates of blocks takes the
+      place of SKCE_u, and s B SKCE_{k,B} → Σ_i λ_i (Z_i − s), Z_i ~ χ²_s, for a fixed s. It has s
+      times the variance for nearly the same cost, but needs only a few large blocks.
+    - "gamma" needs no eigenvalues, Σ_i λ_i = tr(H̃) / n and Σ_i λ_i² = ‖H̃‖² / n², but has the wrong
+      skewness: p-values are off by up to 0.035 with ten classes and by up to 0.075 in W21's models,
+      mostly near p = 0.9. Very small ones are too small by orders of magnitude.
+    - "pearson" (type III) has the skewness of the leading eigenvalues: within 0.01 with ten classes
+      and, in W21's models, within 0.03 for p < 0.8, but off by up to 0.11 near p = 0.9.
+    - "blocks", for millions of samples: z = √m mean(η) / σ̂ of the m = ⌊n/B⌋ block estimates η_b,
+      with σ̂² = Σ_b (η_b − mean(η))² / (m − 1). It requires many blocks: with two of two, it rejects
+      10 to 13 % of calibrated data sets at level 5 % in W21's models, and with B = √n 2 to 3 % at
+      n = 1024. The power is much smaller than that of the others.
+
+    Args:
+        key: a JAX random key for "bootstrap"; the others need none: None.
+        kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
+        predictions: batch of n ≥ 2 distributions (n ≥ 4 for "blocks").
+        targets: [n] or [n, d].
+        null: "bootstrap", "spectrum", "gamma", "pearson" or "blocks".
+        num_draws: B, number of resamples of "bootstrap"; the smallest p-value is 1 / (B + 1).
+        block_size: B, number of samples in a block: 2 ≤ B ≤ n / 2 for "blocks", which needs it,
+            and 2 ≤ B ≤ n for "spectrum", which by default has one block of all samples.
+
+    Returns:
+        The result; `statistic` is n SKCE_u (for "spectrum" with blocks s B SKCE_{k,B}, for "blocks"
+        z), `estimate` the estimate of the SKCE. Only "bootstrap" has `null_samples`.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, an option is not one of this null distribution,
+            the key or the block size is missing, there are too few samples, or h, or all block
+            estimates, are constant up to rounding (then the result under `jit` is NaN).
+        NotImplementedError: if the expectations have no closed form.
+
+    Cost: evaluations of h as in the table; for "bootstrap" also B n² / 2 and for "spectrum" and
+    "pearson" 400 n² multiplications in matrix products. Memory O(64 n + tile²), for "bootstrap" at
+    most 128 MB of resamples at once. If n < 512, "spectrum" and "pearson" take the matrix itself:
+    n² numbers, and O(n³).
+
+    References: [1] W19 App. G (with 2/n in T_b but 2/(n − 1) in n SKCE_u, as here); [2] W21 Remark
+    B.2; [3] Arcones and Giné (1992); [4] W21 Corollary B.4 (blocks); [5] Gretton, Fukumizu,
+    Harchaoui and Sriperumbudur (2009); [6] Johnson, Kotz and Balakrishnan (1994, pp. 343, 359); [7]
+    Gretton, Borgwardt, Rasch, Schölkopf and Smola (2007); [8] W21 Remark B.1; [9] W19 Corollary
+    G.1 (B = 2).
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distances, distributions, hypothesis_tests, kernels
+    >>> kernel = kernels.TensorProduct(
+    ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+    ... )
+    >>> predictions = distributions.Normal(jnp.arange(64.0) / 8, jnp.full(64, 0.1))
+    >>> samples = predictions, predictions.loc + 0.5
+    >>> test = hypothesis_tests.asymptotic_skce_test(jax.random.key(0), kernel, *samples)
+    >>> print(f"{test.pvalue:.3f} ± {test.pvalue_standard_error:.3f}")
+    0.001 ± 0.001
+    >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
+    >>> test = hypothesis_tests.asymptotic_skce_test(
+    ...     None, kernel, predictions, targets, null="gamma"
+    ... )
+    >>> print(f"{test.pvalue:.2f}")
+    0.53
+    """
+    options = {"num_draws": num_draws != 999, "block_size": block_size is not None}
+    checked_choice("null", null, NULLS, options)
+    if key is not None or null == "bootstrap":
+        key = checks.random_key(cast(jax.Array, key))
+    num_draws = checks.number_of_draws("num_draws", num_draws)
+    kernel = default_kernel(predictions) if kernel is None else kernel
+    least = 4 if null == "blocks" else 2
+    kernel, samples = checked_samples(kernel, predictions, targets, minimum=least)
+    n = checks.leading_size("predictions", samples[0])
+    if null == "bootstrap":
+        draws = {"num_draws": num_draws, "batch_size": default_batch_size(n)}
+        estimate, null_samples = _bootstrap(key, kernel, samples, **draws)
+        return simulated_result(n * estimate, null_samples, estimate, draws="resamples")
+    blocks, size = jnp.zeros(1), n
+    if block_size is not None or null == "blocks":
+        largest = n // 2 if null == "blocks" else n
+        size = checks.size_in_range("block_size", cast(int, block_size), 2, largest)
+        blocks = operators.block_means(sample_pair, kernel, samples, block_size=size)
+    if null == "blocks":
+        estimate = blocks.mean()
+        statistic = _standardised(blocks, estimate)
+        pvalue = norm.sf(statistic)
+    else:
+        rank, tail = 0 if null == "gamma" else _NUM_EIGENVALUES, _TAILS[null]
+        statistic, estimate, law = checked_null(kernel, samples, rank)
+        if block_size is not None:
+            estimate, tail = blocks.mean(), functools.partial(tail, copies=n // size)
+            statistic = jnp.where(jnp.isnan(statistic), jnp.nan, size * blocks.sum())
+        pvalue = tail(law, statistic)
+    pvalue = jnp.maximum(pvalue, jnp.finfo(statistic.dtype).tiny)  # one that underflows is not zero
     return CalibrationTestResult(statistic, pvalue, estimate)

@@ -9,9 +9,6 @@ from jax import lax
 from jax.scipy.special import gammaincc
 from jax.scipy.stats import norm
 
-from calibjax._core.arithmetic import matmul
-from calibjax._core.batches import default_batch_size, in_batches
-
 _LARGE_SHAPE = {4: 1e3, 8: 1e4}  # of gamma distributions, by item size
 _NODES, _STEP = 240, 1 / 16  # of the numerical inversion: from 1 to sinh(15) = 2e6 widths
 
@@ -35,19 +32,6 @@ class ChiSquaredSum(NamedTuple):
     def rest(self) -> jax.Array:
         """Variance of the normal variable that represents the weights that are not listed."""
         return 2 * jnp.maximum(self.squares - jnp.sum(jnp.square(self.weights)), 0)
-
-
-@functools.partial(jax.jit, static_argnames=("num_draws", "copies"))
-def sample(key: jax.Array, law: ChiSquaredSum, num_draws: int, *, copies: int = 1) -> jax.Array:
-    """Independent draws, [num_draws], of the sum of some independent copies of a law."""
-    rank = law.weights.shape[0]
-
-    def batch(keys: jax.Array) -> jax.Array:
-        z = jax.vmap(lambda key: jax.random.normal(key, (rank + 1,), law.weights.dtype))(keys)
-        return matmul(jnp.square(z[:, :-1]) - 1, law.weights) + jnp.sqrt(law.rest) * z[:, -1]
-
-    draws = in_batches(key, batch, copies * num_draws, default_batch_size(8 * (rank + 1)))
-    return draws.reshape(num_draws, copies).sum(1)
 
 
 @jax.jit

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from calibjax import operators
 from calibjax._core import checks
+from calibjax._core.pytree import record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
@@ -19,12 +20,22 @@ from calibjax.hypothesis_tests.clusters import (
     checked_clusters,
     cluster_means,
 )
-from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.hypothesis_tests.score_differences import checked_model
+from calibjax.hypothesis_tests.intervals import ALTERNATIVES
+from calibjax.hypothesis_tests.result import CalibrationTestResult, _is_number
+from calibjax.hypothesis_tests.score_differences import better, checked_model
 from calibjax.kernels import Kernel
 
-ALTERNATIVES = ("two-sided", "greater", "less")
 MINIMUM = 5  # samples, of which the variance of a U-statistic has an unbiased estimate
+
+
+@record
+class SKCEDifference(CalibrationTestResult):
+    """Result of `skce_difference`, which prints which model is better calibrated."""
+
+    def __repr__(self) -> str:
+        """That of other tests, and the better model if p ≤ 0.05."""
+        is_clear = _is_number(self.pvalue) and self.pvalue <= 0.05
+        return f"{super().__repr__()}{better('is better calibrated', self.estimate, is_clear)}"
 
 
 class Moments(NamedTuple):
@@ -81,20 +92,20 @@ def moments(
     if clusters is not None:
         return _moments_of_clusters(kernels, samples, clusters)
     diagonal = jax.vmap(_difference, (None, 0, 0))(kernels, samples, samples)
-    used = jnp.ones_like(diagonal) if weights is None else weights
-    n = jnp.sum(used)
-    sums = operators.weighted_sums(_difference, kernels, samples, samples, used[:, None])[:, 0]
-    rows = (sums - used * diagonal) / (n - 1)
-    size = _unit(jnp.where(used > 0, rows, 0))
+    masses = jnp.ones_like(diagonal) if weights is None else weights
+    n = jnp.sum(masses)
+    sums = operators.weighted_sums(_difference, kernels, samples, samples, masses[:, None])[:, 0]
+    rows = (sums - masses * diagonal) / (n - 1)
+    size = _unit(jnp.where(masses > 0, rows, 0))
     rows = rows / size
-    estimate = jnp.sum(used * rows) / n
+    estimate = jnp.sum(masses * rows) / n
     rounding = 100 * jnp.finfo(rows.dtype).eps * jnp.square(estimate)
-    args, points = (kernels, size, estimate), (samples, used)
-    shares = used.size * (used.size - 1.0) / (n * (n - 1))
+    args, points = (kernels, size, estimate), (samples, masses)
+    shares = masses.size * (masses.size - 1.0) / (n * (n - 1))
     of_pairs = shares * operators.mean_over_pairs(_square, args, points)
     of_pairs = jnp.where(of_pairs > rounding, of_pairs, 0)
     # Row i has all samples but i.
-    deviations = used * (rows - estimate * (n - used) / (n - 1))
+    deviations = masses * (rows - estimate * (n - masses) / (n - 1))
     spread = jnp.sum(jnp.square(deviations)) / (n - 1)
     spread = jnp.where(spread > rounding, spread, 0) * ((n - 1) ** 2 / (n - 2))
     of_rows = jnp.maximum(spread - of_pairs, 0) / (n - 4)
@@ -147,7 +158,7 @@ def skce_difference(
     alternative: str = "two-sided",
     weights: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
-) -> CalibrationTestResult:
+) -> SKCEDifference:
     """Asymptotic test of whether two models of the same targets have the same SKCE.
 
     With the calibration kernels h and h' of the two models and g = h − h',
@@ -188,7 +199,8 @@ def skce_difference(
             `cluster_skce_test`, [n]; weights then count within clusters.
 
     Returns:
-        The result; `statistic` is z, `estimate` is U = SKCE_u − SKCE'_u.
+        The result; `statistic` is z, `estimate` is U = SKCE_u − SKCE'_u. It prints which model is
+        better calibrated.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -209,8 +221,8 @@ def skce_difference(
     >>> good = distributions.Normal(jnp.zeros(200), jnp.ones(200))
     >>> biased = distributions.Normal(jnp.full(200, 0.5), jnp.ones(200))
     >>> test = hypothesis_tests.skce_difference(kernel, biased, good, targets)
-    >>> print(f"{test.estimate:.3f} {test.pvalue < 0.01}")
-    0.043 True
+    >>> print(test)
+    SKCEDifference(pvalue=0.001, statistic=3, estimate=0.043): the second model is better calibrated
     """
     rows = {"weights": weights, "clusters": clusters}
     checks.same_rows(predictions=predictions, others=others, targets=targets, **rows)
@@ -223,13 +235,15 @@ def skce_difference(
         groups = checked_clusters(clusters, kernels[0], samples[0], weights)
     elif weights is not None:
         weights = _enough(weights)
-    found = moments(kernels, samples, weights, groups)
-    rounding = 32 * jnp.finfo(found.estimate.dtype).eps * _size(kernels, samples)
-    is_known = (jnp.abs(found.estimate) > rounding) & (found.error > 0)
-    statistic = jnp.where(is_known, found.estimate / jnp.where(is_known, found.error, 1), 0)
-    statistic = checks.nan_with(statistic, found)
-    pvalue = pvalue_of(statistic, alternative, found.freedom)
-    return CalibrationTestResult(statistic, pvalue, found.estimate)
+    difference = moments(kernels, samples, weights, groups)
+    rounding = 32 * jnp.finfo(difference.estimate.dtype).eps * _size(kernels, samples)
+    is_known = (jnp.abs(difference.estimate) > rounding) & (difference.error > 0)
+    statistic = jnp.where(
+        is_known, difference.estimate / jnp.where(is_known, difference.error, 1), 0
+    )
+    statistic = checks.nan_with(statistic, difference)
+    pvalue = pvalue_of(statistic, alternative, difference.freedom)
+    return SKCEDifference(statistic, pvalue, difference.estimate)
 
 
 def _enough(weights: jax.Array) -> jax.Array:

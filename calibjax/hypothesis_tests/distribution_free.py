@@ -1,4 +1,4 @@
-"""A test and a confidence interval that hold for every distribution of the data."""
+"""A test and limits of the SKCE that hold for every distribution of the data."""
 
 from typing import NamedTuple
 
@@ -11,52 +11,16 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
 from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import checked_samples, sample_pair
-from calibjax.hypothesis_tests.intervals import ConfidenceInterval, checked_options
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
+from calibjax.kernels.defaults import default_kernel
 
 ESTIMATORS = ("biased", "unbiased", "block")
 
 
-def calibration_kernel_bound(kernel: Kernel) -> jax.Array | float:
-    """Bound B ≥ sup |h| of the calibration kernel, computed from the kernel.
-
-        B = sup k_P sup_{y,z} [k_Y(y, y) + k_Y(z, z) − 2 k_Y(y, z)] for a tensor product,
-
-    since h is an inner product of two elements with squared norms
-    k_P(p, p) [k_Y(y, y) − 2 m_p(y) + M_{p,p}], which are convex in p and so largest for a
-    prediction that is sure of another target. The second supremum is 2 for the white kernel,
-    known for a label matrix, and otherwise bounded by 2 (sup k_Y − inf k_Y). Sums and multiples
-    combine the bounds of their parts.
-
-    W19's B_{p;q} = 2^{1 + 1/p − 1/q} sup ‖k(s, t)‖_{p;q} needs two exponents, which are not
-    arguments here: each B_{p;q} bounds the same |h| from above, so that none is below sup |h|, and
-    B equals sup |h| for a tensor product with the white kernel or a label matrix if predictions
-    that are sure attain sup k_P. With the white kernel B is B_{p;p}; with more than two classes all
-    others are larger (W19 Example H.1). For sums of tensor products a smaller bound may exist; the
-    test and the interval take it as `bound`.
-
-    Args:
-        kernel: kernel on pairs (prediction, target).
-
-    Returns:
-        The bound, a scalar.
-
-    Raises:
-        NotImplementedError: if no bound is known for a part of the kernel.
-
-    References: W19 Lemma H.1 for classes, where B = 2 sup k_P with the white kernel.
-
-    >>> from calibjax import hypothesis_tests, kernels
-    >>> kernel = kernels.TensorProduct(3.0 * kernels.Exponential(), kernels.White())
-    >>> print(hypothesis_tests.calibration_kernel_bound(kernel))
-    6.0
-    """
-    return _bound(checks.kernel_values(kernel))
-
-
 def _bound(kernel: Kernel) -> jax.Array | float:
+    """Bound B ≥ sup |h| of the calibration kernel, computed from the kernel."""
     return combine_on_pairs(kernel, "calibration_kernel_bound", lambda bound: bound())
 
 
@@ -65,7 +29,7 @@ def _num_pairs(n: int, block_size: int | None) -> int:
     return n // 2 if block_size is None else (n // block_size) * (block_size // 2)
 
 
-class _Bounded(NamedTuple):
+class Bounded(NamedTuple):
     """An estimate of the SKCE and what bounds its deviations.
 
     Attributes:
@@ -79,15 +43,17 @@ class _Bounded(NamedTuple):
     size: int
 
 
-def _bounded_estimate(
-    kernel: Kernel,
+def bounded_estimate(
+    kernel: Kernel | None,
     predictions: Distribution,
     targets: ArrayLike,
     estimator: str,
     block_size: int | None,
     bound: jax.Array | float | None,
-) -> _Bounded:
+) -> Bounded:
+    """The checked estimate, and what Hoeffding's or McDiarmid's inequality needs."""
     checks.choice("estimator", estimator, ESTIMATORS)
+    kernel = default_kernel(predictions) if kernel is None else kernel
     if (block_size is None) == (estimator == "block"):
         expected = "an integer" if estimator == "block" else "None"
         raise ValueError(
@@ -105,17 +71,17 @@ def _bounded_estimate(
             )
     largest = checks.positive_scalar("bound", bound)
     if estimator == "biased":
-        return _Bounded(operators.mean_over_all_pairs(sample_pair, kernel, samples), largest, n)
+        return Bounded(operators.mean_over_all_pairs(sample_pair, kernel, samples), largest, n)
     if block_size is None:
         estimate = operators.mean_over_pairs(sample_pair, kernel, samples)
     else:
         size = checks.size_in_range("block_size", block_size, 2, n)
         estimate = operators.block_means(sample_pair, kernel, samples, block_size=size).mean()
-    return _Bounded(estimate, largest, _num_pairs(n, block_size))
+    return Bounded(estimate, largest, _num_pairs(n, block_size))
 
 
 def distribution_free_skce_test(
-    kernel: Kernel,
+    kernel: Kernel | None,
     predictions: Distribution,
     targets: ArrayLike,
     *,
@@ -136,14 +102,22 @@ def distribution_free_skce_test(
     that the test has little power (none in `experiments.sensitivity`). `exact_skce_test` holds its
     level, too.
 
+    For a tensor product B = sup k_P sup_{y,z} [k_Y(y, y) + k_Y(z, z) − 2 k_Y(y, z)], because h is
+    an inner product of two elements with squared norms k_P(p, p) [k_Y(y, y) − 2 m_p(y) + M_{p,p}],
+    which are convex in p and so largest for a prediction that is sure of another target. The second
+    supremum is 2 for the white kernel, known for a label matrix, and otherwise bounded by
+    2 (sup k_Y − inf k_Y). Sums and multiples combine the bounds of their parts; a smaller one may
+    exist. W19's B_{p;q} = 2^{1 + 1/p − 1/q} sup ‖k(s, t)‖_{p;q} bound the same |h|, and none of
+    them is smaller than B for the white kernel or a label matrix (W19 Lemma H.1, Example H.1).
+
     Args:
-        kernel: kernel on pairs (prediction, target).
+        kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
         predictions: batch of n ≥ 2 distributions (n ≥ 1 for the biased estimator).
         targets: [n] or [n, d].
         estimator: "biased", "unbiased" or "block".
         block_size: b, 2 ≤ b ≤ n, for the block estimator only; 2 is W19's linear estimator.
-        bound: B, for a kernel whose bound is not known, or to use a smaller one. By default
-            `calibration_kernel_bound`.
+        bound: B, for a kernel whose bound is not known, or to use a smaller one. By default it is
+            computed from the kernel as above.
 
     Returns:
         The result; `statistic` and `estimate` are the estimate of the SKCE, and `pvalue` is the
@@ -167,7 +141,7 @@ def distribution_free_skce_test(
     >>> print(f"{test.estimate:.2f} {test.pvalue:.1e}")
     1.62 1.3e-14
     """
-    estimate, largest, size = _bounded_estimate(
+    estimate, largest, size = bounded_estimate(
         kernel, predictions, targets, estimator, block_size, bound
     )
     if estimator == "biased":
@@ -179,81 +153,16 @@ def distribution_free_skce_test(
     return CalibrationTestResult(estimate, pvalue, estimate)
 
 
-def distribution_free_skce_confidence_interval(
-    kernel: Kernel,
-    predictions: Distribution,
-    targets: ArrayLike,
-    *,
-    estimator: str = "biased",
-    block_size: int | None = None,
-    bound: jax.Array | float | None = None,
-    confidence_level: float = 0.95,
-    side: str = "two-sided",
-) -> ConfidenceInterval:
-    """Confidence interval for the SKCE that holds for every n and every distribution.
-
-    With B ≥ sup |h|, an estimate t of the SKCE and confidence level 1 − α,
-
-        (√t ± r)²,  r = √(B / n) (1 + √(2 log(1 / α))),       biased, from 0 if √t < r,
-        t ± B √(2 log(2 / α) / N),                            unbiased, N = ⌊n/2⌋,
-                                                              blocks of b samples, N = ⌊n/b⌋ ⌊b/2⌋,
-
-    with α in place of α / 2 for a lower limit of an unbiased estimate; that of the biased estimate
-    is the same on both sides. Unlike `skce_confidence_interval` it covers the SKCE of calibrated
-    models, too, at least as often as the level says, and it is many times wider. A lower limit is
-    above zero where `distribution_free_skce_test` has p < α with the same estimator; so is that of
-    the two-sided interval of the biased estimate.
-
-    W19's Theorem H.1 has r with 2 in place of 1, from a symmetrization that is not needed: √t and
-    √SKCE are the norms of the mean of n independent elements of a Hilbert space and of its
-    expectation μ, and E‖mean − μ‖² ≤ B / n.
-
-    Args:
-        kernel: kernel on pairs (prediction, target).
-        predictions: batch of n ≥ 2 distributions (n ≥ 1 for the biased estimator).
-        targets: [n] or [n, d].
-        estimator: "biased", "unbiased" or "block".
-        block_size: b, 2 ≤ b ≤ n, for the block estimator only; 2 is W19's linear estimator.
-        bound: B, as for `distribution_free_skce_test`.
-        confidence_level: 1 − α, in (0, 1).
-        side: "two-sided", or "lower": a lower limit only.
-
-    Returns:
-        The interval, around the estimate and without a standard error.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or options are wrong, or there are too few samples.
-        NotImplementedError: if the expectations have no closed form, or no bound is known and
-            none is given.
-
-    Cost: that of the estimator.
-
-    References: W19 Theorems H.1, H.3 and H.4; McDiarmid (1989); Hoeffding (1963).
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax import distributions, hypothesis_tests, kernels
-    >>> kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
-    >>> predictions = distributions.Bernoulli(jnp.full(100, 0.1))
-    >>> interval = hypothesis_tests.distribution_free_skce_confidence_interval(
-    ...     kernel, predictions, jnp.ones(100, int)
-    ... )
-    >>> print(f"{interval.low:.2f} {interval.estimate:.2f} {interval.high:.2f}")
-    0.62 1.62 3.10
-    """
-    level, side = checked_options(confidence_level, side)
-    estimate, largest, size = _bounded_estimate(
-        kernel, predictions, targets, estimator, block_size, bound
-    )
-    is_halved = side == "two-sided" and estimator != "biased"
-    tail = jnp.asarray((1 - level) / (2 if is_halved else 1), estimate.dtype)
-    deviation = jnp.sqrt(-2 * jnp.log(tail))
+def distribution_free_limits(
+    bounded: Bounded, estimator: str, level: ArrayLike, *, two_sided: bool
+) -> tuple[jax.Array, jax.Array]:
+    """Both limits of the SKCE at a confidence level, or at the level of each alone."""
+    estimate, largest, size = bounded
+    is_halved = two_sided and estimator != "biased"
+    deviation = jnp.sqrt(-2 * jnp.log(jnp.asarray((1 - level) / (1 + is_halved), estimate.dtype)))
     if estimator == "biased":
         root, reach = safe_sqrt(jnp.maximum(estimate, 0)), jnp.sqrt(largest / size)
         reach = reach * (1 + deviation)
-        low, high = jnp.square(jnp.maximum(root - reach, 0)), jnp.square(root + reach)
-    else:
-        reach = largest * deviation / size**0.5
-        low, high = estimate - reach, estimate + reach
-    high = high if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
-    return ConfidenceInterval(low, high, estimate, None)
+        return jnp.square(jnp.maximum(root - reach, 0)), jnp.square(root + reach)
+    reach = largest * deviation / size**0.5
+    return estimate - reach, estimate + reach

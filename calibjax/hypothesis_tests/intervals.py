@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +19,22 @@ from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.estimators.linear_sums import linear_row_sums
 from calibjax.hypothesis_tests._redraw.family import number_of
+from calibjax.hypothesis_tests.asymptotic import checked_choice
 from calibjax.hypothesis_tests.centering import diagonal
 from calibjax.hypothesis_tests.clusters import Clusters, checked_clusters, cluster_means, pair_apart
+from calibjax.hypothesis_tests.distribution_free import (
+    bounded_estimate,
+    distribution_free_limits,
+)
+from calibjax.hypothesis_tests.result import _shown
 from calibjax.kernels import Kernel
+from calibjax.kernels.defaults import default_kernel
 
-SIDES = ("two-sided", "lower")
+METHODS = {  # with their options
+    "asymptotic": ("weights", "clusters"),
+    "distribution_free": ("estimator", "block_size", "bound"),
+}
+ALTERNATIVES = ("two-sided", "less", "greater")
 
 
 @record
@@ -37,6 +49,8 @@ class ConfidenceInterval:
             distribution-free interval, which has none.
         effective_size: number of samples (or clusters) that the standard error rests on: n, and
             (Σ_i w_i)² / Σ_i w_i² with weights; None where it is not of the SKCE.
+
+    It prints as one line.
     """
 
     low: jax.Array
@@ -45,11 +59,11 @@ class ConfidenceInterval:
     standard_error: jax.Array | None
     effective_size: jax.Array | int | None = None
 
-
-def checked_options(confidence_level: ArrayLike, side: str) -> tuple[jax.Array | float, str]:
-    """Confidence level and side of an interval."""
-    confidence_level = checks.proportion("confidence_level", confidence_level)
-    return confidence_level, checks.choice("side", side, SIDES)
+    def __repr__(self) -> str:
+        """The numbers; arrays are shown by their shapes."""
+        error = "" if self.standard_error is None else f" ± {_shown(self.standard_error)}"
+        limits = f"low={_shown(self.low)}, high={_shown(self.high)}"
+        return f"{type(self).__name__}({_shown(self.estimate)}{error}, {limits})"
 
 
 @jit_long
@@ -69,15 +83,15 @@ def _jackknife(
         estimate = None
         if sums is None:
             entries = diagonal(kernel, samples)
-            used = jnp.ones_like(entries) if weights is None else weights
-            data = kernel, samples, samples, used[:, None]
-            sums = operators.weighted_sums(sample_pair, *data)[:, 0] - used * entries
+            masses = jnp.ones_like(entries) if weights is None else weights
+            data = kernel, samples, samples, masses[:, None]
+            sums = operators.weighted_sums(sample_pair, *data)[:, 0] - masses * entries
             estimate = operators.mean_over_pairs(sample_pair, kernel, samples, weights)
-        used = jnp.ones_like(sums) if weights is None else weights
-        others = n - used
+        masses = jnp.ones_like(sums) if weights is None else weights
+        others = n - masses
         rows = sums / others  # means over the other samples
         # Of n (n − 1) pairs, with weights, those of sample i are its own twice.
-        share = used * others / (n * (n - 1.0))
+        share = masses * others / (n * (n - 1.0))
         estimate = jnp.sum(share * rows) if estimate is None else estimate
     else:
         n = clusters.number.astype(clusters.weights.dtype)  # its square overflows as an integer
@@ -87,72 +101,89 @@ def _jackknife(
     # Without row i the estimate is (U − 2 s_i r_i) / (1 − 2 s_i), with its share s_i of all pairs.
     deviations = 2 * share * (estimate - rows) / (1 - 2 * share)
     error = jnp.sqrt((n - 1) / n * jnp.sum(jnp.square(deviations)))
-    return estimate, _beyond_rounding(error, jnp.max(jnp.abs(rows)))
-
-
-def _beyond_rounding(error: jax.Array, scale: jax.Array) -> jax.Array:
-    """The standard error; NaN if it is a rounding error because all samples are equal."""
-    return jnp.where(error > 100 * jnp.finfo(error.dtype).eps * scale, error, jnp.nan)
-
-
-def _refuse_undefined(error: jax.Array, estimate: jax.Array) -> None:
-    if checks.is_concrete(error) and np.isnan(error):
-        raise ValueError(
-            "predictions, targets: expected samples that differ, got a calibration kernel that is "
-            f"constant up to rounding (SKCE {estimate}), which has no standard error"
-        )
+    # A rounding error, because all samples are equal, is no standard error.
+    rounding = 100 * jnp.finfo(error.dtype).eps * jnp.max(jnp.abs(rows))
+    return estimate, jnp.where(error > rounding, error, jnp.nan)
 
 
 def skce_confidence_interval(
-    kernel: Kernel,
+    kernel: Kernel | None,
     predictions: Distribution,
     targets: ArrayLike,
     *,
+    method: str = "asymptotic",
     weights: ArrayLike | None = None,
-    confidence_level: float = 0.95,
-    side: str = "two-sided",
     clusters: ArrayLike | None = None,
+    estimator: str = "biased",
+    block_size: int | None = None,
+    bound: jax.Array | float | None = None,
+    confidence_level: float = 0.95,
+    alternative: str = "two-sided",
 ) -> ConfidenceInterval:
-    """Asymptotic confidence interval for the SKCE of a model that is not calibrated.
+    """Confidence interval for the SKCE.
 
-    Under misspecification √n (SKCE_u − SKCE) → N(0, 4 ζ_1) with ζ_1 the variance of
-    E[h(X, X') | X], and the interval is SKCE_u ± z √(4 ζ̂_1 / n) with the jackknife estimate
+    - "asymptotic", the default, for models that are not calibrated: under misspecification
+      √n (SKCE_u − SKCE) → N(0, 4 ζ_1) with ζ_1 the variance of E[h(X, X') | X], and the interval is
+      SKCE_u ± z √(4 ζ̂_1 / n) with the jackknife estimate
 
-        4 ζ̂_1 / n = (n − 1) / n Σ_i (U_{−i} − mean)²,   U_{−i} = SKCE_u without sample i.
+          4 ζ̂_1 / n = (n − 1) / n Σ_i (U_{−i} − mean)²,   U_{−i} = SKCE_u without sample i.
 
-    For a calibrated model ζ_1 = 0, the estimate is of order 1 / n and not normal, and the interval
-    does not have its nominal coverage: to decide whether there is any miscalibration, use a test.
+      For a calibrated model ζ_1 = 0, the estimate is of order 1 / n and not normal, and the
+      interval does not have its nominal coverage: to decide whether there is any miscalibration,
+      use a test.
+
+    - "distribution_free", for every n and every distribution, calibrated or not: it covers the SKCE
+      at least as often as the level says, and is many times wider. With B ≥ sup |h|, an estimate t
+      and confidence level 1 − α,
+
+          (√t ± r)²,  r = √(B / n) (1 + √(2 log(1 / α))),     biased, from 0 if √t < r,
+          t ± B √(2 log(2 / α) / N),                          unbiased, N = ⌊n/2⌋,
+                                                              blocks of b samples, N = ⌊n/b⌋ ⌊b/2⌋,
+
+      with α in place of α / 2 for one limit of an unbiased estimate; those of the biased estimate
+      do not change. A lower limit is above zero where `distribution_free_skce_test` has p < α with
+      the same estimator. W19's Theorem H.1 has r with 2 in place of 1, from a symmetrization that
+      is not needed: √t and √SKCE are the norms of the mean of n independent elements of a Hilbert
+      space and of its expectation μ, and E‖mean − μ‖² ≤ B / n.
 
     Args:
-        kernel: kernel on pairs (prediction, target).
-        predictions: batch of n ≥ 3 distributions.
+        kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
+        predictions: batch of n ≥ 3 distributions; for "distribution_free" n ≥ 2 (n ≥ 1 for the
+            biased estimator).
         targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n]; U_{−i} is then without the weight of sample i, which is
-            right for weights that have to do with the values as well, and n in the factor is the
-            effective number of samples (Σ_i w_i)² / Σ_i w_i².
-        confidence_level: in (0, 1).
-        side: "two-sided", or "lower" for a lower limit only.
-        clusters: for dependent samples, integers that are equal within clusters, as in
-            `cluster_skce_test`, [n]: the estimate then leaves out pairs within clusters, clusters
-            take the place of samples in the jackknife, and z is the quantile of Student's
+        method: "asymptotic" or "distribution_free"; each takes its own options only.
+        weights: for "asymptotic" w ≥ 0 of the samples, [n]; U_{−i} is then without the weight of
+            sample i, which is right for weights that have to do with the values as well, and n in
+            the factor is the effective number of samples (Σ_i w_i)² / Σ_i w_i².
+        clusters: for "asymptotic" and dependent samples, integers that are equal within clusters,
+            as in `cluster_skce_test`, [n]: the estimate then leaves out pairs within clusters,
+            clusters take the place of samples in the jackknife, and z is the quantile of Student's
             distribution with G − 1 degrees of freedom. Of shifted normals in clusters of 4 with
             correlation 0.5 the 95 % interval covers the SKCE in 90 % of the data sets with 10
             clusters, in 93 % with 30 and in 95 % with 100.
+        estimator: for "distribution_free": "biased", "unbiased" or "block".
+        block_size: b, 2 ≤ b ≤ n, for the block estimator only; 2 is W19's linear estimator.
+        bound: B for "distribution_free", as for `distribution_free_skce_test`.
+        confidence_level: 1 − α, in (0, 1).
+        alternative: "two-sided"; "greater" for a lower limit only, "less" for an upper one.
 
     Returns:
-        The interval, around the unbiased estimate.
+        The interval, around the estimate; a distribution-free one has no standard error.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes, values or options are wrong, n < 3, there are fewer than 10 clusters,
-            or all samples are equal, so that there is no standard error (then the result under
-            `jit` is NaN).
-        NotImplementedError: if the expectations have no closed form.
+        ValueError: if shapes, values or options are wrong, an option is not one of the method,
+            there are too few samples or fewer than 10 clusters, or all samples are equal, so that
+            there is no standard error (then the result under `jit` is NaN).
+        NotImplementedError: if the expectations have no closed form, or no bound is known and
+            none is given.
 
     Cost: 1.5 n² evaluations of h, O(n + tile²) memory; of known values (outside of `jit`) linear
-    time where `estimators.skce` has it, and O(n r) memory for r features of the target kernel.
+    time where `estimators.skce` has it, and O(n r) memory for r features of the target kernel. For
+    "distribution_free" that of the estimator.
 
-    References: W21 Corollary B.3 (with one block); Arvesen (1969) for the jackknife.
+    References: W21 Corollary B.3 (with one block) and Arvesen (1969) for the jackknife; W19
+    Theorems H.1, H.3 and H.4, McDiarmid (1989) and Hoeffding (1963) for "distribution_free".
 
     >>> import jax.numpy as jnp
     >>> from calibjax import distances, distributions, hypothesis_tests, kernels
@@ -160,40 +191,62 @@ def skce_confidence_interval(
     ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
     ... )
     >>> predictions = distributions.Normal(jnp.linspace(0.0, 1.0, 100), jnp.full(100, 0.1))
-    >>> interval = hypothesis_tests.skce_confidence_interval(
-    ...     kernel, predictions, jnp.full(100, 0.1)
-    ... )
-    >>> print(f"{interval.low:.3f} {interval.estimate:.3f} {interval.high:.3f}")
-    0.079 0.112 0.144
+    >>> data = kernel, predictions, jnp.full(100, 0.1)
+    >>> print(hypothesis_tests.skce_confidence_interval(*data))
+    ConfidenceInterval(0.112 ± 0.0166, low=0.0791, high=0.144)
+    >>> print(hypothesis_tests.skce_confidence_interval(*data, method="distribution_free"))
+    ConfidenceInterval(0.112, low=0, high=1)
     """
-    level, side = checked_options(confidence_level, side)
+    options = {"weights": weights, "clusters": clusters, "block_size": block_size, "bound": bound}
+    is_set = {name: value is not None for name, value in options.items()}
+    checked_choice("method", method, METHODS, is_set | {"estimator": estimator != "biased"})
+    level = checks.proportion("confidence_level", confidence_level)
+    checks.choice("alternative", alternative, ALTERNATIVES)
+    if method == "distribution_free":
+        bounded = bounded_estimate(kernel, predictions, targets, estimator, block_size, bound)
+        two_sided = alternative == "two-sided"
+        limits = distribution_free_limits(bounded, estimator, level, two_sided=two_sided)
+        return _interval(*limits, bounded.estimate, None, alternative)
+    kernel = default_kernel(predictions) if kernel is None else kernel
     checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
-    found = None if clusters is None else checked_clusters(clusters, kernel, samples, weights)
-    sums = linear_row_sums(kernel, samples, weights) if found is None else None
-    estimate, error = _jackknife(kernel, samples, weights, found, sums)
-    _refuse_undefined(error, estimate)
-    interval = asymptotic_interval(estimate, error, level, found, side=side)
-    size = number_of(samples[0], weights) if found is None else found.number
+    groups = None if clusters is None else checked_clusters(clusters, kernel, samples, weights)
+    sums = linear_row_sums(kernel, samples, weights) if groups is None else None
+    estimate, error = _jackknife(kernel, samples, weights, groups, sums)
+    if checks.is_concrete(error) and np.isnan(error):
+        raise ValueError(
+            "predictions, targets: expected samples that differ, got a calibration kernel that is "
+            f"constant up to rounding (SKCE {estimate}), which has no standard error"
+        )
+    interval = asymptotic_interval(estimate, error, level, groups, alternative=alternative)
+    size = number_of(samples[0], weights) if groups is None else groups.number
     return dataclasses.replace(interval, effective_size=size)
 
 
-@functools.partial(jax.jit, static_argnames="side")
+def _interval(
+    low: jax.Array, high: jax.Array, estimate: jax.Array, error: Any, alternative: str
+) -> ConfidenceInterval:
+    """The interval from its limits, of which one-sided ones have only one."""
+    low = jnp.full_like(estimate, -jnp.inf) if alternative == "less" else low
+    high = jnp.full_like(estimate, jnp.inf) if alternative == "greater" else high
+    return ConfidenceInterval(low, high, estimate, error)
+
+
+@functools.partial(jax.jit, static_argnames="alternative")
 def asymptotic_interval(
     estimate: jax.Array,
     error: jax.Array,
     level: ArrayLike,
     clusters: Clusters | None = None,
     *,
-    side: str = "two-sided",
+    alternative: str = "two-sided",
 ) -> ConfidenceInterval:
     """The interval of a normal estimate, for G clusters of Student's with G − 1 degrees."""
-    tail = jnp.asarray((1 - level) / (2 if side == "two-sided" else 1), estimate.dtype)
+    tail = jnp.asarray((1 - level) / (2 if alternative == "two-sided" else 1), estimate.dtype)
     if clusters is None:
         reach = -ndtri(tail) * error
     else:
         zero = jnp.zeros_like(tail)
         student = StudentT((clusters.number - 1).astype(tail.dtype), zero, zero + 1)
         reach = -student.icdf(tail) * error
-    high = estimate + reach if side == "two-sided" else jnp.full_like(estimate, jnp.inf)
-    return ConfidenceInterval(estimate - reach, high, estimate, error)
+    return _interval(estimate - reach, estimate + reach, estimate, error, alternative)

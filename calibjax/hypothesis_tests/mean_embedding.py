@@ -1,6 +1,6 @@
 """Tests with the calibration mean embedding at test locations."""
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,65 +11,24 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax.distributions import DiagNormal, Normal
 from calibjax.distributions.base import DataSet, Distribution
+from calibjax.distributions.sampling import sample_targets
+from calibjax.estimators.kernel import checked_samples
 from calibjax.estimators.mean_embedding import checked_locations, location_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
-
-
-def draw_test_locations(
-    key: jax.Array, num_locations: int, dimension: int | None = None, *, scale: float = 0.1
-) -> tuple[Any, jax.Array]:
-    """Random test locations for normal predictions, as in W21.
-
-    Test predictions N(m, σ² I) with m uniform on the unit cube, and independent test targets
-    N(0, σ² I). They suit models whose predictions lie in the unit cube; any other locations that
-    do not depend on the targets are valid, too, for example predictions and redrawn targets of the
-    model itself.
-
-    Args:
-        key: a JAX random key.
-        num_locations: J.
-        dimension: d of the targets; None for scalar ones.
-        scale: σ > 0, in units of the targets.
-
-    Returns:
-        J test predictions, `Normal` or `DiagNormal`, and test targets, [J] or [J, d].
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if a number is out of range.
-
-    References: W21 App. A.2.
-
-    >>> import jax
-    >>> from calibjax import hypothesis_tests
-    >>> predictions, targets = hypothesis_tests.draw_test_locations(jax.random.key(0), 10, 3)
-    >>> print(predictions.loc.shape, targets.shape)
-    (10, 3) (10, 3)
-    """
-    key = checks.random_key(key)
-    num_locations = checks.number_of_draws("num_locations", num_locations)
-    shape: tuple[int, ...] = (num_locations,)
-    if dimension is not None:
-        shape = (
-            *shape,
-            checks.number_of_draws("dimension", dimension, numbers_each=num_locations),
-        )
-    scale = checks.positive_scalar("scale", scale)
-    location_key, target_key = jax.random.split(key)
-    loc = jax.random.uniform(location_key, shape)
-    predictions = (Normal if dimension is None else DiagNormal)(loc, jnp.full_like(loc, scale))
-    return predictions, scale * jax.random.normal(target_key, shape, loc.dtype)
+from calibjax.kernels.defaults import default_kernel
 
 
 def cme_test(
-    kernel: Kernel,
+    key: jax.Array | None,
+    kernel: Kernel | None,
     predictions: Distribution,
     targets: ArrayLike,
-    test_predictions: Distribution,
-    test_targets: ArrayLike,
+    *,
+    at_predictions: Distribution | None = None,
+    at_targets: ArrayLike | None = None,
+    num_locations: int = 10,
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the mean embedding at J test locations (CME test).
 
@@ -85,20 +44,23 @@ def cme_test(
     `estimators.ucme` with weights by `exact_test`.
 
     Args:
-        kernel: kernel on pairs (prediction, target).
+        key: a JAX random key; None if the test locations are given.
+        kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
         predictions: batch of n > J distributions.
         targets: [n] or [n, d].
-        test_predictions: batch of J distributions of the same family, not chosen with the
-            targets; `draw_test_locations` draws W21's.
-        test_targets: [J] or [J, d].
+        at_predictions: batch of J distributions of the same family, not chosen with the targets. By
+            default J of the predictions, chosen at random, with targets that are drawn from them.
+        at_targets: [J] or [J, d], together with `at_predictions`.
+        num_locations: J, if they are drawn.
 
     Returns:
         The result; `statistic` is Q, `estimate` the squared UCME at the test locations.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, n ≤ J, or the covariance is singular up to
-            rounding, as with equal test locations (then the result under `jit` is NaN).
+        ValueError: if shapes or values are wrong, only a part of the test locations, or neither
+            these nor a key are given, n ≤ J, or the covariance is singular up to rounding, as with
+            equal test locations (then the result under `jit` is NaN).
         NotImplementedError: if the expectations have no closed form.
 
     Cost: n J evaluations of the kernel and the expectation, n J² operations, n J numbers.
@@ -111,20 +73,32 @@ def cme_test(
     ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
     ... )
     >>> predictions = distributions.Normal(jnp.linspace(0.0, 1.0, 64), jnp.full(64, 0.1))
-    >>> locations = hypothesis_tests.draw_test_locations(jax.random.key(0), 2)
     >>> def statistic(predictions, targets):
-    ...     return hypothesis_tests.cme_test(kernel, predictions, targets, *locations).statistic
+    ...     return hypothesis_tests.cme_test(
+    ...         jax.random.key(0), kernel, predictions, targets, num_locations=2
+    ...     ).statistic
     >>> exact = hypothesis_tests.exact_test(
     ...     jax.random.key(1), statistic, predictions, predictions.loc + 0.05
     ... )
     >>> print(f"{exact.pvalue:.3f}")
     0.001
     """
-    kernel, samples, locations, _ = checked_locations(
-        kernel, predictions, targets, test_predictions, test_targets
-    )
+    kernel = default_kernel(predictions) if kernel is None else kernel
+    locations: Any = at_predictions, at_targets
+    is_drawn = at_predictions is None and at_targets is None
+    if is_drawn or key is not None:
+        rows_key, targets_key = jax.random.split(checks.random_key(cast(jax.Array, key)))
+        if is_drawn:
+            num_locations = checks.number_of_draws("num_locations", num_locations)
+            drawn, _ = checked_samples(kernel, predictions, targets)[1]
+            rows = jax.random.permutation(rows_key, checks.leading_size("predictions", drawn))[
+                :num_locations
+            ]
+            drawn = jax.tree.map(lambda leaf: leaf[rows], drawn)
+            locations = drawn, sample_targets(targets_key, drawn)
+    kernel, samples, locations, _ = checked_locations(kernel, predictions, targets, *locations)
     n = checks.leading_size("targets", samples[1])
-    num_locations = checks.leading_size("test_targets", locations[1])
+    num_locations = checks.leading_size("at_targets", locations[1])
     if n <= num_locations:
         raise ValueError(
             f"predictions: expected more samples than the {num_locations} test locations, "
@@ -133,7 +107,7 @@ def cme_test(
     statistic, estimate = _hotelling(kernel, samples, locations)
     if checks.is_concrete(statistic) and np.isnan(statistic):
         raise ValueError(
-            "test_predictions, test_targets: expected locations with a covariance that is not "
+            "at_predictions, at_targets: expected locations with a covariance that is not "
             f"singular up to rounding in {statistic.dtype}, got {num_locations} locations of "
             "which one depends on the others (take fewer, or float64)"
         )

@@ -1,5 +1,6 @@
 """Differences of mean scores of two models of the same targets, and of what can be repaired."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from calibjax._core.pytree import record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.clusters import Clusters, clusters_of
+from calibjax.hypothesis_tests.result import _is_number, _shown
 from calibjax.recalibration.base import cross_fitted
 from calibjax.recalibration.gain import default_score
 from calibjax.scores.base import per_sample
@@ -29,6 +31,9 @@ class ScoreDifference:
         low: lower end of the confidence interval.
         high: upper end.
         pvalue: two-sided, of the hypothesis that the expected difference is zero.
+        of_gains: whether these are differences of gains, which are better the larger they are.
+
+    It prints as one line, which names the better model if the interval does not contain zero.
     """
 
     estimate: jax.Array
@@ -36,6 +41,25 @@ class ScoreDifference:
     low: jax.Array
     high: jax.Array
     pvalue: jax.Array
+    of_gains: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    def __repr__(self) -> str:
+        """The numbers; arrays are shown by their shapes."""
+        parts = f"{_shown(self.estimate)} ± {_shown(self.standard_error)}"
+        for name in ("low", "high", "pvalue"):
+            parts += f", {name}={_shown(getattr(self, name))}"
+        verb, sign = ("has more to gain", -1) if self.of_gains else ("has the better score", 1)
+        is_clear = all(map(_is_number, (self.low, self.high))) and (self.low > 0) | (self.high < 0)
+        return f"{type(self).__name__}({parts}{better(verb, self.estimate, is_clear, sign)})"
+
+
+def better(verb: str, difference: Any, is_clear: bool | jax.Array, sign: int = 1) -> str:
+    """Which of two models is better: the first if the difference has the other sign."""
+    if not _is_number(difference):
+        return ""
+    if not is_clear:
+        return f": which model {verb} is not clear"
+    return f": the {'second' if sign * difference > 0 else 'first'} model {verb}"
 
 
 def checked_model(
@@ -43,10 +67,10 @@ def checked_model(
 ) -> Distribution:
     """Another batch of distributions, as many as the predictions."""
     others = checks.batch(others, name=name, keep_logs=keep_logs)
-    found, n = (jax.tree.leaves(x)[0].shape[0] for x in (others, checks.batch(predictions)))
-    if found != n:
+    number, n = (jax.tree.leaves(x)[0].shape[0] for x in (others, checks.batch(predictions)))
+    if number != n:
         raise ValueError(
-            f"{name}: expected {n} distributions, one for each prediction, got {found}"
+            f"{name}: expected {n} distributions, one for each prediction, got {number}"
         )
     return others
 
@@ -60,13 +84,13 @@ def checked_models(
 ) -> tuple[Any, Any, Any, jax.Array | None, Callable[..., jax.Array]]:
     """Both models, the targets, their weights, and the score, by default one that both have."""
     checks.same_rows(predictions=predictions, others=others, targets=targets, weights=weights)
-    given = targets
+    raw_targets = targets
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=2, keep_logs=True
     )
     others = checked_model("others", others, predictions, keep_logs=True)
     others, _ = checks.predictions_and_targets(
-        others, given, names=("others", "targets"), keep_logs=True
+        others, raw_targets, names=("others", "targets"), keep_logs=True
     )
     score = default_score(predictions, others) if score is None else score
     checks.function("function", "score", score, "predictions", "targets")
@@ -79,10 +103,10 @@ def _mean_of(
     """Mean, error, interval and p-value of Student's distribution."""
     level = checks.proportion("confidence_level", level)
     if checks.is_concrete(differences, weights):
-        known = np.asarray(differences)
+        values = np.asarray(differences)
         counts = True if weights is None else np.asarray(weights) > 0
-        bad = ~np.isfinite(known) & counts
-        checks.refuse_where(bad, "score", "finite scores of both models", known)
+        bad = ~np.isfinite(values) & counts
+        checks.refuse_where(bad, "score", "finite scores of both models", values)
     if clusters is not None:
         clusters = clusters_of(clusters, len(differences), differences.dtype, weights)
     return _summarised(differences, weights, clusters, level)
@@ -146,7 +170,7 @@ def score_difference(
         confidence_level: of the interval.
 
     Returns:
-        The difference, in the unit of the score.
+        The difference, in the unit of the score. It prints which model has the better score.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -163,24 +187,23 @@ def score_difference(
     >>> known, unknown = jax.random.normal(jax.random.key(0), (2, 200))
     >>> coarse = distributions.Normal(jnp.zeros(200), jnp.full(200, 2**0.5))
     >>> sharp = distributions.Normal(known, jnp.ones(200))
-    >>> found = hypothesis_tests.score_difference(coarse, sharp, known + unknown)
-    >>> print(f"{found.estimate:.2f} ± {found.standard_error:.2f}")  # log(2) / 2 on average
-    0.39 ± 0.04
+    >>> print(hypothesis_tests.score_difference(coarse, sharp, known + unknown))  # log(2) / 2
+    ScoreDifference(0.393 ± 0.0396, low=0.315, high=0.471, pvalue=1e-19): the second ...
     """
     predictions, others, targets, weights, score = checked_models(
         predictions, others, targets, weights, score
     )
-    own, other = (per_sample(score, p, targets) for p in (predictions, others))
-    return _mean_of(_without_rounding(own, other), weights, clusters, confidence_level)
+    one, other = (per_sample(score, p, targets) for p in (predictions, others))
+    return _mean_of(_without_rounding(one, other), weights, clusters, confidence_level)
 
 
 @jax.jit
-def _without_rounding(own: jax.Array, other: jax.Array) -> jax.Array:
+def _without_rounding(one: jax.Array, other: jax.Array) -> jax.Array:
     """Differences of scores, zero where they are but rounding errors: of one model in two forms."""
-    sizes = jnp.abs(own) + jnp.abs(other)
+    sizes = jnp.abs(one) + jnp.abs(other)
     sizes = sizes + jnp.mean(jnp.where(jnp.isfinite(sizes), sizes, 0))
-    difference = own - other
-    is_rounding = jnp.abs(difference) <= 32 * jnp.finfo(own.dtype).eps * sizes
+    difference = one - other
+    is_rounding = jnp.abs(difference) <= 32 * jnp.finfo(one.dtype).eps * sizes
     return jnp.where(is_rounding & jnp.isfinite(sizes), 0, difference)
 
 
@@ -219,7 +242,7 @@ def gain_difference(
         confidence_level: of the interval, which leaves out the errors of the fits.
 
     Returns:
-        The difference, positive where the first model has more to gain.
+        The difference, positive where the first model has more to gain. It prints which one has.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -235,9 +258,9 @@ def gain_difference(
     >>> good = distributions.Normal(jnp.zeros(400), jnp.ones(400))
     >>> method = recalibration.AffineScaling()
     >>> data = biased, good, targets
-    >>> found = hypothesis_tests.gain_difference(jax.random.key(1), method, *data)
-    >>> print(bool(found.low < 0.5 < found.high))  # the gain is ½ · 1²
-    True
+    >>> gain = hypothesis_tests.gain_difference(jax.random.key(1), method, *data)
+    >>> print(gain)  # ½ · 1² on average
+    ScoreDifference(0.5 ± 0.04, low=0.4, high=0.6, pvalue=1e-19): the first model has more to gain
     """
     predictions, others, targets, weights, score = checked_models(
         predictions, others, targets, weights, score
@@ -247,4 +270,5 @@ def gain_difference(
         q = cross_fitted(key, recalibration, p, targets, weights=weights, num_folds=num_folds)
         return per_sample(score, p, targets) - per_sample(score, q, targets)
 
-    return _mean_of(gains(predictions) - gains(others), weights, clusters, confidence_level)
+    gain = _mean_of(gains(predictions) - gains(others), weights, clusters, confidence_level)
+    return dataclasses.replace(gain, of_gains=True)

@@ -83,7 +83,7 @@ def witness_test(
     [False  True  True] [-1.  1.]
     """
     kernel, samples, locations, weights = checked_locations(
-        kernel, predictions, targets, at_predictions, at_targets, weights, prefix="at_"
+        kernel, predictions, targets, at_predictions, at_targets, weights
     )
     check_draws(*samples)
     warn_of_members(samples[0])

@@ -21,7 +21,7 @@ from calibjax.recalibration.powers import tempered
 from calibjax.scores import negative_log_likelihood
 
 if TYPE_CHECKING:
-    from calibjax.hypothesis_tests import ConfidenceInterval
+    from calibjax.hypothesis_tests.intervals import ConfidenceInterval
 
 # Of log T, on which a minimum is searched first: the range, and a step beyond its ends.
 _GRID = np.arange(-21, 22) / 2
@@ -345,6 +345,8 @@ def _interval(
     error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / jnp.where(is_convex, curvature, jnp.nan)
     reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
     low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)
-    from calibjax.hypothesis_tests import ConfidenceInterval  # which imports this subpackage
+    from calibjax.hypothesis_tests.intervals import (
+        ConfidenceInterval,  # which imports this subpackage
+    )
 
     return ConfidenceInterval(low, high, temperature, temperature * error)
