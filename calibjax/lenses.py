@@ -1,24 +1,18 @@
-"""Lenses: class predictions seen as coarser predictions.
+"""Calibration lenses: reductions of class predictions to binary ones.
 
-A calibrated model is calibrated through every lens, but not vice versa. The notion of calibration
-is always stated by the lens, never guessed from predictions or labels: without a lens, estimators
-and tests consider all classes together (canonical, or strong, calibration).
+A calibrated model is calibrated through every lens, but not vice versa (Vaicenavicius et al., 2019,
+Evaluating model calibration in classification). Without a lens, kernel estimators and tests
+consider all classes jointly (canonical, or strong, calibration); `ece` and `mce` have an option.
 """
-
-import functools
-from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.pytree import record
-from calibjax.distributions import Bernoulli, Categorical, WithFeatures
-from calibjax.distributions.base import ClassPredictions, Distribution
+from calibjax.distributions import Bernoulli, WithFeatures
+from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import like
 
 
@@ -104,69 +98,24 @@ class OneVersusRest:
             raise TypeError(f"label: expected the number of a class, got {self.label}")
         checks.shape("label", label, (), "(), the number of one class")
         label = checks.labels("label", label, probs.shape[1])
-        own, is_own = _one_class(probs, labels, label)
-        return like(predictions, own), is_own
+        of_class, is_class = _one_class(probs, labels, label)
+        return like(predictions, of_class), is_class
 
 
 @jax.jit
 def _one_class(
     probs: jax.Array, targets: jax.Array, label: jax.Array
 ) -> tuple[Bernoulli, jax.Array]:
-    own = jnp.take(_nan_where_unknown(probs, targets), jnp.maximum(label, 0), 1)
-    own = jnp.where(label >= 0, own, jnp.nan)  # unknown ones are the smallest integer
-    return Bernoulli(own), (targets == label).astype(int)
-
-
-@record
-class AtMost:
-    """Lens on the event that the target is at most a threshold.
-
-    Whatever sees binary predictions sees in this way what is predicted about the threshold:
-    `estimators.isotonic_curve` draws its threshold reliability, `scores.brier_score` is its part of
-    the CRPS.
-
-    Attributes:
-        threshold: z, a finite number.
-
-    Raises:
-        TypeError: if predictions have no `cdf`, or the threshold is no number.
-        ValueError: if shapes or values are wrong.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Normal
-    >>> predictions = Normal(jnp.array([0.0, 1.0]), jnp.ones(2))
-    >>> probabilities, happened = AtMost(1.0)(predictions, jnp.array([0.5, 1.5]))
-    >>> print(probabilities.probs.round(2), happened)
-    [0.84 0.5 ] [1 0]
-    """
-
-    threshold: jax.Array | float
-
-    def __call__(self, predictions: Any, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
-        """The probabilities of the event, `Bernoulli`s, and whether it happened, 0 or 1, [n]."""
-        predictions, targets = checks.predictions_and_targets(predictions, targets)
-        checks.method("predictions", predictions, "cdf")
-        checks.shape("targets", targets, (None,), "[n]: only numbers have thresholds")
-        threshold = checks.floating("threshold", checks.as_arrays("threshold", self.threshold))
-        checks.shape("threshold", threshold, (), "(), one number")
-        own, happened = _at_most(predictions, targets, checks.finite("threshold", threshold))
-        return like(predictions, own), happened
-
-
-@jax.jit
-def _at_most(
-    predictions: Distribution, targets: jax.Array, threshold: jax.Array
-) -> tuple[Bernoulli, jax.Array]:
-    probs = jax.vmap(lambda p: p.cdf(threshold))(predictions)
-    probs = jnp.where(checks.is_missing(targets), jnp.nan, jnp.clip(probs, 0, 1))
-    return Bernoulli(probs.astype(floating_dtype(predictions))), (targets <= threshold).astype(int)
+    of_class = jnp.take(_nan_where_unknown(probs, targets), jnp.maximum(label, 0), 1)
+    of_class = jnp.where(label >= 0, of_class, jnp.nan)  # unknown ones are the smallest integer
+    return Bernoulli(of_class), (targets == label).astype(int)
 
 
 def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
     """Every class against the rest: m data sets of n binary predictions.
 
     Data set c has the predictions p_c and the targets 1(y = c). Map an estimator over them with
-    `vmap`, and take the mean or the maximum over the classes.
+    `vmap`, and take the mean or the maximum over the classes; `ece` has `notion="class_wise"`.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
@@ -208,47 +157,3 @@ def each_class(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Arr
     """Every class against the rest, from checked probabilities [n, m] and labels [n]."""
     is_class = targets == jnp.arange(probs.shape[1])[:, None]
     return Bernoulli(_nan_where_unknown(probs, targets).T), is_class.astype(int)
-
-
-def group_classes(
-    predictions: ClassPredictions, targets: ArrayLike, groups: Sequence[int] | np.ndarray
-) -> tuple[Categorical, jax.Array]:
-    """Predictions of groups of classes: the sums of the probabilities of their members.
-
-    Args:
-        predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
-        targets: labels 0, ..., m − 1, [n].
-        groups: the group 0, ..., g − 1 of each class, g ≥ 2, with no group empty, [m]. They have
-            to be known at compile time.
-
-    Returns:
-        `Categorical`s with probabilities [n, g], and the group of each target, [n].
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
-
-    Cost: O(n m).
-
-    References: Vaicenavicius et al. (2019), Evaluating model calibration in classification, §3.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Categorical
-    >>> predictions = Categorical(jnp.array([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]]))
-    >>> grouped, targets = group_classes(predictions, jnp.array([0, 1]), [0, 0, 1])
-    >>> print(grouped.probs, targets)
-    [[0.75 0.25]
-     [0.5  0.5 ]] [0 0]
-    """
-    probs, targets = _checked(predictions, targets)
-    groups = checks.groups("groups", groups, probs.shape[1])
-    grouped, labels = _group_classes(probs, targets, jnp.array(groups), max(groups) + 1)
-    return like(predictions, grouped), labels
-
-
-@functools.partial(jax.jit, static_argnums=3)
-def _group_classes(
-    probs: jax.Array, targets: jax.Array, groups: jax.Array, num_groups: int
-) -> tuple[Categorical, jax.Array]:
-    sums = jax.ops.segment_sum(_nan_where_unknown(probs, targets).T, groups, num_groups).T
-    return Categorical(jnp.minimum(sums, 1)), groups[targets]  # rounding may exceed 1

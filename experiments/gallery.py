@@ -36,7 +36,7 @@ FIGURES: dict[str, Callable[[], Axes]] = {}
 
 
 def figure(function: Callable[[], Axes]) -> Callable[[], Axes]:
-    """Adds the figure that is named as a function of `plotting`."""
+    """Adds the figure to those that are written under their names."""
     FIGURES[function.__name__] = function
     return function
 
@@ -101,10 +101,12 @@ def reliability_diagram() -> Axes:
 
 
 @figure
-def isotonic_diagram() -> Axes:
-    """Of temperatures up to 15 °C."""
-    event = estimators.AtMost(15.0)(*temperatures())
-    return plotting.isotonic_diagram(estimators.isotonic_curve(key("isotonic"), *event))
+def isotonic_reliability_diagram() -> Axes:
+    """Of temperatures up to 15 °C, without bins."""
+    predictions, targets = temperatures()
+    event = distributions.Bernoulli(jax.vmap(lambda p: p.cdf(15.0))(predictions))
+    happened = (targets <= 15).astype(int)
+    return plotting.reliability_diagram(estimators.isotonic_curve(key("isotonic"), event, happened))
 
 
 @figure
@@ -122,21 +124,21 @@ def murphy_diagram() -> Axes:
 @figure
 def pit_histogram() -> Axes:
     """Of the temperatures."""
-    return plotting.pit_histogram(estimators.pit_histogram(key("hist"), pit()))
+    return plotting.pit_histogram(estimators.pit_counts(key("hist"), pit()))
 
 
 @figure
 def pit_ecdf() -> Axes:
     """Of the temperatures."""
     levels = np.arange(1, 50) / 50
-    return plotting.pit_ecdf(estimators.quantile_coverage(key("ecdf"), pit(), levels=levels))
+    curve = estimators.coverage_curve(key("ecdf"), pit(), kind="quantile", levels=levels)
+    return plotting.pit_ecdf(curve)
 
 
 @figure
-def interval_coverage_curve() -> Axes:
+def coverage_curve() -> Axes:
     """Of the temperatures."""
-    curve = estimators.interval_coverage(key("interval"), pit())
-    return plotting.interval_coverage_curve(curve)
+    return plotting.coverage_curve(estimators.coverage_curve(key("interval"), pit()))
 
 
 @figure
@@ -159,9 +161,9 @@ def null_distribution() -> Axes:
 
 
 @figure
-def wealth() -> Axes:
+def e_process_wealth() -> Axes:
     """Of the temperatures."""
-    return plotting.wealth(hypothesis_tests.e_process(*temperatures()))
+    return plotting.e_process_wealth(hypothesis_tests.e_process(*temperatures()))
 
 
 @figure
@@ -179,12 +181,12 @@ def pvalue_ecdf() -> Axes:
         return test.pvalue
 
     seeds = jax.random.split(key("runs"), runs)
-    found = {
+    pvalues = {
         name: jax.vmap(functools.partial(pvalue, factor=factor))(seeds)
         for name, factor in (("calibrated", 1.0), ("too narrow by 20 %", 1.25))
     }
-    band = estimators.quantile_coverage(key("band"), found["calibrated"])
-    return plotting.pvalue_ecdf(found, band=band)
+    band = estimators.coverage_curve(key("band"), pvalues["calibrated"], kind="quantile")
+    return plotting.pvalue_ecdf(pvalues, band=band)
 
 
 @figure

@@ -1,9 +1,9 @@
 """Estimators of calibration errors."""
 
 from calibjax.binnings import EqualMassBins, MedianVarianceBins, UniformBins
-from calibjax.estimators.binned import debiased_squared_ece, ece, mce
-from calibjax.estimators.dispersion import DispersionEstimate, skce_dispersion
-from calibjax.estimators.isotonic import IsotonicCurve, isotonic_curve
+from calibjax.estimators.binned import ece, mce
+from calibjax.estimators.dispersion import skce_dispersion
+from calibjax.estimators.isotonic import isotonic_curve
 from calibjax.estimators.kernel import (
     calibration_kernel,
     mmce,
@@ -12,39 +12,23 @@ from calibjax.estimators.kernel import (
     skce_block,
 )
 from calibjax.estimators.kernel_density import kde_calibration_error
-from calibjax.estimators.local import LocalErrors, lce, local_errors, mlce
+from calibjax.estimators.local import lce, local_errors, mlce
 from calibjax.estimators.mean_embedding import ucme, witness
 from calibjax.estimators.neighbourhoods import Neighbourhood
 from calibjax.estimators.probability_integral import pit_values
-from calibjax.estimators.reliability import ReliabilityCurve, reliability_curve
-from calibjax.estimators.uniformity import (
-    CoverageCurve,
-    PITHistogram,
-    interval_coverage,
-    pit_histogram,
-    quantile_coverage,
-)
-from calibjax.lenses import AtMost, OneVersusRest, class_wise, group_classes, top_label
+from calibjax.estimators.reliability import reliability_curve
+from calibjax.estimators.uniformity import coverage_curve, pit_counts
+from calibjax.lenses import class_wise, top_label
 
 __all__ = [
-    "AtMost",
-    "CoverageCurve",
-    "DispersionEstimate",
     "EqualMassBins",
-    "IsotonicCurve",
-    "LocalErrors",
     "MedianVarianceBins",
     "Neighbourhood",
-    "OneVersusRest",
-    "PITHistogram",
-    "ReliabilityCurve",
     "UniformBins",
     "calibration_kernel",
     "class_wise",
-    "debiased_squared_ece",
+    "coverage_curve",
     "ece",
-    "group_classes",
-    "interval_coverage",
     "isotonic_curve",
     "kde_calibration_error",
     "lce",
@@ -52,9 +36,8 @@ __all__ = [
     "mce",
     "mlce",
     "mmce",
-    "pit_histogram",
+    "pit_counts",
     "pit_values",
-    "quantile_coverage",
     "reliability_curve",
     "skce",
     "skce_biased",

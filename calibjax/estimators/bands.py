@@ -13,11 +13,14 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 
 
-def checked_ranks(level: ArrayLike, num_draws: int) -> tuple[float, int, tuple[int, int]]:
+def checked_ranks(
+    confidence_level: ArrayLike, num_draws: int
+) -> tuple[float, int, tuple[int, int]]:
     """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
-    level = checks.proportion("level", level)
+    level = checks.proportion("confidence_level", confidence_level)
     if not checks.is_concrete(level):
-        raise TypeError(f"level: expected a number that is known when compiling, got {level}")
+        expected = "expected a number that is known when compiling"
+        raise TypeError(f"confidence_level: {expected}, got {level}")
     level = float(level)
     num_draws = checks.number_of_draws("num_draws", num_draws)
     share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice

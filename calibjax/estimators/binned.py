@@ -9,14 +9,16 @@ from jax.tree_util import Partial, all_leaves
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import segment_sums
+from calibjax._core.arithmetic import safe_sqrt, segment_sums
 from calibjax.binnings import Binning, UniformBins, bins_of
-from calibjax.distances import Distance, TotalVariation
-from calibjax.distributions import Categorical
+from calibjax.distances import Distance, Euclidean, TotalVariation
+from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import ClassPredictions
+from calibjax.distributions.features import bare
+from calibjax.lenses import class_wise, top_label
 
 _TOTAL_VARIATION = TotalVariation()
-_TEN_BINS = UniformBins(10)
+_FIFTEEN_BINS = UniformBins(15)
 _DIGITS = 64  # rounding errors of differences of squares
 
 
@@ -24,22 +26,49 @@ def ece(
     predictions: ClassPredictions,
     targets: ArrayLike,
     *,
-    binning: Binning = _TEN_BINS,
+    binning: Binning = _FIFTEEN_BINS,
+    notion: str = "top_label",
+    norm: str = "l1",
+    debiased: bool = False,
     distance: Distance = _TOTAL_VARIATION,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
-    """Expected calibration error, of all classes together (canonical) unless seen through a lens.
+    """Expected calibration error (ECE) in bins of the predictions.
 
-        ECE = Σ_bins |bin| / n · d(p̄_bin, ȳ_bin),
+        "l1":  ECE = Σ_bins |bin| / n · d(p̄_bin, ȳ_bin),
+        "l2":  RMSCE = √(Σ_bins |bin| / n · d(p̄_bin, ȳ_bin)²),
+        "max": MCE = max_bins d(p̄_bin, ȳ_bin),
 
-    with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin; with weights
-    |bin| is their sum in the bin, n that of all, and p̄ and ȳ are weighted. **The usual ECE of the
-    literature, that of the most probable class, is `ece(*top_label(predictions, targets))`**; with
-    more than two classes the canonical ECE is larger, since it bins and compares all probabilities
-    jointly. `class_wise` gives the ECE of each class.
+    with the mean p̄ of the predictions and the proportions ȳ of the labels in the bin. With weights
+    |bin| is the sum of the weights in the bin, n their total, and p̄ and ȳ are weighted means.
 
-    It is biased upwards: on calibrated data the proportions scatter around the mean predictions,
-    the more so the fewer samples there are in a bin.
+    The notion of calibration determines the predictions:
+
+    - "top_label", the default: the probability of the most probable class, and whether this class
+      was observed (confidence calibration). This is the usual ECE of the literature.
+    - "class_wise": each class against the rest. Sums are means over the m classes, and the maximum
+      is over all classes.
+    - "canonical": all probabilities jointly, as in W19. Bins are cells of the simplex: with many
+      classes most cells hold one sample, and the error of a calibrated model is close to one.
+
+    Predictions of two classes given as a `Bernoulli` have one probability, P(Y = 1), and all three
+    notions are the error of this probability (the convention of netcal and torchmetrics). With the
+    default distance, d(p̄, ȳ) is |p̄ − ȳ| unless more than two classes are binned jointly.
+
+    The error is biased upwards: for calibrated models the proportions scatter around the mean
+    predictions, the more so the fewer samples there are in a bin. `debiased=True` leaves out the
+    products of residuals with themselves, which cause the bias of the squared "l2" error. **It
+    returns an estimate of the square**, without a root, because the estimate can be negative:
+
+        Σ_bins |bin| / n · s / (|bin| (|bin| − 1)) Σ_{i≠j in bin} ⟨e_{y_i} − p_i, e_{y_j} − p_j⟩,
+
+    with s = 1/2 for the default distance and s = 1 for `Euclidean()`, which several classes need.
+    For every binning that depends on the predictions only, its conditional mean given the
+    predictions is the same sum with E[e_Y | P_i] instead of e_{y_i}: zero for calibrated models. A
+    bin with one sample contributes zero. In bins of equal predictions this is the estimator of
+    Kumar et al., who subtract the variance ȳ (1 − ȳ) / (|bin| − 1) of the proportions. If
+    predictions vary within a bin, their estimator is slightly biased; this one is not. With weights
+    the mean over the pairs in a bin has the weights w_i w_j.
 
     Bins are piecewise constant in the predictions, so gradients treat them as fixed.
 
@@ -47,11 +76,14 @@ def ece(
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, integers in
-            0, ..., n − 1, [n]: `UniformBins(10)`, ten bins of equal width and the default, as in
-            `calibjax.evaluate`; `EqualMassBins(10)`, `MedianVarianceBins(100)`, or your own. If
-            bins are already known, store them in an integer leaf of a subclass of `Categorical` and
-            read them here. Of the binnings here those that depend on the data take the weights
-            into account, while your own sees the predictions only.
+            0, ..., n − 1, [n]: `UniformBins(15)`, the default, has 15 bins of equal width;
+            `EqualMassBins(10)`, `MedianVarianceBins(100)`, or your own. It is called with
+            `Bernoulli`s unless the notion is "canonical". Then bins that are already known can be
+            read from an integer leaf of a subclass of `Categorical`. Binnings of the library that
+            depend on the data take the weights into account; your own sees the predictions only.
+        notion: "top_label", "class_wise" or "canonical".
+        norm: "l1", "l2" or "max".
+        debiased: whether to estimate the square of the "l2" error without bias.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
         weights: w ≥ 0 of the samples, [n]; integers are numbers of copies. None for samples that
             count equally.
@@ -61,49 +93,72 @@ def ece(
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or bins are out of range.
+        ValueError: if shapes or values are wrong, bins are out of range, or there is no debiased
+            estimate for the norm or the distance.
 
     Cost: the binning, and O(n m) time and memory. Data sets under `vmap` are fastest in batches
     that fit in the cache (`lax.map` with a `batch_size` of about 3 · 10⁵ / (n m)).
 
-    References: W19 §4.3, eq. (5), and App. J.1.1 for the estimator.
+    References: Guo et al. (2017), On calibration of modern neural networks, for the top label;
+    Kull et al. (2019), Beyond temperature scaling, for classes; W19 §4.3, eq. (5), and App. J.1.1
+    for all probabilities; Kumar, Liang and Ma (2019), Verified uncertainty calibration, §4, eq. (5)
+    for "l2" and its debiased estimator.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
-    >>> from calibjax.estimators import top_label, UniformBins
+    >>> from calibjax.estimators import UniformBins
     >>> predictions = Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
     >>> targets = jnp.array([0, 1])
-    >>> print(ece(*top_label(predictions, targets), binning=UniformBins(2)))
-    0.25
     >>> print(ece(predictions, targets, binning=UniformBins(2)))
+    0.25
+    >>> print(ece(predictions, targets, binning=UniformBins(2), notion="canonical"))
     0.375
     """
-    seen, labels, bins, used = checked_bins(predictions, targets, binning, weights)
-    sizes, distances = distances_in_bins(seen, labels, bins, distance, used)
-    return _mean_over_samples(sizes, distances, used)
+    notion = checks.choice("notion", notion, ("top_label", "class_wise", "canonical"))
+    norm = checks.choice("norm", norm, ("l1", "l2", "max"))
+    debiased = checks.truth_value("debiased", debiased)
+    if debiased and norm != "l2":
+        raise ValueError(f'debiased: expected norm="l2", the error that has one, got {norm!r}')
+
+    def error(predictions: ClassPredictions, targets: ArrayLike) -> jax.Array:
+        data, labels, bins, shares = checked_bins(predictions, targets, binning, weights)
+        if debiased:
+            return _debiased(data.class_probs, labels, bins, shares) * _scale(distance, data)
+        sizes, values = distances_in_bins(data, labels, bins, distance, shares)
+        if norm == "max":
+            return jnp.max(values)
+        return _mean_over_samples(sizes, values if norm == "l1" else jnp.square(values), shares)
+
+    checks.class_predictions(predictions)
+    if notion == "canonical" or isinstance(bare(predictions), Bernoulli):
+        value = error(predictions, targets)
+    elif notion == "top_label":
+        value = error(*top_label(predictions, targets))
+    else:
+        of_classes = jax.vmap(error)(*class_wise(predictions, targets))
+        value = jnp.max(of_classes) if norm == "max" else jnp.mean(of_classes)
+    return safe_sqrt(value) if norm == "l2" and not debiased else value
 
 
 def mce(
     predictions: ClassPredictions,
     targets: ArrayLike,
     *,
-    binning: Binning = _TEN_BINS,
+    binning: Binning = _FIFTEEN_BINS,
+    notion: str = "top_label",
     distance: Distance = _TOTAL_VARIATION,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
-    """Maximum calibration error, of all classes together (canonical) unless seen through a lens.
+    """Maximum calibration error (MCE), `ece` with `norm="max"`.
 
-        MCE = max_bins d(p̄_bin, ȳ_bin),
-
-    the largest distance between means and proportions in a bin, over the non-empty bins, with the
-    notation of `ece`. **The usual MCE of the literature, that of the most probable class, is
-    `mce(*top_label(predictions, targets))`.** A bin with a single sample
-    suffices for a value near one, so choose bins that are large enough.
+    The largest distance between means and proportions, over the non-empty bins. A bin with a single
+    sample suffices for a value near one, so choose bins that are large enough.
 
     Args:
         predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         binning: function of the predictions that returns the bin of each, as in `ece`.
+        notion: "top_label", "class_wise" or "canonical", as in `ece`.
         distance: distance record d; called on p̄ and ȳ as `Categorical`s.
         weights: as in `ece`; bins without a positive one are empty.
 
@@ -121,68 +176,25 @@ def mce(
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
-    >>> from calibjax.estimators import top_label, UniformBins
-    >>> predictions = Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
-    >>> targets = jnp.array([0, 1])
-    >>> print(mce(*top_label(predictions, targets), binning=UniformBins(2)))
-    0.25
-    >>> print(mce(predictions, targets, binning=UniformBins(2)))
-    0.375
-    """
-    seen, labels, bins, used = checked_bins(predictions, targets, binning, weights)
-    return jnp.max(distances_in_bins(seen, labels, bins, distance, used)[1])
-
-
-def debiased_squared_ece(
-    predictions: ClassPredictions,
-    targets: ArrayLike,
-    *,
-    binning: Binning = _TEN_BINS,
-    weights: ArrayLike | None = None,
-) -> jax.Array:
-    """Debiased estimator of the squared expected calibration error in bins.
-
-        Σ_bins |bin| / n · 2 / (|bin| (|bin| − 1)) Σ_{i<j in bin} ⟨e_{y_i} − p_i, e_{y_j} − p_j⟩,
-
-    the ECE with the squared Euclidean distance without the products i = j, which cause its bias.
-    For every binning that depends on the predictions only, its conditional mean given the
-    predictions is the same sum with E[e_Y | P_i] in place of e_{y_i}: zero for calibrated
-    predictions. It can be negative. A bin with one sample contributes zero. With weights |bin| / n
-    is the share of the bin in their sum, and the mean over the pairs in it has the weights w_i w_j.
-
-    In bins of equal predictions this is the estimator of Kumar et al., who subtract the variance
-    ȳ (1 − ȳ) / (|bin| − 1) of the proportions. If predictions vary within a bin, that is not
-    the variance of p̄ − ȳ, and their estimator is slightly biased; this one is not.
-
-    As everywhere, both classes of a `Bernoulli` count: the squared error of its probability alone
-    is half the value.
-
-    Args:
-        predictions: batch of n class predictions, `Categorical` or `Bernoulli`.
-        targets: labels 0, ..., m − 1, [n].
-        binning: function of the predictions that returns the bin of each, as in `ece`.
-        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or bins are out of range.
-
-    Cost: that of `ece`.
-
-    References: Kumar, Liang and Ma (2019), Verified uncertainty calibration, §4, eq. (5).
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.distributions import Bernoulli
     >>> from calibjax.estimators import UniformBins
-    >>> predictions = Bernoulli(jnp.array([0.25, 0.25, 0.75, 0.75]))
-    >>> print(debiased_squared_ece(predictions, jnp.array([0, 1, 1, 1]), binning=UniformBins(2)))
-    -0.125
+    >>> predictions = Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
+    >>> print(mce(predictions, jnp.array([0, 1]), binning=UniformBins(2)))
+    0.25
     """
-    predictions, *data = checked_bins(predictions, targets, binning, weights)
-    return _debiased(predictions.class_probs, *data)
+    options = {"notion": notion, "distance": distance, "weights": weights}
+    return ece(predictions, targets, binning=binning, norm="max", **options)
+
+
+def _scale(distance: Distance, predictions: ClassPredictions) -> float:
+    """The square of a distance, in units of the squared Euclidean one."""
+    if isinstance(distance, Euclidean):
+        return 1.0
+    if isinstance(distance, TotalVariation) and predictions.class_probs.shape[1] == 2:
+        return 0.5
+    raise ValueError(
+        "debiased: expected distance=Euclidean(), whose square has an unbiased estimate for "
+        f"several classes, got {checks.described(distance)}"
+    )
 
 
 @jax.jit
@@ -197,11 +209,12 @@ def _debiased(
         diagonal = jax.ops.segment_sum(diagonal, bins, sizes.size)
         others = jnp.where(sizes > 1, sizes - 1, jnp.inf)
         return jnp.sum((squares - diagonal) / others) / sizes.size
-    own = jnp.square(weights)
-    own, diagonal = (jax.ops.segment_sum(x, bins, sizes.size) for x in (own, own * diagonal))
+    squared = jnp.square(weights)
+    both = (squared, squared * diagonal)
+    squared, diagonal = (jax.ops.segment_sum(x, bins, sizes.size) for x in both)
     # Where one sample has all the weight up to rounding, there are no pairs.
-    is_one = jnp.square(sizes) - own <= _DIGITS * jnp.finfo(probs.dtype).eps * own
-    others = jnp.where(is_one, jnp.inf, sizes - own / jnp.where(is_one, 1, sizes))
+    is_one = jnp.square(sizes) - squared <= _DIGITS * jnp.finfo(probs.dtype).eps * squared
+    others = jnp.where(is_one, jnp.inf, sizes - squared / jnp.where(is_one, 1, sizes))
     return jnp.sum((squares - diagonal) / others) / jnp.sum(weights)
 
 
@@ -293,9 +306,9 @@ def sums_in_bins(
     # of mean predictions and proportions.
     residuals = probs - (targets[:, None] == jnp.arange(m))
     counts_in = dtype if n <= 1 / jnp.finfo(dtype).eps else jnp.int32  # exact in both
-    used: jax.Array = jnp.ones(n, counts_in) if weights is None else weights
-    counts = jnp.zeros((num_bins, m), used.dtype).at[bins, targets].add(used, mode="drop")
-    sizes = jax.ops.segment_sum(used, bins, num_bins)
+    each: jax.Array = jnp.ones(n, counts_in) if weights is None else weights
+    counts = jnp.zeros((num_bins, m), each.dtype).at[bins, targets].add(each, mode="drop")
+    sizes = jax.ops.segment_sum(each, bins, num_bins)
     sums = segment_sums(residuals, bins, sizes, weights)
     return sizes, counts, sums
 

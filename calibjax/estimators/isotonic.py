@@ -34,8 +34,9 @@ class IsotonicCurve:
         pointwise_upper: its upper end, [K].
         simultaneous_lower: lower end of the band of all points at once, [K].
         simultaneous_upper: its upper end, [K].
-        level: lower bound of the probability under calibration that a frequency is in its pointwise
-            band, and that all frequencies are in the simultaneous one; a Python number.
+        confidence_level: lower bound of the probability under calibration that a frequency is in
+            its pointwise band, and that all frequencies are in the simultaneous one; a Python
+            number.
         functional: what is predicted: "probability" or "mean".
     """
 
@@ -45,14 +46,15 @@ class IsotonicCurve:
     pointwise_upper: jax.Array
     simultaneous_lower: jax.Array
     simultaneous_upper: jax.Array
-    level: float = dataclasses.field(metadata={"static": True})
+    confidence_level: float = dataclasses.field(metadata={"static": True})
     functional: str = dataclasses.field(default="probability", metadata={"static": True})
 
     @property
     def is_outside(self) -> jax.Array:
         """Which points are outside the simultaneous band, [K].
 
-        Rejecting calibration if there is one is an exact test at significance level 1 − level.
+        Rejecting calibration if there is one is an exact test at the significance level
+        1 − confidence_level.
         """
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
@@ -65,7 +67,7 @@ def isotonic_curve(
     *,
     weights: ArrayLike | None = None,
     num_draws: int = 999,
-    level: float = 0.9,
+    confidence_level: float = 0.9,
     max_points: int = 200,
 ) -> IsotonicCurve:
     """Reliability curve without bins (CORP), with consistency bands.
@@ -76,27 +78,27 @@ def isotonic_curve(
 
     The bands come from B redraws y_i ~ p_i, which have a regression each, r_b. At each point
 
-        pointwise: r_(k) ≤ r ≤ r_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − level)/2⌋;
+        pointwise: r_(k) ≤ r ≤ r_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − γ)/2⌋;
         simultaneous: |r − m| / s ≤ c at every point,
 
     with mean m and standard deviation s over all B + 1 regressions, the latter at least a quarter
-    of its largest for probabilities, and c the ⌈(B + 1) level⌉-th
-    smallest of the largest left-hand sides of all B + 1. Under calibration these are exchangeable,
-    so that both bands hold with at least the probability `level`, for every n and every B.
+    of its largest for probabilities, and c the ⌈(B + 1) γ⌉-th smallest of the largest left-hand
+    sides of all B + 1. Under calibration these are exchangeable,
+    so that both bands hold with at least the probability γ, for every n and every B.
 
     `scores.brier_decomposition` says what the curve means for the score: its miscalibration,
     discrimination and uncertainty are those of this regression.
 
     Args:
         key: a JAX random key.
-        predictions: batch of n binary predictions, `Bernoulli`; lenses make them of others:
-            `estimators.top_label`, `estimators.class_wise`, `estimators.AtMost`. Or distributions
-            of numbers with `sample` and `mean`.
+        predictions: batch of n binary predictions, `Bernoulli`: of classes by
+            `estimators.top_label` or `estimators.class_wise`, of numbers by their `cdf` at a
+            threshold. Or distributions of numbers with `sample` and `mean`.
         targets: labels 0 or 1, or numbers, [n].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
             equally.
-        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
-        level: in (0, 1).
+        num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
+        confidence_level: γ in (0, 1).
         max_points: largest number of points K.
 
     Returns:
@@ -126,7 +128,7 @@ def isotonic_curve(
     [0.25 0.75] [0.5 0.5] [ True  True]
     """
     key = checks.random_key(key)
-    level, num_draws, ranks = checked_ranks(level, num_draws)
+    confidence_level, num_draws, ranks = checked_ranks(confidence_level, num_draws)
     max_points = checks.size_in_range("max_points", max_points, 2)
     checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     functional = "mean"
@@ -142,7 +144,7 @@ def isotonic_curve(
     size = min(jnp.size(targets), max_points)
     data = predictions, forecasts, targets, weights
     values = _curve(key, *data, size=size, num_draws=num_draws, ranks=ranks)
-    return IsotonicCurve(*values, level=level, functional=functional)
+    return IsotonicCurve(*values, confidence_level=confidence_level, functional=functional)
 
 
 def forecasts_of(predictions: Distribution, targets: ArrayLike, level: float | None) -> jax.Array:
@@ -161,8 +163,10 @@ def forecasts_of(predictions: Distribution, targets: ArrayLike, level: float | N
 
 @functools.partial(jax.jit, static_argnums=1)
 def _forecasts(predictions: Distribution, level: float | None) -> jax.Array:
-    found = jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
-    return found.astype(jnp.result_type(found, jnp.float32))  # quantiles of counts are integers
+    forecasts = jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
+    return forecasts.astype(
+        jnp.result_type(forecasts, jnp.float32)
+    )  # quantiles of counts are integers
 
 
 @functools.partial(jax.jit, static_argnames=("size", "num_draws", "ranks"))
@@ -197,8 +201,8 @@ def _curve(
         drawn = draw(key, predictions).astype(targets.dtype)
         outputs = jnp.where(is_observed, targets, drawn).astype(forecasts.dtype)
         # Differences of sums of numbers are not exact.
-        used = weights if is_binary or weights is not None else jnp.ones_like(outputs)
-        return isotonic_means(forecasts, outputs, used)[places]
+        each = weights if is_binary or weights is not None else jnp.ones_like(outputs)
+        return isotonic_means(forecasts, outputs, each)[places]
 
     # One program for all, so that equal targets have equal regressions.
     keys = jax.random.split(key, num_draws + 1), jnp.arange(num_draws + 1) == 0

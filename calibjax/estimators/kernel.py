@@ -163,8 +163,8 @@ def skce(
     0.0224
     """
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
-    if (found := linear_sums(kernel, samples, weights)) is not None:
-        return found.off_diagonal / found.num_pairs
+    if (sums := linear_sums(kernel, samples, weights)) is not None:
+        return sums.off_diagonal / sums.num_pairs
     return operators.mean_over_pairs(sample_pair, kernel, samples, weights)
 
 
@@ -210,8 +210,8 @@ def skce_biased(
     0.5
     """
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
-    if (found := linear_sums(kernel, samples, weights)) is not None:
-        return (found.off_diagonal + found.diagonal) / found.number / found.number
+    if (sums := linear_sums(kernel, samples, weights)) is not None:
+        return (sums.off_diagonal + sums.diagonal) / sums.number / sums.number
     return operators.mean_over_all_pairs(sample_pair, kernel, samples, weights)
 
 
@@ -323,8 +323,8 @@ def mmce(
         samples = confidences, residuals
         squared = operators.mean_over_all_pairs(_mmce_pair, kernel, samples, weights)
     else:
-        found = sums_on_line(kernel, residuals[None], weights, line)
-        squared = (found.off_diagonal + found.diagonal) / found.number / found.number
+        sums = sums_on_line(kernel, residuals[None], weights, line)
+        squared = (sums.off_diagonal + sums.diagonal) / sums.number / sums.number
     return safe_sqrt(jnp.maximum(squared, 0))
 
 

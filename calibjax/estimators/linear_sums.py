@@ -33,9 +33,9 @@ def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
 
 def linear_sums(kernel: Kernel, samples: DataSet, weights: jax.Array | None) -> Sums | None:
     """Sums in linear time: target kernels with features, predictions with some or on a line."""
-    if (found := _prepared(kernel, samples)) is None:
+    if (plan := _prepared(kernel, samples)) is None:
         return None
-    line, prepared = found
+    line, prepared = plan
     if line is None:
         return _sums_of_features(kernel, prepared, samples, weights)
     return _sums_on_line(kernel, prepared, samples, weights, line)
@@ -50,8 +50,8 @@ def linear_row_sums(
     """
     if not checks.is_concrete(kernel, samples, weights):
         return None
-    found = _prepared(kernel, samples)
-    return None if found is None else _row_sums(kernel, samples, weights, *found)
+    plan = _prepared(kernel, samples)
+    return None if plan is None else _row_sums(kernel, samples, weights, *plan)
 
 
 def _prepared(kernel: Any, samples: DataSet) -> tuple[Line | None, Any] | None:
@@ -71,25 +71,25 @@ def _row_sums(
     kernel: Any, samples: DataSet, weights: jax.Array | None, line: Line | None, prepared: Any
 ) -> jax.Array:
     values = _features_of_samples((kernel.target, prepared), samples)  # [r, n]
-    used = jnp.ones_like(values[0]) if weights is None else weights
+    each = jnp.ones_like(values[0]) if weights is None else weights
     if line is None:
         factor = kernel.prediction.factor(samples[0])
-        sums = matmul(used * values, factor)
-        own = jnp.sum(jnp.square(factor), 1) * jnp.sum(jnp.square(values), 0)
-        return jnp.sum(values * matmul(sums, factor.T), 0) - used * own
-    own, order = exponentials(kernel.prediction, values.dtype), line.order
+        sums = matmul(each * values, factor)
+        diagonal = jnp.sum(jnp.square(factor), 1) * jnp.sum(jnp.square(values), 0)
+        return jnp.sum(values * matmul(sums, factor.T), 0) - each * diagonal
+    series, order = exponentials(kernel.prediction, values.dtype), line.order
     groups, x = jnp.zeros_like(order), line.positions
 
     def of_feature(value: jax.Array) -> jax.Array:
-        sent = (used * value)[order]
+        sent = (each * value)[order]
         ways = (sent, x), (jnp.flip(sent), -jnp.flip(x))
         earlier, later = (
             operators.sums_of_earlier(
-                f[:, None], groups, at, own.rates, polynomials=own.polynomials
+                f[:, None], groups, at, series.rates, polynomials=series.polynomials
             )
             for f, at in ways
         )
-        received = matmul(own.factors, earlier[..., 0] + jnp.flip(later[..., 0], 1))
+        received = matmul(series.factors, earlier[..., 0] + jnp.flip(later[..., 0], 1))
         return value * jnp.zeros_like(value).at[order].set(received)
 
     return jnp.sum(jax.lax.map(of_feature, values), 0)
@@ -108,16 +108,16 @@ def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, l
     """Sums of k(x_i, x_j) ⟨f_i, f_j⟩ for features f, [r, n], and a kernel of exponentials."""
     numbers = _numbers(values.shape[1], weights)
     values = values if weights is None else values * weights
-    own = exponentials(kernel, values.dtype)
+    series = exponentials(kernel, values.dtype)
 
     @jax.checkpoint
     def forms(values: jax.Array) -> jax.Array:
-        data = values[:, None], line.positions, own.rates
-        return operators.line_forms(*data, polynomials=own.polynomials)[:, 0]
+        data = values[:, None], line.positions, series.rates
+        return operators.line_forms(*data, polynomials=series.polynomials)[:, 0]
 
     upper = jnp.sum(jax.lax.map(forms, values[:, line.order]), 0)
-    diagonal = jnp.sum(own.factors) * jnp.sum(jnp.square(values))
-    return Sums(2 * jnp.sum(own.factors * upper), diagonal, *numbers)
+    diagonal = jnp.sum(series.factors) * jnp.sum(jnp.square(values))
+    return Sums(2 * jnp.sum(series.factors * upper), diagonal, *numbers)
 
 
 @jax.jit

@@ -107,8 +107,8 @@ def local_errors(
     (places, confidences), residuals = problem.confidences, problem.residuals
     values = [residuals, jnp.square(residuals), confidences * (1 - confidences)]
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
-    known = totals[0] != 0
-    size = jnp.square(totals[0]) / jnp.where(known, totals[1], 1)
+    has_samples = totals[0] != 0
+    size = jnp.square(totals[0]) / jnp.where(has_samples, totals[1], 1)
     # If one sample has nearly all the weight, the spread is undetermined.
     others = jnp.where(size < 2 - _ROUNDING, 0, size - 1)
     size = checks.nan_with(size, confidences, residuals)  # NaN are in bins of their own
@@ -120,8 +120,8 @@ def local_errors(
         null_standard_error=_root_of_ratio(means[1, ..., 2], size),
         effective_size=size,
     )
-    nan_where_unknown = jax.tree.map(lambda x: jnp.where(known, x, jnp.nan), errors)
-    return dataclasses.replace(nan_where_unknown, effective_size=size)
+    errors = jax.tree.map(lambda x: jnp.where(has_samples, x, jnp.nan), errors)
+    return dataclasses.replace(errors, effective_size=size)
 
 
 def lce(
@@ -223,11 +223,11 @@ def mlce(
     """
     problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
     errors, totals = problem.errors()
-    known = totals != 0
+    has_samples = totals != 0
     if at is None and problem.weights is not None:
-        known &= problem.weights != 0
-    largest = jnp.max(jnp.where(known, jnp.abs(errors), 0), -1)
-    return jnp.where(jnp.any(known, -1), largest, jnp.nan)
+        has_samples &= problem.weights != 0
+    largest = jnp.max(jnp.where(has_samples, jnp.abs(errors), 0), -1)
+    return jnp.where(jnp.any(has_samples, -1), largest, jnp.nan)
 
 
 class LocalProblem(NamedTuple):
@@ -278,9 +278,9 @@ class LocalProblem(NamedTuple):
         columns = jnp.concatenate([x for w in weights for x in (w * values, w)], 1)
         means, totals = self._means(columns, (places, groups), powers)
         size = values.shape[1] + 1
-        own = jnp.stack([means[i, ..., i * size : (i + 1) * size] for i in range(len(powers))])
-        masses = own[..., -1]
-        return own[..., :-1] / jnp.where(masses == 0, 1, masses)[..., None], masses * totals
+        sums = jnp.stack([means[i, ..., i * size : (i + 1) * size] for i in range(len(powers))])
+        masses = sums[..., -1]
+        return sums[..., :-1] / jnp.where(masses == 0, 1, masses)[..., None], masses * totals
 
     def _means(
         self, values: jax.Array, groups: tuple[jax.Array, jax.Array], powers: Sequence[int]

@@ -94,8 +94,8 @@ def ucme(
     >>> from calibjax.distributions import Bernoulli
     >>> kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
     >>> predictions = Bernoulli(jnp.array([0.5, 0.5]))
-    >>> test = Bernoulli(jnp.array([0.5])), jnp.array([1])
-    >>> print(estimators.ucme(kernel, predictions, jnp.array([1, 1]), *test))  # 0.5²
+    >>> at = Bernoulli(jnp.array([0.5])), jnp.array([1])
+    >>> print(estimators.ucme(kernel, predictions, jnp.array([1, 1]), *at))  # 0.5²
     0.25
     """
     kernel, samples, locations, weights = checked_locations(

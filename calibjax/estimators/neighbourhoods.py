@@ -82,16 +82,17 @@ def checked_neighbourhood(neighbourhood: object) -> Neighbourhood:
             f"Neighbourhood.laplacian(0.2, 15), got {checks.described(neighbourhood)}"
         )
     name = "neighbourhood.kernel"
-    found, kernel = neighbourhood, neighbourhood.kernel
-    if isinstance(found.binning, types.FunctionType | functools.partial):  # which are not pytrees
-        found = dataclasses.replace(found, binning=Partial(found.binning))
+    kernel = neighbourhood.kernel
+    binning = neighbourhood.binning
+    if isinstance(binning, types.FunctionType | functools.partial):  # which are not pytrees
+        neighbourhood = dataclasses.replace(neighbourhood, binning=Partial(binning))
     scales = getattr(kernel, "length_scale", 0.0)
     if isinstance(scales, list | tuple):
         got = checks.described(scales)
         raise TypeError(f"{name}.length_scale: expected a number or an array [G], got {got}")
     if np.ndim(scales) != 1 or isinstance(kernel, type):
-        return checks.replaced(found, kernel=checks.kernel_values(kernel, name))
+        return checks.replaced(neighbourhood, kernel=checks.kernel_values(kernel, name))
     scales = checks.length_scales(f"{name}.length_scale", scales)
     one = checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]), name)
     kernel = dataclasses.replace(one, length_scale=jnp.asarray(scales))
-    return dataclasses.replace(found, kernel=kernel)
+    return dataclasses.replace(neighbourhood, kernel=kernel)

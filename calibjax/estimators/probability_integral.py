@@ -134,17 +134,17 @@ def randomised_intervals(
     """
     # Random numbers that are used nowhere else.
     (n, k), (first, second) = p.values.shape, jax.random.split(jax.random.fold_in(key, 2**31))
-    is_tied, used = p.values == y[:, None], jnp.ones_like(p.levels[:, 0])
-    used = (used if weights is None else weights)[:, None]
-    tied, total = used * is_tied, jnp.sum(used)
-    least, ties = jnp.sum(used * (y[:, None] < p.values), 0), jnp.sum(tied, 0)
+    is_tied = p.values == y[:, None]
+    each = (jnp.ones_like(p.levels[:, 0]) if weights is None else weights)[:, None]
+    tied, total = each * is_tied, jnp.sum(each)
+    least, ties = jnp.sum(each * (y[:, None] < p.values), 0), jnp.sum(tied, 0)
     # Counts and rounded numbers tie at several values, whose levels lie elsewhere in their jumps.
     order = jnp.argsort(y)
     group = jnp.cumsum(jnp.diff(y[order], prepend=y[order][:1]) != 0)
     sizes = jax.ops.segment_sum(tied[order], group, n)
     doubt = jnp.sum(sizes**2, 0) + (ties**2 / total) ** 2
-    levels = jnp.pad(jnp.sum(used * p.levels, 0) / total, 1, constant_values=(0, 1))
-    places, size = jnp.arange(k + 2), jnp.sum(used**2) / total
+    levels = jnp.pad(jnp.sum(each * p.levels, 0) / total, 1, constant_values=(0, 1))
+    places, size = jnp.arange(k + 2), jnp.sum(each**2) / total
     ends = jnp.pad(jnp.stack([least, least + ties]), ((0, 0), (1, 0)))
 
     def following(state: Any, item: Any) -> tuple[Any, None]:

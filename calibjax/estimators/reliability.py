@@ -49,8 +49,9 @@ class ReliabilityCurve:
         pointwise_upper: its upper end, [K].
         simultaneous_lower: lower end of the band of all bins at once, [K].
         simultaneous_upper: its upper end, [K].
-        level: lower bound of the probability under calibration that a frequency is in its pointwise
-            band, and that all frequencies are in the simultaneous one; a Python number.
+        confidence_level: lower bound of the probability under calibration that a frequency is in
+            its pointwise band, and that all frequencies are in the simultaneous one; a Python
+            number.
     """
 
     counts: jax.Array
@@ -60,14 +61,14 @@ class ReliabilityCurve:
     pointwise_upper: jax.Array
     simultaneous_lower: jax.Array
     simultaneous_upper: jax.Array
-    level: float = dataclasses.field(metadata={"static": True})
+    confidence_level: float = dataclasses.field(metadata={"static": True})
 
     @property
     def is_outside(self) -> jax.Array:
         """Which bins are outside the simultaneous band, [K].
 
-        Rejecting calibration if there is such a bin is an exact test at significance level
-        1 − level.
+        Rejecting calibration if there is such a bin is an exact test at the significance level
+        1 − confidence_level.
         """
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
@@ -81,7 +82,7 @@ def reliability_curve(
     binning: Binning,
     weights: ArrayLike | None = None,
     num_draws: int = 999,
-    level: float = 0.9,
+    confidence_level: float = 0.9,
     max_bins: int = 100,
 ) -> ReliabilityCurve:
     """Frequencies of label 1 in bins of its predicted probability, with consistency bands.
@@ -91,14 +92,14 @@ def reliability_curve(
     The bands come from B redraws y_i ~ p_i of all targets, one per prediction, so that the
     predictions in a bin may differ. With S_b the number of ones in a bin of redraw b:
 
-        pointwise: S_(k) ≤ S ≤ S_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − level)/2⌋;
+        pointwise: S_(k) ≤ S ≤ S_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − γ)/2⌋;
         simultaneous: |S − Σ p_i| / √(Σ p_i (1 − p_i)) ≤ c in every bin,
 
-    where c is the ⌈(B + 1) level⌉-th smallest of the B maxima of the left-hand side over the bins
+    where c is the ⌈(B + 1) γ⌉-th smallest of the B maxima of the left-hand side over the bins
     of each redraw. Under calibration the observed S is exchangeable with the redrawn S_b. Fewer
     than S_(k) ones, or more than S_(B+1−k), occur with probability at most k / (B + 1) each, and
-    the observed maximum is ≤ c with probability at least ⌈(B + 1) level⌉ / (B + 1). Thus both bands
-    hold with probability at least `level` (over targets and redraws, given the predictions), for
+    the observed maximum is ≤ c with probability at least ⌈(B + 1) γ⌉ / (B + 1). Thus both bands
+    hold with probability at least γ (over targets and redraws, given the predictions), for
     every n, every B and every binning. As frequencies are discrete, the bands of small bins hold
     with larger probability; they end at frequencies that |bin| labels can have. Bins whose
     predictions are all 0 or 1 have bands of width zero. All bins share one c: small bins in which
@@ -120,8 +121,8 @@ def reliability_curve(
             the targets. See `ece` for what it makes of weights.
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally. Bins without a
             positive one are empty.
-        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
-        level: in (0, 1).
+        num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
+        confidence_level: γ in (0, 1).
         max_bins: largest number of non-empty bins.
 
     Returns:
@@ -152,15 +153,15 @@ def reliability_curve(
     [100 100] [0.25 0.75] [0.5 0.5] [ True  True]
     """
     key = checks.random_key(key)
-    level, num_draws, ranks = checked_ranks(level, num_draws)
+    confidence_level, num_draws, ranks = checked_ranks(confidence_level, num_draws)
     max_bins = checks.size_in_range("max_bins", max_bins, 1)
     checks.same_rows(predictions=predictions, targets=targets, weights=weights)
     predictions, targets = checked_binary(predictions, targets)
     weights = checks.sample_weights(weights, predictions)
     bins = bins_of(binning, predictions, weights=weights)
     if checks.is_concrete(bins, weights):
-        used = np.asarray(bins)
-        number = len(np.unique(used if weights is None else used[np.asarray(weights) > 0]))
+        ids = np.asarray(bins)
+        number = len(np.unique(ids if weights is None else ids[np.asarray(weights) > 0]))
         if number > max_bins:
             raise ValueError(
                 f"binning(predictions): expected at most max_bins = {max_bins} different bins, "
@@ -169,7 +170,7 @@ def reliability_curve(
     data = predictions.probs, targets, bins, weights
     size = min(targets.size, max_bins)
     values = _curve(jax.random.split(key, num_draws), *data, size=size, ranks=ranks)
-    return ReliabilityCurve(*values, level=level)
+    return ReliabilityCurve(*values, confidence_level=confidence_level)
 
 
 def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
@@ -198,26 +199,26 @@ def _curve(
 ) -> tuple[jax.Array, ...]:
     """The arrays of the curve, in the order of its fields."""
     n, dtype = targets.size, probs.dtype
-    used = jnp.ones(n, jnp.int32) if weights is None else weights
-    positions, is_possible = _positions(probs, bins, used, size)
+    each = jnp.ones(n, jnp.int32) if weights is None else weights
+    positions, is_possible = _positions(probs, bins, each, size)
     is_possible &= jnp.all((probs >= 0) & (probs <= 1) & ((targets == 0) | (targets == 1)))
 
     def sums(values: jax.Array) -> jax.Array:
         return jax.ops.segment_sum(values, positions, size)
 
     # Sums within rows, each of one bin, are vector arithmetic; sums of single samples are not.
-    rows, owners = _rows(jnp.where(used > 0, positions, size), size)
-    laid, counting = (jnp.append(x, 0)[rows] for x in (probs, used))
+    rows, owners = _rows(jnp.where(each > 0, positions, size), size)
+    laid, counting = (jnp.append(x, 0)[rows] for x in (probs, each))
 
     def redrawn(key: jax.Array) -> jax.Array:
-        found = jnp.sum(jnp.where(_labels(key, laid), counting, 0), 1)
-        return jax.ops.segment_sum(found, owners, size)
+        ones = jnp.sum(jnp.where(_labels(key, laid), counting, 0), 1)
+        return jax.ops.segment_sum(ones, owners, size)
 
-    counts, ones = sums(used), sums(used * targets.astype(jnp.int32))
+    counts, ones = sums(each), sums(each * targets.astype(jnp.int32))
     # The residuals nearly cancel, so that their sum has small rounding errors.
     residuals = segment_sums(probs - targets, positions, counts, weights)
     expected = jnp.clip(ones + residuals, 0, counts)
-    deviation = jnp.sqrt(sums(jnp.square(used) * (probs * (1 - probs))))
+    deviation = jnp.sqrt(sums(jnp.square(each) * (probs * (1 - probs))))
     batch_size = default_batch_size(_BYTES_PER_LABEL * n)
     redraws = map_batches(keys, jax.vmap(redrawn), batch_size)
     pointwise = pointwise_band(redraws, ranks[0])
@@ -271,18 +272,18 @@ def _labels(key: jax.Array, probs: jax.Array) -> jax.Array:
 
 
 def _positions(
-    probs: jax.Array, bins: jax.Array, used: jax.Array, size: int
+    probs: jax.Array, bins: jax.Array, weights: jax.Array, size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Position of each sample's bin among all bins sorted by confidence, empty bins last, [n].
 
-    The samples have these weights, or all of them one.
+    The weights of the samples are 1 if they count equally.
 
     Returns:
         The positions, and whether all bins are in range and all positions below `size`.
     """
     n = bins.size
-    counts = jax.ops.segment_sum(used, bins, n)
-    means = jax.ops.segment_sum(used * probs, bins, n) / jnp.where(counts == 0, 1, counts)
+    counts = jax.ops.segment_sum(weights, bins, n)
+    means = jax.ops.segment_sum(weights * probs, bins, n) / jnp.where(counts == 0, 1, counts)
     order = jnp.argsort(jnp.where(counts > 0, means, jnp.inf))
     places = jnp.zeros(n, jnp.int32).at[order].set(jnp.arange(n, dtype=jnp.int32))
     is_possible = jnp.all((bins >= 0) & (bins < n)) & (jnp.sum(counts > 0) <= size)

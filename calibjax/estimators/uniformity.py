@@ -1,4 +1,4 @@
-"""How uniform PIT values are: their histogram, and the coverage of quantiles and intervals.
+"""Uniformity of PIT values: their counts in bins, and the coverage of quantiles and intervals.
 
 If the model is calibrated then, given the predictions, the PIT values are independent and uniform
 on (0, 1). The bands contain what independent uniform numbers give.
@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import safe_sqrt
 from calibjax._core.batches import default_batch_size, in_batches
 from calibjax._core.pytree import record
 from calibjax.estimators.bands import checked_ranks, is_outside, simultaneous_band
@@ -32,15 +33,15 @@ class PITHistogram:
             all values is their effective number (Σ_i w_i)² / Σ_i w_i².
         simultaneous_lower: lower end of the band of all bins at once, [K].
         simultaneous_upper: its upper end, [K].
-        level: lower bound of the probability under calibration that all counts are in the band; a
-            Python number.
+        confidence_level: lower bound of the probability under calibration that all counts are in
+            the band; a Python number.
     """
 
     edges: jax.Array
     counts: jax.Array
     simultaneous_lower: jax.Array
     simultaneous_upper: jax.Array
-    level: float = dataclasses.field(metadata={"static": True})
+    confidence_level: float = dataclasses.field(metadata={"static": True})
 
     @property
     def is_outside(self) -> jax.Array:
@@ -57,33 +58,55 @@ class CoverageCurve:
         coverage: shares of the targets that are in them, [L].
         simultaneous_lower: lower end of the band of all levels at once, [L].
         simultaneous_upper: its upper end, [L].
-        level: lower bound of the probability under calibration that all shares are in the band; a
-            Python number.
-        sets: "quantiles" where the sets are all numbers up to a quantile, "intervals" where they
-            are the central intervals.
+        confidence_level: lower bound of the probability under calibration that all shares are in
+            the band; a Python number.
+        kind: "quantile" if the sets are all numbers up to a quantile, "interval" if they are the
+            central intervals.
     """
 
     levels: jax.Array
     coverage: jax.Array
     simultaneous_lower: jax.Array
     simultaneous_upper: jax.Array
-    level: float = dataclasses.field(metadata={"static": True})
-    sets: str = dataclasses.field(metadata={"static": True})
+    confidence_level: float = dataclasses.field(metadata={"static": True})
+    kind: str = dataclasses.field(metadata={"static": True})
 
     @property
     def is_outside(self) -> jax.Array:
         """Which levels are outside the band, [L]; see `ReliabilityCurve.is_outside`."""
         return is_outside(self.coverage, self.simultaneous_lower, self.simultaneous_upper)
 
+    def mean_absolute_calibration_error(self) -> jax.Array:
+        """Mean over the levels of |coverage − level|, a scalar."""
+        return jnp.mean(jnp.abs(self.coverage - self.levels), -1)
 
-def pit_histogram(
+    def root_mean_squared_calibration_error(self) -> jax.Array:
+        """Root of the mean over the levels of (coverage − level)², a scalar."""
+        return safe_sqrt(jnp.mean(jnp.square(self.coverage - self.levels), -1))
+
+    def miscalibration_area(self) -> jax.Array:
+        """Area between the diagonal and the curve from (0, 0) over its points to (1, 1), a scalar.
+
+        The three numbers are those of Chung et al. (2021), Uncertainty Toolbox, whose levels are
+        100 equally spaced ones from 0 to 1; 0 and 1 count in the means there.
+        """
+        pad = [(0, 0)] * (self.levels.ndim - 1) + [(1, 1)]
+        widths = jnp.diff(jnp.pad(self.levels, pad).at[..., -1].set(1))
+        difference = jnp.pad(self.coverage - self.levels, pad)
+        a, b = difference[..., :-1], difference[..., 1:]
+        sums = jnp.abs(a) + jnp.abs(b)
+        crossing = (a * a + b * b) / jnp.where(sums > 0, sums, 1)  # two triangles
+        return jnp.sum(widths * jnp.where(a * b < 0, crossing, sums), -1) / 2
+
+
+def pit_counts(
     key: jax.Array,
     values: ArrayLike,
     *,
     weights: ArrayLike | None = None,
     num_bins: int = 10,
     num_draws: int = 999,
-    level: float = 0.9,
+    confidence_level: float = 0.9,
 ) -> PITHistogram:
     """Numbers of PIT values in bins of equal width, with a band for all bins at once.
 
@@ -91,25 +114,25 @@ def pit_histogram(
 
         |S_k − n/K| / √(n (1 − 1/K) / K) ≤ c in every bin,
 
-    where c is the ⌈(B + 1) level⌉-th smallest of the B maxima of the left-hand side over the bins
-    of each redraw. Under calibration all counts are in the band with probability at least `level`,
-    for every n, every B and every K. With weights the redraws keep them, and n is the effective
-    number of values.
+    where c is the ⌈(B + 1) γ⌉-th smallest of the B maxima of the left-hand side over the bins of
+    each redraw, for the confidence level γ. Under calibration all counts are in the band with
+    probability at least γ, for every n, every B and every K. With weights the redraws keep them,
+    and n is the effective number of values.
 
-    A histogram that is high at both ends means that predictions are too narrow, one that is high in
-    the middle that they are too wide, a slope that they are biased; a flat one does not mean that
-    they are calibrated, as errors may cancel over the samples.
+    Counts that are high at both ends mean that predictions are too narrow, counts that are high in
+    the middle that they are too wide, a slope that they are biased. Equal counts do not imply
+    calibration, because errors may cancel over the samples. `plotting.pit_histogram` draws them.
 
     Args:
         key: a JAX random key.
-        values: what `pit_values` returned, or other numbers that are to be uniform on (0, 1), [n].
+        values: result of `pit_values`, or other numbers that should be uniform on (0, 1), [n].
         weights: w ≥ 0 of the values, [n]; None for values that count equally.
         num_bins: K.
-        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
-        level: in (0, 1).
+        num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
+        confidence_level: γ in (0, 1).
 
     Returns:
-        The histogram.
+        The counts, their bins and their band.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -121,52 +144,61 @@ def pit_histogram(
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import estimators
-    >>> histogram = estimators.pit_histogram(
+    >>> histogram = estimators.pit_counts(
     ...     jax.random.key(0), jnp.linspace(0.05, 0.55, 100), num_bins=2
     ... )
     >>> print(histogram.counts, histogram.is_outside)
     [90 10] [ True  True]
     """
     num_bins = checks.size_in_range("num_bins", num_bins, 1, 2**16)
-    key, values, weights, (level, num_draws, ranks) = _checked(
-        key, values, weights, level, num_draws
+    key, values, weights, (confidence_level, num_draws, ranks) = _checked(
+        key, values, weights, confidence_level, num_draws
     )
     edges = jnp.asarray(np.linspace(0, 1, num_bins + 1), values.dtype)
     options = {"num_draws": num_draws, "rank": ranks[1]}
     counts, lower, upper = _counted(key, values, weights, edges[1:], **options)
-    return PITHistogram(edges, counts, lower, upper, level)
+    return PITHistogram(edges, counts, lower, upper, confidence_level)
 
 
-def quantile_coverage(
+def coverage_curve(
     key: jax.Array,
     values: ArrayLike,
     *,
+    kind: str = "interval",
     weights: ArrayLike | None = None,
     levels: ArrayLike | None = None,
     num_draws: int = 999,
-    level: float = 0.9,
+    confidence_level: float = 0.9,
 ) -> CoverageCurve:
-    """Share of targets up to the predicted quantile of each level, with a band for all levels.
+    """Share of targets in the predicted intervals, or up to the predicted quantiles, with a band.
 
-        coverage(τ) = #{i: u_i ≤ τ} / n,    with weights Σ_{i: u_i ≤ τ} w_i / Σ_i w_i,
+        "interval": coverage(γ) = #{i: |2 u_i − 1| ≤ γ} / n,
+        "quantile": coverage(τ) = #{i: u_i ≤ τ} / n,
 
-    the empirical distribution function of the PIT values u_i, since u_i ≤ τ means that y_i is at
-    most the predicted τ-quantile. The band is that of `pit_histogram` for the numbers of values up
-    to each level: under calibration all shares are in it with probability at least `level`.
+    with the PIT values u_i, and sums of weights instead of numbers if there are weights. The first
+    is the coverage of the central interval between the predicted quantiles of the levels
+    (1 − γ)/2 and (1 + γ)/2. Below the diagonal intervals are too narrow, above it too wide. If
+    targets equal quantiles, u_i is random and the coverage about γ under calibration, although
+    closed intervals contain more targets. The second is the empirical distribution function of the
+    PIT values: u_i ≤ τ means that y_i is at most the predicted τ-quantile.
+
+    The band is that of `pit_counts` for the numbers of values up to each level: under calibration
+    all shares are in it with at least the probability `confidence_level`.
 
     Args:
         key: a JAX random key.
-        values: what `pit_values` returned, or other numbers that are to be uniform, such as
-            p-values, [n].
+        values: result of `pit_values`, or other numbers that should be uniform, such as p-values,
+            [n].
+        kind: "interval" or "quantile".
         weights: w ≥ 0 of the values, [n], which the redraws keep; None for values that count
             equally.
-        levels: τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Those of `Quantiles` have to be
-            their own.
-        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
-        level: of the band, in (0, 1).
+        levels: γ or τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. For `Quantiles` only their
+            own levels, or the probabilities between two of them, are meaningful.
+        num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
+        confidence_level: of the band, in (0, 1).
 
     Returns:
-        The curve, with increasing levels.
+        The curve, with increasing levels. Its methods summarise it in one number.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -174,69 +206,28 @@ def quantile_coverage(
 
     Cost: B n draws, O(B L + n) memory.
 
-    References: W21 Fig. 5; Gneiting, Balabdaoui and Raftery (2007), §3.1. For the idea of a
-    simultaneous band of uniform numbers see Säilynoja, Bürkner and Vehtari (2022), Graphical test
-    for discrete uniformity.
+    References: Gneiting, Balabdaoui and Raftery (2007), §3.1; W21 Fig. 5 for quantiles. For the
+    idea of a simultaneous band of uniform numbers see Säilynoja, Bürkner and Vehtari (2022),
+    Graphical test for discrete uniformity. `hypothesis_tests.coverage_test` is the test for
+    `Quantiles`.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import estimators
-    >>> curve = estimators.quantile_coverage(
-    ...     jax.random.key(0), jnp.linspace(0.3, 0.7, 100), levels=jnp.array([0.25, 0.5])
-    ... )
-    >>> print(curve.coverage, curve.is_outside)
-    [0.  0.5] [ True False]
-    """
-    return _curve(key, values, weights, levels, num_draws, level, sets="quantiles")
-
-
-def interval_coverage(
-    key: jax.Array,
-    values: ArrayLike,
-    *,
-    weights: ArrayLike | None = None,
-    levels: ArrayLike | None = None,
-    num_draws: int = 999,
-    level: float = 0.9,
-) -> CoverageCurve:
-    """Share of targets in the predicted central interval of each level, with a band.
-
-        coverage(γ) = #{i: |2 u_i − 1| ≤ γ} / n,
-
-    since |2 u_i − 1| ≤ γ means that y_i is between the predicted quantiles of the levels (1 − γ)/2
-    and (1 + γ)/2. Where targets equal quantiles, u_i is random and the share about γ under
-    calibration, although closed intervals contain more of them. Below the diagonal intervals are
-    too narrow, above it too wide. The band is that of `quantile_coverage`.
-
-    Args:
-        key: a JAX random key.
-        values: u, what `pit_values` returned, [n].
-        weights: as in `quantile_coverage`.
-        levels: γ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. Of `Quantiles` they have to be
-            those between two of their own levels.
-        num_draws: B, number of redraws, at least 2 / (1 − level) − 1.
-        level: of the band, in (0, 1).
-
-    Returns:
-        The curve, with increasing levels.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or there are too few redraws for the level.
-
-    Cost: B n draws, O(B L + n) memory.
-
-    References: Gneiting, Balabdaoui and Raftery (2007), §3.1; `hypothesis_tests.coverage_test` is
-    the test of `Quantiles`.
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import estimators
-    >>> curve = estimators.interval_coverage(
-    ...     jax.random.key(0), jnp.linspace(0.3, 0.7, 100), levels=jnp.array([0.2, 0.5])
-    ... )
+    >>> pit = jnp.linspace(0.3, 0.7, 100)
+    >>> curve = estimators.coverage_curve(jax.random.key(0), pit, levels=jnp.array([0.2, 0.5]))
     >>> print(curve.coverage, curve.is_outside)
     [0.5 1. ] [ True  True]
+    >>> print(curve.mean_absolute_calibration_error().round(2))
+    0.4
     """
-    return _curve(key, values, weights, levels, num_draws, level, sets="intervals")
+    kind = checks.choice("kind", kind, ("interval", "quantile"))
+    key, values, weights, (confidence_level, num_draws, ranks) = _checked(
+        key, values, weights, confidence_level, num_draws
+    )
+    levels = checked_levels(levels)
+    options = {"num_draws": num_draws, "rank": ranks[1], "kind": kind}
+    ordered, coverage, lower, upper = _shares(key, values, weights, levels, **options)
+    return CoverageCurve(ordered, coverage, lower, upper, confidence_level, kind)
 
 
 def checked_levels(levels: Any) -> jax.Array:
@@ -249,7 +240,11 @@ def checked_levels(levels: Any) -> jax.Array:
 
 
 def _checked(
-    key: jax.Array, values: ArrayLike, weights: ArrayLike | None, level: ArrayLike, num_draws: int
+    key: jax.Array,
+    values: ArrayLike,
+    weights: ArrayLike | None,
+    confidence_level: ArrayLike,
+    num_draws: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None, tuple[float, int, tuple[int, int]]]:
     key = checks.random_key(key)
     checks.same_rows(values=values, weights=weights)
@@ -258,30 +253,10 @@ def _checked(
     checks.leading_size("values", values)
     values = jnp.asarray(checks.unit_interval("values", values))
     weights = checks.sample_weights(weights, values)
-    return key, values, weights, checked_ranks(level, num_draws)
+    return key, values, weights, checked_ranks(confidence_level, num_draws)
 
 
-def _curve(
-    key: jax.Array,
-    values: ArrayLike,
-    weights: ArrayLike | None,
-    levels: Any,
-    num_draws: int,
-    level: ArrayLike,
-    *,
-    sets: str,
-) -> CoverageCurve:
-    """The curve of either kind; |2 u − 1| is uniform where u is."""
-    key, values, weights, (level, num_draws, ranks) = _checked(
-        key, values, weights, level, num_draws
-    )
-    levels = checked_levels(levels)
-    options = {"num_draws": num_draws, "rank": ranks[1], "sets": sets}
-    ordered, coverage, lower, upper = _shares(key, values, weights, levels, **options)
-    return CoverageCurve(ordered, coverage, lower, upper, level, sets)
-
-
-@functools.partial(jax.jit, static_argnames=("num_draws", "rank", "sets"))
+@functools.partial(jax.jit, static_argnames=("num_draws", "rank", "kind"))
 def _shares(
     key: jax.Array,
     values: jax.Array,
@@ -290,11 +265,11 @@ def _shares(
     *,
     num_draws: int,
     rank: int,
-    sets: str,
+    kind: str,
 ) -> tuple[jax.Array, ...]:
     """Sorted levels, coverage, and the ends of its band, [L] each."""
     ordered = jnp.sort(levels.astype(values.dtype))
-    inside = jnp.abs(2 * values - 1) if sets == "intervals" else values
+    inside = jnp.abs(2 * values - 1) if kind == "interval" else values
     options = {"num_draws": num_draws, "rank": rank, "is_cumulative": True}
     counts, lower, upper = _counted(key, inside, weights, ordered, **options)
     coverage = jnp.where(jnp.isnan(lower), jnp.nan, counts)
@@ -316,13 +291,13 @@ def _counted(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Numbers of values between the edges, or up to each, [L], and the ends of their band.
 
-    What stands for missing numbers if a value or an edge is NaN. With weights sums of these.
+    Missing numbers if a value or an edge is NaN. With weights sums of these.
     """
-    used = jnp.ones(values.size, jnp.int32) if weights is None else weights
+    each = jnp.ones(values.size, jnp.int32) if weights is None else weights
 
     def count(values: jax.Array) -> jax.Array:
         cells = jnp.searchsorted(edges, values)  # the number of edges below each value
-        counts = jax.ops.segment_sum(used, cells, edges.size)
+        counts = jax.ops.segment_sum(each, cells, edges.size)
         return jnp.cumsum(counts) if is_cumulative else counts
 
     def redraw(key: jax.Array) -> jax.Array:

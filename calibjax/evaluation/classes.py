@@ -21,6 +21,7 @@ from calibjax.evaluation.measures import mean_error, measured, ranges
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.groups import mean_residual
+from calibjax.lenses import OneVersusRest
 
 NUM_BINS = 10
 BINNING = estimators.UniformBins(NUM_BINS)
@@ -208,7 +209,7 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
     )
     binning = f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights}"
     calls = {
-        "all classes": f"estimators.ece(predictions, targets, {binning})",
+        "all classes": f"estimators.ece(predictions, targets, notion='canonical', {binning})",
         "top label": f"estimators.ece(*estimators.top_label(predictions, targets), {binning})",
     }
     if data.task != "binary":  # where the three are views of one probability
@@ -228,14 +229,14 @@ def overall_reliability_panel(data: Data) -> Panel:
     """Reliability diagram of class 1 of two, or of the top label."""
     name, lens = "top label", estimators.top_label
     if data.task == "binary":
-        name, lens = data.class_called(1), estimators.OneVersusRest(1)
+        name, lens = data.class_called(1), OneVersusRest(1)
     seen, observed = lens(data.predictions, data.targets)
     curve = estimators.reliability_curve(
         data.at(5),
         Bernoulli(seen.probs),
         observed,
         binning=BINNING,
-        level=BAND_LEVEL,
+        confidence_level=BAND_LEVEL,
         weights=data.weights,
     )
     seen_as = "the top label" if name == "top label" else name

@@ -216,8 +216,9 @@ def _coverage_call(data: Data, kind: str, place: int, nominal: float) -> str:
     if data.task == "quantiles":
         call = f"{nominal:.6g} + hypothesis_tests.coverage_test({key}, predictions, targets, "
         return f"{call}num_draws={_NUM_REDRAWS}{data.and_weights}).estimate[{kind!r}][{place}]"
-    function = "interval_coverage" if kind == "central" else "quantile_coverage"
-    call = f"estimators.{function}({key}, result.arrays['pit'], levels=jnp.array([{nominal:.6g}])"
+    option = "" if kind == "central" else "kind='quantile', "
+    call = f"estimators.coverage_curve({key}, result.arrays['pit'], {option}"
+    call += f"levels=jnp.array([{nominal:.6g}])"
     return f"{call}{data.and_weights}).coverage[0]"
 
 
@@ -295,7 +296,8 @@ def pit_panel(data: Data) -> Panel:
         "band with a probability of 95 %. High ends mean that the predictions are too narrow, "
     )
     caption += "a high middle that they are too wide, a slope that they are biased."
-    pit = estimators.pit_histogram(data.at(5), data.pit, weights=data.weights, level=BAND_LEVEL)
+    options = {"weights": data.weights, "confidence_level": BAND_LEVEL}
+    pit = estimators.pit_counts(data.at(5), data.pit, **options)
     return Panel("PIT histogram", caption, plotting.pit_histogram, pit)
 
 
@@ -311,7 +313,7 @@ def _figures(data: Data) -> tuple[Panel, ...]:
     caption = "Share of targets in the central prediction intervals over their level: below the "
     caption += "diagonal they are too narrow, above it too wide. The band contains all points of a "
     caption += "calibrated model with a probability of 95 %."
-    curve = estimators.interval_coverage(
-        data.at(5), data.pit, levels=levels, weights=data.weights, level=BAND_LEVEL
+    curve = estimators.coverage_curve(
+        data.at(5), data.pit, levels=levels, weights=data.weights, confidence_level=BAND_LEVEL
     )
-    return (*panels, Panel("coverage", caption, plotting.interval_coverage_curve, curve))
+    return (*panels, Panel("coverage", caption, plotting.coverage_curve, curve))

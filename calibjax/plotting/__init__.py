@@ -1,7 +1,7 @@
 """Figures, drawn with matplotlib, which is imported when one of them is drawn."""
 
 from calibjax.plotting.bands import (
-    interval_coverage_curve,
+    coverage_curve,
     pit_ecdf,
     pit_histogram,
     reliability_diagram,
@@ -11,15 +11,15 @@ from calibjax.plotting.histograms import (
     null_distribution,
     pvalue_ecdf,
 )
-from calibjax.plotting.isotonic import isotonic_diagram, murphy_diagram
 from calibjax.plotting.local_errors import local_error_map
 from calibjax.plotting.maps import group_errors, witness_map
-from calibjax.plotting.over_time import wealth
+from calibjax.plotting.murphy import murphy_diagram
+from calibjax.plotting.over_time import e_process_wealth
 
 __all__ = [
+    "coverage_curve",
+    "e_process_wealth",
     "group_errors",
-    "interval_coverage_curve",
-    "isotonic_diagram",
     "local_error_map",
     "murphy_diagram",
     "null_distribution",
@@ -28,7 +28,6 @@ __all__ = [
     "pvalue_ecdf",
     "reliability_diagram",
     "score_decomposition",
-    "wealth",
     "witness_map",
 ]
 

@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from calibjax.estimators.isotonic import IsotonicCurve
 from calibjax.estimators.reliability import ReliabilityCurve
 from calibjax.estimators.uniformity import CoverageCurve, PITHistogram
 from calibjax.plotting import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_UNIT_SQUARE: dict[str, Any] = {"xlim": (-0.02, 1.02), "ylim": (-0.02, 1.02)}
 
 
 def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes":
@@ -22,7 +25,7 @@ def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes
     All artists have labels for a legend; a new figure has one.
 
     Args:
-        histogram: what `estimators.pit_histogram` returned, of one data set and outside of `jit`.
+        histogram: result of `estimators.pit_counts`, of one data set and outside of `jit`.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
@@ -36,19 +39,19 @@ def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes
 
     Cost: O(number of bins).
 
-    References: Gneiting, Balabdaoui and Raftery (2007), §3.1; see `estimators.pit_histogram`.
+    References: Gneiting, Balabdaoui and Raftery (2007), §3.1; see `estimators.pit_counts`.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import estimators, plotting
     >>> pit = jax.random.uniform(jax.random.key(0), (200,))
-    >>> histogram = estimators.pit_histogram(jax.random.key(1), pit, num_bins=4)
+    >>> histogram = estimators.pit_counts(jax.random.key(1), pit, num_bins=4)
     >>> ax = plotting.pit_histogram(histogram)
     >>> print(ax.get_xlabel(), "|", ax.get_ylabel())
     PIT value | targets
     """
     described = "[K], the bins of one data set"
     record = "histogram", histogram, PITHistogram
-    shown = figures.shown_record(*record, "pit_histogram", "counts", described)
+    shown = figures.shown_record(*record, "pit_counts", "counts", described)
     edges, is_outside = shown.edges, np.asarray(shown.is_outside)
     width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2
     with figures.figure(ax, (4.8, 3.4), ncols=2) as ax:
@@ -59,7 +62,7 @@ def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes
             if np.any(chosen):
                 style: dict[str, Any] = {"facecolor": color, "hatch": hatch, "edgecolor": "white"}
                 ax.bar(middle[chosen], shown.counts[chosen], width[chosen], label=label, **style)
-        label = f"{100 * shown.level:.4g} % band: all bins"
+        label = f"{100 * shown.confidence_level:.4g} % band: all bins"
         style = {"fill": True, "color": figures.BAND, "alpha": 0.5, "linewidth": 0, "label": label}
         ax.stairs(shown.simultaneous_upper, edges, baseline=shown.simultaneous_lower, **style)
         style = {"color": figures.BLACK, "linewidth": 1, "linestyle": "--", "label": "uniform"}
@@ -71,15 +74,15 @@ def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes
 def pit_ecdf(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     """Empirical distribution function of PIT values, minus that of uniform ones.
 
-    The diagonal is subtracted, so that the band can be seen where there are many targets. Points
-    outside the band are red diamonds. Above zero on the left and below it on the right means
-    predictions that are too narrow, the opposite too wide ones. One sign everywhere means biased
-    ones.
+    The diagonal is subtracted to make the band visible for many targets. Points outside the band
+    are red diamonds. Above zero on the left and below it on the right means predictions that are
+    too narrow, the opposite predictions that are too wide, one sign everywhere biased ones.
 
     All artists have labels for a legend; a new figure has one.
 
     Args:
-        curve: what `estimators.quantile_coverage` returned, of one data set and outside of `jit`.
+        curve: result of `estimators.coverage_curve` with `kind="quantile"`, of one data set and
+            outside of `jit`.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
@@ -98,24 +101,28 @@ def pit_ecdf(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     >>> import jax
     >>> from calibjax import estimators, plotting
     >>> pit = jax.random.uniform(jax.random.key(0), (200,))
-    >>> curve = estimators.quantile_coverage(jax.random.key(1), pit)
+    >>> curve = estimators.coverage_curve(jax.random.key(1), pit, kind="quantile")
     >>> print(plotting.pit_ecdf(curve).get_ylabel())
     share of PIT values - PIT value
     """
     labels = "PIT value", "share of PIT values - PIT value"
-    return _draw_coverage(ax, curve, "quantiles", labels)
+    if isinstance(curve, CoverageCurve) and curve.kind != "quantile":
+        got = f"a curve of kind {curve.kind!r}"
+        raise TypeError(f'curve: expected a coverage_curve of kind "quantile", got {got}')
+    return _draw_coverage(ax, curve, labels, is_difference=True)
 
 
-def interval_coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
+def coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     """Share of targets in the predicted central intervals, over the probability of the intervals.
 
-    Below the diagonal intervals are too narrow (overconfident), above it too wide. Points outside
-    the band of all levels are red diamonds.
+    Or share of targets up to the predicted quantiles, over their level. Intervals are too narrow
+    (overconfident) below the diagonal, too wide above it. Points outside the band of all levels
+    are red diamonds.
 
     All artists have labels for a legend; a new figure has one.
 
     Args:
-        curve: what `estimators.interval_coverage` returned, of one data set and outside of `jit`.
+        curve: result of `estimators.coverage_curve`, of one data set and outside of `jit`.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
@@ -124,7 +131,7 @@ def interval_coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -
 
     Raises:
         ImportError: if matplotlib is not installed.
-        TypeError: if an argument is of the wrong kind, such as a curve of quantiles.
+        TypeError: if an argument is of the wrong kind.
         ValueError: if the curve is one of several data sets (under `vmap`), or is not finite.
 
     Cost: O(number of levels).
@@ -135,30 +142,29 @@ def interval_coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -
     >>> import jax
     >>> from calibjax import estimators, plotting
     >>> pit = jax.random.uniform(jax.random.key(0), (200,))
-    >>> curve = estimators.interval_coverage(jax.random.key(1), pit)
-    >>> print(plotting.interval_coverage_curve(curve).get_xlabel())
+    >>> curve = estimators.coverage_curve(jax.random.key(1), pit)
+    >>> print(plotting.coverage_curve(curve).get_xlabel())
     probability of the predicted interval
     """
     labels = "probability of the predicted interval", "share of targets in the interval"
-    return _draw_coverage(ax, curve, "intervals", labels)
+    if getattr(curve, "kind", None) == "quantile":
+        labels = "level of the predicted quantile", "share of targets up to the quantile"
+    return _draw_coverage(ax, curve, labels, is_difference=False)
 
 
 def _draw_coverage(
-    ax: "Axes | None", curve: CoverageCurve, sets: str, labels: tuple[str, str]
+    ax: "Axes | None", curve: CoverageCurve, labels: tuple[str, str], *, is_difference: bool
 ) -> "Axes":
     """Band, line and points of the coverage around the diagonal, or of its difference from it."""
+    record = "curve", curve, CoverageCurve
     described = "[L], the levels of one data set"
-    function = {"quantiles": "quantile_coverage", "intervals": "interval_coverage"}[sets]
-    shown = figures.shown_record("curve", curve, CoverageCurve, function, "levels", described)
-    if shown.sets != sets:
-        expected = f"what estimators.{function} returns"
-        raise TypeError(f"curve: expected {expected}, got a curve of {shown.sets}")
-    x, is_difference = np.asarray(shown.levels), sets == "quantiles"
+    shown = figures.shown_record(*record, "coverage_curve", "levels", described)
+    x = np.asarray(shown.levels)
     baseline = x if is_difference else 0
     lower, upper = shown.simultaneous_lower - baseline, shown.simultaneous_upper - baseline
     size = (4.8, 3.4) if is_difference else (4.4, 4.8)
     with figures.figure(ax, size, ncols=2) as ax:
-        label = f"{100 * shown.level:.4g} % band: all levels"
+        label = f"{100 * shown.confidence_level:.4g} % band: all levels"
         style = {"color": figures.LIGHT_BAND, "linewidth": 0, "zorder": 0}
         ax.fill_between(x, lower, upper, label=label, **style)
         y = shown.coverage - baseline
@@ -171,19 +177,26 @@ def _draw_coverage(
     return ax
 
 
-def reliability_diagram(curve: ReliabilityCurve, *, ax: "Axes | None" = None) -> "Axes":
+def reliability_diagram(
+    curve: ReliabilityCurve | IsotonicCurve, *, ax: "Axes | None" = None
+) -> "Axes":
     """Reliability diagram: observed frequencies over predicted probabilities.
 
-    A point for each bin, at (confidence, frequency); a red diamond where it is outside the
-    simultaneous band. Behind it are the bands of the bin, the pointwise one dark, the
-    simultaneous one light, and the diagonal, around which the frequencies of a calibrated model
-    scatter. Below, in inset Axes (`.child_axes[0]` of the result), is the number of samples in each
-    bin.
+    Frequencies outside the simultaneous band are red diamonds. Below the diagonal the label is
+    rarer than predicted, above it more frequent. The pointwise band is dark, the simultaneous one
+    light.
+
+    - `estimators.reliability_curve`: a point for each bin, at (confidence, frequency), with the
+      bands of the bin. Below, in inset Axes (`.child_axes[0]` of the result), is the number of
+      samples in each bin.
+    - `estimators.isotonic_curve`: a line without bins, of frequencies of a label, or of means of
+      numbers over the predicted means.
 
     All artists have labels for a legend; a new figure has one.
 
     Args:
-        curve: what `estimators.reliability_curve` returned, of one data set and outside of `jit`.
+        curve: result of `estimators.reliability_curve` or `estimators.isotonic_curve`, of one data
+            set and outside of `jit`.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
@@ -195,9 +208,10 @@ def reliability_diagram(curve: ReliabilityCurve, *, ax: "Axes | None" = None) ->
         TypeError: if an argument is of the wrong kind.
         ValueError: if the curve is one of several data sets (under `vmap`), or is not finite.
 
-    Cost: O(number of bins).
+    Cost: O(number of points).
 
-    References: Bröcker and Smith (2007).
+    References: Bröcker and Smith (2007); Dimitriadis, Gneiting and Jordan (2021), Fig. 2, and
+    Gneiting and Resin (2023), Fig. 4, without bins.
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, estimators, plotting
@@ -210,6 +224,8 @@ def reliability_diagram(curve: ReliabilityCurve, *, ax: "Axes | None" = None) ->
     >>> print(ax.get_ylabel())
     observed frequency
     """
+    if isinstance(curve, IsotonicCurve):
+        return _draw_isotonic(curve, ax)
     described = "[K], the bins of one data set"
     record = "curve", curve, ReliabilityCurve
     shown = figures.shown_record(*record, "reliability_curve", "counts", described)
@@ -218,20 +234,43 @@ def reliability_diagram(curve: ReliabilityCurve, *, ax: "Axes | None" = None) ->
     x, size = shown.confidence, min(6.0, 2 + width / 2)
     with figures.figure(ax, (4.6, 5.3), ncols=2) as ax:
         figures.draw_diagonal(ax)
-        for name, lower, upper, color in (
-            ("all bins", shown.simultaneous_lower, shown.simultaneous_upper, figures.LIGHT_BAND),
-            ("each bin", shown.pointwise_lower, shown.pointwise_upper, figures.BAND),
-        ):
-            label = f"{100 * shown.level:.4g} % band: {name}"
+        for label, lower, upper, color in _bands(shown, "bin"):
             style = {"color": color, "linewidth": width, "capstyle": "butt", "zorder": 2}
             ax.vlines(x, lower, upper, label=label, **style)
         outside = "outside the band of all bins"
         figures.draw_points(ax, x, shown.frequency, shown.is_outside, size, outside)
         # Free space of a square is above it, so that layouts see how far the counts reach down.
-        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), box_aspect=1, anchor="S")
+        ax.set(**_UNIT_SQUARE, box_aspect=1, anchor="S")
         ax.set(xlabel="predicted probability", ylabel="observed frequency")
         _draw_counts(ax, shown, width)
     return ax
+
+
+def _draw_isotonic(curve: IsotonicCurve, ax: "Axes | None") -> "Axes":
+    """Line, points and bands of an isotonic regression."""
+    described = "[K], the points of one data set"
+    record = "curve", curve, IsotonicCurve
+    shown = figures.shown_record(*record, "isotonic_curve", "confidence", described)
+    x, is_of_labels = shown.confidence, shown.functional == "probability"
+    with figures.figure(ax, (4.6, 4.8), ncols=2) as ax:
+        figures.draw_diagonal(ax, ends=[0, 1] if is_of_labels else [min(x), max(x)])
+        for label, lower, upper, color in _bands(shown, "point"):
+            ax.fill_between(x, lower, upper, color=color, linewidth=0, label=label)
+        ax.plot(x, shown.frequency, color=figures.BLACK, linewidth=1, zorder=2)
+        outside = "outside the band of all points"
+        figures.draw_points(ax, x, shown.frequency, shown.is_outside, 4, outside)
+        ylabel = "observed frequency" if is_of_labels else f"{shown.functional} of the targets"
+        ax.set(xlabel=f"predicted {shown.functional}", ylabel=ylabel, box_aspect=1)
+        ax.set(**_UNIT_SQUARE if is_of_labels else {})
+    return ax
+
+
+def _bands(curve: Any, part: str) -> list[tuple[str, Any, Any, str]]:
+    """Label, ends and colour of the simultaneous and of the pointwise band."""
+    label = f"{100 * curve.confidence_level:.4g} % band"
+    both = curve.simultaneous_lower, curve.simultaneous_upper, figures.LIGHT_BAND
+    each = curve.pointwise_lower, curve.pointwise_upper, figures.BAND
+    return [(f"{label}: all {part}s", *both), (f"{label}: each {part}", *each)]
 
 
 def _draw_counts(ax: "Axes", curve: ReliabilityCurve, width: float) -> None:

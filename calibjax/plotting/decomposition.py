@@ -21,16 +21,16 @@ _PARTS = ("score", "miscalibration", "discrimination", "uncertainty")
 def score_decomposition(
     decomposition: ScoreDecomposition | CalibrationTestResult,
     *,
-    level: float = 0.9,
+    confidence_level: float = 0.9,
     ylabel: str = "mean score",
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Bars of a score and its parts: score = miscalibration − discrimination + uncertainty.
 
     With draws under calibration, intervals beside the bars contain each part of a calibrated model
-    with at least the probability `level` (each on its own): order statistics of the redraws, as the
-    pointwise band of `estimators.reliability_curve`. A calibrated model has some miscalibration,
-    too, by chance: what counts is whether it is above its interval.
+    with at least the probability `confidence_level` (each on its own): order statistics of the
+    redraws, as the pointwise band of `estimators.reliability_curve`. A calibrated model has some
+    miscalibration by chance; compare it with its interval.
 
     All artists have labels for a legend; a new figure has one.
 
@@ -38,7 +38,7 @@ def score_decomposition(
         decomposition: what `scores.brier_decomposition` or `crps_decomposition` returned, or the
             result of `hypothesis_tests.exact_test` with one of them as the statistic, which has the
             draws.
-        level: of the intervals, in (0, 1).
+        confidence_level: of the intervals, in (0, 1).
         ylabel: what the score is, with its unit.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
@@ -76,7 +76,7 @@ def score_decomposition(
             f"with it as the statistic, got {checks.described(decomposition)}"
         )
     values = _shown("decomposition", decomposition, (), "(), of one data set")
-    band = None if draws is None else _band(draws, level)
+    band = None if draws is None else _band(draws, confidence_level)
     places = np.arange(4)
     with figures.figure(ax, (5.0, 3.4)) as ax:
         colors = [figures.BAND, figures.BARS, figures.BARS, figures.BARS]
@@ -87,7 +87,9 @@ def score_decomposition(
         if band is not None:
             (lower, upper), middle = band, (band[0] + band[1]) / 2
             style = {"fmt": "none", "ecolor": figures.BLACK, "elinewidth": 1.5, "capsize": 5}
-            style["label"] = f"{100 * float(level):.4g} % of the redraws under calibration"
+            style["label"] = (
+                f"{100 * float(confidence_level):.4g} % of the redraws under calibration"
+            )
             ax.errorbar(places + 0.15, middle, (upper - lower) / 2, **style)
         ax.axhline(0, color=figures.BLACK, linewidth=0.8)
         ax.set_xticks(places, list(_PARTS))
@@ -106,7 +108,7 @@ def _shown(name: str, parts: Any, expected: tuple[Any, ...], described: str) -> 
     return np.stack([values[key] for key in _PARTS])
 
 
-def _band(draws: object, level: float) -> tuple[np.ndarray, np.ndarray]:
+def _band(draws: object, confidence_level: float) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the interval of each part, [4] each."""
     if not isinstance(draws, ScoreDecomposition):
         raise TypeError(
@@ -115,6 +117,6 @@ def _band(draws: object, level: float) -> tuple[np.ndarray, np.ndarray]:
         )
     size = checks.leading_size("decomposition.null_samples", draws)
     values = _shown("decomposition.null_samples", draws, (size,), "[B], the draws")
-    _, _, (rank, _) = checked_ranks(level, size)
+    _, _, (rank, _) = checked_ranks(confidence_level, size)
     lower, upper = pointwise_band(jnp.asarray(values.T), rank)
     return np.asarray(lower), np.asarray(upper)

@@ -94,8 +94,8 @@ def pvalue_ecdf(
 
     Args:
         pvalues: for each name of a test its p-values on R data sets, [R]; at most nine tests.
-        band: what R uniform p-values give at all levels at once, as
-            `estimators.quantile_coverage(key, pvalues)` returns it for any R p-values.
+        band: of R uniform p-values at all levels at once, the result of
+            `estimators.coverage_curve(key, pvalues, kind="quantile")` for any R p-values.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
@@ -117,9 +117,9 @@ def pvalue_ecdf(
     [[0.0, 0.0], [0.25, 0.5], [0.75, 1.0], [1.0, 1.0]]
     """
     shown = figures.shown_by_name("pvalues", pvalues, _sorted)
-    if band is not None and (not isinstance(band, CoverageCurve) or band.sets != "quantiles"):
-        got = checks.described(band)
-        raise TypeError(f"band: expected what estimators.quantile_coverage returns, got {got}")
+    if band is not None and (not isinstance(band, CoverageCurve) or band.kind != "quantile"):
+        expected = 'a coverage_curve of kind "quantile"'
+        raise TypeError(f"band: expected {expected}, got {checks.described(band)}")
     with figures.figure(ax, (4.4, 4.8), ncols=2) as ax:
         for (color, line), (name, values) in zip(figures.CURVE_LOOKS, shown.items(), strict=False):
             rates = np.arange(1, values.size + 1) / values.size
@@ -130,7 +130,7 @@ def pvalue_ecdf(
         if band is not None:
             fields = "levels", "simultaneous_lower", "simultaneous_upper"
             x, *ends = (figures.shown_values(f"band.{x}", getattr(band, x)) for x in fields)
-            label = f"{100 * band.level:.4g} % band of uniform p-values"
+            label = f"{100 * band.confidence_level:.4g} % band of uniform p-values"
             style = {"color": figures.LIGHT_BAND, "linewidth": 0, "zorder": 0, "label": label}
             ax.fill_between(x, ends[0], ends[1], **style)
         ax.set(xlim=(0, 1), ylim=(0, 1.01), box_aspect=1)

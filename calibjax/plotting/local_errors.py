@@ -24,7 +24,7 @@ def local_error_map(
     signed: bool = False,
     effective_sizes: ArrayLike | None = None,
     pvalues: ArrayLike | None = None,
-    level: float = 0.05,
+    significance_level: float = 0.05,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Map of local calibration errors: a point for each sample, coloured by its error.
@@ -36,7 +36,7 @@ def local_error_map(
     A local error is the mean of few samples where the kernel is narrow, and far from zero by
     chance there. With `effective_sizes` points fade whose error is of fewer than 30 samples; with
     `pvalues` the significant ones have a black ring. Of p-values that do not hold for all points
-    at once, a share `level` is significant without any miscalibration.
+    at once, a share `significance_level` is significant without any miscalibration.
 
     Args:
         features: of the samples, such as t-SNE coordinates, [n, 2].
@@ -46,7 +46,7 @@ def local_error_map(
         effective_sizes: effective number of samples in each local error, [n].
         pvalues: of the local errors, such as those of `hypothesis_tests.local_calibration_test`,
             [n].
-        level: p-values up to this one are significant.
+        significance_level: p-values up to this one are significant.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
@@ -74,7 +74,7 @@ def local_error_map(
     features = figures.shown_values("features", features)
     checks.shape("features", features, (errors.size, 2), "[n, 2], a point for each of the errors")
     opacity = _opacity(effective_sizes, errors.size)
-    chosen = _significant(pvalues, level, errors.size)
+    chosen = _significant(pvalues, significance_level, errors.size)
     limit = float(np.abs(errors).max()) or 1.0
     area = float(np.clip(3e4 / errors.size, 3, 36))  # in square points, 1/72 inch wide
     colors, lowest = (figures.DIVERGING, -limit) if signed else (figures.SEQUENTIAL, 0)
@@ -82,7 +82,8 @@ def local_error_map(
         style: dict[str, Any] = {"cmap": colors, "vmin": lowest, "vmax": limit, "label": "samples"}
         style |= {"s": area, "linewidths": 0, "alpha": opacity, "rasterized": True}
         points = ax.scatter(*features.T, c=errors, **style)
-        style = {"s": area + 10, "linewidths": 0.8, "rasterized": True, "label": f"p ≤ {level:g}"}
+        label = f"p ≤ {significance_level:g}"
+        style = {"s": area + 10, "linewidths": 0.8, "rasterized": True, "label": label}
         if np.any(chosen):
             ax.scatter(*features[chosen].T, facecolors="none", edgecolors=figures.BLACK, **style)
         ax.set(xlabel="first feature", ylabel="second feature")
@@ -110,7 +111,7 @@ def _opacity(effective_sizes: ArrayLike | None, num_samples: int) -> np.ndarray 
 
 def _significant(pvalues: ArrayLike | None, level: ArrayLike, num_samples: int) -> np.ndarray:
     """Which points are significant, [n]."""
-    checks.proportion("level", level)
+    checks.proportion("significance_level", level)
     if pvalues is None:
         return np.zeros(num_samples, bool)
     pvalues = figures.shown_vector("pvalues", pvalues, _ALIKE, size=num_samples)

@@ -25,16 +25,16 @@ def group_errors(
     *,
     groups: Sequence[Any] | None = None,
     residuals: Sequence[Any] | None = None,
-    level: float = 0.05,
+    significance_level: float = 0.05,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Grid of signed errors: a row for each group, a column for each kind of residual.
 
     Errors are observed minus predicted values: red where the predictions are too small, blue where
     they are too large. Cells contain the error ± its standard error under calibration; those with
-    an adjusted p-value ≤ `level` are framed and bold. For a calibrated model there is any such cell
-    with probability at most `level`. Grids of more than 12 columns or 40 rows have no room for
-    numbers: there the significant cells have their sign.
+    an adjusted p-value ≤ `significance_level` are framed and bold. For a calibrated model there is
+    any such cell with at most this probability. Grids of more than 12 columns or 40 rows have no
+    room for numbers: there the significant cells have their sign.
 
     Args:
         result: what `hypothesis_tests.group_calibration_test` returned, of one data set and outside
@@ -42,7 +42,7 @@ def group_errors(
         groups: names of the G groups, by default their numbers.
         residuals: names of the k residuals, by default their numbers; by the test's own default
             those of classes are the classes and "top label".
-        level: adjusted p-values up to this one are significant.
+        significance_level: adjusted p-values up to this one are significant.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
@@ -70,7 +70,7 @@ def group_errors(
     >>> print([label.get_text() for label in ax.get_yticklabels()], len(ax.patches))
     ['young', 'old'] 1
     """
-    checks.proportion("level", level)
+    level = checks.proportion("significance_level", significance_level)
     figures.check_result(result, "groups", "hypothesis_tests.group_calibration_test")
     errors, sizes, pvalues = _shown(result)
     rows = _names("groups", groups, errors.shape[0])
@@ -106,12 +106,12 @@ def _shown(result: CalibrationTestResult) -> tuple[np.ndarray, np.ndarray, np.nd
             "result.estimate: expected shape [G] or [G, k], the errors of one data set, got "
             f"{errors.shape}"
         )
-    found = [errors]
+    shown = [errors]
     for name in ("null_size", "adjusted_pvalue"):
         value = figures.shown_values(f"result.{name}", getattr(result, name))
         checks.shape(f"result.{name}", value, errors.shape, f"{errors.shape}, as the errors")
-        found.append(value)
-    return tuple(x.reshape(len(errors), -1) for x in found)  # pyright: ignore[reportReturnType]
+        shown.append(value)
+    return tuple(x.reshape(len(errors), -1) for x in shown)  # pyright: ignore[reportReturnType]
 
 
 def _names(name: str, names: Sequence[str] | None, size: int) -> list[str]:
@@ -164,24 +164,23 @@ def witness_map(
     at_predictions: Any,
     at_targets: ArrayLike,
     *,
-    level: float = 0.05,
+    significance_level: float = 0.05,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Map of where a model is wrong: the witness in units of its standard errors.
 
     Scalar predictions have a map over predicted mean and residual, target − predicted mean: red
     where targets are more frequent than predicted, blue and with dashed contours where they are
-    less frequent. The region
-    of the locations with an adjusted p-value ≤ `level` is outlined: for a calibrated model there is
-    any such region with probability at most `level`. Class predictions have a signed bar for each
-    location, grey where it is not significant.
+    less frequent. The region of the locations with an adjusted p-value ≤ `significance_level` is
+    outlined: for a calibrated model there is any such region with at most this probability. Class
+    predictions have a signed bar for each location, grey where it is not significant.
 
     Args:
         result: what `hypothesis_tests.witness_test` returned, of one data set and outside of `jit`.
         at_predictions: its locations, batch of J scalar distributions with a method `mean`, or of
             class predictions.
         at_targets: [J].
-        level: adjusted p-values up to this one are significant.
+        significance_level: adjusted p-values up to this one are significant.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
 
@@ -215,7 +214,7 @@ def witness_map(
     >>> print(ax.get_xlabel(), "|", ax.get_ylabel())
     predicted mean | target - predicted mean
     """
-    sizes, is_significant = _shown_witness(result, level)
+    sizes, is_significant = _shown_witness(result, significance_level)
     at_predictions, at_targets = checks.predictions_and_targets(
         at_predictions, at_targets, names=("at_predictions", "at_targets")
     )
@@ -239,7 +238,7 @@ def witness_map(
 
 def _shown_witness(result: CalibrationTestResult, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Witness in standard errors, and where it is significant, [J] each."""
-    checks.proportion("level", level)
+    checks.proportion("significance_level", level)
     figures.check_result(result, "locations", "hypothesis_tests.witness_test")
     witness = figures.shown_values("result.estimate", result.estimate)
     checks.shape("result.estimate", witness, (None,), "[J], the witness of one data set")
@@ -287,8 +286,8 @@ def _draw_bars(
 ) -> "Axes":
     """A bar for each location, with its class and the probability of this class."""
     places = np.arange(sizes.size)
-    own = probs[places, targets]
-    names = [f"class {c}\np = {p:.2g}" for c, p in zip(targets, own, strict=True)]
+    observed = probs[places, targets]
+    names = [f"class {c}\np = {p:.2g}" for c, p in zip(targets, observed, strict=True)]
     with figures.figure(ax, (1.6 + 0.55 * max(sizes.size, 5), 3.4)) as ax:
         for label, chosen, color in (
             ("not significant", ~is_significant, figures.GRAY),

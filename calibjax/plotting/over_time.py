@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def wealth(
+def e_process_wealth(
     result: EProcessResult,
     *,
-    level: float = 0.05,
+    significance_level: float = 0.05,
     xlabel: str = "forecasts",
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Wealth of all bets together, and of each, after each forecast, on a logarithmic scale.
 
-    Above the horizontal line, at 1 / level, calibration is rejected; under calibration the black
-    curve is ever above it with a probability of at most `level`. All artists have labels for a
+    Above the horizontal line, at 1 / significance_level, calibration is rejected; under calibration
+    the black curve is ever above it with at most this probability. All artists have labels for a
     legend; a new figure has one.
 
     Args:
-        result: what `hypothesis_tests.e_process` returns.
-        level: in (0, 1).
+        result: result of `hypothesis_tests.e_process`.
+        significance_level: in (0, 1).
         xlabel: what is counted on the horizontal axis.
         ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
             result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
@@ -49,7 +49,7 @@ def wealth(
     >>> from calibjax import distributions, hypothesis_tests, plotting
     >>> predictions = distributions.Normal(jnp.zeros(50), jnp.ones(50))
     >>> targets = 2 * jax.random.normal(jax.random.key(0), (50,))
-    >>> ax = plotting.wealth(hypothesis_tests.e_process(predictions, targets))
+    >>> ax = plotting.e_process_wealth(hypothesis_tests.e_process(predictions, targets))
     >>> print(ax.get_ylabel())
     wealth
     """
@@ -61,7 +61,7 @@ def wealth(
         name: figures.shown_vector(f"result.log_wealths['{name}']", logs, size=len(total))
         for name, logs in result.log_wealths.items()
     }
-    level = float(checks.proportion("level", level))
+    level = float(checks.proportion("significance_level", significance_level))
     unit, steps = math.log(10), np.arange(1, len(total) + 1)
     with figures.figure(ax, (5.0, 3.6), ncols=2) as ax:
         from matplotlib.ticker import MaxNLocator

@@ -4,7 +4,7 @@ Smaller is better, except for `accuracy` and `prediction_rejection_ratio`. A pro
 calibration and sharpness; the estimators and tests of calibration do not.
 
 The calibration errors that are often reported as scores, ECE and MCE, are `estimators.ece` and
-`estimators.mce`, applied to the result of `estimators.top_label` for the confidences alone.
+`estimators.mce`.
 """
 
 from calibjax.scores.decomposition import (

@@ -90,7 +90,7 @@ def prepare(what: str, data: str, n: int, draws: int = 99) -> Callable[[], Any]:
         "aggregated": lambda: tests.aggregated_skce_test(key, predictions, targets),
         "median_heuristic": lambda: kernels.median_heuristic(distance, predictions),
         "witness": lambda: estimators.witness(kernel, predictions, targets, predictions, targets),
-        "ece": lambda: estimators.ece(predictions, targets, binning=estimators.UniformBins(10)),
+        "ece": lambda: estimators.ece(predictions, targets, notion="canonical"),
         "crps": lambda: scores.crps(predictions, targets),
         "temperature": lambda: recalibration.TemperatureScaling().fit(predictions, targets),
     }

@@ -22,7 +22,7 @@ from experiments.synthetic_models import Model, median_kernel
 
 EXACT = "exact SKCE"
 NUM_LOCATIONS = 5
-ECE = functools.partial(estimators.ece, binning=estimators.UniformBins(10))
+ECE = functools.partial(estimators.ece, binning=estimators.UniformBins(10), notion="canonical")
 
 NUM_EIGENVALUES = 32  # a p-value differs from that with all of them by less than 1e-3
 

@@ -118,8 +118,8 @@ def estimate(network: Network) -> dict[str, float]:
     dynamic = estimators.MedianVarianceBins(MIN_BIN_SIZE)
     return {
         "scale": float(scale),
-        "ECE_uniform": float(estimators.ece(*data, binning=UNIFORM)),
-        "ECE_dynamic": float(estimators.ece(*data, binning=dynamic)),
+        "ECE_uniform": float(estimators.ece(*data, binning=UNIFORM, notion="canonical")),
+        "ECE_dynamic": float(estimators.ece(*data, binning=dynamic, notion="canonical")),
         "SKCEb_median": float(estimators.skce_biased(*samples)),
         "SKCEuq_median": float(estimators.skce(*samples)),
         "SKCEul_median": float(estimators.skce_block(*samples, block_size=2)),

@@ -123,7 +123,7 @@ def consistency(
     binning: Binning, key: jax.Array, kernel: Any, predictions: Any, targets: Any, draws: int
 ) -> jax.Array:
     """p-value of consistency resampling with the ECE; no kernel is needed."""
-    statistic = functools.partial(ece, binning=binning)
+    statistic = functools.partial(ece, binning=binning, notion="canonical")
     # Few redraws at once, whose sums in bins stay in the cache with those of the whole batch.
     test = consistency_test(key, statistic, predictions, targets, num_draws=draws, batch_size=4)
     return test.pvalue

@@ -62,7 +62,7 @@ def _with_heuristic(estimator: Callable, predictions: Any, labels: Any, scale: A
 
 
 def _ece(binning: Callable, predictions: Any, labels: Any, scale: Any) -> jax.Array:
-    return estimators.ece(predictions, labels, binning=binning)
+    return estimators.ece(predictions, labels, binning=binning, notion="canonical")
 
 
 ECES = {

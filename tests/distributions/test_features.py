@@ -122,8 +122,6 @@ def test_lenses_and_recalibration_keep_features():
     assert each.features.shape == (3, N, 2)
     kernel = TensorProduct(Exponential(1.0, Features()), White())
     assert jax.vmap(functools.partial(estimators.skce, kernel))(each, truths).shape == (3,)
-    grouped, _ = estimators.group_classes(predictions, labels, [0, 1, 1])
-    np.testing.assert_array_equal(grouped.features, X)
     for method in (recalibration.TemperatureScaling(), recalibration.HistogramBinning(3)):
         params = method.fit(predictions, labels)
         new = method.apply(params, predictions)

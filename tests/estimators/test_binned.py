@@ -13,6 +13,10 @@ from calibjax.distributions import Bernoulli, Categorical
 from tests import oracles
 from tests.estimators.test_binnings import BINNINGS, DTYPES, groups_of, random_data
 
+ECE = functools.partial(estimators.ece, notion="canonical")
+MCE = functools.partial(estimators.mce, notion="canonical")
+DEBIASED = functools.partial(ECE, norm="l2", debiased=True, distance=distances.Euclidean())
+
 
 def total_variation(p, q):
     return np.abs(p - q).sum() / 2
@@ -64,10 +68,10 @@ def test_ece_and_mce_against_a_loop(name, m, decimals):
     groups = groups_of(BINNINGS[name](predictions))
     data = predictions, jnp.asarray(targets)
     for distance, oracle in DISTANCES.values():
-        for estimator, reference in ((estimators.ece, ece_oracle), (estimators.mce, mce_oracle)):
+        for estimator, reference in ((ECE, ece_oracle), (MCE, mce_oracle)):
             ours = estimator(*data, binning=BINNINGS[name], distance=distance)
             np.testing.assert_allclose(ours, reference(probs, targets, groups, oracle), atol=1e-14)
-    for estimator, reference in ((estimators.ece, ece_oracle), (estimators.mce, mce_oracle)):
+    for estimator, reference in ((ECE, ece_oracle), (MCE, mce_oracle)):
         default = estimator(*data, binning=BINNINGS[name])
         np.testing.assert_allclose(default, reference(probs, targets, groups), atol=1e-14)
 
@@ -85,19 +89,17 @@ def debiased_oracle(probs, targets, groups):
 
 @pytest.mark.parametrize("m", [pytest.param(2, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("name", BINNINGS)
-def test_debiased_squared_ece_against_a_loop(name, m):
+def test_debiased_ece_against_a_loop(name, m):
     probs, targets = random_data(120, m, seed=5)
     predictions = Categorical(jnp.asarray(probs))
     groups = groups_of(BINNINGS[name](predictions))
-    ours = estimators.debiased_squared_ece(
-        predictions, jnp.asarray(targets), binning=BINNINGS[name]
-    )
+    ours = DEBIASED(predictions, jnp.asarray(targets), binning=BINNINGS[name])
     np.testing.assert_allclose(ours, debiased_oracle(probs, targets, groups), atol=1e-14)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BINNINGS)
-def test_debiased_squared_ece_is_unbiased(name):
+def test_debiased_ece_is_unbiased(name):
     """Given the predictions, its mean is the sum with Δ = share (e_0 − p) in place of residuals."""
     probs, _ = random_data(100, 4, seed=1)
     predictions = Categorical(jnp.asarray(probs))
@@ -110,10 +112,8 @@ def test_debiased_squared_ece_is_unbiased(name):
         labels = jax.random.categorical(class_key, jnp.log(predictions.probs))
         labels = jnp.where(jax.random.uniform(choice_key, (100,)) < share, 0, labels)
         data = predictions, labels
-        squared = estimators.ece(
-            *data, binning=BINNINGS[name], distance=distances.SquaredEuclidean()
-        )
-        return estimators.debiased_squared_ece(*data, binning=BINNINGS[name]), squared
+        squared = ECE(*data, binning=BINNINGS[name], distance=distances.SquaredEuclidean())
+        return DEBIASED(*data, binning=BINNINGS[name]), squared
 
     for share in (0.0, 0.5):
         shift = share * (np.eye(4)[0] - probs)
@@ -136,13 +136,13 @@ def test_bernoulli_bins_against_scikit_learn(strategy):
     frequencies, means = calibration_curve(targets, probs, n_bins=10, strategy=strategy)
     binning = {"uniform": estimators.UniformBins, "quantile": estimators.EqualMassBins}
     arguments = Bernoulli(jnp.asarray(probs)), jnp.asarray(targets)
-    ours = estimators.mce(*arguments, binning=binning[strategy](10))
+    ours = MCE(*arguments, binning=binning[strategy](10))
     np.testing.assert_allclose(ours, np.abs(frequencies - means).max(), atol=1e-14)
     if strategy == "quantile":
-        ours = estimators.ece(*arguments, binning=estimators.EqualMassBins(10))
+        ours = ECE(*arguments, binning=estimators.EqualMassBins(10))
         np.testing.assert_allclose(ours, np.abs(frequencies - means).mean(), atol=1e-14)
     # Of bins of one sample, the squared error is the Brier score.
-    brier = estimators.ece(
+    brier = ECE(
         *arguments, binning=lambda p: jnp.arange(400), distance=distances.SquaredEuclidean()
     )
     np.testing.assert_allclose(brier, 2 * brier_score_loss(targets, probs), rtol=1e-13)
@@ -157,11 +157,11 @@ def test_any_function_is_a_binning():
         np.random.default_rng(0).integers(0, 40, size=40),
         np.random.default_rng(0).integers(0, 3, size=40).astype(np.uint8) * 13,
     ):
-        ours = estimators.ece(
+        ours = ECE(
             Categorical(jnp.asarray(probs)), jnp.asarray(targets), binning=lambda _, b=bins: b
         )
         np.testing.assert_allclose(ours, ece_oracle(probs, targets, groups_of(bins)), atol=1e-15)
-    alone = estimators.ece(
+    alone = ECE(
         Categorical(jnp.asarray(probs)), jnp.asarray(targets), binning=lambda p: jnp.arange(40)
     )
     np.testing.assert_allclose(alone, 1 - probs[np.arange(40), targets].mean(), atol=1e-15)
@@ -176,9 +176,9 @@ def test_bernoulli_gives_the_numbers_of_two_classes(name, dtype):
     targets = jnp.asarray(rng.integers(0, 2, size=63))
     one, two = Bernoulli(probs), Categorical(jnp.stack([1 - probs, probs], -1))
     np.testing.assert_array_equal(BINNINGS[name](one), BINNINGS[name](two))
-    ours = estimators.ece(one, targets, binning=BINNINGS[name])
-    assert ours == estimators.ece(two, targets, binning=BINNINGS[name])
-    assert ours == estimators.ece(one, targets == 1, binning=BINNINGS[name])
+    ours = ECE(one, targets, binning=BINNINGS[name])
+    assert ours == ECE(two, targets, binning=BINNINGS[name])
+    assert ours == ECE(one, targets == 1, binning=BINNINGS[name])
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_float32_of_many_equal_predictions(confidence, tolerance):
     predictions = Bernoulli(jnp.full(n, confidence, jnp.float32))
     targets = jnp.arange(n) % 10 < 7
     for binning in (estimators.UniformBins(10), lambda p: jnp.zeros(n, int)):
-        value = estimators.ece(predictions, targets, binning=binning)
+        value = ECE(predictions, targets, binning=binning)
         assert abs(float(value) - (confidence - 0.7)) < tolerance
-        value = estimators.debiased_squared_ece(predictions, targets, binning=binning)
+        value = DEBIASED(predictions, targets, binning=binning)
         assert abs(float(value) - 2 * (confidence - 0.7) ** 2) < tolerance
     one_bin = {"binning": estimators.UniformBins(10), "max_bins": 1, "num_draws": 39}
     curve = estimators.reliability_curve(jax.random.key(0), predictions, targets, **one_bin)
@@ -210,9 +210,7 @@ def test_gradients(name, dtype):
     targets = jnp.asarray(targets)
 
     def value(probs, distance):
-        return estimators.ece(
-            Categorical(probs), targets, binning=BINNINGS[name], distance=distance
-        )
+        return ECE(Categorical(probs), targets, binning=BINNINGS[name], distance=distance)
 
     expected = np.zeros_like(probs)
     for samples in groups_of(BINNINGS[name](Categorical(jnp.asarray(probs)))):
@@ -232,7 +230,7 @@ def test_gradients(name, dtype):
         bins = BINNINGS[name](Categorical(inner))
         jax.test_util.check_grads(
             jax.jit(
-                lambda p: estimators.ece(
+                lambda p: ECE(
                     Categorical(p + (1 - p.sum(1, keepdims=True)) / 4),  # within the simplex
                     targets,
                     binning=lambda _: bins,
@@ -257,7 +255,7 @@ def test_gradients_of_calibrated_bins_are_finite(distance, dtype):
         estimators.EqualMassBins(5),
     ):
         value, gradient = jax.value_and_grad(
-            lambda p, binning=binning: estimators.ece(
+            lambda p, binning=binning: ECE(
                 Categorical(p), targets, binning=binning, distance=distance
             )
         )(probs)
@@ -274,7 +272,7 @@ def test_empty_bins_contribute_zero():
 
     probs = jnp.array([[0.4, 0.6], [0.4, 0.6], [0.4, 0.6]])
     value, gradient = jax.value_and_grad(
-        lambda p: estimators.ece(
+        lambda p: ECE(
             Categorical(p),
             jnp.array([0, 0, 1]),
             binning=lambda p: jnp.full(3, 2),
@@ -293,14 +291,79 @@ def test_published_cifar10_networks(data_dir, network):
             ("ECE_uniform", estimators.UniformBins(10)),
             ("ECE_dynamic", estimators.MedianVarianceBins(100)),
         ):
-            ours = estimators.ece(oracles.as_dtype(predictions, dtype), targets, binning=binning)
+            ours = ECE(oracles.as_dtype(predictions, dtype), targets, binning=binning)
             np.testing.assert_allclose(ours, published[column], rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(
-    "estimator", [estimators.ece, estimators.mce, estimators.debiased_squared_ece]
-)
-def test_ten_bins_by_default(estimator):
+def data_of_bins(p, y, num_bins=15):
+    """Shares, mean probabilities and frequencies of bins of equal width, as in torchmetrics."""
+    bins = np.digitize(p, np.linspace(0, 1, num_bins + 1), right=False)
+    for b in np.unique(bins):
+        yield np.mean(bins == b), p[bins == b].mean(), y[bins == b].mean()
+
+
+def errors_of_bins(p, y):
+    """The three norms of a binary problem, and the means of which they are."""
+    shares, means, rates = np.transpose(list(data_of_bins(p, y)))
+    gaps = np.abs(means - rates)
+    return {"l1": shares @ gaps, "l2": np.sqrt(shares @ gaps**2), "max": gaps.max()}
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+def test_notions_and_norms_against_a_loop(norm):
+    """The conventions of torchmetrics and netcal: top label, or P(Y = 1) of two classes."""
+    probs, labels = random_data(300, 10, seed=2)
+    predictions = Categorical(jnp.asarray(probs))
+    top = errors_of_bins(probs.max(1), probs.argmax(1) == labels)[norm]
+    np.testing.assert_allclose(estimators.ece(predictions, labels, norm=norm), top, rtol=1e-12)
+    each = [errors_of_bins(probs[:, c], labels == c)[norm] for c in range(10)]
+    expected = {"l1": np.mean(each), "l2": np.sqrt(np.mean(np.square(each))), "max": max(each)}
+    ours = estimators.ece(predictions, labels, norm=norm, notion="class_wise")
+    np.testing.assert_allclose(ours, expected[norm], rtol=1e-12)
+    one = Bernoulli(jnp.asarray(probs[:, 0]))
+    for notion in ("top_label", "class_wise", "canonical"):
+        ours = estimators.ece(one, labels == 0, norm=norm, notion=notion)
+        np.testing.assert_allclose(ours, each[0], rtol=1e-12)
+    if norm == "max":
+        assert estimators.mce(predictions, labels) == estimators.ece(predictions, labels, norm=norm)
+
+
+def test_debiased_error_of_the_top_label():
+    """It estimates the square of the l2 error, in the units of |p̄ − ȳ|."""
+    probs, labels = random_data(120, 4, seed=5)
+    predictions, options = Categorical(jnp.asarray(probs)), {"norm": "l2", "debiased": True}
+    confidences, correct = probs.max(1), probs.argmax(1) == labels
+    groups = groups_of(estimators.UniformBins(15)(Bernoulli(jnp.asarray(confidences))))
+    two = np.stack([1 - confidences, confidences], 1)
+    expected = debiased_oracle(two, correct.astype(int), groups) / 2
+    np.testing.assert_allclose(estimators.ece(predictions, labels, **options), expected, rtol=1e-12)
+    twice = estimators.ece(predictions, labels, distance=distances.Euclidean(), **options)
+    np.testing.assert_allclose(twice, 2 * expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="debiased: expected distance=Euclidean"):
+        estimators.ece(predictions, labels, notion="canonical", **options)
+    with pytest.raises(ValueError, match='debiased: expected norm="l2"'):
+        estimators.ece(predictions, labels, debiased=True)
+
+
+def test_calibrated_model_of_ten_classes():
+    """About .03 for the top label, while nearly all cells of the simplex have one sample."""
+    values = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        probs = random.dirichlet(np.ones(10), 500)
+        labels = (probs.cumsum(1) < random.uniform(size=(500, 1))).sum(1)
+        data = Categorical(jnp.asarray(probs)), labels
+        values.append([estimators.ece(*data), ECE(*data)])
+        expected = errors_of_bins(probs.max(1), probs.argmax(1) == labels)["l1"]
+        np.testing.assert_allclose(values[-1][0], expected, rtol=1e-12)
+    top, canonical = np.mean(values, 0)
+    print(top, canonical)
+    assert abs(top - 0.03) < 0.01
+    assert canonical > 0.7
+
+
+def test_fifteen_bins_by_default():
     random = np.random.default_rng(0)
     data = Bernoulli(random.uniform(size=30)), random.integers(0, 2, 30)
-    assert estimator(*data) == estimator(*data, binning=estimators.UniformBins(10))
+    for estimator in (estimators.ece, estimators.mce):
+        assert estimator(*data) == estimator(*data, binning=estimators.UniformBins(15))

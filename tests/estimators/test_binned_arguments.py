@@ -11,8 +11,8 @@ from tests.estimators.test_binnings import BINNINGS
 from tests.wrong_data import LABELS, LOC, PROBS
 
 ENTRIES = {
-    f"{estimator.__name__}, {name}": functools.partial(estimator, binning=binning)
-    for estimator in (estimators.ece, estimators.mce, estimators.debiased_squared_ece)
+    f"{notion}, {name}": functools.partial(estimators.ece, notion=notion, binning=binning)
+    for notion in ("top_label", "class_wise", "canonical")
     for name, binning in BINNINGS.items()
 }
 

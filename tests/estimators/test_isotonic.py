@@ -1,13 +1,11 @@
 """Isotonic reliability curves against scikit-learn and NumPy; the lens on thresholds."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.stats
 from sklearn.isotonic import IsotonicRegression
 
-from calibjax import distributions, estimators, scores
+from calibjax import distributions, estimators
 
 KEY = jax.random.key(0)
 GENERATOR = np.random.default_rng(0)
@@ -125,23 +123,3 @@ def test_level_of_both_bands(of_labels):
     error = np.sqrt(0.1 * 0.9 / 2000)
     assert 0.06 < simultaneous.mean() < 0.1 + 3 * error
     assert pointwise.mean(0).max() < 0.1 + 4 * error
-
-
-def test_events_at_a_threshold():
-    loc, targets = GENERATOR.normal(size=50), GENERATOR.normal(size=50)
-    predictions = distributions.Normal(loc, np.full(50, 0.5))
-    probs, happened = estimators.AtMost(0.3)(predictions, targets)
-    np.testing.assert_allclose(probs.probs, scipy.stats.norm.cdf(0.3, loc, 0.5), rtol=1e-5)
-    np.testing.assert_array_equal(happened, targets <= 0.3)
-
-    # The CRPS is the integral of the Brier scores, of which each class counts.
-    def brier(threshold):
-        return scores.brier_score(*estimators.AtMost(threshold)(predictions, targets)) / 2
-
-    thresholds = jnp.linspace(-6, 6, 4001)
-    found = jnp.trapezoid(jax.lax.map(brier, thresholds), thresholds)
-    np.testing.assert_allclose(found, scores.crps(predictions, targets), rtol=1e-4)
-    counts = distributions.Poisson(jnp.array([1.0, 2.0]))
-    probs, happened = estimators.AtMost(1.0)(counts, jnp.array([1, 2]))
-    np.testing.assert_allclose(probs.probs, scipy.stats.poisson.cdf(1, [1, 2]), rtol=1e-5)
-    assert happened.tolist() == [1, 0]

@@ -8,14 +8,13 @@ from jax.test_util import check_grads
 
 from calibjax import distances, distributions, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
+from calibjax.lenses import OneVersusRest
 from tests import oracles
 from tests.wrong_data import LABELS, PROBS
 
-GROUPS = [1, 0, 1, 2, 0]
 LENSES = {
     "top_label": estimators.top_label,
     "class_wise": estimators.class_wise,
-    "group_classes": lambda p, y: estimators.group_classes(p, y, np.arange(p.class_probs.shape[1])),
 }
 
 
@@ -51,37 +50,13 @@ def test_class_wise():
     for c in range(5):
         np.testing.assert_array_equal(binary.probs[c], probs[:, c])
         np.testing.assert_array_equal(is_class[c], labels == c)
-        one, is_one = estimators.OneVersusRest(c)(predictions, targets)
+        one, is_one = OneVersusRest(c)(predictions, targets)
         np.testing.assert_array_equal(one.probs, probs[:, c])
         np.testing.assert_array_equal(is_one, labels == c)
         alone = estimators.ece(
             Bernoulli(jnp.asarray(probs[:, c])), jnp.asarray(labels == c), binning=binning
         )
         np.testing.assert_allclose(errors[c], alone, atol=1e-15)
-
-
-def test_group_classes():
-    predictions, targets, probs, labels = data()
-    grouped, group = estimators.group_classes(predictions, targets, GROUPS)
-    np.testing.assert_array_equal(group, np.array(GROUPS)[labels])
-    expected = [[sum(p[c] for c in range(5) if GROUPS[c] == g) for g in range(3)] for p in probs]
-    np.testing.assert_allclose(grouped.probs, expected, rtol=1e-15)
-    # All classes apart is no change, whatever their order.
-    permuted, targets_of = estimators.group_classes(predictions, targets, [4, 2, 0, 1, 3])
-    kernel = oracles.categorical_kernel()
-    np.testing.assert_allclose(
-        estimators.skce(kernel, permuted, targets_of),
-        estimators.skce(kernel, predictions, targets),
-        rtol=1e-12,
-    )
-
-
-def test_sums_of_groups_stay_on_the_simplex():
-    probs = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(50), 500), jnp.float32)
-    probs = jnp.concatenate([probs, jnp.zeros((500, 1), jnp.float32)], 1)
-    grouped, _ = estimators.group_classes(Categorical(probs), jnp.zeros(500, int), [0] * 50 + [1])
-    assert grouped.probs.max() == 1
-    grouped.check_values("predictions")
 
 
 @pytest.mark.parametrize("name", LENSES)
@@ -106,30 +81,6 @@ def test_bernoulli_is_the_two_class_categorical(name):
     one = LENSES[name](Bernoulli(probs), targets)
     two = LENSES[name](Categorical(jnp.stack([1 - probs, probs], -1)), targets)
     jax.tree.map(np.testing.assert_array_equal, one, two)
-
-
-@pytest.mark.parametrize(
-    ("groups", "error", "message"),
-    [
-        ([0, 1], ValueError, r"groups: expected shape \(3,\), one group for each class, got \(2,"),
-        ([0, 0, 0], ValueError, r"groups 0, ..., g - 1 with g >= 2, got \[0\]"),
-        ([0, 2, 0], ValueError, r"groups 0, ..., g - 1 with g >= 2, got \[0, 2\]"),
-        ([1, 2, 1], ValueError, r"groups 0, ..., g - 1 with g >= 2, got \[1, 2\]"),
-        ([-1, 0, 1], ValueError, r"groups 0, ..., g - 1 with g >= 2, got \[-1, 0, 1\]"),
-        ([0.0, 1.0, 0.0], TypeError, "groups: expected integers, one group for each class, got"),
-        ([True, False, True], TypeError, "groups: expected integers, one group for each class"),
-        (None, TypeError, "groups: expected integers"),
-        ([[0], [1, 0]], TypeError, "groups: expected an array of numbers, got list"),
-    ],
-)
-def test_wrong_groups(groups, error, message):
-    with pytest.raises(error, match=message):
-        estimators.group_classes(Categorical(PROBS), LABELS, groups)
-
-
-def test_traced_groups_are_refused():
-    with pytest.raises(TypeError, match="groups: expected integers that are known when compiling"):
-        jax.jit(estimators.group_classes)(Categorical(PROBS), LABELS, jnp.array([0, 1, 0]))
 
 
 def mmce_oracle(kernel, confidences, correct):

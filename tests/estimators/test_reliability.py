@@ -8,12 +8,13 @@ from sklearn.calibration import calibration_curve
 
 from calibjax import estimators
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import ReliabilityCurve, reliability
+from calibjax.estimators import reliability
+from calibjax.estimators.reliability import ReliabilityCurve
 
 KEY = jax.random.key(0)
 BANDS = ("pointwise", "simultaneous")
 TENTHS = estimators.UniformBins(10)
-ARRAYS = [name for name in ReliabilityCurve.__dataclass_fields__ if name != "level"]
+ARRAYS = [name for name in ReliabilityCurve.__dataclass_fields__ if name != "confidence_level"]
 
 
 def by_tenths(predictions):
@@ -96,9 +97,9 @@ def curve_oracle(key, p, y, bins, num_draws, level):
 )
 def test_against_loops(binning, n, num_draws, level, dtype):
     p, y = data(n, dtype=dtype)
-    ours = curve(p, y, binning=binning, num_draws=num_draws, level=level)
+    ours = curve(p, y, binning=binning, num_draws=num_draws, confidence_level=level)
     expected = curve_oracle(KEY, p, y, np.asarray(binning(Bernoulli(p))), num_draws, level)
-    assert ours.level == level
+    assert ours.confidence_level == level
     for name, column in zip(ARRAYS, expected.T):
         values = np.asarray(getattr(ours, name))
         assert values.shape == (min(n, 100),)
@@ -134,7 +135,9 @@ def inside(p, keys, num_draws, level, binning=by_tenths):
     def one(key):
         target_key, key = jax.random.split(key)
         y = (jax.random.uniform(target_key, p.shape) < p).astype(int)
-        c = curve(p, y, key, binning=binning, num_draws=num_draws, level=level, max_bins=10)
+        c = curve(
+            p, y, key, binning=binning, num_draws=num_draws, confidence_level=level, max_bins=10
+        )
         return (
             (c.pointwise_lower <= c.frequency) & (c.frequency <= c.pointwise_upper),
             ~c.is_outside,
@@ -244,7 +247,7 @@ def test_wrong_arguments(arguments, error, message):
 
 def test_traced_levels_are_refused():
     with pytest.raises(TypeError, match="level: expected a number that is known when compiling"):
-        jax.jit(lambda level: curve(P, Y, level=level))(0.9)
+        jax.jit(lambda level: curve(P, Y, confidence_level=level))(0.9)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ _AGAIN = r", whole\]|\[params\]|\[state|\[records\]"
 _AGAIN += r"|(negative_log_likelihood|sample_targets)\[(?!Normal\])"
 # Where weights stay, of each kind of function one or two.
 _WEIGHTED = (
-    r"estimators\.(skce|skce_biased|ucme|ece|lce|reliability_curve|pit_histogram)|streaming\.SKCE"
+    r"estimators\.(skce|skce_biased|ucme|ece|lce|reliability_curve|pit_counts)|streaming\.SKCE"
     r"|hypothesis_tests\.(exact_skce_test|group_calibration_test|aggregated_skce_test)"
     r"|scores\.(crps|brier_score|brier_decomposition|negative_log_likelihood)"
     r"|recalibration\.(HistogramBinning|IsotonicRegression|PlattScaling|AffineScaling|VennAbers)"

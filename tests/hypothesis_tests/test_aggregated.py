@@ -26,6 +26,7 @@ from calibjax.kernels import (
     default_kernel,
     default_kernels,
 )
+from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling
 
 KEY = jax.random.key(0)
@@ -117,7 +118,7 @@ def test_lenses_see_the_same_redraws():
     probs = jnp.asarray(RNG.dirichlet(np.ones(4), 30))
     labels = jnp.asarray(RNG.integers(0, 4, 30))
     product = PAIRS["wide"]
-    family = {c: (estimators.OneVersusRest(c), product) for c in range(4)}
+    family = {c: (OneVersusRest(c), product) for c in range(4)}
     family |= {"top": (estimators.top_label, product), "every": product}
     family = {str(name): kernel for name, kernel in family.items()}
     test = aggregated_skce_test(KEY, Categorical(probs), labels, kernels=family, num_draws=19)

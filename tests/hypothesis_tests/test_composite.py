@@ -17,7 +17,7 @@ from calibjax.distributions import (
     sample_targets,
     with_features,
 )
-from calibjax.estimators import OneVersusRest, skce_biased
+from calibjax.estimators import skce_biased
 from calibjax.hypothesis_tests import (
     composite_calibration_test,
 )
@@ -33,6 +33,7 @@ from calibjax.kernels import (
     White,
     default_kernels,
 )
+from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import (
     AffineScaling,
     IsotonicRegression,

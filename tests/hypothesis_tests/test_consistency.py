@@ -14,7 +14,8 @@ KEY = jax.random.key(0)
 
 def _errors_in_bins(predictions, targets):
     """Expected calibration error of binary predictions in ten bins."""
-    return estimators.ece(predictions, targets, binning=estimators.UniformBins(10))
+    binning = estimators.UniformBins(10)
+    return estimators.ece(predictions, targets, binning=binning, notion="canonical")
 
 
 def test_null_distribution_against_a_loop():

@@ -6,7 +6,9 @@ import numpy as np
 
 from calibjax import plotting
 from calibjax.distributions import Normal
-from calibjax.estimators import CoverageCurve, IsotonicCurve, PITHistogram, ReliabilityCurve
+from calibjax.estimators.isotonic import IsotonicCurve
+from calibjax.estimators.reliability import ReliabilityCurve
+from calibjax.estimators.uniformity import CoverageCurve, PITHistogram
 from calibjax.hypothesis_tests import CalibrationTestResult, EProcessResult
 from calibjax.scores import MurphyCurve, ScoreDecomposition
 
@@ -15,18 +17,18 @@ HISTOGRAM = PITHistogram(
     counts=np.array([9, 4, 5, 2]),
     simultaneous_lower=np.full(4, 1.0),
     simultaneous_upper=np.full(4, 8.0),
-    level=0.9,
+    confidence_level=0.9,
 )
 QUANTILES = CoverageCurve(
     levels=np.array([0.2, 0.5, 0.8]),
     coverage=np.array([0.3, 0.5, 0.6]),
     simultaneous_lower=np.array([0.1, 0.3, 0.7]),
     simultaneous_upper=np.array([0.4, 0.7, 0.9]),
-    level=0.9,
-    sets="quantiles",
+    confidence_level=0.9,
+    kind="quantile",
 )
-INTERVALS = CoverageCurve(**{**vars(QUANTILES), "sets": "intervals"})
-RELIABILITY = ReliabilityCurve(*np.array([[3, 4], *[[0.2, 0.8]] * 6]), level=0.9)
+INTERVALS = CoverageCurve(**{**vars(QUANTILES), "kind": "interval"})
+RELIABILITY = ReliabilityCurve(*np.array([[3, 4], *[[0.2, 0.8]] * 6]), confidence_level=0.9)
 DRAWS = np.random.default_rng(0).normal(size=99)
 ONE = CalibrationTestResult(np.float64(2.5), np.float64(0.02), np.float64(2.5), DRAWS)
 DECOMPOSITION = ScoreDecomposition(*np.array([0.3, 0.1, 0.25, 0.45]))
@@ -58,13 +60,13 @@ AT = Normal(PLACES[:, 0], np.ones(4)), PLACES.sum(1)
 WEALTH = EProcessResult(
     DRAWS, {"shift": DRAWS + 1, "kernels": DRAWS - 1}, np.float64(0.3), np.int32(0), {}
 )
-ISOTONIC = IsotonicCurve(*np.array([[0.2, 0.5, 0.8]] * 6), level=0.9)
+ISOTONIC = IsotonicCurve(*np.array([[0.2, 0.5, 0.8]] * 6), confidence_level=0.9)
 MURPHY = {x: MurphyCurve(np.array([0.2, 0.5]), np.array([0.3, 0.1])) for x in "ab"}
 
 CALLS = {
+    "coverage_curve": (INTERVALS,),
+    "e_process_wealth": (WEALTH,),
     "group_errors": (GROUPS,),
-    "interval_coverage_curve": (INTERVALS,),
-    "isotonic_diagram": (ISOTONIC,),
     "local_error_map": (PLACES, np.full(4, 0.1)),
     "murphy_diagram": (MURPHY,),
     "null_distribution": (ONE,),
@@ -73,7 +75,6 @@ CALLS = {
     "pvalue_ecdf": ({"exact": np.array([0.5, 0.2])},),
     "reliability_diagram": (RELIABILITY,),
     "score_decomposition": (DECOMPOSED,),
-    "wealth": (WEALTH,),
     "witness_map": (LOCATIONS, *AT),
 }
 

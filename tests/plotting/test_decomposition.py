@@ -16,7 +16,7 @@ def test_bars_are_the_parts():
 
 
 def test_intervals_are_order_statistics_of_the_draws():
-    ax = plotting.score_decomposition(DECOMPOSED, level=0.8)
+    ax = plotting.score_decomposition(DECOMPOSED, confidence_level=0.8)
     (intervals,) = ax.containers[1].lines[2]
     ends = np.array(intervals.get_segments())[:, :, 1]
     draws = np.sort(np.asarray(DECOMPOSED.null_samples.score))

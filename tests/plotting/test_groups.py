@@ -36,7 +36,7 @@ def test_one_residual_and_nothing_significant():
     fields = "statistic", "pvalue", "estimate", "adjusted_pvalue"
     one = {name: getattr(GROUPS, name)[:, 0] for name in fields}
     one |= {"null_samples": GROUPS.null_samples[:, :, 0]}
-    ax = plotting.group_errors(dataclasses.replace(GROUPS, **one), level=0.01)
+    ax = plotting.group_errors(dataclasses.replace(GROUPS, **one), significance_level=0.01)
     assert ax.images[0].get_array().shape == (2, 1)
     assert not ax.figure.legends
     assert not ax.patches

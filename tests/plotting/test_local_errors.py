@@ -37,7 +37,10 @@ def test_map_of_signed_errors_has_zero_in_its_middle_and_shows_how_certain_they_
     figure = Figure(layout="constrained")
     left, right = figure.subplots(1, 2)
     options = {"signed": True, "effective_sizes": sizes, "pvalues": jnp.asarray(pvalues)}
-    assert plotting.local_error_map(FEATURES, SIGNED, **options, level=0.1, ax=right) is right
+    assert (
+        plotting.local_error_map(FEATURES, SIGNED, **options, significance_level=0.1, ax=right)
+        is right
+    )
     assert not left.collections
     assert not figure.legends
     points, ring = collections(right)["samples"], collections(right)["p ≤ 0.1"]

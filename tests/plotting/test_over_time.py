@@ -8,7 +8,7 @@ from tests.plotting.examples import ONE, WEALTH
 
 
 def test_curves():
-    ax = plotting.wealth(WEALTH, level=0.01)
+    ax = plotting.e_process_wealth(WEALTH, significance_level=0.01)
     *bets, total, threshold = ax.get_lines()
     assert [x.get_label() for x in bets] == ["shift", "kernels"]
     np.testing.assert_allclose(10 ** total.get_ydata(), np.exp(WEALTH.log_wealth))
@@ -16,4 +16,4 @@ def test_curves():
     np.testing.assert_allclose(threshold.get_ydata(), 2)
     np.testing.assert_array_equal(total.get_xdata()[[0, -1]], [1, 99])
     with pytest.raises(TypeError, match="result: expected what e_process returns"):
-        plotting.wealth(ONE)
+        plotting.e_process_wealth(ONE)

@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from calibjax import plotting
-from calibjax.estimators import ReliabilityCurve
+from calibjax.estimators.reliability import ReliabilityCurve
 from calibjax.plotting.figures import BLACK, RED
 from tests.plotting.test_histograms import lines, size_of_png
 
@@ -21,7 +21,7 @@ CURVE = ReliabilityCurve(
     pointwise_upper=np.array([0.2, 0.8, 0.9, 0]),
     simultaneous_lower=np.array([0.0, 0.1, 0.6, 0]),
     simultaneous_upper=np.array([0.3, 0.9, 1.0, 0]),
-    level=0.95,
+    confidence_level=0.95,
 )
 CURVES = {"NumPy": CURVE, "JAX": jax.tree.map(jnp.asarray, CURVE)}
 

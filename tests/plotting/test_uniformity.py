@@ -42,7 +42,8 @@ def test_bars_and_their_band():
     ("draw", "curve", "baseline"),
     [
         (plotting.pit_ecdf, QUANTILES, LEVELS),
-        (plotting.interval_coverage_curve, INTERVALS, 0 * LEVELS),
+        (plotting.coverage_curve, INTERVALS, 0 * LEVELS),
+        (plotting.coverage_curve, QUANTILES, 0 * LEVELS),
     ],
 )
 def test_points_around_their_band(draw, curve, baseline):
@@ -62,10 +63,9 @@ def test_points_around_their_band(draw, curve, baseline):
 @pytest.mark.parametrize(
     ("draw", "record", "error", "message"),
     [
-        (plotting.pit_ecdf, INTERVALS, TypeError, "quantile_coverage returns, got a curve of int"),
-        (plotting.interval_coverage_curve, QUANTILES, TypeError, "got a curve of quantiles"),
-        (plotting.interval_coverage_curve, HISTOGRAM, TypeError, "curve: expected what estimators"),
-        (plotting.pit_histogram, QUANTILES, TypeError, "histogram: expected what estimators.pit_h"),
+        (plotting.pit_ecdf, INTERVALS, TypeError, "coverage_curve of kind .quantile., got a curve"),
+        (plotting.coverage_curve, HISTOGRAM, TypeError, "curve: expected what estimators"),
+        (plotting.pit_histogram, QUANTILES, TypeError, "histogram: expected what estimators.pit_c"),
         (
             plotting.pit_histogram,
             dataclasses.replace(HISTOGRAM, edges=np.linspace(0, 1, 4)),

@@ -88,7 +88,7 @@ def test_wrong_input(scalar, classes):
     with pytest.raises(ValueError, match="at_targets: expected shape"):
         plotting.witness_map(scalar, vectors, jnp.zeros((30, 2)))
     with pytest.raises(ValueError, match="level: expected"):
-        plotting.witness_map(scalar, *AT, level=5)
+        plotting.witness_map(scalar, *AT, significance_level=5)
     nan = dataclasses.replace(scalar, estimate=scalar.estimate.at[0].set(jnp.nan))
     with pytest.raises(ValueError, match="result.estimate: expected finite"):
         plotting.witness_map(nan, *AT)

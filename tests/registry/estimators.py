@@ -25,7 +25,7 @@ def _kernel_estimators() -> list[Call]:
     found = []
     for family in (NORMAL, CATEGORICAL):
         kernel = a.kernel(family.kernel)
-        for name in ("skce_biased", "skce_dispersion estimators.DispersionEstimate"):
+        for name in ("skce_biased", "skce_dispersion"):
             found.append(family.call(f"estimators.{name}", kernel=kernel))
         found += [
             family.call("estimators.skce_block", kernel=kernel, block_size=a.integer(2)),
@@ -35,16 +35,16 @@ def _kernel_estimators() -> list[Call]:
         NORMAL.call(
             "estimators.ucme",
             kernel=NORMAL.kernel,
-            test_predictions=a.made(
-                Normal, test_loc=a.real(a.LOC[:3] + 0.5), test_scale=a.positive(a.SCALE[:3])
+            at_predictions=a.made(
+                Normal, at_loc=a.real(a.LOC[:3] + 0.5), at_scale=a.positive(a.SCALE[:3])
             ),
-            test_targets=a.real(a.Y[3:6]),
+            at_targets=a.real(a.Y[3:6]),
         ),
         CATEGORICAL.call(
             "estimators.ucme",
             kernel=CATEGORICAL.kernel,
-            test_predictions=a.made(Categorical, test_probs=a.simplex(a.PROBS[4:7])),
-            test_targets=a.labels(a.LABELS[:3], limit=3),
+            at_predictions=a.made(Categorical, at_probs=a.simplex(a.PROBS[4:7])),
+            at_targets=a.labels(a.LABELS[:3], limit=3),
         ),
         call(
             "estimators.mmce",
@@ -60,13 +60,18 @@ def _in_bins() -> list[Call]:
     binning, distance = a.binning(_BINNING), a.distance(distances.TotalVariation())
     number = a.integer(2, "num_bins", "min_size", "predictions")
     for family in (CATEGORICAL, BERNOULLI):
+        canonical = {"binning": binning, "notion": "canonical"}
         for name in ("ece", "mce"):
-            found.append(family.call(f"estimators.{name}", binning=binning, distance=distance))
-        found.append(family.call("estimators.debiased_squared_ece", binning=binning))
+            found.append(family.call(f"estimators.{name}", distance=distance, **canonical))
+        debiased = {"norm": "l2", "debiased": True, "distance": distances.Euclidean()}
+        label = f"debiased {family.name}"
+        found.append(family.call("estimators.ece", label, **canonical, **debiased))
         for name in ("EqualMassBins", "MedianVarianceBins"):
             bins = Made(getattr(estimators, name), {"number": number})
             covers = f"estimators.{name}"
-            found.append(family.call(covers, None, estimators.ece, binning=bins))
+            found.append(
+                family.call(covers, None, estimators.ece, binning=bins, notion="canonical")
+            )
         found.append(
             family.call(
                 "estimators.UniformBins",
@@ -79,19 +84,12 @@ def _in_bins() -> list[Call]:
 
 
 def _lenses() -> list[Call]:
-    def one(predictions, targets):
-        return estimators.OneVersusRest(1)(predictions, targets)
-
-    def ece(predictions, targets):
-        return estimators.ece(*estimators.top_label(predictions, targets), binning=_BINNING)
-
     return [
         CATEGORICAL.call("estimators.top_label"),
         CATEGORICAL.call("estimators.class_wise"),
-        CATEGORICAL.call("estimators.OneVersusRest", None, one),
-        CATEGORICAL.call("estimators.top_label", "ece", ece),
-        CATEGORICAL.call(
-            "estimators.group_classes", groups=a.groups(np.array([0, 1, 1]), traced=False)
+        *(
+            CATEGORICAL.call("estimators.ece", notion, binning=_BINNING, notion=notion)
+            for notion in ("top_label", "class_wise")
         ),
     ]
 
@@ -121,7 +119,7 @@ def _local() -> list[Call]:
         at_features=a.real(a.FEATURES[:3] + 0.1),
         at_confidences=a.unit(np.array([0.6, 0.7, 0.9])),
     )
-    for name in ("lce", "mlce", "local_errors estimators.LocalErrors"):
+    for name in ("lce", "mlce", "local_errors"):
         covers = f"estimators.{name} estimators.Neighbourhood"
         found += [
             call(covers, "Laplacian", neighbourhood=laplacian, **_LOCAL),

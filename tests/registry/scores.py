@@ -1,7 +1,5 @@
 """Calls of scores, adapters and reliability curves."""
 
-from typing import Any
-
 import numpy as np
 
 from calibjax import distributions, estimators
@@ -10,7 +8,10 @@ from tests.registry.arguments import Call, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 
 _BINNING = estimators.UniformBins(3)
-_BAND = {"num_draws": a.integer(19), "level": a.proportion(0.9, "num_draws", traced=False)}
+_BAND = {
+    "num_draws": a.integer(19),
+    "confidence_level": a.proportion(0.9, "num_draws", traced=False),
+}
 _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 
@@ -55,28 +56,21 @@ def _from_sklearn() -> list[Call]:
 
 
 def _curves() -> list[Call]:
-    def at_most(predictions: Any, targets: Any) -> Any:
-        return estimators.AtMost(0.5)(predictions, targets)
-
     return [
         BERNOULLI.call(
-            "estimators.reliability_curve estimators.ReliabilityCurve",
+            "estimators.reliability_curve",
             **_BAND,
             binning=a.binning(_BINNING),
             max_bins=a.integer(100, limit=100),
             slow=True,
         ),
         BERNOULLI.call(
-            "estimators.isotonic_curve estimators.IsotonicCurve",
+            "estimators.isotonic_curve",
             **_BAND,
             max_points=a.integer(8, limit=8),
             slow=True,
         ),
         NORMAL.call("estimators.isotonic_curve", num_draws=19, slow=True),
-        *(
-            FAMILIES[name].call("estimators.AtMost", None, at_most)
-            for name in ("Normal", "Poisson")
-        ),
         NORMAL.call(
             "scores.murphy_curve scores.MurphyCurve",
             level=a.proportion(0.3, traced=False, without=a.OPTIONAL),
@@ -89,7 +83,6 @@ def _pit() -> list[Call]:
     members = a.real(np.stack([a.LOC, a.LOC + 0.5, a.LOC - 1.0], 1))
     covers, values = "estimators.pit_values", a.unit(a.CONFIDENCES, without=a.ALONE)
     levels = a.positive(np.array([0.1, 0.5, 0.9]), without=(*a.ALONE, *a.OPTIONAL))
-    histogram, curve = "pit_histogram estimators.PITHistogram", "estimators.CoverageCurve"
     return [
         *(FAMILIES[name].call(covers) for name in ("Normal", "Poisson")),
         call(
@@ -98,10 +91,12 @@ def _pit() -> list[Call]:
             predictions=a.made(distributions.Ensemble, values=members),
             targets=a.real(a.Y),
         ),
-        call(f"estimators.{histogram}", values=values, num_bins=a.integer(4), **_BAND),
+        call("estimators.pit_counts", values=values, num_bins=a.integer(4), **_BAND),
         *(
-            call(f"estimators.{name} {curve}", values=values, levels=levels, **_BAND)
-            for name in ("quantile_coverage", "interval_coverage")
+            call(
+                "estimators.coverage_curve", kind, kind=kind, values=values, levels=levels, **_BAND
+            )
+            for kind in ("quantile", "interval")
         ),
     ]
 

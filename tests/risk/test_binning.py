@@ -5,7 +5,7 @@ import pytest
 
 from calibjax.distances import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import UniformBins, debiased_squared_ece, ece
+from calibjax.estimators import UniformBins, ece
 from calibjax.risk import Binning
 
 
@@ -109,8 +109,8 @@ def test_debiased_against_pairs_of_samples():
 def test_mean_of_debiased_bins_over_the_training_data():
     confidences, correct = map(jnp.asarray, sample(200, seed=2))
     function, two = Binning(20, debias=True), Bernoulli(confidences)
-    expected = debiased_squared_ece(two, correct, binning=UniformBins(10))
-    for predictions, value in ((two, expected), (confidences, expected / 2)):
+    expected = ece(two, correct, binning=UniformBins(10), norm="l2", debiased=True)
+    for predictions, value in ((two, 2 * expected), (confidences, expected)):
         params = function.fit(predictions, correct, 10)
         found = jnp.mean(function.diagonal(params, predictions))
         np.testing.assert_allclose(found, value, rtol=1e-12)

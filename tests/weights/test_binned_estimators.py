@@ -23,6 +23,11 @@ COPIES = np.repeat(np.arange(N), WEIGHTS)
 KEY = jax.random.key(0)
 
 
+ECE = functools.partial(estimators.ece, notion="canonical")
+MCE = functools.partial(estimators.mce, notion="canonical")
+DEBIASED = functools.partial(ECE, norm="l2", debiased=True, distance=distances.Euclidean())
+
+
 def own_bins(predictions):
     return (predictions.class_probs[:, 1] > 0.4).astype(int)
 
@@ -40,12 +45,10 @@ def own_bins(predictions):
 def test_laws_of_bins(data, binning):
     # A smallest number of samples is one of effective samples, not one of copies.
     copies = not isinstance(binning, MedianVarianceBins)
-    for function in (estimators.ece, estimators.mce):
+    for function in (ECE, MCE):
         value = lambda p, y, w: function(p, y, binning=binning, weights=w)  # noqa: B023, E731
         check_weights(value, *DATA[data], copies=copies)
-    squared = lambda p, y, w: estimators.debiased_squared_ece(  # noqa: E731
-        p, y, binning=binning, weights=w
-    )
+    squared = lambda p, y, w: DEBIASED(p, y, binning=binning, weights=w)  # noqa: E731
     check_weights(squared, *DATA[data], copies=False)
 
 
@@ -66,11 +69,11 @@ def test_errors_in_bins_by_hand(data):
             squares += w[used].sum() / w.sum() * mean
     shares, variations, norms = np.transpose(errors)
     options = {"binning": UniformBins(3), "weights": w}
-    found = estimators.ece(predictions, targets, **options)
+    found = ECE(predictions, targets, **options)
     np.testing.assert_allclose(found, shares @ variations, rtol=1e-12)
-    found = estimators.mce(predictions, targets, distance=distances.Euclidean(), **options)
+    found = MCE(predictions, targets, distance=distances.Euclidean(), **options)
     np.testing.assert_allclose(found, max(norms), rtol=1e-12)
-    found = estimators.debiased_squared_ece(predictions, targets, **options)
+    found = DEBIASED(predictions, targets, **options)
     np.testing.assert_allclose(found, squares, rtol=1e-11)
 
 
@@ -80,7 +83,7 @@ def test_bins_where_one_sample_has_all_the_weight():
         for small in (1e-30, np.finfo(dtype).eps):
             predictions = Bernoulli(np.array([0.1, 0.2, 0.7, 0.8], dtype))
             options = {"binning": UniformBins(2), "weights": np.array([1, small, 0.5, 0.5], dtype)}
-            found = estimators.debiased_squared_ece(predictions, np.array([1, 0, 1, 0]), **options)
+            found = DEBIASED(predictions, np.array([1, 0, 1, 0]), **options)
             # Half the weight is in a bin with the pair of residuals −0.3 and 0.8, of two classes.
             np.testing.assert_allclose(found, 0.5 * 2 * -0.3 * 0.8, rtol=1e-5)
 

@@ -1,5 +1,7 @@
 """Weights of local errors, of PIT histograms and coverage, and of mean embeddings."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -99,14 +101,13 @@ def test_points_without_weights_near_them():
 
 def test_laws_of_coverage():
     levels = np.array([0.2, 0.5, 0.9])
-    for function in (estimators.quantile_coverage, estimators.interval_coverage):
-        check_weights(
-            lambda u, w: function(KEY, u, weights=w, levels=levels, num_draws=19).coverage,  # noqa: B023
-            PIT,
-        )
+    for kind in ("quantile", "interval"):
+        options = {"kind": kind, "levels": levels, "num_draws": 19}
+        curve = functools.partial(estimators.coverage_curve, KEY, **options)
+        check_weights(lambda u, w, curve=curve: curve(u, weights=w).coverage, PIT)
     check_weights(
         lambda u, w: (
-            estimators.pit_histogram(KEY, u, weights=w, num_bins=3, num_draws=19).counts * 1.0
+            estimators.pit_counts(KEY, u, weights=w, num_bins=3, num_draws=19).counts * 1.0
         ),
         PIT,
         copies=False,
@@ -115,13 +116,13 @@ def test_laws_of_coverage():
 
 def test_coverage_by_hand():
     w, levels = 0.2 * WEIGHTS, np.array([0.25, 0.75])
-    curve = estimators.quantile_coverage(KEY, PIT, weights=w, levels=levels)
+    curve = estimators.coverage_curve(KEY, PIT, kind="quantile", weights=w, levels=levels)
     expected = [np.average(level >= PIT, weights=w) for level in levels]
     np.testing.assert_allclose(curve.coverage, expected, rtol=1e-12)
     inside = [np.average(np.abs(2 * PIT - 1) <= level, weights=w) for level in levels]
-    curve = estimators.interval_coverage(KEY, PIT, weights=w, levels=levels)
+    curve = estimators.coverage_curve(KEY, PIT, weights=w, levels=levels)
     np.testing.assert_allclose(curve.coverage, inside, rtol=1e-12)
-    histogram = estimators.pit_histogram(KEY, PIT, weights=w, num_bins=4)
+    histogram = estimators.pit_counts(KEY, PIT, weights=w, num_bins=4)
     n = w.sum() ** 2 / (w**2).sum()
     counts = np.histogram(PIT, 4, (0, 1), weights=w)[0] / w.sum() * n
     np.testing.assert_allclose(histogram.counts, counts, rtol=1e-12)
@@ -143,8 +144,8 @@ def test_level_of_bands_with_log_normal_weights(n):
             jnp.exp(jax.random.normal(keys[1], (n,))),
         )
         options = {"weights": weights, "num_draws": 39}
-        histogram = estimators.pit_histogram(keys[2], values, num_bins=4, **options)
-        curve = estimators.quantile_coverage(keys[2], values, **options)
+        histogram = estimators.pit_counts(keys[2], values, num_bins=4, **options)
+        curve = estimators.coverage_curve(keys[2], values, kind="quantile", **options)
         return jnp.any(histogram.is_outside), jnp.any(curve.is_outside)
 
     found = jax.jit(lambda keys: jax.lax.map(outside, keys))(jax.random.split(KEY, 2000))
@@ -193,6 +194,8 @@ def test_all_values_are_inside_together():
     for _ in range(20):
         weights = np.exp(random.normal(size=16))
         options = {"weights": weights, "levels": np.array([0.94, 0.95]), "num_draws": 19}
-        curve = estimators.quantile_coverage(KEY, random.uniform(0, 0.9, 16), **options)
+        curve = estimators.coverage_curve(
+            KEY, random.uniform(0, 0.9, 16), kind="quantile", **options
+        )
         np.testing.assert_allclose(curve.coverage, 1, rtol=1e-12)
         assert not np.any(curve.is_outside)

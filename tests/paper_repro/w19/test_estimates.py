@@ -56,7 +56,7 @@ def test_estimates_are_those_of_the_library(m, a, share, beta):
         "ece_median_variance": estimators.MedianVarianceBins(5),
     }
     expected = {
-        name: estimators.ece(predictions, labels, binning=binning)
+        name: estimators.ece(predictions, labels, binning=binning, notion="canonical")
         for name, binning in binnings.items()
     }
     # Of all entries, the zeros of the diagonal included.

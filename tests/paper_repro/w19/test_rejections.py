@@ -57,8 +57,10 @@ def test_prepared_predictions():
         binning = estimators.UniformBins(10)
         prepared = w19_simulation.prepare(probs, binning(predictions))
         np.testing.assert_array_equal(
-            estimators.ece(prepared, targets, binning=w19_simulation.carried_bins),
-            estimators.ece(predictions, targets, binning=binning),
+            estimators.ece(
+                prepared, targets, binning=w19_simulation.carried_bins, notion="canonical"
+            ),
+            estimators.ece(predictions, targets, binning=binning, notion="canonical"),
         )
 
 

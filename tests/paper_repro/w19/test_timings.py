@@ -26,8 +26,11 @@ def test_procedures_are_the_estimators():
     probs = data[0].probs
     median = np.median((np.abs(probs[:, None] - probs).sum(-1) / 2)[np.triu_indices(n, 1)])
     expected = {
-        "ECE, uniform bins": estimators.ece(*data, binning=estimators.UniformBins(10)),
-        "ECE, data-dependent bins": estimators.ece(*data, binning=estimators.MedianVarianceBins(5)),
+        f"ECE, {name} bins": estimators.ece(*data, binning=binning, notion="canonical")
+        for name, binning in (
+            ("uniform", estimators.UniformBins(10)),
+            ("data-dependent", estimators.MedianVarianceBins(5)),
+        )
     }
     for scale, suffix in ((0.5, ""), (median, " with median heuristic")):
         sample = w19_kernel(scale), *data
