@@ -222,7 +222,7 @@ def skce_difference(
     >>> biased = distributions.Normal(jnp.full(200, 0.5), jnp.ones(200))
     >>> test = hypothesis_tests.skce_difference(kernel, biased, good, targets)
     >>> print(test)
-    SKCEDifference(pvalue=0.001, statistic=3, estimate=0.043): the second model is better calibrated
+    SKCEDifference(pvalue=0.0028, statistic=2.99, estimate=0.0429): the second model is better ...
     """
     rows = {"weights": weights, "clusters": clusters}
     checks.same_rows(predictions=predictions, others=others, targets=targets, **rows)

@@ -193,7 +193,7 @@ def skce_confidence_interval(
     >>> predictions = distributions.Normal(jnp.linspace(0.0, 1.0, 100), jnp.full(100, 0.1))
     >>> data = kernel, predictions, jnp.full(100, 0.1)
     >>> print(hypothesis_tests.skce_confidence_interval(*data))
-    ConfidenceInterval(0.112 ± 0.0166, low=0.0791, high=0.144)
+    ConfidenceInterval(0.112 ± 0.0165, low=0.0794, high=0.144)
     >>> print(hypothesis_tests.skce_confidence_interval(*data, method="distribution_free"))
     ConfidenceInterval(0.112, low=0, high=1)
     """

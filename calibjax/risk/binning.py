@@ -75,10 +75,11 @@ class Binning(EstimationFunction):
 
     with the mean r̄_k and the variance s_k² = Σ_i ‖r_i − r̄_k‖² / (|B_k| − 1) of the residuals
     r_i = p_i − e_{y_i} of the training samples in interval k. h(p, p) can be negative. It is 0
-    where an interval has one training sample, which says nothing about a square, or none. The mean
-    of h(p_i, p_i) is `debiased_squared_ece(..., binning=UniformBins(M))` then, half of it for
-    confidences given as an array [n]. Where predictions vary within an interval the estimator of
-    Kumar et al. differs a little: they subtract the variance of the proportion of the labels, not
+    where an interval has one training sample, which says nothing about a square, or none. For
+    confidences given as an array [n], the mean of h(p_i, p_i) over the training samples is
+    `ece(..., binning=UniformBins(M), norm="l2", debiased=True)`; for binary predictions, of which
+    both classes count, it is twice this value. Where predictions vary within an interval the
+    estimator of Kumar et al. differs a little: they subtract the variance of the proportion of the labels, not
     that of the residuals.
 
     Attributes:

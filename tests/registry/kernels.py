@@ -175,18 +175,6 @@ def _distances() -> list[Call]:
     ]
 
 
-def _others() -> list[Call]:
-    tensor = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
-    return [
-        call(
-            "hypothesis_tests.calibration_kernel_bound",
-            kernel=a.kernel(tensor),
-            compiled=False,
-            reason="a function of the kernel's structure",
-        ),
-    ]
-
-
 def calls() -> list[Call]:
     """Calls of kernels and distances, through functions that check."""
     return [
@@ -195,5 +183,4 @@ def calls() -> list[Call]:
         *_prediction_kernels(),
         *_points(),
         *_distances(),
-        *_others(),
     ]

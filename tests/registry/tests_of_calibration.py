@@ -39,43 +39,49 @@ def _normal(loc: str, scale: str, values: Any = None) -> Made:
 def _skce_tests(family: Family) -> list[Call]:
     bound, drawn = a.scale(3.0, without=a.OPTIONAL), {"slow": True}
     free = {"estimator": a.choice("biased"), "bound": bound, "block_size": None}
-    side = {"side": a.choice("lower"), "confidence_level": a.proportion(0.9)}
+    two_sided, lower = ({"alternative": a.choice(x)} for x in ("two-sided", "greater"))
+    interval, fixed = "skce_confidence_interval", {"key": None, "num_draws": 999}
+    free_interval = {"method": "distribution_free", "weights": None, "clusters": None}
+    asymptotic = {"method": a.choice("asymptotic"), "block_size": None, "bound": None}
+    asymptotic |= {"estimator": "biased", **two_sided, **drawn}
+    blocks = {"null": "blocks", "block_size": a.integer(2)}
+    in_blocks = {"null": "spectrum", "block_size": a.integer(2, without=a.OPTIONAL)}
     parts = "hypothesis_tests.Component hypothesis_tests.SKCEComponents"
     tests = {
-        f"exact_skce_test {parts}": {"statistic": a.choice("omnibus"), **drawn},
-        "bootstrap_skce_test": drawn,
-        "block_skce_test": {"block_size": a.integer(2), "variance": a.choice("blocks")},
-        "spectrum_skce_test": {
-            "num_eigenvalues": a.integer(3, limit=3),
-            "method": a.choice("simulation"),
-            "block_size": a.integer(2, without=a.OPTIONAL),
-            **drawn,
+        f"exact_skce_test {parts}, options": {"statistic": a.choice("omnibus"), **drawn},
+        "asymptotic_skce_test, bootstrap": {"null": a.choice("bootstrap"), "block_size": None},
+        "asymptotic_skce_test, blocks": {**blocks, **fixed},
+        "asymptotic_skce_test, spectrum": {**in_blocks, **fixed, **drawn},
+        "asymptotic_skce_test, gamma": {"null": "gamma", "block_size": None, **fixed, **drawn},
+        "asymptotic_skce_test, pearson": {"null": "pearson", "block_size": None, **fixed, **drawn},
+        "distribution_free_skce_test, options": free,
+        f"{interval}, distribution-free": {**free, **free_interval, **lower, **drawn},
+        f"{interval}, options": asymptotic,
+        "distribution_free_skce_test, block": {"estimator": "block", "block_size": a.integer(2)},
+        f"{interval}, distribution-free, block": {
+            **free_interval,
+            "estimator": "block",
+            "block_size": a.integer(2),
         },
-        "gamma_skce_test": drawn,
-        "pearson_skce_test": {"num_eigenvalues": a.integer(3, limit=3), **drawn},
-        "distribution_free_skce_test": free,
-        "distribution_free_skce_confidence_interval": {**free, **side, **drawn},
-        "skce_confidence_interval": {**side, "side": a.choice("two-sided"), **drawn},
     }
-    found = []
+    calls = []
     for test, options in tests.items():
-        record = "ConfidenceInterval" if "interval" in test else "CalibrationTestResult"
-        covers = f"hypothesis_tests.{test} hypothesis_tests.{record}"
+        names, label = test.split(", ", 1)
+        record = "" if interval in names else " hypothesis_tests.CalibrationTestResult"
         # The small eigenvalues are differences of large numbers, which another rounding changes.
-        without = ("once", "sum of one") if test == "spectrum_skce_test" else ()
-        options = {"kernel": a.kernel(family.kernel, without=without), **options}
-        found.append(family.call(covers, f"{family.name}, options", **options))
-    blocks = {"estimator": "block", "block_size": a.integer(2)}
-    return [
-        *found,
-        *(
+        without = ("once", "sum of one", "None") if "spectrum" in label else a.OPTIONAL
+        kernel = (
+            family.kernel if label[-5:] == "block" else a.kernel(family.kernel, without=without)
+        )
+        calls.append(
             family.call(
-                f"hypothesis_tests.{test}", f"{family.name}, block", kernel=family.kernel, **blocks
+                f"hypothesis_tests.{names}{record}",
+                f"{family.name}, {label}",
+                kernel=kernel,
+                **options,
             )
-            for test in tests
-            if test.startswith("distribution_free")
-        ),
-    ]
+        )
+    return calls
 
 
 def _statistics() -> list[Call]:
@@ -87,26 +93,24 @@ def _statistics() -> list[Call]:
 
 
 def _locations() -> list[Call]:
-    places = Made(Categorical, {"test_probs": a.simplex(a.PROBS[4:7])})
+    places = Made(Categorical, {"at_probs": a.simplex(a.PROBS[4:7])})
     at = {"at_predictions": _normal("at_loc", "at_scale", _AT), "at_targets": _AT_TARGETS}
     return [
         NORMAL.call(
             "hypothesis_tests.cme_test",
-            test_predictions=_normal("test_loc", "test_scale", _AT),
-            test_targets=_AT_TARGETS,
-            kernel=a.kernel(_PLAIN),
+            key=None,
+            **at,
+            kernel=a.kernel(_PLAIN, without=a.OPTIONAL),
         ),
         CATEGORICAL.call(
             "hypothesis_tests.cme_test",
-            test_predictions=places,
-            test_targets=a.labels(np.array([0, 1, 2]), limit=3),
+            key=None,
+            at_predictions=places,
+            at_targets=a.labels(np.array([0, 1, 2]), limit=3),
             kernel=CATEGORICAL.kernel,
         ),
-        call(
-            "hypothesis_tests.draw_test_locations",
-            num_locations=a.integer(3),
-            dimension=a.integer(2, without=a.OPTIONAL),
-            scale=a.scale(0.2),
+        NORMAL.call(
+            "hypothesis_tests.cme_test", "drawn", num_locations=a.integer(2, limit=2), kernel=_PLAIN
         ),
         NORMAL.call("estimators.witness", kernel=a.kernel(_PLAIN), **at),
         NORMAL.call("hypothesis_tests.witness_test", kernel=_PLAIN, **at, **_LONG),
@@ -200,7 +204,6 @@ def _comparison() -> list[Call]:
     weights = a.weights(np.linspace(1, 2, len(a.Y)), without=a.OPTIONAL)
     reverse = {"loc": a.LOC[::-1], "scale": a.SCALE}
     other = _normal("mean", "deviation", reverse)
-    truth = {"truth": other}
     return [
         call(
             "hypothesis_tests.skce_difference",
@@ -209,8 +212,12 @@ def _comparison() -> list[Call]:
             alternative=a.choice("greater"),
             weights=weights,
         ),
-        call("hypothesis_tests.exact_equivalence_test", **models, **truth),
-        call("hypothesis_tests.equivalence_skce_test", **models, margin=a.scale(0.3)),
+        call(
+            "hypothesis_tests.skce_margin_test",
+            **models,
+            margin=a.scale(0.3),
+            alternative=a.choice("less"),
+        ),
         *_score_differences(other),
     ]
 
@@ -219,7 +226,7 @@ def _score_differences(others: Made) -> list[Call]:
     optional = a.function(scores.crps, without=a.OPTIONAL)
     return [
         NORMAL.call(
-            "hypothesis_tests.score_difference hypothesis_tests.ScoreDifference",
+            "hypothesis_tests.score_difference",
             others=others,
             score=optional,
             one_of=4,
