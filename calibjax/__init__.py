@@ -16,7 +16,7 @@ Notation of the papers and names in the code:
 | SKCE_b, SKCE_uq, SKCE_ul | `estimators.skce_biased`, `skce`, `skce_block(block_size=2)` |
 | SKCE_{k,B} | `estimators.skce_block(block_size=B)` |
 | UCME² | `estimators.ucme` |
-| A_uq, A_l | `hypothesis_tests.bootstrap_skce_test`, `block_skce_test(block_size=2)` |
+| A_uq, A_l | `hypothesis_tests.asymptotic_skce_test`, `(…, null="blocks", block_size=2)` |
 | D_b, D_uq, D_l | `hypothesis_tests.distribution_free_skce_test(estimator=...)` |
 | C | `hypothesis_tests.consistency_test` with `estimators.ece` |
 | CME | `hypothesis_tests.cme_test` |

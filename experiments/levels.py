@@ -32,7 +32,6 @@ from experiments.harness.tables import note_of, write_table
 from experiments.power.compared import (
     EXACT,
     GROUPS,
-    NUM_EIGENVALUES,
     NUM_LOCATIONS,
     counts,
     is_simulated,
@@ -149,8 +148,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     number = options.num_datasets
     rows = levels(run.store("levels", __file__), number)
-    values = {"level": ALPHA, "eigenvalues": NUM_EIGENVALUES, "least": 8 * NUM_EIGENVALUES}
-    note = note_of(__file__, "levels", number=number, **values)
+    note = note_of(__file__, "levels", number=number, level=ALPHA)
     write_table(run.output, "levels", rows, note, show=True)
     note = note_of(__file__, "summary", number=number, locations=NUM_LOCATIONS)
     write_table(run.output, "levels_summary", summary(rows), note, show=True)

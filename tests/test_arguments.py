@@ -28,7 +28,9 @@ KEY = jax.random.key(0)
 ENTRIES = {
     "skce": estimators.skce,
     "exact_skce_test": functools.partial(hypothesis_tests.exact_skce_test, KEY),
-    "cme_test": lambda *arguments: hypothesis_tests.cme_test(*arguments, *LOCATIONS),
+    "cme_test": functools.partial(
+        hypothesis_tests.cme_test, None, at_predictions=LOCATIONS[0], at_targets=LOCATIONS[1]
+    ),
 }
 
 

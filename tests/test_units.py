@@ -165,15 +165,22 @@ OF_DATA = {
     "median": (lambda d: kernels.median_heuristic(d.kernel.prediction.distance, d.predictions), 1),
     "default kernels": (_default_kernels, 0),
     "aggregated test": (_aggregated, 0),
-    "bootstrap": (_test("bootstrap_skce_test", **B), 0),
-    "block test": (_test("block_skce_test", keyed=False, block_size=2), 0),
-    "spectrum": (_test("spectrum_skce_test", num_eigenvalues=3, **B), 0),
-    "gamma": (_test("gamma_skce_test", keyed=False), 0),
+    "bootstrap": (_test("asymptotic_skce_test", **B), 0),
+    "block test": (_test("asymptotic_skce_test", null="blocks", block_size=2), 0),
+    "spectrum": (_test("asymptotic_skce_test", null="spectrum"), 0),
+    "gamma": (_test("asymptotic_skce_test", null="gamma"), 0),
     "interval": (_test("skce_confidence_interval", keyed=False), 0),
     "distribution-free": (_test("distribution_free_skce_test", keyed=False), 0),
     "mean embedding": (
         lambda d: (
-            hypothesis_tests.cme_test(d.kernel, d.predictions, d.targets, *_locations(d)).pvalue
+            hypothesis_tests.cme_test(
+                None,
+                d.kernel,
+                d.predictions,
+                d.targets,
+                at_predictions=_locations(d)[0],
+                at_targets=_locations(d)[1],
+            ).pvalue
         ),
         0,
     ),
@@ -218,10 +225,10 @@ OF_MORE = {
         0,
     ),
     "distribution-free interval": (
-        _with("distribution_free_skce_confidence_interval", *_SAMPLES, keyed=False),
+        _with("skce_confidence_interval", *_SAMPLES, keyed=False, method="distribution_free"),
         0,
     ),
-    "Pearson": (_with("pearson_skce_test", *_SAMPLES, keyed=False), 0),
+    "Pearson": (_with("asymptotic_skce_test", *_SAMPLES, null="pearson"), 0),
     "witness test": (
         _with(
             "witness_test", *_SAMPLES, lambda d: _locations(d)[0], lambda d: _locations(d)[1], **B

@@ -148,7 +148,7 @@ def cluster_skce_test(
             clusters count equally, whatever the weight or the number of their samples is, but for
             those without any weight, which are left out.
         num_draws: B, number of random signs; the smallest possible p-value is 1 / (B + 1).
-        batch_size: number of them that are evaluated at once, as in `bootstrap_skce_test`.
+        batch_size: number of them that are evaluated at once, which bounds the memory.
 
     Returns:
         The result; `statistic` and `estimate` are U, an unbiased estimate of the SKCE of a sample

@@ -358,7 +358,7 @@ class TensorProduct(Kernel):
         return prediction_kernel(self.prediction, t, p) * difference
 
     def calibration_kernel_bound(self) -> jax.Array | float:
-        """Bound of |h|; see `calibjax.hypothesis_tests.calibration_kernel_bound`."""
+        """Bound of |h|; see `calibjax.hypothesis_tests.distribution_free_skce_test`."""
         spread = combine(self.target, lambda term: term.squared_diameter())
         return self.prediction.value_range().upper * spread
 

@@ -79,8 +79,8 @@ class Binning(EstimationFunction):
     confidences given as an array [n], the mean of h(p_i, p_i) over the training samples is
     `ece(..., binning=UniformBins(M), norm="l2", debiased=True)`; for binary predictions, of which
     both classes count, it is twice this value. Where predictions vary within an interval the
-    estimator of Kumar et al. differs a little: they subtract the variance of the proportion of the labels, not
-    that of the residuals.
+    estimator of Kumar et al. differs a little: they subtract the variance of the proportion of the
+    labels, not that of the residuals.
 
     Attributes:
         max_bins: the largest M that will be used, between 1 and 2²⁴. Only needed if M is traced,

@@ -194,7 +194,7 @@ class BlockSKCE(Accumulator):
     with the unbiased estimates η of m blocks of B consecutive samples, for every kernel. It holds
     for calibrated and for uncalibrated models, if there are many blocks. The estimate is that of
     `estimators.skce_block`, and its ratio to the standard error the statistic of
-    `hypothesis_tests.block_skce_test`.
+    `hypothesis_tests.asymptotic_skce_test` with `null="blocks"`.
 
     Blocks do not extend over batches: every batch consists of whole blocks, whose order does not
     matter. Leave out the samples beyond at the end of the data.

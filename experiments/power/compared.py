@@ -18,13 +18,11 @@ import jax
 from calibjax import distances, estimators, hypothesis_tests, kernels
 from experiments.harness.cells import keys_of
 from experiments.power.simulation import pvalues, tally
-from experiments.synthetic_models import Model, median_kernel
+from experiments.synthetic_models import Model, draw_test_locations, median_kernel
 
 EXACT = "exact SKCE"
 NUM_LOCATIONS = 5
 ECE = functools.partial(estimators.ece, binning=estimators.UniformBins(10), notion="canonical")
-
-NUM_EIGENVALUES = 32  # a p-value differs from that with all of them by less than 1e-3
 
 Pvalues = dict[str, jax.Array]
 
@@ -32,19 +30,18 @@ Pvalues = dict[str, jax.Array]
 def skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
     """Tests with asymptotic distributions of the SKCE, or bounds; only the bootstrap draws."""
     arguments = model.kernel, *samples
-    tests = hypothesis_tests
-    spectrum = functools.partial(tests.spectrum_skce_test, key, method="numerical")
     size = math.isqrt(samples[1].shape[0])
+    test = functools.partial(hypothesis_tests.asymptotic_skce_test, key, *arguments)
     results = {
-        "bootstrap": tests.bootstrap_skce_test(key, *arguments, num_draws=num_draws),
-        "spectrum": spectrum(*arguments, num_eigenvalues=NUM_EIGENVALUES),
-        "gamma": tests.gamma_skce_test(*arguments),
-        "Pearson": tests.pearson_skce_test(*arguments, num_eigenvalues=NUM_EIGENVALUES),
-        "block (B = 2)": tests.block_skce_test(*arguments, block_size=2),
-        "block (B = √n)": tests.block_skce_test(*arguments, block_size=size),
+        "bootstrap": test(num_draws=num_draws),
+        "spectrum": test(null="spectrum"),
+        "gamma": test(null="gamma"),
+        "Pearson": test(null="pearson"),
+        "block (B = 2)": test(null="blocks", block_size=2),
+        "block (B = √n)": test(null="blocks", block_size=size),
     }
     for name, options in {"biased": {}, "unbiased": {}, "block": {"block_size": 2}}.items():
-        results[f"distribution-free ({name})"] = tests.distribution_free_skce_test(
+        results[f"distribution-free ({name})"] = hypothesis_tests.distribution_free_skce_test(
             *arguments, estimator=name, **options
         )
     return {name: result.pvalue for name, result in results.items()}
@@ -52,9 +49,8 @@ def skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pv
 
 def few_skce_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pvalues:
     """The asymptotic tests of the paper."""
-    arguments = model.kernel, *samples
-    bootstrap = hypothesis_tests.bootstrap_skce_test(key, *arguments, num_draws=num_draws)
-    block = hypothesis_tests.block_skce_test(*arguments, block_size=2)
+    test = functools.partial(hypothesis_tests.asymptotic_skce_test, key, model.kernel, *samples)
+    bootstrap, block = test(num_draws=num_draws), test(null="blocks", block_size=2)
     return {"bootstrap": bootstrap.pvalue, "block (B = 2)": block.pvalue}
 
 
@@ -74,12 +70,19 @@ def cme_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pva
     if model.is_of_classes:
         locations = model.draw(location_key, NUM_LOCATIONS)
     else:
-        locations = hypothesis_tests.draw_test_locations(location_key, NUM_LOCATIONS)
+        locations = draw_test_locations(location_key, NUM_LOCATIONS)
+    test = functools.partial(
+        hypothesis_tests.cme_test,
+        None,
+        model.kernel,
+        at_predictions=locations[0],
+        at_targets=locations[1],
+    )
 
     def statistic(predictions: Any, targets: Any) -> jax.Array:
-        return hypothesis_tests.cme_test(model.kernel, predictions, targets, *locations).statistic
+        return test(predictions, targets).statistic
 
-    asymptotic = hypothesis_tests.cme_test(model.kernel, *samples, *locations)
+    asymptotic = test(*samples)
     exact = hypothesis_tests.exact_test(redraw_key, statistic, *samples, num_draws=num_draws)
     return {"CME": asymptotic.pvalue, "exact CME": exact.pvalue}
 

@@ -21,8 +21,7 @@ from calibjax._core.pytree import record
 from calibjax.distributions import Categorical
 from calibjax.estimators import UniformBins, ece
 from calibjax.hypothesis_tests import (
-    block_skce_test,
-    bootstrap_skce_test,
+    asymptotic_skce_test,
     consistency_test,
     distribution_free_skce_test,
     exact_skce_test,
@@ -104,12 +103,13 @@ def _distribution_free(
 
 
 def _block(key: jax.Array, kernel: Any, predictions: Any, targets: Any, draws: int) -> jax.Array:
-    return block_skce_test(kernel, predictions, targets, block_size=2).pvalue
+    samples = kernel, predictions, targets
+    return asymptotic_skce_test(None, *samples, null="blocks", block_size=2).pvalue
 
 
 def _bootstrap(key: jax.Array, *samples: Any) -> jax.Array:
     *samples, draws = samples
-    return bootstrap_skce_test(key, *samples, num_draws=draws).pvalue
+    return asymptotic_skce_test(key, *samples, num_draws=draws).pvalue
 
 
 def _exact(key: jax.Array, *samples: Any) -> jax.Array:

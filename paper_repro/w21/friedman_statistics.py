@@ -83,12 +83,12 @@ def estimates(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def resample(key: jax.Array, num_samples: int, num_resamples: int) -> jax.Array:
-    """Counts of the resamples of `bootstrap_skce_test` with the same key, [n, resamples]."""
+    """Counts of the resamples of `asymptotic_skce_test` with the same key, [n, resamples]."""
     return multinomial_counts(jax.random.split(key, num_resamples), num_samples)
 
 
 def bootstrap_pvalue(matrix: jax.Array, counts: jax.Array) -> jax.Array:
-    """p-value of `bootstrap_skce_test` from the matrix of h and counts of resamples [n, B]."""
+    """p-value of `asymptotic_skce_test` from the matrix of h and counts of resamples [n, B]."""
     n, rows = matrix.shape[0], matrix.mean(0)
     deviations = counts.astype(matrix.dtype) - 1
     forms = jnp.sum(deviations * (matrix @ deviations), 0)

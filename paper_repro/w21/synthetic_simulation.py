@@ -15,14 +15,13 @@ from jax import lax
 from calibjax.distributions import DiagNormal, Normal, sample_targets
 from calibjax.estimators import skce, skce_biased, skce_block
 from calibjax.hypothesis_tests import (
-    block_skce_test,
-    bootstrap_skce_test,
+    asymptotic_skce_test,
     cme_test,
-    draw_test_locations,
     exact_skce_test,
     exact_test,
 )
 from experiments.harness import cells
+from experiments.synthetic_models import draw_test_locations
 from paper_repro.w21.ols import paper_kernel
 
 SCALE = 0.1
@@ -66,12 +65,13 @@ def _in_blocks(function: Callable[..., Any], choose_size: Callable[[int], int]) 
 
 
 def _pvalue_in_blocks(choose_size: Callable[[int], int]) -> Evaluate:
-    test = _in_blocks(block_skce_test, choose_size)
+    in_blocks = functools.partial(asymptotic_skce_test, None, null="blocks")
+    test = _in_blocks(in_blocks, choose_size)
     return lambda *arguments: test(*arguments).pvalue
 
 
 def _bootstrap_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: int) -> jax.Array:
-    test = bootstrap_skce_test(key, paper_kernel(), predictions, targets, num_draws=draws)
+    test = asymptotic_skce_test(key, paper_kernel(), predictions, targets, num_draws=draws)
     return test.pvalue
 
 
@@ -80,13 +80,14 @@ def _exact_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: int
     return exact_skce_test(key, *samples, num_draws=draws, statistic="biased").pvalue
 
 
-def _locations(key: jax.Array, targets: jax.Array) -> tuple[Any, jax.Array]:
+def _locations(key: jax.Array, targets: jax.Array) -> dict[str, Any]:
     """Test locations of the CME test, drawn anew for each data set."""
-    return draw_test_locations(key, NUM_LOCATIONS, *targets.shape[1:], scale=SCALE)
+    locations = draw_test_locations(key, NUM_LOCATIONS, *targets.shape[1:], scale=SCALE)
+    return dict(zip(("at_predictions", "at_targets"), locations, strict=True))
 
 
 def _cme_test(key: jax.Array, predictions: Any, targets: jax.Array, draws: None) -> jax.Array:
-    test = cme_test(paper_kernel(), predictions, targets, *_locations(key, targets))
+    test = cme_test(None, paper_kernel(), predictions, targets, **_locations(key, targets))
     # Rarely, at n = 16, the covariance is singular up to rounding: such data are not rejected.
     return jnp.where(jnp.isnan(test.pvalue), 1, test.pvalue)
 
@@ -96,7 +97,7 @@ def _exact_cme_test(key: jax.Array, predictions: Any, targets: jax.Array, draws:
     locations = _locations(location_key, targets)
 
     def statistic(predictions: Any, targets: jax.Array) -> jax.Array:
-        value = cme_test(paper_kernel(), predictions, targets, *locations).statistic
+        value = cme_test(None, paper_kernel(), predictions, targets, **locations).statistic
         return jnp.where(jnp.isnan(value), 0, value)
 
     return exact_test(test_key, statistic, predictions, targets, num_draws=draws).pvalue

@@ -31,15 +31,15 @@ def case(name):
     kernel, predictions, targets, _, samples = oracles.cases()[name]
     if name.startswith("normal"):
         d = None if name.endswith("None") else int(name.split("-")[1])
-        test_predictions, test_targets, locations = oracles.normal_data(7, d, seed=8)
+        at_predictions, at_targets, locations = oracles.normal_data(7, d, seed=8)
         difference = lambda *pair: _normal_difference(*pair, 0.7, 0.4)  # noqa: E731
     else:
         m = int(name.split("-")[1])
-        test_predictions, test_targets, locations = oracles.categorical_data(7, m, seed=8)
+        at_predictions, at_targets, locations = oracles.categorical_data(7, m, seed=8)
         matrix = np.eye(m) if name.endswith("white") else oracles.label_matrix(m)
         difference = lambda *pair: _class_difference(*pair, matrix, 0.5)  # noqa: E731
     z = np.array([[difference(location, sample) for location in locations] for sample in samples])
-    return (kernel, predictions, targets, test_predictions, test_targets), z
+    return (kernel, predictions, targets, at_predictions, at_targets), z
 
 
 @pytest.mark.parametrize("name", oracles.CASE_NAMES)

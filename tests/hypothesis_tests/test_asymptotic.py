@@ -1,5 +1,4 @@
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from calibjax.hypothesis_tests import asymptotic
 from tests import oracles
 
 KEY = jax.random.key(1)
+in_blocks = functools.partial(hypothesis_tests.asymptotic_skce_test, None, null="blocks")
 
 
 @pytest.mark.parametrize("name", ["normal-None", "categorical-5-label"])
@@ -22,7 +22,7 @@ def test_bootstrap_against_a_loop_over_resamples(name, monkeypatch):
     counts = np.array([np.bincount(d, minlength=23) for d in draws])
     monkeypatch.setattr(asymptotic, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
     asymptotic._bootstrap.clear_cache()
-    test = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets, num_draws=10)
+    test = hypothesis_tests.asymptotic_skce_test(KEY, kernel, predictions, targets, num_draws=10)
     h = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets))
     centered = h - h.mean(0) - h.mean(1)[:, None] + h.mean()
     expected = [
@@ -57,7 +57,7 @@ def test_bootstrap_approximates_the_null_distribution_of_many_samples():
 
     exact = jax.lax.map(statistic, jax.random.split(KEY, 1000), batch_size=100)
     targets = distributions.sample_targets(jax.random.key(5), predictions)
-    test = hypothesis_tests.bootstrap_skce_test(KEY, kernel, predictions, targets)
+    test = hypothesis_tests.asymptotic_skce_test(KEY, kernel, predictions, targets)
     for level in (0.5, 0.9):
         assert abs(np.mean(exact <= np.quantile(test.null_samples, level)) - level) < 0.06
 
@@ -71,7 +71,7 @@ def test_block_test_against_scipy(block_size):
         oracles.unbiased(matrix[b : b + block_size, b : b + block_size])
         for b in range(0, 23 - block_size + 1, block_size)
     ]
-    test = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=block_size)
+    test = in_blocks(kernel, predictions, targets, block_size=block_size)
     z = stats.ttest_1samp(blocks, 0).statistic
     np.testing.assert_allclose(test.statistic, z, rtol=1e-10)
     np.testing.assert_allclose(test.pvalue, stats.norm.sf(z), rtol=1e-10)
@@ -79,49 +79,20 @@ def test_block_test_against_scipy(block_size):
     assert test.null_samples is None
 
 
-@pytest.mark.parametrize("block_size", [2, 5, 11])
-def test_block_test_with_the_variance_of_pairs(block_size):
-    """The second p-value of W21 Remark B.1, as it is printed there."""
-    kernel, predictions, targets, h, samples = oracles.cases()["categorical-5-label"]
-    matrix, num_blocks = oracles.h_matrix(h, samples), 23 // block_size
-    pairs = [
-        matrix[i, j]
-        for b in range(num_blocks)
-        for i, j in itertools.combinations(range(b * block_size, (b + 1) * block_size), 2)
-    ]
-    scale = np.sqrt(num_blocks * block_size * (block_size - 1) / 2)
-    z = scale * np.mean(pairs) / np.sqrt(np.mean(np.square(pairs)))
-    test = hypothesis_tests.block_skce_test(
-        kernel, predictions, targets, block_size=block_size, variance="pairs"
-    )
-    np.testing.assert_allclose(test.statistic, z, rtol=1e-10)
-    np.testing.assert_allclose(test.pvalue, stats.norm.sf(z), rtol=1e-10)
-    np.testing.assert_allclose(test.estimate, np.mean(pairs), rtol=1e-10)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("n", "block_size", "variance", "least", "most"),
-    [
-        (200, 2, "blocks", 0.05, 0.05),
-        (200, 2, "pairs", 0.05, 0.05),
-        # What the docstring says of few and of large blocks.
-        (4, 2, "blocks", 0.10, 0.13),
-        (4, 2, "pairs", 0.0, 0.0),
-        (256, 16, "blocks", 0.02, 0.03),
-        (256, 16, "pairs", 0.04, 0.06),
-    ],
+    ("n", "block_size", "least", "most"),
+    [(200, 2, 0.05, 0.05), (4, 2, 0.10, 0.13), (256, 16, 0.02, 0.03)],
 )
-def test_block_test_level(n, block_size, variance, least, most):
+def test_block_test_level(n, block_size, least, most):
+    """Also of few and of large blocks, as the docstring says."""
     kernel, num_datasets = oracles.normal_kernel(), 1000
 
     def pvalue(key):
         keys = jax.random.split(key)
         predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
         targets = distributions.sample_targets(keys[1], predictions)
-        return hypothesis_tests.block_skce_test(
-            kernel, predictions, targets, block_size=block_size, variance=variance
-        ).pvalue
+        return in_blocks(kernel, predictions, targets, block_size=block_size).pvalue
 
     keys = jax.random.split(KEY, num_datasets)
     rate = jnp.mean(jax.jit(lambda k: jax.lax.map(pvalue, k, batch_size=50))(keys) <= 0.05)
@@ -132,7 +103,7 @@ def test_block_test_level(n, block_size, variance, least, most):
 
 def test_block_pvalue_is_never_zero():
     predictions = distributions.Normal(jnp.linspace(0, 1, 400), jnp.full(400, 0.1))
-    test = hypothesis_tests.block_skce_test(
+    test = in_blocks(
         oracles.normal_kernel(),
         predictions,
         predictions.loc + 3 + 0.01 * jnp.arange(400) % 2,
@@ -147,10 +118,10 @@ def test_wrong_input():
         with pytest.raises(
             ValueError, match=f"block_size: expected an integer between 2 and 11, got {size}"
         ):
-            hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=size)
+            in_blocks(kernel, predictions, targets, block_size=size)
     same = distributions.Normal(jnp.zeros(8), jnp.ones(8))
     with pytest.raises(ValueError, match="block estimates that differ, got 4 blocks"):
-        hypothesis_tests.block_skce_test(kernel, same, jnp.zeros(8), block_size=2)
+        in_blocks(kernel, same, jnp.zeros(8), block_size=2)
 
 
 @pytest.mark.parametrize("num_blocks", [3, 5, 8])
@@ -160,15 +131,12 @@ def test_equal_blocks_give_no_pvalue(num_blocks, dtype):
     predictions = distributions.Bernoulli(jnp.full(2 * num_blocks, 0.01, dtype))
     arguments = oracles.categorical_kernel(), predictions, jnp.zeros(2 * num_blocks, int)
     with pytest.raises(ValueError, match="block estimates that differ"):
-        hypothesis_tests.block_skce_test(*arguments, block_size=2)
-    with pytest.raises(ValueError, match="block estimates that differ"):
-        hypothesis_tests.block_skce_test(*arguments, block_size=2, variance="pairs")
-    traced = jax.jit(functools.partial(hypothesis_tests.block_skce_test, block_size=2))(*arguments)
+        in_blocks(*arguments, block_size=2)
+    traced = jax.jit(functools.partial(in_blocks, block_size=2))(*arguments)
     assert jnp.isnan(traced.pvalue)
 
 
-@pytest.mark.parametrize("variance", ["blocks", "pairs"])
-def test_block_test_does_not_depend_on_the_size_of_the_kernel(variance):
+def test_block_test_does_not_depend_on_the_size_of_the_kernel():
     """Squares of 1e25 overflow in float32, those of 1e-25 vanish."""
     generator = np.random.default_rng(0)
     probs = generator.dirichlet(np.ones(3), 40).astype(np.float32)
@@ -176,9 +144,40 @@ def test_block_test_does_not_depend_on_the_size_of_the_kernel(variance):
 
     def statistic(factor):
         kernel = kernels.TensorProduct(np.float32(factor) * kernels.Exponential(), kernels.White())
-        return hypothesis_tests.block_skce_test(
-            kernel, *data, block_size=4, variance=variance
-        ).statistic
+        return in_blocks(kernel, *data, block_size=4).statistic
 
     values = [statistic(factor) for factor in (1.0, 1e25, 1e-25)]
     np.testing.assert_allclose(values, values[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("null", asymptotic.NULLS)
+def test_options_belong_to_a_null_distribution(null):
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    test = functools.partial(hypothesis_tests.asymptotic_skce_test, KEY, kernel, predictions)
+    wrong = {"num_draws": 9, "block_size": 5}
+    wrong = {name: x for name, x in wrong.items() if name not in asymptotic.NULLS[null]}
+    with pytest.raises(ValueError, match=f"{', '.join(wrong)}: expected no value with null="):
+        test(targets, null=null, **wrong)
+
+
+def test_what_is_needed():
+    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    with pytest.raises(TypeError, match="key: .*got None"):
+        hypothesis_tests.asymptotic_skce_test(None, kernel, predictions, targets)
+    with pytest.raises(ValueError, match="block_size: expected an integer between 2 and 11"):
+        in_blocks(kernel, predictions, targets)
+    with pytest.raises(ValueError, match="null: expected one of 'bootstrap', 'blocks', 'spectrum'"):
+        hypothesis_tests.asymptotic_skce_test(KEY, kernel, predictions, targets, null="normal")
+
+
+def test_the_default_kernel():
+    _, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    kernel = hypothesis_tests.default_kernel(predictions)
+    for test in (
+        functools.partial(hypothesis_tests.asymptotic_skce_test, None, null="gamma"),
+        hypothesis_tests.skce_confidence_interval,
+        functools.partial(hypothesis_tests.skce_margin_test, margin=0.2),
+        functools.partial(hypothesis_tests.distribution_free_skce_test, bound=4.0),
+        functools.partial(hypothesis_tests.cme_test, KEY, num_locations=3),
+    ):
+        assert test(None, predictions, targets) == test(kernel, predictions, targets)

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import distributions, estimators, hypothesis_tests, kernels
+from calibjax import distributions, estimators, hypothesis_tests, kernels, recalibration
 from calibjax.distances import Features, Wasserstein
 from calibjax.distributions import Categorical, Normal
 from calibjax.evaluation.cross_calibration import kernel_given, predictions_given
 from calibjax.hypothesis_tests import (
-    equivalence_skce_test,
-    exact_equivalence_test,
     exact_skce_test,
     skce_difference,
+    skce_margin_test,
 )
 from calibjax.kernels import (
     Constant,
@@ -151,9 +150,11 @@ def test_margin_by_loops(margin, unit):
     """Of kernels in any unit; the inflation is 1 for the smaller margin only."""
     z = standardised(matrix_of(BIASED), margin)
     kernel, margin = unit * KERNEL, margin * np.sqrt(unit)
-    found = equivalence_skce_test(kernel, BIASED, TARGETS, margin=margin)
+    found = skce_margin_test(kernel, BIASED, TARGETS, margin=margin)
     np.testing.assert_allclose(found.statistic, -z, rtol=1e-9)
     np.testing.assert_allclose(found.pvalue, scipy.stats.norm.cdf(z), rtol=1e-9)
+    greater = skce_margin_test(kernel, BIASED, TARGETS, margin=margin, alternative="greater")
+    np.testing.assert_allclose(greater.pvalue, scipy.stats.norm.sf(z), rtol=1e-9)
     expected = estimators.skce(kernel, BIASED, TARGETS)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
 
@@ -168,7 +169,7 @@ def test_frequencies_as_predicted_are_the_best(n, probability, precision):
         ones = round(n * probability) + np.arange(-1, 2)
         labels = (np.arange(n) < ones[:, None]).astype(int)
         fewer, equal, more = (
-            equivalence_skce_test(kernel, model, y, margin=0.15).pvalue for y in labels
+            skce_margin_test(kernel, model, y, margin=0.15).pvalue for y in labels
         )
         assert 0 < equal <= min(fewer, more) * (1 + 1e-5)
         # About that of the root of n (k/n − p)² · 2 at zero, a half normal variable.
@@ -176,22 +177,12 @@ def test_frequencies_as_predicted_are_the_best(n, probability, precision):
         assert abs(equal - scipy.stats.norm.sf(np.sqrt(n * 0.15**2 / spread))) < 0.05
         slope = jax.grad(
             lambda p: (
-                equivalence_skce_test(
+                skce_margin_test(
                     kernel, distributions.Bernoulli(jnp.full(n, p)), labels[1], margin=0.15
                 ).statistic
             )
         )(probability)
         assert np.isfinite(slope)
-
-
-def test_exact_equivalence_by_hand():
-    """The rank of the SKCE among those of targets that are drawn from the boundary."""
-    test = exact_equivalence_test(KEY, KERNEL, GOOD, TARGETS, BIASED, num_draws=19)
-    np.testing.assert_allclose(test.estimate, estimators.skce(KERNEL, GOOD, TARGETS), rtol=1e-9)
-    smaller = np.sum(-np.asarray(test.null_samples) <= float(test.estimate))
-    np.testing.assert_allclose(test.pvalue, (1 + smaller) / 20, rtol=1e-12)
-    with pytest.raises(ValueError, match="truth"):
-        exact_equivalence_test(KEY, KERNEL, GOOD, TARGETS, Normal(LOC[:4], np.ones(4)))
 
 
 def test_given_another_model():
@@ -226,12 +217,12 @@ def test_other_families():
 
 def test_huge_margins():
     for margin in (1e30, 1e38):
-        assert equivalence_skce_test(KERNEL, BIASED, TARGETS, margin=margin).pvalue < 1e-6
+        assert skce_margin_test(KERNEL, BIASED, TARGETS, margin=margin).pvalue < 1e-6
 
 
 @pytest.mark.parametrize("margin", [0.0, -1.0, np.nan, np.inf])
 def test_margins_are_positive(margin):
-    test = equivalence_skce_test
+    test = skce_margin_test
     with pytest.raises(ValueError, match="margin"):
         test(KERNEL, GOOD, TARGETS, margin=margin)
     traced = jax.jit(lambda margin: test(KERNEL, GOOD, TARGETS, margin=margin).pvalue)
@@ -331,24 +322,6 @@ def test_cross_calibration_of_coarse_and_sharp_models():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", [False, True])
-def test_power_of_exact_equivalence(precision):
-    """The level is exact; half of the shift that is too far off is found with n = 256."""
-    n, shift = 256, 0.5
-    kernel = TensorProduct(Constant(), SquaredExponential(1.0))
-
-    def pvalue(key, error):
-        loc, targets = normals(key, n, error)
-        predictions, truth = (Normal(jnp.full(n, x), jnp.ones(n)) for x in (0.0, shift))
-        test = exact_equivalence_test
-        return test(key, kernel, predictions, targets - loc, truth, num_draws=99).pvalue
-
-    with jax.enable_x64(precision):
-        assert 0.02 < rejected(lambda key: pvalue(key, shift), 300) < 0.09
-        assert rejected(lambda key: pvalue(key, shift / 2), 300) > 0.85
-
-
-@pytest.mark.slow
 def test_power_of_the_comparison():
     def pvalue(key, alternative):
         loc, targets = normals(key, 256)
@@ -427,14 +400,15 @@ def test_level_at_the_margin(case, n):
     number = 1000 if n < 1024 else 300
 
     def pvalue(key):
-        return equivalence_skce_test(kernel, *data(key), margin=margin).pvalue
+        return skce_margin_test(kernel, *data(key), margin=margin).pvalue
 
     level = rejected(pvalue, number)
     assert level <= 0.07 + 3 * np.sqrt(0.05 * 0.95 / number)
 
 
+@pytest.mark.parametrize("alternative", ["less", "greater"])
 @pytest.mark.parametrize("n", [16, 64, 128])
-def test_level_by_binomial_sums(n):
+def test_level_by_binomial_sums(n, alternative):
     """Equal probabilities p of a label of frequency q, with few expected errors and many."""
     probs = [0.005, 0.02, 0.03, 0.05, 0.08, 0.2, 0.3, 0.5]
     p, q = (x.ravel() for x in np.meshgrid(probs, [*probs, 0.9]))
@@ -444,7 +418,8 @@ def test_level_by_binomial_sums(n):
     def pvalues(p, q):
         args = TensorProduct(Constant(), White()), distributions.Bernoulli(jnp.full(n, p))
         margin = np.sqrt(2) * jnp.abs(p - q)
-        return jax.vmap(lambda y: equivalence_skce_test(*args, y, margin=margin).pvalue)(labels)
+        options = {"margin": margin, "alternative": alternative}
+        return jax.vmap(lambda y: skce_margin_test(*args, y, **options).pvalue)(labels)
 
     found = jax.jit(jax.vmap(pvalues))(p, q)
     weights = scipy.stats.binom.pmf(np.arange(n + 1), n, q[:, None])
@@ -462,7 +437,7 @@ def test_power_at_half_the_margin():
     def pvalue(key):
         loc, targets = normals(key, 256, 0.25)
         predictions = Normal(jnp.zeros(256), jnp.ones(256))
-        return equivalence_skce_test(kernel, predictions, targets - loc, margin=margin).pvalue
+        return skce_margin_test(kernel, predictions, targets - loc, margin=margin).pvalue
 
     assert rejected(pvalue, 400) >= 0.85
 
@@ -477,7 +452,7 @@ def test_samples_without_scatter_prove_nothing():
     assert found.pvalue == 1
     assert found.low == -np.inf
     assert found.high == np.inf
-    assert equivalence_skce_test(kernel, good, ones, margin=0.2).pvalue == 1
+    assert skce_margin_test(kernel, good, ones, margin=0.2).pvalue == 1
 
 
 def test_one_model_in_two_forms():
@@ -490,3 +465,22 @@ def test_one_model_in_two_forms():
         kernel = kernels.default_kernel(two)
         assert hypothesis_tests.skce_difference(kernel, one, two, labels).pvalue == 1
         assert hypothesis_tests.score_difference(one, two, labels).pvalue == 1
+
+
+def test_which_model_is_better_is_printed():
+    generator = np.random.default_rng(0)
+    targets = generator.normal(size=300)
+    good, biased = Normal(np.zeros(300), np.ones(300)), Normal(np.ones(300), np.ones(300))
+    end = ": the {} model is better calibrated"
+    assert str(skce_difference(KERNEL, good, biased, targets)).endswith(end.format("first"))
+    assert repr(skce_difference(KERNEL, biased, good, targets)).endswith(end.format("second"))
+    end = ": which model is better calibrated is not clear"
+    assert str(skce_difference(KERNEL, good, good, targets)).endswith(end)
+    score = hypothesis_tests.score_difference(good, biased, targets)
+    assert str(score).endswith("): the first model has the better score")
+    method = recalibration.AffineScaling()
+    gain = hypothesis_tests.gain_difference(KEY, method, good, biased, targets)
+    assert str(gain).endswith("): the second model has more to gain")
+    shown = []
+    jax.jit(lambda x: shown.append(str(x)))(score)
+    assert shown[0].startswith("ScoreDifference(float")

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
+from calibjax.hypothesis_tests.distribution_free import _bound as _computed_bound
 from tests import oracles
 
 NAMES = ("normal-None", "normal-3", "categorical-5-white", "categorical-5-label")
@@ -54,7 +55,9 @@ def test_formulas(name):
         np.testing.assert_allclose(result.pvalue, expected, rtol=1e-10)
 
 
-interval_of = hypothesis_tests.distribution_free_skce_confidence_interval
+interval_of = functools.partial(
+    hypothesis_tests.skce_confidence_interval, method="distribution_free"
+)
 
 
 @pytest.mark.parametrize("name", [NAMES[0], NAMES[3]])
@@ -70,7 +73,7 @@ def test_intervals_of_the_theorems(name):
         np.exp(-n * (reach - np.sqrt(bound / n)) ** 2 / (2 * bound)), alpha, rtol=1e-9
     )
     np.testing.assert_allclose(interval.low, max(0, kce - reach) ** 2, rtol=1e-9)
-    lower = interval_of(*data, confidence_level=1 - alpha, side="lower")
+    lower = interval_of(*data, confidence_level=1 - alpha, alternative="greater")
     assert (lower.low, lower.high) == (interval.low, jnp.inf)
     pairs = [(i, j) for i in range(n) for j in range(i)]
     estimates = {"unbiased": pairs, "block": [(i, i + 1) for i in range(0, n - 1, 2)]}
@@ -82,7 +85,7 @@ def test_intervals_of_the_theorems(name):
             tail = np.exp(-(n // 2) * (limit - estimate) ** 2 / (2 * bound**2))
             np.testing.assert_allclose(tail, alpha / 2, rtol=1e-9)
         assert interval.low < interval.estimate < interval.high
-        lower = interval_of(*data, **options, confidence_level=1 - alpha / 2, side="lower")
+        lower = interval_of(*data, **options, confidence_level=1 - alpha / 2, alternative="greater")
         np.testing.assert_allclose(lower.low, interval.low, rtol=1e-12)
         assert interval.standard_error is None
 
@@ -97,7 +100,7 @@ def test_lower_limits_are_positive_where_the_test_rejects(options):
     assert pvalue < 0.9
     for factor, is_rejected in ((1 + 1e-6, True), (1 - 1e-6, False)):
         level = 1 - pvalue * factor
-        low = interval_of(*data, **options, confidence_level=level, side="lower").low
+        low = interval_of(*data, **options, confidence_level=level, alternative="greater").low
         assert (low > 0) == is_rejected
 
 
@@ -174,7 +177,7 @@ def test_bounds_hold_at_the_corners_of_the_simplex(name, prediction):
         distributions.Categorical(jnp.asarray(points[pairs[:, 0]])),
         jnp.asarray(pairs[:, 1]),
     )
-    bound = hypothesis_tests.calibration_kernel_bound(kernel)
+    bound = _computed_bound(kernel)
     largest = jnp.abs(matrix).max()
     assert largest <= bound * (1 + 1e-6)
     if name in ("white", "scaled", "negative", "label"):  # attained: p = e_z and another y
@@ -183,7 +186,7 @@ def test_bounds_hold_at_the_corners_of_the_simplex(name, prediction):
 
 def test_bounds_of_composite_kernels():
     normal, classes = oracles.normal_kernel(), oracles.categorical_kernel()
-    bound = hypothesis_tests.calibration_kernel_bound
+    bound = _computed_bound
     assert bound(normal) == bound(classes) == 2
     assert bound(3.0 * classes + classes * 2.0) == 10
     np.testing.assert_allclose((3.0 * classes + classes).value_range(), (0, 4))
@@ -257,12 +260,14 @@ def test_published_pvalues(data_dir, network):
         else:  # they square the negative estimate
             assert test.pvalue == 1
             np.testing.assert_allclose(np.exp(-5000 * test.estimate**2 / 8), theirs, atol=1e-6)
-    block = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2)
+    block = hypothesis_tests.asymptotic_skce_test(
+        None, kernel, predictions, targets, null="blocks", block_size=2
+    )
     # They divide the variance of the 5000 blocks by m in place of m − 1.
     z = float(block.statistic) * np.sqrt(5000 / 4999)
     np.testing.assert_allclose(stats.norm.sf(z), published["SKCEul_median_asymptotic"], atol=1e-5)
-    spectrum = hypothesis_tests.spectrum_skce_test(
-        jax.random.key(0), kernel, predictions, targets, method="numerical"
+    spectrum = hypothesis_tests.asymptotic_skce_test(
+        None, kernel, predictions, targets, null="spectrum"
     )
     # 0.0 of 1000 resamples there: a p-value of 0.0038 gives that in 2 % of the runs.
     assert published["SKCEuq_median_asymptotic"] == 0
@@ -275,7 +280,7 @@ def test_gradient_where_the_estimate_is_zero():
         predictions = distributions.Bernoulli(jnp.array([1.0, 0.0]))
         data = predictions, jnp.array([1, 0])
         test = hypothesis_tests.distribution_free_skce_test(kernel, *data)
-        interval = hypothesis_tests.distribution_free_skce_confidence_interval(kernel, *data)
+        interval = interval_of(kernel, *data)
         return test.pvalue + interval.high
 
     assert jax.grad(low)(1.0) == 0

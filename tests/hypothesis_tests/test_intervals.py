@@ -28,11 +28,17 @@ def test_jackknife_against_a_loop(name):
     expected = stats.norm.interval(0.95, oracles.unbiased(matrix), error)
     np.testing.assert_allclose((interval.low, interval.high), expected, rtol=1e-7)
     lower = hypothesis_tests.skce_confidence_interval(
-        kernel, predictions, targets, confidence_level=0.9, side="lower"
+        kernel, predictions, targets, confidence_level=0.9, alternative="greater"
     )
     expected = stats.norm.isf(0.9, oracles.unbiased(matrix), error)
     np.testing.assert_allclose(lower.low, expected, rtol=1e-7)
     assert lower.high == jnp.inf
+    upper = hypothesis_tests.skce_confidence_interval(
+        kernel, predictions, targets, confidence_level=0.9, alternative="less"
+    )
+    expected = stats.norm.isf(0.1, oracles.unbiased(matrix), error)
+    np.testing.assert_allclose(upper.high, expected, rtol=1e-7)
+    assert upper.low == -jnp.inf
 
 
 def _linear_cases(n):
@@ -69,7 +75,7 @@ def test_jackknife_in_linear_time(name, weighted, monkeypatch):
     deviations = without[0] / without[1] - total / mass
     size = weights.sum() ** 2 / np.sum(weights**2)
     error = np.sqrt((size - 1) / size * np.sum(deviations**2))
-    monkeypatch.setattr(intervals.pairwise, "weighted_sums", None)  # no pairs
+    monkeypatch.setattr(intervals.operators, "weighted_sums", None)  # no pairs
     monkeypatch.setattr("calibjax.kernels.line._MANY", 0)
     interval = hypothesis_tests.skce_confidence_interval(
         kernel, *samples, weights=weights if weighted else None
@@ -121,3 +127,23 @@ def test_too_few_samples():
         few = jax.tree.map(lambda x: x[:2], (predictions, targets))
         with pytest.raises(ValueError, match="predictions: expected at least 3 samples, got 2"):
             interval_of(kernel, *few)
+
+
+def test_options_belong_to_a_method():
+    data = oracles.cases()["normal-None"][:3]
+    with pytest.raises(ValueError, match='bound, estimator: expected no value with method="asym'):
+        hypothesis_tests.skce_confidence_interval(*data, bound=1.0, estimator="unbiased")
+    with pytest.raises(ValueError, match='weights: expected no value with method="distribution'):
+        hypothesis_tests.skce_confidence_interval(
+            *data, method="distribution_free", weights=np.ones(23)
+        )
+
+
+def test_shown_in_a_line():
+    interval = intervals.ConfidenceInterval(jnp.float32(-0.1), np.inf, jnp.array(0.12), 0.034567)
+    assert repr(interval) == "ConfidenceInterval(0.12 ± 0.0346, low=-0.1, high=inf)"
+    many = jax.vmap(lambda x: intervals.ConfidenceInterval(x, x, x, None))(jnp.arange(3.0))
+    assert repr(many) == "ConfidenceInterval(float64[3], low=float64[3], high=float64[3])"
+    traced = []
+    jax.jit(lambda x: traced.append(repr(x)))(interval)
+    assert traced[0].startswith("ConfidenceInterval(float64[]")

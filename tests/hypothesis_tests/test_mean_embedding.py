@@ -11,23 +11,28 @@ from tests.estimators.test_mean_embedding import case
 KEY = jax.random.key(0)
 
 
+def cme_test(kernel, predictions, targets, at_predictions, at_targets):
+    at = {"at_predictions": at_predictions, "at_targets": at_targets}
+    return hypothesis_tests.cme_test(None, kernel, predictions, targets, **at)
+
+
 @pytest.mark.parametrize("name", ["normal-None", "normal-3", "categorical-5-label"])
 def test_against_numpy(name):
     arguments, z = case(name)
-    test = hypothesis_tests.cme_test(*arguments)
+    test = cme_test(*arguments)
     mean = z.mean(0)
     statistic = 23 * mean @ np.linalg.solve(np.cov(z, rowvar=False), mean)
     np.testing.assert_allclose(test.statistic, statistic, rtol=1e-5)  # condition number 1e6
     np.testing.assert_allclose(test.pvalue, stats.chi2.sf(test.statistic, 7), rtol=1e-9)
     np.testing.assert_allclose(test.estimate, np.mean(mean**2), rtol=1e-10)
-    traced = jax.jit(hypothesis_tests.cme_test)(*arguments)
+    traced = jax.jit(cme_test)(*arguments)
     np.testing.assert_allclose(traced.pvalue, test.pvalue, rtol=1e-5)
 
 
 def test_as_many_locations_as_samples_are_refused():
     (kernel, predictions, targets, *locations), _ = case("normal-None")
     few = jax.tree.map(lambda x: x[:7], (predictions, targets))
-    for test in (hypothesis_tests.cme_test, jax.jit(hypothesis_tests.cme_test)):
+    for test in (cme_test, jax.jit(cme_test)):
         with pytest.raises(ValueError, match="more samples than the 7 test locations, got 7"):
             test(kernel, *few, *locations)
 
@@ -37,9 +42,9 @@ def test_singular_covariances_are_refused():
     twice = jax.tree.map(lambda x: jnp.concatenate([x[:3], x[:1]]), locations)
     far = jax.tree.map(lambda x: x + 1e3, locations)
     for wrong in (twice, far):
-        with pytest.raises(ValueError, match="test_predictions, test_targets: expected locations"):
-            hypothesis_tests.cme_test(kernel, predictions, targets, *wrong)
-        traced = jax.jit(hypothesis_tests.cme_test)(kernel, predictions, targets, *wrong)
+        with pytest.raises(ValueError, match="at_predictions, at_targets: expected locations"):
+            cme_test(kernel, predictions, targets, *wrong)
+        traced = jax.jit(cme_test)(kernel, predictions, targets, *wrong)
         assert jnp.isnan(traced.pvalue)
 
 
@@ -54,9 +59,15 @@ def test_columns_that_are_constant_up_to_rounding_are_refused(n, dtype):
         distributions.Bernoulli(jnp.array([0.3], dtype)),
         jnp.array([1]),
     )
-    with pytest.raises(ValueError, match="test_predictions, test_targets: expected locations"):
-        hypothesis_tests.cme_test(*arguments)
-    assert jnp.isnan(jax.jit(hypothesis_tests.cme_test)(*arguments).pvalue)
+    with pytest.raises(ValueError, match="at_predictions, at_targets: expected locations"):
+        cme_test(*arguments)
+    assert jnp.isnan(jax.jit(cme_test)(*arguments).pvalue)
+
+
+def _locations(key):
+    keys = jax.random.split(key)
+    predictions = distributions.Normal(jax.random.uniform(keys[0], (3,)), jnp.full(3, 0.1))
+    return predictions, 0.1 * jax.random.normal(keys[1], (3,))
 
 
 def _pvalues(n, num_datasets, exact):
@@ -66,16 +77,16 @@ def _pvalues(n, num_datasets, exact):
         keys = jax.random.split(key, 4)
         predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
         targets = distributions.sample_targets(keys[1], predictions)
-        locations = hypothesis_tests.draw_test_locations(keys[2], 3)
+        locations = _locations(keys[2])
 
         def statistic(p, y):
-            return hypothesis_tests.cme_test(kernel, p, y, *locations).statistic
+            return cme_test(kernel, p, y, *locations).statistic
 
         if exact:
             return hypothesis_tests.exact_test(
                 keys[3], statistic, predictions, targets, num_draws=99
             ).pvalue
-        return hypothesis_tests.cme_test(kernel, predictions, targets, *locations).pvalue
+        return cme_test(kernel, predictions, targets, *locations).pvalue
 
     keys = jax.random.split(KEY, num_datasets)
     return jax.lax.map(pvalue, keys, batch_size=50)
@@ -96,29 +107,29 @@ def test_the_null_distribution_for_many_samples():
 
 def test_power():
     predictions, targets, _ = oracles.normal_data(200, calibrated=False)
-    locations = hypothesis_tests.draw_test_locations(KEY, 3)
-    test = hypothesis_tests.cme_test(oracles.normal_kernel(), predictions, targets, *locations)
+    locations = _locations(KEY)
+    test = cme_test(oracles.normal_kernel(), predictions, targets, *locations)
     assert 0 < test.pvalue < 1e-6
 
 
-@pytest.mark.parametrize("dimension", [None, 1, 10])
-def test_locations(dimension):
-    predictions, targets = hypothesis_tests.draw_test_locations(KEY, 4000, dimension)
-    family = distributions.Normal if dimension is None else distributions.DiagNormal
-    assert isinstance(predictions, family)
-    assert (
-        predictions.loc.shape
-        == targets.shape
-        == (4000, *(() if dimension is None else (dimension,)))
-    )
-    assert stats.kstest(np.ravel(predictions.loc), "uniform").pvalue > 1e-3
-    assert stats.kstest(np.ravel(targets), stats.norm(0, 0.1).cdf).pvalue > 1e-3
-    assert (predictions.scale == 0.1).all()
-    assert abs(np.corrcoef(np.ravel(targets), np.ravel(predictions.loc))[0, 1]) < 0.05
+def test_drawn_locations():
+    """Predictions of the model, and targets that do not depend on the observed ones."""
+    predictions, targets, _ = oracles.normal_data(40)
+    kernel = oracles.normal_kernel()
+    test = hypothesis_tests.cme_test(KEY, kernel, predictions, targets, num_locations=4)
+    keys = jax.random.split(KEY)
+    rows = jax.random.permutation(keys[0], 40)[:4]
+    at = jax.tree.map(lambda x: x[rows], predictions)
+    expected = cme_test(kernel, predictions, targets, at, distributions.sample_targets(keys[1], at))
+    np.testing.assert_allclose(test.statistic, expected.statistic, rtol=1e-12)
+    with pytest.raises(TypeError, match="key: .*got None"):
+        hypothesis_tests.cme_test(None, kernel, predictions, targets)
+    with pytest.raises(ValueError, match="more samples than the 40 test locations"):
+        hypothesis_tests.cme_test(KEY, kernel, predictions, targets, num_locations=99)
 
 
 def test_the_estimate_is_the_ucme():
     arguments, _ = case("normal-None")
     np.testing.assert_allclose(
-        hypothesis_tests.cme_test(*arguments).estimate, estimators.ucme(*arguments), rtol=1e-10
+        cme_test(*arguments).estimate, estimators.ucme(*arguments), rtol=1e-10
     )

@@ -64,7 +64,9 @@ def test_standard_error_is_never_zero(successes):
 
 def test_tests_without_draws_have_no_standard_error():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    test = hypothesis_tests.block_skce_test(kernel, predictions, targets, block_size=2)
+    test = hypothesis_tests.asymptotic_skce_test(
+        None, kernel, predictions, targets, null="blocks", block_size=2
+    )
     assert test.pvalue_standard_error is None
 
 

@@ -131,7 +131,9 @@ def test_blocks():
     found = merged(accumulator, states_of(accumulator, [np.arange(6, 12), np.arange(6)]))
     estimate = estimators.skce_block(KERNEL, PREDICTIONS, TARGETS, block_size=3)
     np.testing.assert_allclose(found.estimate, estimate, rtol=1e-12)
-    test = hypothesis_tests.block_skce_test(KERNEL, PREDICTIONS, TARGETS, block_size=3)
+    test = hypothesis_tests.asymptotic_skce_test(
+        None, KERNEL, PREDICTIONS, TARGETS, null="blocks", block_size=3
+    )
     np.testing.assert_allclose(found.estimate / found.standard_error, test.statistic, rtol=1e-11)
     reach = 1.6448536269514722 * found.standard_error
     np.testing.assert_allclose(found.low, found.estimate - reach, rtol=1e-12)

@@ -149,7 +149,7 @@ def test_statistics_of_networks(finished, split):
     p = Normal(jnp.array(means[network]), jnp.full(y.size, sigmas[network]))
     sample = w21_friedman_statistics.kernel_of(p), p, jnp.array(y)
     key = cells.key_of(f"w21_friedman/resamples/{split}")
-    test = hypothesis_tests.bootstrap_skce_test(key, *sample, num_draws=TINY.resamples)
+    test = hypothesis_tests.asymptotic_skce_test(key, *sample, num_draws=TINY.resamples)
     levels = np.arange(0.05, 0.96, 0.05)
     quantiles = scipy.stats.norm.ppf(levels, means[network][:, None], sigmas[network])
     excess = y[:, None] - quantiles
