@@ -22,6 +22,7 @@ from calibjax import (
     scores,
     streaming,
 )
+from calibjax.distributions.draws import MonteCarlo
 from calibjax.recalibration.histogram import BinAccuracies
 from calibjax.recalibration.isotonic import IsotonicMap
 
@@ -70,7 +71,7 @@ def concatenated():
 
 def of_draws(predictions, values):
     return estimators.skce(
-        OF_CLASSES, distributions.MonteCarlo(predictions, distributions.Ensemble(values)), LABELS
+        OF_CLASSES, MonteCarlo(predictions, distributions.Ensemble(values)), LABELS
     )
 
 
@@ -170,7 +171,7 @@ CASES = {
     ),
     "draws of numbers": (lambda: of_draws(CLASSES, DRAWS), OTHER_KIND),
     "no draws": (
-        lambda: estimators.skce(OF_CLASSES, distributions.MonteCarlo(CLASSES, 1.0), LABELS),
+        lambda: estimators.skce(OF_CLASSES, MonteCarlo(CLASSES, 1.0), LABELS),
         r"predictions",
     ),
     "subnormal rate": (

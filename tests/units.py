@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, kernels
+from calibjax.distributions.recalibrated import Recalibrated
 from tests.registry import families
 
 D, K = distances, kernels
@@ -37,7 +38,7 @@ def _changed(**powers: int) -> Any:
     return rule
 
 
-for _class in ("Normal", "DiagNormal", "Laplace", "StudentT", "GeneralizedNormal"):
+for _class in ("Normal", "DiagNormal", "Laplace", "Logistic", "StudentT", "GeneralizedNormal"):
     in_units.register(getattr(distributions, _class), _changed(loc=1, scale=1))
 in_units.register(distributions.MvNormal, _changed(loc=1, cov=2))
 in_units.register(distributions.Gamma, _changed(rate=-1))
@@ -57,7 +58,7 @@ def _(p: distributions.Mixture, c: float) -> Any:
 
 
 @in_units.register
-def _(p: distributions.Recalibrated, c: float) -> Any:
+def _(p: Recalibrated, c: float) -> Any:
     return dataclasses.replace(p, distribution=in_units(p.distribution, c))
 
 

@@ -20,6 +20,7 @@ TARGETS = ("target", "targets", "label", "labels", "y_true", "y")
 FAMILIES: Mapping[str, type] = {
     "normal": distributions.Normal,
     "laplace": distributions.Laplace,
+    "logistic": distributions.Logistic,
     "student_t": distributions.StudentT,
     "generalized_normal": distributions.GeneralizedNormal,
     "log_normal": distributions.LogNormal,
@@ -80,7 +81,7 @@ class Choice:
 def parameters(task: str) -> tuple[str, ...]:
     """Names of the parameters of a family of `FAMILIES`."""
     fields = dataclasses.fields(FAMILIES[task])  # pyright: ignore[reportArgumentType]
-    return tuple(x.name for x in fields if "constraint" in x.metadata)
+    return tuple(x.name.strip("_") for x in fields if "constraint" in x.metadata)
 
 
 def _conventional(table: Table, names: Sequence[str], task: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ exp(−y²) exp(−z²) (one feature, exp(−y²)):
 >>> from calibjax import estimators, hypothesis_tests, kernels, record
 >>> @record
 ... class Rayleigh(Distribution):
-...     support = constraints.non_negative
+...     support = constraints.nonnegative
 ...     scale: jax.Array = parameter(constraints.positive)
 ...     def sample(self, key):
 ...         return self.scale * jnp.sqrt(2 * jax.random.exponential(key, dtype=self.scale.dtype))
@@ -73,20 +73,20 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.beta import Beta
 from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.dirichlet import Dirichlet
-from calibjax.distributions.draws import MonteCarlo, monte_carlo
+from calibjax.distributions.draws import monte_carlo
 from calibjax.distributions.ensemble import Ensemble
-from calibjax.distributions.features import WithFeatures, with_features
+from calibjax.distributions.features import with_features
 from calibjax.distributions.gamma import Gamma
 from calibjax.distributions.generalized_normal import GeneralizedNormal
 from calibjax.distributions.laplace import Laplace
 from calibjax.distributions.log_normal import LogNormal
+from calibjax.distributions.logistic import Logistic
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.multivariate_normal import MvNormal
 from calibjax.distributions.negative_binomial import NegativeBinomial
 from calibjax.distributions.normal import DiagNormal, Normal
 from calibjax.distributions.poisson import Poisson
 from calibjax.distributions.quantiles import Quantiles
-from calibjax.distributions.recalibrated import Recalibrated
 from calibjax.distributions.sampling import sample_targets
 from calibjax.distributions.student_t import StudentT
 from calibjax.distributions.uniform import Uniform
@@ -104,17 +104,15 @@ __all__ = [
     "GeneralizedNormal",
     "Laplace",
     "LogNormal",
+    "Logistic",
     "Mixture",
-    "MonteCarlo",
     "MvNormal",
     "NegativeBinomial",
     "Normal",
     "Poisson",
     "Quantiles",
-    "Recalibrated",
     "StudentT",
     "Uniform",
-    "WithFeatures",
     "constraints",
     "monte_carlo",
     "parameter",

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from calibjax._core.pytree import parameter, record
 from calibjax._core.special import incomplete_beta, inverse_of_cdf, log_beta_density
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import positive, proportion
+from calibjax.distributions.constraints import positive, unit_interval
 
 
 @record
@@ -31,7 +31,7 @@ class Beta(Distribution):
     0.6667 0.2500 0.5000
     """
 
-    support = proportion
+    support = unit_interval
 
     alpha: jax.Array = parameter(positive)
     beta: jax.Array = parameter(positive)

@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from calibjax._core import checks
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import DrawnByInversion
-from calibjax.distributions.constraints import Constraint, labels, probability, real, simplex
+from calibjax.distributions.constraints import Constraint, labels, real, simplex
 
 _UNDERFLOW = -800.0  # smaller exponents, which give zero, are left out: derivatives would be 0 / 0
 
@@ -257,7 +257,7 @@ class Bernoulli(DrawnByInversion):
         logs = jnp.stack([jax.nn.log_sigmoid(-log_odds), jax.nn.log_sigmoid(log_odds)], -1)
         return cls(jax.nn.sigmoid(log_odds), log_probs=logs)
 
-    probs: jax.Array = parameter(probability)
+    probs: jax.Array = parameter(Constraint("probabilities in [0, 1]", checks.unit_interval))
     log_probs: jax.Array | None = dataclasses.field(
         default=None, repr=False, kw_only=True, metadata={"axes": 1}
     )

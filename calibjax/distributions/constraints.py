@@ -1,11 +1,11 @@
 """Constraints of parameters and targets.
 
-`real`, `positive`, `non_negative`, `between(low, high)`, `probability` and `proportion` constrain
-numbers, `simplex` vectors of probabilities, `positive_definite` matrices, `counts` and
-`labels(num_classes)` integers. `constraint.with_axes("d")` constrains vectors of such values: axes
-of the same name have the same length in all parameters of a distribution. A `Constraint` of your
-own has a function `check(name, values)` that refuses invalid values, and replaces them by NaN if
-they are traced.
+`real`, `positive`, `nonnegative`, `unit_interval` and `interval(low, high)` constrain numbers,
+`simplex` vectors of probabilities, `positive_definite` matrices, `nonnegative_integer` and
+`labels(num_classes)` integers, named as in numpyro. `constraint.with_axes("d")` constrains
+vectors of such values: axes of the same name have the same length in all parameters of a
+distribution. A `Constraint` of your own has a function `check(name, values)` that refuses invalid
+values, and replaces them by NaN if they are traced.
 """
 
 import dataclasses
@@ -20,16 +20,15 @@ from calibjax._core.pytree import PyTree
 
 __all__ = [
     "Constraint",
-    "between",
-    "counts",
+    "interval",
     "labels",
-    "non_negative",
+    "nonnegative",
+    "nonnegative_integer",
     "positive",
     "positive_definite",
-    "probability",
-    "proportion",
     "real",
     "simplex",
+    "unit_interval",
 ]
 
 
@@ -61,7 +60,7 @@ def _satisfying(condition: Callable[[Any], Any], words: str) -> Constraint:
     return Constraint(words, lambda name, x: checks.satisfying(name, x, condition, words))
 
 
-def between(low: float, high: float) -> Constraint:
+def interval(low: float, high: float) -> Constraint:
     """Numbers from low to high."""
     return _satisfying(lambda x: (x >= low) & (x <= high), f"values from {low:g} to {high:g}")
 
@@ -72,14 +71,13 @@ def _counts(name: str, values: ArrayLike) -> PyTree:
 
 real = Constraint("finite values", checks.finite)
 positive = Constraint("positive finite values", checks.positive)
-non_negative = _satisfying(lambda y: (y >= 0) & (y < math.inf), "finite values >= 0")
-probability = Constraint("probabilities in [0, 1]", checks.unit_interval)
-proportion = _satisfying(lambda y: (y >= 0) & (y <= 1), "proportions in [0, 1]")
+nonnegative = _satisfying(lambda y: (y >= 0) & (y < math.inf), "finite values >= 0")
+unit_interval = _satisfying(lambda y: (y >= 0) & (y <= 1), "proportions in [0, 1]")
 simplex = Constraint("rows that sum to one", checks.simplex, ("d",), 2)
 positive_definite = Constraint(
     "symmetric positive definite matrices", checks.positive_definite, ("d", "d")
 )
-counts = Constraint("counts", _counts, is_integer=True)
+nonnegative_integer = Constraint("counts", _counts, is_integer=True)
 
 
 def labels(num_classes: int) -> Constraint:

@@ -19,7 +19,7 @@ from calibjax._core.special import (
     log_ratio,
 )
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import between, non_negative, positive
+from calibjax.distributions.constraints import interval, nonnegative, positive
 
 
 @record
@@ -38,9 +38,9 @@ class Gamma(Distribution):
     0.5000 0.6321 0.3466
     """
 
-    support = non_negative
+    support = nonnegative
 
-    concentration: jax.Array = parameter(between(0.01, 1e4))
+    concentration: jax.Array = parameter(interval(0.01, 1e4))
     rate: jax.Array = parameter(positive)
 
     def sample(self, key: jax.Array) -> jax.Array:

@@ -1,5 +1,7 @@
 """Negative binomial distributions of counts."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -12,7 +14,7 @@ from calibjax._core.special import (
     smallest_integer,
 )
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import between, counts
+from calibjax.distributions.constraints import interval, nonnegative_integer
 from calibjax.distributions.poisson import Poisson
 
 _NUM_NODES, _DECAY = 512, 38.0  # e^(−38) is below the rounding of float64
@@ -22,40 +24,45 @@ _LARGE = 1e4  # parameters of incomplete beta functions, from which on quadratur
 
 @record
 class NegativeBinomial(Distribution):
-    """Negative binomial distribution: counts with the variance rate + rate² / concentration.
+    """Negative binomial distribution: counts with the variance mean + mean² / concentration.
 
-    A Poisson distribution whose rate is multiplied by a gamma variable of mean 1 and variance
-    1 / concentration.
+    It is numpyro's `NegativeBinomial2`: a Poisson distribution whose rate is multiplied by a gamma
+    variable of mean 1 and variance 1 / concentration.
 
     Attributes:
-        rate: expected count, from 1e-3 to 1e6; scalar, or [n] for a batch.
-        concentration: k, not necessarily an integer, from 1e-2 to 1e6; shape of `rate`.
+        mean_: expected count, the argument `mean`, from 1e-3 to 1e6; scalar, or [n] for a batch.
+        concentration: k, not necessarily an integer, from 1e-2 to 1e6; shape of `mean`.
 
     >>> import jax.numpy as jnp
-    >>> p = NegativeBinomial(rate=jnp.array(2.0), concentration=jnp.array(1.0))
+    >>> p = NegativeBinomial(mean=jnp.array(2.0), concentration=jnp.array(1.0))
     >>> print(f"{p.cdf(1):.4f} {p.icdf(0.5)}")  # 1 − (2/3)²
     0.5556 1
     """
 
-    support = counts
+    support = nonnegative_integer
 
-    rate: jax.Array = parameter(between(1e-3, 1e6))
-    concentration: jax.Array = parameter(between(1e-2, 1e6))
+    mean_: jax.Array = parameter(interval(1e-3, 1e6))
+    concentration: jax.Array = parameter(interval(1e-2, 1e6))
+
+    def __init__(self, mean: Any = None, concentration: Any = None, *, mean_: Any = None) -> None:
+        """Takes the mean; copies name the field `mean_`, because `mean` is a method."""
+        object.__setattr__(self, "mean_", mean if mean_ is None else mean_)
+        object.__setattr__(self, "concentration", concentration)
 
     @property
     def _is_valid(self) -> jax.Array:
-        return jnp.logical_and(self.rate > 0, self.concentration > 0)
+        return jnp.logical_and(self.mean_ > 0, self.concentration > 0)
 
     @property
     def _success(self) -> jax.Array:
-        return self.concentration / (self.rate + self.concentration)
+        return self.concentration / (self.mean_ + self.concentration)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one count."""
         gamma_key, key = jax.random.split(key)
-        dtype = jnp.result_type(self.rate, self.concentration)
-        factor = jax.random.gamma(gamma_key, self.concentration, jnp.shape(self.rate), dtype)
-        rate = jnp.clip(self.rate * factor / self.concentration, jnp.finfo(dtype).tiny)
+        dtype = jnp.result_type(self.mean_, self.concentration)
+        factor = jax.random.gamma(gamma_key, self.concentration, jnp.shape(self.mean_), dtype)
+        rate = jnp.clip(self.mean_ * factor / self.concentration, jnp.finfo(dtype).tiny)
         rate = jnp.where(self._is_valid, jnp.minimum(rate, _LARGEST_COUNT), jnp.nan)
         return Poisson(rate).sample(key)
 
@@ -63,20 +70,20 @@ class NegativeBinomial(Distribution):
         """Log-probability of count y; −inf below zero. Loader's form avoids cancellation."""
         k, count = (
             jnp.asarray(self.concentration),
-            jnp.asarray(jnp.maximum(y, 0)).astype(jnp.result_type(self.rate)),
+            jnp.asarray(jnp.maximum(y, 0)).astype(jnp.result_type(self.mean_)),
         )
         n = k + count
         density = log_poisson_density(k, n * self._success) - log_poisson_density(n, n)
-        density += log_poisson_density(count, n * (self.rate / (self.rate + k)))
+        density += log_poisson_density(count, n * (self.mean_ / (self.mean_ + k)))
         return jnp.where(y < 0, -jnp.inf, density + jnp.log(k / n))
 
     def mean(self) -> jax.Array:
         """Expectation."""
-        return self.rate
+        return self.mean_
 
     def variance(self) -> jax.Array:
         """Variance."""
-        return self.rate + jnp.square(self.rate) / self.concentration
+        return self.mean_ + jnp.square(self.mean_) / self.concentration
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of counts up to y."""
@@ -84,10 +91,10 @@ class NegativeBinomial(Distribution):
 
     def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Probabilities of counts up to y and of those above, of which the smaller is exact."""
-        count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.rate))
+        count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.mean_))
         k, success, count = jnp.broadcast_arrays(self.concentration, self._success, count)
         # Close to one, the probability of success does not have the digits of that of failure.
-        failure = self.rate / (self.rate + k)
+        failure = self.mean_ / (self.mean_ + k)
         is_large = (k > _LARGE) & (count > _LARGE)
         a, b = jnp.where(is_large, jnp.stack([k, count + 1]), 2 * _LARGE)
         x, rest = jnp.where(is_large, jnp.stack([success, failure]), 0.5)
@@ -102,7 +109,7 @@ class NegativeBinomial(Distribution):
 
         Wrong parameters and levels give the smallest integer.
         """
-        level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.rate)), self.rate)
+        level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.mean_)), self.mean_)
         low = jnp.zeros(level.shape, jnp.int32)
         count = smallest_integer(self.cdf, level, low, low + _LARGEST_COUNT)
         is_known = self._is_valid & ~jnp.isnan(level)
@@ -117,11 +124,11 @@ class NegativeBinomial(Distribution):
 
         References: Wei and Held (2014), Calibration tests for count data, §2.2.
         """
-        k, rate = jnp.broadcast_arrays(self.concentration, self.rate)
-        y = jnp.asarray(y).astype(rate.dtype)
+        k, mean = jnp.broadcast_arrays(self.concentration, self.mean_)
+        y = jnp.asarray(y).astype(mean.dtype)
         density = jnp.exp(self.log_prob(y))
-        distance = (y - rate) * (2 * self.cdf(y) - 1) + 2 * rate * (1 + y / k) * density
-        return distance - _half_mean_distance(rate / k, k)
+        distance = (y - mean) * (2 * self.cdf(y) - 1) + 2 * mean * (1 + y / k) * density
+        return distance - _half_mean_distance(mean / k, k)
 
 
 def _half_mean_distance(odds: jax.Array, k: jax.Array) -> jax.Array:

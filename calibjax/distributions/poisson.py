@@ -10,7 +10,7 @@ from calibjax._core import checks
 from calibjax._core.pytree import PyTree, parameter, record
 from calibjax._core.special import gamma_tails, log_poisson_density, smallest_integer
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import Constraint, counts
+from calibjax.distributions.constraints import Constraint, nonnegative_integer
 
 # Above these rates, counts come close to the largest integers that the dtype resolves.
 _LARGEST_RATE = {4: 1e6, 8: 1e9}
@@ -40,7 +40,7 @@ class Poisson(Distribution):
     0.5438 3
     """
 
-    support = counts
+    support = nonnegative_integer
 
     rate: jax.Array = parameter(Constraint("rates", _checked_rate))
 

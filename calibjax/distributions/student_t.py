@@ -15,7 +15,7 @@ from calibjax._core.special import (
     symmetric_quantile,
 )
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import between, positive, real
+from calibjax.distributions.constraints import interval, positive, real
 
 
 @record
@@ -34,7 +34,7 @@ class StudentT(Distribution):
     1.0000 12.0000 0.5000 7.3649
     """
 
-    df: jax.Array = parameter(between(0.5, 1e4))
+    df: jax.Array = parameter(interval(0.5, 1e4))
     loc: jax.Array = parameter(real)
     scale: jax.Array = parameter(positive)
 

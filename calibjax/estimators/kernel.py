@@ -15,8 +15,9 @@ from jax.typing import ArrayLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
-from calibjax.distributions import Ensemble, MonteCarlo
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import DataSet, Distribution
+from calibjax.distributions.draws import MonteCarlo
 from calibjax.distributions.features import bare
 from calibjax.estimators.linear_sums import linear_sums, sums_on_line
 from calibjax.kernels import Kernel, TensorProduct, gram_matrix

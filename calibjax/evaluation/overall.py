@@ -10,8 +10,9 @@ import numpy as np
 from scipy.special import ndtri  # comes with JAX
 
 from calibjax import distributions, hypothesis_tests
-from calibjax.distributions import Ensemble, MonteCarlo, Normal
+from calibjax.distributions import Ensemble, Normal
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.draws import MonteCarlo
 from calibjax.distributions.features import bare
 from calibjax.evaluation.data import (
     LEVEL,

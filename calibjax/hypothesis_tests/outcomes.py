@@ -10,8 +10,9 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
-from calibjax.distributions import Ensemble, MonteCarlo
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.draws import MonteCarlo
 from calibjax.distributions.features import bare, like
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import check_expectations

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from calibjax._core import checks, environment
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.categorical import Bernoulli, Categorical
+from calibjax.distributions.logistic import Logistic
 from calibjax.distributions.mixture import Mixture
 from calibjax.distributions.negative_binomial import NegativeBinomial
 from calibjax.distributions.normal import DiagNormal, Normal
@@ -18,12 +19,12 @@ from calibjax.interoperability.families import FAMILIES
 def from_numpyro(distribution: Any) -> PyTree:
     """Turns a batch of numpyro distributions into predictions.
 
-    Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
-    LogNormal, Gamma, Uniform, NegativeBinomial2, `Normal(...).to_event(1)` (→ `DiagNormal`) and
-    `MixtureSameFamily` of these become the records of this package, with expectations in closed
-    form where they exist. So do the same distributions under other names: Exponential and Chi2
-    (→ `Gamma`), GammaPoisson, the other negative binomial ones and Geometric (→
-    `NegativeBinomial`), BetaProportion (→ `Beta`), Cauchy (→ `StudentT`) and
+    Normal, Laplace, Logistic, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet,
+    StudentT, LogNormal, Gamma, Uniform, NegativeBinomial2, `Normal(...).to_event(1)` (→
+    `DiagNormal`) and `MixtureSameFamily` of these become the records of this package, with
+    expectations in closed form where they exist. So do the same distributions under other names:
+    Exponential and Chi2 (→ `Gamma`), GammaPoisson, the other negative binomial ones and Geometric
+    (→ `NegativeBinomial`), BetaProportion (→ `Beta`), Cauchy (→ `StudentT`) and
     LowRankMultivariateNormal (→ `MvNormal`). Expanded ones become what they are expansions of. For
     other distributions, draws of theirs are `distributions.Ensemble`.
 
@@ -85,6 +86,7 @@ def _convert(distribution: Any) -> PyTree:
         **{getattr(numpyro, x): (NegativeBinomial, ("mean", "concentration")) for x in counts},
         numpyro.GeometricProbs: (NegativeBinomial, ("mean", 1.0)),
         numpyro.GeometricLogits: (NegativeBinomial, ("mean", 1.0)),
+        numpyro.Logistic: (Logistic, ("loc", "scale")),
     }
     if kind is numpyro.BernoulliLogits:
         return Bernoulli.of_log_odds(_full(distribution.logits, batch, 0))

@@ -13,7 +13,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, ratio
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import non_negative, real
+from calibjax.distributions.constraints import nonnegative, real
 from calibjax.distributions.features import bare
 from calibjax.kernels.base import Kernel, without_draws
 
@@ -65,7 +65,7 @@ class Regressor(Kernel):
 
     of: str = dataclasses.field(metadata={"static": True})
     center: jax.Array | float = parameter(real, default=0.0)
-    unit: jax.Array | float = parameter(non_negative, default=1.0)
+    unit: jax.Array | float = parameter(nonnegative, default=1.0)
 
     @classmethod
     def among(cls, predictions: Distribution, of: str) -> "Regressor":

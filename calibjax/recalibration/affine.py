@@ -19,14 +19,13 @@ from calibjax.distributions import (
     Laplace,
     MvNormal,
     Normal,
-    Recalibrated,
     StudentT,
     Uniform,
 )
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive, real
 from calibjax.distributions.features import bare, like
-from calibjax.distributions.recalibrated import check_continuous
+from calibjax.distributions.recalibrated import Recalibrated, check_continuous
 from calibjax.recalibration.base import Recalibrator
 from calibjax.scores.base import weighted_mean
 
@@ -38,7 +37,7 @@ _FAMILIES = Normal | Laplace | StudentT | GeneralizedNormal | Uniform | DiagNorm
 class AffineMap:
     """The distribution N(shift, scale²) of normal scores z, in place of N(0, 1).
 
-    Its methods are those of Φ(z) on [0, 1], as `distributions.Recalibrated` needs them.
+    Its methods are those of Φ(z) on [0, 1], as `Recalibrated` needs them.
 
     Attributes:
         shift: a, in predicted standard deviations or scales; [d] for vectors.

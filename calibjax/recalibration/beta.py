@@ -8,7 +8,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import tensordot
 from calibjax._core.fitting import has_maximum, log_odds, newton_minimum
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.constraints import non_negative, real
+from calibjax.distributions.constraints import nonnegative, real
 from calibjax.recalibration.base import ConfidenceRecalibrator
 from calibjax.recalibration.sigmoid import refuse_without_maximum
 from calibjax.scores.base import weighted_mean
@@ -27,8 +27,8 @@ class BetaMap:
         intercept: c.
     """
 
-    rise: jax.Array = parameter(non_negative)
-    fall: jax.Array = parameter(non_negative)
+    rise: jax.Array = parameter(nonnegative)
+    fall: jax.Array = parameter(nonnegative)
     intercept: jax.Array = parameter(real)
 
 

@@ -29,7 +29,7 @@ class BinAccuracies:
     """
 
     accuracies: jax.Array = parameter(constraints.Constraint("proportions", _unchecked, ("b",)))
-    counts: jax.Array = parameter(constraints.counts.with_axes("b"))
+    counts: jax.Array = parameter(constraints.nonnegative_integer.with_axes("b"))
 
     def check_values(self, name: str) -> "BinAccuracies":
         """Refuses counts below 0, and accuracies outside [0, 1] where there are samples."""

@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.fitting import isotonic_means
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.constraints import proportion
+from calibjax.distributions.constraints import unit_interval
 from calibjax.recalibration.base import ConfidenceRecalibrator
 
 
@@ -23,8 +23,8 @@ class IsotonicMap:
         values: their images, [k]; confidences in between are interpolated.
     """
 
-    thresholds: jax.Array = parameter(proportion.with_axes("k"))
-    values: jax.Array = parameter(proportion.with_axes("k"))
+    thresholds: jax.Array = parameter(unit_interval.with_axes("k"))
+    values: jax.Array = parameter(unit_interval.with_axes("k"))
 
     def cdf(self, level: ArrayLike) -> jax.Array:
         """Image of a level."""

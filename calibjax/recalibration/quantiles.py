@@ -13,11 +13,11 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.fitting import newton_minimum
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions import Beta, Quantiles, Recalibrated
+from calibjax.distributions import Beta, Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import real
 from calibjax.distributions.features import bare, like
-from calibjax.distributions.recalibrated import check_continuous
+from calibjax.distributions.recalibrated import Recalibrated, check_continuous
 from calibjax.recalibration.base import Recalibrator
 from calibjax.recalibration.isotonic import IsotonicMap
 from calibjax.scores.base import weighted_mean
@@ -43,7 +43,7 @@ class QuantileRecalibration(Recalibrator):
     regression of the empirical levels on the u_i, which are monotone already, is the case of k = n.
 
     `fit` returns the distribution of the u_i, a `Beta` or an `IsotonicMap`;
-    `apply(params, predictions)` a batch of `distributions.Recalibrated`.
+    `apply(params, predictions)` a batch of `Recalibrated`.
 
     Attributes:
         shape: "beta" or "isotonic".

@@ -7,7 +7,7 @@ from jax import lax
 from calibjax._core import checks
 from calibjax._core.fitting import isotonic_means
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.constraints import non_negative, proportion
+from calibjax.distributions.constraints import nonnegative, unit_interval
 from calibjax.recalibration.base import ConfidenceRecalibrator
 
 _BATCH = 64  # new confidences at a time
@@ -23,9 +23,9 @@ class CalibrationSamples:
         weights: of the samples, [n].
     """
 
-    confidences: jax.Array = parameter(proportion.with_axes("n"))
-    correct: jax.Array = parameter(proportion.with_axes("n"))
-    weights: jax.Array = parameter(non_negative.with_axes("n"))
+    confidences: jax.Array = parameter(unit_interval.with_axes("n"))
+    correct: jax.Array = parameter(unit_interval.with_axes("n"))
+    weights: jax.Array = parameter(nonnegative.with_axes("n"))
 
 
 @record

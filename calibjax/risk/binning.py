@@ -33,9 +33,9 @@ class BinResiduals:
             one sample. Otherwise zeros.
     """
 
-    means: jax.Array = parameter(constraints.between(-1, 1).with_axes("b", "m"))
-    counts: jax.Array = parameter(constraints.counts.with_axes("b"))
-    num_bins: jax.Array = parameter(constraints.counts)
+    means: jax.Array = parameter(constraints.interval(-1, 1).with_axes("b", "m"))
+    counts: jax.Array = parameter(constraints.nonnegative_integer.with_axes("b"))
+    num_bins: jax.Array = parameter(constraints.nonnegative_integer)
     biases: jax.Array = parameter(constraints.real.with_axes("b"))
 
     def check_values(self, name: str) -> "BinResiduals":

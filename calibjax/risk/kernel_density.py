@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import counts, positive, proportion
+from calibjax.distributions.constraints import nonnegative_integer, positive, unit_interval
 from calibjax.estimators.kernel_density import (
     BANDWIDTHS,
     Point,
@@ -31,8 +31,8 @@ class KernelDensities:
         bandwidth: h, scalar.
     """
 
-    vectors: jax.Array = parameter(proportion.with_axes("n", "m"))
-    labels: jax.Array = parameter(counts.with_axes("n"))
+    vectors: jax.Array = parameter(unit_interval.with_axes("n", "m"))
+    labels: jax.Array = parameter(nonnegative_integer.with_axes("n"))
     bandwidth: jax.Array = parameter(positive)
 
     def check_values(self, name: str) -> "KernelDensities":

@@ -17,7 +17,7 @@ from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.constraints import non_negative, positive, real
+from calibjax.distributions.constraints import nonnegative, positive, real
 from calibjax.distributions.features import bare, like
 from calibjax.kernels import Kernel, SquaredExponential, low_rank
 from calibjax.kernels.base import without_draws
@@ -46,10 +46,10 @@ class KernelRidgeParams:
 
     kernel: Kernel
     points: Distribution
-    eigenvalues: jax.Array = parameter(non_negative.with_axes("r"))
+    eigenvalues: jax.Array = parameter(nonnegative.with_axes("r"))
     basis: jax.Array = parameter(real.with_axes("R", "r"))
     projections: jax.Array = parameter(real.with_axes("r", "m"))
-    residual: jax.Array = parameter(non_negative)
+    residual: jax.Array = parameter(nonnegative)
     penalty: jax.Array = parameter(positive)
     num_samples: int = dataclasses.field(metadata={"static": True})
 

@@ -10,8 +10,9 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax.distances import Euclidean
-from calibjax.distributions import Ensemble, MonteCarlo
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.draws import MonteCarlo
 from calibjax.scores.base import mean_over_samples, weighted_samples
 
 

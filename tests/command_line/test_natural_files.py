@@ -81,7 +81,6 @@ def test_files_that_are_read(case, written):
         ("prob,label\n62.5,1\n", "row 2: expected probabilities .* got 62.5"),
         ("mean;sd;target\n1,5;2;3\n", "try --separator ';'"),
         ("p_a,p_b,y\n20,80,a\n", r"expected probabilities in \[0, 1\]"),
-        ("concentration,rate,y\n1.5,2,1\n", "columns that fit gamma and negative_binomial"),
         ("a,b,label\n0.2,0.8,a\n0.3,0.7,c\n", "expected columns such as prob_NAME"),
     ],
 )

@@ -212,11 +212,8 @@ def test_families(columns, options, family, loaded):
     np.testing.assert_array_equal(data.targets, target)
 
 
-def test_the_same_parameters_in_two_families(loaded):
-    content = csv(["concentration", "rate", "target"], SCALE, SCALE, LABELS)
-    with pytest.raises(InputError, match="columns that fit gamma and negative_binomial"):
-        loaded(".csv", content)
-    data = loaded(".csv", content, "--task", "negative_binomial")
+def test_counts_with_their_mean(loaded):
+    data = loaded(".csv", csv(["mean", "concentration", "target"], SCALE, SCALE, LABELS))
     assert isinstance(data.predictions, distributions.NegativeBinomial)
 
 

@@ -180,6 +180,15 @@ LOCATION_SCALE = {
         (-600, -60, -3, -0.5, 0, 0.25, 2, 30),
         (0.5, 2, 10, 50),
     ),
+    "Logistic": (
+        lambda z: -abs(z) - 2 * mp.log1p(exp(-abs(z))),
+        lambda z: 1 / (1 + exp(z)),
+        lambda: mp.pi**2 / 3,
+        lambda t, loc, scale: None,
+        [()],
+        (-600, -60, -3, -0.5, 0, 0.25, 2, 30),
+        (0.5, 2, 10, 50),
+    ),
     "StudentT": (
         student_density,
         student_tail,

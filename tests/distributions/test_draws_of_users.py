@@ -26,7 +26,7 @@ class Flat(Distribution):
 class Leaving(Distribution):
     """Some draws are outside of the support."""
 
-    support = constraints.non_negative
+    support = constraints.nonnegative
     scale: jax.Array = parameter(constraints.positive)
 
     def sample(self, key):

@@ -18,10 +18,10 @@ from calibjax.distributions import (
     Normal,
     Poisson,
     StudentT,
-    WithFeatures,
     monte_carlo,
     with_features,
 )
+from calibjax.distributions.features import WithFeatures
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
 from tests import oracles
 

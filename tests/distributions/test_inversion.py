@@ -13,6 +13,7 @@ N = 20_000
 FAMILIES = {
     "normal": (lambda one: distributions.Normal(2 * one, 3 * one), stats.norm(2, 3)),
     "laplace": (lambda one: distributions.Laplace(2 * one, 3 * one), stats.laplace(2, 3)),
+    "logistic": (lambda one: distributions.Logistic(2 * one, 3 * one), stats.logistic(2, 3)),
     "log-normal": (lambda one: distributions.LogNormal(0 * one, one / 2), stats.lognorm(0.5)),
     "uniform": (lambda one: distributions.Uniform(2 * one, 5 * one), stats.uniform(2, 3)),
 }

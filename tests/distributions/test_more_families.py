@@ -17,6 +17,7 @@ HIGH = [0.7, 1.0, 3.3, 3.0]
 # ours and SciPy's arguments, [4] each, and points of the support
 FAMILIES = {
     "StudentT": (d.StudentT, (ONE, LOC, TWO), stats.t, (ONE, LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
+    "Logistic": (d.Logistic, (LOC, TWO), stats.logistic, (LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
     "LogNormal": (
         d.LogNormal,
         (LOC, TWO),
@@ -48,7 +49,7 @@ FAMILIES = {
     "NegativeBinomial": (
         d.NegativeBinomial,
         (TWO, ONE),
-        lambda rate, k: stats.nbinom(k, np.divide(k, np.add(rate, k))),
+        lambda mean, k: stats.nbinom(k, np.divide(k, np.add(mean, k))),
         (TWO, ONE),
         [0, 3, 1, 12],
     ),
@@ -242,7 +243,7 @@ def test_large_negative_binomials(dtype):
         slope = jax.grad(lambda mean, k: d.NegativeBinomial(mean, k).cdf(y))
         change = stats.nbinom.cdf(y, 1e5, 1e5 / (2e5 + np.array([1, -1])))
         wanted = (change[0] - change[1]) / 2
-        np.testing.assert_allclose(slope(one.rate, one.concentration), wanted, rtol=1e-3)
+        np.testing.assert_allclose(slope(one.mean(), one.concentration), wanted, rtol=1e-3)
         wide = d.NegativeBinomial(jnp.asarray(1e6, dtype), jnp.asarray(0.01, dtype))
         drawn = jax.vmap(wide.sample)(jax.random.split(jax.random.key(0), 4000))
         share = np.mean(np.asarray(drawn) > 3e7)

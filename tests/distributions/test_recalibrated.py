@@ -15,10 +15,10 @@ from calibjax.distributions import (
     Gamma,
     Normal,
     Poisson,
-    Recalibrated,
     sample_targets,
     with_features,
 )
+from calibjax.distributions.recalibrated import Recalibrated
 from calibjax.recalibration import TemperatureScaling
 from calibjax.recalibration.affine import AffineMap
 

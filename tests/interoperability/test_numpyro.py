@@ -14,6 +14,7 @@ VECTOR, COV = np.zeros((N, 2)), np.array([[2.0, 1.0], [1.0, 2.0]])
 CASES = {
     "normal": (lambda: numpyro.Normal(LOC, 2.0), distributions.Normal),
     "laplace": (lambda: numpyro.Laplace(LOC, ONE), distributions.Laplace),
+    "logistic": (lambda: numpyro.Logistic(LOC, 2.0), distributions.Logistic),
     "multivariate": (lambda: numpyro.MultivariateNormal(VECTOR, COV), distributions.MvNormal),
     "probs": (lambda: numpyro.Categorical(probs=PROBS), distributions.Categorical),
     "logits": (lambda: numpyro.Categorical(logits=np.log(PROBS)), distributions.Categorical),

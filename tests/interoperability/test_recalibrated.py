@@ -21,6 +21,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from calibjax import distributions, interoperability, recalibration, scores
+from calibjax.distributions.recalibrated import Recalibrated
 from calibjax.estimators import Neighbourhood
 from calibjax.interoperability import RecalibratedClassifier, RecalibratedRegressor
 
@@ -212,7 +213,7 @@ def test_distributions_of_a_frozen_regressor():
     method = recalibration.QuantileRecalibration()
     model = RecalibratedRegressor(frozen, method, predictive=_narrow).fit(X[100:], Y[100:])
     found = model.predict_distribution(X[100:])
-    assert isinstance(found, distributions.Recalibrated)
+    assert isinstance(found, Recalibrated)
     before, after = (
         scores.negative_log_likelihood(p, Y[100:]) for p in (_narrow(frozen, X[100:]), found)
     )

@@ -16,12 +16,12 @@ from calibjax.distributions import (
     MvNormal,
     Normal,
     Poisson,
-    Recalibrated,
     StudentT,
     Uniform,
     with_features,
 )
-from calibjax.recalibration import AffineScaling
+from calibjax.distributions.recalibrated import Recalibrated
+from calibjax.recalibration import AffineMap, AffineScaling
 from calibjax.recalibration.affine import AffineMap
 from calibjax.scores import negative_log_likelihood
 

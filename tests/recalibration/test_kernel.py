@@ -12,12 +12,12 @@ from calibjax.distributions import (
     Laplace,
     Normal,
     Poisson,
-    Recalibrated,
     StudentT,
     Uniform,
     sample_targets,
     with_features,
 )
+from calibjax.distributions.recalibrated import Recalibrated
 from calibjax.kernels import SquaredExponential, median_heuristic
 from calibjax.recalibration import KernelRecalibration
 

@@ -15,6 +15,8 @@ from calibjax import (
     hypothesis_tests,
     kernels,
 )
+from calibjax.distributions.draws import MonteCarlo
+from calibjax.distributions.recalibrated import Recalibrated
 from calibjax.recalibration.affine import AffineMap
 from tests.registry.arguments import (
     ALONE,
@@ -227,6 +229,7 @@ _MORE = {  # without closed-form expectations
 _SHAPES = positive(SCALE + 1)
 _DRAWN_FROM = {  # of which only draws and scores are asked for
     "StudentT": ({"df": _SHAPES, "loc": real(LOC), "scale": positive(SCALE)}, real(Y)),
+    "Logistic": ({"loc": real(LOC), "scale": positive(SCALE)}, real(Y)),
     "LogNormal": ({"loc": real(LOC), "scale": positive(SCALE)}, positive(np.exp(Y))),
     "Gamma": (  # draws may be rounded to zero
         {"concentration": _SHAPES, "rate": positive(SCALE)},
@@ -237,7 +240,7 @@ _DRAWN_FROM = {  # of which only draws and scores are asked for
         {"loc": real(LOC), "scale": positive(SCALE), "power": _SHAPES},
         real(Y),
     ),
-    "NegativeBinomial": ({"rate": _SHAPES, "concentration": positive(SCALE)}, counts(_COUNTS)),
+    "NegativeBinomial": ({"mean_": _SHAPES, "concentration": positive(SCALE)}, counts(_COUNTS)),
 }
 _DRAWN_FROM = {
     name: Family(getattr(distributions, name), *data, covers=f"distributions.{name}")
@@ -253,7 +256,7 @@ _VECTOR_DRAWS = Family(
 
 def _recalibrated(loc, scale, shift, factor):
     law = AffineMap(shift, factor)
-    return distributions.Recalibrated(distributions.Normal(loc, scale), law)
+    return Recalibrated(distributions.Normal(loc, scale), law)
 
 
 _DRAWN_FROM["Recalibrated"] = Family(
@@ -265,7 +268,6 @@ _DRAWN_FROM["Recalibrated"] = Family(
         "factor": positive(SCALE),
     },
     real(Y),
-    covers="distributions.Recalibrated",
 )
 FAMILIES, _MORE, _DRAWN_FROM = (
     {name: dataclasses.replace(family, name=name) for name, family in families.items()}
@@ -324,7 +326,7 @@ def calls() -> list[Call]:
     for family in (NORMAL, CATEGORICAL):
         found.append(
             family.call(
-                "distributions.with_features distributions.WithFeatures distances.Features",
+                "distributions.with_features distances.Features",
                 None,
                 _given_features(family),
                 features=real(VECTORS, without=("first column",)),  # one feature
@@ -344,16 +346,16 @@ def calls() -> list[Call]:
         for score in ("pinball_loss", "mean_squared_error"):
             found.append(FAMILIES[name].call(f"scores.{score}"))
     for family in (NORMAL, CATEGORICAL, _MORE["Dirichlet"]):
-        covers = "distributions.monte_carlo distributions.MonteCarlo"
+        covers = "distributions.monte_carlo"
         found.append(family.call(covers, None, _drawn, kernel=family.kernel, slow=True))
     draws = distributions.Ensemble(
         _DRAWS.astype(float), None, np.arange(len(_DRAWS), dtype=np.int32)
     )
-    drawn = distributions.MonteCarlo(_whole(NORMAL).value, draws)
+    drawn = MonteCarlo(_whole(NORMAL).value, draws)
     for label, batch in {"draws": draws, "monte carlo": drawn}.items():
         found.append(
             call(
-                "estimators.skce distributions.MonteCarlo",
+                "estimators.skce",
                 label,
                 kernel=kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential()),
                 predictions=predictions(batch),

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from calibjax._core import checks
 from calibjax._core.pytree import record
-from calibjax.distributions import WithFeatures
+from calibjax.distributions.features import WithFeatures
 from calibjax.kernels import Kernel, NormalScore, TensorProduct
 from calibjax.kernels.base import Conditional
 from calibjax.kernels.expectations import (

@@ -36,7 +36,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, tensordot
-from calibjax.distributions import Ensemble, MonteCarlo
+from calibjax.distributions import Ensemble
+from calibjax.distributions.draws import MonteCarlo
 from calibjax.kernels import low_rank
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (

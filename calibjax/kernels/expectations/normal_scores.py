@@ -20,12 +20,12 @@ from calibjax.distributions import (
     CategoricalLogits,
     Ensemble,
     Mixture,
-    MonteCarlo,
     Normal,
     Poisson,
     constraints,
 )
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.draws import MonteCarlo
 from calibjax.kernels.expectations import (
     FeatureRule,
     batch_features,

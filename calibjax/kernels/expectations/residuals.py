@@ -5,15 +5,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax.distributions import (
-    Bernoulli,
-    Categorical,
-    CategoricalLogits,
-    Ensemble,
-    Mixture,
-    MonteCarlo,
-)
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Ensemble, Mixture
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.draws import MonteCarlo
 from calibjax.kernels.expectations import FeatureRule, register_expectations
 from calibjax.kernels.residuals import Residual
 

@@ -18,11 +18,11 @@ from calibjax.distributions import (
     CategoricalLogits,
     Ensemble,
     Mixture,
-    MonteCarlo,
     Uniform,
     constraints,
 )
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.draws import MonteCarlo
 from calibjax.kernels.expectations import register_expectations
 from calibjax.kernels.stein import Stein
 
@@ -30,9 +30,9 @@ from calibjax.kernels.stein import Stein
 def _weight(p: Distribution, y: jax.Array) -> jax.Array | float:
     """A smooth factor that is zero at the ends of the support."""
     support = getattr(p, "support", constraints.real)
-    if support is constraints.proportion:
+    if support is constraints.unit_interval:
         return y * (1 - y)
-    return y if support in (constraints.positive, constraints.non_negative) else 1.0
+    return y if support in (constraints.positive, constraints.nonnegative) else 1.0
 
 
 def _inside(p: Distribution, y: jax.Array) -> jax.Array:
@@ -43,8 +43,8 @@ def _inside(p: Distribution, y: jax.Array) -> jax.Array:
     """
     info = jnp.finfo(y.dtype)
     support = getattr(p, "support", constraints.real)
-    is_positive = support in (constraints.positive, constraints.non_negative)
-    if not is_positive and support is not constraints.proportion:
+    is_positive = support in (constraints.positive, constraints.nonnegative)
+    if not is_positive and support is not constraints.unit_interval:
         return y
     least = float(info.tiny) * 1e6
     # What is outside of the support stays there.
@@ -80,7 +80,7 @@ def _centered(kernel: Stein, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.
 def _check(kernel: Stein, predictions: Distribution) -> None:
     """Refuses predictions without a density on numbers, positive numbers, proportions, vectors."""
     support = getattr(predictions, "support", constraints.real)
-    known = (constraints.positive, constraints.non_negative, constraints.proportion)
+    known = (constraints.positive, constraints.nonnegative, constraints.unit_interval)
     is_known = support in known or getattr(support, "words", None) == constraints.real.words
     if isinstance(predictions, Uniform) or not is_known:
         _refuse(kernel, predictions)

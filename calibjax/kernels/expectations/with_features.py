@@ -1,6 +1,6 @@
 """Expectations under predictions with features, which target kernels do not see."""
 
-from calibjax.distributions import WithFeatures
+from calibjax.distributions.features import WithFeatures
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
     FeatureRule,
