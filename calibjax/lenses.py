@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.pytree import record
-from calibjax.distributions import Bernoulli, WithFeatures
+from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.features import WithFeatures, like
 

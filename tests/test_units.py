@@ -144,7 +144,7 @@ OF_DATA = {
     "pinball loss": (lambda d: scores.pinball_loss(d.predictions, d.targets), 1),
     "mean CRPS": (lambda d: scores.crps(d.predictions, d.targets), 1),
     "squared error": (lambda d: scores.mean_squared_error(d.predictions, d.targets), 2),
-    "widths": (lambda d: scores.interval_widths(d.predictions), 1),
+    "interval score": (lambda d: scores.interval_score(d.predictions, d.targets), 1),
     "PIT": (lambda d: estimators.pit_values(KEY, d.predictions, d.targets), 0),
     "biased SKCE": (lambda d: estimators.skce_biased(d.kernel, d.predictions, d.targets), 0),
     "spread": (
@@ -265,7 +265,7 @@ OF_MORE = {
     ),
     "spread of the residuals": (lambda d: evaluation.residual_spread(d.predictions, d.targets), 0),
     "streamed exact test": (_streamed_test, 0),
-    "streamed blocks": (lambda d: _of_stream(streaming.BlockSKCE(d.kernel, block_size=2), d), 0),
+    "streamed blocks": (lambda d: _of_stream(streaming.SKCE(d.kernel, block_size=2), d), 0),
 }
 SCALED = sorted(families.ALL.keys() - WITHOUT_UNIT)
 

@@ -64,9 +64,6 @@ def proper_scores(data: Data) -> Part:
     remark = f"Smaller is better{', except for the accuracy' * data.is_of_classes}. A proper score "
     remark += "mixes calibration with sharpness: a better score alone does not mean better "
     remark += "calibration." + "".join(units)
-    if data.task == "binary":
-        remark += " The Brier score sums the squared errors of both classes: it is twice that of "
-        remark += "the probability of label 1 alone, as in sklearn.metrics.brier_score_loss."
     number = 0
     if any(x.name == _LIKELIHOOD and x.value == np.inf for x in entries):
         number = int(data.known(_are_impossible(inner, data.targets)).sum())

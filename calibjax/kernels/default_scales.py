@@ -20,15 +20,6 @@ from calibjax.distributions import DiagNormal, Ensemble, Laplace, Mixture, MvNor
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import WithFeatures, bare
-from calibjax.kernels import (
-    Constant,
-    Exponential,
-    Kernel,
-    Nystrom,
-    SquaredExponential,
-    Stein,
-    choose_landmarks,
-)
 from calibjax.kernels.bandwidth import known_line, median_of_distances
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import check_expectations

@@ -10,7 +10,7 @@ from calibjax._core import checks
 from calibjax.estimators.bands import checked_ranks, pointwise_band
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting import figures
-from calibjax.scores import ScoreDecomposition
+from calibjax.scores.decomposition import ScoreDecomposition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -98,7 +98,7 @@ class MatrixScaling(Recalibrator):
     ['0.67', '0.50']
     """
 
-    penalty: jax.Array | float = parameter(non_negative, default=0.0)
+    penalty: jax.Array | float = parameter(nonnegative, default=0.0)
     _: dataclasses.KW_ONLY
     structure: str = dataclasses.field(default="full", metadata={"static": True})
 

@@ -7,37 +7,29 @@ The calibration errors that are often reported as scores, ECE and MCE, are `esti
 `estimators.mce`.
 """
 
-from calibjax.scores.decomposition import (
-    ScoreDecomposition,
-    brier_decomposition,
-    crps_decomposition,
-)
-from calibjax.scores.draws import energy_score, fair_crps, fair_energy_score
-from calibjax.scores.murphy import MurphyCurve, murphy_curve
+from calibjax.scores.decomposition import brier_decomposition, crps_decomposition
+from calibjax.scores.draws import energy_score
+from calibjax.scores.murphy import murphy_curve
 from calibjax.scores.point import accuracy, mean_squared_error
 from calibjax.scores.proper import brier_score, negative_log_likelihood
-from calibjax.scores.quantile import pinball_loss
-from calibjax.scores.ranked_probability import crps
+from calibjax.scores.quantile import interval_score, pinball_loss
+from calibjax.scores.ranked_probability import crps, ranked_probability_score
 from calibjax.scores.rejection import prediction_rejection_ratio
-from calibjax.scores.sharpness import interval_widths
 
 __all__ = [
-    "MurphyCurve",
-    "ScoreDecomposition",
     "accuracy",
     "brier_decomposition",
     "brier_score",
     "crps",
     "crps_decomposition",
     "energy_score",
-    "fair_crps",
-    "fair_energy_score",
-    "interval_widths",
+    "interval_score",
     "mean_squared_error",
     "murphy_curve",
     "negative_log_likelihood",
     "pinball_loss",
     "prediction_rejection_ratio",
+    "ranked_probability_score",
 ]
 
 

@@ -1,5 +1,6 @@
 """Common parts of all scores: checked arguments, and the mean over the samples."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,9 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax.distributions import Ensemble
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import ClassPredictions, Distribution
 
+_REDUCTIONS = "mean", "none"
 _BLOCK = 128  # predictions by draws
 
 
@@ -35,18 +37,20 @@ def weighted_samples(
 def mean_over_samples(
     score: Callable[[Any, Any], jax.Array],
     samples: tuple[Any, Any],
-    weights: jax.Array | None = None,
+    weights: jax.Array | None,
+    reduction: str,
     method: str = "",
 ) -> jax.Array:
-    """Mean over all samples, with weights if there are any, of a score of one of them.
+    """Mean over all samples, with weights if there are any, of a score of one of them; or these.
 
     Raises:
         ValueError: if the score is not a scalar, or NaN; the message names the method that computed
             it.
     """
+    is_mean = checks.choice("reduction", reduction, _REDUCTIONS) == "mean"
     if not isinstance(score, jax.tree_util.Partial):  # one in another is compiled in every call
         score = jax.tree_util.Partial(score)
-    values, value = _values_and_mean(score, samples, weights)
+    values, value = _values_and_mean(score, samples, weights if is_mean else None)
     if method and values.ndim != 1:
         raise ValueError(
             f"predictions.{method}: expected a scalar for one prediction and one target, got shape "
@@ -54,10 +58,10 @@ def mean_over_samples(
         )
     if checks.is_concrete(values):
         place = f"predictions.{method}" if method else "score"
-        known = np.asarray(values)
-        checks.refuse_where(
-            known != known, place, "numbers for these predictions and targets", values
-        )
+        expected = "numbers for these predictions and targets"
+        checks.refuse_where(np.isnan(values), place, expected, values)
+    if not is_mean:
+        return checks.nan_unless(~checks.missing_rows(samples), values)
     return checks.nan_with(value, samples)  # quantiles of counts and labels are never NaN
 
 
@@ -82,6 +86,28 @@ def _values(score: jax.tree_util.Partial, samples: tuple[Any, Any]) -> jax.Array
     return jax.vmap(score)(*samples)
 
 
+def mean_over_classes(
+    score: Callable[[jax.Array, jax.Array], jax.Array],
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    weights: ArrayLike | None,
+    reduction: str,
+) -> jax.Array:
+    """Mean, as `mean_over_samples`, of a function of probabilities [n, m] and labels [n]."""
+    checks.class_predictions(predictions)
+    samples = checks.weighted_samples(predictions, targets, weights)
+    return _mean_over_classes(score, *samples, reduction)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def _mean_over_classes(
+    score: Callable, predictions: Any, targets: jax.Array, weights: Any, reduction: str
+) -> jax.Array:
+    samples = predictions.class_probs, targets
+    values = jnp.where(checks.missing_rows(samples), jnp.nan, score(*samples))
+    return weighted_mean(values, weights, reduction)
+
+
 def per_sample(
     score: Callable[..., jax.Array], predictions: Distribution, targets: ArrayLike
 ) -> jax.Array:
@@ -103,8 +129,12 @@ def _per_sample(score: jax.tree_util.Partial, predictions: Any, targets: Any) ->
     return jax.vmap(one)(predictions, targets)
 
 
-def weighted_mean(values: jax.Array, weights: jax.Array | None) -> jax.Array:
-    """Mean over the samples, the last axis."""
+def weighted_mean(
+    values: jax.Array, weights: jax.Array | None, reduction: str = "mean"
+) -> jax.Array:
+    """Mean over the samples, the last axis; or their values, if there is no reduction."""
+    if checks.choice("reduction", reduction, _REDUCTIONS) == "none":
+        return values
     if weights is None:
         return jnp.mean(values, -1)
     return jnp.sum(values * weights, -1) / jnp.sum(weights)

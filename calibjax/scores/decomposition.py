@@ -69,7 +69,7 @@ def brier_decomposition(
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
-        The parts, scalars; `score` is `brier_score`, in which both classes of a `Bernoulli` count.
+        The parts, scalars; `score` is `brier_score(..., scale_by_half=False)`.
 
     Raises:
         TypeError: if an argument is of the wrong kind.

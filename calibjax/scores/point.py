@@ -6,14 +6,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from calibjax._core import checks
 from calibjax.distributions.base import ClassPredictions, Distribution
-from calibjax.estimators import top_label
-from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
+from calibjax.scores.base import mean_over_classes, mean_over_samples, weighted_samples
 
 
 def mean_squared_error(
-    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    reduction: str = "mean",
 ) -> jax.Array:
     """Mean squared error of the predicted means, over samples and components of the targets.
 
@@ -25,9 +27,10 @@ def mean_squared_error(
         predictions: batch of n distributions of numbers or vectors with `mean`.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        reduction: "mean" over the samples, or "none" for the score of each, without weights.
 
     Returns:
-        A scalar.
+        A scalar, or [n].
 
     Raises:
         TypeError: if an argument is of the wrong kind, the predictions have no `mean`, or they
@@ -50,7 +53,7 @@ def mean_squared_error(
             "predictions: expected distributions of numbers or vectors, got class predictions, "
             f"{type(samples[0]).__name__}; their squared error is scores.brier_score"
         )
-    return mean_over_samples(_squared_error, samples, weights)
+    return mean_over_samples(_squared_error, samples, weights, reduction)
 
 
 def _squared_error(p: Any, y: jax.Array) -> jax.Array:
@@ -58,7 +61,11 @@ def _squared_error(p: Any, y: jax.Array) -> jax.Array:
 
 
 def accuracy(
-    predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    reduction: str = "mean",
 ) -> jax.Array:
     """Proportion of samples whose most probable class was observed.
 
@@ -70,9 +77,10 @@ def accuracy(
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        reduction: "mean" over the samples, or "none" for the score of each, without weights.
 
     Returns:
-        A scalar.
+        A scalar, or [n].
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -86,13 +94,8 @@ def accuracy(
     >>> print(accuracy(predictions, jnp.array([0, 0])))
     0.5
     """
-    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    confidences, correct = top_label(predictions, targets)
-    weights = checks.sample_weights(weights, confidences)
-    return _proportion(confidences.probs, correct, weights)
+    return mean_over_classes(_is_correct, predictions, targets, weights, reduction)
 
 
-@jax.jit
-def _proportion(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> jax.Array:
-    values = jnp.where(jnp.isnan(confidences), jnp.nan, correct.astype(confidences.dtype))
-    return weighted_mean(values, weights)
+def _is_correct(probs: jax.Array, labels: jax.Array) -> jax.Array:
+    return (jnp.argmax(probs, 1) == labels).astype(probs.dtype)

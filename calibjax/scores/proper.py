@@ -9,11 +9,15 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import one_hot
 from calibjax.distributions.base import ClassPredictions, Distribution
-from calibjax.scores.base import mean_over_samples, weighted_mean, weighted_samples
+from calibjax.scores.base import mean_over_classes, mean_over_samples, weighted_samples
 
 
 def negative_log_likelihood(
-    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    reduction: str = "mean",
 ) -> jax.Array:
     """Mean negative log-likelihood (logarithmic score), in nats.
 
@@ -26,9 +30,10 @@ def negative_log_likelihood(
         predictions: batch of n distributions with `log_prob`.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        reduction: "mean" over the samples, or "none" for the score of each, without weights.
 
     Returns:
-        A scalar.
+        A scalar, or [n].
 
     Raises:
         TypeError: if an argument is of the wrong kind, or the predictions have no `log_prob`.
@@ -45,7 +50,7 @@ def negative_log_likelihood(
     0.4904
     """
     samples, weights = weighted_samples(predictions, targets, weights, "log_prob")
-    return mean_over_samples(_surprise, samples, weights, "log_prob")
+    return mean_over_samples(_surprise, samples, weights, reduction, "log_prob")
 
 
 def _surprise(p: Any, y: jax.Array) -> jax.Array:
@@ -53,23 +58,30 @@ def _surprise(p: Any, y: jax.Array) -> jax.Array:
 
 
 def brier_score(
-    predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
+    predictions: ClassPredictions,
+    targets: ArrayLike,
+    *,
+    scale_by_half: bool | str = "auto",
+    weights: ArrayLike | None = None,
+    reduction: str = "mean",
 ) -> jax.Array:
     """Mean squared Euclidean distance between class probabilities and one-hot labels (Brier score).
 
         Brier = n⁻¹ Σ_i Σ_c (p_ic − 1(y_i = c))², in [0, 2],
 
-    with weights the weighted mean.
-    As everywhere, both classes of a `Bernoulli` count, so that its value is that of the two-class
-    `Categorical`: twice (p − y)², which is scikit-learn's `brier_score_loss` for two classes.
+    with weights the weighted mean. For two classes it is halved by default, so that it is the mean
+    of (p − y)², the `sklearn.metrics.brier_score_loss` of a `Bernoulli`.
 
     Args:
         predictions: batch of n class predictions.
         targets: labels 0, ..., m − 1, [n].
+        scale_by_half: whether half of the sum counts; "auto" for two classes only, as in
+            scikit-learn.
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+        reduction: "mean" over the samples, or "none" for the score of each, without weights.
 
     Returns:
-        A scalar.
+        A scalar, or [n].
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -85,13 +97,21 @@ def brier_score(
     >>> print(brier_score(predictions, jnp.array([0, 2])))
     0.25
     """
-    checks.class_predictions(predictions)
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
-    return _brier_score(predictions, targets, weights)
+    if not isinstance(scale_by_half, bool):
+        checks.choice("scale_by_half", scale_by_half, ("auto",))
+    return mean_over_classes(_BRIER[scale_by_half], predictions, targets, weights, reduction)
 
 
-@jax.jit
-def _brier_score(predictions: Any, targets: jax.Array, weights: jax.Array | None) -> jax.Array:
-    probs = predictions.class_probs
-    errors = probs - one_hot(targets, probs.shape[1], probs.dtype)
-    return weighted_mean(jnp.sum(jnp.square(errors), 1), weights)
+def _brier(probs: jax.Array, labels: jax.Array) -> jax.Array:
+    return jnp.sum(jnp.square(probs - one_hot(labels, probs.shape[1], probs.dtype)), 1)
+
+
+def _half_brier(probs: jax.Array, labels: jax.Array) -> jax.Array:
+    return 0.5 * _brier(probs, labels)
+
+
+def _usual_brier(probs: jax.Array, labels: jax.Array) -> jax.Array:
+    return (_half_brier if probs.shape[1] == 2 else _brier)(probs, labels)
+
+
+_BRIER = {"auto": _usual_brier, True: _half_brier, False: _brier}

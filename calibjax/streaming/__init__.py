@@ -16,20 +16,17 @@ merged.
 from calibjax.streaming.base import Accumulator
 from calibjax.streaming.bins import BinnedErrors, CalibrationBins
 from calibjax.streaming.forecasts import EProcess
-from calibjax.streaming.moments import BlockSKCE, MeanEstimate, MeanScore
-from calibjax.streaming.skce import SKCE, ExactSKCETest, SKCEEstimate
+from calibjax.streaming.moments import MeanScore
+from calibjax.streaming.skce import SKCE, ExactSKCETest
 
 __all__ = [
     "SKCE",
     "Accumulator",
     "BinnedErrors",
-    "BlockSKCE",
     "CalibrationBins",
     "EProcess",
     "ExactSKCETest",
-    "MeanEstimate",
     "MeanScore",
-    "SKCEEstimate",
 ]
 
 

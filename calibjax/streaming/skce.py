@@ -7,18 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size
 from calibjax._core.pytree import record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.sampling import check_draws
+from calibjax.estimators.kernel import checked_samples as checked_pairs
+from calibjax.estimators.kernel import sample_pair
 from calibjax.hypothesis_tests._redraw.components import STATISTICS
 from calibjax.hypothesis_tests._redraw.features import bytes_of_redraw, means_of_sums
 from calibjax.hypothesis_tests.exact import result_of_pool
+from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.simulation import warn_of_members
 from calibjax.kernels import Kernel
 from calibjax.streaming.base import Accumulator, State, checked_number
+from calibjax.streaming.moments import mean_and_error, with_numbers, without_numbers
 from calibjax.streaming.tensor_products import (
     FeaturedProduct,
     checked_samples,
@@ -49,7 +54,18 @@ class SKCE(Accumulator):
 
     with the features φ of `kernels.Nystrom` and those f of the centered target kernel, so that sums
     over the samples are all that there is to remember. The estimates are those of `estimators.skce`
-    and `estimators.skce_biased`. For other kernels there is `BlockSKCE`.
+    and `estimators.skce_biased`.
+
+    With a `block_size` it is the block estimator, for every kernel, with its confidence interval
+
+        mean(η) ± z σ̂ / √m,    σ̂² = Σ_b (η_b − mean(η))² / (m − 1)
+
+    from the unbiased estimates η of m blocks of consecutive samples. It holds for calibrated and
+    for uncalibrated models, if there are many blocks. The estimate is that of
+    `estimators.skce_block`. Every batch has to consist of whole blocks, whose order does not
+    matter; leave out the samples beyond at the end of the data. With weights η is the mean over the
+    pairs of a block with weights w_i w_j, and the block has the weight Σ_{i<j} w_i w_j in mean and
+    standard error, as in `MeanScore`.
 
     The features of some target kernels depend on the range of the targets. They are made for that
     of the landmarks' targets, five standard deviations around them for normal predictions, and for
@@ -59,16 +75,20 @@ class SKCE(Accumulator):
 
     Attributes:
         kernel: `TensorProduct(Nystrom(kernel, landmarks), target kernel)`, with values that are
-            known when compiling.
+            known when compiling; with blocks any kernel on pairs (prediction, target).
         example_targets: targets as they may occur, among them the smallest and the largest; None
-            if those that the landmarks predict are enough.
+            if those that the landmarks predict are enough, or with blocks.
+        block_size: number of samples of a block, ≥ 2; None to take all pairs.
+        confidence_level: of the interval that blocks have, in (0, 1).
 
     The state has one count, "samples" (those with a weight), and the sums "features", [r, r_Y],
-    "diagonal", "weights" and "squared weights", (). All are plain sums.
+    "diagonal", "weights" and "squared weights", (). With blocks it has the count "blocks" and the
+    sums of `MeanScore`. All are plain sums.
 
-    Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory.
+    Cost: n r r_Y multiplications and n r_Y features; O(r r_Y) memory. With blocks of B samples
+    n B / 2 evaluations of h, and the memory of a batch.
 
-    References: W21 Lemma 1 and 2 for the estimates.
+    References: W21 Lemma 1 and 2 for the estimates, §3.2 and Remark B.1 for blocks.
 
     >>> import jax.numpy as jnp
     >>> from calibjax import distances, distributions, kernels, streaming
@@ -86,6 +106,10 @@ class SKCE(Accumulator):
 
     kernel: Kernel
     example_targets: ArrayLike | None = None
+    block_size: int | None = dataclasses.field(
+        default=None, kw_only=True, metadata={"static": True}
+    )
+    confidence_level: float = dataclasses.field(default=0.95, kw_only=True)
 
     def init(self) -> State:
         """The state before any samples.
@@ -94,7 +118,7 @@ class SKCE(Accumulator):
             TypeError: if the kernel or an example target is of the wrong kind.
             ValueError: if they have wrong values, or the target kernel has no features.
         """
-        return _featured(self).zeros(())
+        return _featured(self).zeros(()) if self.block_size is None else without_numbers("blocks")
 
     def update(
         self,
@@ -108,7 +132,7 @@ class SKCE(Accumulator):
 
         Args:
             state: state of this accumulator.
-            predictions: batch of n distributions, of the landmarks' kind.
+            predictions: batch of n distributions, of the landmarks' kind; of whole blocks.
             targets: [n] or [n, d].
             weights: w ≥ 0 of the samples, [n]; one by default.
 
@@ -118,7 +142,10 @@ class SKCE(Accumulator):
         Raises:
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
+            NotImplementedError: if the expectations have no closed form.
         """
+        if self.block_size is not None:
+            return self._with_blocks(state, predictions, targets, weights, self.block_size)
         featured = _featured(self)
         state = self._checked("state", state)
         data = checked_samples(featured, predictions, targets, weights)
@@ -126,14 +153,56 @@ class SKCE(Accumulator):
         used = _number_used(*data[1:])
         return with_batch(state, {"samples": used}, sums, data[2])
 
-    def result(self, state: State) -> SKCEEstimate:
-        """The estimates.
+    def _with_blocks(
+        self,
+        state: State,
+        predictions: Distribution,
+        targets: ArrayLike,
+        weights: ArrayLike | None,
+        block_size: int,
+    ) -> State:
+        block_size = checks.size_in_range("block_size", block_size, 2)
+        state = self._checked("state", state)
+        checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+        kernel, samples = checked_pairs(self.kernel, predictions, targets)
+        n = checks.leading_size("targets", samples[1])
+        if n % block_size:
+            raise ValueError(
+                f"predictions: expected a multiple of block_size = {block_size} samples, got {n}; "
+                "hand over whole blocks, and leave out the rest at the end of the data"
+            )
+        if weights is not None:
+            weights = checks.plain_weights(weights, n)
+        data = kernel, samples, weights
+        blocks = operators.block_means(sample_pair, *data, block_size=block_size)
+        masses = jnp.ones_like(blocks)
+        if weights is not None:
+            number = block_size * (block_size - 1) / 2
+            masses = operators.block_masses(weights, block_size=block_size) / number
+        return with_numbers(state, blocks, masses)
+
+    def _interval(self, state: State) -> ConfidenceInterval:
+        level = checks.proportion("confidence_level", self.confidence_level)
+        number = checked_number(state, 2, "at least 2 blocks with a weight > 0", count="blocks")
+        estimate, error = mean_and_error(state)
+        if checks.is_concrete(error) and np.any(np.isnan(error) & ~np.isnan(estimate)):
+            raise ValueError(
+                f"state: expected block estimates that differ, got {number} blocks that are all "
+                f"{estimate} up to rounding"
+            )
+        return asymptotic_interval(estimate, error, level)
+
+    def result(self, state: State) -> SKCEEstimate | ConfidenceInterval:
+        """The estimates; with blocks the estimate with its interval.
 
         Raises:
             TypeError: if the state is not one.
-            ValueError: if it is that of another accumulator, or of fewer than two samples.
+            ValueError: if it is that of another accumulator, or of fewer than two samples or
+                blocks, or all blocks are equal up to rounding (then the result under `jit` is NaN).
         """
         state = self._checked("state", state)
+        if self.block_size is not None:
+            return self._interval(state)
         number = checked_number(state, 2, "at least 2 samples with a weight > 0")
         n, unbiased, diagonal = _means(state)
         unbiased = jnp.where(number >= 2, unbiased, jnp.nan)
@@ -310,7 +379,7 @@ def _means(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:
 
     The sums are those of weights whose sum is that number.
     """
-    total = {name: own.total() for name, own in state.sums.items()}
+    total = {name: x.total() for name, x in state.sums.items()}
     unit = total["weights"] / total["squared weights"]
     number, diagonal = unit * total["weights"], jnp.square(unit) * total["diagonal"]
     return number, *means_of_sums(number, unit * total["features"], diagonal)

@@ -159,7 +159,7 @@ ENTRIES: dict[str, Entry] = {
     "brier_score": Entry(
         binary,
         _BERNOULLI,
-        lambda p, y: scores.brier_score(p, y) / 2,
+        scores.brier_score,
         "sklearn",
         lambda sklearn, p, y: sklearn.metrics.brier_score_loss(y, p),
     ),
@@ -201,10 +201,10 @@ ENTRIES: dict[str, Entry] = {
     "crps, 50 members": Entry(
         ensembles, _DRAWS, scores.crps, "scoringrules", _score("crps_ensemble", backend="numba")
     ),
-    "fair_crps, 50 members": Entry(
+    "crps, fair, 50 members": Entry(
         ensembles,
         _DRAWS,
-        scores.fair_crps,
+        functools.partial(scores.crps, estimator="fair"),
         "scoringrules",
         _score("crps_ensemble", backend="numba", estimator="fair"),
         largest=100_000,

@@ -26,7 +26,7 @@ def measured(key: jax.Array, predictions: CategoricalLogits, labels: Any) -> dic
     return {
         "accuracy": float(scores.accuracy(predictions, labels)),
         "NLL": float(scores.negative_log_likelihood(predictions, labels)),
-        "Brier score": float(scores.brier_score(predictions, labels)),
+        "Brier score": float(scores.brier_score(predictions, labels, scale_by_half=False)),
         "top-label ECE": float(estimators.ece(*top, binning=estimators.UniformBins(NUM_BINS))),
         "1000 SKCE": 1000 * float(test.estimate),
         "exact p": float(test.pvalue),

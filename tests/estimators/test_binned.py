@@ -145,7 +145,7 @@ def test_bernoulli_bins_against_scikit_learn(strategy):
     brier = ECE(
         *arguments, binning=lambda p: jnp.arange(400), distance=distances.SquaredEuclidean()
     )
-    np.testing.assert_allclose(brier, 2 * brier_score_loss(targets, probs), rtol=1e-13)
+    np.testing.assert_allclose(brier, brier_score_loss(targets, probs), rtol=1e-13)
 
 
 def test_any_function_is_a_binning():

@@ -10,7 +10,8 @@ from calibjax.estimators.isotonic import IsotonicCurve
 from calibjax.estimators.reliability import ReliabilityCurve
 from calibjax.estimators.uniformity import CoverageCurve, PITHistogram
 from calibjax.hypothesis_tests import CalibrationTestResult, EProcessResult
-from calibjax.scores import MurphyCurve, ScoreDecomposition
+from calibjax.scores.decomposition import ScoreDecomposition
+from calibjax.scores.murphy import MurphyCurve
 
 HISTOGRAM = PITHistogram(
     edges=np.linspace(0, 1, 5),

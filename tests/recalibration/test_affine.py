@@ -21,7 +21,7 @@ from calibjax.distributions import (
     with_features,
 )
 from calibjax.distributions.recalibrated import Recalibrated
-from calibjax.recalibration import AffineMap, AffineScaling
+from calibjax.recalibration import AffineScaling
 from calibjax.recalibration.affine import AffineMap
 from calibjax.scores import negative_log_likelihood
 

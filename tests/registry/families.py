@@ -1,6 +1,7 @@
 """Data sets of every family of predictions, and calls of the functions that take all of them."""
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from calibjax import (
     estimators,
     hypothesis_tests,
     kernels,
+    scores,
 )
 from calibjax.distributions.draws import MonteCarlo
 from calibjax.distributions.recalibrated import Recalibrated
@@ -339,9 +341,12 @@ def calls() -> list[Call]:
         found.append(family.call(covers, label, kernel=kernel, slow=True))
     for name in ("Normal", "Laplace", "Mixture", "Ensemble"):
         found.append(FAMILIES[name].call("scores.crps"))
-    for name in ("energy_score", "fair_energy_score", "fair_crps"):
-        found.append(FAMILIES["Ensemble"].call(f"scores.{name}"))
-        found.append(_EQUAL_DRAWS.call(f"scores.{name}", "equal draws"))
+    for name in ("energy_score", "crps"):
+        score = functools.partial(getattr(scores, name), estimator="fair")
+        for family, label in ((FAMILIES["Ensemble"], "fair"), (_EQUAL_DRAWS, "fair, equal draws")):
+            found.append(family.call(f"scores.{name}", label, score))
+    found.append(FAMILIES["Ensemble"].call("scores.energy_score"))
+    found.append(_EQUAL_DRAWS.call("scores.energy_score", "equal draws"))
     for name in ("Normal", "Laplace", "Mixture", "Ensemble", "Poisson", "Samples of counts"):
         for score in ("pinball_loss", "mean_squared_error"):
             found.append(FAMILIES[name].call(f"scores.{score}"))

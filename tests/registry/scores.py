@@ -21,7 +21,7 @@ def _decisions() -> list[Call]:
 
 
 def _of_classes() -> list[Call]:
-    names = "brier_score", "accuracy", "brier_decomposition scores.ScoreDecomposition"
+    names = "brier_score", "accuracy", "brier_decomposition", "ranked_probability_score"
     return [family.call(f"scores.{name}") for family in (CATEGORICAL, BERNOULLI) for name in names]
 
 
@@ -72,7 +72,7 @@ def _curves() -> list[Call]:
         ),
         NORMAL.call("estimators.isotonic_curve", num_draws=19, slow=True),
         NORMAL.call(
-            "scores.murphy_curve scores.MurphyCurve",
+            "scores.murphy_curve",
             level=a.proportion(0.3, traced=False, without=a.OPTIONAL),
             thresholds=a.real(np.array([-0.5, 0.1, 0.6]), without=(*a.ALONE, *a.OPTIONAL)),
         ),
@@ -106,11 +106,11 @@ def calls() -> list[Call]:
     alone = (*a.ALONE, "scalar", *a.OPTIONAL)
     return [
         NORMAL.call(
-            "scores.crps_decomposition scores.ScoreDecomposition",
+            "scores.crps_decomposition",
             num_thresholds=a.integer(5),
             slow=True,
         ),
-        NORMAL.call("scores.interval_widths", level=a.proportion(0.9)),
+        NORMAL.call("scores.interval_score", confidence_level=a.proportion(0.9)),
         NORMAL.call(
             "scores.pinball_loss",
             "levels",

@@ -62,10 +62,9 @@ def _skce() -> list[Call]:
     blocks = {"block_size": a.integer(2), "confidence_level": a.proportion(0.9)}
     for family in (NORMAL, CATEGORICAL):
         kernel, in_blocks = a.kernel(_low_rank(family)), a.kernel(family.kernel)
-        covers, block = "streaming.SKCE streaming.SKCEEstimate", "streaming.BlockSKCE"
-        test = _streamed(streaming.ExactSKCETest)
+        test, streamed = _streamed(streaming.ExactSKCETest), _streamed(streaming.SKCE)
         found += [
-            family.call(covers, None, _streamed(streaming.SKCE), kernel=kernel),
+            family.call("streaming.SKCE", None, streamed, kernel=kernel),
             family.call(
                 "streaming.ExactSKCETest",
                 None,
@@ -75,7 +74,9 @@ def _skce() -> list[Call]:
                 **drawn,
                 slow=True,
             ),
-            family.call(block, None, _streamed(streaming.BlockSKCE), kernel=in_blocks, **blocks),
+            family.call(
+                "streaming.SKCE", f"{family.name}, blocks", streamed, kernel=in_blocks, **blocks
+            ),
         ]
     return found
 
@@ -96,7 +97,7 @@ def calls() -> list[Call]:
         *_skce(),
         _watched(streaming.EProcess, "hypothesis_tests.EProcessResult"),
         NORMAL.call(
-            f"{covers} streaming.MeanEstimate",
+            covers,
             None,
             _streamed(streaming.MeanScore),
             score=score,

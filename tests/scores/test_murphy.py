@@ -45,7 +45,7 @@ def test_integrals_are_scores():
     probs = distributions.Bernoulli(scipy.stats.norm.cdf(LOC))
     curve = scores.murphy_curve(probs, labels, thresholds=thresholds)
     np.testing.assert_allclose(
-        4 * curve.score.sum() * step, scores.brier_score(probs, labels), rtol=1e-3
+        4 * curve.score.sum() * step, 2 * scores.brier_score(probs, labels), rtol=1e-3
     )
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn import metrics
 
 from calibjax import scores
-from calibjax.distributions import Bernoulli, Categorical, DiagNormal, Mixture, Normal
+from calibjax.distributions import Bernoulli, Categorical, DiagNormal, Ensemble, Mixture, Normal
 from tests import oracles
 
 N, M = 40, 4
@@ -39,7 +39,50 @@ def test_against_scipy_and_scikit_learn(dtype):
     compare(brier(*classes), np.mean(np.sum((PROBS - np.eye(M)[LABELS]) ** 2, 1)))
     binary = converted(Bernoulli(CONFIDENCES), CORRECT)
     compare(nll(*binary), metrics.log_loss(CORRECT, CONFIDENCES))
-    compare(brier(*binary), 2 * metrics.brier_score_loss(CORRECT, CONFIDENCES))
+    compare(brier(*binary), metrics.brier_score_loss(CORRECT, CONFIDENCES))
+
+
+def test_options_and_scores_of_intervals_and_ordered_classes():
+    classes, numbers = Categorical(PROBS), Normal(LOC[:, 0], SCALE[:, 0])
+    twice = scores.brier_score(Bernoulli(CONFIDENCES), CORRECT, scale_by_half=False)
+    np.testing.assert_allclose(twice, 2 * metrics.brier_score_loss(CORRECT, CONFIDENCES))
+    half = scores.brier_score(classes, LABELS, scale_by_half=True)
+    theirs = metrics.brier_score_loss(LABELS, PROBS, labels=range(M), scale_by_half=True)
+    np.testing.assert_allclose(half, theirs)
+    with pytest.raises(ValueError, match="scale_by_half: expected one of 'auto'"):
+        scores.brier_score(classes, LABELS, scale_by_half="half")
+    below, reached = PROBS.cumsum(1), LABELS[:, None] <= np.arange(M)
+    expected = np.sum((below - reached)[:, :-1] ** 2, 1)
+    found = scores.ranked_probability_score(classes, LABELS, reduction="none")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    y, (low, high) = TARGETS[:, 0], stats.norm(LOC[:, 0], SCALE[:, 0]).interval(0.8)
+    expected = high - low + (np.maximum(low - y, 0) + np.maximum(y - high, 0)) / 0.1
+    found = scores.interval_score(numbers, y, confidence_level=0.8, reduction="none")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    pinball = scores.pinball_loss(numbers, y, levels=[0.1, 0.9], reduction="none")
+    np.testing.assert_allclose(found, 20 * pinball, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("score", "predictions", "targets"),
+    [
+        (scores.negative_log_likelihood, DiagNormal(LOC, SCALE), TARGETS),
+        (scores.mean_squared_error, DiagNormal(LOC, SCALE), TARGETS),
+        (scores.crps, Normal(LOC[:, 0], SCALE[:, 0]), TARGETS[:, 0]),
+        (scores.energy_score, Ensemble(LOC), TARGETS[:, 0]),
+        (scores.brier_score, Categorical(PROBS), LABELS),
+        (scores.accuracy, Categorical(PROBS), LABELS),
+    ],
+)
+def test_scores_of_single_samples(score, predictions, targets):
+    found = score(predictions, targets, reduction="none")
+    assert found.shape == (N,)
+    np.testing.assert_allclose(found.mean(), score(predictions, targets))
+    weights = np.arange(N) / 10
+    mean = score(predictions, targets, weights=weights)
+    np.testing.assert_allclose(np.average(found, weights=weights), mean)
+    with pytest.raises(ValueError, match="reduction: expected one of 'mean', 'none'"):
+        score(predictions, targets, reduction="sum")
 
 
 def test_compiled_is_eager_and_two_classes_are_a_bernoulli():

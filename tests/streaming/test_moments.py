@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, scores
-from calibjax.streaming import BlockSKCE, MeanScore
+from calibjax.streaming import SKCE, MeanScore
 
 RNG = np.random.default_rng(2)
 N = 12
@@ -127,7 +127,7 @@ def test_wrong_scores():
 
 
 def test_blocks():
-    accumulator = BlockSKCE(KERNEL, 3, 0.9)
+    accumulator = SKCE(KERNEL, block_size=3, confidence_level=0.9)
     found = merged(accumulator, states_of(accumulator, [np.arange(6, 12), np.arange(6)]))
     estimate = estimators.skce_block(KERNEL, PREDICTIONS, TARGETS, block_size=3)
     np.testing.assert_allclose(found.estimate, estimate, rtol=1e-12)
@@ -141,22 +141,22 @@ def test_blocks():
 
 
 def test_wrong_blocks():
-    accumulator = BlockSKCE(KERNEL, 5)
+    accumulator = SKCE(KERNEL, block_size=5)
     state = accumulator.init()
     with pytest.raises(ValueError, match=r"predictions: expected a multiple of block_size = 5"):
         accumulator.update(state, PREDICTIONS, TARGETS)
-    one = BlockSKCE(KERNEL, N)
+    one = SKCE(KERNEL, block_size=N)
     with pytest.raises(ValueError, match=r"state: expected at least 2 blocks .* got 1"):
         one.result(one.update(state, PREDICTIONS, TARGETS))
     equal = distributions.Normal(np.zeros(4), np.ones(4))
-    two = BlockSKCE(KERNEL, 2)
+    two = SKCE(KERNEL, block_size=2)
     with pytest.raises(ValueError, match=r"state: expected block estimates that differ"):
         two.result(two.update(two.init(), equal, np.ones(4)))
 
 
 def test_blocks_are_no_scores():
     """The sums of both have the same shapes."""
-    blocks, score = BlockSKCE(KERNEL, 3), MeanScore(error)
+    blocks, score = SKCE(KERNEL, block_size=3), MeanScore(error)
     for accumulator, other in ((blocks, score), (score, blocks)):
         with pytest.raises(ValueError, match=r"state: .*accumulator.*counts\['"):
             accumulator.result(other.init())

@@ -7,7 +7,7 @@ import pytest
 from calibjax import distances, estimators, kernels, scores
 from calibjax.distributions import Bernoulli, Categorical, Normal
 from calibjax.hypothesis_tests import exact_skce_test
-from calibjax.streaming import SKCE, BlockSKCE, CalibrationBins, ExactSKCETest, MeanScore
+from calibjax.streaming import SKCE, CalibrationBins, ExactSKCETest, MeanScore
 from tests.weights.laws import WEIGHTS, N, close, rows
 
 _random = np.random.default_rng(9)
@@ -41,7 +41,7 @@ def streamed(accumulator, data, weights, parts=PARTS, update=None):
 
 CASES = {
     "SKCE": (SKCE(KERNEL), (CLASSES, LABELS)),
-    "blocks": (BlockSKCE(NORMAL_KERNEL, 2), (NORMALS, TARGETS)),
+    "blocks": (SKCE(NORMAL_KERNEL, block_size=2), (NORMALS, TARGETS)),
     "bins": (CalibrationBins(estimators.UniformBins(3)), (BINARY, TRUTHS)),
     "score": (MeanScore(scores.negative_log_likelihood), (CLASSES, LABELS)),
 }
