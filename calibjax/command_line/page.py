@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from calibjax._core import environment
 from calibjax.evaluation import Advice, Entry, Evaluation, Section
-from calibjax.evaluation.shown import FOUND, TO_DO, content, to_do
+from calibjax.evaluation.record import FOUND, TO_DO, content, to_do
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

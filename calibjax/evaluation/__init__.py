@@ -4,12 +4,10 @@ It uses all other subpackages, and no other uses it.
 """
 
 from calibjax.evaluation.assembly import evaluate
-from calibjax.evaluation.classes import expected_calibration_errors
 from calibjax.evaluation.comparing import compare
-from calibjax.evaluation.entries import Advice, Entry, Section
-from calibjax.evaluation.numbers import residual_spread
-from calibjax.evaluation.record import Evaluation
-from calibjax.evaluation.repair import Repairs, select_recalibration
+from calibjax.evaluation.errors import expected_calibration_errors, residual_spread
+from calibjax.evaluation.record import Advice, Entry, Evaluation, Section
+from calibjax.evaluation.selection import Repairs, select_recalibration
 
 __all__ = [
     "Advice",

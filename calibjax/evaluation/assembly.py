@@ -10,18 +10,27 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax.distributions.base import Distribution
-from calibjax.evaluation.advice import advice
-from calibjax.evaluation.classes import errors_of_classes
-from calibjax.evaluation.conditional import errors_given_features, errors_in_groups
 from calibjax.evaluation.data import LOCAL, Data, Part, checked_data, checked_names
-from calibjax.evaluation.findings import Findings, adjustment
+from calibjax.evaluation.errors import errors_of_classes, errors_of_numbers
+from calibjax.evaluation.kernel_tests import (
+    Choice,
+    chosen_kernels,
+    errors_given_features,
+    errors_in_groups,
+    overall,
+)
 from calibjax.evaluation.losses import proper_scores, temperature
-from calibjax.evaluation.numbers import errors_of_numbers
-from calibjax.evaluation.overall import Choice, chosen_kernels, overall
 from calibjax.evaluation.record import Evaluation
-from calibjax.evaluation.repair import repairs as repairs_of
-from calibjax.evaluation.sentences import judged, names_an_error, sentences
-from calibjax.evaluation.where import where_wrong
+from calibjax.evaluation.regions import where_wrong
+from calibjax.evaluation.selection import repairs as repairs_of
+from calibjax.evaluation.sentences import (
+    Findings,
+    adjustment,
+    advice,
+    judged,
+    names_an_error,
+    sentences,
+)
 
 OVERALL = "test of all errors together"
 PROBABILITIES = "errors of the probabilities"

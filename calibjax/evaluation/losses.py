@@ -12,10 +12,9 @@ from calibjax import recalibration, scores
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import undrawn
-from calibjax.evaluation.data import Data, Part
-from calibjax.evaluation.entries import Section
-from calibjax.evaluation.findings import IDLE
-from calibjax.evaluation.measures import measured
+from calibjax.evaluation.data import Data, Part, measured
+from calibjax.evaluation.record import Section
+from calibjax.evaluation.sentences import IDLE
 from calibjax.recalibration.gain import Gain
 from calibjax.recalibration.powers import tempered
 

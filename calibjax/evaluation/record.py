@@ -1,17 +1,282 @@
-"""The record of an evaluation: numbers with the calls that give them, and sentences."""
+"""The result of an evaluation: entries, advice, sections and figures, and how it prints."""
 
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import jax
 
-from calibjax.evaluation import shown
-from calibjax.evaluation.entries import Advice, Entry, Panel, Section, small_multiples
+from calibjax._core import environment
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.kernels import Kernel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BAND_LEVEL = 0.95  # of bands, as of all ranges in the tables
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One number, how sure it is, and the call that gives it.
+
+    Attributes:
+        name: what it is; no two entries of an evaluation have the same name.
+        value: a Python number; NaN if it does not exist, for the reason in `note`.
+        standard_error: of the value over data sets; of a p-value its Monte Carlo error.
+        low: lower end of a 95 % confidence interval.
+        high: its upper end.
+        by_chance: where a calibrated model has this value, and all values of the same kind in its
+            section, in 95 % of data sets of as many samples. A value with a p-value is outside if
+            and only if that is at most 0.05.
+        pvalue: exact p-value of this value, adjusted for all of the same kind in its section.
+        function: the call that gives the value, a Python expression of `predictions`, `targets`,
+            `key`, `features` and `groups` as they were passed to `evaluate`, of `result`, the
+            evaluation, and of the modules of calibjax, `jax` and `jnp`. If predictions were passed
+            as an array, they are what the description says it was read as.
+        note: what a reader has to know to understand the value; may be empty.
+    """
+
+    name: str
+    value: float
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    by_chance: tuple[float, float] | None = None
+    pvalue: float | None = None
+    function: str = ""
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """What to do about what was found.
+
+    Attributes:
+        text: what, and how sure it is that it helps.
+        call: lines of Python that do it; may be empty.
+    """
+
+    text: str
+    call: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """Entries that belong together.
+
+    Attributes:
+        title: what they are about.
+        entries: the numbers.
+        remark: how they were computed, and what they do not say.
+        is_detail: whether a page shows it on demand only, such as numbers without a unit.
+    """
+
+    title: str
+    entries: tuple[Entry, ...]
+    remark: str = ""
+    is_detail: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """One figure: a function of `calibjax.plotting` and what it draws.
+
+    Attributes:
+        name: of the figure.
+        caption: what it shows, in one or two sentences.
+        function: of `calibjax.plotting`, called as function(shown, ax=...).
+        shown: the record that it draws.
+        place: where it stands among others: small numbers come first.
+    """
+
+    name: str
+    caption: str
+    function: Callable[..., "Axes"]
+    shown: Any
+    place: int = 1
+
+    def draw(self, ax: "Axes | None" = None) -> "Axes":
+        """Draws on the Axes, or on those of a new figure if there are none."""
+        return self.function(self.shown, ax=ax)
+
+    def figure(self) -> "Figure":
+        """A figure of its own."""
+        figure = self.draw().figure
+        return figure  # pyright: ignore[reportReturnType]  # these Axes are in no SubFigure
+
+
+def small_multiples(panels: Sequence[Panel]) -> "Figure":
+    """All panels in one figure, at most three in a row.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        ValueError: if there are none.
+    """
+    if not panels:
+        raise ValueError("figure: expected an evaluation with something to draw, got one without")
+    environment.imported("matplotlib", "calibjax draws with matplotlib", "plot")
+    from matplotlib.figure import Figure
+
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.2 * columns, 4.2 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for ax, panel in zip(grid.flat, panels, strict=False):
+        panel.draw(ax)
+        ax.set_title(panel.name, fontsize="medium")
+    for ax in list(grid.flat)[len(panels) :]:
+        ax.set_visible(False)
+    return figure
+
+
+_WIDTH = 100
+_INDENT = "  "
+_LARGEST = 6  # powers of ten that are written without an exponent
+HEADER = ("", "value", "95 % interval", "if calibrated", "adjusted p")
+_NAMES = 3  # of entries that share a note
+TO_DO = "What to do"
+FOUND = "What was found"
+
+
+def text(
+    description: str,
+    sections: Sequence[Section],
+    sentences: Sequence[str],
+    advice: Sequence[Advice],
+) -> str:
+    """The description, a table of each section, the sentences, and what to do."""
+    rows = [[HEADER, *map(row_of, section.entries)] for section in sections]
+    columns = zip(*(row for section in rows for row in section), strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    parts = [_filled(description)]
+    for section, cells in zip(sections, rows, strict=True):
+        parts.append("\n".join(_lines(section, cells, widths)))
+    parts.append("\n".join(map(_filled, sentences)))
+    for one in advice:
+        call = textwrap.indent(one.call, 2 * _INDENT)
+        parts.append("\n".join(filter(None, [_filled(one.text), call])))
+    return "\n\n".join(parts)
+
+
+def notebook(
+    description: str,
+    sections: Sequence[Section],
+    sentences: Sequence[str],
+    advice: Sequence[Advice],
+) -> str:
+    """What was found, what to do, and the tables, which open on demand."""
+    parts = ["<div>", environment.paragraph(description), f"<h4>{FOUND}</h4>"]
+    parts += map(environment.paragraph, sentences)
+    if advice:
+        parts += [f"<h4>{TO_DO}</h4>", *to_do(advice)]
+    for section in sections:
+        parts += [f"<details><summary>{escape(section.title)}</summary>"]
+        parts += [*content(section), "</details>"]
+    return "\n".join([*parts, "</div>"])
+
+
+def to_do(advice: Sequence[Advice]) -> Iterator[str]:
+    """What to do, and the calls."""
+    for one in advice:
+        yield environment.paragraph(one.text)
+        if one.call:
+            yield environment.code(one.call)
+
+
+def content(section: Section) -> Iterator[str]:
+    """Tables, remark, and the words that explain its numbers."""
+    # What is wide scrolls in a box of its own, which the keyboard has to reach.
+    label = escape(section.title, quote=True)
+    yield f'<div class="wide" role="region" aria-label="{label}" tabindex="0">'
+    for header, rows in _tables(section.entries):
+        yield from environment.table(header, rows)
+    yield "</div>"
+    if section.remark:
+        yield environment.paragraph(section.remark, "remark")
+    notes: dict[str, list[str]] = {}
+    for entry in section.entries:
+        if entry.note:
+            notes.setdefault(entry.note, []).append(entry.name)
+    if notes:
+        yield "<dl>"
+        for note, names in notes.items():
+            yield f"<dt>{escape(_listed(names))}</dt><dd>{escape(note)}</dd>"
+        yield "</dl>"
+
+
+def _tables(entries: Sequence[Entry]) -> list[tuple[list[str], list[list[str]]]]:
+    """Headers and rows, in one table for all entries that have the same columns."""
+    tables: dict[tuple[int, ...], list[list[str]]] = {}
+    for entry in entries:
+        cells = ["none" if cell == "nan" else cell for cell in row_of(entry)]
+        used = tuple(i for i, cell in enumerate(cells) if cell or not i)
+        tables.setdefault(used, []).append([cells[i] for i in used])
+    return [([HEADER[i] for i in used], rows) for used, rows in tables.items()]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first few names, and the last of many."""
+    shown = [*names[: _NAMES - 1], "…", names[-1]] if len(names) > _NAMES else names
+    return "; ".join(shown)
+
+
+def _lines(section: Section, rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> list[str]:
+    """Title, columns that this section uses, and remark."""
+    used = [i == 0 or any(row[i] for row in rows[1:]) for i in range(len(HEADER))]
+    lines = [section.title]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            if used[i]
+        ]
+        lines.append((_INDENT + _INDENT.join(cells)).rstrip())
+    for entry in section.entries:
+        if math.isnan(entry.value) and entry.note:
+            lines.append(_filled(f"{entry.name}: {entry.note}", _INDENT))
+    if section.remark:
+        lines.append(_filled(section.remark, _INDENT))
+    return lines
+
+
+def row_of(entry: Entry) -> tuple[str, ...]:
+    """The cells of an entry, below those of `HEADER`, with the same number of decimals."""
+    chance = entry.by_chance or ()
+    ends = () if entry.low is None or entry.high is None else (entry.low, entry.high)
+    value, *others = numbers(entry.value, *ends, *chance)
+    if entry.standard_error is not None:
+        value += f" ± {number(entry.standard_error, 1)}"
+    interval, range_ = (" to ".join(x) for x in (others[: len(ends)], others[len(ends) :]))
+    return entry.name, value, interval, range_, "" if entry.pvalue is None else number(entry.pvalue)
+
+
+def numbers(*values: float) -> list[str]:
+    """Numbers with the same number of decimals: three significant digits of the largest."""
+    sizes = [abs(value) for value in values if value and math.isfinite(value)]
+    first = math.floor(math.log10(max(sizes))) if sizes else 0
+    if len(sizes) < 2 or not -_LARGEST < first < _LARGEST:
+        return [number(value) for value in values]
+    return [f"{value:.{max(0, 2 - first)}f}" for value in values]
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with that many significant digits."""
+    text = f"{value:.{digits}g}"
+    is_large = "e+" in text and abs(value) < 10**_LARGEST
+    return f"{float(text):.0f}" if is_large else text
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,11 +338,11 @@ class Evaluation:
 
     def __str__(self) -> str:
         """The table and the sentences."""
-        return shown.text(self.description, self.sections, self.sentences, self.advice)
+        return text(self.description, self.sections, self.sentences, self.advice)
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        return shown.notebook(self.description, self.sections, self.sentences, self.advice)
+        return notebook(self.description, self.sections, self.sentences, self.advice)
 
     def to_dict(self) -> dict[str, Any]:
         """All but kernels, tests, arrays and figures: dictionaries, lists, numbers and strings."""

@@ -1,30 +1,339 @@
-"""What the numbers of an evaluation mean, in sentences for a report.
-
-Each sentence that says that something is wrong rests on an exact p-value. These are adjusted for
-all tests that the sentences rest on, so that for a calibrated model the probability of any such
-sentence is at most 5 %.
-"""
+"""What the numbers mean: findings, sentences, and what to do."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from calibjax.evaluation.data import LEVEL
-from calibjax.evaluation.findings import IDLE, Coverage, Findings, GroupError, MeanError
-from calibjax.evaluation.wording import (
-    alike,
-    ends_of,
-    in_full,
-    p_is,
-    percent,
-    percents,
-    places,
-    points,
-    score_of,
-    with_interval,
-    wrong_shape,
+from calibjax.evaluation.record import Advice, Entry
+from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests._redraw.components import ALIKE, OF_CLASSES
+from calibjax.hypothesis_tests._redraw.pvalues import largest_scores
+from calibjax.kernels.residuals import SHAPES
+
+IDLE = (
+    "No temperature changes these predictions: they are all 0 or 1, give all classes the same "
+    "probability, or are uniform distributions or ensembles whose members agree."
 )
-from calibjax.hypothesis_tests._redraw.components import ALIKE
+_TIED = 1e-5  # relative difference up to which standardised statistics are equal
+
+
+@dataclasses.dataclass(frozen=True)
+class Adjustment:
+    """How p-values of tests are adjusted for one another.
+
+    Attributes:
+        smallest: of each set of tests that share redraws, the smallest p-value of every data set
+            of the pool, sorted, [B + 1].
+        set_of: the set of each test, by name.
+    """
+
+    smallest: tuple[np.ndarray, ...] = ()
+    set_of: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def __call__(self, test: str, pvalue: float) -> float:
+        """Probability under calibration that any test has a p-value that small.
+
+        It is exact for tests that share their redraws, and multiplied by the number of sets.
+        """
+        if test not in self.set_of:
+            return pvalue
+        smallest = self.smallest[self.set_of[test]]
+        count = np.searchsorted(smallest, pvalue * (1 + 1e-6), "right")
+        return min(1.0, len(self.smallest) * max(1, int(count)) / len(smallest))
+
+
+def adjustment(tests: Mapping[tuple[str, str], CalibrationTestResult]) -> Adjustment:
+    """The adjustment for tests by what they redraw, which share their redraws, and by their names.
+
+    Tests with several statistics take part with the smallest of their adjusted p-values.
+    """
+    sets: dict[str, dict[str, np.ndarray]] = {}
+    for (redrawn, name), test in tests.items():
+        sets.setdefault(redrawn, {})[name] = _ranks(test)
+    smallest = [np.sort(np.min([*ranks.values()], 0)) for ranks in sets.values()]
+    places = {name: i for i, ranks in enumerate(sets.values()) for name in ranks}
+    return Adjustment(tuple(smallest), places)
+
+
+def _ranks(test: CalibrationTestResult) -> np.ndarray:
+    """p-value of the observed data set, then of each redraw among all the others, [B + 1]."""
+    if test.adjusted_pvalue is None or test.components is not None:
+        pool = np.append(np.asarray(test.statistic), np.asarray(test.null_samples)).astype(float)
+    else:
+        pool = largest_scores(test.statistic, test.null_samples).astype(float)
+    pool = np.where(np.isnan(pool), np.inf, pool)  # redraws that count against rejection
+    ordered = np.sort(pool)
+    finite = ordered[np.isfinite(ordered)]
+    tolerance = _TIED * np.median(np.abs(finite)) if finite.size else 0.0
+    at_least = len(pool) - np.searchsorted(ordered, pool - tolerance, "left")
+    return at_least / len(pool)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanError:
+    """What was predicted on average and what was observed.
+
+    Attributes:
+        name: of what: a class, the top label, a coordinate of the targets.
+        predicted: mean prediction.
+        observed: mean of the targets.
+        pvalue: exact p-value of the difference.
+    """
+
+    name: str
+    predicted: float
+    observed: float
+    pvalue: float
+
+    @property
+    def error(self) -> float:
+        """Observed minus predicted."""
+        return self.observed - self.predicted
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupError:
+    """A mean error in a group.
+
+    Attributes:
+        group: its name.
+        kind: "bias", "confidence", "class", or "PIT".
+        name: of the class or of the coordinate of the targets; empty if there is one only.
+        error: observed minus predicted.
+        pvalue: exact p-value of the error.
+    """
+
+    group: str
+    kind: str
+    name: str
+    error: float
+    pvalue: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """Targets in the central intervals.
+
+    Attributes:
+        nominal: predicted share.
+        observed: share of the targets.
+        below: share of the targets below the intervals, minus the predicted one.
+        above: the same above the intervals.
+        pvalue: exact p-value of the coverage.
+    """
+
+    nominal: float
+    observed: float
+    below: float
+    above: float
+    pvalue: float
+
+
+@dataclasses.dataclass(frozen=True)
+class PlaceError:
+    """An event that occurs more or less often than predicted, see `places`.
+
+    Attributes:
+        event: what occurs.
+        region: where, empty if everywhere.
+        number: of the samples there.
+        predicted: mean of the predicted probabilities.
+        observed: share of the samples in which it occurred.
+        pvalue: of the difference, adjusted for all places that were looked at.
+    """
+
+    event: str
+    region: str
+    number: int
+    predicted: float
+    observed: float
+    pvalue: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What the sentences of a report are made of; what was not computed is None, or empty.
+
+    Attributes:
+        task: see `Evaluation.task`.
+        num_samples: n.
+        pvalue: of the exact test of all errors together.
+        direction: what that test is largest for, in words, see `SKCEComponents.direction_of`.
+        direction_pvalue: of this, adjusted for all kernels of that test.
+        top_label: mean confidence and accuracy.
+        classes: frequencies of the classes.
+        bias: means of the targets, or of their coordinates.
+        deviation: typical predicted standard deviation, in whose units biases are told.
+        spread: that of the residuals, see `residual_spread`.
+        median: share of targets up to the predicted median.
+        quantiles: the same of the other quantiles, of predictions of them.
+        coverage: of the central intervals.
+        groups: mean errors in groups.
+        features: p-value of the exact test given the features.
+        features_low: lower limit of the SKCE given the features, above zero if samples with similar
+            features are off in the same way, and not only all samples.
+        local: p-value of the largest local error of the top label.
+        ece: that of the top label, or of two classes.
+        num_impossible: number of targets whose predicted probability, or density, was zero.
+        temperature: with its interval.
+        gain: of held-out predictions by the temperature.
+        gain_unit: of which score.
+        is_idle: whether no temperature changes the predictions.
+        repair: which recalibration repairs the predictions, in words; or empty.
+        places: where the predictions are wrong, if no other sentence names an error.
+        adjustment: how the p-values of the tests are adjusted for one another.
+    """
+
+    task: str
+    num_samples: int
+    pvalue: float | None = None
+    direction: str = ""
+    direction_pvalue: float | None = None
+    top_label: MeanError | None = None
+    classes: tuple[MeanError, ...] = ()
+    bias: tuple[MeanError, ...] = ()
+    deviation: float | None = None
+    spread: Entry | None = None
+    median: MeanError | None = None
+    quantiles: tuple[MeanError, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+    groups: tuple[GroupError, ...] = ()
+    features: float | None = None
+    features_low: float | None = None
+    local: float | None = None
+    ece: Entry | None = None
+    num_impossible: int = 0
+    temperature: Entry | None = None
+    gain: Entry | None = None
+    gain_unit: str = ""
+    is_idle: bool = False
+    repair: str = ""
+    places: tuple[PlaceError, ...] = ()
+    adjustment: Adjustment = Adjustment()
+
+
+_MOST_DECIMALS = 6  # beyond, numbers are written with exponents
+
+
+def ends_of(entry: Entry | None) -> tuple[float, float] | None:
+    """Both ends of an interval, None if there is none or one of them is not finite."""
+    if entry is None or entry.low is None or entry.high is None:
+        return None
+    is_finite = math.isfinite(entry.low) and math.isfinite(entry.high)
+    return (entry.low, entry.high) if is_finite else None
+
+
+def with_interval(value: float, entry: Entry) -> str:
+    """A value, and the interval of an entry if it has one."""
+    both = ends_of(entry)
+    if both is None:
+        return hundredths(value)
+    return f"{hundredths(value)} (95 % interval {hundredths(both[0])} to {hundredths(both[1])})"
+
+
+def hundredths(value: float) -> str:
+    """A number with two decimals, or with two significant digits if it is small."""
+    return f"{value:.2f}" if not value or abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def p_is(value: float) -> str:
+    """A p-value."""
+    return f"p = {value:.2g}"
+
+
+def percent(share: float) -> str:
+    """A share."""
+    return f"{100 * share:.1f} %".replace(".0 %", " %")
+
+
+def percents(one: float, other: float) -> tuple[str, str]:
+    """Two shares that are compared, with the same number of decimals, and different if they are."""
+    texts: list[str] = []
+    for decimals in range(1, _MOST_DECIMALS + 1):
+        texts = [f"{100 * share:.{decimals}f}" for share in (one, other)]
+        if one == other or texts[0] != texts[1]:
+            break
+    if all(text.endswith(".0") for text in texts):
+        texts = [text.removesuffix(".0") for text in texts]
+    return f"{texts[0]} %", f"{texts[1]} %"
+
+
+def alike(*values: float) -> list[str]:
+    """Finite numbers that are compared, with the same number of decimals.
+
+    The largest one has at least two significant digits, and the smallest one that is not zero at
+    least one, unless it is less than a thousandth of the largest.
+    """
+    sizes = [abs(value) for value in values if value]
+    if not sizes:
+        return ["0" for _ in values]
+    first, last = (math.floor(math.log10(size)) for size in (max(sizes), min(sizes)))
+    decimals = max(0, 1 - first, min(-last, 3 - first))
+    if decimals > _MOST_DECIMALS or first > _MOST_DECIMALS:
+        return [f"{value:.2g}" for value in values]
+    return [f"{value:.{decimals}f}" for value in values]
+
+
+def score_of(gain_unit: str) -> str:
+    """Name of a score and its unit, such as "log score, nats", in a sentence."""
+    name, _, unit = gain_unit.partition(", ")
+    return f"{name} ({unit} per sample)" if unit else name
+
+
+def points(difference: float) -> str:
+    """The size of a difference of shares."""
+    return f"{abs(100 * difference):.1f} percentage points"
+
+
+def in_full(direction: str) -> str:
+    """A direction as a sentence."""
+    if direction in OF_CLASSES:
+        return f"the model is {direction}"
+    for word in (" too ", " not "):
+        subject, found, rest = direction.partition(word)
+        if found:
+            start = f"{subject} is" if "class" in subject else f"the {subject} are"
+            return f"{start}{word}{rest}"
+    return direction
+
+
+def wrong_shape(findings: Findings) -> str:
+    """The shape that the clearest finding of the test of all errors names, or empty."""
+    shape, p = findings.direction.rpartition(": ")[2], findings.direction_pvalue
+    return shape if shape in SHAPES and p is not None and p <= LEVEL else ""
+
+
+def places(findings: Findings, level: float) -> list[str]:
+    """Where events occur more or less often than predicted, or that no place stands out."""
+    wrong = [place for place in findings.places if place.pvalue <= level]
+    if wrong:
+        return [f"{_capital(_place(place))} ({p_is(place.pvalue)})." for place in wrong]
+    if not findings.places:
+        return []
+    first = findings.places[0]
+    return [
+        "No single place explains this. The largest difference that was found is one that a "
+        f"calibrated model may show by chance ({p_is(first.pvalue)}): {_place(first)}."
+    ]
+
+
+def _place(place: PlaceError) -> str:
+    verb = "occur" if place.event.startswith("targets") else "occurs"
+    word = "more" if place.observed > place.predicted else "less"
+    observed, predicted = percents(place.observed, place.predicted)
+    region = f" {place.region}" if place.region else ""
+    these = f"these {place.number}" if region else f"the {place.number}"
+    told = f"{place.event} {verb} {word} often than predicted{region}: in {observed} of {these} "
+    return f"{told}samples, while {predicted} were predicted"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
 
 _SHOWN = 5  # classes, or groups, that are named
 _TESTS = {
@@ -367,3 +676,117 @@ def _of_features(findings: Findings, found: list[str]) -> list[str]:
             f"There are regions of the features in which the confidence is wrong ({p_is(local)})."
         )
     return told
+
+
+_HELD_OUT = (
+    "Fit it to data that the model was not trained on, and judge the result on data used for "
+    "neither."
+)
+_LOSSES = {"CRPS": "scores.crps", "Brier score": "scores.brier_score"}
+_TEMPERATURE = """\
+method = recalibration.TemperatureScaling({loss})
+temperature = method.fit(predictions, targets)
+repaired = method.apply(temperature, new_predictions)"""
+_MAP_OF_CLASSES = """\
+method = recalibration.{method}()
+params = method.fit(predictions, targets)
+repaired = method.apply(params, new_predictions)"""
+_GROUPS = Advice(
+    "The errors differ between groups. Recalibrating within groups may repair them, if the groups "
+    f"of new samples are known; whether it does was not computed. {_HELD_OUT}",
+    """\
+method = recalibration.GroupWise(recalibration.PlattScaling())
+params = method.fit(predictions, targets, groups)  # of integers
+repaired = method.apply(params, new_predictions, new_groups)""",
+)
+_SHIFTS = Advice(
+    "Shift the quantiles of each level by that quantile of the errors on held-out data (conformal "
+    "prediction): each level is then right on average over all samples; errors that differ between "
+    f"samples remain. {_HELD_OUT}",
+    """\
+errors = targets[:, None] - predictions.values
+shifts = [jnp.quantile(e, level) for e, level in zip(errors.T, levels)]  # levels: [k]
+repaired = distributions.Quantiles(levels, new_predictions.values + jnp.stack(shifts))""",
+)
+_SHAPE = Advice(
+    "No shift and no temperature changes the shape of the predicted distributions. Predict with a "
+    "family that has the shape of the targets, such as LogNormal, Mixture or Quantiles of "
+    "calibjax.distributions, or predict a function of them."
+)
+_QUANTILES = Advice(
+    "The shape of the predicted distributions is wrong, on average over all of them. Map their "
+    "quantiles by one monotone function, or predict with a family that has the shape of the "
+    "targets, such as LogNormal or Mixture of calibjax.distributions; whether that helps was not "
+    f"computed. {_HELD_OUT}",
+    """\
+method = recalibration.QuantileRecalibration("isotonic")
+params = method.fit(predictions, targets)
+repaired = method.apply(params, new_predictions)""",
+)
+_POSSIBLE = Advice(
+    "Give everything that may happen a probability above 0: no temperature changes a probability "
+    "of 0. Mixing the predictions with the frequencies of the outcomes in the training data does."
+)
+_NOTHING = Advice(
+    "Nothing has to be repaired, as far as these data can tell. More samples would show smaller "
+    "errors."
+)
+_OTHERWISE = Advice(
+    "No recalibration method of calibjax is known to repair this. The errors say what the model "
+    "gets wrong: look at its features and at the family of distributions that it predicts."
+)
+
+
+def advice(findings: Findings, found: list[str]) -> tuple[Advice, ...]:
+    """What to do, the most useful first.
+
+    Args:
+        findings: with adjusted p-values.
+        found: the tests that reject.
+    """
+    told = [_POSSIBLE] * bool(findings.num_impossible)
+    if not found:
+        return tuple(told or [_NOTHING])
+    repairs = _of_temperature(findings)
+    if findings.task in ("classification", "binary"):
+        repairs += _of_classes(findings, is_repaired=bool(repairs))
+    else:
+        repairs += _of_numbers(findings)
+    return (*told, *(repairs or [_OTHERWISE]))
+
+
+def _of_temperature(findings: Findings) -> list[Advice]:
+    temperature, gain, ends = findings.temperature, findings.gain, ends_of(findings.gain)
+    if temperature is None or gain is None or ends is None or ends[0] <= 0:
+        return []
+    name = findings.gain_unit.partition(",")[0]
+    value, low, high = alike(gain.value, *ends)
+    text = f"Scale all predictions by one temperature, T = {hundredths(temperature.value)}: on "
+    text += f"held-out data that lowers the {score_of(findings.gain_unit)} by {value} (95 % "
+    text += f"interval {low} to {high}). {_HELD_OUT}"
+    return [Advice(text, _TEMPERATURE.format(loss=_LOSSES.get(name, "")))]
+
+
+def _of_classes(findings: Findings, *, is_repaired: bool) -> list[Advice]:
+    """Maps of each probability, where one temperature is not enough."""
+    told = []
+    if not is_repaired:
+        method = "PlattScaling" if findings.num_samples < 1000 else "IsotonicRegression"
+        text = "A temperature does not repair these errors. A map of the probability of each class "
+        text += "may: whether it does was not computed, so compare scores on held-out data. "
+        told.append(Advice(text + _HELD_OUT, _MAP_OF_CLASSES.format(method=method)))
+    return told + [_GROUPS] * any(group.pvalue <= LEVEL for group in findings.groups)
+
+
+def _of_numbers(findings: Findings) -> list[Advice]:
+    """Shifts, and families of other shapes."""
+    told = [_SHIFTS] * (findings.task == "quantiles")
+    for bias in findings.bias:
+        if bias.pvalue <= LEVEL:
+            where = f" of {bias.name}" if bias.name else ""
+            text = f"Add {bias.error:.3g} to the predicted means{where}: that is how far the "
+            told.append(Advice(f"{text}targets lie from them on average."))
+    if wrong_shape(findings) and findings.task == "regression":
+        return [*told, _QUANTILES]
+    has_place = any(place.pvalue <= LEVEL for place in findings.places)
+    return told + [_SHAPE] * bool(has_place or wrong_shape(findings))

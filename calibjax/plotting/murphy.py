@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from calibjax.plotting import figures
-from calibjax.scores import MurphyCurve
+from calibjax.scores.murphy import MurphyCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

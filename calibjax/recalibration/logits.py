@@ -18,7 +18,7 @@ from calibjax._core.fitting import minimum, newton_step
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
-from calibjax.distributions.constraints import real
+from calibjax.distributions.constraints import nonnegative, real
 from calibjax.distributions.features import bare, like
 from calibjax.recalibration.base import Recalibrator
 from calibjax.scores.base import weighted_mean

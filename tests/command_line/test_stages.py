@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax.command_line import compilation
+from calibjax.command_line import program
 from calibjax.command_line.program import Stages
 from calibjax.distributions import Bernoulli, Quantiles
 
@@ -47,59 +47,59 @@ def settings(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    monkeypatch.setattr(compilation.sys, "platform", "linux")
+    monkeypatch.setattr(program.sys, "platform", "linux")
     return changed
 
 
 def test_programs_are_kept(settings, tmp_path):
-    words = compilation.prepare(keeps_programs=True)
+    words = program.prepare(keeps_programs=True)
     (folder,) = (tmp_path / "calibjax").iterdir()
     assert settings["jax_compilation_cache_dir"] == str(folder)
     assert words.endswith(f"; they are kept in {folder}; --no-cache keeps none")
-    assert not compilation.prepare(keeps_programs=True)  # it is said once
+    assert not program.prepare(keeps_programs=True)  # it is said once
     assert os.environ["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=true"
 
 
 def test_no_programs_are_kept(settings, tmp_path, monkeypatch):
-    assert not compilation.prepare(keeps_programs=False)
+    assert not program.prepare(keeps_programs=False)
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
-    assert not compilation.prepare(keeps_programs=True)
+    assert not program.prepare(keeps_programs=True)
     assert not settings
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_made(settings, tmp_path):
     (tmp_path / "calibjax").write_text("a file")
-    assert "compiled programs are not kept: " in compilation.prepare(keeps_programs=True)
+    assert "compiled programs are not kept: " in program.prepare(keeps_programs=True)
     assert not settings
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no modes")
 def test_programs_are_kept_where_nobody_else_has_access(settings, tmp_path):
-    compilation.prepare(keeps_programs=True)
+    program.prepare(keeps_programs=True)
     (folder,) = (tmp_path / "calibjax").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     settings.clear()
     folder.chmod(0o750)
-    assert "others have access to" in compilation.prepare(keeps_programs=True)
+    assert "others have access to" in program.prepare(keeps_programs=True)
     assert not settings
 
 
 def test_a_relative_folder_is_ignored(settings, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
-    compilation.prepare(keeps_programs=True)
+    program.prepare(keeps_programs=True)
     assert (tmp_path / ".cache" / "calibjax").is_dir()
 
 
 def test_the_oldest_programs_go(settings, tmp_path, monkeypatch):
-    compilation.prepare(keeps_programs=True)
+    program.prepare(keeps_programs=True)
     (folder,) = (tmp_path / "calibjax").iterdir()
     for age in range(4):
         (folder / str(age)).write_bytes(b"x" * 10)
         os.utime(folder / str(age), (1000 - age, 1000 - age))
-    monkeypatch.setattr(compilation, "_LARGEST", 25)
-    compilation.prepare(keeps_programs=True)
+    monkeypatch.setattr(program, "_LARGEST", 25)
+    program.prepare(keeps_programs=True)
     assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
 
 
@@ -109,7 +109,7 @@ def test_few_numbers_are_compiled_quickly(n):
     before = jax.config.read(name)
     jax.config.update(name, False)  # as outside of tests
     try:
-        with compilation.suitably(Bernoulli(np.ones(n))):
+        with program.suitably(Bernoulli(np.ones(n))):
             assert jax.config.read(name) == (n == 285)
         assert jax.config.read(name) is False
     finally:

@@ -9,9 +9,7 @@ import pytest
 
 from calibjax import distributions, recalibration, scores
 from calibjax.evaluation import Advice, Entry, Evaluation, Section
-from calibjax.evaluation.advice import advice
-from calibjax.evaluation.findings import GroupError, MeanError
-from calibjax.evaluation.sentences import judged
+from calibjax.evaluation.sentences import GroupError, MeanError, advice, judged
 from calibjax.hypothesis_tests import CalibrationTestResult
 from tests.evaluation.test_sentences import CLASSES, NUMBERS, PLACE, _entry
 

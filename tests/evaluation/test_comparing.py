@@ -26,11 +26,9 @@ from calibjax.distributions import (
     Poisson,
     Quantiles,
 )
-from calibjax.evaluation import model_differences
-from calibjax.evaluation.comparing import _panels
-from calibjax.evaluation.entries import Entry, Section
-from calibjax.evaluation.model_sentences import told_of
-from calibjax.evaluation.models import Compared, checked_models
+from calibjax.evaluation import comparing
+from calibjax.evaluation.comparing import Compared, _panels, checked_models, told_of
+from calibjax.evaluation.record import Entry, Section
 from calibjax.recalibration.gain import Gain
 
 KEY = jax.random.key(0)
@@ -85,7 +83,7 @@ def test_every_number_is_that_of_its_call(found):
 
 def test_pvalues_are_adjusted_by_themselves():
     raw, compared = {}, checked_models(KEY, MODELS, TARGETS, weights=WEIGHTS)
-    found = {entry.name: entry for entry in model_differences.of_scores(compared).entries}
+    found = {entry.name: entry for entry in comparing.of_scores(compared).entries}
     for entry in (entry for name, entry in found.items() if " - " in name):
         first, second = entry.name.partition(":")[0].split(" - ")
         difference = hypothesis_tests.score_difference(
@@ -177,7 +175,7 @@ def test_arrays_and_scores():
     models = {"a": probs, "b": Bernoulli(np.where(np.arange(40) == 0, 1 - labels[0], 0.5))}
     compared = checked_models(KEY, models, labels, None, None, None)
     assert compared.score_name[0] == "Brier score"  # the log score is infinite
-    section = model_differences.of_scores(compared)
+    section = comparing.of_scores(compared)
     expected = scores.brier_score(Bernoulli(probs), labels)
     np.testing.assert_allclose(section.entries[0].value, expected, rtol=1e-6)
 
@@ -185,7 +183,7 @@ def test_arrays_and_scores():
         return jnp.mean(jnp.abs(predictions.probs - targets))
 
     compared = checked_models(KEY, models, labels, None, misses, None)
-    section = model_differences.of_scores(compared)
+    section = comparing.of_scores(compared)
     assert [entry.name for entry in section.entries] == ["a: misses", "b: misses", "a - b: misses"]
     np.testing.assert_allclose(section.entries[0].value, np.abs(probs - labels).mean(), rtol=1e-6)
 
@@ -199,7 +197,7 @@ def test_kernel_of_all_predictions_together():
     laplace = {"a": MODELS["first"], "b": Laplace(A, np.ones(N))}
     compared = checked_models(KEY, laplace, TARGETS, None, None, None)
     assert isinstance(compared.kernel.prediction, kernels.Constant)
-    section = model_differences.of_skces(compared)
+    section = comparing.of_skces(compared)
     assert np.isfinite(section.entries[0].value)
 
 
@@ -210,7 +208,7 @@ def test_families_that_differ():
     )
     assert compared.score_name[0] == "CRPS"
     assert compared.kernel is None
-    assert model_differences.calibration(compared) is None
+    assert comparing.calibration(compared) is None
     counts = RNG.poisson(3, N)
     models = {"a": Poisson(np.full(N, 3.0)), "b": Normal(np.full(N, 3.0), np.full(N, 1.7))}
     compared = checked_models(KEY, models, counts, None, None, None)
@@ -218,7 +216,7 @@ def test_families_that_differ():
 
 
 def test_many_samples_are_thinned(monkeypatch):
-    monkeypatch.setattr("calibjax.evaluation.models._MOST", 20)
+    monkeypatch.setattr("calibjax.evaluation.comparing._MOST", 20)
     compared = checked_models(KEY, MODELS, TARGETS, None, None, None)
     assert compared.rows is not None
     assert len(set(compared.rows)) == 20
@@ -229,7 +227,7 @@ def test_many_samples_are_thinned(monkeypatch):
     np.testing.assert_array_equal(targets, TARGETS[compared.rows])
     for one, two in zip(jax.tree.leaves(eval(text, names)), jax.tree.leaves((first, targets))):
         np.testing.assert_array_equal(one, two)
-    section = model_differences.of_skces(compared)
+    section = comparing.of_skces(compared)
     assert np.isfinite(section.entries[0].value)
 
 

@@ -309,10 +309,10 @@ def test_wrong_given_the_features():
 @pytest.mark.parametrize("task", ["regression", "classification", "ensembles"])
 def test_more_samples_than_all_pairs(task, monkeypatch):
     """Kernels of low rank, from fewer samples than by default."""
-    from calibjax.evaluation import overall
+    from calibjax.evaluation import kernel_tests
     from calibjax.kernels import default_scales
 
-    monkeypatch.setattr(overall, "PAIRS", 100.0)
+    monkeypatch.setattr(kernel_tests, "PAIRS", 100.0)
     monkeypatch.setattr(default_scales, "MANY", 30)
     monkeypatch.setattr(default_scales, "NUM_LANDMARKS", 20)
     monkeypatch.setattr(default_scales, "_NUM_SCALED", 25)
@@ -324,9 +324,9 @@ def test_more_samples_than_all_pairs(task, monkeypatch):
 
 @pytest.mark.slow
 def test_draws_where_there_are_no_features(monkeypatch):
-    from calibjax.evaluation import overall
+    from calibjax.evaluation import kernel_tests
 
-    monkeypatch.setattr(overall, "FEW", 30)
+    monkeypatch.setattr(kernel_tests, "FEW", 30)
     random = np.random.default_rng(0)
     predictions = distributions.DiagNormal(random.normal(size=(40, 2)), np.ones((40, 2)))
     targets = np.asarray(distributions.sample_targets(jax.random.key(1), predictions))

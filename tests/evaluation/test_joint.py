@@ -7,7 +7,7 @@ import pytest
 
 import calibjax
 from calibjax import distributions, estimators, evaluation
-from calibjax.evaluation import findings
+from calibjax.evaluation import sentences
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests._redraw.pvalues import adjusted_pvalues, simulated_pvalue
 
@@ -18,7 +18,7 @@ LEVEL = 0.05
 def adjustment(sets):
     """The adjustment for sets of tests that share their redraws each."""
     pairs = enumerate(sets)
-    return findings.adjustment({(str(i), k): x for i, tests in pairs for k, x in tests.items()})
+    return sentences.adjustment({(str(i), k): x for i, tests in pairs for k, x in tests.items()})
 
 
 def _result(pool):

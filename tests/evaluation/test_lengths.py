@@ -12,7 +12,7 @@ import calibjax
 from calibjax import distributions
 from calibjax.distributions import Bernoulli, Categorical, Normal
 from calibjax.distributions.sampling import draw
-from calibjax.evaluation.lengths import filled, rounded_up
+from calibjax.evaluation.data import filled, rounded_up
 from tests.compiled import num_compiled
 from tests.registry.families import FAMILIES
 

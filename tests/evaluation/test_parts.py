@@ -6,10 +6,17 @@ import pytest
 import scipy.stats
 
 from calibjax import distributions, evaluation
-from calibjax.evaluation.data import checked_data, checked_groups, shown_classes, task_of
+from calibjax.evaluation.data import (
+    checked_data,
+    checked_groups,
+    mean_error,
+    measured,
+    ranges,
+    shown_classes,
+    task_of,
+)
 from calibjax.evaluation.losses import _is_idle as is_idle
 from calibjax.evaluation.losses import proper_scores
-from calibjax.evaluation.measures import mean_error, measured, ranges
 from calibjax.hypothesis_tests import CalibrationTestResult
 
 

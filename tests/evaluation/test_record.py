@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from calibjax.evaluation.entries import Entry, Panel, Section, small_multiples
-from calibjax.evaluation.record import Evaluation
+from calibjax.evaluation.record import Entry, Evaluation, Panel, Section, small_multiples
 
 ENTRIES = (
     Entry("first", 0.123456, 0.01, low=0.1, high=0.15, function="f(predictions)"),

@@ -10,18 +10,22 @@ import scipy.special
 
 from calibjax.distributions import Normal
 from calibjax.evaluation.data import checked_data
-from calibjax.evaluation.entries import Entry
-from calibjax.evaluation.findings import (
+from calibjax.evaluation.kernel_tests import _has_shape
+from calibjax.evaluation.record import Entry
+from calibjax.evaluation.sentences import (
+    _TESTS,
     Adjustment,
     Coverage,
     Findings,
     GroupError,
     MeanError,
     PlaceError,
+    _tests,
+    alike,
+    names_an_error,
+    percents,
+    sentences,
 )
-from calibjax.evaluation.overall import _has_shape
-from calibjax.evaluation.sentences import _TESTS, _tests, names_an_error, sentences
-from calibjax.evaluation.wording import alike, percents
 
 
 def _entry(value, low=None, high=None, by_chance=None, pvalue=None):

@@ -11,7 +11,7 @@ import scipy.stats
 from calibjax import distributions, estimators, hypothesis_tests, kernels, recalibration
 from calibjax.distances import Features, Wasserstein
 from calibjax.distributions import Categorical, Normal
-from calibjax.evaluation.cross_calibration import kernel_given, predictions_given
+from calibjax.evaluation.comparing import kernel_given, predictions_given
 from calibjax.hypothesis_tests import (
     exact_skce_test,
     skce_difference,

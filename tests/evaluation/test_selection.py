@@ -17,9 +17,9 @@ from calibjax.distributions import (
     Quantiles,
     sample_targets,
 )
-from calibjax.evaluation import repair
+from calibjax.evaluation import selection
 from calibjax.evaluation.data import checked_data
-from calibjax.evaluation.repair import Repairs, _default, _smallest
+from calibjax.evaluation.selection import Repairs, _default, _smallest
 from calibjax.hypothesis_tests.checked_kernels import checked_family
 from calibjax.hypothesis_tests.composite_hypotheses import as_tested, hypothesis_of
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct
@@ -155,10 +155,10 @@ def test_section(monkeypatch):
         asked.append((arguments, options))
         return found
 
-    monkeypatch.setattr(repair, "select_recalibration", answer)
+    monkeypatch.setattr(selection, "select_recalibration", answer)
     halves, labels, weights = Bernoulli(jnp.full(30, 0.5)), np.arange(30) % 2, np.arange(30.0)
     data = checked_data(KEYS[0], halves, labels, None, None, weights)
-    part = repair.repairs(data)
+    part = selection.repairs(data)
     [section] = part.sections
     assert [(x.name, x.value) for x in section.entries[:-1]] == [
         ("p-value without a repair", 0.01),
@@ -181,12 +181,14 @@ def test_section(monkeypatch):
     lossy = Repairs({"nothing": 0.01, "a": 0.4}, {"a": Gain(-0.1, 0.1, -0.3, 0.1)}, 0.05)
     assert "costs 0.1 (95 % interval -0.1 to 0.3) in held-out score." in lossy.sentence
     found = Repairs({"nothing": 0.5}, {}, 0.05)
-    assert repair.repairs(data).findings["repair"] == ""
+    assert selection.repairs(data).findings["repair"] == ""
 
 
 def test_section_of_what_has_no_repair():
     quantiles = Quantiles(jnp.array([0.5]), jnp.zeros((30, 1)))
-    [section] = repair.repairs(checked_data(KEYS[0], quantiles, NOISE[:30], *[None] * 3)).sections
+    [section] = selection.repairs(
+        checked_data(KEYS[0], quantiles, NOISE[:30], *[None] * 3)
+    ).sections
     assert section.remark.startswith(
         "select_recalibration does not apply: recalibrations: expected a dictionary"
     )

@@ -11,9 +11,17 @@ import scipy.stats
 
 from calibjax import distributions
 from calibjax.evaluation.data import checked_data
-from calibjax.evaluation.places import View, cells_of, find_places, spans, unions
-from calibjax.evaluation.views import by_levels, of_classes
-from calibjax.evaluation.where import _search, where_wrong
+from calibjax.evaluation.regions import (
+    View,
+    _search,
+    by_levels,
+    cells_of,
+    find_places,
+    of_classes,
+    spans,
+    unions,
+    where_wrong,
+)
 
 N = 60
 CUTS = np.array([-1.0, 0.0, 1.0])

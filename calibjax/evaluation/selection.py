@@ -15,9 +15,8 @@ from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.features import bare
-from calibjax.evaluation.data import Data, Part
-from calibjax.evaluation.entries import Entry, Section
-from calibjax.evaluation.measures import measured
+from calibjax.evaluation.data import Data, Part, measured
+from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests._redraw.pvalues import tolerance
 from calibjax.hypothesis_tests.checked_kernels import checked_family
 from calibjax.hypothesis_tests.composite_hypotheses import (
