@@ -233,15 +233,15 @@ def mean_and_error(
     that do not count may be anything. With clusters in 0, ..., samples − 1 it is the sum of the
     squares of Σ_i w_i (x_i − x̄) within each of G clusters / n², times G / (G − 1).
     """
-    used = jnp.ones_like(values) if weights is None else weights
+    masses = jnp.ones_like(values) if weights is None else weights
     values = values if weights is None else jnp.where(weights > 0, values, 0)
-    n = number = jnp.sum(used)
-    mean = jnp.sum(used * values) / n
-    terms = used * (values - mean)
+    n = number = jnp.sum(masses)
+    mean = jnp.sum(masses * values) / n
+    terms = masses * (values - mean)
     if clusters is not None:
         zeros = jnp.zeros_like(values)
         terms = zeros.at[clusters].add(terms)
-        number = jnp.sum(zeros.at[clusters].add(used) > 0)
+        number = jnp.sum(zeros.at[clusters].add(masses) > 0)
     squares = jnp.sum(jnp.square(terms)) / n
     return mean, safe_sqrt(squares / n * (number / (number - 1)))
 
@@ -265,8 +265,8 @@ def segment_sums(
     place = jnp.where(is_inside, place, blocks * number)
 
     def summed(values: jax.Array) -> jax.Array:
-        found = jax.ops.segment_sum(_weighted(values, weights), place, blocks * number)
-        return jnp.sum(found.reshape(blocks, number, *found.shape[1:]), 0)
+        partial_sums = jax.ops.segment_sum(_weighted(values, weights), place, blocks * number)
+        return jnp.sum(partial_sums.reshape(blocks, number, *partial_sums.shape[1:]), 0)
 
     sums, divisors = summed(values), jnp.where(sizes == 0, 1, sizes).astype(values.dtype)
     for _ in range(1 if blocks > 1 else 2):

@@ -70,8 +70,10 @@ def newton_minimum(
             value, slope = jax.value_and_grad(loss)(x)
             return slope, (value, slope)
 
-        curvature, found = jax.jacfwd(slope, has_aux=True)(x)  # which traces the loss only once
-        return *found, curvature
+        curvature, value_and_slope = jax.jacfwd(slope, has_aux=True)(
+            x
+        )  # which traces the loss only once
+        return *value_and_slope, curvature
 
     def unfinished(s: _Damped) -> jax.Array:
         return exists & ~s.is_done & (s.num_steps <= _MAX_ITERATIONS)
@@ -83,13 +85,13 @@ def newton_minimum(
         change = -jnp.linalg.solve(damped, s.slope)
         falls = -jnp.sum(change * s.slope)
         x = s.x + change
-        found = known(x)
-        is_finite = jnp.all(jnp.isfinite(jnp.concatenate([found[1], found[2].reshape(-1)])))
+        expansion = known(x)
+        is_finite = jnp.all(jnp.isfinite(jnp.concatenate([expansion[1], expansion[2].reshape(-1)])))
         is_first = s.num_steps == 0
-        is_better = is_first | (falls > 0) & is_finite & (found[0] <= s.value)
+        is_better = is_first | (falls > 0) & is_finite & (expansion[0] <= s.value)
         # At a distance of rounding errors from the minimum values cannot be compared.
         is_done = (falls >= 0) & (falls <= tolerance * (1 + jnp.abs(s.value))) & ~is_first
-        kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (x, *found), s[:4])
+        kept = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (x, *expansion), s[:4])
         calmer = jnp.where(s.damping > 1e-4, s.damping / 10, 0)
         damping = jnp.where(is_better, calmer, jnp.maximum(10 * s.damping, 1e-3))
         x, value, slope, curvature = kept
@@ -235,10 +237,10 @@ def newton_step(
     # Likelihoods of log-odds against the own class lose no digits where that is nearly certain.
     others = jnp.where(is_own, 0, jnp.exp(log_probs))
     residuals = jnp.where(is_own, -jnp.sum(others, 1, keepdims=True), others)
-    own, pulled, moved = (
+    at_label, pulled, moved = (
         (x[..., None] * features).reshape(n, m * s) for x in (is_own, others, residuals)
     )
-    cross = matmul(pulled.T, weights[:, None] * own)
+    cross = matmul(pulled.T, weights[:, None] * at_label)
     sizes = weights[:, None] * jnp.abs(residuals)
     blocks = einsum("nc,ncs,nct->cst", sizes, features, features)
     diagonal = einsum("cst,cd->csdt", blocks, jnp.eye(m, dtype=blocks.dtype))

@@ -27,8 +27,8 @@ _TRUTH_VALUES = {"false": "0", "true": "1"}
 def are_probabilities(table: Table, names: Iterable[str]) -> bool:
     """Whether columns, in [0, 1], sum to one in most rows, up to a mistake here or there."""
     values = table.values(names)
-    known = checks.unrounded(values[~np.isnan(values)])
-    is_inside = bool(len(known)) and bool(((known >= 0) & (known <= 1)).all())
+    present = checks.unrounded(values[~np.isnan(values)])
+    is_inside = bool(len(present)) and bool(((present >= 0) & (present <= 1)).all())
     is_whole = np.abs(values.sum(1) - 1) < 0.01
     return values.shape[1] > 1 and is_inside and bool(is_whole.mean() > 0.5)
 
@@ -42,9 +42,9 @@ def different_labels(table: Table, target: str) -> tuple[str, ...]:
     """
     if table.columns[target].dtype.kind not in "biufO":
         return ()
-    known = table.take(~table.is_missing(target))
-    texts = {as_integer(x) for x in known.texts(target)}
-    numbers = known.values([target])[:, 0]
+    present = table.take(~table.is_missing(target))
+    texts = {as_integer(x) for x in present.texts(target)}
+    numbers = present.values([target])[:, 0]
     is_label = np.isnan(numbers) | (numbers == np.rint(numbers))
     return tuple(sorted(texts)) if is_label.all() and len(texts) <= _MOST else ()
 
@@ -61,17 +61,17 @@ def two_labels(table: Table, target: str, column: str, positive: str | None) -> 
     Raises:
         InputError: if there are other labels.
     """
-    found = different_labels(table, target)
-    plain = {_TRUTH_VALUES.get(x.lower(), x) for x in found}
+    labels = different_labels(table, target)
+    plain = {_TRUTH_VALUES.get(x.lower(), x) for x in labels}
     if positive is None and plain and plain <= {*BINARY_CLASSES}:
         return BINARY_CLASSES
-    if positive is None or len(found) != 2 or positive not in found:
+    if positive is None or len(labels) != 2 or positive not in labels:
         wanted = "labels 0 and 1" if positive is None else f"two labels, one of them {positive},"
-        got = f"{listed(found) or 'numbers'}; --positive says of which of two labels {column} is "
+        got = f"{listed(labels) or 'numbers'}; --positive says of which of two labels {column} is "
         raise InputError(
             f"{table.path}: expected {wanted} in column {target}, got {got}the probability"
         )
-    return next(x for x in found if x != positive), positive
+    return next(x for x in labels if x != positive), positive
 
 
 def labels_of_classes(
@@ -108,13 +108,13 @@ def labels_of_classes(
     names = [as_integer(name) for name in labels]
     by_name = {x: i for i, x in enumerate(names) if names.count(x) == 1}
     order = {name: i for i, name in enumerate(labels)}
-    found = np.array([order.get(x, by_name.get(as_integer(x), -1)) for x in texts])
+    indices = np.array([order.get(x, by_name.get(as_integer(x), -1)) for x in texts])
     expected = f"one of the labels {listed(labels)}"
     if first is None and class_names is None:
         expected += " (--class-names or --first-label says how the columns are called)"
-    table.refuse_where(found < 0, expected, target)
+    table.refuse_where(indices < 0, expected, target)
     are_counted = all(x.isdecimal() for x in classes)
-    return found, tuple(labels if are_counted else classes)
+    return indices, tuple(labels if are_counted else classes)
 
 
 TARGETS = ("target", "targets", "label", "labels", "y_true", "y")
@@ -190,14 +190,14 @@ def parameters(task: str) -> tuple[str, ...]:
 def _conventional(table: Table, names: Sequence[str], task: str) -> dict[str, str]:
     """Columns of a task by the convention: what distinguishes each, and its name."""
     if task in _PATTERNS:
-        found = _matched(table.path, names, _PATTERNS[task])
-        return found if len(found) > (task != "quantiles") else {}
+        matching = _matched(table.path, names, _PATTERNS[task])
+        return matching if len(matching) > (task != "quantiles") else {}
     if task == "binary":
         return {name: name for name in names if name in _BINARY}
     needed = {x: _ALSO.get(x, (x,)) if task == "normal" else (x,) for x in parameters(task)}
-    found = {x: [name for name in names if name in called] for x, called in needed.items()}
-    is_clear = all(len(columns) == 1 for columns in found.values())
-    return {x: columns[0] for x, columns in found.items()} if is_clear else {}
+    matching = {x: [name for name in names if name in called] for x, called in needed.items()}
+    is_clear = all(len(columns) == 1 for columns in matching.values())
+    return {x: columns[0] for x, columns in matching.items()} if is_clear else {}
 
 
 def _of_labels(table: Table, names: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
@@ -258,11 +258,11 @@ def target_of(table: Table, target: str | None, *, is_own_file: bool) -> str:
         return _matching(table, [target], "--target", exact=True)[0]
     if is_own_file and len(table.columns) == 1:
         return next(iter(table.columns))
-    found = [name for name in table.columns if name in TARGETS]
-    if len(found) == 1:
-        return found[0]
+    targets = [name for name in table.columns if name in TARGETS]
+    if len(targets) == 1:
+        return targets[0]
     expected = "one column target or label (or --target COLUMN, --labels FILE)"
-    raise InputError(f"{table.path}: expected {expected}, got {listed(found) or table.in_words}")
+    raise InputError(f"{table.path}: expected {expected}, got {listed(targets) or table.in_words}")
 
 
 def choose(
@@ -280,8 +280,8 @@ def choose(
     Raises:
         InputError: if columns are missing, or it is not clear which ones are meant.
     """
-    own = {options.weights, *([] if is_own_file else [target])}
-    names, task = [name for name in table.columns if name not in own], options.task
+    reserved = {options.weights, *([] if is_own_file else [target])}
+    names, task = [name for name in table.columns if name not in reserved], options.task
     if options.predictions:
         chosen = _matching(table, options.predictions, "--predictions")
         if task is None:
@@ -317,18 +317,18 @@ def _detected(
             raise InputError(f"{table.path}: expected {expected}")
         return task, {str(i): name for i, name in enumerate(names)}
     allowed = TASKS if task is None else (task,)
-    found = {x: columns for x in allowed if (columns := _conventional(table, names, x))}
-    if not found and "classification" in allowed:
+    by_task = {x: columns for x in allowed if (columns := _conventional(table, names, x))}
+    if not by_task and "classification" in allowed:
         columns = _of_labels(table, names, labels)
-        found = {"classification": columns} if columns else {}
-    most = max((len(columns) for x, columns in found.items() if x in FAMILIES), default=0)
-    fitting = [x for x, columns in found.items() if x not in FAMILIES or len(columns) == most]
+        by_task = {"classification": columns} if columns else {}
+    most = max((len(columns) for x, columns in by_task.items() if x in FAMILIES), default=0)
+    fitting = [x for x, columns in by_task.items() if x not in FAMILIES or len(columns) == most]
     if "normal" in fitting:  # others with a location and a scale have to be asked for
         usual = set(parameters("normal"))
         others = [x for x in fitting if x not in FAMILIES or set(parameters(x)) != usual]
         fitting = ["normal", *others]
     if len(fitting) == 1:
-        return fitting[0], found[fitting[0]]
+        return fitting[0], by_task[fitting[0]]
     if fitting:
         got = f"got columns that fit {' and '.join(sorted(fitting, key=TASKS.index))}"
         raise InputError(f"{table.path}: expected --task, {got}")
@@ -346,9 +346,9 @@ def _check_number(table: Table, choice: Choice) -> None:
     least = 1 if task == "quantiles" else 2
     if (exact is None and number < least) or (exact is not None and number != exact):
         needed = f"{least} or more" if exact is None else str(exact)
-        found = listed(choice.predictions) or "none"
+        got = listed(choice.predictions) or "none"
         raise InputError(
-            f"{table.path}: expected {needed} columns of predictions ({task}), got {found}"
+            f"{table.path}: expected {needed} columns of predictions ({task}), got {got}"
         )
 
 

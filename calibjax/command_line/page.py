@@ -52,7 +52,7 @@ def page(
     figures = [_figure(evaluation, name, address) for name, address in pictures.items()]
     beside, others = figures[:_BESIDE], figures[_BESIDE:]
     sections = [_section(i, section) for i, section in enumerate(evaluation.sections)]
-    told = map(environment.paragraph, (*evaluation.sentences, *remarks))
+    paragraphs = map(environment.paragraph, (*evaluation.sentences, *remarks))
     missed = [environment.paragraph(missing)] if missing else []
     return _filled(
         title=[escape(title)],
@@ -61,7 +61,7 @@ def page(
         made=[escape(made)],
         layout=["top" if figures else "alone"],
         found=[FOUND],
-        sentences=told,
+        sentences=paragraphs,
         advice=(*_advice(evaluation.advice), *missed),
         beside=['<div class="beside">', *beside, "</div>"] if beside else [],
         figures=['<div class="figures">', *others, "</div>"] if others else [],

@@ -231,8 +231,8 @@ def prepare(*, keeps_programs: bool) -> str:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     if not is_new:
         return ""
-    told = "the first run compiles its programs, which takes most of its time; they are kept in "
-    return f"{told}{folder}; {NO_CACHE} keeps none"
+    text = "the first run compiles its programs, which takes most of its time; they are kept in "
+    return f"{text}{folder}; {NO_CACHE} keeps none"
 
 
 @contextlib.contextmanager
@@ -272,19 +272,19 @@ def _user_folder() -> Path:
         return home / "Library" / "Caches"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
-    found = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return found if found.is_absolute() else home / ".cache"  # as the specification says
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return cache if cache.is_absolute() else home / ".cache"  # as the specification says
 
 
 def _forget_oldest(folder: Path) -> None:
     """Removes the programs that were not used for longest from a folder that has become large."""
-    found = []
+    programs = []
     for path in filter(Path.is_file, folder.iterdir()):
         with contextlib.suppress(FileNotFoundError):  # another process may remove it, too
             status = path.stat()
-            found.append((max(status.st_atime, status.st_mtime), status.st_size, path))
+            programs.append((max(status.st_atime, status.st_mtime), status.st_size, path))
     size = 0
-    for _, bytes_, path in sorted(found, reverse=True):
+    for _, bytes_, path in sorted(programs, reverse=True):
         size += bytes_
         if size > _LARGEST:
             path.unlink(missing_ok=True)
@@ -430,10 +430,10 @@ def _read(options: Namespace) -> tuple[dict[str, Data], list[tuple[str, str]]]:
     names = stems if is_clear else [str(path) for path in options.files]
     if len(set(names)) < len(names):
         raise InputError(f"expected different files, got {listed(names)}")
-    found = [_read_as_told(Namespace(**vars(options) | {"file": x})) for x in options.files]
-    models = dict(zip(names, (data for data, _ in found), strict=True))
-    facts = found[0][1]
-    if len(found) == 1:
+    files_read = [_read_as_told(Namespace(**vars(options) | {"file": x})) for x in options.files]
+    models = dict(zip(names, (data for data, _ in files_read), strict=True))
+    facts = files_read[0][1]
+    if len(files_read) == 1:
         return models, facts
     first, *others = models.values()
     for other in others:
@@ -473,8 +473,8 @@ def _read_as_told(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
     labels = different_labels(targets, target)
     choice = choose(table, target, labels, options, is_own_file=is_own_file)
     data = build(table, targets, choice, options)
-    used = {*choice.inputs, *(() if is_own_file else (target,))}
-    unused = [name for name in table.columns if name not in used]
+    chosen = {*choice.inputs, *(() if is_own_file else (target,))}
+    unused = [name for name in table.columns if name not in chosen]
     return data, _facts(options, choice, data, unused, table.has_names)
 
 

@@ -83,10 +83,10 @@ class Table:
 
     def _held(self, name: str) -> str:
         numbers = self.values([name])[:, 0]
-        known = numbers[np.isfinite(numbers)]
+        finite = numbers[np.isfinite(numbers)]
         what = f"as {shown(self.columns[name][0])}"
-        if len(known) > len(numbers) / 2:
-            what = f"{known.min():.3g} to {known.max():.3g}"
+        if len(finite) > len(numbers) / 2:
+            what = f"{finite.min():.3g} to {finite.max():.3g}"
         return f"{name or 'without a name'} ({what})"
 
     def refuse(self, row: int, expected: str, where: str, got: object) -> None:
@@ -284,8 +284,8 @@ def _unpacked(path: Path, content: bytes) -> bytes:
 def _loaded(path: Path, content: bytes) -> Any:
     with _refusing_damage(path, "by numpy.load"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of headers of old versions
-        found = np.load(io.BytesIO(content), allow_pickle=False)
-        return found if isinstance(found, np.ndarray) else dict(found)
+        loaded = np.load(io.BytesIO(content), allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
 
 
 @contextlib.contextmanager
@@ -314,9 +314,9 @@ def _table_of_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> Table:
     columns: list[tuple[str, np.ndarray]] = []
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray) or array.ndim not in (1, 2):
-            found = f"shape {array.shape}" if isinstance(array, np.ndarray) else "a file"
+            got = f"shape {array.shape}" if isinstance(array, np.ndarray) else "a file"
             raise InputError(
-                f"{path}: expected arrays [n] or [n, m], got {found} called {shown(name)}"
+                f"{path}: expected arrays [n] or [n, m], got {got} called {shown(name)}"
             )
         if array.ndim == 1:
             columns.append((name, array))
@@ -332,8 +332,8 @@ def _checked(path: Path, pairs: Sequence[tuple[str, Any]], *, has_names: bool) -
     if not lengths or not any(lengths.values()):
         raise InputError(f"{path}: expected rows, got none")
     if len(set(lengths.values())) > 1:
-        found = listed([f"{size} of {name}" for name, size in lengths.items()])
-        raise InputError(f"{path}: expected as many rows of each array, got {found}")
+        got = listed([f"{size} of {name}" for name, size in lengths.items()])
+        raise InputError(f"{path}: expected as many rows of each array, got {got}")
     objects = {name: _with_objects(values) for name, values in columns.items()}
     rows = np.arange(next(iter(lengths.values())))
     return Table(path, objects, rows, is_text=False, has_names=has_names)
@@ -363,8 +363,8 @@ def _refuse_repeated(place: str, names: Sequence[str], times: str = "{} times") 
     repeated = [(name, count) for name, count in Counter(names).items() if count > 1]
     if repeated:
         (name, count), *_ = repeated
-        found = f"column {shown(name)} {times.format(count)}"
-        raise InputError(f"{place}: expected columns of different names, got {found}")
+        got = f"column {shown(name)} {times.format(count)}"
+        raise InputError(f"{place}: expected columns of different names, got {got}")
 
 
 def _read_text(path: Path, content: bytes, separator: str, header: Header) -> Table:

@@ -154,28 +154,28 @@ def evaluate(
     work = _work(data, chosen)
     if repairs:
         work["what would repair it"] = lambda: repairs_of(data)
-    found = Part()
+    parts = Part()
     for number, (name, part) in enumerate(work.items()):
         if progress is not None:
             progress(name, number, len(work))
-        found |= part()
-    findings = Findings(data.task, data.size, **found.findings, adjustment=adjustment(found.tests))
+        parts |= part()
+    findings = Findings(data.task, data.size, **parts.findings, adjustment=adjustment(parts.tests))
     if not names_an_error(findings):
         if progress is not None:
             progress("where it is wrong", len(work), len(work) + 1)
         places = where_wrong(data, chosen)
-        found, findings = found | places, dataclasses.replace(findings, **places.findings)
+        parts, findings = parts | places, dataclasses.replace(findings, **places.findings)
     return Evaluation(
         task=data.task,
         num_samples=data.size,
         description=_described(data),
-        sections=found.sections,
+        sections=parts.sections,
         sentences=tuple(sentences(findings)),
-        kernels=found.kernels,
-        other_kernels=found.other_kernels,
-        tests={_TESTS.get(name, name): x for (_, name), x in found.tests.items() if name != LOCAL},
+        kernels=parts.kernels,
+        other_kernels=parts.other_kernels,
+        tests={_TESTS.get(name, name): x for (_, name), x in parts.tests.items() if name != LOCAL},
         arrays=data.arrays,
-        panels=tuple(sorted(found.panels, key=lambda panel: panel.place)),
+        panels=tuple(sorted(parts.panels, key=lambda panel: panel.place)),
         advice=advice(*judged(findings)),
     )
 

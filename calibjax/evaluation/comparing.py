@@ -79,8 +79,8 @@ class Compared:
         rows = self.rows
         if rows is None:
             return Named(values, text)
-        found = jax.tree.map(lambda x: x[rows], values)
-        return Named(found, f"jax.tree.map(lambda x: x[result.arrays['rows']], {text})")
+        chosen = jax.tree.map(lambda x: x[rows], values)
+        return Named(chosen, f"jax.tree.map(lambda x: x[result.arrays['rows']], {text})")
 
     def samples(self, *names: str) -> Named:
         """Models and targets, those rows."""
@@ -89,17 +89,17 @@ class Compared:
 
     def in_rows(self, *names: str) -> list[Named]:
         """Models and targets, those rows, one by one."""
-        found = [self.some(self.models[name], f"models[{name!r}]") for name in names]
-        return [*found, self.some(self.targets, "targets")]
+        models = [self.some(self.models[name], f"models[{name!r}]") for name in names]
+        return [*models, self.some(self.targets, "targets")]
 
     def options(self, *, in_rows: bool = False) -> Named:
         """Weights and clusters as keyword arguments, as far as there are any."""
-        given = {"weights": self.weights, "clusters": self.clusters}
-        found = {name: Named(x, name) for name, x in given.items() if x is not None}
+        arguments = {"weights": self.weights, "clusters": self.clusters}
+        options = {name: Named(x, name) for name, x in arguments.items() if x is not None}
         if in_rows:
-            found = {name: self.some(*x) for name, x in found.items()}
-        text = "".join(f", {name}={x.text}" for name, x in found.items())
-        return Named({name: x.value for name, x in found.items()}, text)
+            options = {name: self.some(*x) for name, x in options.items()}
+        text = "".join(f", {name}={x.text}" for name, x in options.items())
+        return Named({name: x.value for name, x in options.items()}, text)
 
     @property
     def and_weights(self) -> str:
@@ -141,9 +141,9 @@ def checked_models(
             raise ValueError(f"models[{name!r}]: expected {as_first}, got {kind}")
     values = {name: one.known(one.predictions) for name, one in data.items()}
     targets = data[first].known(data[first].targets)
-    used = None if weights is None else data[first].known(data[first].weights)
+    shares = None if weights is None else data[first].known(data[first].weights)
     if clusters is not None:
-        clusters_of(clusters, data[first].size, float, used)
+        clusters_of(clusters, data[first].size, float, shares)
         clusters = np.asarray(clusters)
     pairs = list(itertools.combinations(data, 2))
     if reference is not None:
@@ -153,7 +153,7 @@ def checked_models(
     kernel = _common_kernel(list(data.values()), list(values.values()))
     rows = _rows(data[first], kernel)
     samples = data, values, targets
-    return Compared(*samples, pairs, reference, *chosen, clusters, used, kernel, rows)
+    return Compared(*samples, pairs, reference, *chosen, clusters, shares, kernel, rows)
 
 
 def _data(key: jax.Array, name: str, predictions: Distribution, targets: Any, weights: Any) -> Data:
@@ -233,8 +233,8 @@ _KERNEL = "result.other_kernels['SKCE']"
 def _adjusted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The entries, with p-values by the method of Holm where they have any."""
     entries = tuple(entries)
-    known = [x.pvalue for x in entries if x.pvalue is not None]
-    adjusted = iter(_holm(known))
+    pvalues = [x.pvalue for x in entries if x.pvalue is not None]
+    adjusted = iter(_holm(pvalues))
     return tuple(
         x if x.pvalue is None else dataclasses.replace(x, pvalue=next(adjusted)) for x in entries
     )
@@ -313,12 +313,12 @@ def of_gains(c: Compared) -> Section | None:
     have_temperature = all(hasattr(p, "tempered") for p in c.models.values())
     if kind is recalibration.TemperatureScaling and not have_temperature:
         return None
-    key, method, own = c.first.at(2), f"recalibration.{kind.__name__}", kind()
+    key, method, recalibrator = c.first.at(2), f"recalibration.{kind.__name__}", kind()
 
     def gain(predictions: Any) -> Gain:
         options = {"score": c.score.value, "weights": c.weights}
         samples = predictions, c.targets
-        return recalibration.recalibration_gain(key, {"": own}, *samples, **options)[""]
+        return recalibration.recalibration_gain(key, {"": recalibrator}, *samples, **options)[""]
 
     call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {{'': {method}()}}, "
     more = f"targets, score={c.score.text}{c.and_weights})['']"
@@ -327,7 +327,9 @@ def of_gains(c: Compared) -> Section | None:
         for x, p in c.models.items()
     ]
     call = f"hypothesis_tests.gain_difference(jax.random.fold_in(key, 2), {method}(), "
-    entries += _differences(c, "gain", hypothesis_tests.gain_difference, key, own, call=call)
+    entries += _differences(
+        c, "gain", hypothesis_tests.gain_difference, key, recalibrator, call=call
+    )
     remark = f"By how much {method} lowers the {c.score_name[0]} of predictions that it "
     remark += "was not fitted to. A difference of gains is the part of the difference above that "
     remark += "recalibration takes away."
@@ -391,14 +393,14 @@ def cross_calibration(c: Compared) -> Section | None:
         return None
     test, kernels, options = c.test[0], kernels_given(c), c.options(in_rows=True)
     entries: list[Entry] = []
-    for a, b in (given for pair in c.pairs for given in (pair, pair[::-1])):
+    for a, b in (others for pair in c.pairs for others in (pair, pair[::-1])):
         (own, other, targets), _ = c.samples(a, b)
         both, kernel = predictions_given(own, other), kernels[f"given {b}"]
         compute = functools.partial(test, c.first.at(3), kernel, both, targets, **options.value)
-        shown, given, ys = (x.text for x in c.in_rows(a, b))
+        shown, others, ys = (x.text for x in c.in_rows(a, b))
         call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 3), "
         call += f"result.other_kernels['given {b}'], "
-        call += f"distributions.with_features({shown}, {given}), {ys}{options.text})"
+        call += f"distributions.with_features({shown}, {others}), {ys}{options.text})"
         entries.append(_tested(f"{a} given {b}: {c.test[1]}", compute, call))
     remark = "Is the first model right given the predictions of the second, too? If it is "
     remark += "calibrated by itself, a small p says that the second knows what it does not."
@@ -415,25 +417,25 @@ def told_of(c: Compared, sections: Mapping[str, Section]) -> tuple[list[str], li
     pvalues = {x: e.pvalue for x, e in entries.items() if e.pvalue is not None}
     alone = {x: p for x in c.models if (p := pvalues.get(f"{x}: {c.test[1]}")) is not None}
     wrong = [x for x, p in alone.items() if p <= LEVEL]
-    told = [text for pair in c.pairs for text in _score_told(c, *pair, entries)]
-    told += [f"{x} is not calibrated ({p_is(alone[x])})." for x in wrong]
+    texts = [text for pair in c.pairs for text in _score_told(c, *pair, entries)]
+    texts += [f"{x} is not calibrated ({p_is(alone[x])})." for x in wrong]
     if alone and not wrong:
         smallest = p_is(min(alone.values()))
-        told.append(f"No miscalibration of any model was found (smallest {smallest}).")
+        texts.append(f"No miscalibration of any model was found (smallest {smallest}).")
     advice = []
     for a, b in c.pairs:
-        told += _calibration_told(a, b, entries)
+        texts += _calibration_told(a, b, entries)
         knows = {
             y: p
             for x, y in ((a, b), (b, a))
             if (p := pvalues.get(f"{x} given {y}: {c.test[1]}")) is not None and x not in wrong
         }
-        told += _knowledge_told((a, b), knows)
+        texts += _knowledge_told((a, b), knows)
         if len(knows) == 2 and max(knows.values()) <= LEVEL:
             text = f"Combine {a} and {b}, for example by a mixture of their predictions, and "
             text += "compare it with both on data that its weights were not fitted to."
             advice.append(Advice(text))
-    return [*told, _ADJUSTED], advice
+    return [*texts, _ADJUSTED], advice
 
 
 def _score_told(c: Compared, a: str, b: str, entries: Mapping[str, Entry]) -> Iterator[str]:
@@ -453,20 +455,20 @@ def _score_told(c: Compared, a: str, b: str, entries: Mapping[str, Entry]) -> It
     if p <= LEVEL and low * high > 0:
         ends = sorted((abs(low), abs(high)))
         size, *ends = alike(abs(entry.value), *ends)
-        told = f"{better} has a better {name} than {worse}: it is lower by {size}{unit} per sample"
+        text = f"{better} has a better {name} than {worse}: it is lower by {size}{unit} per sample"
     else:
         size, *ends = alike(entry.value, low, high)
-        told = f"Which of {a} and {b} has the better {name} is not clear from these data: the "
-        told += f"difference is {size}{unit}"
-    yield f"{told} (95 % interval {ends[0]} to {ends[1]}; {p_is(p)})."
+        text = f"Which of {a} and {b} has the better {name} is not clear from these data: the "
+        text += f"difference is {size}{unit}"
+    yield f"{text} (95 % interval {ends[0]} to {ends[1]}; {p_is(p)})."
     gain = entries.get(f"{a} - {b}: gain")
     if gain is None or gain.pvalue is None or gain.pvalue > LEVEL:
         return
     more, less = (a, b) if gain.value > 0 else (b, a)
     if (entries[f"{more}: gain"].low or 0) > 0:  # otherwise it only loses less
         size, error = alike(abs(gain.value), gain.standard_error or 0.0)
-        told = f"Recalibration gains {size} ± {error}{unit} more for {more} than for {less}"
-        yield f"{told} ({p_is(gain.pvalue)})."
+        text = f"Recalibration gains {size} ± {error}{unit} more for {more} than for {less}"
+        yield f"{text} ({p_is(gain.pvalue)})."
 
 
 def _calibration_told(a: str, b: str, entries: Mapping[str, Entry]) -> Iterator[str]:
@@ -474,23 +476,23 @@ def _calibration_told(a: str, b: str, entries: Mapping[str, Entry]) -> Iterator[
     if entry is None or entry.pvalue is None:
         return
     better, worse = (a, b) if entry.value < 0 else (b, a)
-    told = f"{better} is better calibrated than {worse}"
+    text = f"{better} is better calibrated than {worse}"
     if entry.pvalue > LEVEL:
-        told = f"Neither of {a} and {b} is seen to be better calibrated"
-    yield f"{told} ({p_is(entry.pvalue)})."
+        text = f"Neither of {a} and {b} is seen to be better calibrated"
+    yield f"{text} ({p_is(entry.pvalue)})."
 
 
 def _knowledge_told(pair: Sequence[str], knows: Mapping[str, float]) -> Iterator[str]:
     """What one model knows that the other does not, by p-values of the one that knows it."""
-    found, both = {y: p for y, p in knows.items() if p <= LEVEL}, " and ".join(pair)
-    if len(found) == 2:
-        told = f"Each of {both} knows something that the other does not"
-        yield f"{told} ({p_is(max(found.values()))}): combining them would help."
-    for y, p in found.items() if len(found) == 1 else ():
+    significant, both = {y: p for y, p in knows.items() if p <= LEVEL}, " and ".join(pair)
+    if len(significant) == 2:
+        text = f"Each of {both} knows something that the other does not"
+        yield f"{text} ({p_is(max(significant.values()))}): combining them would help."
+    for y, p in significant.items() if len(significant) == 1 else ():
         [x] = (x for x in pair if x != y)
-        told = f"{y} knows something that {x} does not ({p_is(p)}): given the predictions of {y}, "
-        yield f"{told}those of {x} are wrong."
-    if len(knows) == 2 and not found:
+        text = f"{y} knows something that {x} does not ({p_is(p)}): given the predictions of {y}, "
+        yield f"{text}those of {x} are wrong."
+    if len(knows) == 2 and not significant:
         smallest = p_is(min(knows.values()))
         yield f"Neither of {both} is seen to know what the other does not ({smallest})."
 
@@ -586,10 +588,10 @@ def compare(
     for number, (name, part) in enumerate(work.items()):
         if progress is not None:
             progress(name, number, len(work) + 1)
-        found = part(compared)
-        if found is not None:
-            sections[name] = found
-    told, advice = told_of(compared, sections)
+        section = part(compared)
+        if section is not None:
+            sections[name] = section
+    texts, advice = told_of(compared, sections)
     if progress is not None:
         progress("figures", len(work), len(work) + 1)
     panels = tuple(_panels(compared))
@@ -602,7 +604,7 @@ def compare(
         description=f"{len(compared.models)} models ({names}) of {first.size} targets: "
         f"{task_in_words(first)}{weights_in_words(first)}{read_as}.",
         sections=tuple(sections.values()),
-        sentences=tuple(told),
+        sentences=tuple(texts),
         other_kernels={}
         if compared.kernel is None
         else {"SKCE": compared.kernel, **kernels_given(compared)},

@@ -65,10 +65,10 @@ def filled(samples: tuple[Any, ...], weights: jax.Array | None) -> tuple[Any, ja
     def fill(leaf: ArrayLike) -> ArrayLike:
         return leaf if n == length else np.asarray(leaf)[places]
 
-    used = np.zeros(length, floating_dtype(samples[0]))
-    used[:n] = 1 if weights is None else weights
+    padded = np.zeros(length, floating_dtype(samples[0]))
+    padded[:n] = 1 if weights is None else weights
     # Unlike `jnp.asarray` this has no program for each shape.
-    return jax.device_put((jax.tree.map(fill, samples), used))
+    return jax.device_put((jax.tree.map(fill, samples), padded))
 
 
 LEVEL = 0.05  # at which sentences say that something is wrong
@@ -146,8 +146,8 @@ class Data:
         """Weights of the samples, whose mean is one, [n]."""
         if self.weights is None:
             return np.ones(self.size)
-        known = np.asarray(self.weights, float)[: self.size]
-        return known / known.mean()
+        weights = np.asarray(self.weights, float)[: self.size]
+        return weights / weights.mean()
 
     def average(self, values: ArrayLike) -> Any:
         """Weighted mean of numbers, [N] or [n], or of rows of them."""
@@ -175,9 +175,9 @@ class Data:
     @property
     def arrays(self) -> dict[str, jax.Array]:
         """Those of `Evaluation.arrays`."""
-        found = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
-        known = {name: self.known(values) for name, values in found.items() if values is not None}
-        return {name: jax.device_put(values) for name, values in known.items()}
+        arrays = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
+        rows = {name: self.known(values) for name, values in arrays.items() if values is not None}
+        return {name: jax.device_put(values) for name, values in rows.items()}
 
 
 class Named(NamedTuple):
@@ -337,24 +337,24 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
     """Memberships, [n, G], and names of groups that are given by a name each, or by memberships."""
     checks.refuse_masked("groups", groups)
     try:
-        given = np.asarray(groups)
+        array = np.asarray(groups)
     except ValueError as error:
         raise ValueError(f"groups: expected an array [n] or [n, G], got {error}") from error
-    if given.ndim not in (1, 2) or len(given) != num_samples:
+    if array.ndim not in (1, 2) or len(array) != num_samples:
         raise ValueError(
             f"groups: expected shape [n], the group of each of the n = {num_samples} samples, or "
-            f"[n, G], memberships in G groups, got {given.shape}"
+            f"[n, G], memberships in G groups, got {array.shape}"
         )
-    if given.ndim == 2:
-        checks.real("groups", given)
-        return jnp.asarray(given), tuple(f"group {i}" for i in range(given.shape[1]))
-    if given.dtype.kind not in "iubUSTO" or any(x is None or x != x for x in given.tolist()):
+    if array.ndim == 2:
+        checks.real("groups", array)
+        return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
+    if array.dtype.kind not in "iubUSTO" or any(x is None or x != x for x in array.tolist()):
         raise TypeError(
-            f"groups: expected integers or strings, the group of each sample, got {given.dtype}; "
+            f"groups: expected integers or strings, the group of each sample, got {array.dtype}; "
             "numbers that vary continuously have to be cut into intervals"
         )
-    names = in_order(np.unique(given))
-    return jax.device_put(given[:, None] == names), tuple(f"group {name}" for name in names)
+    names = in_order(np.unique(array))
+    return jax.device_put(array[:, None] == names), tuple(f"group {name}" for name in names)
 
 
 def checked_names(data: Data, names: Any) -> tuple[str, ...]:
@@ -381,12 +381,12 @@ def in_order(names: np.ndarray) -> np.ndarray:
 
 def _scaled(features: Any, num_samples: int) -> jax.Array:
     """Features [n, d] divided by their standard deviations, where these are not zero."""
-    given = checks.features("features", features, num_samples)
-    if not hasattr(given, "ndim") or given.ndim not in (1, 2):
+    matrix = checks.features("features", features, num_samples)
+    if not hasattr(matrix, "ndim") or matrix.ndim not in (1, 2):
         raise ValueError(
             f"features: expected an array [n] or [n, d], got {checks.described(features)}"
         )
-    columns = np.asarray(given).reshape(num_samples, -1)
+    columns = np.asarray(matrix).reshape(num_samples, -1)
     deviations = columns.std(0)
     if not (deviations > 0).any():
         raise ValueError("features: expected features that differ between samples, got equal ones")

@@ -139,7 +139,7 @@ def errors_in_bins(
     """The errors of labels, from sums of probabilities and numbers of labels in the same bins."""
     probs, weights = predictions.class_probs, predicted.weights
     n, m = jnp.sum(weights), probs.shape[1]
-    own = interval_index(jnp.take_along_axis(probs, targets[:, None], 1)[:, 0], NUM_BINS)
+    intervals = interval_index(jnp.take_along_axis(probs, targets[:, None], 1)[:, 0], NUM_BINS)
     is_right = predicted.labels == targets
 
     def total(sums: jax.Array, *hits: jax.Array, weights: jax.Array = weights) -> jax.Array:
@@ -149,7 +149,7 @@ def errors_in_bins(
     return {
         "all classes": total(predicted.sums, predicted.cells, targets) / (2 * n),
         "top label": tops / n,
-        "class-wise": total(predicted.class_sums, targets, own) / (m * n),
+        "class-wise": total(predicted.class_sums, targets, intervals) / (m * n),
     }
 
 
@@ -244,10 +244,10 @@ def overall_reliability_panel(data: Data) -> Panel:
     name, lens = "top label", estimators.top_label
     if data.task == "binary":
         name, lens = data.class_called(1), OneVersusRest(1)
-    seen, observed = lens(data.predictions, data.targets)
+    reduced, observed = lens(data.predictions, data.targets)
     curve = estimators.reliability_curve(
         data.at(5),
-        Bernoulli(seen.probs),
+        Bernoulli(reduced.probs),
         observed,
         binning=BINNING,
         confidence_level=BAND_LEVEL,
@@ -321,11 +321,11 @@ def _residual_spread(
 
 def errors_of_numbers(data: Data) -> Part:
     """Bias, spread, and coverage of the central intervals."""
-    found = _bias(data) | _spread(data) | _coverage(data) | Part(panels=_figures(data))
-    entries = tuple(entry for section in found.sections for entry in section.entries)
-    remark = " ".join(section.remark for section in found.sections if section.remark)
+    parts = _bias(data) | _spread(data) | _coverage(data) | Part(panels=_figures(data))
+    entries = tuple(entry for section in parts.sections for entry in section.entries)
+    remark = " ".join(section.remark for section in parts.sections if section.remark)
     section = (Section("Bias, spread and coverage", entries, remark),) if entries else ()
-    return dataclasses.replace(found, sections=section)
+    return dataclasses.replace(parts, sections=section)
 
 
 def _bias(data: Data) -> Part:
@@ -429,8 +429,8 @@ def _coverage(data: Data) -> Part:
     findings = _coverages(levels, central, pairs, entries)
     if data.task == "quantiles":
         remark += "predicted quantiles; "
-        found = zip(levels, entries[central.size :], pvalues["levels"], strict=True)
-        errors = (MeanError("", float(x), entry.value, float(p)) for x, entry, p in found)
+        by_level = zip(levels, entries[central.size :], pvalues["levels"], strict=True)
+        errors = (MeanError("", float(x), entry.value, float(p)) for x, entry, p in by_level)
         findings["quantiles"] = tuple(error for error in errors if error.predicted != 0.5)
         if ties["central"].any() or ties["levels"].any():
             remark += "intervals contain their ends, with which targets tie; "

@@ -92,15 +92,15 @@ class Choice:
 
 def chosen_kernels(data: Data) -> Choice:
     """The default kernels."""
-    own = predictions = Named(data.predictions, "predictions")
-    if isinstance(own.value, MonteCarlo):
-        predictions = Named(own.value.draws, "predictions.draws")
+    original = predictions = Named(data.predictions, "predictions")
+    if isinstance(original.value, MonteCarlo):
+        predictions = Named(original.value.draws, "predictions.draws")
     how = "The kernel of the SKCE is kernels.default_kernel, whose length scales are "
     how += "chosen from the predictions alone. "
     try:
         kernel = default_kernel(_seen(predictions.value, data))
         is_quick = is_ensemble(predictions.value) or has_features(kernel, data)
-        is_closed = predictions is own and (is_quick or data.size <= FEW)
+        is_closed = predictions is original and (is_quick or data.size <= FEW)
     except NotImplementedError:
         kernel, is_closed = None, False
     if not is_closed and not is_ensemble(predictions.value):
@@ -108,7 +108,7 @@ def chosen_kernels(data: Data) -> Choice:
         draws = distributions.monte_carlo(data.at(9), data.predictions, NUM_DRAWS).draws
         predictions = Named(draws, f"{call}.draws")
         kernel = default_kernel(_seen(predictions.value, data))
-    if predictions is not own:
+    if predictions is not original:
         how += "Expectations have no closed form, or none that is fast enough: the SKCE and its "
         how += f"test are those of ensembles of {predictions.value.values.shape[1]} draws from the "
         how += "predictions. "
@@ -145,13 +145,13 @@ def exact_skce(
 
 def linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str]:
     """The kernel, or one of low rank on predictions if there are many, and what that means."""
-    found = affordable(kernel.prediction, _seen(predictions, data))
-    if not isinstance(found, Nystrom):
+    kept = affordable(kernel.prediction, _seen(predictions, data))
+    if not isinstance(kept, Nystrom):
         return kernel, ""
-    number = jax.tree.leaves(found.landmarks)[0].shape[0]
+    number = jax.tree.leaves(kept.landmarks)[0].shape[0]
     how = f"The kernel on predictions is replaced by one of low rank with {number} landmarks "
     how += "(kernels.Nystrom), with which the exact test takes linear time and stays exact. "
-    return TensorProduct(found, kernel.target), how
+    return TensorProduct(kept, kernel.target), how
 
 
 def is_ensemble(predictions: Distribution) -> bool:
@@ -200,8 +200,8 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], di
         entries.append(Entry(f"z: {group}", float(score), **more))
     direction, pvalue = _largest_direction(data, components)
     if pvalue is None or pvalue > LEVEL:
-        told = components.largest_kernel
-        direction, pvalue = _in_words(data, components, told), by_name[told]
+        component = components.largest_kernel
+        direction, pvalue = _in_words(data, components, component), by_name[component]
     findings = {"direction": direction, "direction_pvalue": pvalue}
     return entries, findings
 
@@ -237,9 +237,12 @@ def _has_shape(data: Data, shape: str) -> bool:
         return False
     mean = np.average(scores, weights=weights)
     deviation = np.sqrt(np.average((scores - mean) ** 2, weights=weights))
-    standard, own = Normal(jnp.zeros(()), jnp.ones(())), (scores - mean) / max(deviation, 1e-300)
-    found = jax.vmap(Shape(shape).residual, (None, 0))(standard, jnp.asarray(own))
-    residuals = weights * np.asarray(found)[:, 0]
+    standard, standardised = (
+        Normal(jnp.zeros(()), jnp.ones(())),
+        (scores - mean) / max(deviation, 1e-300),
+    )
+    values = jax.vmap(Shape(shape).residual, (None, 0))(standard, jnp.asarray(standardised))
+    residuals = weights * np.asarray(values)[:, 0]
     return bool(abs(np.sum(residuals)) >= 2 * np.sqrt(np.sum(residuals**2)))
 
 
@@ -252,10 +255,10 @@ def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry]
         call = f"{_COMPONENTS}.{name}.z"
         entries.append(Entry(f"z: {words}", score, by_chance=(-chance, chance), function=call))
     of_dispersion = OF_CLASSES if data.is_of_classes else OF_NUMBERS
-    told = of_dispersion[float(components.dispersion.z) < 0]
+    direction = of_dispersion[float(components.spread.z) < 0]
     if components.largest != "dispersion":
-        told = ALIKE
-    return entries, {"direction": told, "direction_pvalue": float(test.pvalue)}
+        direction = ALIKE
+    return entries, {"direction": direction, "direction_pvalue": float(test.pvalue)}
 
 
 def _tested(
@@ -298,9 +301,9 @@ def _skce_entries(
     if data.size**2 > PAIRS:
         kernel, _ = linear(data, kernel, chosen.predictions.value)
     shown = f"{chosen.predictions.text}, targets"
-    seen = Named((chosen.predictions.value, data.targets), shown)
+    samples = Named((chosen.predictions.value, data.targets), shown)
     note = "the interval is for models that are not calibrated"
-    entry = skce_interval(data, f"SKCE, {everything}", "SKCE", kernel, seen, note)
+    entry = skce_interval(data, f"SKCE, {everything}", "SKCE", kernel, samples, note)
     return [entry], {"SKCE": kernel}
 
 
@@ -354,25 +357,25 @@ def errors_in_groups(data: Data) -> Part:
     """Mean errors in each group, with family-wise p-values."""
     if data.memberships is None:
         return Part()
-    seen = _residuals(data)
-    if seen is None:
+    residuals_of = _residuals(data)
+    if residuals_of is None:
         remark = "There is no exact test of mean errors for ensembles of vectors."
         return Part((Section("Groups", (), remark),))
-    samples = seen.predictions, seen.targets
+    samples = residuals_of.predictions, residuals_of.targets
     test = hypothesis_tests.group_calibration_test(
         data.at(REDRAWS), *samples, data.memberships, weights=data.weights
     )
     call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), "
-    call += f"{seen.call}, result.arrays['memberships']{data.and_weights})"
+    call += f"{residuals_of.call}, result.arrays['memberships']{data.and_weights})"
     residuals = data.known(mean_residual(*samples))
     members = data.known(data.memberships) * data.shares[:, None]
     entries, errors = [], []
     for g, group in enumerate(data.group_names):
-        for (kind, name), place in seen.places.items():
+        for (kind, name), place in residuals_of.places.items():
             words = _KINDS[kind] + (f" of {name}" if name else "")
-            own = residuals[(slice(None), *place)]
+            column = residuals[(slice(None), *place)]
             title, at = f"{words}, {group}", (g, *place)
-            entry, p = mean_error(title, test, call, at, own, members[:, g])
+            entry, p = mean_error(title, test, call, at, column, members[:, g])
             entries.append(entry)
             errors.append(GroupError(group, kind, name, entry.value, p))
     remark = "Mean errors of the samples in each group. Exact p-values, adjusted for all groups "
@@ -385,7 +388,7 @@ def errors_in_groups(data: Data) -> Part:
     return Part(
         (section,),
         {"groups": tuple(errors)},
-        tests={(seen.redrawn, "groups"): test},
+        tests={(residuals_of.redrawn, "groups"): test},
         panels=(panel,),
     )
 
@@ -462,9 +465,11 @@ def _features_test(data: Data, chosen: Choice) -> Part:
     entries = [measured("exact p-value given the features", lambda: test, call)]
     findings: dict[str, Any] = {"features": entries[0].value, "features_low": _unbiased_low(test)}
     if not is_ensemble(chosen.predictions.value):
-        used = ("features", kernel) if data.size**2 > PAIRS else ("features, all pairs", full)
+        shown_kernel = (
+            ("features", kernel) if data.size**2 > PAIRS else ("features, all pairs", full)
+        )
         samples = Named((predictions.value, data.targets), f"{predictions.text}, targets")
-        entries.append(skce_interval(data, "SKCE given the features", *used, samples))
+        entries.append(skce_interval(data, "SKCE given the features", *shown_kernel, samples))
         findings["features_low"] = entries[1].low
     remark = "The test asks for more than calibration: that predictions are right given the "
     remark += f"features, which are divided by their standard deviations. {how}"

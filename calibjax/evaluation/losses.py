@@ -78,11 +78,11 @@ def _are_impossible(predictions: Distribution, targets: Any) -> jax.Array:
 
 def temperature(data: Data) -> Part:
     """The temperature that would repair the predictions, and what it wins on held-out data."""
-    found = _loss(data)
+    named_loss = _loss(data)
     inner = undrawn(data.predictions)
-    if found is None or not hasattr(inner, "tempered"):
+    if named_loss is None or not hasattr(inner, "tempered"):
         return Part()
-    name, loss = found
+    name, loss = named_loss
     samples, weights = (inner, data.targets), data.weights
     # Its name is shown only if it is not the default.
     option = "" if loss is scores.negative_log_likelihood else f"scores.{loss.__name__}"

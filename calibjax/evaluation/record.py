@@ -215,9 +215,9 @@ def _tables(entries: Sequence[Entry]) -> list[tuple[list[str], list[list[str]]]]
     tables: dict[tuple[int, ...], list[list[str]]] = {}
     for entry in entries:
         cells = ["none" if cell == "nan" else cell for cell in row_of(entry)]
-        used = tuple(i for i, cell in enumerate(cells) if cell or not i)
-        tables.setdefault(used, []).append([cells[i] for i in used])
-    return [([HEADER[i] for i in used], rows) for used, rows in tables.items()]
+        filled = tuple(i for i, cell in enumerate(cells) if cell or not i)
+        tables.setdefault(filled, []).append([cells[i] for i in filled])
+    return [([HEADER[i] for i in filled], rows) for filled, rows in tables.items()]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -228,13 +228,13 @@ def _listed(names: Sequence[str]) -> str:
 
 def _lines(section: Section, rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> list[str]:
     """Title, columns that this section uses, and remark."""
-    used = [i == 0 or any(row[i] for row in rows[1:]) for i in range(len(HEADER))]
+    is_filled = [i == 0 or any(row[i] for row in rows[1:]) for i in range(len(HEADER))]
     lines = [section.title]
     for row in rows:
         cells = [
             cell.ljust(width) if i == 0 else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            if used[i]
+            if is_filled[i]
         ]
         lines.append((_INDENT + _INDENT.join(cells)).rstrip())
     for entry in section.entries:
@@ -331,10 +331,10 @@ class Evaluation:
         Raises:
             KeyError: if there is none.
         """
-        found = {entry.name: entry for entry in self.entries}
-        if name not in found:
-            raise KeyError(f"{name!r}: expected one of {', '.join(map(repr, found))}")
-        return found[name]
+        by_name = {entry.name: entry for entry in self.entries}
+        if name not in by_name:
+            raise KeyError(f"{name!r}: expected one of {', '.join(map(repr, by_name))}")
+        return by_name[name]
 
     def __str__(self) -> str:
         """The table and the sentences."""

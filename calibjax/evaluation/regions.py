@@ -163,12 +163,12 @@ def find_places(
         for view, means, variances, seen in searched:
             sizes = _standardised(view.totals(view.redrawn(drawn)), means, variances)
             null[b] = np.max(sizes, where=seen, initial=null[b])
-    found = [_worst(*one, null) for one in searched if one[-1].any()]
+    worst = [_worst(*one, null) for one in searched if one[-1].any()]
 
     def rank(x: Place) -> tuple[float, float]:
         return x.pvalue, -abs(x.observed - x.predicted) / max(x.chance, _SMALLEST)
 
-    return Places(tuple(sorted(found, key=rank)), sum(int(one[-1].sum()) for one in searched))
+    return Places(tuple(sorted(worst, key=rank)), sum(int(one[-1].sum()) for one in searched))
 
 
 def _standardised(totals: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
@@ -276,19 +276,19 @@ def of_classes(data: Data) -> Search:
     probs = data.known(data.predictions.class_probs).astype(float)
     probs = probs / probs.sum(1, keepdims=True)
     n = data.size
-    own = "predictions.class_probs"
+    call = "predictions.class_probs"
     top, shown = probs.argmax(1), list(shown_classes(probs))
     redrawn = by_levels(probs.cumsum(1)[:, :-1])
     views = [
         _of_probability(
-            data, probs[:, c], lambda y, c=c: (y == c).astype(int), data.class_called(c), own, c
+            data, probs[:, c], lambda y, c=c: (y == c).astype(int), data.class_called(c), call, c
         )
         for c in shown
     ]
     if probs.shape[1] > 2:
         right = "the most probable class"
         views.append(
-            _of_probability(data, probs.max(1), lambda y: (y == top).astype(int), right, own, None)
+            _of_probability(data, probs.max(1), lambda y: (y == top).astype(int), right, call, None)
         )
         views.append(_confusions(data, probs, top, shown))
 
@@ -321,7 +321,7 @@ def _of_probability(
 
 def _confusions(data: Data, probs: np.ndarray, top: np.ndarray, shown: Sequence[int]) -> View:
     """Each class where another one, or itself, is the most probable."""
-    identity, own = np.eye(probs.shape[1]), "predictions.class_probs"
+    identity, call = np.eye(probs.shape[1]), "predictions.class_probs"
     names = [data.class_called(c) for c in shown]
     return View(
         cells=data.known(data.targets),
@@ -332,8 +332,8 @@ def _confusions(data: Data, probs: np.ndarray, top: np.ndarray, shown: Sequence[
         events=identity[shown],
         region_words=tuple(f"where {name} is the most probable one" for name in names),
         event_words=tuple(names),
-        region_calls=tuple(f"jnp.argmax({own}, 1) == {c}" for c in shown),
-        event_calls=tuple((f"targets == {c}", f"{own}[:, {c}]") for c in shown),
+        region_calls=tuple(f"jnp.argmax({call}, 1) == {c}" for c in shown),
+        event_calls=tuple((f"targets == {c}", f"{call}[:, {c}]") for c in shown),
         weights=data.shares,
     )
 
@@ -370,10 +370,10 @@ def of_levels(data: Data, inner: Any) -> Search:
     cuts = _edges(_drawn(data, inner))
     below, mean, deviation = data.known(_moments(inner, jnp.asarray(cuts)))
     below = np.asarray(below, float)
-    seen = "predictions" if inner is data.predictions else "predictions.distribution"
+    shown = "predictions" if inner is data.predictions else "predictions.distribution"
 
     def called(low: float, high: float) -> tuple[str, str]:
-        return inside("targets", low, high), f"jax.vmap(lambda p: {_mass(low, high)})({seen})"
+        return inside("targets", low, high), f"jax.vmap(lambda p: {_mass(low, high)})({shown})"
 
     is_whole = data.task == "counts"
     views = [_of_targets(data, targets, cuts, below, by_levels(below), called, is_whole)]
@@ -383,7 +383,7 @@ def of_levels(data: Data, inner: Any) -> Search:
         (deviation, "predicted standard deviation", "jnp.sqrt(p.variance())"),
     ):
         if values is not None:
-            call = f"jax.vmap(lambda p: {call})({seen})"
+            call = f"jax.vmap(lambda p: {call})({shown})"
             views += _of_ranks(ranks, values, name, call, with_all=name == "predicted mean")
     return Search(tuple(views), lambda random: random.uniform(size=n))
 
@@ -396,11 +396,13 @@ def of_quantiles(data: Data, predictions: Quantiles) -> Search:
     finite = values[np.isfinite(values)]
     values = np.clip(values, finite.min(initial=0), finite.max(initial=0))
     middle, call = values.shape[1] // 2, "predictions.values"
-    own = f"{call}[:, {middle}]"
-    views = _of_ranks(ranks, values[:, middle], "middle quantile", own, with_all=True)
+    expression = f"{call}[:, {middle}]"
+    views = _of_ranks(ranks, values[:, middle], "middle quantile", expression, with_all=True)
     if values.shape[1] > 1:
-        widths, own = values[:, -1] - values[:, 0], f"({call}[:, -1] - {call}[:, 0])"
-        views += _of_ranks(ranks, widths, "width of the widest interval", own, with_all=False)
+        widths, expression = values[:, -1] - values[:, 0], f"({call}[:, -1] - {call}[:, 0])"
+        views += _of_ranks(
+            ranks, widths, "width of the widest interval", expression, with_all=False
+        )
     return Search(tuple(views), lambda random: random.uniform(size=data.size))
 
 
@@ -454,9 +456,9 @@ def _ranks_of_members(data: Data, pool: np.ndarray, call: str) -> list[View]:
     ranks = _Ranks(data, edges, lambda chosen: cells_of((order[rows, chosen] + 0.5) / size, edges))
     joined, views = f"jnp.concatenate([targets[:, None], {call}.values], 1)", []
     for method, name in (("mean", "mean"), ("std", "standard deviation")):
-        values, own = getattr(pool.astype(float), method)(1), f"{joined}.{method}(1)"
+        values, expression = getattr(pool.astype(float), method)(1), f"{joined}.{method}(1)"
         name = f"{name} of the members and the target"
-        views += _of_ranks(ranks, values, name, own, with_all=method == "mean")
+        views += _of_ranks(ranks, values, name, expression, with_all=method == "mean")
     return views
 
 
@@ -603,13 +605,13 @@ def where_wrong(data: Data, chosen: Choice | None) -> Part:
     if search is None or not search.views:
         return Part()
     seed = np.asarray(jax.random.key_data(data.at(13))).ravel()
-    found = find_places(search.views, search.draw, seed, NUM_REDRAWS)
-    if not found.worst:
+    result = find_places(search.views, search.draw, seed, NUM_REDRAWS)
+    if not result.worst:
         return Part()
-    shown = [place for place in found.worst if place.pvalue <= LEVEL][:_SHOWN]
-    shown = shown or [found.worst[0]]
+    shown = [place for place in result.worst if place.pvalue <= LEVEL][:_SHOWN]
+    shown = shown or [result.worst[0]]
     entries = tuple(entry for place in shown for entry in _entries(data, place))
-    section = Section("Where it is wrong", entries, _REMARK.format(number=found.number))
+    section = Section("Where it is wrong", entries, _REMARK.format(number=result.number))
     findings = {"places": tuple(_error(place) for place in shown)}
     return Part((section,), findings)
 

@@ -100,14 +100,14 @@ class Repairs:
         gain = self.gains[name]
         sign, change = (1, "earns") if gain.mean >= 0 else (-1, "costs")
         low, high = sorted((sign * gain.low, sign * gain.high))
-        told = (
+        text = (
             f"The recalibration {name!r} repairs it (p = {self.pvalues[name]:.2g} afterwards) and "
             f"{change} {sign * gain.mean:.2g} (95 % interval {low:.2g} to {high:.2g}) in held-out "
             "score"
         )
         later = list(self.gains)[list(self.gains).index(name) + 1 :]
         is_best = sign > 0 and all(self.gains[x].mean <= gain.mean for x in later)
-        return f"{told}{'; nothing more complicated earns more' if later and is_best else ''}."
+        return f"{text}{'; nothing more complicated earns more' if later and is_best else ''}."
 
 
 def select_recalibration(
@@ -248,14 +248,14 @@ def _hypotheses(
     """The hypothesis that each recalibration is enough, and what is redrawn under it."""
     predictions, targets, weights = samples
     is_ensemble = isinstance(bare(predictions), Ensemble)
-    seen = None if is_ensemble else default_kernels(predictions)
+    defaults = None if is_ensemble else default_kernels(predictions)
 
     def hypothesis(name: str, repaired: Distribution) -> tuple[Hypothesis, PyTree]:
         if is_ensemble and not isinstance(repaired, Ensemble):
             got = f"{checks.described(repaired)} from {name!r}"
             raise NotImplementedError(f"recalibrations: expected repaired ensembles, got {got}")
         original, repaired, drawn = as_tested(predictions, repaired, targets)
-        kernels = kernels_under(repaired, seen or default_kernels(original))
+        kernels = kernels_under(repaired, defaults or default_kernels(original))
         family = checked_family(kernels, original, targets)
         return hypothesis_of(methods[name], family, original, repaired, targets, weights), drawn
 
@@ -283,29 +283,29 @@ def _pvalues(
 
 def repairs(data: Data) -> Part:
     """The table of what would repair the model."""
-    given = data.known((data.predictions, data.targets))
+    samples = data.known((data.predictions, data.targets))
     weights = jnp.asarray(data.known(data.weights)) if data.has_weights else None
     call = (
         f"evaluation.select_recalibration(jax.random.fold_in(key, {_PLACE}), predictions, targets"
     )
     call += f"{data.and_weights})"
     try:
-        found = select_recalibration(data.at(_PLACE), *given, weights=weights)
+        selection = select_recalibration(data.at(_PLACE), *samples, weights=weights)
     except (ValueError, NotImplementedError) as error:
         return Part((Section(_TITLE, (), f"select_recalibration does not apply: {error}."),))
     entries = []
-    for name in found.pvalues:
-        if reason := dict(found.not_fitted).get(name):
+    for name in selection.pvalues:
+        if reason := dict(selection.not_fitted).get(name):
             entries.append(Entry(f"p-value after {name}", math.nan, note=reason))
             continue
-        after = f"p-value after {name}" if name in found.gains else "p-value without a repair"
-        pvalue = float(found.pvalues[name])
+        after = f"p-value after {name}" if name in selection.gains else "p-value without a repair"
+        pvalue = float(selection.pvalues[name])
         entries.append(Entry(after, pvalue, function=f"{call}.pvalues[{name!r}]"))
-        if name in found.gains:
-            gain = functools.partial(found.gains.__getitem__, name)
+        if name in selection.gains:
+            gain = functools.partial(selection.gains.__getitem__, name)
             entries.append(measured(f"held-out gain by {name}", gain, f"{call}.gains[{name!r}]"))
-    told = "" if found.enough == "nothing" else found.sentence
-    return Part((Section(_TITLE, tuple(entries), _REMARK),), {"repair": told})
+    text = "" if selection.enough == "nothing" else selection.sentence
+    return Part((Section(_TITLE, tuple(entries), _REMARK),), {"repair": text})
 
 
 def _pvalue(
@@ -326,9 +326,9 @@ def _pvalue(
         size = checked_batch_size(None, by.family.num_bytes)
         return parts_and_losses(score, by, draws, by is one, batch_size=size)
 
-    parts, own = evaluated(one)
+    parts, losses = evaluated(one)
     test = one.result(parts)
-    ratios = [own - evaluated(other)[1] for other in others]
+    ratios = [losses - evaluated(other)[1] for other in others]
     return _smallest(jnp.stack([jnp.append(test.statistic, test.null_samples), *ratios], 1))
 
 
@@ -380,23 +380,23 @@ def _default(predictions: Distribution) -> dict[str, Any]:
     """Recalibrations of which each contains the ones before it, or nearly."""
     if isinstance(predictions, Ensemble):
         return {"affine": AffineScaling()}
-    found: dict[str, Any] = {"temperature": TemperatureScaling()}
+    methods: dict[str, Any] = {"temperature": TemperatureScaling()}
     if has_class_probs(predictions):
         is_binary = hasattr(predictions, "__jax_array__")
         more = {"affine": PlattScaling(), "beta": BetaCalibration()}
-        found |= more if is_binary else {"vector": MatrixScaling(structure="diagonal")}
+        methods |= more if is_binary else {"vector": MatrixScaling(structure="diagonal")}
     else:
-        found["affine"] = AffineScaling()
+        methods["affine"] = AffineScaling()
         if not getattr(predictions.support, "axes", ()):
-            found["beta"] = QuantileRecalibration()
-        found["kernel"] = KernelRecalibration()
-    found = {name: method for name, method in found.items() if _applies(method, predictions)}
-    if not found:
+            methods["beta"] = QuantileRecalibration()
+        methods["kernel"] = KernelRecalibration()
+    methods = {name: method for name, method in methods.items() if _applies(method, predictions)}
+    if not methods:
         raise NotImplementedError(
             f"recalibrations: expected a dictionary, since there is no default for "
             f"{checks.described(predictions)}, got None"
         )
-    return found
+    return methods
 
 
 def _applies(method: Any, predictions: Distribution) -> bool:

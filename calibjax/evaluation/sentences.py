@@ -294,8 +294,8 @@ def in_full(direction: str) -> str:
     if direction in OF_CLASSES:
         return f"the model is {direction}"
     for word in (" too ", " not "):
-        subject, found, rest = direction.partition(word)
-        if found:
+        subject, separator, rest = direction.partition(word)
+        if separator:
             start = f"{subject} is" if "class" in subject else f"the {subject} are"
             return f"{start}{word}{rest}"
     return direction
@@ -327,8 +327,8 @@ def _place(place: PlaceError) -> str:
     observed, predicted = percents(place.observed, place.predicted)
     region = f" {place.region}" if place.region else ""
     these = f"these {place.number}" if region else f"the {place.number}"
-    told = f"{place.event} {verb} {word} often than predicted{region}: in {observed} of {these} "
-    return f"{told}samples, while {predicted} were predicted"
+    text = f"{place.event} {verb} {word} often than predicted{region}: in {observed} of {these} "
+    return f"{text}samples, while {predicted} were predicted"
 
 
 def _capital(text: str) -> str:
@@ -358,35 +358,35 @@ _ENTRIES = {  # attributes of the findings with p-values of each test
 
 def sentences(findings: Findings) -> list[str]:
     """What is wrong, how much, and how sure that is."""
-    tests, (adjusted, found) = _tests(findings), judged(findings)
+    tests, (adjusted, rejecting) = _tests(findings), judged(findings)
     impossible = _impossible(findings)
-    if impossible and not found:
-        told = [f"The model is not calibrated: {impossible}", "No test found any other error."]
+    if impossible and not rejecting:
+        texts = [f"The model is not calibrated: {impossible}", "No test found any other error."]
     else:
-        told = [_verdict(adjusted, found), *filter(None, [impossible])]
-    if found:
-        told += _direction(adjusted, found)
-        told += _classes(adjusted) + _biases(adjusted)
-        told += places(adjusted, LEVEL)
-        told += _amount(adjusted)
-        told += _repair(adjusted) + ([adjusted.repair] if adjusted.repair else [])
-    told += _groups(adjusted) + _features(adjusted, found)
-    if not found and not impossible:
-        told.append("This does not show that the model is calibrated.")
-    if len(tests) > 1 and (found or not impossible):
+        texts = [_verdict(adjusted, rejecting), *filter(None, [impossible])]
+    if rejecting:
+        texts += _direction(adjusted, rejecting)
+        texts += _classes(adjusted) + _biases(adjusted)
+        texts += places(adjusted, LEVEL)
+        texts += _amount(adjusted)
+        texts += _repair(adjusted) + ([adjusted.repair] if adjusted.repair else [])
+    texts += _groups(adjusted) + _features(adjusted, rejecting)
+    if not rejecting and not impossible:
+        texts.append("This does not show that the model is calibrated.")
+    if len(tests) > 1 and (rejecting or not impossible):
         but = ["that after recalibration"] * bool(adjusted.repair)
         if adjusted.places:
             but += ["those of places, which are adjusted for all places that were looked at"]
         all_tests = f"the {len(tests)} tests that these sentences rest on"
         others = f", except for {' and '.join(but)}" if but else ""
-        told.append(f"All p-values are adjusted for {all_tests}{others}.")
+        texts.append(f"All p-values are adjusted for {all_tests}{others}.")
     means = (*adjusted.classes, *adjusted.bias, *adjusted.groups, *adjusted.places)
-    if found and any(mean.pvalue <= LEVEL for mean in means):
-        told.append(
+    if rejecting and any(mean.pvalue <= LEVEL for mean in means):
+        texts.append(
             "Sentences on a mean error, such as that of one class, group or place, also require "
             "significance given the observed scatter; their p is the larger of the two."
         )
-    return told
+    return texts
 
 
 def judged(findings: Findings) -> tuple[Findings, list[str]]:
@@ -397,15 +397,17 @@ def judged(findings: Findings) -> tuple[Findings, list[str]]:
 
 def names_an_error(findings: Findings) -> bool:
     """Whether there is nothing wrong, or a sentence says what: a class, a width, a group, …."""
-    findings, found = judged(findings)
+    findings, rejecting = judged(findings)
     top, groups = findings.top_label, findings.groups
     is_direct = top is not None and top.pvalue <= LEVEL
     if findings.task not in ("classification", "binary"):
         is_direct = bool(_width(findings))
     p, is_vague = findings.direction_pvalue, findings.direction in ("", ALIKE)
-    is_direct |= "all" in found and p is not None and p <= LEVEL and not is_vague
-    named = is_direct or _classes(findings) or _biases(findings) or _of_features(findings, found)
-    return not found or bool(named) or any(g.pvalue <= LEVEL for g in groups)
+    is_direct |= "all" in rejecting and p is not None and p <= LEVEL and not is_vague
+    named = (
+        is_direct or _classes(findings) or _biases(findings) or _of_features(findings, rejecting)
+    )
+    return not rejecting or bool(named) or any(g.pvalue <= LEVEL for g in groups)
 
 
 def _tests(findings: Findings) -> dict[str, float]:
@@ -415,10 +417,10 @@ def _tests(findings: Findings) -> dict[str, float]:
         for test, names in _ENTRIES.items()
     }
     pvalues = {
-        test: [p for x in found if (p := getattr(x, "pvalue", x)) is not None]
-        for test, found in values.items()
+        test: [p for x in results if (p := getattr(x, "pvalue", x)) is not None]
+        for test, results in values.items()
     }
-    return {test: min(found) for test, found in pvalues.items() if found}
+    return {test: min(results) for test, results in pvalues.items() if results}
 
 
 def _each(value: Any) -> tuple[Any, ...]:
@@ -441,17 +443,17 @@ def _adjusted(findings: Findings) -> Findings:
     return dataclasses.replace(findings, **changed)
 
 
-def _verdict(findings: Findings, found: list[str]) -> str:
+def _verdict(findings: Findings, rejecting: list[str]) -> str:
     """Whether there is anything wrong."""
     tests, size = _tests(findings), f"{findings.num_samples} predictions"
     if not tests:
         return f"The calibration of these {size} was not tested."
-    if not found:
+    if not rejecting:
         smallest = min(tests, key=tests.__getitem__)
         verdict = f"No miscalibration was found in {size}: the exact test of {_TESTS[smallest]} "
         rest = ", and no other test a smaller one" * (len(tests) > 1)
         return f"{verdict}gives {p_is(tests[smallest])}{rest}."
-    first = found[0]
+    first = rejecting[0]
     verdict = f"The model is not calibrated: the exact test of {_TESTS[first]} rejects calibration "
     verdict += f"on {size} ({p_is(tests[first])})"
     if first != "all" and "all" in tests:
@@ -459,14 +461,14 @@ def _verdict(findings: Findings, found: list[str]) -> str:
     return verdict + "."
 
 
-def _direction(findings: Findings, found: list[str]) -> list[str]:
+def _direction(findings: Findings, rejecting: list[str]) -> list[str]:
     """Whether the predictions are overconfident, underconfident, or what else is wrong."""
     if findings.task not in ("classification", "binary"):
-        told, largest = _width(findings), _largest(findings, found)
-        return largest + told if wrong_shape(findings) else told or largest
+        width, largest = _width(findings), _largest(findings, rejecting)
+        return largest + width if wrong_shape(findings) else width or largest
     top = findings.top_label
     if top is None or top.pvalue > LEVEL:
-        return _largest(findings, found)
+        return _largest(findings, rejecting)
     confidence, accuracy = percents(top.predicted, top.observed)
     numbers = f"its mean confidence is {confidence}, "
     if top.observed < top.predicted:
@@ -476,43 +478,43 @@ def _direction(findings: Findings, found: list[str]) -> list[str]:
     return [f"It is underconfident: {numbers} ({p_is(top.pvalue)})."]
 
 
-def _largest(findings: Findings, found: list[str]) -> list[str]:
+def _largest(findings: Findings, rejecting: list[str]) -> list[str]:
     """What the test of all errors together is largest for."""
     p = findings.direction_pvalue
-    if "all" not in found or not findings.direction:
+    if "all" not in rejecting or not findings.direction:
         return []
     if p is not None and p <= LEVEL:
         is_told = _biases(findings) or _classes(findings)
         is_other = "where" in findings.direction or wrong_shape(findings)
         if is_told and not is_other:
             return []
-        told, _, score = findings.direction.partition(": ")
+        direction, _, score = findings.direction.partition(": ")
         of = f"score of the {score}, " if score else ""
-        return [f"The clearest finding of this test: {in_full(told)} ({of}{p_is(p)})."]
+        return [f"The clearest finding of this test: {in_full(direction)} ({of}{p_is(p)})."]
     return []
 
 
 def _width(findings: Findings) -> list[str]:
     """Whether predicted distributions of numbers are too narrow or too wide."""
-    spread, told = findings.spread, []
+    spread, texts = findings.spread, []
     widest = _typical(findings.coverage)
     if spread is not None and spread.pvalue is not None and spread.pvalue <= LEVEL:
         word = "too narrow" if spread.value > 1 else "too wide"
         only = "" if spread.value > 1 else "only "
-        told.append(
+        texts.append(
             f"The predicted distributions are {word}: the targets scatter {only}"
             f"{spread.value:.2f} times as much around their predicted means as they should "
             f"({p_is(spread.pvalue)})."
         )
     if widest is None or widest.pvalue > LEVEL:
-        return told
+        return texts
     word, share = ("", f"{percent(widest.observed)} of the targets ({p_is(widest.pvalue)})")
     if spread is None and widest.below > 0 and widest.above > 0:
         word = "The predicted distributions are too narrow: "
     elif spread is None and widest.below < 0 and widest.above < 0:
         word = "The predicted distributions are too wide: "
     text = f"the central {percent(widest.nominal)} intervals contain {share}."
-    return [*told, word + text if word else text[0].upper() + text[1:]]
+    return [*texts, word + text if word else text[0].upper() + text[1:]]
 
 
 def _typical(coverage: tuple[Coverage, ...]) -> Coverage | None:
@@ -594,10 +596,10 @@ def _repair(findings: Findings) -> list[str]:
     if held_out[0] > 0:
         return [f"{best}. On held-out data it lowers the {score} {won}."]
     if held_out[1] < 0 or (ends is not None and ends[0] <= 1 <= ends[1]):
-        told = f"{best}: rescaling does not repair these errors."
+        text = f"{best}: rescaling does not repair these errors."
         if findings.task in ("classification", "binary"):
-            told += " PlattScaling or IsotonicRegression of calibjax.recalibration may."
-        return [told]
+            text += " PlattScaling or IsotonicRegression of calibjax.recalibration may."
+        return [text]
     won = won.removesuffix(")").replace(" (", ", ")
     return [f"{best}; whether it lowers the {score} is not clear from so few samples ({won})."]
 
@@ -650,32 +652,32 @@ def _group(g: GroupError) -> str:
     return f"In {g.group} {what} are {word} than predicted, by {abs(g.error):.3g} on average ({p})."
 
 
-def _features(findings: Findings, found: list[str]) -> list[str]:
+def _features(findings: Findings, rejecting: list[str]) -> list[str]:
     """Errors that depend on the features, or that none was found."""
     if findings.features is None:
         return []
-    told = _of_features(findings, found)
-    if told or findings.features <= LEVEL:
-        return told
+    texts = _of_features(findings, rejecting)
+    if texts or findings.features <= LEVEL:
+        return texts
     return [f"No error that depends on the features was found ({p_is(findings.features)})."]
 
 
-def _of_features(findings: Findings, found: list[str]) -> list[str]:
+def _of_features(findings: Findings, rejecting: list[str]) -> list[str]:
     """Errors that depend on the features; other errors make the same tests reject."""
-    p, low, told = findings.features, findings.features_low, []
+    p, low, texts = findings.features, findings.features_low, []
     if p is not None and p <= LEVEL and low is not None and low > 0:
-        told.append(
+        texts.append(
             "Samples with similar features are off in the same way: given the features, the "
             f"predictions are wrong ({p_is(p)})."
         )
-    elif p is not None and p <= LEVEL and not {"all", "means", "spread"} & set(found):
-        told.append(f"Given the features, the predictions are wrong ({p_is(p)}).")
+    elif p is not None and p <= LEVEL and not {"all", "means", "spread"} & set(rejecting):
+        texts.append(f"Given the features, the predictions are wrong ({p_is(p)}).")
     local = findings.local
-    if local is not None and local <= LEVEL and not {"all", "means"} & set(found):
-        told.append(
+    if local is not None and local <= LEVEL and not {"all", "means"} & set(rejecting):
+        texts.append(
             f"There are regions of the features in which the confidence is wrong ({p_is(local)})."
         )
-    return told
+    return texts
 
 
 _HELD_OUT = (
@@ -737,22 +739,22 @@ _OTHERWISE = Advice(
 )
 
 
-def advice(findings: Findings, found: list[str]) -> tuple[Advice, ...]:
+def advice(findings: Findings, rejecting: list[str]) -> tuple[Advice, ...]:
     """What to do, the most useful first.
 
     Args:
         findings: with adjusted p-values.
-        found: the tests that reject.
+        rejecting: the tests that reject.
     """
-    told = [_POSSIBLE] * bool(findings.num_impossible)
-    if not found:
-        return tuple(told or [_NOTHING])
+    first = [_POSSIBLE] * bool(findings.num_impossible)
+    if not rejecting:
+        return tuple(first or [_NOTHING])
     repairs = _of_temperature(findings)
     if findings.task in ("classification", "binary"):
         repairs += _of_classes(findings, is_repaired=bool(repairs))
     else:
         repairs += _of_numbers(findings)
-    return (*told, *(repairs or [_OTHERWISE]))
+    return (*first, *(repairs or [_OTHERWISE]))
 
 
 def _of_temperature(findings: Findings) -> list[Advice]:
@@ -769,24 +771,24 @@ def _of_temperature(findings: Findings) -> list[Advice]:
 
 def _of_classes(findings: Findings, *, is_repaired: bool) -> list[Advice]:
     """Maps of each probability, where one temperature is not enough."""
-    told = []
+    maps = []
     if not is_repaired:
         method = "PlattScaling" if findings.num_samples < 1000 else "IsotonicRegression"
         text = "A temperature does not repair these errors. A map of the probability of each class "
         text += "may: whether it does was not computed, so compare scores on held-out data. "
-        told.append(Advice(text + _HELD_OUT, _MAP_OF_CLASSES.format(method=method)))
-    return told + [_GROUPS] * any(group.pvalue <= LEVEL for group in findings.groups)
+        maps.append(Advice(text + _HELD_OUT, _MAP_OF_CLASSES.format(method=method)))
+    return maps + [_GROUPS] * any(group.pvalue <= LEVEL for group in findings.groups)
 
 
 def _of_numbers(findings: Findings) -> list[Advice]:
     """Shifts, and families of other shapes."""
-    told = [_SHIFTS] * (findings.task == "quantiles")
+    shifts = [_SHIFTS] * (findings.task == "quantiles")
     for bias in findings.bias:
         if bias.pvalue <= LEVEL:
             where = f" of {bias.name}" if bias.name else ""
             text = f"Add {bias.error:.3g} to the predicted means{where}: that is how far the "
-            told.append(Advice(f"{text}targets lie from them on average."))
+            shifts.append(Advice(f"{text}targets lie from them on average."))
     if wrong_shape(findings) and findings.task == "regression":
-        return [*told, _QUANTILES]
+        return [*shifts, _QUANTILES]
     has_place = any(place.pvalue <= LEVEL for place in findings.places)
-    return told + [_SHAPE] * bool(has_place or wrong_shape(findings))
+    return shifts + [_SHAPE] * bool(has_place or wrong_shape(findings))

@@ -73,13 +73,13 @@ def batch(
             "documentation of calibjax.distributions"
         )
     same_rows(**{name: predictions})
-    given = _logs(with_whole_rows(originals(name, predictions)), keep_logs)
-    predictions = full(name, narrowed(name, given))
+    received = _logs(with_whole_rows(originals(name, predictions)), keep_logs)
+    predictions = full(name, narrowed(name, received))
     leading_size(name, predictions, minimum)
     if hasattr(predictions, "check_structure"):
         predictions.check_structure(name)
     predictions = record_values(predictions, name)
-    refuse_rounded(name, given, predictions, predictions)
+    refuse_rounded(name, received, predictions, predictions)
     return predictions.with_index() if hasattr(predictions, "with_index") else predictions
 
 
@@ -116,11 +116,11 @@ def same_rows(**arguments: object) -> None:
             first, others = known = known or (place, labels)
             if len(labels) == len(others) and not labels.equals(others):
                 pairs = enumerate(zip(labels, others, strict=True))
-                row = next((i for i, (own, other) in pairs if own != other), 0)
-                own, other = (x.tolist()[row] for x in (labels, others))
+                row = next((i for i, (label, other) in pairs if label != other), 0)
+                label, other = (x.tolist()[row] for x in (labels, others))
                 raise ValueError(
                     f"{place}: expected rows with the labels of {first}, since they are paired "
-                    f"by position, got {own!r} in row {row} instead of {other!r}; "
+                    f"by position, got {label!r} in row {row} instead of {other!r}; "
                     "bring them into one order, for example with .loc[labels], or hand over "
                     ".to_numpy() if their order is the same"
                 )
@@ -137,19 +137,19 @@ def in_time_order(times: ArrayLike | None, num_samples: int) -> None:
         return
     if not is_concrete(times):
         raise TypeError(f"times: expected values that are known, got traced ones ({times})")
-    known = np.asarray(times)
-    if known.dtype.kind not in "iufM":
+    array = np.asarray(times)
+    if array.dtype.kind not in "iufM":
         expected = "an array of numbers or of numpy.datetime64"
         raise TypeError(f"times: expected {expected}, got {described(times)}")
-    shape("times", known, (num_samples,), f"({num_samples},), a time for each prediction")
-    is_missing = np.isnat(known) if known.dtype.kind == "M" else ~np.isfinite(known)
-    refuse_where(is_missing, "times", "finite times", known)
-    is_earlier = known[1:] < known[:-1]
+    shape("times", array, (num_samples,), f"({num_samples},), a time for each prediction")
+    is_missing = np.isnat(array) if array.dtype.kind == "M" else ~np.isfinite(array)
+    refuse_where(is_missing, "times", "finite times", array)
+    is_earlier = array[1:] < array[:-1]
     if is_earlier.any():
         row = int(is_earlier.argmax()) + 1
         raise ValueError(
             "times: expected forecasts in the order of time, since bets and means learn from the "
-            f"past, got times[{row}] = {known[row]} after times[{row - 1}] = {known[row - 1]}"
+            f"past, got times[{row}] = {array[row]} after times[{row - 1}] = {array[row - 1]}"
         )
 
 
@@ -243,15 +243,15 @@ def predictions_and_targets(
     same_rows(**{place: predictions, name: targets})
     predictions = batch(predictions, minimum=minimum, name=place, keep_logs=keep_logs)
     num_samples = leading_size(place, predictions)
-    given = originals(name, targets)
-    targets = narrowed(name, given)
+    received = originals(name, targets)
+    targets = narrowed(name, received)
     if leading_size(name, targets) != num_samples:
         raise ValueError(
             f"{name}: expected one target for each of the {num_samples} predictions, "
             f"got {leading_size(name, targets)}{_transposed(predictions, targets)}"
         )
     targets = targets_of(predictions, name, targets)
-    refuse_rounded(name, given, targets, predictions)
+    refuse_rounded(name, received, targets, predictions)
     if not is_concrete(targets):  # integers cannot be NaN, so the predictions of them become it
         predictions = nan_rows(missing_rows(targets), predictions)
     # Truth values are labels 0 and 1, but not numbers.
@@ -362,9 +362,9 @@ def groups(name: str, values: Any, num_classes: int) -> tuple[int, ...]:
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integers, one group for each class, got {array.dtype}")
     shape(name, array, (num_classes,), f"({num_classes},), one group for each class")
-    found = sorted(set(array.tolist()))
-    if len(found) < 2 or found != list(range(len(found))):
-        raise ValueError(f"{name}: expected groups 0, ..., g - 1 with g >= 2, got {found}")
+    numbers = sorted(set(array.tolist()))
+    if len(numbers) < 2 or numbers != list(range(len(numbers))):
+        raise ValueError(f"{name}: expected groups 0, ..., g - 1 with g >= 2, got {numbers}")
     return tuple(array.tolist())
 
 
@@ -528,15 +528,15 @@ def sample_weights(
     array = plain_weights(weights, leading_size("samples", samples), name)
     dtype = floating_dtype(samples)
     if is_concrete(array):
-        known = np.asarray(array)
-        positive = int((known > known.max() * jnp.finfo(dtype).tiny).sum())
+        numbers = np.asarray(array)
+        positive = int((numbers > numbers.max() * jnp.finfo(dtype).tiny).sum())
         if positive < minimum:
             least = f"{minimum} positive weight{'' if minimum == 1 else 's'}"
             others = f"others are zero, or too small beside the largest for {dtype}"
             raise ValueError(f"{name}: expected at least {least}, got {positive}, {others}")
         if as_copies:
             return jnp.asarray(array, dtype)
-        return jax.device_put(_scaled(known, dtype, np))  # NumPy compiles nothing
+        return jax.device_put(_scaled(numbers, dtype, np))  # NumPy compiles nothing
     if as_copies:
         return jnp.where(jnp.any(array > 0), jnp.asarray(array, dtype), jnp.nan)
     return _scaled(array, dtype, jnp)

@@ -287,11 +287,11 @@ def floating(name: str, values: Any, dtype: DTypeLike | None = None) -> jax.Arra
         dtype: what integers become; JAX's own floating-point dtype by default.
     """
     an_array(name, values)
-    found = jnp.result_type(values)
-    if found in (jnp.float32, jnp.float64):
+    source = jnp.result_type(values)
+    if source in (jnp.float32, jnp.float64):
         return values
-    if not jnp.issubdtype(found, jnp.integer):
-        raise TypeError(f"{name}: expected numbers (of float32 or float64), got {found}")
+    if not jnp.issubdtype(source, jnp.integer):
+        raise TypeError(f"{name}: expected numbers (of float32 or float64), got {source}")
     converted = jnp.asarray(values, dtype or float)
     if is_concrete(values):
         exact = np.asarray(values, np.int64)
@@ -313,11 +313,11 @@ def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
         return values
     if not jnp.issubdtype(dtype, jnp.floating) or not is_concrete(values):
         raise TypeError(f"{name}: expected integer {kind}, got {dtype}")
-    found = np.asarray(values)
-    limit = 2.0 ** (np.finfo(found.dtype).nmant + 1)  # beyond, not every integer is a float
-    is_whole = (abs(found) <= min(limit, 2**31 - 1)) & (found.round() == found)
-    refuse_where(~is_whole, name, f"integer {kind}", found)
-    return jnp.asarray(found.astype(np.int32))
+    array = np.asarray(values)
+    limit = 2.0 ** (np.finfo(array.dtype).nmant + 1)  # beyond, not every integer is a float
+    is_whole = (abs(array) <= min(limit, 2**31 - 1)) & (array.round() == array)
+    refuse_where(~is_whole, name, f"integer {kind}", array)
+    return jnp.asarray(array.astype(np.int32))
 
 
 def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> Any:
@@ -400,21 +400,21 @@ def axis_lengths(name: str, record: Any, leading: tuple[str, ...] = ()) -> dict[
         axes = (*leading, *constraint.axes)
         shown = f"[{', '.join(axes)}]" if axes else "() (a scalar)"
         expected = tuple(sizes.get(axis) for axis in axes)
-        known = [f"{k} = {sizes[k]}" for k in axes[len(leading) :] if k in sizes]
-        shape(place, value, expected, ", ".join([shown + first, *known]))
-        found = jnp.shape(value)
-        if constraint.axes and found[-1] < constraint.min_size:
+        lengths = [f"{k} = {sizes[k]}" for k in axes[len(leading) :] if k in sizes]
+        shape(place, value, expected, ", ".join([shown + first, *lengths]))
+        actual = jnp.shape(value)
+        if constraint.axes and actual[-1] < constraint.min_size:
             least = f"{axes[-1]} >= {constraint.min_size}"
-            raise ValueError(f"{place}: expected {shown} with {least}, got shape {found}")
+            raise ValueError(f"{place}: expected {shown} with {least}, got shape {actual}")
         first = first or (f", as {key} {shown}" if axes else "")
-        sizes.update(zip(axes, found, strict=True))
+        sizes.update(zip(axes, actual, strict=True))
     return sizes
 
 
 def constraints_of(record: Any) -> dict[str, Any]:
     """The constraints of the parameters of a record."""
-    found = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(record)}
-    return {name: constraint for name, constraint in found.items() if constraint is not None}
+    constraints = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(record)}
+    return {name: constraint for name, constraint in constraints.items() if constraint is not None}
 
 
 def constrained(name: str, record: T) -> T:
@@ -439,21 +439,25 @@ def full(name: str, record: T) -> T:
         value = getattr(record, field.name)
         if dataclasses.is_dataclass(value):
             changes[field.name] = full(f"{name}.{field.name}", value)
-    given = {key: getattr(record, key) for key in axes if getattr(record, key) is not None}
-    dtype = floating_dtype([x for x in given.values() if not getattr(x, "weak_type", False)])
-    for key, value in given.items():
+    parameters = {key: getattr(record, key) for key in axes if getattr(record, key) is not None}
+    dtype = floating_dtype([x for x in parameters.values() if not getattr(x, "weak_type", False)])
+    for key, value in parameters.items():
         value = floating(f"{name}.{key}", value, dtype)
         changes[key] = value.astype(dtype) if getattr(value, "weak_type", False) else value
-    leading = {key: jnp.shape(changes[key])[: jnp.ndim(changes[key]) - axes[key]] for key in given}
+    leading = {
+        key: jnp.shape(changes[key])[: jnp.ndim(changes[key]) - axes[key]] for key in parameters
+    }
     longest = max(leading.values(), key=len, default=())
-    for key in given:
-        own = jnp.shape(changes[key])
-        is_shared = leading[key] == () and len(own) == axes[key]
-        if is_shared and (len(own) < 2 or own[-2] == own[-1]):  # [n, d] for [d, d] is a mistake
+    for key in parameters:
+        actual = jnp.shape(changes[key])
+        is_shared = leading[key] == () and len(actual) == axes[key]
+        if is_shared and (
+            len(actual) < 2 or actual[-2] == actual[-1]
+        ):  # [n, d] for [d, d] is a mistake
             shared = changes[key]
             is_known = is_concrete(shared)  # NumPy compiles nothing
             shared = np.asarray(shared) if is_known else shared
-            changes[key] = (np if is_known else jnp).broadcast_to(shared, longest + own)
+            changes[key] = (np if is_known else jnp).broadcast_to(shared, longest + actual)
             changes[key] = jax.device_put(changes[key]) if is_known else changes[key]
     return replaced(record, **changes)
 
