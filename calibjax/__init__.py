@@ -38,7 +38,6 @@ from calibjax import (
     distances,
     distributions,
     estimators,
-    evaluation,
     hypothesis_tests,
     interoperability,
     kernels,
@@ -50,30 +49,29 @@ from calibjax import (
     streaming,
 )
 from calibjax._core.pytree import record
-from calibjax.evaluation import compare, evaluate, select_recalibration
+from calibjax.evaluation.assembly import evaluate
+from calibjax.evaluation.comparing import compare
+from calibjax.evaluation.selection import select_recalibration
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "compare",
-    "distances",
-    "distributions",
-    "estimators",
-    "evaluate",
-    "evaluation",
-    "hypothesis_tests",
-    "interoperability",
-    "kernels",
-    "operators",
-    "plotting",
-    "recalibration",
-    "record",
-    "risk",
-    "scores",
-    "select_recalibration",
-    "streaming",
-]
+__all__ = ["compare", "evaluate", "record", "select_recalibration"]
+
+_SUBPACKAGES = (
+    distances,
+    distributions,
+    estimators,
+    hypothesis_tests,
+    interoperability,
+    kernels,
+    operators,
+    plotting,
+    recalibration,
+    risk,
+    scores,
+    streaming,
+)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *(package.__name__.rpartition(".")[2] for package in _SUBPACKAGES)]

@@ -2,7 +2,7 @@
 
 import sys
 
-from calibjax.command_line import main
+from calibjax.command_line.program import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,7 +18,7 @@ from tests.registry.outcomes import (
 )
 
 ROOMS = ("distributions", "distances", "kernels", "estimators", "hypothesis_tests")
-ROOMS += ("recalibration", "risk", "scores", "streaming", "interoperability", "evaluation")
+ROOMS += ("recalibration", "risk", "scores", "streaming", "interoperability", "calibjax")
 COMPILED = [room for room in ROOMS if room != "interoperability"]  # scikit-learn compiles nothing
 MODES = {"float32": (False, np.float32), "float64": (True, np.float64)}
 QUICK = ("estimators.skce[Normal]", "estimators.skce[Categorical]", "estimators.ece[Categorical]")
@@ -40,7 +40,8 @@ def _whole_tracebacks(request):
 
 
 def _of_room(room):
-    return [c for c in registry.calls().values() if c.covers[0].split(".")[0] == room]
+    rooms = {c: c.covers[0].rpartition(".")[0] or "calibjax" for c in registry.calls().values()}
+    return [call for call, of_call in rooms.items() if of_call == room]
 
 
 def _refuse(tried):

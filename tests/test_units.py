@@ -16,13 +16,13 @@ from calibjax import (
     distances,
     distributions,
     estimators,
-    evaluation,
     hypothesis_tests,
     kernels,
     recalibration,
     scores,
     streaming,
 )
+from calibjax.evaluation.errors import residual_spread
 from tests import oracles
 from tests.registry import families
 from tests.units import WITHOUT_UNIT, Data, data_set, in_units
@@ -263,7 +263,7 @@ OF_MORE = {
         ),
         0,
     ),
-    "spread of the residuals": (lambda d: evaluation.residual_spread(d.predictions, d.targets), 0),
+    "spread of the residuals": (lambda d: residual_spread(d.predictions, d.targets), 0),
     "streamed exact test": (_streamed_test, 0),
     "streamed blocks": (lambda d: _of_stream(streaming.SKCE(d.kernel, block_size=2), d), 0),
 }

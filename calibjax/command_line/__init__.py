@@ -4,6 +4,6 @@ It is built on `calibjax.evaluate`, and for several files on `calibjax.compare`.
 docs/command_line.md says which files it reads.
 """
 
-from calibjax.command_line.program import load, load_models, main
+from calibjax.command_line.program import load
 
-__all__ = ["load", "load_models", "main"]
+__all__ = ["load"]

@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calibjax._core import environment
-from calibjax.evaluation import Advice, Entry, Evaluation, Section
-from calibjax.evaluation.record import FOUND, TO_DO, content, to_do
+from calibjax.evaluation.record import (
+    FOUND,
+    TO_DO,
+    Advice,
+    Entry,
+    Evaluation,
+    Section,
+    content,
+    to_do,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

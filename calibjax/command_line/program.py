@@ -36,7 +36,9 @@ from calibjax.command_line.columns import (
 )
 from calibjax.command_line.tables import InputError, listed, read, shown
 from calibjax.distributions.base import Distribution
-from calibjax.evaluation import Evaluation, compare, evaluate
+from calibjax.evaluation.assembly import evaluate
+from calibjax.evaluation.comparing import compare
+from calibjax.evaluation.record import Evaluation
 
 NO_CACHE = "--no-cache"
 DEMOS = "digits", "diabetes"  # predictions that ship with the package
@@ -293,7 +295,8 @@ def _forget_oldest(folder: Path) -> None:
 _IMPORTS = """\
 import jax, jax.numpy as jnp
 from calibjax import *
-from calibjax import command_line
+from calibjax import command_line, distances, distributions, estimators, hypothesis_tests
+from calibjax import kernels, recalibration, scores
 
 jax.config.update("jax_enable_x64", {float64})
 """
@@ -305,7 +308,7 @@ key = jax.random.key({seed})
 options = {{"groups": groups, "features": features, "weights": weights, "class_names": names}}
 result = evaluate(key, predictions, targets, **options{repairs})"""
 _SETUP_OF_SEVERAL = """\
-data = command_line.load_models({arguments})
+data = command_line.load({arguments})
 models = {{name: one.predictions for name, one in data.items()}}
 first = next(iter(data.values()))
 targets, weights = first.targets, first.weights
@@ -391,36 +394,22 @@ def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str
     return 0
 
 
-def load(arguments: Sequence[str]) -> Data:
+def load(arguments: Sequence[str]) -> Data | dict[str, Data]:
     """The predictions and targets that a command line names.
 
     Args:
         arguments: as those of the program.
 
-    Raises:
-        InputError: if a file is not as needed, or there are several.
-        SystemExit: if the options are not as needed.
-    """
-    models = load_models(arguments)
-    if len(models) > 1:
-        raise InputError(f"expected one file, got {listed(list(models))}; see load_models")
-    return next(iter(models.values()))
-
-
-def load_models(arguments: Sequence[str]) -> dict[str, Data]:
-    """The predictions and targets of several files that a command line names.
-
-    Args:
-        arguments: as those of the program.
-
     Returns:
-        The data of each file by its name without ending, or by its path if two are named alike.
+        The data of the file. If there are several files, a dictionary of their data by name
+        without ending, or by path if two are named alike.
 
     Raises:
-        InputError: if a file is not as needed, or the targets are not those of the first.
+        InputError: if a file is not as needed, or its targets are not those of the first.
         SystemExit: if the options are not as needed.
     """
-    return _read(parse(arguments))[0]
+    models = _read(parse(arguments))[0]
+    return models if len(models) > 1 else next(iter(models.values()))
 
 
 def _read(options: Namespace) -> tuple[dict[str, Data], list[tuple[str, str]]]:

@@ -8,10 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax import estimators, hypothesis_tests, plotting, scores
-from calibjax._core import checks
 from calibjax._core.arithmetic import segment_sums
 from calibjax._core.pytree import record
 from calibjax.binnings import bins_of, interval_index
@@ -41,44 +39,6 @@ NUM_BINS = 10
 BINNING = estimators.UniformBins(NUM_BINS)
 _BYTES_PER_PROBABILITY = 8
 NUM_REDRAWS = 199  # of the ECE, for quantiles and not for p-values
-
-
-def expected_calibration_errors(
-    predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
-) -> dict[str, jax.Array]:
-    """Expected calibration errors (ECE) in ten bins, of all notions of calibration at once.
-
-    A statistic for `hypothesis_tests.exact_test`, which shows what a calibrated model would have by
-    chance: all of these errors are biased upwards.
-
-    Args:
-        predictions: batch of n class predictions.
-        targets: labels 0, ..., m - 1, [n].
-        weights: w ≥ 0 of the samples, [n], as in `estimators.ece`.
-
-    Returns:
-        With the keys "all classes" (canonical), "top label" and "class-wise", the mean over the
-        classes against the rest, `estimators.ece(..., binning=UniformBins(10))` of each.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
-
-    Cost: O(n m).
-
-    References: see `estimators.ece`.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax import distributions, evaluation
-    >>> predictions = distributions.Categorical(jnp.array([[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]]))
-    >>> errors = evaluation.expected_calibration_errors(predictions, jnp.array([0, 1]))
-    >>> print(errors["top label"], errors["all classes"])
-    0.25 0.625
-    """
-    checks.class_predictions(predictions)
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
-    errors = errors_in_bins(predicted_in_bins(predictions, weights), predictions, targets)
-    return checks.nan_with(errors, predictions, targets, weights)
 
 
 @record
@@ -227,8 +187,9 @@ def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
         "top label": f"estimators.ece(*estimators.top_label(predictions, targets), {binning})",
     }
     if data.task != "binary":  # where the three are views of one probability
-        call = f"evaluation.expected_calibration_errors(predictions, targets{data.and_weights})"
-        calls["class-wise"] = f"{call}['class-wise']"
+        calls["class-wise"] = (
+            f"estimators.ece(predictions, targets, notion='class_wise', {binning})"
+        )
     chances, entries = ranges(test.null_samples), {}
     for view, call in calls.items():
         error, more = float(test.estimate[view]), {"by_chance": chances[view], "function": call}
@@ -263,52 +224,12 @@ LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 _NUM_REDRAWS = 999
 
 
-def residual_spread(
-    predictions: Distribution, targets: ArrayLike, *, weights: ArrayLike | None = None
-) -> jax.Array:
-    """Standard deviation of the targets about the predicted means, in predicted deviations.
-
-        √(n⁻¹ Σ_i (z_i - z̄)²),    z_i = (y_i - E Y_i) / √(Var Y_i),    Y_i ~ p_i;
-
-    about one for a calibrated model, above it if predictions are too narrow, below it if they are
-    too wide. A bias that all predictions share does not change it. Of vectors, the root mean square
-    over the coordinates.
-
-    Args:
-        predictions: batch of n distributions with `mean` and `variance`.
-        targets: [n] or [n, d].
-        weights: w ≥ 0 of the samples, [n], with which both means are taken.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind, or the predictions have no `mean` or no
-            `variance`.
-        ValueError: if shapes or values are wrong.
-
-    Cost: O(n).
-
-    References: none of the four papers has it.
-
-    >>> import jax, jax.numpy as jnp
-    >>> from calibjax import distributions, evaluation
-    >>> predictions = distributions.Normal(jnp.zeros(1000), jnp.full(1000, 2.0))
-    >>> targets = 5.0 + 3.0 * jax.random.normal(jax.random.key(0), (1000,))
-    >>> print(f"{evaluation.residual_spread(predictions, targets):.1f}")
-    1.5
-    """
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
-    checks.method("predictions", predictions, "mean")
-    checks.method("predictions", predictions, "variance")
-
-    return _residual_spread(predictions, targets, weights)
-
-
 @jax.jit
-def _residual_spread(
-    predictions: Distribution, targets: Any, weights: jax.Array | None
+def residual_spread(
+    predictions: Distribution, targets: Any, weights: jax.Array | None = None
 ) -> jax.Array:
+    """Standard deviation of (y_i - E Y_i) / √(Var Y_i), Y_i ~ p_i; root mean square of vectors."""
+
     def standardised(p: Any, y: jax.Array) -> jax.Array:
         variance = p.variance()
         deviation = jnp.sqrt(jnp.where(variance > 0, variance, jnp.nan))
@@ -370,7 +291,7 @@ def _spread(data: Data) -> Part:
     has_moments = all(hasattr(data.predictions, name) for name in ("mean", "variance"))
     if data.task in ("ensembles", "quantiles") or not has_moments:
         return Part()
-    value = float(residual_spread(*data.samples, weights=data.weights))
+    value = float(residual_spread(*data.samples, data.weights))
     if not (math.isfinite(value) and value > 0):  # there are distributions without a variance
         return Part()
     test = hypothesis_tests.exact_test(
@@ -382,12 +303,16 @@ def _spread(data: Data) -> Part:
         num_draws=_NUM_REDRAWS,
     )
     chance = math.exp(test.critical_value())
+    moments = (f"jax.vmap(lambda p: p.{name}())(predictions)" for name in ("mean", "variance"))
+    residuals, options = "(targets - {}) / {} ** 0.5".format(*moments), "ddof=0"
+    options += ", aweights=weights" * data.has_weights
+    variance = f"jnp.cov({residuals}, rowvar=False, {options})"
     entry = Entry(
         "spread of the residuals",
         value,
         by_chance=(1 / chance, chance),
         pvalue=float(test.pvalue),
-        function=f"evaluation.residual_spread(predictions, targets{data.and_weights})",
+        function=f"jnp.mean(jnp.diagonal(jnp.atleast_2d({variance}))) ** 0.5",
     )
     remark = "The spread is the standard deviation of (target - mean) / standard deviation."
     sections = (Section("", (entry,), remark),)
@@ -398,7 +323,7 @@ def _distance_from_one(
     predictions: Distribution, targets: Any, weights: jax.Array | None = None
 ) -> jax.Array:
     """The statistic of the spread, two-sided."""
-    return jnp.abs(jnp.log(residual_spread(predictions, targets, weights=weights)))
+    return jnp.abs(jnp.log(residual_spread(predictions, targets, weights)))
 
 
 def _coverage(data: Data) -> Part:

@@ -255,7 +255,7 @@ def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry]
         call = f"{_COMPONENTS}.{name}.z"
         entries.append(Entry(f"z: {words}", score, by_chance=(-chance, chance), function=call))
     of_dispersion = OF_CLASSES if data.is_of_classes else OF_NUMBERS
-    direction = of_dispersion[float(components.spread.z) < 0]
+    direction = of_dispersion[float(components.dispersion.z) < 0]
     if components.largest != "dispersion":
         direction = ALIKE
     return entries, {"direction": direction, "direction_pvalue": float(test.pvalue)}

@@ -51,6 +51,7 @@ _REMARK = (
     "select_recalibration."
 )
 _PLACE = 14  # of its random key among those of the evaluation
+_NUM_DRAWS = 199  # within an evaluation
 
 
 @record
@@ -60,22 +61,22 @@ class Repairs:
     Attributes:
         pvalues: of calibration up to each recalibration, by name; "nothing" is calibration itself.
         gains: the cross-fitted improvement by each, without "nothing".
-        level: of the tests.
+        significance_level: of the tests.
         not_fitted: names of the recalibrations that cannot be fitted to these data, whose p-values
             and gains are NaN, each with the reason.
     """
 
     pvalues: dict[str, jax.Array]
     gains: dict[str, Gain]
-    level: float
+    significance_level: float
     not_fitted: tuple[tuple[str, str], ...] = dataclasses.field(
         default=(), metadata={"static": True}
     )
 
     @property
     def enough(self) -> str | None:
-        """The first name with a p-value above the level; None if there is none."""
-        return next((name for name, p in self.pvalues.items() if p > self.level), None)
+        """The first name whose p-value is above `significance_level`; None if there is none."""
+        return next((name for name, p in self.pvalues.items() if p > self.significance_level), None)
 
     def __repr__(self) -> str:
         """A table, and which recalibration is enough in words."""
@@ -117,8 +118,8 @@ def select_recalibration(
     recalibrations: Mapping[str, Any] | None = None,
     *,
     weights: ArrayLike | None = None,
-    num_draws: int = 199,
-    level: float = 0.05,
+    num_draws: int = 999,
+    significance_level: float = 0.05,
 ) -> Repairs:
     """Which recalibration is enough for a model: the simplest up to which it is calibrated.
 
@@ -156,7 +157,7 @@ def select_recalibration(
             | ensembles | affine |
         weights: w ≥ 0 of the samples, [n], also of the fits.
         num_draws: of each test.
-        level: of each test.
+        significance_level: of each test.
 
     Returns:
         The p-values and the gains; `enough` is the name, and printing it gives a table.
@@ -191,7 +192,7 @@ def select_recalibration(
     if recalibrations is None:
         recalibrations = _default(bare(predictions))
     _check_names(recalibrations)
-    level = float(checks.proportion("level", level))
+    significance_level = float(checks.proportion("significance_level", significance_level))
     num_draws = checks.number_of_draws("num_draws", num_draws)
     first, *others = jax.random.split(checks.random_key(key), len(recalibrations) + 2)
     samples = predictions, targets, weights
@@ -208,7 +209,7 @@ def select_recalibration(
     return Repairs(
         {name: pvalues.get(name, nan) for name in methods},
         {name: missing if name in reasons else gains[name] for name in recalibrations},
-        level,
+        significance_level,
         tuple(reasons.items()),
     )
 
@@ -285,12 +286,12 @@ def repairs(data: Data) -> Part:
     """The table of what would repair the model."""
     samples = data.known((data.predictions, data.targets))
     weights = jnp.asarray(data.known(data.weights)) if data.has_weights else None
-    call = (
-        f"evaluation.select_recalibration(jax.random.fold_in(key, {_PLACE}), predictions, targets"
-    )
-    call += f"{data.and_weights})"
+    call = f"select_recalibration(jax.random.fold_in(key, {_PLACE}), predictions, targets"
+    call += f"{data.and_weights}, num_draws={_NUM_DRAWS})"
     try:
-        selection = select_recalibration(data.at(_PLACE), *samples, weights=weights)
+        selection = select_recalibration(
+            data.at(_PLACE), *samples, weights=weights, num_draws=_NUM_DRAWS
+        )
     except (ValueError, NotImplementedError) as error:
         return Part((Section(_TITLE, (), f"select_recalibration does not apply: {error}."),))
     entries = []

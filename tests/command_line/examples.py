@@ -5,8 +5,7 @@ import io
 
 import numpy as np
 
-from calibjax.evaluation import Advice, Entry, Evaluation, Section
-from calibjax.evaluation.record import Panel
+from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
 from calibjax.plotting.figures import figure
 
 GOOD = "prob_0,prob_1,label\n0.25,0.75,1\n0.5,0.5,0\n0.1,0.9,1\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibjax.command_line import load, main, program
-from calibjax.command_line.program import DEMOS
+from calibjax.command_line import load, program
+from calibjax.command_line.program import DEMOS, main
 from experiments import demo
 from experiments.harness.source import ROOT
 from tests.command_line.examples import EVALUATION

@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from calibjax.command_line import main, program
+from calibjax.command_line import program
+from calibjax.command_line.program import main
 from tests.command_line.examples import GOOD, LABELS, NORMAL, PROBS, npy, npz
 
 

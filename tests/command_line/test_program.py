@@ -14,7 +14,8 @@ import pytest
 import calibjax
 from calibjax import command_line
 from calibjax._core import environment
-from calibjax.command_line import load, main, program
+from calibjax.command_line import load, program
+from calibjax.command_line.program import main
 from tests.command_line.examples import EVALUATION, GOOD
 
 

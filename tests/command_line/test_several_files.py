@@ -6,8 +6,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from calibjax.command_line import load, load_models, main, program
-from calibjax.command_line.tables import InputError
+from calibjax.command_line import load, program
+from calibjax.command_line.program import main
 from tests.command_line.examples import EVALUATION
 
 ROWS = "0.2,0.5,0.1\n0.4,0.3,0.2\n"
@@ -43,16 +43,14 @@ def test_models_are_named_by_their_files(files, calls, capsys):
     assert list(models) == ["a", "b"]
     np.testing.assert_array_equal(models["b"].loc, [1, 3])
     np.testing.assert_array_equal(targets, [0.1, 0.2])
-    assert list(load_models(files)) == ["a", "b"]
-    with pytest.raises(InputError, match="expected one file, got a, b"):
-        load(files)
+    assert list(load(files)) == ["a", "b"]
 
 
 def test_names_that_are_alike(files, tmp_path, calls):
     other = tmp_path / "other" / "a.csv"
     other.parent.mkdir()
     other.write_text(f"mean,sd,target\n{ROWS}")
-    assert list(load_models([files[0], str(other)])) == [files[0], str(other)]
+    assert list(load([files[0], str(other)])) == [files[0], str(other)]
 
 
 def test_report(files, calls, tmp_path):
@@ -60,7 +58,7 @@ def test_report(files, calls, tmp_path):
     assert main([*files, "--report", str(report)]) == 0
     text = report.read_text()
     assert "<title>Comparison of a.csv, b.csv</title>" in text
-    assert "command_line.load_models" in text
+    assert "command_line.load" in text
     assert "by the method of Holm" in text  # how to read the tables
     assert f"python -m calibjax {files[0]} {files[1]} --report {report}" in text
     assert main([*files, "--report", files[1]]) == 2  # which is read

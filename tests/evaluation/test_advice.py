@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibjax import distributions, recalibration, scores
-from calibjax.evaluation import Advice, Entry, Evaluation, Section
+from calibjax.evaluation.record import Advice, Entry, Evaluation, Section
 from calibjax.evaluation.sentences import GroupError, MeanError, advice, judged
 from calibjax.hypothesis_tests import CalibrationTestResult
 from tests.evaluation.test_sentences import CLASSES, NUMBERS, PLACE, _entry

@@ -18,7 +18,7 @@ MODULES = {
     for name in (
         "distributions",
         "estimators",
-        "evaluation",
+        "select_recalibration",
         "hypothesis_tests",
         "kernels",
         "recalibration",

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import distributions, estimators, evaluation
+from calibjax import distributions, estimators
 from calibjax.evaluation import sentences
+from calibjax.evaluation.errors import residual_spread
 from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests._redraw.pvalues import adjusted_pvalues, simulated_pvalue
 
@@ -118,7 +119,7 @@ def test_tests_of_numbers_see_the_same_redraws():
         np.testing.assert_allclose(
             found["groups"].null_samples[place, 1], abs(np.mean((y - loc)[1::2])), rtol=1e-4
         )
-        spread = float(evaluation.residual_spread(predictions, y))
+        spread = float(residual_spread(predictions, y))
         np.testing.assert_allclose(
             found["spread"].null_samples[place], abs(np.log(spread)), rtol=1e-3, atol=1e-5
         )

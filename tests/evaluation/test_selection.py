@@ -116,7 +116,9 @@ def test_ensembles(enough, change):
 )
 def test_every_kind_of_prediction(predictions):
     targets = sample_targets(KEYS[3], predictions)
-    found = select_recalibration(KEYS[1], predictions, targets, num_draws=19, level=0.04)
+    found = select_recalibration(
+        KEYS[1], predictions, targets, num_draws=19, significance_level=0.04
+    )
     assert found.enough == "nothing"
     assert len(found.gains) == len(found.pvalues) - 1 >= 2
 
@@ -200,7 +202,7 @@ def test_wrong_input():
     with pytest.raises(ValueError, match="weights: expected"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, weights=-jnp.ones(N))
     with pytest.raises(ValueError, match="level: expected"):
-        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, level=1.5)
+        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, significance_level=1.5)
 
 
 @record

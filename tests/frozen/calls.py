@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from calibjax import distributions, estimators, evaluation, kernels
+import calibjax
+from calibjax import distributions, estimators, kernels
 from tests import registry
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
@@ -109,10 +110,10 @@ def _evaluations() -> list[Call]:
 
     def evaluate(key: Any, **given: Any) -> dict[str, Any]:
         fields = "value", "standard_error", "low", "high", "pvalue"
-        found = evaluation.evaluate(key, **given).entries
+        found = calibjax.evaluate(key, **given).entries
         return {one.name: {x: getattr(one, x) for x in fields} for one in found}
 
     return [
-        call("evaluation.evaluate", f"{name}, 40", evaluate, key=a.key(), slow=True, **given)
+        call("evaluate", f"{name}, 40", evaluate, key=a.key(), slow=True, **given)
         for name, given in data.items()
     ]

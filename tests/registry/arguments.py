@@ -108,8 +108,9 @@ def made(make: Callable[..., Any], **parts: Argument) -> Made:
 
 
 def public(name: str) -> Callable[..., Any]:
-    """The public function of a name `room.function`."""
-    return getattr(importlib.import_module(f"calibjax.{name.split('.')[0]}"), name.split(".")[1])
+    """The public function of a name `room.function`, or `function`."""
+    room, _, function = f"calibjax.{name}".rpartition(".")
+    return getattr(importlib.import_module(room), function)
 
 
 def parameters_of(function: Callable[..., Any]) -> frozenset[str]:

@@ -1,14 +1,15 @@
-"""Calls of the evaluation and of what it computes by itself."""
+"""Calls of what is not in a subpackage."""
 
 import functools
 from typing import Any
 
 import numpy as np
 
-from calibjax import distributions, evaluation, recalibration
+import calibjax
+from calibjax import distributions, recalibration
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
-from tests.registry.families import CATEGORICAL, NORMAL
+from tests.registry.families import NORMAL
 
 _OPEN = {
     "compiled": False,
@@ -49,19 +50,18 @@ def _of_quantiles() -> list[Call]:
 
     return [
         call(
-            "evaluation.evaluate evaluation.Evaluation evaluation.Entry evaluation.Section "
-            "evaluation.Advice",
+            "evaluate",
             "",
-            _read(evaluation.evaluate, _numbers),
+            _read(calibjax.evaluate, _numbers),
             predictions=a.made(one, values=a.real(values)),
             targets=a.real(loc + noise),
             groups=a.real(groups, without=(*a.OPTIONAL, "first column")),
             **_OPEN,
         ),
         call(
-            "evaluation.compare",
+            "compare",
             "",
-            _read(evaluation.compare, _numbers),
+            _read(calibjax.compare, _numbers),
             models=a.made(two, values=a.real(values), others=a.real(values + 0.3)),
             targets=a.real(loc + noise, "models"),
             weights=a.weights(np.linspace(1, 2, 12), without=a.OPTIONAL),
@@ -73,17 +73,15 @@ def _of_quantiles() -> list[Call]:
 
 
 def calls() -> list[Call]:
-    """Calls of `evaluation`."""
+    """Calls of `evaluate`, `compare` and `select_recalibration`."""
     return [
-        NORMAL.call("evaluation.residual_spread"),
-        CATEGORICAL.call("evaluation.expected_calibration_errors"),
         *_of_quantiles(),
         NORMAL.call(
-            "evaluation.select_recalibration evaluation.Repairs",
+            "select_recalibration",
             None,
-            _read(evaluation.select_recalibration, lambda found: (found.pvalues, found.gains)),
+            _read(calibjax.select_recalibration, lambda found: (found.pvalues, found.gains)),
             recalibrations={"affine": recalibration.AffineScaling()},
-            level=a.proportion(0.1, traced=False),
+            significance_level=a.proportion(0.1, traced=False),
             one_of=8,
             slow=True,
         ),
