@@ -40,8 +40,8 @@ def _whole_tracebacks(request):
 
 
 def _of_room(room):
-    rooms = {c: c.covers[0].rpartition(".")[0] or "calibjax" for c in registry.calls().values()}
-    return [call for call, of_call in rooms.items() if of_call == room]
+    calls = registry.calls().values()
+    return [c for c in calls if (c.covers[0].rpartition(".")[0] or "calibjax") == room]
 
 
 def _refuse(tried):
