@@ -251,7 +251,7 @@ def checked_data(
     (predictions, targets, features, memberships), weights = filled(samples, weights)
     task = task_of(predictions, targets)
     if task == "ensembles":
-        predictions = checked_ensembles(predictions, 10, "predictions")
+        predictions = checked_ensembles(predictions, 10)
     data = Data(
         key, n, predictions, targets, weights, has_weights, task, features, memberships, names
     )

@@ -188,7 +188,7 @@ def select_recalibration(
         predictions, targets, weights, minimum=2
     )
     if isinstance(bare(predictions), Ensemble):
-        predictions = checked_ensembles(predictions, 2, "predictions")
+        predictions = checked_ensembles(predictions, 2)
     if recalibrations is None:
         recalibrations = _default(bare(predictions))
     _check_names(recalibrations)

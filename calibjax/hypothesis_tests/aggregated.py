@@ -110,7 +110,7 @@ def aggregated_skce_test(
         predictions, targets, weights, minimum=2
     )
     if isinstance(bare(predictions), Ensemble):
-        predictions = with_targets(checked_ensembles(predictions, 2, "predictions"), targets)
+        predictions = with_targets(checked_ensembles(predictions, 2), targets)
     check_draws(predictions, targets)
     if kernels is None:
         kernels = default_kernels(predictions)

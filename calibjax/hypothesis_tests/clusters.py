@@ -21,7 +21,7 @@ from calibjax.estimators.kernel import sample_pair, weighted_samples
 from calibjax.hypothesis_tests._redraw.pool import over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
-from calibjax.kernels import Kernel
+from calibjax.kernels import Kernel, default_kernel
 from calibjax.operators.forms import PairFunction
 from calibjax.operators.tiles import Args
 
@@ -62,24 +62,24 @@ def clusters_of(
     ids = checks.integer("clusters", checks.as_arrays("clusters", values), "cluster numbers")
     checks.shape("clusters", ids, (num_samples,), f"({num_samples},), a cluster for each sample")
     if checks.is_concrete(ids):
-        found, ids = np.unique(np.asarray(ids), return_inverse=True)
+        distinct, ids = np.unique(np.asarray(ids), return_inverse=True)
         ids = ids.reshape(-1)
-        number = len(found)
+        number = len(distinct)
         if weights is not None and checks.is_concrete(weights):
             number = len(np.unique(ids[np.asarray(weights) > 0]))
         if number < MIN_CLUSTERS:
             raise ValueError(
-                f"clusters: expected at least {MIN_CLUSTERS} different clusters, since the result "
+                f"clusters: expected at least {MIN_CLUSTERS} different clusters: the result "
                 f"is asymptotic in their number, got {number}"
             )
         ids = jnp.asarray(ids, jnp.int32)
-    used = jnp.ones(num_samples, dtype) if weights is None else weights.astype(dtype)
-    sizes = jnp.zeros(num_samples, dtype).at[ids].add(used, mode="drop")
+    each = jnp.ones(num_samples, dtype) if weights is None else weights.astype(dtype)
+    sizes = jnp.zeros(num_samples, dtype).at[ids].add(each, mode="drop")
     number = jnp.sum(sizes > 0)
     # Traced numbers must be 0, ..., n − 1, since no program can look for others.
     is_known = jnp.all((ids >= 0) & (ids < num_samples)) & (number >= MIN_CLUSTERS)
-    own = sizes[ids]
-    shares = used / jnp.where(own > 0, own, 1)
+    size = sizes[ids]
+    shares = each / jnp.where(size > 0, size, 1)
     return Clusters(ids, jnp.where(is_known, shares, jnp.nan), number)
 
 
@@ -87,9 +87,9 @@ def apart(
     function: PairFunction, args: PyTree, x: tuple[Any, Any], y: tuple[Any, Any]
 ) -> jax.Array:
     """A function of two samples, which have their clusters beside them; zero within a cluster."""
-    (sample, own), (other, its) = x, y
+    (sample, cluster), (other, other_cluster) = x, y
     value = function(args, sample, other)
-    return jnp.where(own == its, jnp.zeros_like(value), value)
+    return jnp.where(cluster == other_cluster, jnp.zeros_like(value), value)
 
 
 pair_apart = functools.partial(apart, sample_pair)
@@ -112,7 +112,7 @@ def cluster_means(
 
 def cluster_skce_test(
     key: jax.Array,
-    kernel: Kernel,
+    kernel: Kernel | None,
     predictions: Distribution,
     targets: ArrayLike,
     clusters: ArrayLike,
@@ -139,7 +139,8 @@ def cluster_skce_test(
 
     Args:
         key: a JAX random key.
-        kernel: kernel on pairs (prediction, target), not chosen with the targets.
+        kernel: kernel on pairs (prediction, target), not chosen with the targets; None for
+            `kernels.default_kernel(predictions)`.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         clusters: integers, equal for samples of the same cluster, at least 10 different ones, [n];
@@ -185,13 +186,14 @@ def cluster_skce_test(
     key = checks.random_key(key)
     num_draws = checks.number_of_draws("num_draws", num_draws)
     checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
+    kernel = default_kernel(predictions) if kernel is None else kernel
     kernel, samples, weights = weighted_samples(
         kernel, predictions, targets, weights, minimum=MIN_CLUSTERS
     )
-    found = checked_clusters(clusters, kernel, samples, weights)
-    batch_size = checked_batch_size(batch_size, len(found.ids))
+    groups = checked_clusters(clusters, kernel, samples, weights)
+    batch_size = checked_batch_size(batch_size, len(groups.ids))
     statistic, draws = _with_signs(
-        key, kernel, samples, found, num_draws=num_draws, batch_size=batch_size
+        key, kernel, samples, groups, num_draws=num_draws, batch_size=batch_size
     )
     statistic = checks.nan_with(statistic, samples)
     return simulated_result(statistic, draws, statistic, draws="random signs of clusters")

@@ -38,7 +38,7 @@ def composite_calibration_test(
     *,
     kernels: PyTree = None,
     weights: ArrayLike | None = None,
-    num_draws: int = 199,
+    num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Test of whether a recalibration is enough: calibration up to its parameters.
@@ -118,7 +118,7 @@ def composite_calibration_test(
         predictions, targets, weights, minimum=2
     )
     if isinstance(bare(predictions), Ensemble):
-        predictions = checked_ensembles(predictions, 2, "predictions")
+        predictions = checked_ensembles(predictions, 2)
     key, num_draws = checks.random_key(key), checks.number_of_draws("num_draws", num_draws)
     repaired = repaired_by(recalibration, predictions, targets, weights)
     predictions, repaired, drawn = as_tested(predictions, repaired, targets)

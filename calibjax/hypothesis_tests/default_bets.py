@@ -95,6 +95,8 @@ def checked_bets(bets: object, predictions: Distribution) -> dict[str, Bet]:
 def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
     plain = bare(predictions)
     is_of_classes = hasattr(plain, "class_probs")
+    if isinstance(bet, Bet):
+        return bet
     if isinstance(bet, type):
         raise TypeError(f"{place}: expected a recalibration, got the class {bet.__name__}")
     if isinstance(bet, AffineScaling) and not is_of_classes:

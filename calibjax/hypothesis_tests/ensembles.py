@@ -22,15 +22,15 @@ from calibjax.estimators.kernel import weighted_samples
 from calibjax.hypothesis_tests._redraw.pool import rank_among_redraws
 from calibjax.hypothesis_tests.exact import ranked_skce
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.kernels import Kernel
+from calibjax.kernels import Kernel, default_kernel
 
 _BYTES_PER_RANK = 16  # random bits and counts of one sample in one redraw
 
 
 def ensemble_skce_test(
     key: jax.Array,
-    kernel: Kernel,
-    ensembles: Ensemble,
+    kernel: Kernel | None,
+    predictions: Ensemble,
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
@@ -63,7 +63,8 @@ def ensemble_skce_test(
         kernel: kernel on pairs (prediction, target). Its kernel on predictions must be defined for
             `Ensemble` of m + 1 draws: `Exponential(1.0, Wasserstein())` for scalars, a distance
             `MaximumMeanDiscrepancy` for vectors. It must not be chosen with the targets.
-        ensembles: batch of n ≥ 2 ensembles of m ≥ 2 members, `Ensemble` with values [n, m] or
+            None for `kernels.default_kernel` of the pools.
+        predictions: batch of n ≥ 2 ensembles of m ≥ 2 members, `Ensemble` with values [n, m] or
             [n, m, d]: ensemble members, posterior draws, runs of a simulator, labels of repeated
             answers; without weights, apart from a mask of members that are missing.
         targets: [n] or [n, d].
@@ -104,12 +105,15 @@ def ensemble_skce_test(
     >>> print(f"{test(jax.random.key(1), kernel, ensembles, targets + 0.7).pvalue:.3f}")
     0.001
     """
-    checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
-    ensembles = checked_ensembles(ensembles, 2, may_lack=True)
-    kernel, (ensembles, targets), weights = weighted_samples(
-        kernel, ensembles, targets, weights, minimum=2
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    predictions = checked_ensembles(predictions, 2, may_lack=True)
+    if kernel is None:
+        pool = with_targets(predictions, checks.predictions_and_targets(predictions, targets)[1])
+        kernel = default_kernel(pool)
+    kernel, (predictions, targets), weights = weighted_samples(
+        kernel, predictions, targets, weights, minimum=2
     )
-    pool = with_targets(ensembles, targets)
+    pool = with_targets(predictions, targets)
     # r_i = (1 − 1 / (m_i + 1)) (f(z_i0) − μ_i)
     size = pool.values.shape[1] if pool.weights is None else jnp.sum(pool.weights != 0, 1)
     each = jnp.ones(pool.values.shape[0], floating_dtype(pool)) if weights is None else weights
@@ -134,7 +138,7 @@ def _pairs(weights: jax.Array) -> jax.Array:
 
 def rank_histogram_test(
     key: jax.Array,
-    ensembles: Ensemble,
+    predictions: Ensemble,
     targets: ArrayLike,
     *,
     weights: ArrayLike | None = None,
@@ -160,8 +164,8 @@ def rank_histogram_test(
 
     Args:
         key: a JAX random key.
-        ensembles: batch of n ensembles of m ≥ 2 members, `Ensemble`, without weights, apart from a
-            mask of members that are missing.
+        predictions: batch of n ensembles of m ≥ 2 members, `Ensemble`, without weights, apart from
+            a mask of members that are missing.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
             alike.
@@ -193,10 +197,10 @@ def rank_histogram_test(
     0.002
     """
     key = checks.random_key(key)
-    checks.same_rows(ensembles=ensembles, targets=targets, weights=weights)
-    ensembles = checked_ensembles(ensembles, 1, may_lack=True)
-    ensembles, targets, weights = checks.weighted_samples(ensembles, targets, weights)
-    pools = bare(with_targets(ensembles, targets))
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    predictions = checked_ensembles(predictions, 1, may_lack=True)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
+    pools = bare(with_targets(predictions, targets))
     n, size = pools.values.shape[:2]
     tie_key, key = jax.random.split(key)
     ranks = _ranks(tie_key, pools.values, pools.weights)
@@ -216,22 +220,20 @@ def rank_histogram_test(
     return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pools))
 
 
-def checked_ensembles(
-    ensembles: Any, minimum: int, name: str = "ensembles", *, may_lack: bool = False
-) -> Ensemble:
+def checked_ensembles(ensembles: Any, minimum: int, *, may_lack: bool = False) -> Ensemble:
     """Refuses what is not a batch of ensembles of equally likely members; some may be missing."""
     if not isinstance(bare(ensembles), Ensemble):
         raise TypeError(
-            f"{name}: expected a batch of ensembles, distributions.Ensemble, got "
+            "predictions: expected a batch of ensembles, distributions.Ensemble, got "
             f"{checks.described(ensembles)}"
         )
     if ensembles.weights is not None and not may_lack:
         raise ValueError(
-            f"{name}.weights: expected None, since weighted members and the target are not "
+            f"predictions.weights: expected None, because weighted members and the target are not "
             f"exchangeable, got {ensembles.weights}"
         )
-    ensembles = checks.batch(ensembles, minimum=minimum, name=name)
-    weights = checks.equal_weights(name, ensembles.weights)
+    ensembles = checks.batch(ensembles, minimum=minimum)
+    weights = checks.equal_weights("predictions", ensembles.weights)
     return like(ensembles, checks.replaced(bare(ensembles), weights=weights))
 
 
@@ -258,10 +260,10 @@ def _ranks(key: jax.Array, pool: jax.Array, weights: jax.Array | None) -> jax.Ar
     size = pool.shape[1]
     is_there = jnp.ones(pool.shape[:2], bool) if weights is None else weights > 0
     values = pool if pool.ndim == 2 else jax.vmap(energy)(pool, is_there)
-    own, others = values[:, :1], values[:, 1:]
+    target, others = values[:, :1], values[:, 1:]
     # The place of the target among equal values is uniform.
-    below = jnp.sum(is_there[:, 1:] & (others < own), 1)
-    ties = jnp.sum(is_there[:, 1:] & (others == own), 1)
+    below = jnp.sum(is_there[:, 1:] & (others < target), 1)
+    ties = jnp.sum(is_there[:, 1:] & (others == target), 1)
     ranks = below + jax.random.randint(key, below.shape, 0, ties + 1)
     within = jax.random.randint(jax.random.fold_in(key, 1), ranks.shape, 0, size)
     return (ranks * size + within) // jnp.sum(is_there, 1)

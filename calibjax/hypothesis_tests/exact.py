@@ -23,7 +23,7 @@ from calibjax.hypothesis_tests._redraw.pool import evaluate_plan, rank_among_red
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.hypothesis_tests.textbook import textbook_pvalue_of
-from calibjax.kernels import Kernel
+from calibjax.kernels import Kernel, default_kernel
 
 
 def exact_test(
@@ -132,7 +132,7 @@ def exact_test(
 
 def exact_skce_test(
     key: jax.Array,
-    kernel: Kernel,
+    kernel: Kernel | None,
     predictions: Distribution,
     targets: ArrayLike,
     *,
@@ -163,8 +163,8 @@ def exact_skce_test(
 
     Args:
         key: a JAX random key.
-        kernel: kernel on pairs (prediction, target), not chosen with the targets; if you know of no
-            scale, `default_kernel(predictions)`.
+        kernel: kernel on pairs (prediction, target), not chosen with the targets; None for
+            `kernels.default_kernel(predictions)`.
         predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
@@ -211,6 +211,7 @@ def exact_skce_test(
       unbiased    errors shared by similar predictions  unadjusted p = 0.001   z = +4.5
       dispersion  targets scatter less: underconfident  unadjusted p = 0.001   z = -6.1 <- largest
     """
+    kernel = default_kernel(predictions) if kernel is None else kernel
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
     warn_of_members(samples[0])
     return ranked_skce(

@@ -16,28 +16,28 @@ from calibjax.kernels import Kernel
 @checks.key_first
 def power_curve(
     key: jax.Array,
-    kernel: Kernel,
+    kernel: Kernel | None,
     simulate: Callable[[jax.Array, int], tuple[Any, Any]],
     sizes: Sequence[int],
     *,
     num_data_sets: int = 200,
-    num_draws: int = 199,
-    significance: float = 0.05,
+    num_draws: int = 999,
+    significance_level: float = 0.05,
     statistic: str = "omnibus",
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """How often `exact_skce_test` rejects simulated data sets, by their number of samples.
 
     Args:
         key: a JAX random key. The power at a size depends on the key and this size only.
-        kernel: kernel on pairs (prediction, target), such as `default_kernel` of the predictions
-            of a pilot study.
+        kernel: kernel on pairs (prediction, target), such as `kernels.default_kernel` of the
+            predictions of a pilot study; None for that of each data set.
         simulate: function (key, n) → predictions and targets of a data set of n samples,
             traceable by JAX. The targets are drawn from a law other than the predictions, namely
             the smallest error that matters.
         sizes: numbers of samples n ≥ 2, [k].
         num_data_sets: R, for each size.
         num_draws: number of redraws of each test.
-        significance: α. A test rejects if its p-value is at most α.
+        significance_level: α. A test rejects if its p-value is at most α.
         statistic: as in `exact_skce_test`.
 
     Returns:
@@ -60,28 +60,30 @@ def power_curve(
     ...     predictions = distributions.Normal(jnp.zeros(n), jnp.ones(n))
     ...     return predictions, 0.5 + jax.random.normal(key, (n,))
     >>> sizes, power, error = hypothesis_tests.power_curve(
-    ...     jax.random.key(0), kernel, simulate, [10, 40], num_data_sets=100
+    ...     jax.random.key(0), kernel, simulate, [10, 40], num_data_sets=100, num_draws=99
     ... )
     >>> print(power[1] - power[0] > 3 * error.max())
     True
     """
-    key, kernel = checks.random_key(key), checks.kernel_values(kernel)
+    key = checks.random_key(key)
+    kernel = None if kernel is None else checks.kernel_values(kernel)
     checks.function("function (key, n) -> predictions, targets", "simulate", simulate, "key", "n")
     if not isinstance(sizes, Sequence | np.ndarray) or isinstance(sizes, str) or not len(sizes):
         raise TypeError(f"sizes: expected a sequence of integers, got {checks.described(sizes)}")
     sizes = [checks.number_of_draws(f"sizes[{i}]", n, 2) for i, n in enumerate(sizes)]
     number = checks.number_of_draws("num_data_sets", num_data_sets)
     num_draws = checks.number_of_draws("num_draws", num_draws)
-    level = checks.proportion("significance", significance) + 1e-6  # p-values are rounded
+    level = checks.proportion("significance_level", significance_level)
+    level = level + 1e-6  # p-values are rounded
     if checks.is_concrete(level) and level * (num_draws + 1) < 1:
         raise ValueError(
-            f"num_draws: expected more, since {num_draws} never reject at the level {significance}"
+            f"num_draws: expected more: {num_draws} never reject at the level {significance_level}"
         )
 
     def rejects(n: int, key: jax.Array) -> jax.Array:
-        own, redraws = jax.random.split(key)
+        data_key, test_key = jax.random.split(key)
         test = exact_skce_test(
-            redraws, kernel, *simulate(own, n), num_draws=num_draws, statistic=statistic
+            test_key, kernel, *simulate(data_key, n), num_draws=num_draws, statistic=statistic
         )
         return jnp.where(jnp.isnan(test.pvalue), jnp.nan, test.pvalue <= level)
 

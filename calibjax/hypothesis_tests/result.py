@@ -174,15 +174,15 @@ class CalibrationTestResult:
             return None
         return jax.tree.map(lambda x: jnp.sqrt(jnp.mean(jnp.square(x), 0)), self.null_samples)
 
-    def critical_value(self, level: float = 0.05) -> PyTree:
+    def critical_value(self, significance_level: float = 0.05) -> PyTree:
         """Largest values of the statistics that the test does not reject at this level.
 
         A statistic is at most its critical value if and only if its p-value exceeds the level; the
         adjusted p-value where there is one, so that under calibration all statistics are at most
-        their critical values with a probability of at least 1 - level.
+        their critical values with a probability of at least 1 − α.
 
         Args:
-            level: in (0, 1).
+            significance_level: α in (0, 1).
 
         Returns:
             The same pytree as the statistic; infinite if there are too few draws to reject.
@@ -202,9 +202,9 @@ class CalibrationTestResult:
         """
         if self.null_samples is None:
             raise ValueError("result: expected a simulated test, got one without draws")
-        if not checks.is_concrete(level, self.statistic, self.null_samples):
+        if not checks.is_concrete(significance_level, self.statistic, self.null_samples):
             raise TypeError("result: expected values that are known, got traced ones")
-        level = float(checks.proportion("level", level))
+        level = float(checks.proportion("significance_level", significance_level))
         adjust = self.adjusted_pvalue is not None
         return critical_values(self.statistic, self.null_samples, level=level, adjust=adjust)
 

@@ -14,12 +14,12 @@ from calibjax.estimators.mean_embedding import checked_locations, mean_differenc
 from calibjax.hypothesis_tests._redraw.pool import observed_and_redrawn
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, warn_of_members
-from calibjax.kernels import Kernel
+from calibjax.kernels import Kernel, default_kernel
 
 
 def witness_test(
     key: jax.Array,
-    kernel: Kernel,
+    kernel: Kernel | None,
     predictions: Distribution,
     targets: ArrayLike,
     at_predictions: Distribution,
@@ -41,7 +41,8 @@ def witness_test(
 
     Args:
         key: a JAX random key.
-        kernel: kernel on pairs (prediction, target), not chosen with the targets.
+        kernel: kernel on pairs (prediction, target), not chosen with the targets; None for
+            `kernels.default_kernel(predictions)`.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
         at_predictions: p, batch of J distributions of the same family, not chosen with the targets.
@@ -82,6 +83,7 @@ def witness_test(
     >>> print(test.adjusted_pvalue < 0.05, jnp.sign(test.estimate[1:]))
     [False  True  True] [-1.  1.]
     """
+    kernel = default_kernel(predictions) if kernel is None else kernel
     kernel, samples, locations, weights = checked_locations(
         kernel, predictions, targets, at_predictions, at_targets, weights
     )

@@ -206,7 +206,7 @@ def test_critical_value_of_few_draws_and_of_none():
     few = simulated_result(np.array(1.0), np.arange(18.0), None, draws=None)
     assert np.isinf(few.critical_value())
     assert float(few.critical_value(0.1)) == pytest.approx(17)
-    with pytest.raises(ValueError, match="^level: expected values in"):
+    with pytest.raises(ValueError, match="^significance_level: expected values in"):
         few.critical_value(1.5)
     with pytest.raises(ValueError, match="^result: expected a simulated test"):
         CalibrationTestResult(1.0, 0.5, 1.0).critical_value()

@@ -259,7 +259,7 @@ def test_a_mixture_of_one_is_its_component():
         ({"forget": 0.0}, "forget: expected"),
         ({"forget": 1.5}, "forget: expected"),
         ({"forget": np.nan}, "forget: expected"),
-        ({"level": 1.0}, "level: expected values in .0, 1."),
+        ({"significance_level": 1.0}, "significance_level: expected values in .0, 1."),
         ({"bets": {}}, "bets: expected at least one bet, got none"),
         ({"bets": {"t": recalibration.MatrixScaling()}}, r"bets\['t'\].fit|predictions"),
         ({"bets": {"t": 3.0}}, r"bets\['t'\]: expected a recalibration of Normal"),

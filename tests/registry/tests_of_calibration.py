@@ -155,7 +155,7 @@ def _groups() -> list[Call]:
 def _ensembles() -> list[Call]:
     values = np.stack([a.LOC - 1, a.LOC + 0.3, a.LOC + 1], 1)
     ensembles = a.made(distributions.Ensemble, values=a.real(values))
-    data = {"ensembles": ensembles, "targets": a.real(a.Y), **_LONG}
+    data = {"predictions": ensembles, "targets": a.real(a.Y), **_LONG}
     statistic = a.choice("omnibus")
     return [
         call(
@@ -256,7 +256,7 @@ def _power() -> list[Call]:
             sizes=[3, 5],
             num_data_sets=a.integer(2),
             num_draws=a.integer(19, without=("one",)),
-            significance=a.proportion(0.2),
+            significance_level=a.proportion(0.2),
             statistic=a.choice("omnibus"),
             slow=True,
         )

@@ -1,0 +1,65 @@
+"""Names of arguments mean one thing everywhere, and no public name is used nowhere."""
+
+import ast
+import importlib
+import inspect
+import pathlib
+import pkgutil
+import re
+
+import calibjax
+
+ROOT = pathlib.Path(__file__).parent.parent
+MOST_NAMES = 170
+LEVELS = {  # levels of quantiles, and of intervals between them
+    "scores.interval_score",
+    "scores.interval_widths",
+    "scores.murphy_curve",
+    "scores.pinball_loss",
+}
+NUMBERS_OF_DRAWS = {"distributions.monte_carlo", "distributions.sample"}  # not of redraws
+REFUSED = {"significance", "side", "num_redraws", "callback"}
+
+
+def _public():
+    for module in pkgutil.iter_modules(calibjax.__path__):
+        if not module.name.startswith("_"):
+            package = importlib.import_module(f"calibjax.{module.name}")
+            for name in getattr(package, "__all__", ()):
+                yield f"{module.name}.{name}", getattr(package, name)
+
+
+def test_names_of_arguments():
+    wrong = []
+    for name, value in _public():
+        if not callable(value):
+            continue
+        parameters = inspect.signature(value).parameters
+        refused = REFUSED & set(parameters)
+        if inspect.isfunction(value):
+            refused |= {"level"} & set(parameters) if name not in LEVELS else set()
+            refused |= {"num_samples"} & set(parameters) if name not in NUMBERS_OF_DRAWS else set()
+            if "num_draws" in parameters and parameters["num_draws"].default != 999:
+                refused |= {"num_draws"}
+            if "key" in parameters and [*parameters].index("key"):
+                refused |= {"key"}
+        wrong += [f"{name}({argument})" for argument in sorted(refused)]
+    assert wrong == []
+
+
+def test_names_are_few():
+    assert len([*_public()]) + len(calibjax.__all__) <= MOST_NAMES
+
+
+def test_no_name_is_used_nowhere():
+    """In the code of the library, of experiments and of reproductions, or in the documentation."""
+    used = set()
+    for folder in ("calibjax", "experiments", "paper_repro"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    used.add(node.id if isinstance(node, ast.Name) else node.attr)
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
+    for page in pages:
+        used |= set(re.findall(r"\w+", page.read_text()))
+    assert sorted(name for name, _ in _public() if name.split(".")[1] not in used) == []
