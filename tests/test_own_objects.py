@@ -21,6 +21,7 @@ from calibjax import (
     scores,
 )
 from calibjax.distributions import constraints, parameter
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
 from tests.wrong_data import LABELS, PROBS, Bernoulli, Categorical
 
@@ -158,7 +159,7 @@ DRAWS = {
     ),
     "monte_carlo": lambda: distributions.monte_carlo(KEY, DATA[0], MANY),
     "null_distribution": lambda: plotting.null_distribution(
-        hypothesis_tests.CalibrationTestResult(*np.ones(3), np.arange(3.0)), bins=MANY
+        CalibrationTestResult(*np.ones(3), np.arange(3.0)), bins=MANY
     ),
 }
 

@@ -21,8 +21,8 @@ from calibjax.distributions.draws import undrawn
 from calibjax.distributions.features import bare
 from calibjax.estimators.probability_integral import randomised
 from calibjax.evaluation.record import Entry, Panel, Section
-from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
 
 # At most a quarter apart, and each of them a length that is often met as it is.

@@ -33,7 +33,6 @@ from calibjax.evaluation.data import (
 )
 from calibjax.evaluation.record import Entry, Panel, Section
 from calibjax.evaluation.sentences import GroupError
-from calibjax.hypothesis_tests import CalibrationTestResult
 from calibjax.hypothesis_tests._redraw.components import (
     ALIKE,
     OF_CLASSES,
@@ -42,6 +41,7 @@ from calibjax.hypothesis_tests._redraw.components import (
 )
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.groups import mean_residual
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import (
     Kernel,
     Nystrom,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from calibjax._core import environment
-from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
 
 if TYPE_CHECKING:

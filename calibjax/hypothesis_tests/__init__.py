@@ -1,6 +1,5 @@
 """Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
-from calibjax.hypothesis_tests._redraw.components import Component, SKCEComponents
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.asymptotic import asymptotic_skce_test
 from calibjax.hypothesis_tests.classical import (
@@ -25,16 +24,11 @@ from calibjax.hypothesis_tests.margins import skce_margin_test
 from calibjax.hypothesis_tests.mean_embedding import cme_test
 from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
 from calibjax.hypothesis_tests.power import power_curve
-from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.score_differences import gain_difference, score_difference
-from calibjax.hypothesis_tests.sequential import EProcessResult, e_process
+from calibjax.hypothesis_tests.sequential import e_process
 from calibjax.hypothesis_tests.witness import witness_test
 
 __all__ = [
-    "CalibrationTestResult",
-    "Component",
-    "EProcessResult",
-    "SKCEComponents",
     "aggregated_skce_test",
     "asymptotic_skce_test",
     "berkowitz",

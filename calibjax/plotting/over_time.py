@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calibjax._core import checks
-from calibjax.hypothesis_tests import EProcessResult
+from calibjax.hypothesis_tests.sequential import EProcessResult
 from calibjax.plotting import figures
 
 if TYPE_CHECKING:

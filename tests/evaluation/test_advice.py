@@ -10,7 +10,7 @@ import pytest
 from calibjax import distributions, recalibration, scores
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Section
 from calibjax.evaluation.sentences import GroupError, MeanError, advice, judged
-from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 from tests.evaluation.test_sentences import CLASSES, NUMBERS, PLACE, _entry
 
 GAIN = {"temperature": _entry(1.32, 1.2, 1.4), "gain": _entry(0.021, 0.012, 0.03)}

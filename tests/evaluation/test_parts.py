@@ -19,7 +19,7 @@ from calibjax.evaluation.data import (
 from calibjax.evaluation.errors import errors_in_bins, predicted_in_bins, residual_spread
 from calibjax.evaluation.losses import _is_idle as is_idle
 from calibjax.evaluation.losses import proper_scores
-from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 
 def _result(pvalue):

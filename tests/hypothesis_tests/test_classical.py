@@ -10,6 +10,7 @@ import scipy.stats
 
 from calibjax import distributions, hypothesis_tests
 from calibjax.hypothesis_tests import textbook
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -270,7 +271,7 @@ def test_fitted_tail(draw):
     law, factor = FACTORS[draw]
     draws = law.rvs((999, 400), random_state=np.random.default_rng(3))
     statistic = np.full(400, law.isf(1e-4))
-    result = hypothesis_tests.CalibrationTestResult(
+    result = CalibrationTestResult(
         jnp.asarray(statistic, jnp.float32),
         jnp.full(400, 1e-3),
         None,
@@ -286,9 +287,7 @@ def test_tail_is_fitted_only_where_it_is_needed():
 
     def result(value, null_samples=draws):
         pvalue = (1 + np.sum(np.asarray(null_samples) >= value)) / (1 + null_samples.size)
-        return hypothesis_tests.CalibrationTestResult(
-            jnp.float32(value), jnp.float32(pvalue), None, null_samples
-        )
+        return CalibrationTestResult(jnp.float32(value), jnp.float32(pvalue), None, null_samples)
 
     assert result(1.0).asymptotic_pvalue == result(1.0).pvalue
     assert result(9.0, draws[:99]).asymptotic_pvalue == result(9.0, draws[:99]).pvalue
@@ -296,7 +295,7 @@ def test_tail_is_fitted_only_where_it_is_needed():
     np.testing.assert_allclose(result(1e3).asymptotic_pvalue, 1e-6, rtol=1e-5)
     values = [float(result(x).asymptotic_pvalue) for x in (3.5, 4.0, 4.5)]
     assert values == sorted(values, reverse=True)
-    assert hypothesis_tests.CalibrationTestResult(0.0, 0.5, 0.0).asymptotic_pvalue is None
+    assert CalibrationTestResult(0.0, 0.5, 0.0).asymptotic_pvalue is None
 
 
 NUMBERS = {"pit_ks": hypothesis_tests.pit_ks, "berkowitz": hypothesis_tests.berkowitz}

@@ -8,13 +8,12 @@ from scipy import stats
 
 from calibjax import distances, distributions, kernels, recalibration, streaming
 from calibjax.hypothesis_tests import (
-    EProcessResult,
     e_process,
 )
 from calibjax.hypothesis_tests.bets import Past
 from calibjax.hypothesis_tests.default_bets import checked_bets
 from calibjax.hypothesis_tests.outcomes import NUM_CELLS, checked_forecasts
-from calibjax.hypothesis_tests.sequential import after_all, betting_against, started
+from calibjax.hypothesis_tests.sequential import EProcessResult, after_all, betting_against, started
 
 N, M = 12, 3
 _random = np.random.default_rng(3)

@@ -9,7 +9,8 @@ from calibjax.distributions import Normal
 from calibjax.estimators.isotonic import IsotonicCurve
 from calibjax.estimators.reliability import ReliabilityCurve
 from calibjax.estimators.uniformity import CoverageCurve, PITHistogram
-from calibjax.hypothesis_tests import CalibrationTestResult, EProcessResult
+from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests.sequential import EProcessResult
 from calibjax.scores.decomposition import ScoreDecomposition
 from calibjax.scores.murphy import MurphyCurve
 

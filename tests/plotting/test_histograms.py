@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calibjax import plotting
-from calibjax.hypothesis_tests import CalibrationTestResult
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 
 def lines(ax):

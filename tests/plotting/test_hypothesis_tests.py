@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calibjax import plotting
-from calibjax.hypothesis_tests import Component
+from calibjax.hypothesis_tests._redraw.components import Component
 from tests.plotting.examples import DECOMPOSED, DRAWS, GROUPS, INTERVALS, ONE, QUANTILES
 from tests.plotting.test_histograms import lines
 

@@ -29,7 +29,7 @@ def _distances_to_means(predictions: Any, targets: Any) -> Any:
     return abs(targets - predictions.mean())
 
 
-def _watched(make: Any, result: str) -> Call:
+def _watched(make: Any) -> Call:
     """What is said of forecasts in their order, whose states are not merged."""
 
     def evaluate(predictions: Any, targets: Any, **options: Any) -> Any:
@@ -38,7 +38,7 @@ def _watched(make: Any, result: str) -> Call:
         return accumulator.result(accumulator.update(accumulator.init(), predictions, targets))
 
     return NORMAL.call(
-        f"streaming.{make.__name__} {result}",
+        f"streaming.{make.__name__}",
         None,
         evaluate,
         horizon=a.integer(1),
@@ -95,7 +95,7 @@ def calls() -> list[Call]:
     streamed = _streamed(streaming.CalibrationBins)
     return [
         *_skce(),
-        _watched(streaming.EProcess, "hypothesis_tests.EProcessResult"),
+        _watched(streaming.EProcess),
         NORMAL.call(
             covers,
             None,

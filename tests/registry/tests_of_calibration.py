@@ -46,9 +46,8 @@ def _skce_tests(family: Family) -> list[Call]:
     asymptotic |= {"estimator": "biased", **two_sided, **drawn}
     blocks = {"null": "blocks", "block_size": a.integer(2)}
     in_blocks = {"null": "spectrum", "block_size": a.integer(2, without=a.OPTIONAL)}
-    parts = "hypothesis_tests.Component hypothesis_tests.SKCEComponents"
     tests = {
-        f"exact_skce_test {parts}, options": {"statistic": a.choice("omnibus"), **drawn},
+        "exact_skce_test, options": {"statistic": a.choice("omnibus"), **drawn},
         "asymptotic_skce_test, bootstrap": {"null": a.choice("bootstrap"), "block_size": None},
         "asymptotic_skce_test, blocks": {**blocks, **fixed},
         "asymptotic_skce_test, spectrum": {**in_blocks, **fixed, **drawn},
@@ -67,7 +66,6 @@ def _skce_tests(family: Family) -> list[Call]:
     calls = []
     for test, options in tests.items():
         names, label = test.split(", ", 1)
-        record = "" if interval in names else " hypothesis_tests.CalibrationTestResult"
         # The small eigenvalues are differences of large numbers, which another rounding changes.
         without = ("once", "sum of one", "None") if "spectrum" in label else a.OPTIONAL
         kernel = (
@@ -75,7 +73,7 @@ def _skce_tests(family: Family) -> list[Call]:
         )
         calls.append(
             family.call(
-                f"hypothesis_tests.{names}{record}",
+                f"hypothesis_tests.{names}",
                 f"{family.name}, {label}",
                 kernel=kernel,
                 **options,
@@ -301,7 +299,7 @@ def _sequential() -> list[Call]:
     return [
         *(
             family.call(
-                "hypothesis_tests.e_process hypothesis_tests.EProcessResult",
+                "hypothesis_tests.e_process",
                 bets=bet,
                 horizon=a.integer(1),
                 forget=a.scale(0.9),
