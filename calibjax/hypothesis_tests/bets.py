@@ -104,9 +104,9 @@ class Near:
         """The same with the mean distance of one more prediction."""
         if self.distance is None:
             return learned
-        found = jax.vmap(self.distance, (None, 0))(new.prediction, past.forecasts.prediction)
+        distances = jax.vmap(self.distance, (None, 0))(new.prediction, past.forecasts.prediction)
         others = jnp.sum(past.weights) - 1  # it is in the past itself
-        mean = jnp.sum(past.weights * found) / jnp.where(others > 0, others, 1)
+        mean = jnp.sum(past.weights * distances) / jnp.where(others > 0, others, 1)
         return learned[0] + mean, learned[1] + jnp.where(others > 0, 1, 0)
 
     def weights(self, learned: Learned, past: Past, prediction: Distribution) -> jax.Array:
@@ -117,9 +117,9 @@ class Near:
         else:
             total, number = learned
             unit = total / jnp.where(number > 0, number, 1)
-            found = jax.vmap(self.distance, (None, 0))(prediction, past.forecasts.prediction)
-            found = jnp.where(unit > 0, found / jnp.where(unit > 0, unit, 1), 0)
-            values = [jax.vmap(k, (0, None))(found, 0.0) for k in self.kernels]
+            distances = jax.vmap(self.distance, (None, 0))(prediction, past.forecasts.prediction)
+            distances = jnp.where(unit > 0, distances / jnp.where(unit > 0, unit, 1), 0)
+            values = [jax.vmap(k, (0, None))(distances, 0.0) for k in self.kernels]
         dtype = past.weights.dtype
         rows = [jnp.broadcast_to(v.astype(dtype), past.weights.shape) for v in values]
         return jnp.stack(rows) * past.weights
@@ -283,10 +283,10 @@ class RefittedBet(Bet):
         del new, forget
         params, is_fitted, count = learned
         is_due = (count + 1) % _REFITTED_EVERY == 0
-        found = lax.cond(is_due, lambda: self._fit(past.forecasts, past.weights), lambda: params)
-        leaves = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(found)]
+        refitted = lax.cond(is_due, lambda: self._fit(past.forecasts, past.weights), lambda: params)
+        leaves = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(refitted)]
         is_right = is_due & jnp.all(jnp.stack(leaves))
-        params = jax.tree.map(lambda x, y: jnp.where(is_right, x, y), found, params)
+        params = jax.tree.map(lambda x, y: jnp.where(is_right, x, y), refitted, params)
         return params, is_fitted | is_right, count + 1
 
     def params(self, learned: Learned) -> PyTree:
@@ -301,10 +301,10 @@ class RefittedBet(Bet):
         """Likelihood ratio of the mixture."""
         params, is_fitted, _ = learned
         batch = jax.tree.map(lambda x: x[None], new.prediction)
-        found = self.method.apply(params, batch)
-        found = found if hasattr(found, "log_prob") else Bernoulli(found)
-        found = jax.tree.map(lambda x: x[0], found)
-        gain = found.log_prob(new.target) - new.prediction.log_prob(new.target)
+        q = self.method.apply(params, batch)
+        recalibrated = q if hasattr(q, "log_prob") else Bernoulli(q)
+        recalibrated = jax.tree.map(lambda x: x[0], recalibrated)
+        gain = recalibrated.log_prob(new.target) - new.prediction.log_prob(new.target)
         number = jnp.sum(past.weights)
         share = ratio(number, number + _PRIOR)
         mixed = jnp.logaddexp(jnp.log1p(-share), jnp.log(share) + gain.astype(share.dtype))

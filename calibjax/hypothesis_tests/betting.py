@@ -66,8 +66,8 @@ class Betting:
         past = Past(ring, jnp.zeros(size, dtype))
         logs = {}
         for name, bet in self.bets.items():
-            found = jax.eval_shape(bet.log_ratios, learned[name], past, first)
-            logs[name] = jnp.zeros((self.horizon, *found.shape), dtype)
+            ratios = jax.eval_shape(bet.log_ratios, learned[name], past, first)
+            logs[name] = jnp.zeros((self.horizon, *ratios.shape), dtype)
         none = jnp.zeros((), jnp.int32)
         return Wealth(none, ring, learned, logs, jnp.full((), -jnp.inf, dtype), none)
 
@@ -85,9 +85,9 @@ class Betting:
         last = jax.tree.map(lambda x: x[(t - h) % size], state.forecasts)
         learned, logs = {}, {}
         for name, bet in self.bets.items():
-            own = state.learned[name]
-            found = bet.learn(own, past, last, self.forget.astype(dtype))
-            learned[name] = jax.tree.map(lambda x, y: jnp.where(is_first, x, y), own, found)
+            before = state.learned[name]
+            updated = bet.learn(before, past, last, self.forget.astype(dtype))
+            learned[name] = jax.tree.map(lambda x, y: jnp.where(is_first, x, y), before, updated)
             gain = bet.log_ratios(learned[name], past, new)
             if h > 1:
                 gain = jnp.logaddexp(math.log(1 - _LAMBDA), math.log(_LAMBDA) + gain)

@@ -31,15 +31,15 @@ def checked_family(
         NotImplementedError: if expectations have no closed form.
     """
     try:
-        found, structure = jax.tree_util.tree_flatten_with_path(kernels, is_leaf=_is_member)
+        leaves, structure = jax.tree_util.tree_flatten_with_path(kernels, is_leaf=_is_member)
     except ValueError as error:
         raise ValueError(f"kernels: expected names that can be sorted, got {kernels}") from error
-    if not found:
+    if not leaves:
         raise ValueError(f"kernels: expected at least one kernel, got {kernels!r}")
     members = []
     views: dict[int, Any] = {}  # by lens
     redrawn = functools.cache(lambda: draw(jax.random.key(0), predictions))
-    for path, member in found:
+    for path, member in leaves:
         name = f"kernels{jax.tree_util.keystr(path)}"
         lens, kernel = member if isinstance(member, tuple) else (None, member)
         if not isinstance(kernel, Kernel):
@@ -50,10 +50,10 @@ def checked_family(
         if id(lens) not in views:
             checked = None if lens is None else _checked_lens(f"{name}[0]", lens)
             views[id(lens)] = checked, _seen(f"{name}[0]", checked, predictions, targets, redrawn)
-        lens, seen = views[id(lens)]
+        lens, samples = views[id(lens)]
         kernel = checks.kernel_values(kernel, name)
-        _refuse_other_kind(name, kernel, seen)
-        members.append((lens, informed(kernel, seen[0])))
+        _refuse_other_kind(name, kernel, samples)
+        members.append((lens, informed(kernel, samples[0])))
     return members, structure
 
 

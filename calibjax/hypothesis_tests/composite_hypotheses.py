@@ -75,8 +75,8 @@ class Hypothesis:
         self, score: Callable[..., jax.Array], repaired: Distribution, targets: PyTree
     ) -> jax.Array:
         """The score of repaired predictions."""
-        given = {} if self.weights is None else {"weights": self.weights}
-        return score(repaired, targets, **given)
+        options = {} if self.weights is None else {"weights": self.weights}
+        return score(repaired, targets, **options)
 
     def parts(self, repaired: Distribution, targets: PyTree) -> PartsOfFits:
         """Means of h off and on the diagonal, of several sets of targets [b, n, ...].
@@ -148,8 +148,10 @@ class _OfEnsembles(Hypothesis):
 
     def fitted(self, targets: jax.Array) -> Ensemble:
         """Pools of repaired members and the targets of other pools."""
-        own, members = targets[:, 0], Ensemble(targets[:, 1:])
-        return with_targets(repaired_by(self.recalibration, members, own, self.weights), own)
+        observed, members = targets[:, 0], Ensemble(targets[:, 1:])
+        return with_targets(
+            repaired_by(self.recalibration, members, observed, self.weights), observed
+        )
 
     def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any, Any]:
         """Repaired pools and targets."""
@@ -226,10 +228,10 @@ def repaired_by(
 ) -> Any:
     """Predictions repaired with their own targets, without features."""
     checks.no_plain_objects("recalibration", recalibration)
-    given = {} if weights is None else {"weights": weights}
-    params = recalibration.fit(predictions, targets, **given)
-    found = recalibration.apply(params, predictions)
-    return bare(found if checks.is_distribution(found) else Bernoulli(found))
+    options = {} if weights is None else {"weights": weights}
+    params = recalibration.fit(predictions, targets, **options)
+    repaired = recalibration.apply(params, predictions)
+    return bare(repaired if checks.is_distribution(repaired) else Bernoulli(repaired))
 
 
 def kernels_under(repaired: Distribution, groups: dict[str, Any]) -> dict[str, Any]:
@@ -249,11 +251,11 @@ def kernels_under(repaired: Distribution, groups: dict[str, Any]) -> dict[str, A
         """Lenses show predictions of classes, which have all of them."""
         return isinstance(member, tuple) or has_expectations(member)
 
-    found = {
+    kept = {
         group: {name: member for name, member in members.items() if is_kept(member)}
         for group, members in groups.items()
     }
-    return {group: members for group, members in found.items() if members}
+    return {group: members for group, members in kept.items() if members}
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="batch_size")

@@ -139,8 +139,8 @@ def direction_scores(
     alike: dict[Any, list[Any]] = {}  # one program for all that differ in their arrays
     for place, ((lens, kernel), (told, *_)) in enumerate(zip(members, words, strict=True)):
         if told:
-            own = kernel.prediction if isinstance(kernel.prediction, Regressor) else None
-            member = place, lens, own, kernel.target
+            regressor = kernel.prediction if isinstance(kernel.prediction, Regressor) else None
+            member = place, lens, regressor, kernel.target
             leaves, structure = jax.tree.flatten(member)
             alike.setdefault((structure, *map(jnp.shape, leaves)), []).append(member)
     may_cancel = np.array([not _is_of_rank_one(kernel) for _, kernel in members])
@@ -166,9 +166,9 @@ def _scores(
 
     def score(member: tuple[Any, Any, Any, Any]) -> jax.Array:
         _, lens, regressor, target = member
-        seen, by_score = (judged[:2], judged[2]) if lens is None else (lens(*judged[:2]), None)
-        seen = by_score if isinstance(target, NormalScore) and by_score is not None else seen
-        numbers = jax.vmap(lambda p, y: _number(target, p, y))(*seen)
+        viewed, by_score = (judged[:2], judged[2]) if lens is None else (lens(*judged[:2]), None)
+        viewed = by_score if isinstance(target, NormalScore) and by_score is not None else viewed
+        numbers = jax.vmap(lambda p, y: _number(target, p, y))(*viewed)
         if regressor is not None:
             of = predictions if lens is None else lens(predictions, judged[1])[0]
             numbers *= jax.vmap(lambda p: regressor.number(bare(p)))(of)

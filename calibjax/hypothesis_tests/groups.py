@@ -151,20 +151,20 @@ def _checked_shares(
 ) -> jax.Array:
     """Weighted memberships whose absolute values add up to one in each group, [n, G]."""
     num_samples = checks.leading_size("predictions", predictions)
-    given = checks.as_arrays("groups", groups)
-    checks.an_array("groups", given, "an array [n, G]")
-    if jnp.ndim(given) == 1:
+    members = checks.as_arrays("groups", groups)
+    checks.an_array("groups", members, "an array [n, G]")
+    if jnp.ndim(members) == 1:
         raise ValueError(
             f"groups: expected shape [n, G], a column of memberships for each group, got "
-            f"{jnp.shape(given)}; numbers of groups become memberships by jax.nn.one_hot(groups, G)"
+            f"{jnp.shape(members)}; numbers of groups become memberships by jax.nn.one_hot(groups, G)"
         )
-    checks.shape("groups", given, (num_samples, None), "[n, G], as the n predictions")
-    if not jnp.size(given):
-        raise ValueError(f"groups: expected at least one group, got shape {jnp.shape(given)}")
-    given = checks.finite(
-        "groups", given.astype(jnp.result_type(given, floating_dtype(predictions)))
+    checks.shape("groups", members, (num_samples, None), "[n, G], as the n predictions")
+    if not jnp.size(members):
+        raise ValueError(f"groups: expected at least one group, got shape {jnp.shape(members)}")
+    members = checks.finite(
+        "groups", members.astype(jnp.result_type(members, floating_dtype(predictions)))
     )
-    shares, totals = _shares(given, weights)
+    shares, totals = _shares(members, weights)
     if checks.is_concrete(totals):
         checks.refuse_where(
             np.asarray(totals) == 0, "members of groups", "at least one in each group", totals

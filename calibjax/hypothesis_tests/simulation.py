@@ -87,8 +87,8 @@ def _checked_value(
         leaf = jnp.asarray(leaf)
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
-    given = {} if weights is None else {"weights": weights}
-    values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets, **given))
+    options = {} if weights is None else {"weights": weights}
+    values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets, **options))
     if not any(map(jnp.size, jax.tree.leaves(values))):
         raise ValueError(f"{call}: expected numbers, got none")
     return values

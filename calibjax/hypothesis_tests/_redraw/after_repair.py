@@ -48,8 +48,8 @@ class _OnBoth:
     def __call__(self, predictions: Any, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
         """Both as the lens shows them."""
         *samples, _ = repaired
-        seen, _ = self.lens(predictions, samples[1])
-        return seen, (*self.lens(*samples), None)
+        viewed, _ = self.lens(predictions, samples[1])
+        return viewed, (*self.lens(*samples), None)
 
 
 def _centered(kernel: _AfterRepair, p: object, y: tuple, q: object, z: tuple) -> jax.Array:

@@ -132,8 +132,8 @@ class ByFeatures:
     ) -> jax.Array:
         """Σ_i w_i E h_i of samples with themselves, [b, K]."""
         norms = [expected_norms(kernel, repaired) for kernel in self.target_kernels]
-        own = [weights * kernel.diagonal(predictions) for kernel in self.prediction_kernels]
-        return jnp.stack([matmul(norms[t], own[p]) for p, t in self.products], 1)
+        diagonals = [weights * kernel.diagonal(predictions) for kernel in self.prediction_kernels]
+        return jnp.stack([matmul(norms[t], diagonals[p]) for p, t in self.products], 1)
 
     def _featured(self) -> list[tuple[Kernel, Any]]:
         return list(zip(self.target_kernels, self.prepared, strict=True))
@@ -209,8 +209,8 @@ class ByPairs:
     ) -> jax.Array:
         """As that of `ByFeatures`."""
         kernel: Any = self.kernel
-        own = PredictionKernel(kernel.prediction).diagonal(predictions)
-        return matmul(expected_norms(kernel.target, repaired), weights * own)[:, None]
+        diagonal = PredictionKernel(kernel.prediction).diagonal(predictions)
+        return matmul(expected_norms(kernel.target, repaired), weights * diagonal)[:, None]
 
     def num_bytes(self, predictions: Distribution, targets: ArrayLike) -> int:
         """Memory of one redraw: a tile, or one per component of the targets if these are many."""
@@ -240,20 +240,20 @@ class ThroughLens:
         self, predictions: Distribution, repaired: Any, weights: jax.Array | None
     ) -> jax.Array:
         """See `Family.expected_diagonal`."""
-        seen = predictions, repaired
+        pair = predictions, repaired
         if self.lens is not None:
             labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)  # of any class
             p, (q, *_) = self._seen(predictions, (repaired, labels, None))
-            seen = p, q
+            pair = p, q
         shares = jnp.ones(()) if weights is None else jnp.square(weights)
-        return self.statistic.expected_diagonal(*seen, shares / number_of(predictions, weights))
+        return self.statistic.expected_diagonal(*pair, shares / number_of(predictions, weights))
 
     def _seen(self, predictions: Distribution, targets: Any) -> tuple[Any, Any]:
         if self.lens is None:
             return predictions, targets
         first = jax.tree.map(lambda y: y[0], targets)
-        seen, _ = self.lens(predictions, first)  # the same for all targets
-        return seen, jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
+        viewed, _ = self.lens(predictions, first)  # the same for all targets
+        return viewed, jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
 
 
 @record
@@ -275,8 +275,8 @@ class Alike:
         return self._of_all(lambda one: one.expected_diagonal(predictions, repaired, weights))
 
     def _of_all(self, values: Callable[[ThroughLens], Any]) -> Any:
-        found = jax.lax.map(values, self.members)
-        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1), found)
+        means = jax.lax.map(values, self.members)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1), means)
 
 
 @record
@@ -309,5 +309,5 @@ class Family:
         Of kernels of `after_repair`.
         """
         data = predictions, repaired, weights
-        found = [each.expected_diagonal(*data) for each in self.statistics]
-        return jnp.concatenate(found, 1)[:, np.array(self.order)]
+        diagonals = [each.expected_diagonal(*data) for each in self.statistics]
+        return jnp.concatenate(diagonals, 1)[:, np.array(self.order)]

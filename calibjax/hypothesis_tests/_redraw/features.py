@@ -104,9 +104,9 @@ def _sums_by_label(
         square = squared + jnp.square(scale) * (1 - 2 * mean)  # of the residual's norm
         return (observed - offset).T, matmul(square, norms)
 
-    found, diagonals = jax.lax.map(sums, targets)
+    totals, diagonals = jax.lax.map(sums, targets)
     ends = np.cumsum([factor.shape[1] for factor in factors])[:-1]
-    return list(zip(jnp.split(found, ends, 1), diagonals.T, strict=True))
+    return list(zip(jnp.split(totals, ends, 1), diagonals.T, strict=True))
 
 
 def means_on_line(

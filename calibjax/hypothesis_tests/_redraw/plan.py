@@ -185,14 +185,14 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     n = checks.leading_size("predictions", predictions)
     if n < _FACTORED_FROM or not checks.is_outermost(kernel, predictions):
         return None
-    seen = without_draws(predictions)
+    points = without_draws(predictions)
     tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
-    found = low_rank.sufficient(kernel, seen, tolerance, min(n // 4, _LARGEST_RANK))
-    if found is None:
+    root = low_rank.sufficient(kernel, points, tolerance, min(n // 4, _LARGEST_RANK))
+    if root is None:
         return None
     # Few different ranks, so that little is compiled anew.
-    rank = 2 ** (int(found.rank) - 1).bit_length()
-    factor, error = _factor_and_error(kernel, predictions, found.features, rank)
+    rank = 2 ** (int(root.rank) - 1).bit_length()
+    factor, error = _factor_and_error(kernel, predictions, root.features, rank)
     # Kernels that are not positive semi-definite may have other errors than on the diagonal.
     return factor if float(error) <= 100 * n * tolerance else None
 

@@ -30,9 +30,9 @@ Numbers = TypeVar("Numbers", np.ndarray, jax.Array)
 def _tolerance(statistic: ArrayLike, null_samples: Numbers, xp: ModuleType) -> Numbers:
     """With functions of `xp`, jax.numpy or numpy."""
     size = xp.where(xp.isfinite(null_samples), xp.abs(null_samples), 0)
-    own = xp.where(xp.isfinite(statistic), xp.abs(statistic), 0)
+    sizes = xp.where(xp.isfinite(statistic), xp.abs(statistic), 0)
     # The median, since a few large draws do not affect the rounding errors of the others.
-    return 100 * xp.finfo(null_samples.dtype).eps * xp.maximum(xp.median(size, 0), own)
+    return 100 * xp.finfo(null_samples.dtype).eps * xp.maximum(xp.median(size, 0), sizes)
 
 
 @jax.jit
