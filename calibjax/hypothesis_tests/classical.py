@@ -85,11 +85,9 @@ def spiegelhalter(predictions: ClassPredictions, targets: ArrayLike) -> jax.Arra
 @jax.jit
 def _spiegelhalter(probs: jax.Array, targets: jax.Array) -> jax.Array:
     squares = jnp.sum(jnp.square(probs), 1)
-    of_labels = jnp.take_along_axis(probs, targets[:, None], 1, mode="fill", fill_value=jnp.nan)[
-        :, 0
-    ]
+    chosen = jnp.take_along_axis(probs, targets[:, None], 1, mode="fill", fill_value=jnp.nan)
     variances = jnp.sum(probs * jnp.square(probs - squares[:, None]), 1)
-    return _standardised(jnp.sum(squares - of_labels), jnp.sum(variances))
+    return _standardised(jnp.sum(squares - chosen[:, 0]), jnp.sum(variances))
 
 
 def _of_groups(

@@ -156,7 +156,7 @@ def _checked_shares(
     if jnp.ndim(members) == 1:
         raise ValueError(
             f"groups: expected shape [n, G], a column of memberships for each group, got "
-            f"{jnp.shape(members)}; numbers of groups become memberships by jax.nn.one_hot(groups, G)"
+            f"{jnp.shape(members)}; numbers become memberships by jax.nn.one_hot(groups, G)"
         )
     checks.shape("groups", members, (num_samples, None), "[n, G], as the n predictions")
     if not jnp.size(members):
