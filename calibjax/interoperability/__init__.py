@@ -21,10 +21,7 @@ from calibjax.interoperability.sklearn_models import from_sklearn
 from calibjax.interoperability.torch_distributions import from_torch
 
 if TYPE_CHECKING:
-    from calibjax.interoperability.recalibrated import (
-        RecalibratedClassifier,
-        RecalibratedRegressor,
-    )
+    from calibjax.interoperability.recalibrated import RecalibratedClassifier, RecalibratedRegressor
 
 __all__ = [
     "RecalibratedClassifier",

@@ -35,17 +35,17 @@ def label_indices(labels: Any, classes: Any) -> jax.Array:
     if len(numbers) < len(classes):
         raise ValueError(f"classes: expected different labels, got {classes.tolist()}")
     try:
-        found, positions = np.unique(labels, return_inverse=True)
+        different, positions = np.unique(labels, return_inverse=True)
     except TypeError as error:
         raise TypeError(f"labels: expected labels that can be ordered, got {error}") from None
-    is_unknown = np.array([label not in numbers for label in found.tolist()], bool)[positions]
+    is_unknown = np.array([label not in numbers for label in different.tolist()], bool)[positions]
     if is_unknown.any():
         i = int(np.argmax(is_unknown))
         raise ValueError(
             f"labels: expected labels among the classes {classes.tolist()}, got "
             f"labels[{i}] = {labels.tolist()[i]!r}"
         )
-    return jnp.asarray([numbers[label] for label in found.tolist()], int)[positions]
+    return jnp.asarray([numbers[label] for label in different.tolist()], int)[positions]
 
 
 def _vector(name: str, values: Any) -> np.ndarray:

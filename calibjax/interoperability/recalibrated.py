@@ -41,9 +41,37 @@ from sklearn.utils.validation import (  # noqa: E402
 
 
 class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
-    """How weights of samples reach the estimator."""
+    """The parameters, data, and how weights of samples reach the estimator."""
 
-    _estimator: Callable[[], Any]
+    estimator: Any
+    recalibrator: Recalibrator | None
+    estimator_: Any
+    _default_estimator: Callable[[], Any]
+    _default_recalibrator: Recalibrator
+
+    def _estimator(self) -> Any:
+        return self._default_estimator() if self.estimator is None else self.estimator
+
+    def _recalibrator(self) -> Recalibrator:
+        """The recalibrator, refused if its fit takes anything but predictions and targets."""
+        if self.recalibrator is None:
+            return self._default_recalibrator
+        if not isinstance(self.recalibrator, Recalibrator):
+            raise TypeError(
+                "recalibrator: expected a record such as recalibration.TemperatureScaling(), got "
+                f"{checks.described(self.recalibrator)}"
+            )
+        if isinstance(self.recalibrator, GroupWise):  # whose fit takes any arguments
+            raise TypeError("recalibrator: expected one that needs no groups, got GroupWise")
+        fit = self.recalibrator.fit
+        checks.function("method", "recalibrator.fit", fit, "predictions", "targets")
+        return self.recalibrator
+
+    def _keep_names(self) -> None:
+        """Copies what is known about the inputs from the fitted estimator."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
 
     def get_metadata_routing(self) -> routing.MetadataRouter:
         """Who takes `sample_weight`, where metadata routing of scikit-learn is enabled."""
@@ -134,6 +162,9 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
     2.8 (200, 2)
     """
 
+    _default_estimator = LogisticRegression
+    _default_recalibrator = PlattScaling(smooth_targets=True)
+
     def __init__(
         self,
         estimator: Any = None,
@@ -150,7 +181,7 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedClassifier":
         """Fits the classifier and the recalibrator to inputs and labels, [n] each."""
-        recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
+        recalibrator, smallest = self._recalibrator(), self._smallest()
         checks.refuse_masked("X", X)
         checks.refuse_masked("y", y)
         X, y = indexable(X, y)
@@ -165,9 +196,7 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
             squares = np.average(np.square(outputs), axis=0, weights=sample_weight)
             self.score_scale_ = np.sqrt(np.mean(squares)) or 1.0
         probs = self._probs(outputs)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
+        self._keep_names()
         with jax.enable_x64(True):
             targets = label_indices(y, self.classes_)
             weights = {} if sample_weight is None else {"weights": sample_weight}
@@ -220,7 +249,7 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
         """Recalibrated probabilities of the classes, [n, m]."""
         check_is_fitted(self)
         checks.refuse_masked("X", X)
-        recalibrator, smallest = self._checked_recalibrator(), self._checked_smallest()
+        recalibrator, smallest = self._recalibrator(), self._smallest()
         with jax.enable_x64(True):
             outputs = getattr(self.estimator_, self._method)(X)
             predictions = _predictions(self._probs(outputs), smallest)
@@ -239,16 +268,9 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
         tags.input_tags.sparse = get_tags(self._estimator()).input_tags.sparse
         return tags
 
-    def _estimator(self) -> Any:
-        return LogisticRegression() if self.estimator is None else self.estimator
-
-    def _checked_recalibrator(self) -> Recalibrator:
-        return _checked(self.recalibrator, PlattScaling(smooth_targets=True))
-
-    def _checked_smallest(self) -> float:
-        name = "smallest_probability"
-        given = self.smallest_probability
-        return 0.0 if given is None else float(checks.proportion(name, given))
+    def _smallest(self) -> float:
+        name, smallest = "smallest_probability", self.smallest_probability
+        return 0.0 if smallest is None else float(checks.proportion(name, smallest))
 
 
 class RecalibratedRegressor(RegressorMixin, _Recalibrated):
@@ -294,6 +316,9 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
     True
     """
 
+    _default_estimator = BayesianRidge
+    _default_recalibrator = AffineScaling()
+
     def __init__(
         self,
         estimator: Any = None,
@@ -310,7 +335,7 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedRegressor":
         """Fits the regressor and the recalibrator to inputs and targets, [n] each."""
-        recalibrator = _checked(self.recalibrator, AffineScaling())
+        recalibrator = self._recalibrator()
         checks.refuse_masked("X", X)
         checks.refuse_masked("y", y)
         X, y = indexable(X, y)
@@ -327,13 +352,8 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
         with jax.enable_x64(True):
             predictions, self.estimator_ = self._predicted(X, y, sample_weight)
             self.params_ = jax.device_get(recalibrator.fit(predictions, y, **weights))
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
+        self._keep_names()
         return self
-
-    def _estimator(self) -> Any:
-        return BayesianRidge() if self.estimator is None else self.estimator
 
     def _predicted(
         self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None
@@ -342,10 +362,10 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
         estimator = self._estimator()
         if isinstance(estimator, FrozenEstimator):
             return self._distributions(estimator, X), estimator
-        given = self._routed(sample_weight)
+        all_weights = self._routed(sample_weight)
 
         def fitted(rows: np.ndarray) -> Any:
-            weights = {name: x[rows] for name, x in given.items()}
+            weights = {name: x[rows] for name, x in all_weights.items()}
             copied: Any = clone(estimator)
             return copied.fit(_safe_indexing(X, rows), y[rows], **weights)
 
@@ -366,33 +386,18 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
         """Recalibrated predictive distributions, a batch of n, in float64."""
         check_is_fitted(self)
         checks.refuse_masked("X", X)
-        recalibrator = _checked(self.recalibrator, AffineScaling())
+        recalibrator = self._recalibrator()
         with jax.enable_x64(True):
             return recalibrator.apply(self.params_, self._distributions(self.estimator_, X))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Means, [n]; with `return_std` a pair of means and standard deviations."""
-        found = self.predict_distribution(X)
+        predictions = self.predict_distribution(X)
         with jax.enable_x64(True):
-            means = np.array(jax.vmap(lambda p: p.mean())(found))
+            means = np.array(jax.vmap(lambda p: p.mean())(predictions))
             if not return_std:
                 return means
-            return means, np.sqrt(np.array(jax.vmap(lambda p: p.variance())(found)))
-
-
-def _checked(recalibrator: object, default: Recalibrator) -> Recalibrator:
-    """The recalibrator, refused if its fit takes anything but predictions and targets."""
-    if recalibrator is None:
-        return default
-    if not isinstance(recalibrator, Recalibrator):
-        raise TypeError(
-            "recalibrator: expected a record such as recalibration.TemperatureScaling(), got "
-            f"{checks.described(recalibrator)}"
-        )
-    if isinstance(recalibrator, GroupWise):  # whose fit takes any arguments
-        raise TypeError("recalibrator: expected one that needs no groups, got GroupWise")
-    checks.function("method", "recalibrator.fit", recalibrator.fit, "predictions", "targets")
-    return recalibrator
+            return means, np.sqrt(np.array(jax.vmap(lambda p: p.variance())(predictions)))
 
 
 def _checked_weights(sample_weight: Any, y: np.ndarray, recalibrator: Recalibrator) -> np.ndarray:

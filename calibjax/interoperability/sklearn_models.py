@@ -73,15 +73,15 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
 
 def _of_numbers(model: Any, inputs: Any) -> Distribution:
     """The predicted numbers; searches, pipelines and transformed targets hand no options on."""
-    found = getattr(model, "best_estimator_", model)
-    if hasattr(found, "steps"):
-        if len(found.steps) > 1:
-            inputs = found[:-1].transform(inputs)
-        return _of_numbers(found.steps[-1][1], inputs)
-    if hasattr(found, "regressor_"):
-        return _transformed(_of_numbers(found.regressor_, inputs), found)
-    if "return_std" in inspect.signature(found.predict).parameters:
-        return _normal(*found.predict(inputs, return_std=True))
+    best = getattr(model, "best_estimator_", model)
+    if hasattr(best, "steps"):
+        if len(best.steps) > 1:
+            inputs = best[:-1].transform(inputs)
+        return _of_numbers(best.steps[-1][1], inputs)
+    if hasattr(best, "regressor_"):
+        return _transformed(_of_numbers(best.regressor_, inputs), best)
+    if "return_std" in inspect.signature(best.predict).parameters:
+        return _normal(*best.predict(inputs, return_std=True))
     _refuse(model)
 
 

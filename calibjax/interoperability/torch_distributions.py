@@ -114,11 +114,11 @@ def _convert(distribution: Any, torch: Any) -> PyTree:
         record, parameters = CategoricalLogits, ("logits",)
     if record is Bernoulli and "probs" not in vars(distribution):
         return Bernoulli.of_log_odds(_array("value.logits", distribution.logits))
-    found: dict[Any, Any] = {x: getattr(distribution, str(x), x) for x in parameters}
+    values: dict[Any, Any] = {x: getattr(distribution, str(x), x) for x in parameters}
     if record in (Bernoulli, Categorical) and not checks.has_64_bits():
-        doubles = [x.detach().cpu().numpy() for x in found.values() if x.element_size() == 8]
+        doubles = [x.detach().cpu().numpy() for x in values.values() if x.element_size() == 8]
         if doubles:  # their logarithms are taken before they are cut
             made: Any = record(*doubles)
             return checks.as_arrays("value", made.with_logs())
     # Numbers, which a family has in place of a parameter, stay as they are.
-    return record(*(x if x is k else _array(f"value.{k}", x) for k, x in found.items()))
+    return record(*(x if x is k else _array(f"value.{k}", x) for k, x in values.items()))

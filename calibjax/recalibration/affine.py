@@ -255,8 +255,8 @@ def _fitted(
         shift = _weighted_median(scores, weights)
         return AffineMap(shift, weighted_mean(jnp.abs(scores - shift), weights)), scores
     if isinstance(predictions, Uniform):
-        used = checks.counted(weights, scores)
-        low, high = jnp.min(used), jnp.max(used)
+        counted = checks.counted(weights, scores)
+        low, high = jnp.min(counted), jnp.max(counted)
         return AffineMap(0.5 * (low + high), 0.5 * (high - low)), scores
     shift = weighted_mean(scores, weights)
     scale = safe_sqrt(weighted_mean(jnp.square(scores - shift[..., None]), weights))
@@ -284,8 +284,8 @@ def _of_ensembles(
 def _weighted_median(values: jax.Array, weights: jax.Array | None) -> jax.Array:
     """Mean of the smallest and the largest number with half of the weights on both sides."""
     order = jnp.argsort(values)
-    used = jnp.ones_like(values) if weights is None else weights
-    upto = jnp.cumsum(used[order])
+    weights = jnp.ones_like(values) if weights is None else weights
+    upto = jnp.cumsum(weights[order])
     half = 0.5 * upto[-1]
     rounding = 4 * values.size * jnp.finfo(values.dtype).eps * half
     places = jnp.argmax(upto >= half - rounding), jnp.argmax(upto > half + rounding)
@@ -305,7 +305,8 @@ def _iterated(predictions: Distribution, scores: jax.Array, weights: jax.Array |
         density = jax.vmap(lambda p, y: p.log_prob(y))(standard, points)
         return log_scale - weighted_mean(density, weights)
 
-    differs = jnp.max(checks.counted(weights, scores)) > jnp.min(checks.counted(weights, scores))
+    counted = checks.counted(weights, scores)
+    differs = jnp.max(counted) > jnp.min(counted)
     shift, log_scale = newton_minimum(loss, jnp.zeros(2, scores.dtype), differs)
     scale = jnp.where(differs, unit * jnp.exp(log_scale), 0)
     return AffineMap(centre + unit * shift, scale)

@@ -148,16 +148,14 @@ def _out_of_fold(
         return values if checks.is_distribution(values) else Bernoulli(values)
 
     def fill(filled: Distribution, fold: jax.Array) -> tuple[PyTree, None]:
-        choose = functools.partial(_where_rows, folds == fold)
+        def choose(new: jax.Array, old: jax.Array) -> jax.Array:
+            return jnp.where((folds == fold).reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
         return jax.tree.map(choose, by_others(fold), filled), None
 
     shapes = jax.eval_shape(by_others, jnp.int32(0))
     empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     return folds, jax.lax.scan(fill, empty, jnp.arange(num_folds))[0]
-
-
-def _where_rows(chosen: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
-    return jnp.where(jnp.expand_dims(chosen, tuple(range(1, new.ndim))), new, old)
 
 
 def _refuse_fold(fold: int, folds: jax.Array, recalibration: Any, *samples: object) -> NoReturn:

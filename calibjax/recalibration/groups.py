@@ -80,9 +80,8 @@ class GroupWise(Recalibrator):
         arguments, members = _grouped(functools.partial(method.apply, params), arguments)
         for group, indices in members.items():
             if group not in params:
-                seen = ", ".join(map(str, params))
                 raise ValueError(
-                    f"groups: expected groups that fit has seen, {seen}, "
+                    f"groups: expected groups that fit has seen, {', '.join(map(str, params))}, "
                     f"got groups[{indices[0]}] = {group}"
                 )
         parts = []

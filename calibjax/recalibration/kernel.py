@@ -86,8 +86,8 @@ class KernelRecalibration(Recalibrator):
     >>> targets = loc + jnp.repeat(jnp.array([1.0, -1.0]), 50)
     >>> method = KernelRecalibration(SquaredExponential(1.0))
     >>> params = method.fit(Normal(loc, jnp.ones(100)), targets)
-    >>> found = method.apply(params, Normal(jnp.array([0.0, 9.0]), jnp.ones(2)))
-    >>> print([f"{loc:.2f}" for loc in found.loc])
+    >>> corrected = method.apply(params, Normal(jnp.array([0.0, 9.0]), jnp.ones(2)))
+    >>> print([f"{loc:.2f}" for loc in corrected.loc])
     ['0.91', '8.09']
     """
 
@@ -103,8 +103,8 @@ class KernelRecalibration(Recalibrator):
         )
         plain = _checked(predictions)
         scores = _scores(plain, targets)
-        used = jnp.ones(len(scores), scores.dtype) if weights is None else weights
-        return LocalScores(self._kernel(predictions), predictions, scores, used)
+        weights = jnp.ones(len(scores), scores.dtype) if weights is None else weights
+        return LocalScores(self._kernel(predictions), predictions, scores, weights)
 
     def apply(self, params: LocalScores, predictions: Distribution) -> Distribution:
         """All predictions, shifted and scaled as similar samples suggest."""

@@ -38,10 +38,11 @@ class LocalAccuracies:
 
         Those with weight 0 do not count.
         """
-        confidences, own = checks.confidence_array(confidences), _checked(self)
-        points, bins = own.neighbourhood.groups(own.confidences, confidences, own.weights)
-        used = jnp.ones_like(bins) if own.weights is None else (own.weights > 0).astype(bins.dtype)
-        return jax.ops.segment_sum(used, bins, bins.size + points.size)[points]
+        confidences, params = checks.confidence_array(confidences), _checked(self)
+        weights = params.weights
+        points, bins = params.neighbourhood.groups(params.confidences, confidences, weights)
+        counts = jnp.ones_like(bins) if weights is None else (weights > 0).astype(bins.dtype)
+        return jax.ops.segment_sum(counts, bins, bins.size + points.size)[points]
 
 
 def _checked(params: LocalAccuracies) -> LocalAccuracies:

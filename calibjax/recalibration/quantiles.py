@@ -66,8 +66,8 @@ class QuantileRecalibration(Recalibrator):
     >>> predictions = Uniform(low=jnp.zeros(3), high=jnp.ones(3))
     >>> method = QuantileRecalibration("isotonic", num_knots=3)
     >>> params = method.fit(predictions, jnp.array([0.1, 0.2, 0.5]))
-    >>> found = method.apply(params, predictions)
-    >>> print(params.thresholds, jax.vmap(lambda p: p.icdf(0.75))(found))
+    >>> recalibrated = method.apply(params, predictions)
+    >>> print(params.thresholds, jax.vmap(lambda p: p.icdf(0.75))(recalibrated))
     [0.  0.1 0.2 0.5 1. ] [0.5 0.5 0.5]
     """
 
@@ -127,8 +127,8 @@ def _transforms(
     levels = jax.vmap(lambda p, y: p.cdf(y))(predictions, targets)
     last = jnp.finfo(levels.dtype).eps
     levels = jnp.clip(levels, last / 4, 1 - last)
-    used = checks.counted(weights, levels)
-    return levels, jnp.max(used) > jnp.min(used)
+    counted = checks.counted(weights, levels)
+    return levels, jnp.max(counted) > jnp.min(counted)
 
 
 @jax.jit
@@ -152,12 +152,12 @@ def _sorted(values: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, ja
     order = jnp.argsort(values)
     if weights is None:
         return values[order], jnp.arange(1, len(values) + 1, dtype=values.dtype) / (len(values) + 1)
-    used = weights[order]
-    upto = jnp.cumsum(used)
-    middle = upto - 0.5 * used + 0.5
-    copied = jnp.argmax(order == jnp.argmax(weights))  # by `checks.counted`
-    middle = jnp.where(used > 0, middle, middle[copied])
-    half = 0.5 * jnp.maximum(used - 1, 0)
+    heaviest, weights = jnp.argmax(weights), weights[order]
+    upto = jnp.cumsum(weights)
+    middle = upto - 0.5 * weights + 0.5
+    copied = jnp.argmax(order == heaviest)  # by `checks.counted`
+    middle = jnp.where(weights > 0, middle, middle[copied])
+    half = 0.5 * jnp.maximum(weights - 1, 0)
     levels = jnp.sort(jnp.concatenate([middle - half, middle + half])) / (upto[-1] + 1)
     return jnp.repeat(values[order], 2), levels
 
@@ -166,13 +166,13 @@ def weighted_quantiles(
     values: jax.Array, weights: jax.Array | None, levels: jax.Array, ends: tuple[Any, Any]
 ) -> jax.Array:
     """Quantiles at levels between order statistics i / (n + 1), with ends at 0 and at 1."""
-    used = checks.counted(weights, values)
-    is_bad = jnp.isnan(jnp.max(used) + (0 if weights is None else jnp.sum(weights)))
-    values, at = _sorted(used, weights)
+    values = checks.counted(weights, values)
+    is_bad = jnp.isnan(jnp.max(values) + (0 if weights is None else jnp.sum(weights)))
+    values, at = _sorted(values, weights)
     low, high = (jnp.asarray(end, values.dtype)[None] for end in ends)
     values = jnp.concatenate([low, values, high])
-    found = jnp.interp(levels, jnp.pad(at, 1).at[-1].set(1), values)
-    return jnp.where(is_bad, jnp.nan, found)
+    quantiles = jnp.interp(levels, jnp.pad(at, 1).at[-1].set(1), values)
+    return jnp.where(is_bad, jnp.nan, quantiles)
 
 
 def _knots(levels: jax.Array, weights: jax.Array | None, num_knots: int) -> IsotonicMap:
@@ -261,8 +261,8 @@ class QuantileShift(Recalibrator):
 @jax.jit
 def _shifts(levels: jax.Array, residuals: jax.Array, weights: jax.Array | None) -> jax.Array:
     def one(level: jax.Array, values: jax.Array) -> jax.Array:
-        used = checks.counted(weights, values)
-        return weighted_quantiles(values, weights, level, (jnp.min(used), jnp.max(used)))
+        counted = checks.counted(weights, values)
+        return weighted_quantiles(values, weights, level, (jnp.min(counted), jnp.max(counted)))
 
     return jax.vmap(one)(levels, residuals.T)
 

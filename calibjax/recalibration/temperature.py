@@ -317,11 +317,6 @@ def temperature_interval(
     return _interval(loss, predictions, targets, weights, temperature, level)
 
 
-def _loss_of_sample(loss: Loss, p: PyTree, y: PyTree) -> jax.Array:
-    """The loss of a data set that consists of one sample."""
-    return loss(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (p, y)))
-
-
 @functools.partial(jax.jit, static_argnums=0)
 def _interval(
     loss: Loss,
@@ -334,7 +329,8 @@ def _interval(
     """Sandwich estimate of the interval around the best temperature."""
 
     def value(p: Any, y: Any, theta: jax.Array) -> jax.Array:
-        return _loss_of_sample(loss, tempered(p, jnp.exp(theta)), y)
+        sample = tempered(p, jnp.exp(theta)), y
+        return loss(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], sample))
 
     both = jax.vmap(jax.value_and_grad(jax.grad(value, 2), 2), (0, 0, None))
     slopes, curvatures = both(predictions, targets, jnp.log(temperature))

@@ -76,11 +76,11 @@ class VennAbers(ConfidenceRecalibrator):
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
     ) -> CalibrationSamples:
         confidences, correct = checks.counted(weights, (confidences, correct))
-        used = jnp.ones_like(confidences) if weights is None else weights
+        weights = jnp.ones_like(confidences) if weights is None else weights
         # Traced numbers may be invalid, and sorts hide them.
-        is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct) + jnp.sum(used))
+        is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct) + jnp.sum(weights))
         confidences, correct = (jnp.where(is_bad, jnp.nan, x) for x in (confidences, correct))
-        return CalibrationSamples(confidences, correct, used)
+        return CalibrationSamples(confidences, correct, weights)
 
     def _apply(self, params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.Array, None]:
         low, high = _interval(params, confidences)
@@ -95,10 +95,9 @@ def _interval(params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.A
         order = jnp.argsort(inputs)
         outputs = jnp.append(params.correct, correct)[order]
         weights = jnp.append(params.weights, 1)[order]
-        place = jnp.argmax(order == len(inputs) - 1)
-        found = isotonic_means(inputs[order], outputs, weights)[place]
+        mean = isotonic_means(inputs[order], outputs, weights)[jnp.argmax(order == len(inputs) - 1)]
         is_bad = jnp.isnan(confidence) | jnp.any(jnp.isnan(params.correct))
-        return jnp.where(is_bad, jnp.nan, found).astype(confidences.dtype)
+        return jnp.where(is_bad, jnp.nan, mean).astype(confidences.dtype)
 
     def both(confidence: jax.Array) -> tuple[jax.Array, jax.Array]:
         labels = jnp.arange(2, dtype=params.correct.dtype)

@@ -35,10 +35,7 @@ class EstimationFunction:
     """
 
     def fit(
-        self,
-        predictions: Distribution,
-        targets: ArrayLike,
-        hyperparameter: ArrayLike,
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> PyTree:
         """Learns params, a pytree of arrays, with a hyperparameter."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")

@@ -178,11 +178,7 @@ def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
 
 @functools.partial(jax.jit, static_argnames=("max_bins", "debias"))
 def _mean_residuals(
-    predictions: Distribution,
-    targets: jax.Array,
-    num_bins: jax.Array,
-    max_bins: int,
-    debias: bool,
+    predictions: Distribution, targets: jax.Array, num_bins: jax.Array, max_bins: int, debias: bool
 ) -> BinResiduals:
     errors = residuals(predictions, targets)
     is_valid = (num_bins >= 1) & (num_bins <= max_bins) & (num_bins == jnp.floor(num_bins))

@@ -111,15 +111,15 @@ def specialised(function: object, samples: _Samples, grid: jax.Array) -> Estimat
             "function: expected a risk.EstimationFunction such as risk.Binning(), got "
             f"{checks.described(function)}"
         )
-    found = function.specialise(samples[0], grid)
-    leaves = jax.tree.leaves(found)
-    if leaves and leaves[0] is found:
+    function = function.specialise(samples[0], grid)
+    leaves = jax.tree.leaves(function)
+    if leaves and leaves[0] is function:
         raise TypeError(
             "function: expected a record, which can be handed to compiled functions, got "
-            f"{checks.described(found)}; decorate its class with calibjax.record"
+            f"{checks.described(function)}; decorate its class with calibjax.record"
         )
-    checks.no_plain_objects("function", found)
-    return found
+    checks.no_plain_objects("function", function)
+    return function
 
 
 def run_folds(
@@ -187,7 +187,8 @@ def _with_folds(
             params = function.refit(first, hyperparameter)
             if params is None:
                 params = function.fit(*rest, hyperparameter)
-            return _losses(function, params, *held_out), _test_values(function, params, test)
+            values = None if test is None else function.diagonal(params, test)
+            return _losses(function, params, *held_out), values
 
         return lax.map(at, grid)
 
@@ -207,10 +208,7 @@ def _at(samples: T, index: jax.Array) -> T:
 
 
 def _losses(
-    function: EstimationFunction,
-    params: PyTree,
-    predictions: Distribution,
-    targets: jax.Array,
+    function: EstimationFunction, params: PyTree, predictions: Distribution, targets: jax.Array
 ) -> jax.Array:
     """Mean loss over the pairs of each sample with the others, [n]."""
     errors = residuals(predictions, targets)
@@ -219,11 +217,6 @@ def _losses(
         return losses_of_factors(errors, *factors)
     values = functools.partial(function.evaluate, params)
     return losses_of_values(errors, values, predictions, "function.evaluate")
-
-
-def _test_values(function: EstimationFunction, params: PyTree, test: PyTree) -> jax.Array | None:
-    """Values h(p_i, p_i), [t], if there is a test part."""
-    return None if test is None else function.diagonal(params, test)
 
 
 def _refuse_nan(result: CrossValidation, batch: np.ndarray) -> None:

@@ -34,11 +34,7 @@ class RiskEstimate:
 
 
 def estimation_risk(
-    values: Values,
-    predictions: Distribution,
-    targets: ArrayLike,
-    *,
-    block_size: int | None = None,
+    values: Values, predictions: Distribution, targets: ArrayLike, *, block_size: int | None = None
 ) -> RiskEstimate:
     """Unbiased estimate of the risk of a calibration estimation function h.
 
@@ -126,7 +122,7 @@ def estimation_risk(
 
 
 def _of_blocks(
-    errors: jax.Array, values: Callable, predictions: Distribution, block_size: int
+    errors: jax.Array, values: Any, predictions: Distribution, block_size: int
 ) -> jax.Array:
     """The risks of blocks of consecutive samples."""
     num_blocks = len(errors) // block_size
@@ -165,10 +161,7 @@ def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
 
 
 def losses_of_values(
-    errors: jax.Array,
-    values: Callable,
-    predictions: Distribution,
-    name: str = "values",
+    errors: jax.Array, values: Callable, predictions: Distribution, name: str = "values"
 ) -> jax.Array:
     """Mean loss over the pairs of each sample, [n]; h is a function of two batches."""
     n = len(errors)

@@ -102,10 +102,7 @@ class KernelDensity(EstimationFunction):
         return np.array(BANDWIDTHS)
 
     def fit(
-        self,
-        predictions: Distribution,
-        targets: ArrayLike,
-        hyperparameter: ArrayLike,
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> KernelDensities:
         """The training data."""
         predictions, targets = checked(predictions, targets)

@@ -60,10 +60,7 @@ class Temperature(EstimationFunction):
     """
 
     def fit(
-        self,
-        predictions: Distribution,
-        targets: ArrayLike,
-        hyperparameter: ArrayLike,
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
     ) -> TemperatureParams:
         """Stores the temperature."""
         samples = vectors(checked(predictions, targets)[0])
