@@ -103,11 +103,9 @@ class Binning(EstimationFunction):
     >>> confidences, correct = jnp.array([0.6, 0.7, 0.2, 0.2]), jnp.array([1, 1, 0, 0])
     >>> for function in Binning(), Binning(debias=True):  # mean residuals -0.35 and 0.2
     ...     params = function.fit(confidences, correct, 2)
-    ...     print(function.evaluate(params, confidences[1:3], confidences[1:3]).round(4))
-    [[ 0.1225 -0.07  ]
-     [-0.07    0.04  ]]
-    [[ 0.12 -0.07]
-     [-0.07  0.04]]
+    ...     print([f"{value:.4f}" for value in function.diagonal(params, confidences[1:3])])
+    ['0.1225', '0.0400']
+    ['0.1200', '0.0400']
     """
 
     max_bins: int | None = dataclasses.field(default=None, metadata={"static": True})
