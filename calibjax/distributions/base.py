@@ -55,11 +55,11 @@ def _of_rows(record: Any, function: Callable[[Any], Any], axes: int = 0) -> Any:
     changes = {}
     for field in dataclasses.fields(record):
         value, constraint = getattr(record, field.name), field.metadata.get("constraint")
-        own = axes + (len(constraint.axes) if constraint else field.metadata.get("axes", 0))
+        width = axes + (len(constraint.axes) if constraint else field.metadata.get("axes", 0))
         if dataclasses.is_dataclass(value):
-            changes[field.name] = _of_rows(value, function, own)
+            changes[field.name] = _of_rows(value, function, width)
         elif not field.metadata.get("static"):
-            take = lambda leaf, own=own: function(leaf) if jnp.ndim(leaf) > own else leaf  # noqa: E731
+            take = lambda x, width=width: function(x) if jnp.ndim(x) > width else x  # noqa: E731
             changes[field.name] = jax.tree.map(take, value)
     return dataclasses.replace(record, **changes)
 

@@ -46,13 +46,13 @@ class Dirichlet(Distribution):
 
     def variance(self) -> jax.Array:
         """Variance of each coordinate, [d]."""
-        own = jnp.asarray(self.concentration)
-        total = jnp.sum(own, -1, keepdims=True)
+        concentration = jnp.asarray(self.concentration)
+        total = jnp.sum(concentration, -1, keepdims=True)
         # The sum of the others. As a difference it has no digits beside a large coordinate.
-        is_large = own > 0.5 * total
-        others = jnp.sum(jnp.where(is_large, 0, own), -1, keepdims=True)
-        others = jnp.where(is_large, others, total - own)
-        return (own / total) * (others / total) / (1 + total)
+        is_large = concentration > 0.5 * total
+        others = jnp.sum(jnp.where(is_large, 0, concentration), -1, keepdims=True)
+        others = jnp.where(is_large, others, total - concentration)
+        return (concentration / total) * (others / total) / (1 + total)
 
     def tempered(self, temperature: jax.Array) -> "Dirichlet":
         """The Dirichlet distribution with density ∝ p^{1/T} with respect to dy / Π_k y_k."""

@@ -117,10 +117,10 @@ class Ensemble(Distribution):
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest scalar draw z of positive probability with cdf(z) ≥ level."""
         order = jnp.argsort(self._scalars("icdf"))
-        found = self.values[order][Categorical(self.probs[order]).icdf(jnp.asarray(level))]
-        if jnp.issubdtype(found.dtype, jnp.integer):
-            return checks.missing_unless(~jnp.isnan(level), found)
-        return jnp.where(jnp.isnan(level), jnp.nan, found)
+        quantile = self.values[order][Categorical(self.probs[order]).icdf(jnp.asarray(level))]
+        if jnp.issubdtype(quantile.dtype, jnp.integer):
+            return checks.missing_unless(~jnp.isnan(level), quantile)
+        return jnp.where(jnp.isnan(level), jnp.nan, quantile)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, of the empirical distribution."""

@@ -191,7 +191,7 @@ def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
     if jnp.issubdtype(quantiles.dtype, jnp.integer):
         is_known = ~(checks.is_missing(low) | checks.is_missing(high) | jnp.isnan(fixed_level))
         low, high = jnp.where(is_known, low, 0), jnp.where(is_known, high, 0)
-        found = smallest_integer(fixed.cdf, fixed_level, low, high)
-        return checks.missing_unless(is_known, found)
+        quantile = smallest_integer(fixed.cdf, fixed_level, low, high)
+        return checks.missing_unless(is_known, quantile)
     y = inverse_of_cdf(fixed.cdf, jnp.asarray(fixed_level, quantiles.dtype), low, high)
     return implicit_quantile(p, y, level) if hasattr(p.components, "log_prob") else y

@@ -68,10 +68,8 @@ class NegativeBinomial(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of count y; −inf below zero. Loader's form avoids cancellation."""
-        k, count = (
-            jnp.asarray(self.concentration),
-            jnp.asarray(jnp.maximum(y, 0)).astype(jnp.result_type(self.mean_)),
-        )
+        k = jnp.asarray(self.concentration)
+        count = jnp.asarray(jnp.maximum(y, 0)).astype(jnp.result_type(self.mean_))
         n = k + count
         density = log_poisson_density(k, n * self._success) - log_poisson_density(n, n)
         density += log_poisson_density(count, n * (self.mean_ / (self.mean_ + k)))

@@ -1,7 +1,5 @@
 """Quantile forecasts."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,11 +73,8 @@ class Quantiles(Distribution):
         >>> print(Quantiles.sorted([0.1, 0.5, 0.9], [-1.0, 2.0, 1.5]).values)
         [-1.   1.5  2. ]
         """
-        given = checks.originals("levels", levels), checks.originals("values", values)
-        in_order: list[Any] = [
-            np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in given
-        ]
-        return cls(*in_order)
+        arrays = checks.originals("levels", levels), checks.originals("values", values)
+        return cls(*(np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in arrays))
 
     @property
     def probs(self) -> jax.Array:

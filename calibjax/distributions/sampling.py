@@ -47,11 +47,11 @@ def check_draws(predictions: Distribution, targets: jax.Array) -> None:
     """Refuses predictions without `sample`, or whose draws are not shaped like the targets."""
     checks.method("predictions", predictions, "sample")
     drawn = _drawn.eval_shape(predictions)
-    found, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
-    if found != expected:
+    shapes, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
+    if shapes != expected:
         raise ValueError(
             f"predictions.sample: expected draws of the shape of the targets, {expected} for the "
-            f"whole batch, got {found}"
+            f"whole batch, got {shapes}"
         )
 
 

@@ -1,7 +1,6 @@
 """Scores of predictions given by draws."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -89,25 +88,14 @@ def drawn(
 
 
 def _kernel_score(
-    pairs_of: Callable[[Ensemble, jax.Array], tuple[jax.Array, jax.Array]],
-    is_fair: bool,
-    p: Ensemble,
-    y: jax.Array,
+    distance: Euclidean | None, is_fair: bool, p: Ensemble, y: jax.Array
 ) -> jax.Array:
     """E d(Z, y) − ½ E d(Z, Z'), the latter of different draws if it is fair."""
-    to_target, between = pairs_of(p, y)
+    to_target, between = p.mean_distances(y, distance)
     share = 1 - jnp.sum(jnp.square(p.probs)) if is_fair else 1
     return to_target - 0.5 * between / share
 
 
-def _norms(p: Ensemble, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return p.mean_distances(y, Euclidean())
-
-
-def _gaps(p: Ensemble, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return p.mean_distances(y)
-
-
 ESTIMATORS = "nrg", "fair"
-_SCORES = {name: functools.partial(_kernel_score, _norms, name == "fair") for name in ESTIMATORS}
-fair_crps = functools.partial(_kernel_score, _gaps, True)
+_SCORES = {x: functools.partial(_kernel_score, Euclidean(), x == "fair") for x in ESTIMATORS}
+fair_crps = functools.partial(_kernel_score, None, True)

@@ -106,12 +106,12 @@ def _scores(
     weights: jax.Array | None,
     level: float | None,
 ) -> tuple[jax.Array, jax.Array]:
-    used, observed = checks.counted(weights, numbers)
-    low, high = jnp.minimum(used, observed), jnp.maximum(used, observed)
+    forecasts, observed = checks.counted(weights, numbers)
+    low, high = jnp.minimum(forecasts, observed), jnp.maximum(forecasts, observed)
     if thresholds is None:
         shares = jnp.asarray(np.linspace(0, 1, _POINTS), low.dtype)
         thresholds = jnp.min(low) * (1 - shares) + jnp.max(high) * shares
-    slopes = None if level is None else jnp.where(observed < used, 1 - level, level)
+    slopes = None if level is None else jnp.where(observed < forecasts, 1 - level, level)
 
     def at(threshold: jax.Array) -> jax.Array:
         size = jnp.abs(observed - threshold) if slopes is None else slopes

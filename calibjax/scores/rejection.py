@@ -52,11 +52,11 @@ def prediction_rejection_ratio(
     """
     confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
     if checks.is_concrete(correct, weights):
-        seen = np.asarray(correct) if weights is None else np.asarray(correct)[weights > 0]
-        if len(np.unique(seen)) < 2:
+        outcomes = np.asarray(correct) if weights is None else np.asarray(correct)[weights > 0]
+        if len(np.unique(outcomes)) < 2:
             raise ValueError(
                 "correct: expected right and wrong predictions, without which the ratio is "
-                f"undefined, got {int(seen[0])} for all {seen.size}"
+                f"undefined, got {int(outcomes[0])} for all {outcomes.size}"
             )
     return _ratio_of_areas(confidences, correct, weights)
 

@@ -76,7 +76,7 @@ def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> S
             name: count + jnp.asarray(counts[name], jnp.int32)
             for name, count in state.counts.items()
         },
-        {name: own.plus(sums[name]) for name, own in state.sums.items()},
+        {name: x.plus(sums[name]) for name, x in state.sums.items()},
     )
 
 
@@ -138,7 +138,7 @@ class Accumulator:
         """
         a, b = self._checked("a", a), self._checked("b", b)
         counts = {name: count + b.counts[name] for name, count in a.counts.items()}
-        return State(counts, {name: own.merged(b.sums[name]) for name, own in a.sums.items()})
+        return State(counts, {name: x.merged(b.sums[name]) for name, x in a.sums.items()})
 
     def _checked(self, name: str, state: object) -> State:
         """A state, with JAX arrays, that has the shapes of this accumulator's."""
@@ -165,18 +165,18 @@ def checked_state(name: str, state: object, expected: StateT) -> StateT:
         names = jax.tree_util.keystr
         return structure, [f"{names(path)} {x.dtype}{list(x.shape)}" for path, x in arrays]
 
-    (structure, own), (right, arrays) = kind(state), kind(expected)
-    if structure != right or own != arrays:
+    (structure, actual), (right, arrays) = kind(state), kind(expected)
+    if structure != right or actual != arrays:
         raise ValueError(
             f"{name}: expected a state of this accumulator, with arrays {', '.join(arrays)}, "
-            f"got {', '.join(own)}"
+            f"got {', '.join(actual)}"
         )
-    found: StateT = jax.tree.map(jnp.asarray, state)
-    for key, values in getattr(found, "counts", {}).items():
+    checked: StateT = jax.tree.map(jnp.asarray, state)
+    for key, values in getattr(checked, "counts", {}).items():
         if checks.is_concrete(values):
             place, bad = f"{name}.counts['{key}']", np.asarray(values) < 0
             checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
-    return found
+    return checked
 
 
 def checked_batch(

@@ -158,12 +158,12 @@ class CalibrationBins(Accumulator):
         checks.class_predictions(predictions)
         predictions, targets, weights = checked_batch(predictions, targets, weights)
         is_binary = isinstance(bare(predictions), Bernoulli)
-        found = None if is_binary else predictions.class_probs.shape[1]
-        if found != self.num_classes:
+        num_classes = None if is_binary else predictions.class_probs.shape[1]
+        if num_classes != self.num_classes:
             expected = "binary predictions, Bernoulli (num_classes = None)"
             if self.num_classes is not None:
                 expected = f"predictions of num_classes = {self.num_classes} classes"
-            got = "binary ones" if found is None else f"{found} classes"
+            got = "binary ones" if num_classes is None else f"{num_classes} classes"
             raise ValueError(f"predictions: expected {expected}, got {got}")
         return _with_samples(
             state,
@@ -200,11 +200,11 @@ def _is_consistent(state: State) -> jax.Array:
     counts, residuals = state.counts, state.sums["residuals"].total()
     labels = state.sums["labels"].total()
     sizes = jnp.sum(labels, 1)
-    seen = jnp.sum(counts["sizes"]) + counts["missing"]
+    num_seen = jnp.sum(counts["sizes"]) + counts["missing"]
     is_counted = jnp.all(labels >= 0) & jnp.all((sizes > 0) == (counts["sizes"] > 0))
     is_bounded = jnp.all(jnp.abs(residuals) <= 1.001 * sizes[:, None])
     is_bounded |= counts["missing"] > 0  # then they may be NaN
-    return (seen == counts["samples"]) & is_counted & is_bounded
+    return (num_seen == counts["samples"]) & is_counted & is_bounded
 
 
 @functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))
@@ -219,9 +219,9 @@ def _with_samples(
 ) -> State:
     """The state after checked samples; traced ones that are out of range are missing."""
     num_cells = state.counts["sizes"].size
-    seen = probs[:, 1:] if is_binary else probs
-    powers = np.array([num_bins**k for k in reversed(range(seen.shape[1]))], np.int32)
-    cells = jnp.sum(interval_index(seen, num_bins) * powers, 1)
+    shown = probs[:, 1:] if is_binary else probs
+    powers = np.array([num_bins**k for k in reversed(range(shown.shape[1]))], np.int32)
+    cells = jnp.sum(interval_index(shown, num_bins) * powers, 1)
     is_missing = checks.missing_rows((probs, targets, weights))
     is_used = jnp.ones(len(probs), bool) if weights is None else weights != 0
     cells = jnp.where(is_missing | ~is_used, num_cells, cells)  # which is in no bin

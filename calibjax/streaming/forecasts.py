@@ -124,8 +124,8 @@ class EProcess:
         betting, example, start = self._started()
         state = checked_state("state", state, start)
         forecasts = checked_forecasts(predictions, targets, times)
-        found, expected = forecasts.prediction, example.prediction
-        checks.same_kind("predictions", found, "example_predictions", expected)
+        kinds = forecasts.prediction, "example_predictions", example.prediction
+        checks.same_kind("predictions", *kinds)
         forecasts = jax.tree.map(lambda x, y: x.astype(y.dtype), forecasts, example)
         return after_all(betting, state, forecasts)[0]
 

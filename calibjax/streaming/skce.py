@@ -1,6 +1,7 @@
 """Squared kernel calibration error and its exact test, in one pass over batches."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -144,42 +145,14 @@ class SKCE(Accumulator):
             ValueError: if shapes or values are wrong.
             NotImplementedError: if the expectations have no closed form.
         """
-        if self.block_size is not None:
-            return self._with_blocks(state, predictions, targets, weights, self.block_size)
-        featured = _featured(self)
         state = self._checked("state", state)
+        if self.block_size is not None:
+            data = self.kernel, predictions, targets, weights
+            return with_numbers(state, *_blocks(self.block_size, *data))
+        featured = _featured(self)
         data = checked_samples(featured, predictions, targets, weights)
         sums = sums_of_batch(featured.kernel, featured.prepared, *data)
-        used = _number_used(*data[1:])
-        return with_batch(state, {"samples": used}, sums, data[2])
-
-    def _with_blocks(
-        self,
-        state: State,
-        predictions: Distribution,
-        targets: ArrayLike,
-        weights: ArrayLike | None,
-        block_size: int,
-    ) -> State:
-        block_size = checks.size_in_range("block_size", block_size, 2)
-        state = self._checked("state", state)
-        checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-        kernel, samples = checked_pairs(self.kernel, predictions, targets)
-        n = checks.leading_size("targets", samples[1])
-        if n % block_size:
-            raise ValueError(
-                f"predictions: expected a multiple of block_size = {block_size} samples, got {n}; "
-                "hand over whole blocks, and leave out the rest at the end of the data"
-            )
-        if weights is not None:
-            weights = checks.plain_weights(weights, n)
-        data = kernel, samples, weights
-        blocks = operators.block_means(sample_pair, *data, block_size=block_size)
-        masses = jnp.ones_like(blocks)
-        if weights is not None:
-            number = block_size * (block_size - 1) / 2
-            masses = operators.block_masses(weights, block_size=block_size) / number
-        return with_numbers(state, blocks, masses)
+        return with_batch(state, {"samples": _number_used(*data[1:])}, sums, data[2])
 
     def _interval(self, state: State) -> ConfidenceInterval:
         level = checks.proportion("confidence_level", self.confidence_level)
@@ -336,9 +309,8 @@ class ExactSKCETest(Accumulator):
             (jax.random.split(key, self.num_draws), indices),
             batch_size=default_batch_size(bytes_of_redraw(n, num_features, in_blocks=True)),
         )
-        used = _number_used(targets, weights)
-        counts = {"samples": n, "used": used, "zeros": jnp.sum(indices == 0)}
-        return with_batch(state, counts, sums, weights)
+        counts = {"used": _number_used(targets, weights), "zeros": jnp.sum(indices == 0)}
+        return with_batch(state, {"samples": n, **counts}, sums, weights)
 
     def result(self, state: State) -> CalibrationTestResult:
         """The result of the test of all samples so far, as `exact_skce_test` returns it.
@@ -362,6 +334,27 @@ class ExactSKCETest(Accumulator):
         n, *parts = _means(state)
         unbiased, diagonal = (jnp.where(is_valid, part, jnp.nan) for part in parts)
         return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
+
+
+def _blocks(
+    block_size: int, kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Unbiased estimates of the blocks of a batch, and their weights."""
+    block_size = checks.size_in_range("block_size", block_size, 2)
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    kernel, samples = checked_pairs(kernel, predictions, targets)
+    n = checks.leading_size("targets", samples[1])
+    if n % block_size:
+        raise ValueError(
+            f"predictions: expected a multiple of block_size = {block_size} samples, got {n}; "
+            "hand over whole blocks, and leave out the rest at the end of the data"
+        )
+    weights = None if weights is None else checks.plain_weights(weights, n)
+    blocks = operators.block_means(sample_pair, kernel, samples, weights, block_size=block_size)
+    if weights is None:
+        return blocks, jnp.ones_like(blocks)
+    number = block_size * (block_size - 1) / 2
+    return blocks, operators.block_masses(weights, block_size=block_size) / number
 
 
 def _featured(accumulator: SKCE | ExactSKCETest) -> FeaturedProduct:

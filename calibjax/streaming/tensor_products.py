@@ -123,8 +123,8 @@ def checked_samples(
     """A checked batch of the landmarks' kind, with its weights."""
     predictions, targets, weights = checked_batch(predictions, targets, weights)
     refuse_without_expectations(featured.kernel, predictions)
-    own, landmarks = map(without_draws, (predictions, featured.landmarks))
-    checks.same_kind("predictions", own, _LANDMARKS, landmarks)
+    plain, landmarks = map(without_draws, (predictions, featured.landmarks))
+    checks.same_kind("predictions", plain, _LANDMARKS, landmarks)
     dtype = floating_dtype(predictions)
     if jnp.finfo(dtype).bits > jnp.finfo(featured.dtype).bits:
         raise ValueError(
