@@ -1,5 +1,7 @@
 """Quantile forecasts."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,7 +76,8 @@ class Quantiles(Distribution):
         [-1.   1.5  2. ]
         """
         arrays = checks.originals("levels", levels), checks.originals("values", values)
-        return cls(*(np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in arrays))
+        in_order: Any = (np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in arrays)
+        return cls(*in_order)
 
     @property
     def probs(self) -> jax.Array:

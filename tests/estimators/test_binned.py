@@ -141,11 +141,11 @@ def test_bernoulli_bins_against_scikit_learn(strategy):
     if strategy == "quantile":
         ours = ECE(*arguments, binning=estimators.EqualMassBins(10))
         np.testing.assert_allclose(ours, np.abs(frequencies - means).mean(), atol=1e-14)
-    # Of bins of one sample, the squared error is the Brier score.
+    # Of bins of one sample, the squared error is the Brier score of both classes.
     brier = ECE(
         *arguments, binning=lambda p: jnp.arange(400), distance=distances.SquaredEuclidean()
     )
-    np.testing.assert_allclose(brier, brier_score_loss(targets, probs), rtol=1e-13)
+    np.testing.assert_allclose(brier, 2 * brier_score_loss(targets, probs), rtol=1e-13)
 
 
 def test_any_function_is_a_binning():

@@ -96,7 +96,7 @@ def test_compiled_is_eager_and_two_classes_are_a_bernoulli():
 def test_a_target_of_probability_zero():
     predictions = Categorical(jnp.array([[0.0, 1.0], [0.5, 0.5]]))
     assert scores.negative_log_likelihood(predictions, jnp.array([0, 1])) == jnp.inf
-    assert scores.brier_score(predictions, jnp.array([0, 1])) == 1.25
+    assert scores.brier_score(predictions, jnp.array([0, 1])) == 0.625
     gradient = jax.grad(lambda p: scores.negative_log_likelihood(Categorical(p), jnp.array([1, 1])))
     np.testing.assert_array_equal(gradient(predictions.probs), [[0, -0.5], [0, -1]])
 

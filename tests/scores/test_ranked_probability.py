@@ -172,7 +172,7 @@ def test_families_without_a_closed_form():
     with pytest.raises(NotImplementedError, match="no closed form for DiagNormal predictions"):
         scores.crps(DiagNormal(jnp.asarray(LOC), jnp.asarray(SCALE)), jnp.asarray(LOC))
     classes = Mixture(None, Categorical(jnp.asarray(WEIGHTS)[:, None]))
-    with pytest.raises(NotImplementedError, match="no closed form for Samples of vectors"):
+    with pytest.raises(NotImplementedError, match="no closed form for an Ensemble of vectors"):
         scores.crps(Ensemble(jnp.zeros((N, 2, 3))), jnp.zeros((N, 3)))
     with pytest.raises(NotImplementedError, match="no closed form for Mixture of Categorical"):
         scores.crps(classes, jnp.zeros(N, int))
