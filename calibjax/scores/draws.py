@@ -98,4 +98,4 @@ def _kernel_score(
 
 ESTIMATORS = "nrg", "fair"
 _SCORES = {x: functools.partial(_kernel_score, Euclidean(), x == "fair") for x in ESTIMATORS}
-fair_crps = functools.partial(_kernel_score, None, True)
+fair_score_of_numbers = functools.partial(_kernel_score, None, True)

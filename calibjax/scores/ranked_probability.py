@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.scores.base import mean_over_classes, mean_over_samples, weighted_samples
-from calibjax.scores.draws import ESTIMATORS, drawn, fair_crps
+from calibjax.scores.draws import ESTIMATORS, drawn, fair_score_of_numbers
 
 
 def crps(
@@ -63,7 +63,7 @@ def crps(
     if checks.choice("estimator", estimator, ESTIMATORS) == "fair":
         samples, weights = drawn(predictions, targets, weights)
         checks.shape("targets", samples[1], (None,), "[n]; vectors have an energy_score")
-        return mean_over_samples(fair_crps, samples, weights, reduction)
+        return mean_over_samples(fair_score_of_numbers, samples, weights, reduction)
     samples, weights = weighted_samples(predictions, targets, weights, "sample")
     return mean_over_samples(_crps, samples, weights, reduction, "crps")
 

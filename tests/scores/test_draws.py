@@ -17,8 +17,8 @@ RNG = np.random.default_rng(5)
 X, Y = RNG.normal(size=(N, M, SIZE)), RNG.normal(size=(N, SIZE))
 X[0, 1], X[1, 0] = X[0, 0], Y[1]  # equal draws, and a draw that is the target
 PROBS = RNG.dirichlet(np.ones(M), N)
-fair_crps = functools.partial(scores.crps, estimator="fair")
-fair_energy_score = functools.partial(scores.energy_score, estimator="fair")
+FAIR_CRPS = functools.partial(scores.crps, estimator="fair")
+FAIR_ENERGY = functools.partial(scores.energy_score, estimator="fair")
 WEIGHTS = np.array([0.5, 2, 0, 1, 3, 1.5])
 
 
@@ -40,8 +40,8 @@ def test_against_loops(probs):
     cases = [
         (scores.energy_score, vectors, Y, loops(X, Y, q, False)),
         (scores.energy_score, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, False)),
-        (fair_energy_score, vectors, Y, loops(X, Y, q, True)),
-        (fair_crps, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, True)),
+        (FAIR_ENERGY, vectors, Y, loops(X, Y, q, True)),
+        (FAIR_CRPS, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, True)),
         (scores.crps, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, False)),
     ]
     for function, p, y, expected in cases:
@@ -61,9 +61,9 @@ def test_numbers_of_scoringrules():
     vectors, numbers = D.Ensemble(x), D.Ensemble(x[..., 0])
     found = [
         scores.energy_score(vectors, y),
-        fair_energy_score(vectors, y),
+        FAIR_ENERGY(vectors, y),
         scores.crps(numbers, y[:, 0]),
-        fair_crps(numbers, y[:, 0]),
+        FAIR_CRPS(numbers, y[:, 0]),
     ]
     np.testing.assert_allclose(found, SCORINGRULES, rtol=1e-10)
 
@@ -86,7 +86,7 @@ def test_many_draws_are_sorted():
         expected = near - pairs / 2
         np.testing.assert_allclose(scores.crps(D.Ensemble(x, p), y), expected.mean(), rtol=1e-12)
         expected = near - pairs / 2 / (1 - np.sum(w * w, 1))
-        np.testing.assert_allclose(fair_crps(D.Ensemble(x, p), y), expected.mean(), rtol=1e-12)
+        np.testing.assert_allclose(FAIR_CRPS(D.Ensemble(x, p), y), expected.mean(), rtol=1e-12)
 
 
 def test_fair_scores_are_those_of_the_distribution():
@@ -95,9 +95,9 @@ def test_fair_scores_are_those_of_the_distribution():
     p = D.Normal(np.zeros(n), np.ones(n))
     drawn = D.monte_carlo(jax.random.key(0), p, 3)
     y = np.full(n, 0.7)
-    each = jax.vmap(lambda v: fair_crps(D.Ensemble(v[None]), y[:1]))(drawn.draws.values)
+    each = jax.vmap(lambda v: FAIR_CRPS(D.Ensemble(v[None]), y[:1]))(drawn.draws.values)
     error = np.std(each) / np.sqrt(n)
-    np.testing.assert_allclose(fair_crps(drawn, y), np.mean(each), rtol=1e-5)
+    np.testing.assert_allclose(FAIR_CRPS(drawn, y), np.mean(each), rtol=1e-5)
     expected = scores.crps(p, y)
     assert abs(np.mean(each) - expected) < 4 * error
     assert scores.crps(drawn.draws, y) - expected > 20 * error
@@ -112,7 +112,7 @@ def test_gradients():
         slope = jax.grad(function)(jnp.asarray(at))
         np.testing.assert_allclose(np.sum(slope * direction), numeric, rtol=1e-6)
 
-    for score in (scores.energy_score, fair_energy_score):
+    for score in (scores.energy_score, FAIR_ENERGY):
         check(lambda x, score=score: score(D.Ensemble(x), Y + 0.1), X + directions, directions)
         slope = jax.grad(lambda x, score=score: score(D.Ensemble(x), Y))(jnp.asarray(X))
         assert np.all(np.isfinite(slope))  # equal draws
@@ -127,11 +127,11 @@ def test_units():
 
 def test_refusals():
     normal = D.Normal(Y[:, 0], np.ones(N))
-    for score in (scores.energy_score, fair_crps, fair_energy_score):
+    for score in (scores.energy_score, FAIR_CRPS, FAIR_ENERGY):
         with pytest.raises(TypeError, match="expected draws, distributions.Ensemble"):
             score(normal, Y[:, 1])
     with pytest.raises(ValueError, match="vectors have an energy_score"):
-        fair_crps(D.Ensemble(X), Y)
+        FAIR_CRPS(D.Ensemble(X), Y)
 
 
 def test_one_program_for_all_calls():
