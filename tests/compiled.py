@@ -3,8 +3,9 @@
 import jax
 
 from calibjax import kernels
+from calibjax.kernels import expectations
 
-centered_kernel = jax.jit(kernels.centered_kernel)
+centered_kernel = jax.jit(expectations.centered_kernel)
 single_expectation = jax.jit(kernels.single_expectation)
 double_expectation = jax.jit(kernels.double_expectation)
 

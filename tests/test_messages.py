@@ -127,6 +127,6 @@ def test_message(name):
 
 @pytest.mark.parametrize("scale", [2**31, 2**70, np.ma.masked_array(2.0**40)])
 def test_large_and_unmasked_hyperparameters_are_taken(scale):
-    kernel = kernels.Scaled(scale, kernels.Constant())
+    kernel = kernels.base.Scaled(scale, kernels.Constant())
     np.testing.assert_allclose(kernels.gram_matrix(kernel, jnp.zeros((2, 2))), float(scale), 1e-6)
     assert np.all(kernels.gram_matrix(EXPONENTIAL(scale), jnp.zeros((2, 2))) == 1)

@@ -23,6 +23,7 @@ from calibjax import (
 from calibjax.distributions import constraints, parameter
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
+from calibjax.kernels.base import Sum
 from tests.wrong_data import LABELS, PROBS, Bernoulli, Categorical
 
 KEY = jax.random.key(0)
@@ -51,7 +52,11 @@ NO_KERNELS = {
         TypeError,
         "kernel.prediction: expected a kernel record, got the distance TotalVariation; kernels.Exp",
     ),
-    "an empty sum": (kernels.Sum(()), ValueError, r"kernel.terms: expected a tuple of at least"),
+    "an empty sum": (
+        Sum(()),
+        ValueError,
+        r"kernel.terms: expected a tuple of at least",
+    ),
     "a product of products": (
         TensorProduct(Exponential(), TensorProduct(Exponential(), White())),
         TypeError,

@@ -109,9 +109,9 @@ def _of_parts(*fields: str) -> Any:
     return rule
 
 
-in_units.register(K.Sum, _of_parts("terms"))
-in_units.register(K.Product, _of_parts("factors"))
-in_units.register(K.Scaled, _of_parts("kernel"))
+in_units.register(K.base.Sum, _of_parts("terms"))
+in_units.register(K.base.Product, _of_parts("factors"))
+in_units.register(K.base.Scaled, _of_parts("kernel"))
 in_units.register(K.Stein, _of_parts("kernel"))
 in_units.register(K.TensorProduct, _of_parts("prediction", "target"))
 in_units.register(K.Nystrom, _of_parts("kernel", "landmarks"))

@@ -213,7 +213,7 @@ def skce_biased(
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
     if (sums := linear_sums(kernel, samples, weights)) is not None:
         return (sums.off_diagonal + sums.diagonal) / sums.number / sums.number
-    return operators.mean_over_all_pairs(sample_pair, kernel, samples, weights)
+    return operators.mean_over_pairs(sample_pair, kernel, samples, weights, include_diagonal=True)
 
 
 def skce_block(
@@ -322,7 +322,9 @@ def mmce(
     line = line_of_many(kernel, confidences, len(confidences))
     if line is None:
         samples = confidences, residuals
-        squared = operators.mean_over_all_pairs(_mmce_pair, kernel, samples, weights)
+        squared = operators.mean_over_pairs(
+            _mmce_pair, kernel, samples, weights, include_diagonal=True
+        )
     else:
         sums = sums_on_line(kernel, residuals[None], weights, line)
         squared = (sums.off_diagonal + sums.diagonal) / sums.number / sums.number

@@ -45,7 +45,6 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import (
     Kernel,
     Nystrom,
-    Shape,
     SquaredExponential,
     TensorProduct,
     default_kernel,
@@ -54,7 +53,7 @@ from calibjax.kernels import (
 )
 from calibjax.kernels.default_scales import NUM_LANDMARKS, affordable, thinned
 from calibjax.kernels.expectations import prepare_features
-from calibjax.kernels.residuals import SHAPES
+from calibjax.kernels.residuals import SHAPES, Shape
 
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
 PAIRS = 2e9  # of samples that an SKCE takes at most; beyond, its kernel is one of low rank

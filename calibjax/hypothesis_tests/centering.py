@@ -44,7 +44,7 @@ def squared_pair(args: tuple[Kernel, Any], x: DataSet, y: DataSet) -> jax.Array:
 
 def centered_mean_square(kernel: Kernel, samples: DataSet, rows: jax.Array) -> jax.Array:
     """n⁻² Σ_ij H̃_ij², from the row means, in n² / 2 evaluations."""
-    squares = operators.mean_over_all_pairs(squared_pair, (kernel, 1), samples)
+    squares = operators.mean_over_pairs(squared_pair, (kernel, 1), samples, include_diagonal=True)
     return jnp.maximum(squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(rows.mean()), 0)
 
 

@@ -22,15 +22,13 @@ from calibjax.kernels import (
     Fisher,
     Kernel,
     NormalScore,
-    Regressor,
-    Residual,
-    Scaled,
-    Shape,
-    Sum,
     TensorProduct,
     White,
 )
+from calibjax.kernels.base import Scaled, Sum
 from calibjax.kernels.normal_scores import scores, standard_normal, total
+from calibjax.kernels.regressors import Regressor
+from calibjax.kernels.residuals import Residual, Shape
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 

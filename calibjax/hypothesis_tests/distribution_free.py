@@ -71,7 +71,8 @@ def bounded_estimate(
             )
     largest = checks.positive_scalar("bound", bound)
     if estimator == "biased":
-        return Bounded(operators.mean_over_all_pairs(sample_pair, kernel, samples), largest, n)
+        estimate = operators.mean_over_pairs(sample_pair, kernel, samples, include_diagonal=True)
+        return Bounded(estimate, largest, n)
     if block_size is None:
         estimate = operators.mean_over_pairs(sample_pair, kernel, samples)
     else:

@@ -39,7 +39,9 @@ def _standardised(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.
     spread = (jnp.sum(squared) + jnp.max(squared)) / n
     spread = jnp.where(spread > digit * biased, spread, 0)
     skewness = jnp.mean(influences**3) / jnp.square(jnp.where(spread > 0, spread, 1))
-    squares = operators.mean_over_all_pairs(squared_pair, (kernel, size), samples)
+    squares = operators.mean_over_pairs(
+        squared_pair, (kernel, size), samples, include_diagonal=True
+    )
     centred = squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(biased)
     centred = jnp.where(centred > digit * squares, centred, 0)
     spread = jnp.where(is_zero, safe_sqrt(centred), spread)

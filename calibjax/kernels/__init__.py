@@ -37,21 +37,11 @@ refused, unless a `LabelKernel` asks for them explicitly:
 """
 
 from calibjax.kernels.bandwidth import median_heuristic
-from calibjax.kernels.base import (
-    Constant,
-    Kernel,
-    Product,
-    Scaled,
-    Sum,
-    TensorProduct,
-    ValueRange,
-)
+from calibjax.kernels.base import Constant, Kernel, TensorProduct
 from calibjax.kernels.defaults import default_kernel, default_kernels
 from calibjax.kernels.expectations import (  # the families register their rules
-    FeatureRule,
     beta,
     categorical,
-    centered_kernel,
     double_expectation,
     ensemble,
     laplace,
@@ -67,11 +57,10 @@ from calibjax.kernels.expectations import (  # the families register their rules
     with_features,
 )
 from calibjax.kernels.labels import LabelKernel, White
-from calibjax.kernels.landmarks import Nystrom, choose_landmarks
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.normal_scores import NormalScore
-from calibjax.kernels.regressors import Regressor
-from calibjax.kernels.residuals import Fisher, PearsonResidual, Residual, Shape
+from calibjax.kernels.nystrom import Nystrom
+from calibjax.kernels.residuals import Fisher, PearsonResidual
 from calibjax.kernels.stationary import (
     Exponential,
     Matern,
@@ -98,7 +87,6 @@ del (
 __all__ = [
     "Constant",
     "Exponential",
-    "FeatureRule",
     "Fisher",
     "Kernel",
     "LabelKernel",
@@ -107,16 +95,9 @@ __all__ = [
     "Nystrom",
     "PearsonResidual",
     "PowerExponential",
-    "Product",
-    "Regressor",
-    "Residual",
-    "Scaled",
-    "Shape",
     "SquaredExponential",
     "Stein",
-    "Sum",
     "TensorProduct",
-    "ValueRange",
     "White",
     "centered_kernel",
     "choose_landmarks",

@@ -85,8 +85,8 @@ def _order_statistics_on_line(positions: np.ndarray, ranks: tuple[int, int]) -> 
         """Up to which point the pairs of each with later ones have at most this distance."""
         return np.maximum(np.searchsorted(x, x + distance, side="right"), np.arange(1, n + 1))
 
-    def number(found: np.ndarray) -> int:
-        return int(np.sum(found)) - n * (n + 1) // 2
+    def number(stops: np.ndarray) -> int:
+        return int(np.sum(stops)) - n * (n + 1) // 2
 
     low, high = ends(0.0), np.full(n, n)
     zeros, total = number(low), n * (n - 1) // 2
@@ -100,14 +100,14 @@ def _order_statistics_on_line(positions: np.ndarray, ranks: tuple[int, int]) -> 
         middle = 0.5 * (bounds[0] + bounds[1])
         if bounds[1] - bounds[0] <= np.finfo(dtype).eps * middle:
             return dtype(middle), zeros  # of many pairs
-        found = ends(middle)
-        if (count := number(found)) < ranks[0]:
-            low, below, bounds[0] = found, count, middle
+        stops = ends(middle)
+        if (count := number(stops)) < ranks[0]:
+            low, below, bounds[0] = stops, count, middle
         elif count >= ranks[1]:
-            high, bounds[1] = found, middle
+            high, bounds[1] = stops, middle
         else:  # between the two
-            beyond = np.where(found < n, x[np.minimum(found, n - 1)] - x, np.inf)
-            return dtype((np.max(x[found - 1] - x) + np.min(beyond)) / 2), zeros
+            beyond = np.where(stops < n, x[np.minimum(stops, n - 1)] - x, np.inf)
+            return dtype((np.max(x[stops - 1] - x) + np.min(beyond)) / 2), zeros
     counts = high - low
     starts = np.repeat(low - np.cumsum(counts) + counts, counts)
     values = np.sort(x[starts + np.arange(counts.sum())] - np.repeat(x, counts))

@@ -6,7 +6,7 @@ import math
 import numbers
 import operator
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,24 +26,14 @@ from calibjax.kernels.expectations import (
     single_expectation,
 )
 
+Interval = tuple[jax.Array | float, jax.Array | float]  # a lower and an upper bound
 
-class ValueRange(NamedTuple):
-    """Interval that contains all values of a kernel.
 
-    Attributes:
-        lower: number below or equal to all values.
-        upper: number above or equal to all values.
-    """
-
-    lower: jax.Array | float
-    upper: jax.Array | float
-
-    def times(self, other: "ValueRange") -> "ValueRange":
-        """Interval of the products."""
-        corners = [x * y for x in self for y in other]
-        is_array = any(isinstance(c, jax.Array) for c in corners)
-        least, most = (jnp.minimum, jnp.maximum) if is_array else (min, max)
-        return ValueRange(functools.reduce(least, corners), functools.reduce(most, corners))
+def _product_of_intervals(one: Interval, other: Interval) -> Interval:
+    corners = [x * y for x in one for y in other]
+    is_array = any(isinstance(c, jax.Array) for c in corners)
+    least, most = (jnp.minimum, jnp.maximum) if is_array else (min, max)
+    return functools.reduce(least, corners), functools.reduce(most, corners)
 
 
 def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +70,7 @@ class Kernel:
 
     - `check_values(name)`: other checks of the hyperparameters; it raises a `ValueError` if they
       are invalid, and returns the kernel, with invalid traced ones replaced by NaN,
-    - `value_range()`: the bounds of its values, a `ValueRange`,
+    - `value_range()`: a lower and an upper bound of its values,
     - `squared_diameter()`: a bound of k(x, x) + k(y, y) − 2 k(x, y), if they do not give the best,
     - `diagonal`: an attribute, the value k(x, x) if it is the same for all x.
     """
@@ -98,14 +88,14 @@ class Kernel:
         """Value of the kernel at one pair of points, a scalar."""
         raise NotImplementedError(f"kernel {type(self).__name__} does not define __call__(x, y)")
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """Lower and upper bound of the values; the interval need not be the smallest one.
 
         Sums, products and multiples combine the intervals of their parts.
 
         >>> from calibjax import kernels
         >>> print((2.0 * kernels.Exponential() + kernels.White()).value_range())
-        ValueRange(lower=0.0, upper=3.0)
+        (0.0, 3.0)
         """
         raise NotImplementedError(
             f"no bound of the values of kernel {type(self).__name__} is known; define its method "
@@ -202,10 +192,10 @@ class Sum(Kernel):
         first, *others = (kernel(x, y) for kernel in self.terms)
         return sum(others, 0 + first)  # from 0, which turns truth values into numbers
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """Sum of the bounds of the terms."""
-        ranges = [term.value_range() for term in self.terms]
-        return ValueRange(sum(r.lower for r in ranges), sum(r.upper for r in ranges))
+        lower, upper = zip(*(term.value_range() for term in self.terms), strict=True)
+        return sum(lower), sum(upper)
 
 
 @record
@@ -230,9 +220,9 @@ class Product(Kernel):
         first, *others = (kernel(x, y) for kernel in self.factors)
         return functools.reduce(operator.mul, others, 1 * first)  # from 1, for the same reason
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """Bounds of the products of values of the factors."""
-        return functools.reduce(ValueRange.times, (k.value_range() for k in self.factors))
+        return functools.reduce(_product_of_intervals, (k.value_range() for k in self.factors))
 
 
 @record
@@ -255,10 +245,10 @@ class Scaled(Kernel):
         """Multiple of the value of the kernel."""
         return self.factor * self.kernel(x, y)
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """Multiple of the bounds of the kernel."""
         lower, upper = self.kernel.value_range()
-        return ValueRange(self.factor * lower, self.factor * upper)
+        return self.factor * lower, self.factor * upper
 
 
 @record
@@ -289,9 +279,9 @@ class Constant(Kernel):
         n, dtype = checks.leading_size("predictions", predictions), floating_dtype(predictions)
         return jnp.broadcast_to(jnp.sqrt(jnp.asarray(self.value, dtype)), (n, 1))
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """The value, twice."""
-        return ValueRange(self.value, self.value)
+        return self.value, self.value
 
 
 @record
@@ -335,9 +325,9 @@ class TensorProduct(Kernel):
 
     __rmul__ = __mul__
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """Bounds of the products of values of both kernels."""
-        return self.prediction.value_range().times(self.target.value_range())
+        return _product_of_intervals(self.prediction.value_range(), self.target.value_range())
 
     def calibration_kernel(
         self, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
@@ -360,7 +350,7 @@ class TensorProduct(Kernel):
     def calibration_kernel_bound(self) -> jax.Array | float:
         """Bound of |h|; see `calibjax.hypothesis_tests.distribution_free_skce_test`."""
         spread = combine(self.target, lambda term: term.squared_diameter())
-        return self.prediction.value_range().upper * spread
+        return self.prediction.value_range()[1] * spread
 
     def check_values(self, name: str) -> "TensorProduct":
         """Checks both factors, which must not be kernels on pairs themselves."""

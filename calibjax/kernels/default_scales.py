@@ -23,8 +23,8 @@ from calibjax.distributions.features import WithFeatures, bare
 from calibjax.kernels.bandwidth import known_line, median_of_distances
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import check_expectations
-from calibjax.kernels.landmarks import Nystrom, choose_landmarks
 from calibjax.kernels.line import distance_of_exponentials
+from calibjax.kernels.nystrom import Nystrom
 from calibjax.kernels.stationary import Exponential, SquaredExponential
 from calibjax.kernels.stein import Stein
 
@@ -177,7 +177,7 @@ def affordable(kernel: Kernel, predictions: Distribution) -> Kernel:
         return kernel
     step = -(-n // MANY)
     some = jax.tree.map(lambda leaf: leaf[::step], points)
-    return Nystrom(kernel, choose_landmarks(kernel, some, NUM_LANDMARKS))
+    return Nystrom.from_predictions(kernel, some, NUM_LANDMARKS)
 
 
 def fraction(scale: float) -> str:

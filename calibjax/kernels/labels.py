@@ -10,7 +10,7 @@ from jax import lax
 from calibjax._core import checks, matrices
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Distance
-from calibjax.kernels.base import Kernel, ValueRange
+from calibjax.kernels.base import Interval, Kernel
 
 
 def _refuse_other_points(
@@ -46,9 +46,9 @@ class White(Kernel):
         """Factors of the entries of e_y − p in the features for classes, [..., m]."""
         return jnp.ones_like(probs)
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """From 0 to 1."""
-        return ValueRange(0.0, 1.0)
+        return 0.0, 1.0
 
 
 @record
@@ -75,9 +75,9 @@ class LabelKernel(Kernel):
         matrix = jnp.asarray(self.matrix)
         return matrix.at[y, z].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """Smallest and largest entry."""
-        return ValueRange(jnp.min(self.matrix), jnp.max(self.matrix))
+        return jnp.min(self.matrix), jnp.max(self.matrix)
 
     def squared_diameter(self) -> jax.Array:
         """Largest A[y, y] + A[z, z] − 2 A[y, z]."""

@@ -121,7 +121,7 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
         x = x[:, np.any(np.asarray(x != x[0]), 0)]
     if x.shape[1] != 1:
         return None
-    order = xp.argsort(x[:, 0], stable=True)
+    order: Any = xp.argsort(x[:, 0], stable=True)
     line = Line(order, x[order, 0])
     return jax.device_put(line) if xp is np else line
 

@@ -15,7 +15,7 @@ from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import einsum, floating_dtype, largest_score, ratio, tensordot
 from calibjax._core.pytree import part, record
 from calibjax.distributions import DiagNormal, Ensemble, MvNormal, Normal
-from calibjax.kernels.base import Conditional, Kernel, ValueRange
+from calibjax.kernels.base import Conditional, Interval, Kernel
 from calibjax.kernels.stationary import SquaredExponential
 
 _LARGEST_SCORE = largest_score(np.float64)  # in absolute value, of all precisions
@@ -80,12 +80,13 @@ class NormalScore(Conditional):
     multivariate transformation, and Dawid (1984), Statistical theory: the prequential approach.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax import distributions, kernels
+    >>> from calibjax import distributions, estimators, kernels
     >>> kernel = kernels.NormalScore(kernels.SquaredExponential(1.0))
+    >>> kernel = kernels.TensorProduct(kernels.Constant(), kernel)
     >>> narrow = distributions.Normal(jnp.array(0.0), jnp.array(1.0))
     >>> wide = distributions.Normal(jnp.array(5.0), jnp.array(100.0))
     >>> for p, y in ((narrow, 2.0), (wide, 205.0)):  # both two standard deviations above
-    ...     print(f"{kernels.centered_kernel(kernel, narrow, 2.0, p, y):.4f}")
+    ...     print(f"{estimators.calibration_kernel(kernel, narrow, 2.0, p, y):.4f}")
     1.0571
     1.0571
     """
@@ -97,7 +98,7 @@ class NormalScore(Conditional):
         """That of the inner kernel."""
         return self.kernel.diagonal
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """Bounds of the inner kernel."""
         return self.kernel.value_range()
 
@@ -150,9 +151,9 @@ def scores(p: Any, y: ArrayLike) -> tuple[Scores, ...]:
     Their sum has the mean zero under the members; kernels are centered under N(0, 1) anyway.
     """
     if isinstance(p, Ensemble):
-        own = score_of_rank(p, y)
+        score = score_of_rank(p, y)
         members = Scores(score_of_rank(p, p.values), -p.probs)
-        return Scores(own[None], jnp.ones(1, own.dtype)), members
+        return Scores(score[None], jnp.ones(1, score.dtype)), members
     if is_of_counts(p):
         return _of_atom(p, y)
     score = normal_score(p, y)

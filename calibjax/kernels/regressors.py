@@ -56,8 +56,9 @@ class Regressor(Kernel):
 
     >>> import jax.numpy as jnp
     >>> from calibjax import distributions, kernels
+    >>> from calibjax.kernels.regressors import Regressor
     >>> predictions = distributions.Normal(jnp.array([0.0, 2.0]), jnp.ones(2))
-    >>> kernel = kernels.Regressor.among(predictions, "location")
+    >>> kernel = Regressor.among(predictions, "location")
     >>> print(kernels.gram_matrix(kernel, predictions))
     [[ 1. -1.]
      [-1.  1.]]
@@ -101,19 +102,3 @@ class Regressor(Kernel):
         return jax.vmap(self.number)(without_draws(predictions)).astype(
             floating_dtype(predictions)
         )[:, None]
-
-    def check_values(self, name: str) -> "Regressor":
-        """Refuses other numbers, and units that are negative."""
-        checks.choice(f"{name}.of", self.of, tuple(_NUMBERS))
-        center, unit = (checks.real(f"{name}.{f}", getattr(self, f)) for f in ("center", "unit"))
-        for field, value in (("center", center), ("unit", unit)):
-            checks.shape(f"{name}.{field}", value, (), "() (a scalar)")
-        center = checks.finite(f"{name}.center", center)
-        least, _ = checks.smallest_normal(unit)  # smaller ones count as zero in computations
-        unit = checks.satisfying(
-            f"{name}.unit",
-            unit,
-            lambda u: (u == 0) | (u >= least) & (abs(u) < jnp.inf),
-            f"zero, or a number from {least:.3g}",
-        )
-        return checks.replaced(self, center=center, unit=unit)

@@ -66,9 +66,11 @@ class PearsonResidual(Residual):
 
     >>> import jax.numpy as jnp
     >>> from calibjax import distributions, kernels
+    >>> from calibjax.estimators import calibration_kernel
     >>> p = distributions.Categorical(jnp.array([0.9, 0.09, 0.01]))
-    >>> for kernel in (kernels.White(), kernels.PearsonResidual()):
-    ...     print([f"{kernels.centered_kernel(kernel, p, y, p, y):.2f}" for y in range(3)])
+    >>> for target_kernel in (kernels.White(), kernels.PearsonResidual()):
+    ...     kernel = kernels.TensorProduct(kernels.Constant(), target_kernel)
+    ...     print([f"{calibration_kernel(kernel, p, y, p, y):.2f}" for y in range(3)])
     ['0.02', '1.64', '1.80']
     ['0.10', '9.18', '49.98']
     """
@@ -171,9 +173,9 @@ class Fisher(Residual):
 
         def log_prob(some: dict[str, jax.Array]) -> jax.Array:
             params = jax.tree.unflatten(structure, [(at | some)[name] for name in names])
-            found = self.recalibration.apply(params, batch)
-            found = found if hasattr(found, "log_prob") else Bernoulli(found)
-            return jax.tree.map(lambda leaf: leaf[0], found).log_prob(y)
+            applied = self.recalibration.apply(params, batch)
+            applied = applied if hasattr(applied, "log_prob") else Bernoulli(applied)
+            return jax.tree.map(lambda leaf: leaf[0], applied).log_prob(y)
 
         slopes = jax.jacfwd(log_prob)({name: at[name] for name in chosen})
         return jnp.concatenate([slopes[name].reshape(-1) for name in chosen])
@@ -234,7 +236,8 @@ class Shape(Residual):
 
     >>> import jax, jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests, kernels
-    >>> kernel = kernels.NormalScore(kernels.Shape("skewness"))
+    >>> from calibjax.kernels.residuals import Shape
+    >>> kernel = kernels.NormalScore(Shape("skewness"))
     >>> kernel = kernels.TensorProduct(kernels.Constant(), kernel)
     >>> predictions = distributions.Normal(jnp.full(100, 4.0), jnp.full(100, 2.0))
     >>> targets = jax.random.gamma(jax.random.key(0), 4.0, (100,))  # the same mean and variance

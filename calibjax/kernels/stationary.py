@@ -14,7 +14,7 @@ from calibjax._core.arithmetic import floating_dtype, reciprocal
 from calibjax._core.pytree import PyTree, parameter, part, record
 from calibjax.distances import Distance, Euclidean
 from calibjax.distributions.constraints import Constraint, positive
-from calibjax.kernels.base import Kernel, ValueRange
+from calibjax.kernels.base import Interval, Kernel
 
 _UP_TO_TWO = "values in (0, 2]"
 _FAR = 1e9  # beyond, a polynomial is nothing beside an exponential function; its square is finite
@@ -77,9 +77,9 @@ class Stationary(Kernel):
         """Value at one pair of points."""
         return jnp.exp(self.log_value(self.distance(x, y)))
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """From 0 to 1."""
-        return ValueRange(0.0, 1.0)
+        return 0.0, 1.0
 
 
 def refuse_far_length_scale(kernel: Stationary, scales: ArrayLike) -> None:

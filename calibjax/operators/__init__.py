@@ -14,37 +14,20 @@ nothing to long sums. Derivatives are those of JAX, of all orders and in both
 modes; `fold_pairs` has none.
 """
 
-from calibjax.operators.features import feature_sums
-from calibjax.operators.kernel_means import kernel_means
-from calibjax.operators.line import line_forms, line_sums, sums_of_earlier
-from calibjax.operators.reductions import (
-    block_masses,
-    block_means,
-    mean_over_all_pairs,
-    mean_over_pairs,
-    quadratic_forms,
-    split_quadratic_forms,
-    weighted_sums,
-)
-from calibjax.operators.rows import map_rows
-from calibjax.operators.tiles import fold_pairs
+# The other sums are the library's own, and are not shown.
+from calibjax.operators.features import feature_sums as feature_sums
+from calibjax.operators.kernel_means import kernel_means as kernel_means
+from calibjax.operators.line import line_forms as line_forms
+from calibjax.operators.line import line_sums as line_sums
+from calibjax.operators.line import sums_of_earlier as sums_of_earlier
+from calibjax.operators.reductions import block_masses as block_masses
+from calibjax.operators.reductions import block_means as block_means
+from calibjax.operators.reductions import mean_over_pairs, weighted_sums
+from calibjax.operators.reductions import quadratic_forms as quadratic_forms
+from calibjax.operators.reductions import split_quadratic_forms as split_quadratic_forms
+from calibjax.operators.rows import map_rows as map_rows
 
-__all__ = [
-    "block_masses",
-    "block_means",
-    "feature_sums",
-    "fold_pairs",
-    "kernel_means",
-    "line_forms",
-    "line_sums",
-    "map_rows",
-    "mean_over_all_pairs",
-    "mean_over_pairs",
-    "quadratic_forms",
-    "split_quadratic_forms",
-    "sums_of_earlier",
-    "weighted_sums",
-]
+__all__ = ["mean_over_pairs", "weighted_sums"]
 
 
 def __dir__() -> list[str]:

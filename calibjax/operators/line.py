@@ -47,14 +47,19 @@ def decayed(distance: jax.Array, num_moments: int) -> jax.Array:
 
 def sent_on(decay: jax.Array, moments: jax.Array, product: Callable = jnp.multiply) -> jax.Array:
     """Moments [..., K, c] after distances with a decay [..., K]."""
-    found = []
+    sent = []
     for k in range(moments.shape[-2]):
         terms = [
             math.comb(k, m) * product(decay[..., k - m, None], moments[..., m, :])
             for m in range(k + 1)
         ]
-        found.append(sum(terms[1:], terms[0]))
-    return jnp.stack(found, -2)
+        sent.append(sum(terms[1:], terms[0]))
+    return jnp.stack(sent, -2)
+
+
+def _own_moments(values: jax.Array, num_moments: int) -> jax.Array:
+    """What samples with values [n, c] add to the moments, [n, 1, K, c]: to that of order zero."""
+    return jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
 
 
 def forms_between(coefficients: jax.Array, sent: jax.Array, moments: jax.Array) -> jax.Array:
@@ -123,8 +128,8 @@ def _in_parts(values: jax.Array, number: int) -> jax.Array:
 
 def coefficients_of(polynomials: Polynomials | None, rates: jax.Array) -> jax.Array:
     """Coefficients of all terms, [T, K], with zeros where others have more."""
-    given = [(1.0,)] * rates.size if polynomials is None else polynomials
-    rows = itertools.zip_longest(*given, fillvalue=0.0)
+    each = [(1.0,)] * rates.size if polynomials is None else polynomials
+    rows = itertools.zip_longest(*each, fillvalue=0.0)
     return jnp.asarray(list(rows), rates.dtype).reshape(-1, rates.size).T
 
 
@@ -179,9 +184,9 @@ def _forms_in_parts(
     num_moments = coefficients.shape[1]
     fixed = lax.stop_gradient(positions)
     change = (positions - fixed)[:, None] * rates
-    own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
-    sent = sent_on(decayed(-change, num_moments), own)  # [n, T, K, c]
-    every = jnp.concatenate([sent, own], 1)
+    moments = _own_moments(values, num_moments)
+    sent = sent_on(decayed(-change, num_moments), moments)  # [n, T, K, c]
+    every = jnp.concatenate([sent, moments], 1)
 
     def decays(distance: jax.Array) -> jax.Array:
         elsewhere = jnp.where(distance == 0, 0, _FAR).astype(distance.dtype)
@@ -234,7 +239,7 @@ def sums_of_earlier(
     """
     coefficients = coefficients_of(polynomials, rates)
     num_moments = coefficients.shape[1]
-    own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
+    moments = _own_moments(values, num_moments)
     number = max(1, math.isqrt(len(values)))
 
     def of_term(term: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -245,7 +250,7 @@ def sums_of_earlier(
             distance = jnp.where(is_same, end[1] - start[1], 0)[..., None]
             return jnp.where(is_same[..., None, None], decayed(distance * rate, num_moments), 0)
 
-        before = _sums_before(decays, (groups, positions), own, number)
+        before = _sums_before(decays, (groups, positions), moments, number)
         return einsum("k,nkc->nc", coefficients, before[:, 0])
 
     return lax.map(of_term, (rates, coefficients))  # one by one, or all moments would be held
@@ -309,8 +314,8 @@ def line_sums(
             first, last = positions[index * size], positions[start + size - 1]
             arrived = over(first - positions[jnp.maximum(index * size - 1, 0)], sent)
             here = received_at(first, cut(positions), values)
-            own = jnp.pad(values[:, None, None], ((0, 0), (0, 0), (0, num_moments - 1), (0, 0)))
-            new, before = _walk(jnp.zeros_like(sent), decays, own)
+            moments = _own_moments(values, num_moments)
+            new, before = _walk(jnp.zeros_like(sent), decays, moments)
             received = jnp.sum(coefficients[..., None] * before, -2)
             forms = jnp.sum(values[:, None] * received, 0)
             terms = forms + forms_between(coefficients, arrived, here), jnp.sum(values**2, 0)

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul
-from calibjax._core.batches import jit_long, map_shared
-from calibjax._core.pytree import PyTree, T
+from calibjax._core.batches import map_shared
+from calibjax._core.environment import jit_long
+from calibjax._core.pytree import T
 from calibjax.operators import tiles
 from calibjax.operators.forms import upper_forms
 from calibjax.operators.tiles import Args, Other, PairFunction, Point
@@ -21,13 +22,14 @@ _BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
 _reduction = functools.partial(jit_long, static_argnames=("function", "tile_size"))
 
 
-@_reduction
+@functools.partial(jit_long, static_argnames=("function", "include_diagonal", "tile_size"))
 def mean_over_pairs(
     function: PairFunction[Args, Point],
     args: Args,
     xs: Point,
     weights: jax.Array | None = None,
     *,
+    include_diagonal: bool = False,
     tile_size: int | None = None,
 ) -> jax.Array:
     """Mean of f(x_i, x_j) over the pairs i < j: the U-statistic of a symmetric f.
@@ -38,7 +40,9 @@ def mean_over_pairs(
         function: pair function, (args, x, y) → scalar.
         args: pytree that is handed to each call.
         xs: samples, a pytree with leading axis n ≥ 2.
-        weights: w as `checks.sample_weights` returns them, [n], or None.
+        weights: w ≥ 0, [n], or None.
+        include_diagonal: take the mean over all n² pairs (i, j) instead, those with i = j
+            included: the V-statistic, for n ≥ 1.
         tile_size: largest number of rows and columns of a tile; None: chosen for the device.
 
     Returns:
@@ -52,43 +56,18 @@ def mean_over_pairs(
     ...     return scale * x * y
     >>> print(mean_over_pairs(product, 3.0, jnp.array([1.0, 2.0, 3.0])))  # 2 + 3 + 6
     11.0
-    """
-    n, columns = _size_and_columns(xs, weights)
-    total = upper_forms(function, args, xs, columns, tile_size)[0]
-    return total / (n * (n - 1) / 2 if weights is None else _mass_of_pairs(weights))
-
-
-def _size_and_columns(xs: PyTree, weights: jax.Array | None) -> tuple[Any, jax.Array | None]:
-    """The number of samples, effective if they have weights, and these as the column of a form."""
-    return (tiles.length_of(xs), None) if weights is None else (weights.sum(), weights[:, None])
-
-
-@_reduction
-def mean_over_all_pairs(
-    function: PairFunction[Args, Point],
-    args: Args,
-    xs: Point,
-    weights: jax.Array | None = None,
-    *,
-    tile_size: int | None = None,
-) -> jax.Array:
-    """Mean of a symmetric f(x_i, x_j) over all n² pairs: the V-statistic.
-
-    Arguments, cost and memory are those of `mean_over_pairs`; n ≥ 1.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.operators import mean_over_all_pairs
-    >>> def product(scale, x, y):
-    ...     return scale * x * y
-    >>> print(mean_over_all_pairs(product, 1.0, jnp.array([1.0, 3.0])))  # (4 / 2)²
+    >>> print(mean_over_pairs(product, 1.0, jnp.array([1.0, 3.0]), include_diagonal=True))
     4.0
     """
-    n, columns = _size_and_columns(xs, weights)
+    n = tiles.length_of(xs) if weights is None else weights.sum()
+    columns = None if weights is None else weights[:, None]
+    total = upper_forms(function, args, xs, columns, tile_size)[0]
+    if not include_diagonal:
+        return total / (n * (n - 1) / 2 if weights is None else _mass_of_pairs(weights))
     diagonal = jax.vmap(function, in_axes=(None, 0, 0))(args, xs, xs)
     if weights is not None:
         diagonal *= jnp.square(weights)
-    total = 2 * upper_forms(function, args, xs, columns, tile_size)[0] + jnp.sum(diagonal)
-    return total / n / n
+    return (2 * total + jnp.sum(diagonal)) / n / n
 
 
 @_reduction

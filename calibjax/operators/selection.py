@@ -178,8 +178,8 @@ def _narrowed(bracket: PyTree, thresholds: jax.Array, counts: jax.Array, rank: j
     low, high, below, upto = bracket
     edges = jnp.concatenate([low[None] - 1, thresholds, high[None]])
     counts = jnp.concatenate([below[None], counts, upto[None]])
-    found = jnp.argmax(counts >= rank)  # at least 1, since fewer than `rank` are below
-    return edges[found - 1] + 1, edges[found], counts[found - 1], counts[found]
+    place = jnp.argmax(counts >= rank)  # at least 1, since fewer than `rank` are below
+    return edges[place - 1] + 1, edges[place], counts[place - 1], counts[place]
 
 
 @functools.partial(jax.jit, static_argnames="function")

@@ -127,8 +127,8 @@ def first(tiles: T) -> T:
 
 def pairs(num_tiles: int) -> jax.Array:
     """Numbers i ≤ j of all pairs of tiles, [groups, pairs, 2], with as many pairs in each group."""
-    found = np.stack(np.triu_indices(num_tiles), 1)
-    return jnp.asarray(found.reshape((num_tiles + 1) // 2, -1, 2), jnp.int32)
+    numbers = np.stack(np.triu_indices(num_tiles), 1)
+    return jnp.asarray(numbers.reshape((num_tiles + 1) // 2, -1, 2), jnp.int32)
 
 
 def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -165,7 +165,7 @@ def fold_pairs(
     Cost: n²/2 pairs, O(n) memory beside that of a step. Not differentiable.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.operators import fold_pairs
+    >>> from calibjax.operators.tiles import fold_pairs
     >>> def count(limit, carry, x, y, mask):
     ...     return carry + jnp.sum(mask & (jnp.abs(x[:, None] - y) < limit))
     >>> print(fold_pairs(count, 1.5, jnp.array(0), jnp.array([1.0, 3.0, 2.0]), tile_size=2))

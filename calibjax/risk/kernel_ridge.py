@@ -19,7 +19,7 @@ from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import nonnegative, positive, real
 from calibjax.distributions.features import bare, like
-from calibjax.kernels import Kernel, SquaredExponential, low_rank
+from calibjax.kernels import Kernel, SquaredExponential, pivoted_cholesky
 from calibjax.kernels.base import without_draws
 from calibjax.risk import spectra
 from calibjax.risk.base import EstimationFunction, with_hyperparameter
@@ -62,7 +62,7 @@ class KernelRidgeParams:
 
     def kernel_values(self, p: Distribution) -> jax.Array:
         """Kernel values of other predictions with the points, [n, R]."""
-        return low_rank.kernel_values(self.kernel, p, self.points)
+        return pivoted_cholesky.kernel_values(self.kernel, p, self.points)
 
 
 @record
@@ -178,7 +178,7 @@ class KernelRidge(EstimationFunction):
         if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
             kernel = Partial(kernel)
         _refuse_values(kernel, points)
-        tolerance = low_rank.TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
+        tolerance = pivoted_cholesky.TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
         if self.tolerance is not None:
             tolerance = checks.proportion("tolerance", self.tolerance)
         if self.rank is None:
@@ -214,7 +214,7 @@ def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: Distribution
     n = len(jax.tree.leaves(points)[0])
     if n < 4 or not checks.is_outermost(kernel, tolerance, points):
         return n
-    return low_rank.numerical_rank(kernel, points, tolerance, n // 4) or n
+    return pivoted_cholesky.numerical_rank(kernel, points, tolerance, n // 4) or n
 
 
 def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
@@ -241,9 +241,10 @@ def _learned(
     """Learned params; `size` is the number of pivots, unless all points are used."""
     residual = jnp.zeros((), errors.dtype)
     if size is None:
-        spectrum = spectra.full_spectrum(low_rank.kernel_values(kernel, points, points), errors)
+        matrix = pivoted_cholesky.kernel_values(kernel, points, points)
+        spectrum = spectra.full_spectrum(matrix, errors)
     else:
-        root = low_rank.pivoted_cholesky(kernel, points, tolerance, size=size)
+        root = pivoted_cholesky.decompose(kernel, points, tolerance, size=size)
         spectrum, residual = spectra.low_rank_spectrum(root, errors), root.residual
         points = jax.tree.map(lambda leaf: leaf[root.pivots], points)
     # NaN features give no pivots.

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul
-from calibjax.kernels.low_rank import PivotedCholesky, factor_at_pivots
+from calibjax.kernels.pivoted_cholesky import PivotedCholesky, factor_at_pivots
 
 _ROUNDING = 8  # in units of the last place of the largest eigenvalue; up to three were observed
 

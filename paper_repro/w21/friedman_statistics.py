@@ -25,9 +25,9 @@ from calibjax.kernels import (
     Exponential,
     SquaredExponential,
     TensorProduct,
-    centered_kernel,
     gram_matrix,
 )
+from calibjax.kernels.expectations import centered_kernel
 
 SCORES: dict[str, Callable[[Any, Any], jax.Array]] = {
     "NLL": scores.negative_log_likelihood,

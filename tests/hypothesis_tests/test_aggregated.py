@@ -19,13 +19,13 @@ from calibjax.kernels import (
     Exponential,
     Fisher,
     NormalScore,
-    Shape,
     SquaredExponential,
     TensorProduct,
     White,
     default_kernel,
     default_kernels,
 )
+from calibjax.kernels.residuals import Shape
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling
 

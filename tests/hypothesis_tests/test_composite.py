@@ -27,12 +27,12 @@ from calibjax.kernels import (
     Fisher,
     NormalScore,
     PearsonResidual,
-    Residual,
     SquaredExponential,
     TensorProduct,
     White,
     default_kernels,
 )
+from calibjax.kernels.residuals import Residual
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import (
     AffineScaling,

@@ -217,7 +217,7 @@ def test_negative_eigenvalues_enter_the_rest():
     """Of kernels that are not positive semi-definite, as those of some distances are."""
     predictions, targets, _ = oracles.normal_data(40)
     kernel = oracles.normal_kernel()
-    difference = kernel + kernels.Scaled(-0.7, oracles.normal_kernel(0.3))
+    difference = kernel + kernels.base.Scaled(-0.7, oracles.normal_kernel(0.3))
     _, _, law = spectral._null(difference, (predictions, targets), num_eigenvalues=40)
     matrix = spectral.sample_matrix(difference, (predictions, targets))
     expected = _eigenvalues(matrix)

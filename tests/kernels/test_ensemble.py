@@ -8,6 +8,7 @@ import pytest
 
 from calibjax import distances, distributions, estimators, kernels, operators
 from calibjax.estimators.kernel import sample_matrix, sample_pair
+from calibjax.kernels import expectations
 from tests import oracles
 
 Ensemble = distributions.Ensemble
@@ -78,7 +79,7 @@ def test_gradients():
     def value(x):
         p, q = (Ensemble(x[k], jnp.abs(x[k + 1])) for k in (0, 2))
         pairs = (p, 0.3, q, -0.4), (p, 0.3, p, 0.3)
-        return sum(kernels.centered_kernel(kernel, *pair) for pair in pairs)
+        return sum(expectations.centered_kernel(kernel, *pair) for pair in pairs)
 
     rng = np.random.default_rng(1)
     x, directions = rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 3))

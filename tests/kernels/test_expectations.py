@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, hypothesis_tests, kernels
+from calibjax.kernels import expectations
 from calibjax.kernels.expectations import features, four_terms, prepare_features
 from calibjax.kernels.expectations.normal import centered_without_offset
 from tests import compiled, oracles
@@ -97,7 +98,7 @@ def test_extreme_scales_stay_finite(scale, dtype):
     p = distributions.DiagNormal(jnp.zeros(3, dtype), jnp.full(3, scale, dtype))
     q = distributions.DiagNormal(jnp.full(3, scale, dtype), jnp.full(3, 2 * scale, dtype))
     y, z = jnp.full(3, 3 * scale, dtype), jnp.full(3, -scale, dtype)
-    value, gradient = jax.jit(jax.value_and_grad(kernels.centered_kernel, argnums=(0, 1, 2)))(
+    value, gradient = jax.jit(jax.value_and_grad(expectations.centered_kernel, argnums=(0, 1, 2)))(
         kernel, p, y, q, z
     )
     assert value.dtype == dtype

@@ -11,6 +11,7 @@ import pytest
 from scipy import integrate
 
 from calibjax import distances, distributions, estimators, kernels
+from calibjax.kernels import expectations
 from tests import oracles
 
 Decimal = decimal.Decimal
@@ -102,7 +103,7 @@ def _expectations(case):
         [
             kernels.single_expectation(kernel, p, z),
             kernels.double_expectation(kernel, p, q),
-            kernels.centered_kernel(kernel, p, y, q, z),
+            expectations.centered_kernel(kernel, p, y, q, z),
         ]
     )
     return values, values
@@ -246,7 +247,7 @@ def test_float32_has_no_offset():
     @jax.jit
     def matrix(predictions, targets):
         kernel = kernels.Exponential(jnp.asarray(1.0, targets.dtype))
-        centered = functools.partial(kernels.centered_kernel, kernel)
+        centered = functools.partial(expectations.centered_kernel, kernel)
         rows = jax.vmap(centered, (None, None, 0, 0))
         return jax.vmap(rows, (0, 0, None, None))(predictions, targets, predictions, targets)
 
@@ -262,7 +263,7 @@ def test_other_distances_are_refused():
     p = distributions.Laplace(jnp.array(0.0), jnp.array(1.0))
     kernel = kernels.Exponential(1.0, distances.SquaredEuclidean())
     with pytest.raises(NotImplementedError, match="with distance SquaredEuclidean.*Monte Carlo"):
-        kernels.centered_kernel(kernel, p, 0.0, p, 0.0)
+        expectations.centered_kernel(kernel, p, 0.0, p, 0.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -7,6 +7,7 @@ import pytest
 from jax.test_util import check_grads
 
 from calibjax import distributions, estimators, hypothesis_tests, kernels
+from calibjax.kernels import expectations
 from tests import oracles
 
 
@@ -57,7 +58,9 @@ def test_identical_components_are_one_distribution():
     one = distributions.Normal(*jnp.asarray(rng.uniform(0.2, 1, (2, 9))))
     two = distributions.Mixture(None, jax.tree.map(lambda x: jnp.stack([x, x], 1), one))
     y, z = jnp.asarray(rng.normal(size=(2, 9)))
-    function = jax.vmap(functools.partial(kernels.centered_kernel, kernels.SquaredExponential()))
+    function = jax.vmap(
+        functools.partial(expectations.centered_kernel, kernels.SquaredExponential())
+    )
     roll = functools.partial(jax.tree.map, lambda x: jnp.roll(x, 1, 0))
     np.testing.assert_allclose(
         function(two, y, roll(two), z), function(one, y, roll(one), z), rtol=0, atol=1e-15
@@ -72,8 +75,8 @@ def test_skce_of_calibrated_mixtures_has_mean_zero():
     def skipping(p, y, q, z):
         """h without the pair of the second component of p and the first of q."""
         rest, first = (jax.tree.map(lambda x, i=i: x[i], m.components) for i, m in ((1, p), (0, q)))
-        skipped = kernels.centered_kernel(kernel.target, rest, y, first, z)
-        all_pairs = kernels.centered_kernel(kernel.target, p, y, q, z)
+        skipped = expectations.centered_kernel(kernel.target, rest, y, first, z)
+        all_pairs = expectations.centered_kernel(kernel.target, p, y, q, z)
         skipped = p.weights[1] * q.weights[0] * skipped
         return kernel.prediction(p, q) * (all_pairs - skipped)
 
@@ -117,7 +120,7 @@ def test_gradients_agree_with_finite_differences():
 def test_float32_has_no_offset():
     """Narrow components, where the four terms cancel to 1e-4 of themselves."""
     predictions, targets = _data(400, 3, seed=3, width=0.05)
-    centered = functools.partial(kernels.centered_kernel, kernels.SquaredExponential())
+    centered = functools.partial(expectations.centered_kernel, kernels.SquaredExponential())
     matrix = jax.jit(jax.vmap(jax.vmap(centered, (None, None, 0, 0)), (0, 0, None, None)))
     exact = np.asarray(matrix(predictions, targets, predictions, targets))
     single = oracles.as_dtype((predictions, targets), jnp.float32)

@@ -11,12 +11,10 @@ from calibjax.kernels import (
     Fisher,
     NormalScore,
     PearsonResidual,
-    Shape,
     TensorProduct,
-    centered_kernel,
 )
-from calibjax.kernels.expectations import diagonal_expectation
-from calibjax.kernels.residuals import SHAPES, informed
+from calibjax.kernels.expectations import centered_kernel, diagonal_expectation
+from calibjax.kernels.residuals import SHAPES, Shape, informed
 from calibjax.recalibration import (
     AffineScaling,
     HistogramBinning,

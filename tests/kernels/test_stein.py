@@ -23,7 +23,8 @@ from calibjax.distributions import (
     monte_carlo,
     sample_targets,
 )
-from calibjax.kernels import Exponential, SquaredExponential, Stein, TensorProduct, centered_kernel
+from calibjax.kernels import Exponential, SquaredExponential, Stein, TensorProduct
+from calibjax.kernels.expectations import centered_kernel
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

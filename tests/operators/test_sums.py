@@ -51,7 +51,7 @@ def test_tiled_equals_dense(n, tile_size):
     matrix = dense(ARGS, xs)
     ours = operators.mean_over_pairs(laplace, ARGS, xs, tile_size=tile_size)
     np.testing.assert_allclose(ours, upper(matrix).mean(), rtol=1e-13)
-    ours = operators.mean_over_all_pairs(laplace, ARGS, xs, tile_size=tile_size)
+    ours = operators.mean_over_pairs(laplace, ARGS, xs, tile_size=tile_size, include_diagonal=True)
     np.testing.assert_allclose(ours, matrix.mean(), rtol=1e-13)
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(n, 3)))
     ours = operators.quadratic_forms(laplace, ARGS, xs, weights, tile_size=tile_size)
@@ -143,7 +143,7 @@ def test_output_has_the_dtype_of_the_input(dtype):
     xs = jnp.arange(5.0, dtype=dtype)
     args = jnp.array(1.0, dtype)
     assert operators.mean_over_pairs(product, args, xs).dtype == dtype
-    assert operators.mean_over_all_pairs(product, args, xs).dtype == dtype
+    assert operators.mean_over_pairs(product, args, xs, include_diagonal=True).dtype == dtype
     ones = jnp.ones((5, 1), dtype)
     assert operators.weighted_sums(product, args, xs, xs, ones).dtype == dtype
     assert operators.block_means(product, args, xs, block_size=2).dtype == dtype

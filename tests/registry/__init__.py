@@ -42,32 +42,12 @@ EXEMPT = {
     "kernels.Kernel": _BASE,
     "streaming.Accumulator": _BASE,
     "estimators.calibration_kernel": _CORE,
-    "kernels.centered_kernel": _CORE,
     "kernels.double_expectation": _CORE,
     "kernels.single_expectation": _CORE,
     "record": "declares a class",
-    "kernels.FeatureRule": "is a pair of functions",
     "kernels.register_expectations": "changes the registry of the process",
-    "kernels.ValueRange": "is a pair of numbers",
-    **{
-        f"operators.{name}": _ENGINE
-        for name in (
-            "block_masses",
-            "line_forms",
-            "line_sums",
-            "sums_of_earlier",
-            "block_means",
-            "feature_sums",
-            "fold_pairs",
-            "kernel_means",
-            "map_rows",
-            "mean_over_all_pairs",
-            "mean_over_pairs",
-            "quadratic_forms",
-            "split_quadratic_forms",
-            "weighted_sums",
-        )
-    },
+    "operators.mean_over_pairs": _ENGINE,
+    "operators.weighted_sums": _ENGINE,
     **{f"plotting.{name}": _DRAWS for name in plotting.__all__},
 }
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from calibjax import distances, distributions, estimators, kernels, recalibration
+from calibjax.kernels.regressors import Regressor
+from calibjax.kernels.residuals import Shape
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, FAMILIES, NORMAL
@@ -31,19 +33,19 @@ def _target_kernels() -> list[Call]:
     temperature = recalibration.TemperatureScaling()
 
     def of_sum(first: Any, second: Any) -> Any:
-        return kernels.Sum((rbf(first), rbf(second)))
+        return kernels.base.Sum((rbf(first), rbf(second)))
 
     of_numbers = {
         "SquaredExponential kernels.TensorProduct": _with_target(rbf, length_scale=scale),
-        "Scaled": _with_target(lambda x: kernels.Scaled(x, rbf(1.2)), factor=a.scale(2.0)),
-        "Sum": _with_target(of_sum, **two),
         "NormalScore": _with_target(lambda x: kernels.NormalScore(rbf(x)), length_scale=scale),
-        "Shape": _with_target(lambda: kernels.NormalScore(kernels.Shape("skewness"))),
+    }
+    private = {
+        "Scaled": _with_target(lambda x: kernels.base.Scaled(x, rbf(1.2)), factor=a.scale(2.0)),
+        "Sum": _with_target(of_sum, **two),
+        "Shape": _with_target(lambda: kernels.NormalScore(Shape("skewness"))),
     }
     of_classes = {
-        "PearsonResidual kernels.Residual": _with_target(
-            kernels.PearsonResidual, offset=a.scale(0.01)
-        ),
+        "PearsonResidual": _with_target(kernels.PearsonResidual, offset=a.scale(0.01)),
         "Fisher": _with_target(lambda: kernels.Fisher(temperature)),
         "LabelKernel": _with_target(kernels.LabelKernel, matrix=matrix),
     }
@@ -53,9 +55,12 @@ def _target_kernels() -> list[Call]:
         (FAMILIES["Laplace"], {"Exponential": _with_target(exponential, length_scale=scale)}),
     )
     return [
-        family.call(f"kernels.{names}", f"{family.name}, target", estimators.skce, kernel=kernel)
-        for family, found in families
-        for names, kernel in found.items()
+        *(
+            family.call(f"kernels.{name}", f"{family.name}, target", estimators.skce, kernel=kernel)
+            for family, makers in families
+            for name, kernel in makers.items()
+        ),
+        *(NORMAL.call("estimators.skce", name, kernel=kernel) for name, kernel in private.items()),
     ]
 
 
@@ -73,10 +78,16 @@ def _landmarks() -> list[Call]:
     )
     key = dataclasses.replace(a.key(), without=a.OPTIONAL)
     chosen = {"kernel": rough, "num_landmarks": a.integer(3)}
+
+    def choose(kernel: Any, predictions: Any, num_landmarks: int, *, key: Any = None) -> Any:
+        return kernels.Nystrom.from_predictions(
+            kernel, predictions, num_landmarks, key=key
+        ).landmarks
+
     return [
         NORMAL.call("kernels.Nystrom", "landmarks", estimators.skce, kernel=kernel),
-        NORMAL.call("kernels.choose_landmarks", **chosen, key=None),
-        NORMAL.call("kernels.choose_landmarks", "random", **chosen, key=key),
+        NORMAL.call("kernels.Nystrom", "from_predictions", choose, **chosen, key=None),
+        NORMAL.call("kernels.Nystrom", "from_predictions, random", choose, **chosen, key=key),
     ]
 
 
@@ -85,18 +96,12 @@ def _prediction_kernels() -> list[Call]:
     scale, exponential = {"length_scale": a.scale(1.2)}, kernels.Exponential
 
     def product(length_scale: Any) -> Any:
-        return kernels.Product((exponential(length_scale), kernels.SquaredExponential(2.0)))
+        return kernels.base.Product((exponential(length_scale), kernels.SquaredExponential(2.0)))
 
     makers = {
         "PowerExponential": a.made(kernels.PowerExponential, **scale, exponent=a.scale(0.7)),
         "Matern": a.made(kernels.Matern, **scale),
         "Constant": a.made(kernels.Constant, value=a.scale(1.2)),
-        "Regressor": a.made(
-            lambda center, unit: kernels.Regressor("location", center, unit),
-            center=a.number(0.3),
-            unit=a.scale(1.2, without=("0", "subnormal")),  # which processors take for zero
-        ),
-        "Product": a.made(product, **scale),
         "Exponential distances.SquaredEuclidean": a.made(
             lambda x: exponential(x, distances.SquaredEuclidean()), **scale
         ),
@@ -104,9 +109,20 @@ def _prediction_kernels() -> list[Call]:
             lambda x: exponential(x, distances.Manhattan()), **scale
         ),
     }
-    smoother = a.made(functools.partial(kernels.Matern, nu=2.5), **scale)
+    private = {
+        "Regressor": a.made(
+            lambda center, unit: Regressor("location", center, unit),
+            center=a.number(0.3),
+            unit=a.scale(1.2, without=("0", "subnormal")),  # which processors take for zero
+        ),
+        "Product": a.made(product, **scale),
+        "Matern 5/2": a.made(functools.partial(kernels.Matern, nu=2.5), **scale),
+    }
     return [
-        NORMAL.call("kernels.gram_matrix", "Matern 5/2", kernel=smoother, ys=None),
+        *(
+            NORMAL.call("kernels.gram_matrix", name, kernel=kernel, ys=None)
+            for name, kernel in private.items()
+        ),
         *(
             NORMAL.call(f"kernels.gram_matrix kernels.{name}", name, kernel=kernel, ys=None)
             for name, kernel in makers.items()

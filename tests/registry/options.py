@@ -11,6 +11,7 @@ import numpy as np
 from calibjax import distances, distributions, estimators, kernels
 from calibjax._core import checks
 from calibjax.distributions import constraints
+from calibjax.kernels.base import Product, Scaled, Sum
 from calibjax.streaming.base import State
 from tests.registry.arguments import Argument
 from tests.registry.wrong_values import Mutant, Unregistered, Unrelated, objects, with_number
@@ -76,17 +77,17 @@ def of_kernel(argument: Argument, value: Any) -> list[Mutant]:
     wrong = {f"length scale {v!r}": kernels.SquaredExponential(v) for v in scales}
     tiny = kernels.SquaredExponential(1e-25)  # right, but for squares that underflow
     wrong |= {f"exponent {v!r}": kernels.PowerExponential(1.0, v) for v in (np.nan, 0, -1, 3, "1")}
-    wrong |= {f"times {v!r}": kernels.Scaled(v, value) for v in (-1, 0, np.nan, "1", None, True)}
+    wrong |= {f"times {v!r}": Scaled(v, value) for v in (-1, 0, np.nan, "1", None, True)}
     wrong |= {
         "class": kernels.SquaredExponential,
         "base": kernels.Kernel(),
         "distance": distances.Euclidean(),
         "number": 1.0,
-        "empty sum": kernels.Sum(()),
-        "empty product": kernels.Product(()),
-        "sum of others": kernels.Sum((value, 1.0)),
-        "sum, no tuple": kernels.Sum(value),
-        "product of others": kernels.Product((value, None)),
+        "empty sum": Sum(()),
+        "empty product": Product(()),
+        "sum of others": Sum((value, 1.0)),
+        "sum, no tuple": Sum(value),
+        "product of others": Product((value, None)),
         "wrong distance": kernels.Exponential(1.0, "tv"),
         "kernel as distance": kernels.Exponential(1.0, kernels.White()),
         "matrix of nan": kernels.LabelKernel(np.full((3, 3), np.nan)),
@@ -109,8 +110,8 @@ def of_kernel(argument: Argument, value: Any) -> list[Mutant]:
         *(Mutant(k, v) for k, v in {**plain, **wrong}.items() if k not in argument.without),
         Mutant("same as lambda", lambda x, y: value(x, y), (value,)),
         Mutant("tiny length scale", tiny, (tiny,)),
-        Mutant("once", kernels.Scaled(1.0, value), (value,)),
-        Mutant("sum of one", kernels.Sum((value,)), (value,)),
+        Mutant("once", Scaled(1.0, value), (value,)),
+        Mutant("sum of one", Sum((value,)), (value,)),
     ]
 
 

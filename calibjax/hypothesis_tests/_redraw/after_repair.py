@@ -13,7 +13,6 @@ from calibjax.distributions.features import WithFeatures
 from calibjax.kernels import Kernel, NormalScore, TensorProduct
 from calibjax.kernels.base import Conditional
 from calibjax.kernels.expectations import (
-    FeatureRule,
     centered_kernel,
     centered_norm,
     features,
@@ -73,7 +72,7 @@ for _distribution in (*EVERY_FAMILY, WithFeatures):
         single=_unknown,
         double=_unknown,
         centered=_centered,
-        features=FeatureRule(
+        features=(
             lambda kernel, _, repaired: prepare_features(kernel.kernel, *kernel.seen(repaired)),
             lambda kernel, prepared, _, repaired: features(
                 kernel.kernel, prepared, *kernel.seen(repaired)

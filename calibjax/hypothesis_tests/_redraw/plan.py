@@ -26,7 +26,7 @@ from calibjax.hypothesis_tests._redraw.family import (
     number_of,
     number_with_pairs,
 )
-from calibjax.kernels import Constant, Kernel, Nystrom, Regressor, TensorProduct, low_rank
+from calibjax.kernels import Constant, Kernel, Nystrom, TensorProduct, pivoted_cholesky
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import few_features, prepare_features
 from calibjax.kernels.line import (
@@ -36,6 +36,7 @@ from calibjax.kernels.line import (
     is_same_distance,
     line_of,
 )
+from calibjax.kernels.regressors import Regressor
 
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
 _LARGEST_RANK = 512  # to look for more would take as long as a test by pairs
@@ -186,8 +187,8 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     if n < _FACTORED_FROM or not checks.is_outermost(kernel, predictions):
         return None
     points = without_draws(predictions)
-    tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
-    root = low_rank.sufficient(kernel, points, tolerance, min(n // 4, _LARGEST_RANK))
+    tolerance = pivoted_cholesky.TOLERANCE[floating_dtype(predictions).itemsize]
+    root = pivoted_cholesky.sufficient(kernel, points, tolerance, min(n // 4, _LARGEST_RANK))
     if root is None:
         return None
     # Few different ranks, so that little is compiled anew.

@@ -3,44 +3,19 @@
 `calibjax.kernels` imports the families, which register their rules.
 """
 
-from calibjax.kernels.expectations.registry import (
-    FeatureRule,
-    Rules,
-    batch_features,
-    centered_kernel,
-    centered_norm,
-    check_expectations,
-    combine,
-    diagonal_expectation,
-    double_expectation,
-    features,
-    few_features,
-    four_terms,
-    missing,
-    prepare_features,
-    register_expectations,
-    rules,
-    single_expectation,
-    terms,
-)
-
-__all__ = [
-    "FeatureRule",
-    "Rules",
-    "batch_features",
-    "centered_kernel",
-    "centered_norm",
-    "check_expectations",
-    "combine",
-    "diagonal_expectation",
-    "double_expectation",
-    "features",
-    "few_features",
-    "four_terms",
-    "missing",
-    "prepare_features",
-    "register_expectations",
-    "rules",
-    "single_expectation",
-    "terms",
-]
+from calibjax.kernels.expectations.registry import batch_features as batch_features
+from calibjax.kernels.expectations.registry import centered_kernel as centered_kernel
+from calibjax.kernels.expectations.registry import centered_norm as centered_norm
+from calibjax.kernels.expectations.registry import check_expectations as check_expectations
+from calibjax.kernels.expectations.registry import combine as combine
+from calibjax.kernels.expectations.registry import diagonal_expectation as diagonal_expectation
+from calibjax.kernels.expectations.registry import double_expectation as double_expectation
+from calibjax.kernels.expectations.registry import features as features
+from calibjax.kernels.expectations.registry import few_features as few_features
+from calibjax.kernels.expectations.registry import four_terms as four_terms
+from calibjax.kernels.expectations.registry import missing as missing
+from calibjax.kernels.expectations.registry import prepare_features as prepare_features
+from calibjax.kernels.expectations.registry import register_expectations as register_expectations
+from calibjax.kernels.expectations.registry import rules as rules
+from calibjax.kernels.expectations.registry import single_expectation as single_expectation
+from calibjax.kernels.expectations.registry import terms as terms

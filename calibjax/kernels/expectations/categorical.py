@@ -13,7 +13,7 @@ from calibjax.distances import Euclidean, Manhattan, SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.expectations import FeatureRule, register_expectations
+from calibjax.kernels.expectations import register_expectations
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import Stationary
@@ -132,7 +132,7 @@ for _distribution in (Categorical, CategoricalLogits, Bernoulli):
         single=_any_single,
         double=_any_double,
         centered=_any_centered,
-        features=FeatureRule(_any_prepare, _any_features),
+        features=(_any_prepare, _any_features),
         diagonal=_any_diagonal,
         check=_check,
     )
@@ -142,5 +142,5 @@ for _distribution in (Categorical, CategoricalLogits, Bernoulli):
         single=_white_single,
         double=_white_double,
         centered=_white_centered,
-        features=FeatureRule(_white_prepare, _white_features),
+        features=(_white_prepare, _white_features),
     )

@@ -38,10 +38,9 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, tensordot
 from calibjax.distributions import Ensemble
 from calibjax.distributions.draws import MonteCarlo
-from calibjax.kernels import low_rank
+from calibjax.kernels import pivoted_cholesky
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
-    FeatureRule,
     check_expectations,
     register_expectations,
 )
@@ -106,17 +105,17 @@ def _prepare_features(
     values = jnp.asarray(predictions.values)
     points = jnp.concatenate([values.reshape(-1, *values.shape[2:]), jnp.asarray(targets)])
     limit = min(values.shape[1] ** 2, len(points), _MAX_RANK)
-    tolerance = low_rank.TOLERANCE[floating_dtype(points).itemsize]
-    rank = low_rank.numerical_rank(kernel, points, tolerance, limit)
+    tolerance = pivoted_cholesky.TOLERANCE[floating_dtype(points).itemsize]
+    rank = pivoted_cholesky.numerical_rank(kernel, points, tolerance, limit)
     if rank is None:
         return None
-    found = low_rank.pivoted_cholesky(kernel, points, tolerance, size=min(rank, limit))
-    factor = low_rank.factor_at_pivots(found)
-    is_used = jnp.arange(len(factor)) < found.rank
+    approximation = pivoted_cholesky.decompose(kernel, points, tolerance, size=min(rank, limit))
+    factor = pivoted_cholesky.factor_at_pivots(approximation)
+    is_used = jnp.arange(len(factor)) < approximation.rank
     inverse = lax.linalg.triangular_solve(
         factor, jnp.diag(is_used.astype(factor.dtype)), left_side=True, lower=True
     )
-    return points[found.pivots], inverse
+    return points[approximation.pivots], inverse
 
 
 def _features(
@@ -143,7 +142,7 @@ register_expectations(
     Ensemble,
     single=_single,
     double=_double,
-    features=FeatureRule(_prepare_features, _features),
+    features=(_prepare_features, _features),
     diagonal=_diagonal,
 )
 register_expectations(

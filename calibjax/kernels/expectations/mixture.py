@@ -22,7 +22,6 @@ from calibjax.distributions import Categorical, Mixture
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
-    FeatureRule,
     centered_kernel,
     check_expectations,
     diagonal_expectation,
@@ -121,7 +120,7 @@ register_expectations(
     single=_single,
     double=_double,
     centered=_centered,
-    features=FeatureRule(_prepare, _features),
+    features=(_prepare, _features),
     check=lambda kernel, predictions: check_expectations(kernel, predictions.components),
     diagonal=_diagonal,
 )

@@ -35,7 +35,6 @@ from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, Normal
 from calibjax.distributions.multivariate_normal import MvNormal
 from calibjax.kernels.expectations import (
-    FeatureRule,
     four_terms,
     missing,
     register_expectations,
@@ -285,7 +284,7 @@ register_expectations(
     single=_single,
     double=_double,
     centered=_centered,
-    features=FeatureRule(_prepare_features, _features, _FEW_FEATURES, _features),
+    features=(_prepare_features, _features, _FEW_FEATURES, _features),
     check=_check,
 )
 register_expectations(

@@ -5,6 +5,7 @@ Expectations under ensembles are means over the members.
 """
 
 import dataclasses
+import math
 from typing import Any, NoReturn
 
 import jax
@@ -27,7 +28,6 @@ from calibjax.distributions import (
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import MonteCarlo
 from calibjax.kernels.expectations import (
-    FeatureRule,
     batch_features,
     centered_kernel,
     check_expectations,
@@ -102,12 +102,12 @@ def _batch_features(
     points, weights = (jnp.moveaxis(x, -1, 0) for x in own[:2])  # [k, b, n]
     flat = points.reshape(-1, points.shape[-1])
     values = batch_features(kernel.kernel, prepared, standard, flat)
-    found = jnp.sum(weights * values.reshape(-1, *points.shape), 1)
+    total_features = jnp.sum(weights * values.reshape(-1, *points.shape), 1)
     for part in panels:
         one, normal = jax.tree.map(lambda x: x[0, 0], part), jax.tree.map(lambda x: x[0], standard)
         of_panels = one.mapped(lambda s, p=normal: features(kernel.kernel, prepared, p, s))
-        found += einsum("kr,bnk->rbn", of_panels, part.weights)
-    return found
+        total_features += einsum("kr,bnk->rbn", of_panels, part.weights)
+    return total_features
 
 
 def _check(kernel: NormalScore, predictions: Distribution) -> None:
@@ -151,9 +151,7 @@ for _distribution in (object, Mixture, Poisson, Ensemble):
         single=_of_members if of_members else _single,
         double=_of_two if of_members else _double,
         centered=_centered,
-        features=FeatureRule(
-            _prepare_features, _features, batch=None if of_members else _batch_features
-        ),
+        features=(_prepare_features, _features, math.inf, None if of_members else _batch_features),
         check=_check,
         diagonal=_diagonal,
     )

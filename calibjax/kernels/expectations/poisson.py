@@ -30,7 +30,7 @@ from calibjax._core.pytree import PyTree
 from calibjax.distances import Euclidean
 from calibjax.distributions import Poisson
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.expectations import FeatureRule, missing, register_expectations
+from calibjax.kernels.expectations import missing, register_expectations
 from calibjax.kernels.labels import White
 from calibjax.kernels.matrix import gram_matrix
 from calibjax.kernels.stationary import SquaredExponential
@@ -154,7 +154,7 @@ def _features(kernel: Kernel, root: jax.Array, p: Poisson, y: jax.Array) -> jax.
     return matmul((counts == y) - jnp.exp(p.log_prob(counts)), root)
 
 
-_FEATURES = FeatureRule(_prepare_features, _features)
+_FEATURES = (_prepare_features, _features)
 register_expectations(
     White, Poisson, single=_white_single, double=_white_double, features=_FEATURES
 )

@@ -78,7 +78,7 @@ def register_expectations(
     single: Callable[..., jax.Array],
     double: Callable[..., jax.Array],
     centered: Callable[..., jax.Array] | None = None,
-    features: FeatureRule | None = None,
+    features: tuple[Any, ...] | None = None,
     check: Callable[..., None] | None = None,
     diagonal: Callable[..., jax.Array | float] | None = None,
 ) -> None:
@@ -91,8 +91,11 @@ def register_expectations(
         double: (kernel, p, q) → M_{p,q} for one pair of predictions.
         centered: (kernel, p, y, q, z) → k − m − m + M for one pair of samples, if that is
             faster or more accurate than `four_terms`, which cancel to a small number.
-        features: a `FeatureRule`: finitely many features whose inner products are the centered
-            kernel, with which `exact_skce_test` evaluates redraws by matrix products.
+        features: two functions (prepare, evaluate), if the centered kernel is the inner product of
+            finitely many features, with which `exact_skce_test` evaluates redraws by matrix
+            products. `prepare(kernel, predictions, targets)` returns a pytree of what the features
+            need, or None if this data set has no features that are both cheap and accurate to
+            machine precision; `evaluate(kernel, prepared, p, y)` the features of one sample, [r].
         check: (kernel, predictions) → None; raises a `ValueError` if the kernel has values that
             the rules do not support; called by estimators and tests, also with tracers.
         diagonal: (kernel, p) → E_{Z~p} k(Z, Z), which `estimators.skce_dispersion` needs for
@@ -108,8 +111,9 @@ def register_expectations(
     for name, value in (("kernel_type", kernel_type), ("distribution_type", distribution_type)):
         if not isinstance(value, type):
             raise TypeError(f"{name}: expected a class, got {value!r}")
+    rule = None if features is None else FeatureRule(*features)
     _REGISTRY[kernel_type, distribution_type] = Rules(
-        single, double, centered, features, check, diagonal
+        single, double, centered, rule, check, diagonal
     )
 
 
@@ -289,7 +293,7 @@ def centered_kernel(
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
-    >>> from calibjax.kernels import White, centered_kernel
+    >>> from calibjax.kernels import White
     >>> p = Categorical(jnp.array([0.25, 0.75]))
     >>> print(centered_kernel(White(), p, 1, p, 1))
     0.125
@@ -326,8 +330,8 @@ def prepare_features(
 
 def few_features(kernel: TargetKernel, predictions: Distribution) -> float:
     """Number of features beyond which evaluating all pairs is cheaper than matrix products."""
-    found = (rules(term, predictions).features for _, term in terms(kernel))
-    return sum(math.inf if rule is None else rule.few for rule in found)
+    rules_of_terms = (rules(term, predictions).features for _, term in terms(kernel))
+    return sum(math.inf if rule is None else rule.few for rule in rules_of_terms)
 
 
 def features(
@@ -358,10 +362,10 @@ def _of_terms(
     p: Distribution,
 ) -> jax.Array:
     """Features (rule, term, prepared) → [r, ...] of all terms of a kernel."""
-    found = []
+    parts = []
     for (factor, term), one in zip(terms(kernel), prepared, strict=True):
         rule = rules(term, p).features
         assert rule is not None, "prepared only where there is a rule"
         values = evaluate(rule, term, one)
-        found.append(values if factor is None else jnp.sqrt(factor).astype(values.dtype) * values)
-    return found[0] if len(found) == 1 else jnp.concatenate(found)
+        parts.append(values if factor is None else jnp.sqrt(factor).astype(values.dtype) * values)
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)

@@ -8,7 +8,7 @@ from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Ensemble, Mixture
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.draws import MonteCarlo
-from calibjax.kernels.expectations import FeatureRule, register_expectations
+from calibjax.kernels.expectations import register_expectations
 from calibjax.kernels.residuals import Residual
 
 
@@ -37,7 +37,7 @@ for _distribution in EVERY_FAMILY:
         single=_zero,
         double=_zero,
         centered=_centered,
-        features=FeatureRule(lambda *_: (), _features),
+        features=(lambda *_: (), _features),
         check=lambda kernel, predictions: kernel.check_predictions(predictions),
         diagonal=lambda kernel, p: kernel.expected_norm(p),
     )

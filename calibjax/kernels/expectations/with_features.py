@@ -1,9 +1,10 @@
 """Expectations under predictions with features, which target kernels do not see."""
 
+import math
+
 from calibjax.distributions.features import WithFeatures
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
-    FeatureRule,
     batch_features,
     centered_kernel,
     check_expectations,
@@ -23,12 +24,13 @@ register_expectations(
     centered=lambda kernel, p, y, q, z: centered_kernel(
         kernel, p.distribution, y, q.distribution, z
     ),
-    features=FeatureRule(
+    features=(
         lambda kernel, predictions, targets: prepare_features(
             kernel, predictions.distribution, targets
         ),
         lambda kernel, prepared, p, y: features(kernel, prepared, p.distribution, y),
-        batch=lambda kernel, prepared, predictions, targets: batch_features(
+        math.inf,
+        lambda kernel, prepared, predictions, targets: batch_features(
             kernel, prepared, predictions.distribution, targets
         ),
     ),

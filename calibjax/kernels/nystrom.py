@@ -1,4 +1,4 @@
-"""Kernels on predictions with few features, for which sums over all pairs take linear time."""
+"""Nyström approximation of kernels on predictions, with which sums over pairs take linear time."""
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,8 @@ from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Distribution
-from calibjax.kernels import low_rank
-from calibjax.kernels.base import Kernel, ValueRange, without_draws
+from calibjax.kernels import pivoted_cholesky
+from calibjax.kernels.base import Interval, Kernel, without_draws
 
 _NUM_TRIED = 128  # predictions at which a kernel has to be positive semi-definite
 _ROUNDING = 10  # in units of the last place, times the number of landmarks
@@ -30,9 +30,10 @@ class Nystrom(Kernel):
 
     Attributes:
         kernel: k, positive semi-definite.
-        landmarks: batch of r predictions, for example of `choose_landmarks`. They must not be
-            chosen with the targets.
+        landmarks: batch of r predictions. They must not be chosen with the targets.
         whitening: L⁻¹, [r, r]; None, as a rule: it is computed where the kernel is used.
+
+    `Nystrom.from_predictions(kernel, predictions, num_landmarks)` chooses the landmarks.
 
     Cost: r values of k and r² multiplications for the features of a prediction. Without features
     of the target kernel, as in traced programs, that for each pair.
@@ -43,9 +44,8 @@ class Nystrom(Kernel):
     >>> from calibjax import distances, distributions, estimators, kernels
     >>> predictions = distributions.Bernoulli(jnp.linspace(0.1, 0.9, 9))
     >>> smooth = kernels.SquaredExponential(0.5, distances.TotalVariation())
-    >>> landmarks = kernels.choose_landmarks(smooth, predictions, 5)
     >>> labels = jnp.array([0, 0, 1, 0, 1, 1, 0, 1, 1])
-    >>> for kernel in (smooth, kernels.Nystrom(smooth, landmarks)):
+    >>> for kernel in (smooth, kernels.Nystrom.from_predictions(smooth, predictions, 5)):
     ...     product = kernels.TensorProduct(kernel, kernels.White())
     ...     print(f"{estimators.skce(product, predictions, labels):.4f}")
     -0.0388
@@ -56,17 +56,71 @@ class Nystrom(Kernel):
     landmarks: Distribution
     whitening: jax.Array | None = None
 
+    @classmethod
+    def from_predictions(
+        cls,
+        kernel: Kernel,
+        predictions: Distribution,
+        num_landmarks: int,
+        *,
+        key: jax.Array | None = None,
+    ) -> "Nystrom":
+        """The kernel with landmarks chosen from n predictions.
+
+        By pivoted Cholesky decomposition: each next landmark is the prediction that the earlier
+        ones determine worst. With a key the landmarks are random instead, which takes no time, but
+        more landmarks for the same accuracy.
+
+        Args:
+            kernel: k, positive semi-definite.
+            predictions: batch of n distributions.
+            num_landmarks: r, from 1 to n. Fewer are chosen if they determine the kernel at all
+                predictions up to rounding (not under `jit`).
+            key: a JAX random key, to choose the landmarks at random.
+
+        Raises:
+            TypeError: if an argument is of the wrong kind.
+            ValueError: if shapes or values are wrong, or the kernel is not positive semi-definite.
+
+        Cost: n r values of the kernel and n r² multiplications, O(n r) memory; none at random.
+
+        References: Harbrecht, Peters and Schneider (2012), On the low-rank approximation by the
+        pivoted Cholesky decomposition.
+
+        >>> import jax.numpy as jnp
+        >>> from calibjax import distances, distributions, kernels
+        >>> predictions = distributions.Bernoulli(jnp.array([0.1, 0.11, 0.5, 0.9]))
+        >>> kernel = kernels.Exponential(1.0, distances.TotalVariation())
+        >>> print(kernels.Nystrom.from_predictions(kernel, predictions, 3).landmarks.probs)
+        [0.1 0.9 0.5]
+        """
+        kernel = checks.kernel_values(kernel)
+        predictions = without_draws(checks.batch(predictions))
+        n = checks.leading_size("predictions", predictions)
+        number = checks.size_in_range("num_landmarks", num_landmarks, 1, n)
+        _refuse_indefinite(kernel, predictions)
+        if key is not None:
+            chosen = jax.random.choice(checks.random_key(key), n, (number,), replace=False)
+        else:
+            tolerance = pivoted_cholesky.TOLERANCE[floating_dtype(predictions).itemsize]
+            approximation = pivoted_cholesky.decompose(kernel, predictions, tolerance, size=number)
+            is_known = checks.is_concrete(approximation.rank)
+            needed = int(approximation.rank) if is_known else number
+            chosen = lax.slice_in_dim(approximation.pivots, 0, needed)
+        landmarks = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, 0), predictions)
+        return cls(kernel, checks.nan_with(landmarks, predictions))
+
     def factor(self, predictions: Distribution) -> jax.Array:
         """Features φ of a batch of predictions, [n, r]."""
         whitening = self._whitening() if self.whitening is None else self.whitening
-        values = low_rank.kernel_values(
+        values = pivoted_cholesky.kernel_values(
             self.kernel, without_draws(predictions), without_draws(self.landmarks)
         )
         return matmul(values, whitening.T)
 
     def _whitening(self) -> jax.Array:
         landmarks = without_draws(self.landmarks)
-        return _inverse_root(low_rank.kernel_values(self.kernel, landmarks, landmarks))
+        return _inverse_root(pivoted_cholesky.kernel_values(self.kernel, landmarks, landmarks))
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Value at one pair of predictions."""
@@ -74,10 +128,10 @@ class Nystrom(Kernel):
         first, second = self.factor(both)
         return matmul(first, second)
 
-    def value_range(self) -> ValueRange:
+    def value_range(self) -> Interval:
         """By the inequality of Cauchy and Schwarz, since k̃(p, p) ≤ k(p, p)."""
-        upper = self.kernel.value_range().upper
-        return ValueRange(-upper, upper)
+        _, upper = self.kernel.value_range()
+        return -upper, upper
 
     def check_values(self, name: str) -> "Nystrom":
         """Checks the kernel and the landmarks, and computes the whitening."""
@@ -111,7 +165,7 @@ def _refuse_indefinite(kernel: Kernel, predictions: Distribution) -> None:
         return
     n = checks.leading_size("predictions", predictions)
     some = jax.tree.map(lambda leaf: leaf[:: -(-n // _NUM_TRIED)], predictions)
-    eigenvalues = np.linalg.eigvalsh(low_rank.kernel_values(kernel, some, some))
+    eigenvalues = np.linalg.eigvalsh(pivoted_cholesky.kernel_values(kernel, some, some))
     rounding = _ROUNDING * eigenvalues.size * np.finfo(eigenvalues.dtype).eps
     if eigenvalues[0] < -rounding * eigenvalues[-1]:
         raise ValueError(
@@ -119,58 +173,3 @@ def _refuse_indefinite(kernel: Kernel, predictions: Distribution) -> None:
             f"{checks.described(kernel)}, whose matrix at {eigenvalues.size} of the predictions "
             f"has the eigenvalue {eigenvalues[0]:.3g}"
         )
-
-
-def choose_landmarks(
-    kernel: Kernel,
-    predictions: Distribution,
-    num_landmarks: int,
-    *,
-    key: jax.Array | None = None,
-) -> Distribution:
-    """Landmarks for `Nystrom`, chosen from the predictions.
-
-    By pivoted Cholesky decomposition: each next landmark is the prediction that the earlier ones
-    determine worst. With a key, at random instead, which takes no time, and more landmarks for the
-    same accuracy.
-
-    Args:
-        kernel: positive semi-definite kernel on predictions.
-        predictions: batch of n distributions.
-        num_landmarks: r, from 1 to n. Fewer are returned if they determine the kernel at all
-            predictions up to rounding (not under `jit`).
-        key: a JAX random key, to choose them at random.
-
-    Returns:
-        A batch of the same family.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or the kernel is not positive semi-definite.
-
-    Cost: n r values of the kernel and n r² multiplications, O(n r) memory; none at random.
-
-    References: Harbrecht, Peters and Schneider (2012), On the low-rank approximation by the
-    pivoted Cholesky decomposition.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax import distances, distributions, kernels
-    >>> predictions = distributions.Bernoulli(jnp.array([0.1, 0.11, 0.5, 0.9]))
-    >>> kernel = kernels.Exponential(1.0, distances.TotalVariation())
-    >>> print(kernels.choose_landmarks(kernel, predictions, 3).probs)
-    [0.1 0.9 0.5]
-    """
-    kernel = checks.kernel_values(kernel)
-    predictions = without_draws(checks.batch(predictions))
-    n = checks.leading_size("predictions", predictions)
-    number = checks.size_in_range("num_landmarks", num_landmarks, 1, n)
-    _refuse_indefinite(kernel, predictions)
-    if key is not None:
-        chosen = jax.random.choice(checks.random_key(key), n, (number,), replace=False)
-    else:
-        tolerance = low_rank.TOLERANCE[floating_dtype(predictions).itemsize]
-        found = low_rank.pivoted_cholesky(kernel, predictions, tolerance, size=number)
-        needed = int(found.rank) if checks.is_concrete(found.rank) else number
-        chosen = lax.slice_in_dim(found.pivots, 0, needed)
-    taken = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, 0), predictions)
-    return checks.nan_with(taken, predictions)

@@ -12,7 +12,6 @@ from calibjax.kernels import (
     SquaredExponential,
     TensorProduct,
     White,
-    choose_landmarks,
     gram_matrix,
 )
 from tests import oracles
@@ -86,20 +85,21 @@ def _products(scale, x):  # [3, m]
 
 
 def test_chosen_landmarks():
-    chosen = choose_landmarks(ROUGH, PREDICTIONS, 7)
-    assert chosen.loc.shape == (7,)
+    chosen = Nystrom.from_predictions(ROUGH, PREDICTIONS, 7)
+    assert chosen.landmarks.loc.shape == (7,)
     errors = [
-        np.abs(gram_matrix(Nystrom(ROUGH, at), PREDICTIONS) - gram_matrix(ROUGH, PREDICTIONS)).max()
-        for at in (chosen, choose_landmarks(ROUGH, PREDICTIONS, 3))
+        np.abs(gram_matrix(kernel, PREDICTIONS) - gram_matrix(ROUGH, PREDICTIONS)).max()
+        for kernel in (chosen, Nystrom.from_predictions(ROUGH, PREDICTIONS, 3))
     ]
     assert errors[0] < errors[1]
-    few = choose_landmarks(SquaredExponential(100.0, DISTANCE), PREDICTIONS, 30)
-    assert len(few.loc) < 20  # which determine all others
-    at_random = choose_landmarks(ROUGH, PREDICTIONS, 7, key=KEY)
+    few = Nystrom.from_predictions(SquaredExponential(100.0, DISTANCE), PREDICTIONS, 30)
+    assert len(few.landmarks.loc) < 20  # which determine all others
+    at_random = Nystrom.from_predictions(ROUGH, PREDICTIONS, 7, key=KEY).landmarks
     assert len(np.unique(at_random.loc)) == 7
     assert np.isin(at_random.loc, LOC).all()
     features = distributions.with_features(PREDICTIONS, jnp.asarray(LOC))
-    assert choose_landmarks(Exponential(1.0, distances.Features()), features, 4).loc.shape == (4,)
+    by_features = Nystrom.from_predictions(Exponential(1.0, distances.Features()), features, 4)
+    assert by_features.landmarks.loc.shape == (4,)
 
 
 @pytest.mark.slow
@@ -107,8 +107,8 @@ def test_level():
     """2000 calibrated data sets of n = 256; 32 landmarks at random."""
     predictions = Normal(jnp.asarray(RNG.uniform(0, 1, 256)), jnp.full(256, 0.1))
     kernel = Exponential(0.1, DISTANCE)
-    landmarks = choose_landmarks(kernel, predictions, 32, key=KEY)
-    product = TensorProduct(Nystrom(kernel, landmarks), SquaredExponential(0.1))
+    approximate = Nystrom.from_predictions(kernel, predictions, 32, key=KEY)
+    product = TensorProduct(approximate, SquaredExponential(0.1))
     rejected = 0
     for key in jax.random.split(KEY, 2000):
         first, second = jax.random.split(key)
@@ -126,7 +126,7 @@ def test_indefinite_kernels_are_refused():
     with pytest.raises(
         ValueError, match="kernel: expected a kernel that is positive semi-definite"
     ):
-        choose_landmarks(indefinite, Categorical(probs), 30)
+        Nystrom.from_predictions(indefinite, Categorical(probs), 30)
     kernel = TensorProduct(Nystrom(indefinite, Categorical(probs)), White())
     with pytest.raises(ValueError, match=r"kernel\.prediction: expected a kernel that is positive"):
         estimators.skce(kernel, Categorical(probs), np.zeros(60, int))

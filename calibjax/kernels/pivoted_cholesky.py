@@ -1,4 +1,4 @@
-"""Kernel matrices of low numerical rank: pivoted Cholesky decomposition, and choice of the rank.
+"""Pivoted Cholesky decomposition of kernel matrices, and choice of its rank.
 
 Kernels that are smooth on the scale of the predictions have matrices whose eigenvalues decay
 geometrically. A few columns of such a matrix then determine it up to rounding.
@@ -51,7 +51,7 @@ def kernel_values(kernel: Kernel[T], xs: T, ys: T) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames="size")
-def pivoted_cholesky(
+def decompose(
     kernel: Kernel[T], points: T, tolerance: jax.Array | float, *, size: int
 ) -> PivotedCholesky:
     """Pivoted Cholesky decomposition of the matrix of a positive semi-definite kernel.
@@ -94,24 +94,26 @@ def pivoted_cholesky(
     return PivotedCholesky(features, pivots, rank, jnp.max(rest) / largest)
 
 
-def factor_at_pivots(found: PivotedCholesky) -> jax.Array:
+def factor_at_pivots(approximation: PivotedCholesky) -> jax.Array:
     """Cholesky factor L of the kernel matrix of the pivots, [R, R].
 
     Features of any point p are L⁻¹ k(pivots, p). Rows of pivots that were not needed are those of
     the identity.
     """
-    is_used = jnp.arange(len(found.pivots)) < found.rank
-    identity = jnp.eye(len(found.pivots), dtype=found.features.dtype)
-    return jnp.where(is_used[:, None], found.features[found.pivots], identity)
+    is_used = jnp.arange(len(approximation.pivots)) < approximation.rank
+    identity = jnp.eye(len(approximation.pivots), dtype=approximation.features.dtype)
+    return jnp.where(is_used[:, None], approximation.features[approximation.pivots], identity)
 
 
 def numerical_rank(
     kernel: Kernel[T], points: T, tolerance: jax.Array | float, limit: int
 ) -> int | None:
     """Rank, rounded up, that brings all errors below a tolerance; None above a limit."""
-    found = sufficient(kernel, points, tolerance, limit)
+    approximation = sufficient(kernel, points, tolerance, limit)
+    if approximation is None:
+        return None
     # Slightly more, for parts of the data, or other data of the same kind.
-    return None if found is None else _STEP * -(-int(1.05 * int(found.rank) + 1) // _STEP)
+    return _STEP * -(-int(1.05 * int(approximation.rank) + 1) // _STEP)
 
 
 def sufficient(
@@ -125,10 +127,10 @@ def sufficient(
     before, error = 0, 1.0
     for size in _PROBED_RANKS:
         size = min(size, limit)
-        found = pivoted_cholesky(kernel, points, tolerance, size=size)
-        residual = float(found.residual)
+        approximation = decompose(kernel, points, tolerance, size=size)
+        residual = float(approximation.residual)
         if residual <= tolerance:
-            return found
+            return approximation
         if size == limit or not 0 < residual < error:
             break
         speed = math.log(error / residual) / (size - before)
