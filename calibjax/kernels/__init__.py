@@ -54,7 +54,6 @@ from calibjax.kernels.expectations import (  # the families register their rules
     residuals,
     single_expectation,
     stein,
-    with_features,
 )
 from calibjax.kernels.labels import LabelKernel, White
 from calibjax.kernels.matrix import gram_matrix
@@ -81,7 +80,6 @@ del (
     residuals,
     ensemble,
     stein,
-    with_features,
 )
 
 __all__ = [

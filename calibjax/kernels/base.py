@@ -107,10 +107,6 @@ class Kernel:
         lower, upper = self.value_range()
         return 2 * (upper - lower)
 
-    def single_expectation(self, p: Distribution, z: ArrayLike) -> jax.Array:
-        """E_{Z~p} k(Z, z); see `calibjax.kernels.single_expectation`."""
-        return single_expectation(self, p, z)
-
     def double_expectation(self, p: Distribution, q: Distribution) -> jax.Array:
         """E_{Z~p, Z'~q} k(Z, Z'); see `calibjax.kernels.double_expectation`."""
         return double_expectation(self, p, q)

@@ -10,8 +10,7 @@ All devices of `jax.set_mesh` have all samples, and share the tiles.
 
 All reductions need O(n · tile) memory, also in reverse mode, and work for every n. Sums over
 pairs of one set evaluate each pair once. Tiles are added with compensation, so that float32 loses
-nothing to long sums. Derivatives are those of JAX, of all orders and in both
-modes; `fold_pairs` has none.
+nothing to long sums. Derivatives are those of JAX, of all orders and in both modes.
 """
 
 # The other sums are the library's own, and are not shown.

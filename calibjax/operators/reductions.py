@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul
-from calibjax._core.batches import map_shared
-from calibjax._core.environment import jit_long
+from calibjax._core.batches import jit_long, map_shared
 from calibjax._core.pytree import T
 from calibjax.operators import tiles
 from calibjax.operators.forms import upper_forms

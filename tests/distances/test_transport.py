@@ -19,7 +19,7 @@ NUM_PROBLEMS = 1000
 
 # Cost, and its gradients: dual potentials of rows and columns, and the plan.
 solve = jax.jit(jax.vmap(jax.value_and_grad(transport_cost, argnums=(0, 1, 2))))
-transport_plan = jax.grad(transport_cost, argnums=2)
+optimal_plan = jax.grad(transport_cost, argnums=2)
 
 
 def random_weights(rng, size, kind):
@@ -142,7 +142,7 @@ def test_other_shapes(size_p, size_q):
     rng = np.random.default_rng(3)
     p, q = (rng.dirichlet(np.ones(s)) for s in (size_p, size_q))
     cost = rng.uniform(size=(size_p, size_q))
-    plan = transport_plan(p, q, cost)
+    plan = optimal_plan(p, q, cost)
     np.testing.assert_allclose((plan * cost).sum(), ot.emd2(p, q, cost), atol=1e-14)
     check_plans(np.asarray(plan)[None], p[None], q[None], 1e-15)
 
@@ -150,7 +150,7 @@ def test_other_shapes(size_p, size_q):
 @jax.jit
 def plans_of_all_pairs(p, q, cost):
     """Batches of weights p and q against each other, with one matrix of costs."""
-    rows = jax.vmap(transport_plan, in_axes=(None, 0, None))
+    rows = jax.vmap(optimal_plan, in_axes=(None, 0, None))
     return jax.vmap(rows, in_axes=(0, None, None))(p, q, cost)
 
 
@@ -179,4 +179,4 @@ def test_traced_values_that_are_wrong_give_nan(weights, cost):
 def test_plans_that_are_not_finished_are_nan(monkeypatch):
     monkeypatch.setattr(network_simplex, "_PIVOTS_PER_NODE", 0)
     p, q = np.full(4, 1 / 4), np.full(3, 1 / 3)  # of a shape that is not compiled yet
-    assert np.all(np.isnan(transport_plan(p, q, np.eye(4, 3))))
+    assert np.all(np.isnan(optimal_plan(p, q, np.eye(4, 3))))

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 
 from calibjax._core import checks
 from calibjax._core.pytree import record
-from calibjax.distributions.features import WithFeatures
 from calibjax.kernels import Kernel, NormalScore, TensorProduct
 from calibjax.kernels.base import Conditional
 from calibjax.kernels.expectations import (
@@ -65,7 +64,7 @@ def _unknown(*_: object) -> NoReturn:
     raise NotImplementedError("no expectations without repaired predictions")
 
 
-for _distribution in (*EVERY_FAMILY, WithFeatures):
+for _distribution in EVERY_FAMILY:
     register_expectations(
         _AfterRepair,
         _distribution,

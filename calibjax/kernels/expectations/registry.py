@@ -6,7 +6,8 @@ For a target kernel k and predictions p, q the calibration kernel needs
     M_{p,q} = E_{Z~p, Z'~q} k(Z, Z')              `double_expectation`
     k(y, z) − m_p(z) − m_q(y) + M_{p,q}           `centered_kernel`
 
-The last is the inner product of k(y, ·) − m_p and k(z, ·) − m_q in the Hilbert space of k.
+The last is the inner product of k(y, ·) − m_p and k(z, ·) − m_q in the Hilbert space of k. Target
+kernels do not see the features of predictions that have any.
 
 References: W21 §3.2, eq. (5), and App. D.
 """
@@ -24,6 +25,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.features import bare
 
 
 class TargetKernel(Protocol):
@@ -154,6 +156,7 @@ def combine(kernel: TargetKernel, function: Callable[[Any], Any]) -> PyTree:
 
 def check_expectations(kernel: TargetKernel, predictions: Distribution) -> None:
     """Calls the checks of the rules of a target kernel."""
+    predictions = bare(predictions)
     for _, term in terms(kernel):
         if (check := rules(term, predictions).check) is not None:
             check(term, predictions)
@@ -196,6 +199,7 @@ def single_expectation(kernel: TargetKernel, p: Distribution, z: ArrayLike) -> j
     >>> print(single_expectation(White(), Categorical(jnp.array([0.25, 0.75])), 1))
     0.75
     """
+    p = bare(p)
     return combine(kernel, lambda term: rules(term, p).single(term, p, z))
 
 
@@ -222,6 +226,7 @@ def double_expectation(kernel: TargetKernel, p: Distribution, q: Distribution) -
     >>> print(double_expectation(White(), p, p))
     0.625
     """
+    p, q = bare(p), bare(q)
     return combine(kernel, lambda term: rules(term, p).double(term, p, q))
 
 
@@ -245,7 +250,7 @@ def diagonal_expectation(kernel: TargetKernel, p: Distribution) -> jax.Array | f
     >>> print(diagonal_expectation(kernel, Categorical(jnp.array([0.25, 0.75]))))
     2.5
     """
-    return combine(kernel, lambda term: _diagonal_of_term(term, p))
+    return combine(kernel, lambda term: _diagonal_of_term(term, bare(p)))
 
 
 def centered_norm(kernel: TargetKernel, p: Distribution) -> jax.Array:
@@ -298,6 +303,7 @@ def centered_kernel(
     >>> print(centered_kernel(White(), p, 1, p, 1))
     0.125
     """
+    p, q = bare(p), bare(q)
 
     def of_term(term: TargetKernel) -> jax.Array:
         centered = rules(term, p).centered or four_terms
@@ -318,7 +324,7 @@ def prepare_features(
     kernel: TargetKernel, predictions: Distribution, targets: ArrayLike
 ) -> tuple[Any, ...] | None:
     """What `features` needs for each term of a target kernel; None if one has no features."""
-    prepared = []
+    predictions, prepared = bare(predictions), []
     for _, term in terms(kernel):
         rule = rules(term, predictions).features
         one = None if rule is None else rule.prepare(term, predictions, targets)
@@ -330,7 +336,7 @@ def prepare_features(
 
 def few_features(kernel: TargetKernel, predictions: Distribution) -> float:
     """Number of features beyond which evaluating all pairs is cheaper than matrix products."""
-    rules_of_terms = (rules(term, predictions).features for _, term in terms(kernel))
+    rules_of_terms = (rules(term, bare(predictions)).features for _, term in terms(kernel))
     return sum(math.inf if rule is None else rule.few for rule in rules_of_terms)
 
 
@@ -338,6 +344,7 @@ def features(
     kernel: TargetKernel, prepared: tuple[Any, ...], p: Distribution, y: ArrayLike
 ) -> jax.Array:
     """Features of one sample, [r], whose inner products are the centered kernel."""
+    p = bare(p)
     return _of_terms(lambda rule, term, one: rule.evaluate(term, one, p, y), kernel, prepared, p)
 
 
@@ -345,6 +352,7 @@ def batch_features(
     kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, targets: ArrayLike
 ) -> jax.Array:
     """Features of targets [b, n, ...] of n predictions, [r, b, n]."""
+    predictions = bare(predictions)
 
     def evaluate(rule: FeatureRule, term: Any, one: Any) -> jax.Array:
         if rule.batch is not None:
