@@ -131,8 +131,8 @@ def _is_rounded(values: Any) -> bool:
     if not jnp.issubdtype(jnp.result_type(values), jnp.integer) or not jnp.size(values):
         return False
     largest = 1 / jnp.finfo(jnp.result_type(values, 1.0)).eps
-    known = np.asarray(values, float) if checks.is_concrete(values) else np.inf
-    return bool(np.max(np.abs(known)) > largest)
+    numbers = np.asarray(values, float) if checks.is_concrete(values) else np.inf
+    return bool(np.max(np.abs(numbers)) > largest)
 
 
 @jax.jit

@@ -144,8 +144,8 @@ def terms(kernel: TargetKernel) -> Iterator[tuple[Any, Any]]:
         return
     for factor, part in combination(kernel):
         for inner, term in terms(part):
-            known = [c for c in (factor, inner) if c is not None]
-            yield functools.reduce(operator.mul, known) if known else None, term
+            factors = [c for c in (factor, inner) if c is not None]
+            yield functools.reduce(operator.mul, factors) if factors else None, term
 
 
 def combine(kernel: TargetKernel, function: Callable[[Any], Any]) -> PyTree:
