@@ -202,7 +202,7 @@ def test_wrong_input():
     with pytest.raises(TypeError, match="expected continuous distributions of a number"):
         skce(Fisher(AffineScaling()), distributions.Poisson(ones), jnp.ones(4, int))
     samples = distributions.Ensemble(jnp.asarray(RNG.normal(size=(4, 3))))
-    with pytest.raises(NotImplementedError, match="no scores under Samples predictions"):
+    with pytest.raises(NotImplementedError, match="no scores under Ensemble predictions"):
         skce(Fisher(TemperatureScaling()), samples, ones)
     with pytest.raises(NotImplementedError, match="Fisher has no values"):
         Fisher(TemperatureScaling())(0, 1)
