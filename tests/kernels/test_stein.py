@@ -141,9 +141,9 @@ def test_wrong_input():
         skce(Categorical(jnp.full((4, 2), 0.5)), jnp.array([0, 1, 0, 1]))
     with pytest.raises(NotImplementedError, match="no Stein kernel for Dirichlet predictions"):
         skce(Dirichlet(jnp.ones((4, 2))), jnp.full((4, 2), 0.5))
-    with pytest.raises(NotImplementedError, match="no Stein kernel for (Samples|MonteCarlo)"):
+    with pytest.raises(NotImplementedError, match="no Stein kernel for (Ensemble|MonteCarlo)"):
         skce(Ensemble(jnp.asarray(RNG.normal(size=(4, 3)))))
-    with pytest.raises(NotImplementedError, match="no Stein kernel for (Samples|MonteCarlo)"):
+    with pytest.raises(NotImplementedError, match="no Stein kernel for (Ensemble|MonteCarlo)"):
         skce(monte_carlo(KEY, Normal(ones, ones), 3))
     with pytest.raises(ValueError, match="kernel.target.kernel: expected a kernel that JAX"):
         skce(Normal(ones, ones), kernel=Stein(Exponential()))
