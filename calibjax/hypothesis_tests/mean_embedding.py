@@ -22,7 +22,7 @@ from calibjax.kernels.defaults import default_kernel
 
 def cme_test(
     key: jax.Array | None,
-    kernel: Kernel | None,
+    kernel: Kernel,
     predictions: Distribution,
     targets: ArrayLike,
     *,
@@ -45,7 +45,7 @@ def cme_test(
 
     Args:
         key: a JAX random key; None if the test locations are given.
-        kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
+        kernel: kernel on pairs (prediction, target).
         predictions: batch of n > J distributions.
         targets: [n] or [n, d].
         at_predictions: batch of J distributions of the same family, not chosen with the targets. By
@@ -83,7 +83,6 @@ def cme_test(
     >>> print(f"{exact.pvalue:.3f}")
     0.001
     """
-    kernel = default_kernel(predictions) if kernel is None else kernel
     locations: Any = at_predictions, at_targets
     is_drawn = at_predictions is None and at_targets is None
     if is_drawn or key is not None:

@@ -98,7 +98,7 @@ def _locations() -> list[Call]:
             "hypothesis_tests.cme_test",
             key=None,
             **at,
-            kernel=a.kernel(_PLAIN, without=a.OPTIONAL),
+            kernel=a.kernel(_PLAIN),
         ),
         CATEGORICAL.call(
             "hypothesis_tests.cme_test",
