@@ -86,9 +86,9 @@ def skce_margin_test(
     the margin says in at most 6.1 % of 2000 data sets with n = 64 and 256. Of equal predictions and
     frequencies between ½ % and 90 % it is at most 6.6 % for n ≥ 64, and 8.5 % for n = 16 (predicted
     6.5 %, true 22 %). Where so few errors are expected that chance may hide them, it proves
-    nothing: 2 % predicted, 5 % at the margin, n = 64. With "greater" it is at most 6 % for n = 16 and
-    64, and 8 % for n = 128 (`tests/hypothesis_tests/test_comparison.py`). If all h_ij are equal, p
-    is 1.
+    nothing: 2 % predicted, 5 % at the margin, n = 64. With "greater" it is at most 6 % for n = 16
+    and 64, and 8 % for n = 128 (`tests/hypothesis_tests/test_comparison.py`). If all h_ij are
+    equal, p is 1.
 
     `exact_test` holds its level for every n, against one model that would be too far off: give it
     this model's distributions in place of the predictions, whose targets it then draws, and the
