@@ -195,7 +195,7 @@ def skce_confidence_interval(
     >>> print(hypothesis_tests.skce_confidence_interval(*data))
     ConfidenceInterval(0.112 ± 0.0165, low=0.0794, high=0.144)
     >>> print(hypothesis_tests.skce_confidence_interval(*data, method="distribution_free"))
-    ConfidenceInterval(0.112, low=0, high=1)
+    ConfidenceInterval(0.113, low=0, high=0.678)
     """
     options = {"weights": weights, "clusters": clusters, "block_size": block_size, "bound": bound}
     is_set = {name: value is not None for name, value in options.items()}
