@@ -32,9 +32,10 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
       uniform up to what the forecasts leave open, see `hypothesis_tests.coverage_test`.
     - `Ensemble`: the rank of the target among the members,
       (#{z < y} + V (#{z = y} + 1)) / (m + 1) for the m members z that are not missing, whose
-      number may differ between predictions. It is uniform if members and
-      target have the same distribution, as in an ideal ensemble, and not if the target is a draw
-      from the members, which is what the exact tests ask.
+      number may differ between predictions. It is uniform for every m if the target is exchangeable
+      with the members, as in an ideal ensemble and for posterior draws (simulation-based
+      calibration). `exact_test` with the statistic `pit_ks` tests this; most other exact tests
+      redraw the target from the members.
 
     Other distributions with jumps, such as a probability of exactly zero rain, are not recognised.
     Classes are refused: they have no order.

@@ -7,6 +7,7 @@ and every statistic.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from calibjax.estimators.kernel import weighted_samples
 from calibjax.hypothesis_tests._redraw.components import STATISTICS, skce_components
 from calibjax.hypothesis_tests._redraw.plan import Plan, planned
 from calibjax.hypothesis_tests._redraw.pool import evaluate_plan, rank_among_redraws
+from calibjax.hypothesis_tests.normal_scores import has_jumps, pit_ks, uniform_ranks
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.hypothesis_tests.textbook import textbook_pvalue_of
@@ -112,6 +114,10 @@ def exact_test(
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, keep_logs=True
     )
+    function = statistic.func if isinstance(statistic, functools.partial) else statistic
+    if function is pit_ks and has_jumps(predictions):
+        pit_key, key = jax.random.split(checks.random_key(key))
+        predictions, targets = uniform_ranks(pit_key, predictions, targets)
     check_draws(predictions, targets)
     result = rank_among_redraws(
         key,

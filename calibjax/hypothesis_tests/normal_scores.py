@@ -8,9 +8,10 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax.distributions import Ensemble
+from calibjax.distributions import Ensemble, Uniform
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.features import bare
+from calibjax.estimators.probability_integral import pit_values
 from calibjax.hypothesis_tests.textbook import (
     beyond_brownian_bridge,
     two_degrees,
@@ -25,7 +26,7 @@ def _checked_scores(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     predictions, targets = checks.predictions_and_targets(predictions, targets)
     plain = bare(predictions)
     check_expectations(NormalScore(), plain)
-    if isinstance(plain, Ensemble) or is_of_counts(plain):
+    if has_jumps(plain):
         raise NotImplementedError(
             f"predictions: expected continuous distributions, got {checks.described(plain)}; "
             "aggregated_skce_test has kernels on normal scores of counts and ensembles"
@@ -34,24 +35,52 @@ def _checked_scores(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     return _scores(bare(predictions), targets)
 
 
+def has_jumps(predictions: Distribution) -> bool:
+    """Whether PIT values are randomised: for counts, and for the ranks among members."""
+    plain = bare(predictions)
+    return isinstance(plain, Ensemble) or is_of_counts(plain)
+
+
+def uniform_ranks(
+    key: jax.Array, predictions: Distribution, targets: ArrayLike
+) -> tuple[Uniform, jax.Array]:
+    """Randomised PIT values, and what they are drawn from under calibration.
+
+    For ensembles they are uniform if the target and the members are exchangeable.
+    """
+    values = pit_values(key, predictions, targets)
+    return Uniform(jnp.zeros_like(values), jnp.ones_like(values)), values
+
+
 @jax.jit
 def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     return jax.vmap(normal_score)(predictions, targets).astype(floating_dtype(predictions))
 
 
 @with_textbook_pvalue(beyond_brownian_bridge)
-def pit_ks(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+def pit_ks(
+    predictions: Distribution, targets: ArrayLike, *, key: jax.Array | None = None
+) -> jax.Array:
     """Kolmogorov–Smirnov statistic √n D_n of the PIT values: are they uniform?
 
         D_n = max_u |#{i: F_i(y_i) ≤ u} / n − u|.
 
-    It sees shifts, less of wrong scales, and nothing that averages out over the predictions.
+    It detects shifts, has less power against wrong scales, and none against errors that average out
+    over the predictions.
+
+    For counts and ensembles F_i(y_i) is the randomised value of `estimators.pit_values`. For
+    ensembles this is the rank of the target among the members, as in simulation-based calibration
+    of posterior draws. `exact_test` draws the random part itself, and redraws the values from a
+    uniform distribution. This is exact if the target is exchangeable with the m members, for every
+    m: each of the m + 1 values is equally likely to be the target.
 
     Textbook p-value: Kolmogorov's limit.
 
     Args:
-        predictions: batch of n continuous distributions of numbers with a method `cdf`.
+        predictions: batch of n distributions of numbers with a method `cdf`, or `Ensemble`.
         targets: [n].
+        key: a JAX random key for the ties of counts and the ranks in ensembles; not needed in
+            `exact_test`.
 
     Returns:
         A scalar.
@@ -59,11 +88,12 @@ def pit_ks(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if shapes or values are wrong.
-        NotImplementedError: if the distributions are not continuous: classes, counts, ensembles.
+        NotImplementedError: for classes, and for counts and ensembles without a key.
 
-    Cost: a sort of n.
+    Cost: a sort of n; n m comparisons for ensembles of m members.
 
-    References: Rosenblatt (1952), Remarks on a multivariate transformation; Kolmogorov (1933).
+    References: Rosenblatt (1952), Remarks on a multivariate transformation; Kolmogorov (1933);
+    Talts et al. (2018), Validating Bayesian inference algorithms with simulation-based calibration.
 
     >>> import jax.numpy as jnp
     >>> from calibjax import distributions, hypothesis_tests
@@ -71,6 +101,8 @@ def pit_ks(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     >>> print(hypothesis_tests.pit_ks(predictions, jnp.array([0.25, 0.5, 0.5, 0.5])))
     1.0
     """
+    if key is not None and has_jumps(predictions):
+        predictions, targets = uniform_ranks(key, predictions, targets)
     return _kolmogorov_smirnov(_checked_scores(predictions, targets))
 
 

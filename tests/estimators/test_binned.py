@@ -346,7 +346,7 @@ def test_debiased_error_of_the_top_label():
 
 
 def test_calibrated_model_of_ten_classes():
-    """About .03 for the top label, while nearly all cells of the simplex have one sample."""
+    """About .04 for the top label, while nearly all cells of the simplex have one sample."""
     values = []
     for seed in range(20):
         random = np.random.default_rng(seed)
@@ -357,8 +357,7 @@ def test_calibrated_model_of_ten_classes():
         expected = errors_of_bins(probs.max(1), probs.argmax(1) == labels)["l1"]
         np.testing.assert_allclose(values[-1][0], expected, rtol=1e-12)
     top, canonical = np.mean(values, 0)
-    print(top, canonical)
-    assert abs(top - 0.03) < 0.01
+    assert 0.03 < top < 0.05
     assert canonical > 0.7
 
 
