@@ -101,8 +101,10 @@ def pit_ks(
     >>> print(hypothesis_tests.pit_ks(predictions, jnp.array([0.25, 0.5, 0.5, 0.5])))
     1.0
     """
-    if key is not None and has_jumps(predictions):
-        predictions, targets = uniform_ranks(key, predictions, targets)
+    if key is not None:
+        key = checks.random_key(key)
+        if has_jumps(predictions):
+            predictions, targets = uniform_ranks(key, predictions, targets)
     return _kolmogorov_smirnov(_checked_scores(predictions, targets))
 
 
