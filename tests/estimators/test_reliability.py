@@ -232,8 +232,8 @@ P, Y = data(20, dtype=np.float32)
             r"predictions: expected .*Bernoulli, got Categorical.*top_label.*class_wise",
         ),
         ({"max_bins": 3}, ValueError, "expected at most max_bins = 3 different bins, got"),
-        ({"level": 1}, ValueError, r"level: expected values in \(0, 1\), got level = 1"),
-        ({"level": 0.99}, ValueError, "at least 199 redraws for a band of level 0.99, got 100"),
+        ({"confidence_level": 1}, ValueError, r"_level: expected values in \(0, 1\), got conf"),
+        ({"confidence_level": 0.99}, ValueError, "at least 199 redraws .* of level 0.99, got 100"),
     ],
 )
 def test_wrong_arguments(arguments, error, message):

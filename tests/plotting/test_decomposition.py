@@ -29,7 +29,12 @@ def test_intervals_are_order_statistics_of_the_draws():
     [
         (ONE, {}, TypeError, "decomposition: expected what scores.brier_decomposition returns"),
         (0.3, {}, TypeError, "decomposition: expected what scores.brier_decomposition returns"),
-        (DECOMPOSED, {"level": 0.99}, ValueError, "num_draws: expected at least 199 redraws"),
+        (
+            DECOMPOSED,
+            {"confidence_level": 0.99},
+            ValueError,
+            "num_draws: expected at least 199 redraws",
+        ),
         (DECOMPOSED.null_samples, {}, ValueError, r"decomposition.score: expected shape \(\)"),
         (
             dataclasses.replace(DECOMPOSITION, score=np.float64(np.nan)),

@@ -65,7 +65,7 @@ def test_large_grids_have_signs_only():
         (3, {}, TypeError, "result: expected what .*, got int"),
         (GROUPS, {"groups": ["a"]}, ValueError, "groups: expected 2 names, got 1"),
         (GROUPS, {"residuals": "ab"}, TypeError, "residuals: expected a list of names, got str"),
-        (GROUPS, {"level": 5}, ValueError, "level: expected"),
+        (GROUPS, {"significance_level": 5}, ValueError, "level: expected"),
         (
             dataclasses.replace(GROUPS, estimate=np.full((2, 2), np.nan)),
             {},

@@ -61,8 +61,8 @@ def test_rejection_rates_are_shares_of_small_pvalues():
         ({"a": np.array([0.1, 1.1])}, {}, ValueError, r"pvalues\['a'\]: expected probabilities"),
         ({"a": np.array([])}, {}, ValueError, r"pvalues\['a'\]: expected at least 1"),
         ({"a": DRAWS[None]}, {}, ValueError, r"pvalues\['a'\]: expected shape \[R\]"),
-        ({"a": np.ones(1)}, {"band": INTERVALS}, TypeError, "band: expected what estimators.quan"),
-        ({"a": np.ones(1)}, {"band": DRAWS}, TypeError, "band: expected what estimators.quantile"),
+        ({"a": np.ones(1)}, {"band": INTERVALS}, TypeError, "band: expected a coverage_curve of"),
+        ({"a": np.ones(1)}, {"band": DRAWS}, TypeError, "band: expected a coverage_curve of"),
     ],
 )
 def test_wrong_pvalues(pvalues, options, error, message):

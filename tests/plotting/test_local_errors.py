@@ -85,7 +85,7 @@ NAN = np.full(N, np.nan)
         ({"effective_sizes": ERRORS[1:]}, ValueError, r"effective_sizes: expected shape \(200,\)"),
         ({"pvalues": ERRORS + 1}, ValueError, r"pvalues: expected probabilities in \[0, 1\]"),
         ({"pvalues": ERRORS[1:]}, ValueError, r"pvalues: expected shape \(200,\), as the errors"),
-        ({"level": 5}, ValueError, r"level: expected values in \(0, 1\), got level = 5"),
+        ({"significance_level": 5}, ValueError, r"_level: expected values in \(0, 1\), got sig"),
         ({"ax": Figure()}, TypeError, "ax: expected a matplotlib Axes or None, got Figure"),
     ],
 )

@@ -43,7 +43,8 @@ def test_all_classes(num_bins):
     found = result_of(CalibrationBins(binning, 3, distance), CLASSES, LABELS)
     for name in ("ece", "mce"):
         function = getattr(estimators, name)
-        expected = function(CLASSES, LABELS, binning=binning, distance=distance)
+        options = {"binning": binning, "distance": distance, "notion": "canonical"}
+        expected = function(CLASSES, LABELS, **options)
         np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-12)
     assert found.counts.shape == (num_bins**3,)
     assert found.counts.sum() == N
