@@ -217,8 +217,8 @@ def coverage_curve(
     >>> curve = estimators.coverage_curve(jax.random.key(0), pit, levels=jnp.array([0.2, 0.5]))
     >>> print(curve.coverage, curve.is_outside)
     [0.5 1. ] [ True  True]
-    >>> print(curve.mean_absolute_calibration_error().round(2))
-    0.4
+    >>> print(f"{curve.mean_absolute_calibration_error():.2f}")
+    0.40
     """
     kind = checks.choice("kind", kind, ("interval", "quantile"))
     key, values, weights, (confidence_level, num_draws, ranks) = _checked(

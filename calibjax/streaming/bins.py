@@ -49,13 +49,12 @@ class BinnedErrors:
 class CalibrationBins(Accumulator):
     """ECE, MCE and the bins of a reliability diagram, of class predictions in uniform bins.
 
-    The results are those of `estimators.ece`, `estimators.mce` and, without bands,
-    `estimators.reliability_curve` with `UniformBins`, whose intervals do not depend on the data.
+    The results are those of `estimators.ece` and `estimators.mce` with `notion="canonical"`, and of
+    `estimators.reliability_curve` without bands, with `UniformBins`, whose intervals do not depend on the data.
     Other binnings do, and need all predictions at once.
 
-    As there, all classes count together unless they are seen through a lens: **for the usual ECE,
-    hand over what `estimators.top_label(predictions, targets)` returns** to `update`. With all m
-    classes together there are num_bins^m bins.
+    The m classes are binned jointly, in num_bins^m bins. **For the usual ECE, pass the result of
+    `estimators.top_label(predictions, targets)`** to `update`.
 
     Attributes:
         binning: `estimators.UniformBins(num_bins)`.

@@ -231,7 +231,8 @@ def test_bins_do_not_depend_on_64_bit_types(name):
 
     def evaluate():
         predictions = Categorical(jnp.asarray(probs))
-        value = estimators.ece(predictions, jnp.asarray(targets), binning=BINNINGS[name])
+        options = {"binning": BINNINGS[name], "notion": "canonical"}
+        value = estimators.ece(predictions, jnp.asarray(targets), **options)
         return np.asarray(BINNINGS[name](predictions)), value
 
     bins, value = evaluate()
