@@ -50,8 +50,8 @@ class CalibrationBins(Accumulator):
     """ECE, MCE and the bins of a reliability diagram, of class predictions in uniform bins.
 
     The results are those of `estimators.ece` and `estimators.mce` with `notion="canonical"`, and of
-    `estimators.reliability_curve` without bands, with `UniformBins`, whose intervals do not depend on the data.
-    Other binnings do, and need all predictions at once.
+    `estimators.reliability_curve` without bands, with `UniformBins`, whose intervals do not depend
+    on the data. Other binnings do, and need all predictions at once.
 
     The m classes are binned jointly, in num_bins^m bins. **For the usual ECE, pass the result of
     `estimators.top_label(predictions, targets)`** to `update`.
