@@ -17,7 +17,6 @@ from calibjax.estimators.kernel import checked_samples
 from calibjax.estimators.mean_embedding import checked_locations, location_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
-from calibjax.kernels.defaults import default_kernel
 
 
 def cme_test(

@@ -97,8 +97,6 @@ __all__ = [
     "Stein",
     "TensorProduct",
     "White",
-    "centered_kernel",
-    "choose_landmarks",
     "default_kernel",
     "default_kernels",
     "double_expectation",
