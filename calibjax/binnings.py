@@ -20,7 +20,7 @@ from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
 
 Binning = Callable[[Any], jax.Array]
 

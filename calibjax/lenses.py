@@ -13,7 +13,7 @@ from calibjax._core import checks
 from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
-from calibjax.distributions.features import WithFeatures, like
+from calibjax.distributions.composed import WithFeatures, like
 
 
 def _checked(predictions: ClassPredictions, targets: ArrayLike) -> tuple[jax.Array, jax.Array]:

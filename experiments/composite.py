@@ -32,9 +32,9 @@ from calibjax.distributions import (
 )
 from calibjax.distributions import sample_targets as draw
 from calibjax.hypothesis_tests import aggregated_skce_test, composite_calibration_test
-from calibjax.hypothesis_tests.composite_hypotheses import repaired_by
+from calibjax.hypothesis_tests.composite import repaired_by
 from calibjax.recalibration import AffineScaling, TemperatureScaling
-from calibjax.recalibration.affine import AffineMap
+from calibjax.recalibration.numbers import AffineMap
 from experiments.harness import command_line
 from experiments.harness.cells import Case, Store, keys_of, simulated
 from experiments.harness.tables import write_table

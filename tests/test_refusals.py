@@ -22,9 +22,8 @@ from calibjax import (
     scores,
     streaming,
 )
-from calibjax.distributions.draws import MonteCarlo
-from calibjax.recalibration.histogram import BinAccuracies
-from calibjax.recalibration.isotonic import IsotonicMap
+from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.recalibration.confidences import BinAccuracies, IsotonicMap
 
 N = 6
 _random = np.random.default_rng(3)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, kernels
-from calibjax.distributions.recalibrated import Recalibrated
+from calibjax.distributions.composed import Recalibrated
 from tests.registry import families
 
 D, K = distances, kernels

@@ -16,7 +16,7 @@ from calibjax import distributions
 from calibjax._core import checks
 from calibjax.command_line.tables import InputError, Table, as_integer, first_refused, listed, shown
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.quantiles import Quantiles
+from calibjax.distributions.ensembles import Quantiles
 from calibjax.evaluation.data import in_order
 
 BINARY_CLASSES = ("0", "1")

@@ -4,13 +4,15 @@
 """
 
 from calibjax.distances.base import Distance
-from calibjax.distances.euclidean import Euclidean, SquaredEuclidean
-from calibjax.distances.features import Features
-from calibjax.distances.manhattan import Manhattan
-from calibjax.distances.maximum_mean_discrepancy import MaximumMeanDiscrepancy
-from calibjax.distances.mixture_wasserstein import MixtureWasserstein
-from calibjax.distances.total_variation import TotalVariation
-from calibjax.distances.wasserstein import Wasserstein
+from calibjax.distances.elementary import (
+    Euclidean,
+    Features,
+    Manhattan,
+    MaximumMeanDiscrepancy,
+    SquaredEuclidean,
+    TotalVariation,
+)
+from calibjax.distances.wasserstein import MixtureWasserstein, Wasserstein
 
 __all__ = [
     "Distance",

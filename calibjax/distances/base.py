@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from calibjax._core.arithmetic import safe_sqrt
 from calibjax._core.pytree import PyTree
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
 
 
 def _of_distributions(method: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

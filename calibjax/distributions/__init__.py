@@ -69,27 +69,22 @@ True
 
 from calibjax._core.pytree import parameter
 from calibjax.distributions import constraints
-from calibjax.distributions.base import Distribution
-from calibjax.distributions.beta import Beta
-from calibjax.distributions.categorical import Bernoulli, Categorical, CategoricalLogits
-from calibjax.distributions.dirichlet import Dirichlet
-from calibjax.distributions.draws import monte_carlo
-from calibjax.distributions.ensemble import Ensemble
-from calibjax.distributions.features import with_features
-from calibjax.distributions.gamma import Gamma
-from calibjax.distributions.generalized_normal import GeneralizedNormal
-from calibjax.distributions.laplace import Laplace
-from calibjax.distributions.log_normal import LogNormal
-from calibjax.distributions.logistic import Logistic
-from calibjax.distributions.mixture import Mixture
-from calibjax.distributions.multivariate_normal import MvNormal
-from calibjax.distributions.negative_binomial import NegativeBinomial
-from calibjax.distributions.normal import DiagNormal, Normal
-from calibjax.distributions.poisson import Poisson
-from calibjax.distributions.quantiles import Quantiles
-from calibjax.distributions.sampling import sample_targets
-from calibjax.distributions.student_t import StudentT
-from calibjax.distributions.uniform import Uniform
+from calibjax.distributions.base import Distribution, sample_targets
+from calibjax.distributions.classes import Bernoulli, Categorical, CategoricalLogits, Dirichlet
+from calibjax.distributions.composed import Mixture, with_features
+from calibjax.distributions.continuous import (
+    Beta,
+    Gamma,
+    GeneralizedNormal,
+    Laplace,
+    Logistic,
+    LogNormal,
+    StudentT,
+    Uniform,
+)
+from calibjax.distributions.counts import NegativeBinomial, Poisson
+from calibjax.distributions.ensembles import Ensemble, Quantiles, monte_carlo
+from calibjax.distributions.normal import DiagNormal, MvNormal, Normal
 
 __all__ = [
     "Bernoulli",

@@ -1,16 +1,19 @@
 """Normal distributions with independent components."""
 
 import dataclasses
+import functools
 import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import erf, ndtr, ndtri
 
-from calibjax._core.arithmetic import logarithm, ratio
+from calibjax._core import checks, matrices
+from calibjax._core.arithmetic import logarithm, matmul, ratio
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import Distribution, DrawnByInversion, centred
-from calibjax.distributions.constraints import positive, real
+from calibjax.distributions.constraints import positive, positive_definite, real
 
 
 @record
@@ -120,3 +123,106 @@ class DiagNormal(Distribution):
     def tempered(self, temperature: jax.Array) -> "DiagNormal":
         """The normal distribution with density ∝ p^{1/T}."""
         return dataclasses.replace(self, scale=self.scale * jnp.sqrt(temperature))
+
+
+@record
+class MvNormal(Distribution):
+    """Multivariate normal distribution N(loc, cov).
+
+    Attributes:
+        loc: mean, [d], or [n, d] for a batch.
+        cov: covariance matrix, symmetric positive definite, [d, d], or [n, d, d] for a batch.
+
+    Where components are independent, `DiagNormal` gives the same numbers at less cost.
+
+    >>> import jax.numpy as jnp
+    >>> p = MvNormal(loc=jnp.zeros(2), cov=jnp.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> print(f"{p.log_prob(jnp.zeros(2)):.4f}")  # −log 2π − ½ log 3
+    -2.3872
+    """
+
+    support = real.with_axes("d")
+
+    loc: jax.Array = parameter(real.with_axes("d"))
+    cov: jax.Array = parameter(positive_definite)
+
+    @classmethod
+    def from_cholesky(cls, loc: jax.Array, scale_tril: jax.Array) -> "MvNormal":
+        """The distribution N(loc, L Lᵀ) of loc + L z for standard normal z.
+
+        The product is rounded to the precision of L, in which a covariance matrix with condition
+        number 1/ε or more is no longer positive definite.
+
+        Args:
+            loc: mean, [d], or [n, d] for a batch.
+            scale_tril: L, lower triangular with positive diagonal, [d, d] (possibly for a whole
+                batch) or [n, d, d].
+
+        Returns:
+            The distribution, or a batch.
+
+        Raises:
+            TypeError: if an argument is not an array of numbers.
+            ValueError: if the shapes do not fit, entries are not finite, an entry above the
+                diagonal of L is not zero, or an entry on it is not positive. If L is traced, the
+                covariance matrix is NaN instead.
+
+        Cost: d³ for each distribution.
+
+        >>> import jax.numpy as jnp
+        >>> root = jnp.array([[2.0, 0.0], [1.0, 1.0]])
+        >>> print(MvNormal.from_cholesky(jnp.zeros(2), root).cov)
+        [[4. 2.]
+         [2. 2.]]
+        """
+        loc = checks.floating("loc", checks.as_arrays("loc", loc))
+        root = checks.floating("scale_tril", checks.as_arrays("scale_tril", scale_tril))
+        size = loc.shape[-1:]
+        expected = (size if root.ndim == 2 else loc.shape) + size
+        checks.shape("scale_tril", root, expected, f"{expected}, loc having {loc.shape}")
+        checks.finite("loc", loc)
+        checks.finite("scale_tril", root)
+        above = jnp.triu(jnp.ones(root.shape[-2:], bool), 1)
+        diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
+        if checks.is_concrete(root):
+            is_wrong = np.asarray(above & (root != 0))
+            expected = "zeros above the diagonal (of an upper factor, the transpose)"
+            checks.refuse_where(is_wrong, "scale_tril", expected, root)
+        checks.positive("scale_tril.diagonal", diagonal)
+        is_root = jnp.all(jnp.where(above, root == 0, jnp.isfinite(root)), (-2, -1))
+        is_root &= jnp.all(diagonal > 0, -1)
+        cov = matmul(root, jnp.swapaxes(root, -1, -2))
+        return cls(loc, jnp.where(is_root[..., None, None], cov, jnp.nan))
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one vector [d]."""
+        noise = jax.random.normal(key, jnp.shape(self.loc), jnp.result_type(self.loc, self.cov))
+        return self.loc + matmul(matrices.cholesky(self.cov), noise)
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-density at y, [d]."""
+        return _log_density_mv(y, self.loc, self.cov)
+
+    def mean(self) -> jax.Array:
+        """Expectation, [d]."""
+        return self.loc
+
+    def variance(self) -> jax.Array:
+        """Variance of each component, [d]."""
+        return jnp.diagonal(self.cov, axis1=-2, axis2=-1)
+
+    def covariance(self) -> jax.Array:
+        """Covariance matrix, [d, d]."""
+        return self.cov
+
+    def tempered(self, temperature: jax.Array) -> "MvNormal":
+        """The normal distribution with density ∝ p^{1/T}."""
+        return dataclasses.replace(self, cov=self.cov * temperature)
+
+
+@functools.partial(jnp.vectorize, signature="(d),(d),(d,d)->()")
+def _log_density_mv(y: jax.Array, loc: jax.Array, cov: jax.Array) -> jax.Array:
+    root = matrices.cholesky(cov)
+    whitened = matrices.solve_lower(root, y - loc)
+    terms = jnp.log(jnp.diagonal(root)) + 0.5 * (jnp.square(whitened) + jnp.log(2 * jnp.pi))
+    return -jnp.sum(terms)

@@ -2,22 +2,19 @@
 
 from calibjax.binnings import EqualMassBins, MedianVarianceBins, UniformBins
 from calibjax.estimators.binned import ece, mce
-from calibjax.estimators.dispersion import skce_dispersion
-from calibjax.estimators.isotonic import isotonic_curve
+from calibjax.estimators.curves import isotonic_curve, reliability_curve
 from calibjax.estimators.kernel import (
     calibration_kernel,
     mmce,
     skce,
     skce_biased,
     skce_block,
+    skce_dispersion,
 )
 from calibjax.estimators.kernel_density import kde_calibration_error
-from calibjax.estimators.local import lce, local_errors, mlce
+from calibjax.estimators.local import Neighbourhood, lce, local_errors, mlce
 from calibjax.estimators.mean_embedding import ucme, witness
-from calibjax.estimators.neighbourhoods import Neighbourhood
-from calibjax.estimators.probability_integral import pit_values
-from calibjax.estimators.reliability import reliability_curve
-from calibjax.estimators.uniformity import coverage_curve, pit_counts
+from calibjax.estimators.pit import coverage_curve, pit_counts, pit_values
 from calibjax.lenses import class_wise, top_label
 
 __all__ = [

@@ -14,7 +14,7 @@ from calibjax.binnings import Binning, UniformBins, bins_of
 from calibjax.distances import Distance, Euclidean, TotalVariation
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import ClassPredictions
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
 from calibjax.lenses import class_wise, top_label
 
 _TOTAL_VARIATION = TotalVariation()

@@ -6,7 +6,7 @@ calibrated, given a characteristic kernel.
 """
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,18 +14,145 @@ from jax.typing import ArrayLike
 
 from calibjax import operators
 from calibjax._core import checks
-from calibjax._core.arithmetic import safe_sqrt
+from calibjax._core.arithmetic import matmul, mean_and_error, safe_sqrt
+from calibjax._core.pytree import record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import DataSet, Distribution
-from calibjax.distributions.draws import MonteCarlo
-from calibjax.distributions.features import bare
-from calibjax.estimators.linear_sums import linear_sums, sums_on_line
-from calibjax.kernels import Kernel, TensorProduct, gram_matrix
+from calibjax.distributions.composed import bare
+from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.kernels import Kernel, Nystrom, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
-from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels.expectations import batch_features, check_expectations, prepare_features
 from calibjax.kernels.labels import checked_labels
-from calibjax.kernels.line import line_of_many
+from calibjax.kernels.line import Line, exponentials, line_of_many
 from calibjax.kernels.residuals import informed
+
+
+class Sums(NamedTuple):
+    """Sums of h over the pairs i ≠ j and over i = j, n, and the number of pairs i ≠ j."""
+
+    off_diagonal: jax.Array
+    diagonal: jax.Array
+    number: jax.Array | int
+    num_pairs: jax.Array | int
+
+
+def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
+    """Numbers of samples and of pairs i ≠ j: sums of the weights, and of products of two."""
+    if weights is None:
+        return n, n * (n - 1.0)
+    # The difference of two squares would leave nothing of one sample with nearly all the weight.
+    return jnp.sum(weights), 2 * operators.block_masses(weights, block_size=n)[0]
+
+
+def linear_sums(kernel: Kernel, samples: DataSet, weights: jax.Array | None) -> Sums | None:
+    """Sums in linear time: target kernels with features, predictions with some or on a line."""
+    if (plan := _prepared(kernel, samples)) is None:
+        return None
+    line, prepared = plan
+    if line is None:
+        return _sums_of_features(kernel, prepared, samples, weights)
+    return _sums_on_line(kernel, prepared, samples, weights, line)
+
+
+def linear_row_sums(
+    kernel: Kernel, samples: DataSet, weights: jax.Array | None
+) -> jax.Array | None:
+    """Σ_{j≠i} w_j h_ij of each sample, [n], in linear time where `linear_sums` has it.
+
+    Of known values: equal predictions have no derivatives here.
+    """
+    if not checks.is_concrete(kernel, samples, weights):
+        return None
+    plan = _prepared(kernel, samples)
+    return None if plan is None else _row_sums(kernel, samples, weights, *plan)
+
+
+def _prepared(kernel: Any, samples: DataSet) -> tuple[Line | None, Any] | None:
+    """The line of the predictions, if there is one, and what features of targets need."""
+    if not isinstance(kernel, TensorProduct):
+        return None
+    number = checks.leading_size("targets", samples[1])
+    line = line_of_many(kernel.prediction, samples[0], number)
+    if line is None and not isinstance(kernel.prediction, Nystrom):
+        return None
+    prepared = prepare_features(kernel.target, *samples)
+    return None if prepared is None else (line, prepared)
+
+
+@jax.jit
+def _row_sums(
+    kernel: Any, samples: DataSet, weights: jax.Array | None, line: Line | None, prepared: Any
+) -> jax.Array:
+    values = _features_of_samples((kernel.target, prepared), samples)  # [r, n]
+    each = jnp.ones_like(values[0]) if weights is None else weights
+    if line is None:
+        factor = kernel.prediction.factor(samples[0])
+        sums = matmul(each * values, factor)
+        diagonal = jnp.sum(jnp.square(factor), 1) * jnp.sum(jnp.square(values), 0)
+        return jnp.sum(values * matmul(sums, factor.T), 0) - each * diagonal
+    series, order = exponentials(kernel.prediction, values.dtype), line.order
+    groups, x = jnp.zeros_like(order), line.positions
+
+    def of_feature(value: jax.Array) -> jax.Array:
+        sent = (each * value)[order]
+        ways = (sent, x), (jnp.flip(sent), -jnp.flip(x))
+        earlier, later = (
+            operators.sums_of_earlier(
+                f[:, None], groups, at, series.rates, polynomials=series.polynomials
+            )
+            for f, at in ways
+        )
+        received = matmul(series.factors, earlier[..., 0] + jnp.flip(later[..., 0], 1))
+        return value * jnp.zeros_like(value).at[order].set(received)
+
+    return jnp.sum(jax.lax.map(of_feature, values), 0)
+
+
+@jax.jit
+def _sums_on_line(
+    kernel: TensorProduct, prepared: tuple, samples: DataSet, weights: jax.Array | None, line: Line
+) -> Sums:
+    values = _features_of_samples((kernel.target, prepared), samples)
+    return sums_on_line(kernel.prediction, values, weights, line)
+
+
+@jax.jit
+def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, line: Line) -> Sums:
+    """Sums of k(x_i, x_j) ⟨f_i, f_j⟩ for features f, [r, n], and a kernel of exponentials."""
+    numbers = _numbers(values.shape[1], weights)
+    values = values if weights is None else values * weights
+    series = exponentials(kernel, values.dtype)
+
+    @jax.checkpoint
+    def forms(values: jax.Array) -> jax.Array:
+        data = values[:, None], line.positions, series.rates
+        return operators.line_forms(*data, polynomials=series.polynomials)[:, 0]
+
+    upper = jnp.sum(jax.lax.map(forms, values[:, line.order]), 0)
+    diagonal = jnp.sum(series.factors) * jnp.sum(jnp.square(values))
+    return Sums(2 * jnp.sum(series.factors * upper), diagonal, *numbers)
+
+
+@jax.jit
+def _sums_of_features(
+    kernel: TensorProduct, prepared: tuple, samples: DataSet, weights: jax.Array | None
+) -> Sums:
+    assert isinstance(kernel.prediction, Nystrom), "by the caller"
+    factor = kernel.prediction.factor(samples[0])
+    numbers = _numbers(factor.shape[0], weights)
+    factor = factor if weights is None else factor * weights[:, None]
+    norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
+    sums, squares = operators.feature_sums(
+        _features_of_samples, (kernel.target, prepared), samples, factor, norms
+    )
+    diagonal = jnp.sum(squares)
+    return Sums(jnp.sum(jnp.square(sums)) - diagonal, diagonal, *numbers)
+
+
+def _features_of_samples(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
+    predictions, targets = samples
+    return batch_features(*featured, predictions, jax.tree.map(lambda y: y[None], targets))[:, 0]
 
 
 def calibration_kernel(
@@ -333,3 +460,89 @@ def mmce(
 
 def _mmce_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
     return kernel(x[0], y[0]) * x[1] * y[1]
+
+
+@record
+class DispersionEstimate:
+    """Excess of the spread of the targets over the predicted one.
+
+    Attributes:
+        value: the excess; its mean is zero for calibrated models, positive if the targets scatter
+            more than predicted, negative if they scatter less.
+        standard_error: its standard error, in the same units.
+    """
+
+    value: jax.Array
+    standard_error: jax.Array
+
+
+def _expected_diagonal(kernel: Kernel, p: Distribution) -> jax.Array:
+    """E h((p, Y), (p, Y)) for Y ~ p."""
+    return combine_on_pairs(kernel, "expected_diagonal", lambda expected: expected(p))
+
+
+@jax.jit
+def _excess(
+    kernel: Kernel, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
+) -> DispersionEstimate:
+    def of_sample(p: Distribution, y: jax.Array) -> jax.Array:
+        return sample_pair(kernel, (p, y), (p, y)) - _expected_diagonal(kernel, p)
+
+    terms = jax.vmap(of_sample)(predictions, targets)
+    return DispersionEstimate(*mean_and_error(terms, weights))
+
+
+def skce_dispersion(
+    kernel: Kernel,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+) -> DispersionEstimate:
+    """Excess of the spread of the targets, as measured by the kernel, over the predicted spread.
+
+        S = n⁻¹ Σ_i [h((p_i, y_i), (p_i, y_i)) − E_{Y~p_i} h((p_i, Y), (p_i, Y))],
+
+    where for a tensor product the expectation is k_P(p, p) [E_{Z~p} k_Y(Z, Z) − M_{p,p}]. The
+    first term is k_P(p, p) times the squared distance of k_Y(y, ·) from the mean embedding of p.
+
+    Its mean is zero for calibrated models. It is positive for predictions that are too narrow
+    (overconfident) and negative for those that are too wide (underconfident); errors of the means
+    increase it, too. It is the excess that the diagonal contributes to n times the biased SKCE, and
+    complements the unbiased SKCE, which leaves the diagonal out. For an exact test see
+    `hypothesis_tests.exact_skce_test(..., statistic="dispersion")`.
+
+    Args:
+        kernel: kernel on pairs (prediction, target).
+        predictions: batch of n ≥ 2 distributions.
+        targets: [n] or [n, d].
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
+
+    Returns:
+        The value with its standard error sd / √n over the samples. With weights the mean is a
+        weighted one, and its variance Σ_i w_i² (x_i − x̄)² / (Σ_i w_i)², which is right for weights
+        that have to do with the values as well, times n / (n − 1) with n = (Σ_i w_i)² / Σ_i w_i².
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or fewer than two samples count.
+        NotImplementedError: if the expectations have no closed form.
+
+    Cost: O(n) evaluations of h and M, O(n) memory.
+
+    References: none of the four papers has it. A kernel score minus its entropy: Gneiting and
+    Raftery (2007), Strictly proper scoring rules, §5; as a test for probabilities Spiegelhalter
+    (1986).
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import kernels
+    >>> from calibjax.distributions import Normal
+    >>> kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+    >>> predictions = Normal(jnp.zeros(100), jnp.ones(100))
+    >>> targets = 0.5 * jax.random.normal(jax.random.key(0), 100)
+    >>> too_wide = skce_dispersion(kernel, predictions, targets)
+    >>> print(f"{too_wide.value:.3f} ± {too_wide.standard_error:.3f}")
+    -0.186 ± 0.009
+    """
+    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
+    return _excess(kernel, *samples, weights)

@@ -15,17 +15,17 @@ from calibjax._core import checks
 from calibjax.distances import Features
 from calibjax.distributions import with_features
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
 from calibjax.evaluation.assembly import Progress, task_in_words, weights_in_words
 from calibjax.evaluation.data import LEVEL, Data, Named, checked_data, measured
 from calibjax.evaluation.errors import overall_reliability_panel, pit_panel
 from calibjax.evaluation.kernel_tests import FEW, has_features
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
 from calibjax.evaluation.sentences import alike, p_is
-from calibjax.hypothesis_tests.clusters import clusters_of
+from calibjax.hypothesis_tests.ensembles import clusters_of
 from calibjax.kernels import Constant, SquaredExponential, TensorProduct, default_kernel
 from calibjax.kernels.base import without_draws
-from calibjax.kernels.default_scales import distance_of_predictions, typical_distance
+from calibjax.kernels.defaults import distance_of_predictions, typical_distance
 from calibjax.recalibration.gain import Gain
 
 _MOST = 5000  # predictions of which all pairs are taken

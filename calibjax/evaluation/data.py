@@ -17,9 +17,9 @@ from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.pytree import PyTree
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles, Uniform
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.draws import undrawn
-from calibjax.distributions.features import bare
-from calibjax.estimators.probability_integral import randomised
+from calibjax.distributions.composed import bare
+from calibjax.distributions.ensembles import undrawn
+from calibjax.estimators.pit import randomised
 from calibjax.evaluation.record import Entry, Panel, Section
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.hypothesis_tests.result import CalibrationTestResult

@@ -12,8 +12,8 @@ from scipy.special import ndtri
 from calibjax import distances, distributions, estimators, hypothesis_tests, plotting
 from calibjax.distributions import Ensemble, Normal
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.draws import MonteCarlo
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
+from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation.data import (
     CONFIDENCES,
     LEVEL,
@@ -51,7 +51,7 @@ from calibjax.kernels import (
     default_kernels,
     median_heuristic,
 )
-from calibjax.kernels.default_scales import NUM_LANDMARKS, affordable, thinned
+from calibjax.kernels.defaults import NUM_LANDMARKS, affordable, thinned
 from calibjax.kernels.expectations import prepare_features
 from calibjax.kernels.residuals import SHAPES, Shape
 

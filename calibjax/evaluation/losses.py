@@ -11,12 +11,12 @@ import numpy as np
 from calibjax import recalibration, scores
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.draws import undrawn
+from calibjax.distributions.ensembles import undrawn
 from calibjax.evaluation.data import Data, Part, measured
 from calibjax.evaluation.record import Section
 from calibjax.evaluation.sentences import IDLE
+from calibjax.recalibration.base import tempered
 from calibjax.recalibration.gain import Gain
-from calibjax.recalibration.powers import tempered
 
 _ROUNDING = 8  # in units of the last place
 _TITLE = "What recalibration would gain"

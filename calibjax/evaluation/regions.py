@@ -13,7 +13,7 @@ import numpy as np
 from calibjax import distributions
 from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.draws import undrawn
+from calibjax.distributions.ensembles import undrawn
 from calibjax.evaluation.data import LEVEL, Data, Part, shown_classes
 from calibjax.evaluation.kernel_tests import Choice
 from calibjax.evaluation.record import Entry, Section, number

@@ -14,12 +14,11 @@ from calibjax._core import checks
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
 from calibjax.evaluation.data import Data, Part, measured
 from calibjax.evaluation.record import Entry, Section
-from calibjax.hypothesis_tests._redraw.pvalues import tolerance
-from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.composite_hypotheses import (
+from calibjax.hypothesis_tests._redraw.components import tolerance
+from calibjax.hypothesis_tests.composite import (
     Hypothesis,
     as_tested,
     hypothesis_of,
@@ -28,6 +27,7 @@ from calibjax.hypothesis_tests.composite_hypotheses import (
     repaired_by,
 )
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
+from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import default_kernels
 from calibjax.recalibration import (

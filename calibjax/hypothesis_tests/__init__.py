@@ -4,29 +4,38 @@ from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
 from calibjax.hypothesis_tests.asymptotic import asymptotic_skce_test
 from calibjax.hypothesis_tests.classical import (
     calibration_slope_intercept,
+    consistency_test,
     cox,
     cumulative_difference,
     hosmer_lemeshow,
     spiegelhalter,
 )
-from calibjax.hypothesis_tests.clusters import cluster_skce_test
-from calibjax.hypothesis_tests.comparison import skce_difference
 from calibjax.hypothesis_tests.composite import composite_calibration_test
-from calibjax.hypothesis_tests.consistency import consistency_test
-from calibjax.hypothesis_tests.coverage import coverage_test
-from calibjax.hypothesis_tests.distribution_free import distribution_free_skce_test
-from calibjax.hypothesis_tests.ensembles import ensemble_skce_test, rank_histogram_test
-from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test
-from calibjax.hypothesis_tests.groups import group_calibration_test
-from calibjax.hypothesis_tests.intervals import skce_confidence_interval
-from calibjax.hypothesis_tests.local import local_calibration_test
-from calibjax.hypothesis_tests.margins import skce_margin_test
+from calibjax.hypothesis_tests.differences import (
+    gain_difference,
+    score_difference,
+    skce_difference,
+    skce_margin_test,
+)
+from calibjax.hypothesis_tests.ensembles import (
+    cluster_skce_test,
+    ensemble_skce_test,
+    rank_histogram_test,
+)
+from calibjax.hypothesis_tests.exact import exact_skce_test, exact_test, power_curve
+from calibjax.hypothesis_tests.groups import (
+    coverage_test,
+    group_calibration_test,
+    local_calibration_test,
+    witness_test,
+)
+from calibjax.hypothesis_tests.intervals import (
+    distribution_free_skce_test,
+    skce_confidence_interval,
+)
 from calibjax.hypothesis_tests.mean_embedding import cme_test
-from calibjax.hypothesis_tests.normal_scores import berkowitz, pit_ks
-from calibjax.hypothesis_tests.power import power_curve
-from calibjax.hypothesis_tests.score_differences import gain_difference, score_difference
+from calibjax.hypothesis_tests.pit_statistics import berkowitz, pit_ks
 from calibjax.hypothesis_tests.sequential import e_process
-from calibjax.hypothesis_tests.witness import witness_test
 
 __all__ = [
     "aggregated_skce_test",

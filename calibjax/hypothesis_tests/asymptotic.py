@@ -1,27 +1,268 @@
 """Tests that rely on the large-sample distribution of an estimator."""
 
 import functools
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.scipy.special import gammaincc
 from jax.scipy.stats import norm
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import default_batch_size, in_batches
 from calibjax.distributions.base import DataSet, Distribution
-from calibjax.estimators.kernel import checked_samples, sample_pair
-from calibjax.hypothesis_tests.centering import centered_diagonal, diagonal, row_means
-from calibjax.hypothesis_tests.chi_squared import gamma_tail, numerical_tail, pearson_tail
+from calibjax.estimators.kernel import checked_samples, sample_matrix, sample_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import multinomial_counts
-from calibjax.hypothesis_tests.spectral import checked_null
 from calibjax.kernels import Kernel
 from calibjax.kernels.defaults import default_kernel
+
+_TILE_SIZE = 512  # with many columns matrix products dominate, and large ones are more efficient
+
+
+def diagonal(kernel: Kernel, samples: DataSet) -> jax.Array:
+    """H_ii, [n]."""
+    return jax.vmap(sample_pair, in_axes=(None, 0, 0))(kernel, samples, samples)
+
+
+def row_means(kernel: Kernel, samples: DataSet) -> jax.Array:
+    """r_i = n⁻¹ Σ_j H_ij, [n], in n² evaluations."""
+    dtype = jax.eval_shape(diagonal, kernel, samples).dtype
+    n = jax.tree.leaves(samples)[0].shape[0]
+    ones = jnp.ones((n, 1), dtype)
+    return operators.weighted_sums(sample_pair, kernel, samples, samples, ones)[:, 0] / n
+
+
+def centered_diagonal(entries: jax.Array, rows: jax.Array) -> jax.Array:
+    """H̃_ii, [n], from the entries H_ii and the row means."""
+    return entries - 2 * rows + rows.mean()
+
+
+def squared_pair(args: tuple[Kernel, Any], x: DataSet, y: DataSet) -> jax.Array:
+    """h² in units of a squared size."""
+    kernel, size = args
+    return jnp.square(sample_pair(kernel, x, y) / size)
+
+
+def centered_mean_square(kernel: Kernel, samples: DataSet, rows: jax.Array) -> jax.Array:
+    """n⁻² Σ_ij H̃_ij², from the row means, in n² / 2 evaluations."""
+    squares = operators.mean_over_pairs(squared_pair, (kernel, 1), samples, include_diagonal=True)
+    return jnp.maximum(squares - 2 * jnp.mean(jnp.square(rows)) + jnp.square(rows.mean()), 0)
+
+
+def centered_product(
+    kernel: Kernel, samples: DataSet, vectors: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """H̃ V for V [n, c], and the row means r [n], together in n² evaluations."""
+    centered = vectors - vectors.mean(0)
+    weights = jnp.concatenate([centered, jnp.ones_like(vectors[:, :1])], 1)
+    sums = operators.weighted_sums(
+        sample_pair, kernel, samples, samples, weights, tile_size=_TILE_SIZE
+    )
+    product = sums[:, :-1]
+    return product - product.mean(0), sums[:, -1] / vectors.shape[0]
+
+
+_LARGE_SHAPE = {4: 1e3, 8: 1e4}  # of gamma distributions, by item size
+_NODES, _STEP = 240, 1 / 16  # of the numerical inversion: from 1 to sinh(15) = 2e6 widths
+
+
+class ChiSquaredSum(NamedTuple):
+    """Distribution of Σ_i λ_i (z_i² − 1) with z_i ~ N(0, 1), which has mean zero.
+
+    The weights that are not listed are represented by one normal variable of the same variance.
+
+    Attributes:
+        weights: leading λ_i, [r].
+        total: Σ_i λ_i of all weights.
+        squares: Σ_i λ_i² of all weights.
+    """
+
+    weights: jax.Array
+    total: jax.Array
+    squares: jax.Array
+
+    @property
+    def rest(self) -> jax.Array:
+        """Variance of the normal variable that represents the weights that are not listed."""
+        return 2 * jnp.maximum(self.squares - jnp.sum(jnp.square(self.weights)), 0)
+
+
+@jax.jit
+def gamma_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
+    """P(X ≥ x) for the gamma distribution on (−Σ λ_i, ∞) with the same first two moments."""
+    shape = jnp.square(law.total) / (2 * law.squares)
+    return _tail_of_gamma(shape, x / jnp.sqrt(2 * law.squares))
+
+
+@jax.jit
+def pearson_tail(law: ChiSquaredSum, x: jax.Array) -> jax.Array:
+    """P(X ≥ x) for the shifted gamma distribution (Pearson type III) with equal three moments."""
+    # The skewness is 8 Σ λ³ / (2 Σ λ²)^(3/2), that of a gamma distribution 2 / √shape.
+    cubes = jnp.sum((law.weights / jnp.sqrt(law.squares)) ** 3)
+    shape = 1 / (2 * jnp.square(cubes))
+    return _tail_of_gamma(shape, x / jnp.sqrt(2 * law.squares))
+
+
+def _tail_of_gamma(shape: jax.Array, x: jax.Array) -> jax.Array:
+    """P((G − a) / √a ≥ x) for G ~ Gamma(a, 1)."""
+    root, large = jnp.sqrt(shape), _LARGE_SHAPE[shape.dtype.itemsize]
+    small = jnp.minimum(shape, large)
+    tail = gammaincc(small, jnp.maximum(small + x * jnp.sqrt(small), 0))
+    # For larger shapes the incomplete gamma function loses its digits, and the cube root is normal
+    # up to terms of order 1 / a (Wilson and Hilferty).
+    cube_root = jnp.expm1(jnp.log1p(jnp.maximum(x / root, -1)) / 3)
+    normal = norm.sf(3 * root * (cube_root + 1 / (9 * shape)))
+    return jnp.where(shape > large, normal, tail)
+
+
+@functools.partial(jax.jit, static_argnames="copies")
+def numerical_tail(law: ChiSquaredSum, x: jax.Array, *, copies: int = 1) -> jax.Array:
+    """P(X ≥ x) of the sum X of c copies, by numerical inversion of the characteristic function.
+
+    With the cumulant generating function
+    K(s) = c Σ_i [−½ log(1 − 2 λ_i s) − λ_i s] + ½ v s² (v the variance of the rest),
+
+        P(X ≥ x) = (2πi)⁻¹ ∫ exp(K(s) − s x) / s ds   (+ 1 where the path is left of zero)
+
+    along a hyperbola that crosses the real axis at the saddle point, K'(ŝ) = x, with the curvature
+    of the path of steepest descent there. The more skewed the distribution, the more the path bends
+    around the branch cuts s ≥ 1 / (2 λ_i), so that the integrand decays fast for any number of
+    weights, and small probabilities have a small relative error.
+
+    References: Rice (1980); Helstrom (1983).
+    """
+    sd = jnp.sqrt(2 * copies * law.squares)
+    weights, rest, x = law.weights / sd, copies * law.rest / jnp.square(sd), x / sd
+    center = _saddle_point(weights, rest, x, copies)
+    ratios = weights / (1 - 2 * weights * center)
+    curvature = 2 * copies * jnp.sum(jnp.square(ratios)) + rest
+    width = 1 / jnp.sqrt(curvature)
+    # cos α / sin² α = skewness / 3, where the skewness is between 0 and 2 √2, hence α > π/4.
+    bend = 8 * copies * jnp.sum(ratios**3) * width**3 / 3
+    cosine = 2 * bend / (1 + jnp.sqrt(1 + 4 * jnp.square(bend)))
+    sine = jnp.sqrt(1 - jnp.square(cosine))
+
+    w = _STEP * jnp.arange(_NODES + 1, dtype=x.dtype)
+    s = center + width * lax.complex(cosine * (jnp.cosh(w) - 1), sine * jnp.sinh(w))
+    slope = width * lax.complex(cosine * jnp.sinh(w), sine * jnp.cosh(w))
+    scaled = 2 * weights * s[:, None]
+    cumulants = copies * jnp.sum(-jnp.log1p(-scaled) - scaled, -1) / 2 + rest * jnp.square(s) / 2
+    terms = jnp.imag(jnp.exp(cumulants - s * x) / s * slope)
+    integral = _STEP / jnp.pi * (terms[0] / 2 + jnp.sum(terms[1:]))
+    tail = jnp.where(center < 0, 1 + integral, integral)
+    end = (1 - 100 * jnp.finfo(x.dtype).eps) * copies * jnp.sum(weights)
+    below_support = (x <= -end) & (rest <= 0)
+    return jnp.where(below_support, 1, jnp.clip(tail, 0, 1))
+
+
+def _saddle_point(weights: jax.Array, rest: jax.Array, x: jax.Array, copies: int) -> jax.Array:
+    """Root of K'(s) = x for weights of unit variance, moved away from zero if it is close."""
+    eps, tiny = jnp.finfo(x.dtype).eps, jnp.finfo(x.dtype).tiny
+    pole = 1 / (2 * jnp.maximum(jnp.max(weights, initial=0), tiny))
+
+    def point(u: jax.Array) -> jax.Array:
+        # K'(s) ≥ s, so that 0 ≤ s ≤ x for x ≥ 0, and s ≤ x otherwise.
+        return jnp.where(x >= 0, u * jnp.minimum(x, pole), x * jnp.exp(-u * jnp.log(eps)))
+
+    def slope(s: jax.Array) -> jax.Array:
+        return s * (2 * copies * jnp.sum(jnp.square(weights) / (1 - 2 * weights * s)) + rest)
+
+    def bisect(_: int, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bracket
+        middle = (low + high) / 2
+        beyond = jnp.abs(slope(point(middle))) > jnp.abs(x)
+        return jnp.where(beyond, low, middle), jnp.where(beyond, middle, high)
+
+    bracket = jnp.zeros_like(x), jnp.ones_like(x)
+    root = point(lax.fori_loop(0, jnp.finfo(x.dtype).nmant, bisect, bracket)[0])
+    # The integrand has a pole at zero, which is the saddle point if x is the mean.
+    least = jnp.minimum(pole, 1) / 4
+    return jnp.where(jnp.abs(root) < least, least, root)
+
+
+_DENSE = 8  # with fewer than this many samples per eigenvalue all of them are computed
+_ITERATIONS = 3  # products with the matrix in the search for the leading eigenvalues
+
+
+def _orthonormal(vectors: jax.Array) -> jax.Array:
+    """Orthonormal basis of the columns of a tall matrix [n, r], padded with zeros below full rank.
+
+    Uses the r × r matrix of inner products, which is much faster than a QR factorization.
+    """
+    values, basis = jnp.linalg.eigh(matmul(vectors.T, vectors))
+    least = vectors.shape[1] * jnp.finfo(vectors.dtype).eps * values[-1]
+    inverse = jnp.where(values > least, lax.rsqrt(jnp.maximum(values, least)), 0)
+    return matmul(vectors, basis * inverse)
+
+
+def _leading_eigenvalues(
+    kernel: Kernel, samples: DataSet, num_eigenvalues: int, dtype: DTypeLike
+) -> tuple[jax.Array, jax.Array]:
+    """Leading eigenvalues [r] of H̃ / n by subspace iteration, and the row means [n].
+
+    The remainder of the sum of squares goes into the normal variable, so convergence matters
+    little.
+    """
+    n = checks.leading_size("samples", samples)
+    vectors = jax.random.normal(jax.random.key(0), (n, num_eigenvalues), dtype)
+    for _ in range(_ITERATIONS - 1):
+        product, _ = centered_product(kernel, samples, vectors)
+        vectors = _orthonormal(_orthonormal(product))  # the second time to full precision
+    product, rows = centered_product(kernel, samples, vectors)
+    return jnp.linalg.eigvalsh(matmul(vectors.T, product))[::-1] / n, rows
+
+
+def _all_eigenvalues(kernel: Kernel, samples: DataSet) -> tuple[jax.Array, jax.Array]:
+    """All eigenvalues [n] of H̃ / n from the matrix itself, and the row means [n]."""
+    matrix = sample_matrix(kernel, samples)
+    rows = matrix.mean(0)
+    centered = matrix - rows - rows[:, None] + rows.mean()
+    return jnp.linalg.eigvalsh(centered)[::-1] / rows.shape[0], rows
+
+
+@functools.partial(jax.jit, static_argnames="num_eigenvalues")
+def _null(
+    kernel: Kernel, samples: DataSet, *, num_eigenvalues: int
+) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
+    """Statistic n SKCE_u, estimate SKCE_u, and the null distribution of the statistic."""
+    n = checks.leading_size("samples", samples)
+    entries = diagonal(kernel, samples)
+    if num_eigenvalues == 0:
+        weights, rows = jnp.zeros(0, entries.dtype), row_means(kernel, samples)
+    elif n < _DENSE * num_eigenvalues:
+        weights, rows = _all_eigenvalues(kernel, samples)
+    else:
+        weights, rows = _leading_eigenvalues(kernel, samples, num_eigenvalues, entries.dtype)
+    estimate = (n * rows.mean() - entries.mean()) / (n - 1)
+    total = jnp.mean(centered_diagonal(entries, rows))
+    squares = centered_mean_square(kernel, samples, rows)
+    # Only kernels that are not positive semi-definite have negative weights, which go to the rest.
+    weights = jnp.maximum(weights, 0)
+    # Without variance there is no null distribution.
+    rounding = 100 * jnp.finfo(squares.dtype).eps * jnp.square(jnp.max(jnp.abs(entries))) / n
+    squares = jnp.where(squares > rounding, squares, jnp.nan)
+    statistic = jnp.where(jnp.isnan(squares), jnp.nan, n * estimate)
+    return statistic, estimate, ChiSquaredSum(weights, total, squares)
+
+
+def checked_null(
+    kernel: Kernel, samples: DataSet, num_eigenvalues: int
+) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
+    """`_null` of checked samples; raises a ValueError where there is no null distribution."""
+    statistic, estimate, law = _null(kernel, samples, num_eigenvalues=num_eigenvalues)
+    if checks.is_concrete(law.squares) and np.isnan(law.squares):
+        raise ValueError(
+            "predictions, targets: expected samples that differ, got a calibration kernel that "
+            f"is constant on all pairs up to rounding (SKCE {estimate})"
+        )
+    return statistic, estimate, law
+
 
 _TAILS = {"spectrum": numerical_tail, "gamma": gamma_tail, "pearson": pearson_tail}
 NULLS = {"bootstrap": ("num_draws",), "blocks": ("block_size",)}  # with their options

@@ -1,23 +1,175 @@
 """Bets against forecasts: what recalibrations and kernels have learned from the past."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import logsumexp
+from jax.scipy.special import logsumexp, ndtr, ndtri
+from jax.scipy.stats import norm
+from jax.typing import ArrayLike
 
-from calibjax._core.arithmetic import einsum, floating_dtype, matmul, ratio, tensordot
+from calibjax._core import checks
+from calibjax._core.arithmetic import einsum, floating_dtype, matmul, one_hot, ratio, tensordot
 from calibjax._core.pytree import PyTree, record
-from calibjax.distances import Distance
-from calibjax.distributions import Bernoulli
+from calibjax.distances import Distance, Euclidean, TotalVariation
+from calibjax.distributions import Bernoulli, Ensemble, Mixture, MvNormal
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.outcomes import Forecast, log_ratio
-from calibjax.kernels.base import prediction_kernel
-from calibjax.recalibration import MatrixScaling, TemperatureScaling
-from calibjax.recalibration.affine import AffineMap, shrunk
-from calibjax.recalibration.logits import LogitMap
+from calibjax.distributions.composed import bare, like
+from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.kernels import Constant, Exponential, SquaredExponential, TensorProduct, White
+from calibjax.kernels.base import Conditional, prediction_kernel, without_draws
+from calibjax.kernels.defaults import distance_of_predictions
+from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels.residuals import VECTORS, NormalScore, is_of_counts, normal_score
+from calibjax.recalibration import (
+    AffineScaling,
+    KernelRecalibration,
+    MatrixScaling,
+    TemperatureScaling,
+)
+from calibjax.recalibration.classes import LogitMap, log_probs_of
+from calibjax.recalibration.numbers import AffineMap, shrunk
+
+NUM_CELLS = 32  # of equal probability
+
+
+class Score(NamedTuple):
+    """Normal score of a number or a vector, or of an interval of them that cannot be told apart.
+
+    Attributes:
+        mean: the score; of an interval its mean under N(0, 1).
+        square: the square of the score, or its mean.
+        ends: of the interval; None of continuous distributions.
+    """
+
+    mean: jax.Array
+    square: jax.Array
+    ends: tuple[jax.Array, jax.Array] | None = None
+
+
+class Label(NamedTuple):
+    """Predicted log-probabilities of classes, [m], and the observed class."""
+
+    logits: jax.Array
+    label: jax.Array
+
+
+class Forecast(NamedTuple):
+    """A prediction and its target, or a batch of them.
+
+    Attributes:
+        prediction: as kernels on predictions see it.
+        target: as it came.
+        view: a `Score` or a `Label`.
+        probs: predicted probabilities of classes, or of cells of equal probability, [C].
+        outcome: how much of the target is in each of them, with sum one, [C].
+    """
+
+    prediction: Any
+    target: jax.Array
+    view: Any
+    probs: jax.Array
+    outcome: jax.Array
+
+
+def checked_forecasts(
+    predictions: Distribution, targets: ArrayLike, times: ArrayLike | None = None
+) -> Forecast:
+    """A batch of n forecasts, whose times, if there are any, must be in order.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+        NotImplementedError: if the predictions are neither of classes nor have normal scores.
+    """
+    checks.same_rows(predictions=predictions, targets=targets, times=times)
+    predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=True)
+    checks.in_time_order(times, checks.leading_size("targets", targets))
+    plain = bare(predictions)
+    if not hasattr(plain, "class_probs"):
+        if isinstance(plain, MonteCarlo):
+            plain = plain.draws
+        check_expectations(NormalScore(), plain)
+    if isinstance(plain, Ensemble) and (plain.weights is not None or plain.values.ndim != 2):
+        raise NotImplementedError(
+            "predictions: expected ensembles of numbers without weights, since only such members "
+            f"are exchangeable with the target, got {checks.described(plain)}"
+        )
+    return _forecasts(without_draws(predictions), plain, targets)
+
+
+@jax.jit
+def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> Forecast:
+    if hasattr(plain, "class_probs"):
+        logits = log_probs_of(plain)
+        probs = jax.nn.softmax(logits, 1)
+        outcome = one_hot(targets, probs.shape[1], probs.dtype)
+        return Forecast(predictions, targets, Label(logits, targets), probs, outcome)
+    score, outcome = jax.vmap(_located)(plain, targets)
+    if isinstance(bare(predictions), Ensemble):  # kernels must not see which value is the target
+        values = jnp.concatenate([plain.values, targets[:, None]], 1)
+        predictions = like(predictions, Ensemble(values))
+    return Forecast(predictions, targets, score, jnp.full_like(outcome, 1 / NUM_CELLS), outcome)
+
+
+def _located(p: Any, y: jax.Array) -> tuple[Score, jax.Array]:
+    """Score of a target, and which cells it is in."""
+    edges = jnp.arange(NUM_CELLS + 1, dtype=floating_dtype(p)) / NUM_CELLS
+    if isinstance(p, Ensemble):
+        # Under calibration the rank of the target among the m + 1 values is uniform.
+        below, upto = jnp.sum(p.values < y), jnp.sum(p.values <= y)
+        levels = jnp.stack([below, upto + 1]).astype(edges.dtype) / (p.values.size + 1)
+    elif is_of_counts(p):
+        levels = p.cdf(y - jnp.arange(2)[::-1]).astype(edges.dtype)
+    else:
+        score = normal_score(p, y)
+        cell = jnp.clip((ndtr(score) * NUM_CELLS).astype(int), 0, NUM_CELLS - 1)
+        outcome = jax.nn.one_hot(cell, 0 if isinstance(p, VECTORS) else NUM_CELLS)
+        outcome = jnp.where(jnp.any(jnp.isnan(score)), jnp.nan, outcome.astype(score.dtype))
+        return Score(score, jnp.square(score)), outcome
+    mass = levels[1] - levels[0]
+    is_wide = mass > 0  # and not lost by rounding
+    unit = jnp.where(is_wide, mass, 1)
+    # Where the levels of far targets are rounded to 0 or 1, the ends are the largest finite scores.
+    limits = jnp.finfo(levels.dtype)
+    ends = ndtri(jnp.where(mass == 0, jnp.clip(levels, limits.tiny, 1 - limits.epsneg), levels))
+    inside = jnp.where(jnp.isinf(ends), 0, ends)
+    densities = norm.pdf(ends)
+    mean = (densities[0] - densities[1]) / unit
+    square = 1 + (inside[0] * densities[0] - inside[1] * densities[1]) / unit
+    bound = jnp.max(jnp.abs(inside))
+    mean = jnp.where(is_wide, mean, jnp.clip(inside[0], -bound, bound))
+    square = jnp.where(is_wide, jnp.maximum(square, 0), jnp.square(mean))
+    shares = jnp.diff(jnp.clip(edges, levels[0], levels[1])) / unit
+    cell = jnp.clip((levels[0] * NUM_CELLS).astype(int), 0, NUM_CELLS - 1)
+    outcome = jnp.where(is_wide, shares, jax.nn.one_hot(cell, NUM_CELLS, dtype=edges.dtype))
+    outcome = jnp.where(jnp.isnan(mass), jnp.nan, outcome)
+    return Score(mean, square, (ends[0], ends[1])), outcome
+
+
+def log_ratio(score: Score, shift: jax.Array, scale: jax.Array) -> jax.Array:
+    """Logarithm of the probability of a score under N(shift, scale²), over that under N(0, 1)."""
+    rest = (score.mean - shift) / scale
+    of_point = 0.5 * (score.mean - rest) * (score.mean + rest) - jnp.log(scale)
+    if score.ends is None:
+        return jnp.sum(of_point)
+    low, high = score.ends
+    mass = _mass(low, high)
+    other = _mass((low - shift) / scale, (high - shift) / scale)
+    is_wide = (mass > 0) & (other > 0)
+    value = jnp.log(jnp.where(is_wide, other, 1)) - jnp.log(jnp.where(is_wide, mass, 1))
+    # Where a mass is lost by rounding, the ratio is that of the densities.
+    return jnp.where(is_wide, value, of_point) + 0 * score.mean  # NaN where that is
+
+
+def _mass(low: jax.Array, high: jax.Array) -> jax.Array:
+    """Φ(high) − Φ(low), in the lower tail, where it has its digits."""
+    is_upper = low > 0
+    return ndtr(jnp.where(is_upper, -low, high)) - ndtr(jnp.where(is_upper, -high, low))
+
 
 _PRIOR = 20.0  # number of forecasts without fault that a recalibration starts with
 _STAKES = np.array([0.1, 0.2, 0.4, 0.8])  # η, over which kernel bets are mixed
@@ -309,3 +461,116 @@ class RefittedBet(Bet):
         share = ratio(number, number + _PRIOR)
         mixed = jnp.logaddexp(jnp.log1p(-share), jnp.log(share) + gain.astype(share.dtype))
         return jnp.where(is_fitted, mixed, 0)[None]
+
+
+_LOCAL = 0.2  # length scale of regression, in mean distances: about a quarter of the median
+_SCALES = 0.125, 0.5, 2.0  # of kernels on predictions, in mean distances
+_SCORE_SCALES = 0.5, 2.0  # of kernels on normal scores
+_CLASS_SCALES = 0.3, 1.0  # of kernels on predictions of classes, total variations
+
+
+def _default_bets(predictions: Distribution) -> dict[str, Any]:
+    """The bets of `e_process` for predictions of this family, by name.
+
+    They do not depend on the values of the predictions, which come later: distances of predictions
+    are in units of their mean in the past.
+    """
+    plain = bare(predictions)
+    if hasattr(plain, "class_probs"):
+        near = *(Exponential(x, TotalVariation()) for x in _CLASS_SCALES), Constant()
+        matrices = _matrix(White(), plain)[None]
+        return {
+            "temperature": LogitBet(TemperatureScaling()),
+            "bias": LogitBet(MatrixScaling(structure="bias")),
+            "kernels": KernelBet(Near(near), matrices),
+        }
+    bets: dict[str, Any] = {
+        "shift and scale": AffineBet(),
+        "local shift and scale": _local(KernelRecalibration(prior=10.0), predictions),
+    }
+    if not isinstance(plain, VECTORS):
+        near = *map(SquaredExponential, _SCALES), Constant()
+        inner = [NormalScore(SquaredExponential(x)) for x in _SCORE_SCALES]
+        matrices = jnp.stack([_matrix(kernel, plain) for kernel in inner])
+        bets["kernels"] = KernelBet(Near(near, _distance(predictions)), matrices)
+    return bets
+
+
+def checked_bets(bets: object, predictions: Distribution) -> dict[str, Bet]:
+    """Bets by name, as they are placed.
+
+    Raises:
+        TypeError: if one is none.
+        ValueError: if there are none.
+        NotImplementedError: if one cannot be placed against these predictions.
+    """
+    if bets is None:
+        return _default_bets(predictions)
+    if isinstance(bets, list | tuple):
+        raise TypeError(f"bets: expected a dictionary of bets, got {checks.described(bets)}")
+    if not isinstance(bets, Mapping):
+        bets = {type(bets).__name__: bets}
+    if not bets:
+        raise ValueError("bets: expected at least one bet, got none")
+    return {str(name): _as_bet(f"bets['{name}']", bet, predictions) for name, bet in bets.items()}
+
+
+def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
+    plain = bare(predictions)
+    is_of_classes = hasattr(plain, "class_probs")
+    if isinstance(bet, Bet):
+        return bet
+    if isinstance(bet, type):
+        raise TypeError(f"{place}: expected a recalibration, got the class {bet.__name__}")
+    if isinstance(bet, AffineScaling) and not is_of_classes:
+        return AffineBet()
+    elif isinstance(bet, KernelRecalibration) and not is_of_classes:
+        return _local(bet, predictions)
+    elif isinstance(bet, TemperatureScaling | MatrixScaling) and is_of_classes:
+        is_full = getattr(bet, "structure", "") == "full"
+        return RefittedBet(bet) if is_full else LogitBet(bet)
+    elif isinstance(bet, TensorProduct):
+        kernel: TensorProduct = checks.kernel_values(bet, place)
+        target = kernel.target
+        of_numbers = isinstance(target, NormalScore) and not isinstance(plain, VECTORS)
+        if not isinstance(target, Conditional) if is_of_classes else of_numbers:
+            return KernelBet(Near((kernel.prediction,)), _matrix(target, plain)[None])
+        raise NotImplementedError(
+            f"{place}.target: expected a kernels.NormalScore for predictions of numbers, or a "
+            f"kernel on labels for those of classes, got {checks.described(target)} for "
+            f"{checks.described(plain)}"
+        )
+    elif all(callable(getattr(bet, name, None)) for name in ("fit", "apply")):
+        checks.method("predictions", plain, "log_prob")
+        checks.function(f"{place}.fit", f"{place}.fit", bet.fit, "p", "y", keywords=("weights",))
+        return RefittedBet(bet)
+    raise TypeError(
+        f"{place}: expected a recalibration of {checks.described(plain)}, such as "
+        "recalibration.AffineScaling() of numbers or TemperatureScaling() of classes, or a "
+        f"kernels.TensorProduct, got {checks.described(bet)}"
+    )
+
+
+def _distance(predictions: Distribution) -> Distance:
+    """That of default kernels, where it does not depend on the predictions, which come later."""
+    if isinstance(bare(predictions), MvNormal | Mixture):
+        return Euclidean()
+    return distance_of_predictions(predictions)
+
+
+def _local(method: KernelRecalibration, predictions: Distribution) -> LocalBet:
+    if method.kernel is not None:
+        near = Near((checks.kernel_values(method.kernel),))
+    else:
+        near = Near((SquaredExponential(_LOCAL),), _distance(predictions))
+    return LocalBet(near, method.prior)
+
+
+def _matrix(kernel: Any, predictions: Any) -> jax.Array:
+    """Matrix of a target kernel, of classes or of normal scores in the middle of the cells."""
+    if isinstance(kernel, NormalScore):
+        points = ndtri((jnp.arange(NUM_CELLS) + 0.5) / NUM_CELLS)
+        kernel = kernel.kernel
+    else:
+        points = jnp.arange(predictions.class_probs.shape[-1])
+    return jax.vmap(jax.vmap(kernel, (None, 0)), (0, None))(points, points)

@@ -2,31 +2,297 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree
-from calibjax.distributions import Ensemble
-from calibjax.distributions.base import Distribution
-from calibjax.distributions.features import bare
-from calibjax.hypothesis_tests._redraw.pool import over_pool
-from calibjax.hypothesis_tests.checked_kernels import checked_family
-from calibjax.hypothesis_tests.composite_hypotheses import (
-    Hypothesis,
-    PartsOfFits,
-    as_tested,
-    hypothesis_of,
-    kernels_under,
-    repaired_by,
+from calibjax._core.batches import map_batches
+from calibjax._core.pytree import PyTree, record
+from calibjax.distributions import Bernoulli, Ensemble, Normal
+from calibjax.distributions.base import Distribution, check_draws, draw
+from calibjax.distributions.composed import bare, like
+from calibjax.hypothesis_tests._redraw.components import skce_components
+from calibjax.hypothesis_tests._redraw.family import (
+    Family,
+    after_repair,
+    is_of_scores,
+    number_of,
+    number_with_pairs,
 )
-from calibjax.hypothesis_tests.directions import direction_scores, direction_words
-from calibjax.hypothesis_tests.ensembles import checked_ensembles
-from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests._redraw.plan import family_of, over_pool
+from calibjax.hypothesis_tests.aggregated import are_squares, direction_scores, direction_words
+from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
+from calibjax.hypothesis_tests.exact import checked_family
+from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import default_kernels
+from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels.residuals import VECTORS, is_of_counts, normal_score, standard_normal
+
+PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]  # what `Hypothesis.parts` returns
+_ZERO = 1e-3  # n SKCE_b of all redraws in units of its mean, which one number has in 2.5 % of them
+
+
+@record
+class Hypothesis:
+    """That a recalibration is enough, of checked data.
+
+    Attributes:
+        recalibration: whose parameters are fitted.
+        family: the statistics of original predictions, and of `judged` ones.
+        predictions: the original ones.
+        repaired: with the observed targets.
+        weights: of the samples, or None.
+        structure: tree of the kernels.
+        squares: `SKCEComponents.squares` of them.
+        has_scores: whether normal scores are computed before the kernels are.
+    """
+
+    recalibration: Any
+    family: Family
+    predictions: Any
+    repaired: Any
+    weights: Any
+    structure: Any = dataclasses.field(metadata={"static": True})
+    squares: tuple[bool, ...] = dataclasses.field(metadata={"static": True})
+    has_scores: bool = dataclasses.field(metadata={"static": True})
+
+    @staticmethod
+    def redrawn(key: jax.Array, repaired: Distribution) -> PyTree:
+        """Other targets."""
+        return draw(key, repaired)
+
+    def redraw(self, key: jax.Array) -> PyTree:
+        """Other targets of these predictions."""
+        return self.redrawn(key, self.repaired)
+
+    def fitted(self, targets: PyTree) -> Any:
+        """Predictions that are repaired with other targets."""
+        return repaired_by(self.recalibration, self.predictions, targets, self.weights)
+
+    def judged(self, repaired: Distribution, targets: PyTree) -> tuple[Any, Any, Any]:
+        """Repaired predictions, targets, and the distribution of their normal scores and these."""
+        return _judged(repaired, targets) if self.has_scores else (repaired, targets, None)
+
+    def loss(
+        self, score: Callable[..., jax.Array], repaired: Distribution, targets: PyTree
+    ) -> jax.Array:
+        """The score of repaired predictions."""
+        options = {} if self.weights is None else {"weights": self.weights}
+        return score(repaired, targets, **options)
+
+    def parts(self, repaired: Distribution, targets: PyTree) -> PartsOfFits:
+        """Means of h off and on the diagonal, of several sets of targets [b, n, ...].
+
+        The third is what the repaired predictions expect of the second.
+        """
+        judged: Any = jax.vmap(self.judged)(repaired, targets)
+        means = self.family(self.predictions, judged, self.weights)
+        return *means, self.family.expected_diagonal(self.predictions, repaired, self.weights)
+
+    def result(self, parts: PartsOfFits) -> CalibrationTestResult:
+        """That of the means for the observed targets, then for resampled ones."""
+        name, weights = type(self.recalibration).__name__, self.weights
+        _refuse_without_fits(name, parts[1])
+        n = number_of(self.predictions, None)
+        n = n if weights is None else number_with_pairs(self.predictions, weights)
+        unbiased, diagonal, dispersion = _comparable(parts, n)
+        pool, components = skce_components(
+            unbiased,
+            diagonal,
+            dispersion=dispersion,
+            num_targets=n,
+            ranked="omnibus",
+            family=self.structure,
+            squares=self.squares,
+        )
+        draws = "targets resampled under the null, refitted"
+        missing = f"{name} could not be fitted to these targets"
+        return skce_result(pool, components, parts[0][0], draws=draws, missing=missing)
+
+
+@jax.jit
+def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Means of h off and on the diagonal, and the dispersion, which differ in the targets only.
+
+    The dispersion is the mean on the diagonal. Of classes and ensembles it follows closely from the
+    fit, and varies between the fits to redraws more than the targets of one fit make it. So it is
+    measured from what its own fit expects, to which that of the observed targets is added.
+
+    Means of kernels that every fit makes zero are the same in all redraws, such as the score of the
+    parameter that is fitted. What is left of them depends on the fitted parameters only, says
+    nothing about calibration, and costs power: the statistic of the redraws would be the largest of
+    more kernels than can be loud for the data.
+    """
+    unbiased, diagonal, expected = parts
+    total = diagonal + (n - 1) * unbiased
+    largest = [jnp.max(x, 0, initial=0, where=jnp.isfinite(x)) for x in (total, diagonal)]
+    is_zero = largest[0] <= _ZERO * largest[1]
+    means = unbiased, diagonal, diagonal + (expected[0] - expected)
+    unbiased, diagonal, dispersion = (jnp.where(is_zero, mean[0], mean) for mean in means)
+    return unbiased, diagonal, dispersion
+
+
+@record
+class _OfEnsembles(Hypothesis):
+    """That of ensembles: `repaired` are pools of targets and repaired members.
+
+    What is redrawn are the values of the pools, with the target first, [n, m + 1]; to all of them
+    the recalibration is fitted on top of what repaired the members.
+    """
+
+    @staticmethod
+    def redrawn(key: jax.Array, repaired: Any) -> jax.Array:
+        """Pools with another value as the target."""
+        values = repaired.values
+        rows = jnp.arange(len(values))
+        chosen = jax.random.randint(key, rows.shape, 0, values.shape[1])
+        return values.at[rows, chosen].set(values[:, 0]).at[:, 0].set(values[rows, chosen])
+
+    def fitted(self, targets: jax.Array) -> Ensemble:
+        """Pools of repaired members and the targets of other pools."""
+        observed, members = targets[:, 0], Ensemble(targets[:, 1:])
+        return with_targets(
+            repaired_by(self.recalibration, members, observed, self.weights), observed
+        )
+
+    def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any, Any]:
+        """Repaired pools and targets."""
+        return repaired, targets[:, 0], None
+
+    def loss(self, score: Callable[..., jax.Array], repaired: Any, targets: jax.Array) -> jax.Array:
+        """The score of the members."""
+        return super().loss(score, Ensemble(repaired.values[:, 1:]), targets[:, 0])
+
+
+@jax.jit
+def _judged(repaired: Distribution, targets: PyTree) -> tuple[Any, Any, Any]:
+    scored = jax.vmap(lambda q, y: (standard_normal(q), normal_score(q, y)))(repaired, targets)
+    return repaired, targets, scored
+
+
+def hypothesis_of(
+    recalibration: Any,
+    checked: tuple[Any, Any],
+    predictions: Distribution,
+    repaired: Distribution,
+    targets: PyTree,
+    weights: jax.Array | None = None,
+) -> Hypothesis:
+    """The hypothesis of checked data and kernels, the latter of `checked_family`."""
+    check_draws(repaired, targets)
+    members, structure = checked
+    wrapped: list[Any] = [after_repair(lens, kernel) for lens, kernel in members]
+    has_scores = any(is_of_scores(kernel.target.kernel) for _, kernel in wrapped) and not (
+        isinstance(repaired, Normal | VECTORS | Ensemble) or is_of_counts(repaired)
+    )
+    # The plan of the family looks at shapes, at classes, and at length scales.
+    judged: Any = _judged(repaired, targets) if has_scores else (repaired, targets, None)
+    family = family_of(wrapped, predictions, judged)
+    fit_bytes = 64 * sum(leaf.size for leaf in jax.tree.leaves((predictions, targets)))
+    family = dataclasses.replace(family, num_bytes=max(family.num_bytes, fit_bytes))
+    kind = _OfEnsembles if _are_ensembles(predictions, repaired) else Hypothesis
+    data = predictions, repaired, weights
+    return kind(recalibration, family, *data, structure, are_squares(members), has_scores)
+
+
+def as_tested(
+    predictions: Distribution, repaired: Distribution, targets: PyTree
+) -> tuple[Any, Any, PyTree]:
+    """Original and repaired predictions, and what is redrawn: targets, or pools of ensembles.
+
+    These pools hold the target and the repaired members. Which of them is the target is redrawn.
+    """
+    if not _are_ensembles(predictions, repaired):
+        return predictions, repaired, targets
+    pools = with_targets(like(predictions, repaired), targets)
+    return pools, bare(pools), bare(pools).values
+
+
+def _are_ensembles(predictions: Distribution, repaired: Distribution) -> bool:
+    return isinstance(bare(predictions), Ensemble) and isinstance(repaired, Ensemble)
+
+
+def _refuse_without_fits(name: str, diagonal: jax.Array) -> None:
+    """Refuses to go on with fits to less than half of the redraws, the rows after the first."""
+    if not checks.is_concrete(diagonal):
+        return
+    is_missing: Any = np.isnan(np.asarray(diagonal)[1:]).reshape(len(diagonal) - 1, -1).any(1)
+    if 2 * is_missing.sum() > len(is_missing):
+        raise ValueError(
+            f"recalibration: expected fits to resampled targets, got none of {name} for "
+            f"{is_missing.sum()} of {len(is_missing)} redraws; take one with fewer parameters, or "
+            "more samples"
+        )
+
+
+def repaired_by(
+    recalibration: Any, predictions: Distribution, targets: Any, weights: Any = None
+) -> Any:
+    """Predictions repaired with their own targets, without features."""
+    checks.no_plain_objects("recalibration", recalibration)
+    options = {} if weights is None else {"weights": weights}
+    params = recalibration.fit(predictions, targets, **options)
+    repaired = recalibration.apply(params, predictions)
+    return bare(repaired if checks.is_distribution(repaired) else Bernoulli(repaired))
+
+
+def kernels_under(repaired: Distribution, groups: dict[str, Any]) -> dict[str, Any]:
+    """The groups without kernels on targets whose expectations under repaired predictions are none.
+
+    A recalibration may return predictions of another family.
+    """
+
+    def has_expectations(kernel: Any) -> bool:
+        try:
+            check_expectations(kernel.target, repaired)
+        except NotImplementedError:
+            return False
+        return True
+
+    def is_kept(member: Any) -> bool:
+        """Lenses show predictions of classes, which have all of them."""
+        return isinstance(member, tuple) or has_expectations(member)
+
+    kept = {
+        group: {name: member for name, member in members.items() if is_kept(member)}
+        for group, members in groups.items()
+    }
+    return {group: members for group, members in kept.items() if members}
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="batch_size")
+def parts_and_losses(
+    score: Callable[..., jax.Array],
+    tested: Hypothesis,
+    draws: PyTree,
+    is_own: jax.Array | bool,
+    *,
+    batch_size: int,
+) -> tuple[PartsOfFits, jax.Array]:
+    """The means of h where they are wanted, and losses of the predictions that each draw repairs.
+
+    Args:
+        score: function (predictions, targets) → loss.
+        tested: whose recalibration is fitted.
+        draws: targets, [B + 1, n, ...].
+        is_own: whether the means are wanted; they are zero otherwise.
+        batch_size: number of draws at once.
+    """
+
+    def evaluate(ys: PyTree) -> tuple[PartsOfFits, jax.Array]:
+        repaired = jax.vmap(tested.fitted)(ys)
+        shapes = jax.eval_shape(tested.parts, repaired, ys)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        parts = jax.lax.cond(is_own, tested.parts, lambda *_: zeros, repaired, ys)
+        return parts, jax.vmap(functools.partial(tested.loss, score))(repaired, ys)
+
+    return map_batches(draws, evaluate, batch_size)
 
 
 @checks.key_first

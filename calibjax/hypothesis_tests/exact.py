@@ -8,24 +8,30 @@ and every statistic.
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import check_draws
-from calibjax.estimators.kernel import weighted_samples
+from calibjax._core.pytree import PyTree
+from calibjax.distributions.base import Distribution, check_draws, draw
+from calibjax.estimators.kernel import refuse_without_expectations, sample_pair, weighted_samples
 from calibjax.hypothesis_tests._redraw.components import STATISTICS, skce_components
-from calibjax.hypothesis_tests._redraw.plan import Plan, planned
-from calibjax.hypothesis_tests._redraw.pool import evaluate_plan, rank_among_redraws
-from calibjax.hypothesis_tests.normal_scores import has_jumps, pit_ks, uniform_ranks
+from calibjax.hypothesis_tests._redraw.plan import Plan, evaluate_plan, planned, rank_among_redraws
+from calibjax.hypothesis_tests.pit_statistics import (
+    has_jumps,
+    pit_ks,
+    textbook_pvalue_of,
+    uniform_ranks,
+)
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
-from calibjax.hypothesis_tests.textbook import textbook_pvalue_of
 from calibjax.kernels import Kernel, default_kernel
+from calibjax.kernels.residuals import informed
 
 
 def exact_test(
@@ -265,3 +271,189 @@ def result_of_pool(
         unbiased, diagonal, num_targets=num_targets, ranked=statistic
     )
     return skce_result(pool, components, unbiased[0], draws="targets resampled under the null")
+
+
+@checks.key_first
+def power_curve(
+    key: jax.Array,
+    kernel: Kernel | None,
+    simulate: Callable[[jax.Array, int], tuple[Any, Any]],
+    sizes: Sequence[int],
+    *,
+    num_data_sets: int = 200,
+    num_draws: int = 999,
+    significance_level: float = 0.05,
+    statistic: str = "omnibus",
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """How often `exact_skce_test` rejects simulated data sets, by their number of samples.
+
+    Args:
+        key: a JAX random key. The power at a size depends on the key and this size only.
+        kernel: kernel on pairs (prediction, target), such as `kernels.default_kernel` of the
+            predictions of a pilot study; None for that of each data set.
+        simulate: function (key, n) → predictions and targets of a data set of n samples,
+            traceable by JAX. The targets are drawn from a law other than the predictions, namely
+            the smallest error that matters.
+        sizes: numbers of samples n ≥ 2, [k].
+        num_data_sets: R, for each size.
+        num_draws: number of redraws of each test.
+        significance_level: α. A test rejects if its p-value is at most α.
+        statistic: as in `exact_skce_test`.
+
+    Returns:
+        The sizes, the power at each of them, and its Monte Carlo standard error, [k] each.
+        A power is NaN if a p-value is.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if a value is wrong, or there are too few draws for any test to reject.
+        NotImplementedError: if the expectations have no closed form.
+
+    Cost: R tests for each size, and a compilation.
+
+    References: none of the four papers has it.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests, kernels
+    >>> kernel = kernels.TensorProduct(kernels.Constant(), kernels.SquaredExponential(1.0))
+    >>> def simulate(key, n):
+    ...     predictions = distributions.Normal(jnp.zeros(n), jnp.ones(n))
+    ...     return predictions, 0.5 + jax.random.normal(key, (n,))
+    >>> sizes, power, error = hypothesis_tests.power_curve(
+    ...     jax.random.key(0), kernel, simulate, [10, 40], num_data_sets=100, num_draws=99
+    ... )
+    >>> print(power[1] - power[0] > 3 * error.max())
+    True
+    """
+    key = checks.random_key(key)
+    kernel = None if kernel is None else checks.kernel_values(kernel)
+    checks.function("function (key, n) -> predictions, targets", "simulate", simulate, "key", "n")
+    if not isinstance(sizes, Sequence | np.ndarray) or isinstance(sizes, str) or not len(sizes):
+        raise TypeError(f"sizes: expected a sequence of integers, got {checks.described(sizes)}")
+    sizes = [checks.number_of_draws(f"sizes[{i}]", n, 2) for i, n in enumerate(sizes)]
+    number = checks.number_of_draws("num_data_sets", num_data_sets)
+    num_draws = checks.number_of_draws("num_draws", num_draws)
+    level = checks.proportion("significance_level", significance_level)
+    level = level + 1e-6  # p-values are rounded
+    if checks.is_concrete(level) and level * (num_draws + 1) < 1:
+        raise ValueError(
+            f"num_draws: expected more: {num_draws} never reject at the level {significance_level}"
+        )
+
+    def rejects(n: int, key: jax.Array) -> jax.Array:
+        data_key, test_key = jax.random.split(key)
+        test = exact_skce_test(
+            test_key, kernel, *simulate(data_key, n), num_draws=num_draws, statistic=statistic
+        )
+        return jnp.where(jnp.isnan(test.pvalue), jnp.nan, test.pvalue <= level)
+
+    shares = []
+    for n in sizes:
+        keys = jax.random.split(jax.random.fold_in(key, n), number)
+        shares.append(jnp.mean(jax.lax.map(functools.partial(rejects, n), keys)))
+    power = jnp.stack(shares)
+    inside = (number * power + 1) / (number + 2)  # never 0 or 1
+    return jnp.asarray(sizes), power, jnp.sqrt(inside * (1 - inside) / number)
+
+
+def checked_family(
+    kernels: PyTree, predictions: Distribution, targets: jax.Array
+) -> tuple[list[tuple[Any, Kernel]], Any]:
+    """Checks the user's kernels for checked data.
+
+    Returns:
+        The lens (or None) and the kernel of each, and the tree of which they are the leaves.
+
+    Raises:
+        TypeError: if one is not a kernel, or a pair of a lens and a kernel.
+        ValueError: if there are none, or a value is wrong for these predictions.
+        NotImplementedError: if expectations have no closed form.
+    """
+    try:
+        leaves, structure = jax.tree_util.tree_flatten_with_path(kernels, is_leaf=_is_member)
+    except ValueError as error:
+        raise ValueError(f"kernels: expected names that can be sorted, got {kernels}") from error
+    if not leaves:
+        raise ValueError(f"kernels: expected at least one kernel, got {kernels!r}")
+    members = []
+    views: dict[int, Any] = {}  # by lens
+    redrawn = functools.cache(lambda: draw(jax.random.key(0), predictions))
+    for path, member in leaves:
+        name = f"kernels{jax.tree_util.keystr(path)}"
+        lens, kernel = member if isinstance(member, tuple) else (None, member)
+        if not isinstance(kernel, Kernel):
+            raise TypeError(
+                f"{name}: expected a kernel, or a tuple (lens, kernel), got "
+                f"{checks.described(kernel)}"
+            )
+        if id(lens) not in views:
+            checked = None if lens is None else _checked_lens(f"{name}[0]", lens)
+            views[id(lens)] = checked, _seen(f"{name}[0]", checked, predictions, targets, redrawn)
+        lens, samples = views[id(lens)]
+        kernel = checks.kernel_values(kernel, name)
+        _refuse_other_kind(name, kernel, samples)
+        members.append((lens, informed(kernel, samples[0])))
+    return members, structure
+
+
+def _is_member(node: object) -> bool:
+    """Whether a node of the user's tree is a kernel, a pair (lens, kernel), or no container."""
+    if type(node) is tuple and len(node) == 2 and isinstance(node[1], Kernel):
+        return callable(node[0]) and not isinstance(node[0], Kernel)
+    return not isinstance(node, dict | list | tuple)
+
+
+def _checked_lens(name: str, lens: object) -> Any:
+    """The lens as a pytree, so that it goes through compiled functions."""
+    checks.function(
+        "lens (predictions, targets) -> (predictions, targets)",
+        name,
+        lens,
+        "predictions",
+        "targets",
+    )
+    return jax.tree_util.Partial(lens) if jax.tree_util.all_leaves([lens]) else lens
+
+
+def _seen(
+    name: str,
+    lens: Any,
+    predictions: Distribution,
+    targets: jax.Array,
+    redrawn: Callable[[], PyTree],
+) -> PyTree:
+    """The data as a lens shows them, whose predictions must not depend on the targets."""
+    if lens is None:
+        return predictions, targets
+    try:
+        seen = lens(predictions, targets)
+        others = lens(predictions, redrawn())
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from error
+    if not isinstance(seen, tuple) or len(seen) != 2:
+        raise TypeError(
+            f"{name}: expected a lens that returns a pair (predictions, targets), got "
+            f"{checks.described(seen)}"
+        )
+    names = f"{name}: predictions", f"{name}: targets"
+    seen = checks.predictions_and_targets(*seen, names=names)
+    n, size = (checks.leading_size("predictions", x) for x in (predictions, seen[0]))
+    if n != size:
+        raise ValueError(f"{name}: expected a lens that returns all {n} samples, got {size}")
+    for one, other in zip(*map(jax.tree.leaves, (seen[0], others[0])), strict=True):
+        if checks.is_concrete(one, other) and not np.array_equal(one, other):
+            raise ValueError(
+                f"{name}: expected a lens whose predictions do not depend on the targets, got "
+                f"{one} and, for resampled targets, {other}"
+            )
+    return seen
+
+
+def _refuse_other_kind(name: str, kernel: Kernel, seen: tuple[Any, Any]) -> None:
+    """Refuses kernels that are not defined for these predictions and targets."""
+    first = jax.eval_shape(lambda: jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], seen))
+    try:
+        refuse_without_expectations(kernel, seen[0])
+        jax.eval_shape(sample_pair, kernel, first, first)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise type(error)(f"{name}: {error}") from error

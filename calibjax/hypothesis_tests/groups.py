@@ -1,5 +1,6 @@
 """Exact test of the mean error in every one of many groups, which may overlap."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +12,21 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
-from calibjax.distributions.base import Distribution
-from calibjax.distributions.sampling import check_draws
-from calibjax.hypothesis_tests._redraw.pool import observed_and_redrawn
+from calibjax._core.pytree import PyTree
+from calibjax.distributions import Bernoulli, Categorical, Quantiles
+from calibjax.distributions.base import Distribution, check_draws
+from calibjax.estimators.local import LocalProblem, Neighbourhood, local_problem
+from calibjax.estimators.mean_embedding import checked_locations, mean_difference
+from calibjax.estimators.pit import randomised_intervals
+from calibjax.hypothesis_tests._redraw.plan import observed_and_redrawn, rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import Bound, checked_statistic, warn_of_members
+from calibjax.hypothesis_tests.simulation import (
+    Bound,
+    bytes_of_tile,
+    checked_statistic,
+    warn_of_members,
+)
+from calibjax.kernels import Kernel, default_kernel
 
 _BYTES_PER_NUMBER = 32  # of residuals and of group errors of one redraw, with what they are made of
 # The mean of a residual over the redraws is off zero by chance by less than this many standard
@@ -211,3 +222,353 @@ def _refuse_off_zero(redrawn: jax.Array) -> None:
         "zero: subtract the expectation under the predictions",
         mean,
     )
+
+
+_BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one redraw
+
+
+@checks.key_first
+def coverage_test(
+    key: jax.Array,
+    predictions: Quantiles,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    num_draws: int = 999,
+    batch_size: int | None = None,
+) -> CalibrationTestResult:
+    """Exact test of whether predicted quantiles have their nominal coverage, at each level.
+
+    For k quantiles q_i1, ..., q_ik of sample i at the levels τ_i1, ..., τ_ik,
+
+        levels:    mean_i 1(y_i ≤ q_ij) − τ_ij, for each level,
+        intervals: mean_i 1(q_i,j-1 < y_i ≤ q_ij) − P(interval j), between neighbouring quantiles,
+        central:   mean_i 1(q_ij ≤ y_i ≤ q_il) − (τ_il − τ_ij), where τ_ij + τ_il = 1.
+
+    Under calibration the intervals that contain the targets are independent draws with the
+    probabilities between the levels, whatever the distributions are otherwise. The absolute
+    differences are ranked among those of intervals resampled under the null: `pvalue` tests each
+    difference on its own, `adjusted_pvalue` accounts for multiple testing, and its minimum is the
+    p-value of the hypothesis that all are right. Both are exact for every n and B, if no target
+    equals a quantile.
+
+    Counts, rounded numbers or days without rain may equal a quantile with a positive probability.
+    Then the hypothesis is P(Y < q) ≤ τ ≤ P(Y ≤ q), and the p-values are those of randomised
+    intervals, as in `estimators.pit_values`. They depend on the key, and are not exact, since
+    forecasts do not say how probable their jumps are. Of 1000 calibrated data sets of counts, rain
+    with 60 % zeros or rounded numbers, n = 100 and 800, .01 to .06 were rejected at level .05 with
+    one to five levels; up to .10 with nine levels, some of which are where a jump ends.
+
+    It detects errors that do not average out over the samples: quantiles that are too low for one
+    half of them and too high for the other half pass.
+
+    Args:
+        key: a JAX random key.
+        predictions: batch of n `Quantiles`.
+        targets: [n].
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; the means above are weighted.
+            None for samples that count equally.
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        batch_size: number of redraws that are evaluated at once; by default as many as fit in
+            about 16 MB.
+
+    Returns:
+        The result. `estimate` contains the signed differences as a dictionary with the keys
+        "levels" [k], "intervals" [k + 1] and "central", of all pairs of levels τ and 1 − τ, from
+        the outermost on; `statistic` contains their absolute values (with ties, those of
+        randomised intervals), and the p-values are dictionaries with the same keys. A positive
+        difference at a level means that quantiles are too high, a negative central one that they
+        are too close together (overconfident). Of traced levels, which may be any, "central" is
+        that of the levels j and k + 1 − j, [⌊k/2⌋].
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: B n k, memory O(batch_size n k).
+
+    References: none of the four papers has it; see `exact_test`. Kupiec (1995), Techniques for
+    verifying the accuracy of risk measurement models, tests a single level.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests
+    >>> targets = jax.random.normal(jax.random.key(0), (200,))  # with quantiles −1.28 and 1.28
+    >>> values = jnp.tile(jnp.array([-0.5, 0.5]), (200, 1))
+    >>> predictions = distributions.Quantiles(jnp.array([0.1, 0.9]), values)
+    >>> test = hypothesis_tests.coverage_test(jax.random.key(1), predictions, targets)
+    >>> print(test.estimate["central"].round(1), test.adjusted_pvalue["central"] < 0.01)
+    [-0.4] [ True]
+    """
+    if not isinstance(predictions, Quantiles):
+        raise TypeError(
+            "predictions: expected a batch of distributions.Quantiles, got "
+            f"{checks.described(predictions)}"
+        )
+    key = checks.random_key(key)
+    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
+    predictions, places, probs, intervals = _counted(key, predictions, targets, weights)
+    options = {"num_draws": num_draws, "batch_size": batch_size}
+    result = coverage_among_redraws(key, places, Categorical(probs), intervals, weights, **options)
+    estimate = differences(predictions, weights, central_pairs(predictions.levels), targets)
+    return dataclasses.replace(result, estimate=estimate)
+
+
+def coverage_among_redraws(
+    key: jax.Array,
+    quantiles: Quantiles,
+    predictions: Distribution,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    **options: Any,
+) -> CalibrationTestResult:
+    """`coverage_test` of quantiles of predictions without ties, with targets resampled from these.
+
+    Its estimate is the statistic; `differences` have a sign.
+    """
+    data = quantiles, weights, central_pairs(quantiles.levels)
+    options["num_bytes"] = _BYTES_PER_INTERVAL * quantiles.values.size
+    return rank_among_redraws(key, _statistic, data, predictions, targets, adjust=True, **options)
+
+
+def central_pairs(levels: Any) -> np.ndarray:
+    """Places of all levels τ, and those of the levels 1 − τ above them, [2, m].
+
+    They are those of the mean levels, and of traced ones the places from both ends on.
+    """
+    k = levels.shape[-1]
+    if not checks.is_concrete(levels):
+        return np.stack([np.arange(k // 2), k - 1 - np.arange(k // 2)])
+    means = np.asarray(levels, float).reshape(-1, k).mean(0)
+    return np.stack(np.nonzero(np.triu(np.isclose(means[:, None] + means, 1), 1)))
+
+
+@jax.jit
+def _counted(
+    key: jax.Array, predictions: Quantiles, targets: jax.Array, weights: jax.Array | None
+) -> tuple[Quantiles, Quantiles, jax.Array, jax.Array]:
+    """The predictions, those of their intervals, the probabilities of these, and the observed."""
+    # If anything is NaN, nothing is known about any level.
+    is_whole = ~jnp.any(jnp.isnan(targets)) & ~jnp.any(jnp.isnan(predictions.values))
+    if weights is not None:
+        is_whole &= ~jnp.any(jnp.isnan(weights))
+    levels = jnp.where(is_whole, predictions.levels, jnp.nan)
+    levels = jnp.where(jnp.any(jnp.isnan(levels)), jnp.nan, levels)
+    predictions = Quantiles(levels, predictions.values)
+    intervals = randomised_intervals(key, predictions, targets, weights)
+    places = Quantiles(levels, jnp.broadcast_to(jnp.arange(levels.shape[1]) + 0.5, levels.shape))
+    return predictions, places, predictions.probs, intervals
+
+
+@jax.jit
+def differences(
+    predictions: Quantiles, weights: jax.Array | None, pairs: Any, targets: jax.Array
+) -> dict[str, jax.Array]:
+    """Differences between observed and predicted frequencies, as in `coverage_test`."""
+    levels, probs, y = predictions.levels, predictions.probs, targets[:, None]
+    is_in = predictions.interval(y)[:, None] == jnp.arange(probs.shape[-1])
+    mean = functools.partial(jnp.average, axis=0, weights=weights)
+    at_levels, below = (
+        mean((y <= predictions.values) - levels),
+        mean((y < predictions.values) - levels),
+    )
+    central = at_levels[pairs[1]] - below[pairs[0]]
+    return {"levels": at_levels, "intervals": mean(is_in - probs), "central": central}
+
+
+def _statistic(data: tuple[Any, ...], chances: Any, targets: jax.Array) -> dict[str, jax.Array]:
+    del chances
+    return jax.tree.map(jnp.abs, differences(*data, targets))
+
+
+_BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw
+
+
+def local_calibration_test(
+    key: jax.Array,
+    neighbourhood: Neighbourhood,
+    features: PyTree,
+    confidences: PyTree,
+    correct: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    num_draws: int = 999,
+    batch_size: int | None = None,
+) -> CalibrationTestResult:
+    """Exact test of local calibration at every sample, and at all of them together.
+
+    The statistic of a sample is its LCE, see `estimators.lce`. The correctness of predictions is
+    resampled under the null, correct_i ~ Bernoulli(confidence_i), while features, confidences and
+    bins stay fixed: under calibration given the features, the redraws have the distribution of the
+    data.
+
+    * `pvalue` is the p-value of each sample on its own: P(p_i ≤ α) ≤ α. Of n calibrated samples,
+      about n α have p_i ≤ α.
+    * `adjusted_pvalue` controls the family-wise error rate: P(any adjusted p_i ≤ α) ≤ α. Its
+      minimum is the p-value of the hypothesis that the model is locally calibrated everywhere.
+
+    Both hold for every n, every kernel and every number of redraws. The kernel must not be chosen
+    with the same labels.
+
+    Args:
+        key: a JAX random key.
+        neighbourhood: kernel on features and binning of confidences, see `estimators.lce`.
+        features: features of the samples, [n, d], or any pytree with leading axis n.
+        confidences: confidences in [0, 1], [n].
+        correct: whether the predicted class was observed, 0 or 1, [n].
+        weights: w ≥ 0 of the samples, [n], as in `estimators.local_errors`, which all redraws keep.
+            At samples of weight 0 nothing is tested: their statistic is 0.
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        batch_size: number of redraws that are evaluated at once, for which weights are computed
+            once; by default as many as fit in about 16 MB.
+
+    Returns:
+        The result. `statistic` is the LCE, `estimate` the signed error, both [n] like the p-values;
+        [G, n] for G length scales, with an adjustment for all of them.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: the weights of `lce` once per batch, and one multiplication for each redraw and each
+    pair within a bin; linear time for a single feature, see `estimators.local_errors`. Memory
+    O(B G n) for the statistics under the null.
+
+    References: none of the four papers has it; see `exact_test`, and for the adjustment Westfall
+    and Young (1993). Local errors are those of L21 eq. (4).
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import hypothesis_tests
+    >>> from calibjax.estimators import Neighbourhood
+    >>> features = jnp.repeat(jnp.array([[0.0], [9.0]]), 10, axis=0)
+    >>> confidences = jnp.full(20, 0.5)
+    >>> correct = jnp.array([0, 1] * 5 + [0] * 10)  # wrong wherever the feature is 9
+    >>> test = hypothesis_tests.local_calibration_test(
+    ...     jax.random.key(0), Neighbourhood.laplacian(0.1, 5), features, confidences, correct
+    ... )
+    >>> print(test.adjusted_pvalue[0] > 0.5, test.adjusted_pvalue[-1] < 0.05)
+    True True
+    """
+    problem = local_problem(neighbourhood, features, confidences, correct, weights=weights)
+    # If a traced value is NaN, nothing is known about any sample.
+    _, confidences = checks.nan_with(problem.confidences, problem.confidences, problem.correct)
+    problem = problem._replace(confidences=(confidences, confidences))
+    result = rank_among_redraws(
+        key,
+        _statistic_local,
+        problem,
+        Bernoulli(confidences),
+        problem.correct,
+        num_draws=num_draws,
+        batch_size=batch_size,
+        num_bytes=_BYTES_PER_SAMPLE * confidences.size,
+        adjust=True,
+    )
+    return dataclasses.replace(result, estimate=problem.errors()[0])
+
+
+def _statistic_local(
+    problem: LocalProblem, predictions: Bernoulli, targets: jax.Array
+) -> jax.Array:
+    """LCE of each sample, with the confidences of the problem."""
+    del predictions
+    errors = jnp.abs(problem._replace(correct=targets).errors()[0])
+    return errors if problem.weights is None else jnp.where(problem.weights == 0, 0, errors)
+
+
+def witness_test(
+    key: jax.Array,
+    kernel: Kernel | None,
+    predictions: Distribution,
+    targets: ArrayLike,
+    at_predictions: Distribution,
+    at_targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    num_draws: int = 999,
+    batch_size: int | None = None,
+) -> CalibrationTestResult:
+    """Exact test of where a model is wrong: the witness at many locations at once.
+
+    The values W_j of `estimators.witness` at the locations (p_j, z_j) are compared with those of
+    targets resampled under the null, as in `exact_test`. `pvalue` tests each location on its own:
+    at about 5 % of the locations of a calibrated model p ≤ 0.05. `adjusted_pvalue` accounts for the
+    number of locations, by the largest standardised |W| of each redraw: the probability that any of
+    them is ≤ α is at most α, for every n, every B and every set of locations. So the region of all
+    locations with an adjusted p-value ≤ 0.05 may be read as "here the model is wrong", and its
+    minimum is the p-value of the hypothesis that the model is calibrated.
+
+    Args:
+        key: a JAX random key.
+        kernel: kernel on pairs (prediction, target), not chosen with the targets; None for
+            `kernels.default_kernel(predictions)`.
+        predictions: batch of n distributions.
+        targets: [n] or [n, d].
+        at_predictions: p, batch of J distributions of the same family, not chosen with the targets.
+        at_targets: z, [J] or [J, d].
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
+            alike.
+        num_draws: B, number of redraws; the smallest possible p-value is 1 / (B + 1).
+        batch_size: number of redraws that are evaluated at once; by default as many as fit in
+            about 16 MB.
+
+    Returns:
+        The result. `estimate` is the signed witness W, [J]: positive where targets are more
+        frequent than predicted. `statistic` is |W|, whose root mean square `null_size` under
+        calibration is the standard error of W; the p-values have the same shape.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+        NotImplementedError: if the expectations have no closed form.
+
+    Cost: B n J evaluations of the target kernel, and n J of the rest per batch. Memory O(B J).
+
+    References: none of the four papers has it; see `exact_test`, and for the adjustment Westfall
+    and Young (1993).
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distances, distributions, hypothesis_tests, kernels
+    >>> kernel = kernels.TensorProduct(
+    ...     kernels.Exponential(0.3, distances.Wasserstein()), kernels.SquaredExponential(0.3)
+    ... )
+    >>> predictions = distributions.Normal(jnp.repeat(jnp.array([0.0, 5.0]), 40), jnp.ones(80))
+    >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
+    >>> targets = targets.at[40:].add(1.5)  # the predictions with mean 5 are too small
+    >>> at = distributions.Normal(jnp.array([0.0, 5.0, 5.0]), jnp.ones(3))
+    >>> test = hypothesis_tests.witness_test(
+    ...     jax.random.key(1), kernel, predictions, targets, at, jnp.array([1.0, 4.0, 6.5])
+    ... )
+    >>> print(test.adjusted_pvalue < 0.05, jnp.sign(test.estimate[1:]))
+    [False  True  True] [-1.  1.]
+    """
+    kernel = default_kernel(predictions) if kernel is None else kernel
+    kernel, samples, locations, weights = checked_locations(
+        kernel, predictions, targets, at_predictions, at_targets, weights
+    )
+    check_draws(*samples)
+    warn_of_members(samples[0])
+    observed, redrawn = observed_and_redrawn(
+        key,
+        _signed,
+        (checks.kernel_values(kernel), locations, weights),
+        *samples,
+        num_draws=num_draws,
+        batch_size=batch_size,
+        num_bytes=bytes_of_tile(checks.leading_size("targets", samples[1])),
+    )
+    observed = checks.nan_with(observed, locations, weights)
+    return simulated_result(
+        jnp.abs(observed),
+        jnp.abs(redrawn),
+        observed,
+        draws="targets resampled under the null",
+        adjust=True,
+        entries="locations",
+    )
+
+
+def _signed(
+    data: tuple[Kernel, PyTree, Any], predictions: Distribution, targets: jax.Array
+) -> jax.Array:
+    kernel, locations, weights = data
+    return mean_difference(kernel, locations, (predictions, targets), weights)

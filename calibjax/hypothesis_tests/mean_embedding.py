@@ -11,8 +11,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax.distributions.base import DataSet, Distribution
-from calibjax.distributions.sampling import sample_targets
+from calibjax.distributions.base import DataSet, Distribution, sample_targets
 from calibjax.estimators.kernel import checked_samples
 from calibjax.estimators.mean_embedding import checked_locations, location_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult

@@ -13,8 +13,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks, environment
 from calibjax._core.pytree import PyTree, record
-from calibjax.hypothesis_tests._redraw.components import SKCEComponents
-from calibjax.hypothesis_tests._redraw.pvalues import (
+from calibjax.hypothesis_tests._redraw.components import (
+    SKCEComponents,
     adjusted_pvalues,
     critical_values,
     simulated_pvalue,

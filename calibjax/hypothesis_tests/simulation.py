@@ -14,7 +14,7 @@ from calibjax._core.batches import default_batch_size
 from calibjax._core.pytree import PyTree
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
 from calibjax.operators.tiles import TILE_SIZE
 
 

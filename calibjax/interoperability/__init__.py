@@ -14,14 +14,11 @@ are asked for:
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from calibjax.interoperability.labels import label_indices
-from calibjax.interoperability.numpyro_distributions import from_numpyro
-from calibjax.interoperability.scorer import SKCEScorer
-from calibjax.interoperability.sklearn_models import from_sklearn
-from calibjax.interoperability.torch_distributions import from_torch
+from calibjax.interoperability.families import from_numpyro, from_torch
+from calibjax.interoperability.sklearn import SKCEScorer, from_sklearn, label_indices
 
 if TYPE_CHECKING:
-    from calibjax.interoperability.recalibrated import RecalibratedClassifier, RecalibratedRegressor
+    from calibjax.interoperability.sklearn import RecalibratedClassifier, RecalibratedRegressor
 
 __all__ = [
     "RecalibratedClassifier",
@@ -39,7 +36,7 @@ def __getattr__(name: str) -> Any:
         "RecalibratedClassifier",
         "RecalibratedRegressor",
     ):  # made of scikit-learn's classes
-        return getattr(importlib.import_module("calibjax.interoperability.recalibrated"), name)
+        return getattr(importlib.import_module("calibjax.interoperability.sklearn"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

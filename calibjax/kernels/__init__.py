@@ -39,48 +39,26 @@ refused, unless a `LabelKernel` asks for them explicitly:
 from calibjax.kernels.bandwidth import median_heuristic
 from calibjax.kernels.base import Constant, Kernel, TensorProduct
 from calibjax.kernels.defaults import default_kernel, default_kernels
-from calibjax.kernels.expectations import (  # the families register their rules
-    beta,
-    categorical,
+from calibjax.kernels.expectations import (
+    classes,
     double_expectation,
-    ensemble,
-    laplace,
-    mixture,
-    multivariate_normal,
     normal,
-    normal_scores,
-    poisson,
+    others,
     register_expectations,
-    residuals,
     single_expectation,
-    stein,
 )
-from calibjax.kernels.labels import LabelKernel, White
-from calibjax.kernels.matrix import gram_matrix
-from calibjax.kernels.normal_scores import NormalScore
+from calibjax.kernels.labels import LabelKernel, White, gram_matrix
 from calibjax.kernels.nystrom import Nystrom
-from calibjax.kernels.residuals import Fisher, PearsonResidual
+from calibjax.kernels.residuals import Fisher, NormalScore, PearsonResidual
 from calibjax.kernels.stationary import (
     Exponential,
     Matern,
     PowerExponential,
     SquaredExponential,
+    Stein,
 )
-from calibjax.kernels.stein import Stein
 
-del (
-    beta,
-    categorical,
-    laplace,
-    mixture,
-    multivariate_normal,
-    normal,
-    normal_scores,
-    poisson,
-    residuals,
-    ensemble,
-    stein,
-)
+del classes, normal, others
 
 __all__ = [
     "Constant",

@@ -17,7 +17,7 @@ from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.pytree import PyTree, parameter, part, record
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import positive
-from calibjax.distributions.draws import undrawn
+from calibjax.distributions.ensembles import undrawn
 from calibjax.kernels.expectations import (
     centered_kernel,
     centered_norm,

@@ -1,5 +1,10 @@
 """Nyström approximation of kernels on predictions, with which sums over pairs take linear time."""
 
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,10 +12,133 @@ from jax import lax
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree, T, record
 from calibjax.distributions.base import Distribution
-from calibjax.kernels import pivoted_cholesky
 from calibjax.kernels.base import Interval, Kernel, without_draws
+
+KernelFunction = Callable[[T, T], jax.Array]
+
+# Entries of kernel matrices have rounding errors: smaller errors are meaningless.
+TOLERANCE = {4: 1e-6, 8: 1e-14}  # by item size
+_PROBED_RANKS = (32, 128, 512, 2048)  # sizes that are tried one after the other
+_BLOCK = 64  # features that are subtracted at once; those not yet computed are not read
+_STEP = 8  # ranks are rounded up to multiples, so that similar data share compiled code
+
+
+class PivotedCholesky(NamedTuple):
+    """The approximation K ≈ F Fᵀ of a kernel matrix, exact in the rows and columns of the pivots.
+
+    Attributes:
+        features: F, [n, R]; columns that were not needed are zero. Its rows at the pivots are
+            lower triangular.
+        pivots: indices of the chosen points, [R].
+        rank: number of pivots that were needed, at most R.
+        residual: largest error of an entry, attained on the diagonal, relative to the largest
+            entry of K.
+    """
+
+    features: jax.Array
+    pivots: jax.Array
+    rank: jax.Array
+    residual: jax.Array
+
+
+@jax.jit
+def kernel_values(kernel: KernelFunction[T], xs: T, ys: T) -> jax.Array:
+    """Kernel values k(x_i, y_j), [n, n'], in the precision of the points."""
+    values = jax.vmap(jax.vmap(kernel, (None, 0)), (0, None))(xs, ys)
+    return values.astype(floating_dtype((xs, ys)))
+
+
+@functools.partial(jax.jit, static_argnames="size")
+def decompose(
+    kernel: KernelFunction[T], points: T, tolerance: jax.Array | float, *, size: int
+) -> PivotedCholesky:
+    """Pivoted Cholesky decomposition of the matrix of a positive semi-definite kernel.
+
+    It repeatedly adds the point that the pivots approximate worst, until no entry of K has an error
+    above `tolerance` times the largest entry, or there are `size` pivots.
+
+    Cost: n kernel values and n · size operations for each pivot, O(n · size) memory.
+
+    References: Harbrecht, Peters and Schneider (2012), On the low-rank approximation by the
+    pivoted Cholesky decomposition; Fine and Scheinberg (2001).
+    """
+    diagonal = jax.vmap(kernel)(points, points).astype(floating_dtype(points))
+    largest = jnp.max(diagonal)
+
+    def unfinished(state: tuple[jax.Array, ...]) -> jax.Array:
+        return (state[0] < size) & (jnp.max(state[-1]) > tolerance * largest)
+
+    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        rank, pivots, features, rest = state
+        pivot = lax.argmax(rest, 0, jnp.int32)
+        point = jax.tree.map(lambda leaf: leaf[pivot], points)
+        row = jax.vmap(kernel, (None, 0))(point, points).astype(diagonal.dtype)
+
+        def subtract(block: jax.Array, row: jax.Array) -> jax.Array:
+            return row - matmul(features[block, :, pivot], features[block])
+
+        row = lax.fori_loop(0, -(-rank // _BLOCK), subtract, row)
+        root = jnp.sqrt(rest[pivot])
+        # Up to rounding, no feature exceeds the remaining diagonal: earlier pivots stay zero.
+        feature = jnp.clip(row / root, -jnp.sqrt(rest), jnp.sqrt(rest)).at[pivot].set(root)
+        rest = jnp.maximum(rest - jnp.square(feature), 0).at[pivot].set(0)
+        features = features.at[rank // _BLOCK, rank % _BLOCK].set(feature)
+        return rank + 1, pivots.at[rank].set(pivot), features, rest
+
+    blocks = jnp.zeros((-(-size // _BLOCK), _BLOCK, diagonal.size), diagonal.dtype)
+    start = jnp.zeros((), jnp.int32), jnp.zeros(size, jnp.int32), blocks, diagonal
+    rank, pivots, blocks, rest = lax.while_loop(unfinished, step, start)
+    features = blocks.reshape(-1, diagonal.size)[:size].T
+    return PivotedCholesky(features, pivots, rank, jnp.max(rest) / largest)
+
+
+def factor_at_pivots(approximation: PivotedCholesky) -> jax.Array:
+    """Cholesky factor L of the kernel matrix of the pivots, [R, R].
+
+    Features of any point p are L⁻¹ k(pivots, p). Rows of pivots that were not needed are those of
+    the identity.
+    """
+    is_used = jnp.arange(len(approximation.pivots)) < approximation.rank
+    identity = jnp.eye(len(approximation.pivots), dtype=approximation.features.dtype)
+    return jnp.where(is_used[:, None], approximation.features[approximation.pivots], identity)
+
+
+def numerical_rank(
+    kernel: KernelFunction[T], points: T, tolerance: jax.Array | float, limit: int
+) -> int | None:
+    """Rank, rounded up, that brings all errors below a tolerance; None above a limit."""
+    approximation = sufficient(kernel, points, tolerance, limit)
+    if approximation is None:
+        return None
+    # Slightly more, for parts of the data, or other data of the same kind.
+    return _STEP * -(-int(1.05 * int(approximation.rank) + 1) // _STEP)
+
+
+def sufficient(
+    kernel: KernelFunction[T], points: T, tolerance: jax.Array | float, limit: int
+) -> PivotedCholesky | None:
+    """A decomposition with all errors below a tolerance; None if it has more than `limit` pivots.
+
+    The search ends early if the limit would be exceeded even if errors kept decreasing as fast as
+    they did last, which they hardly ever do.
+    """
+    before, error = 0, 1.0
+    for size in _PROBED_RANKS:
+        size = min(size, limit)
+        approximation = decompose(kernel, points, tolerance, size=size)
+        residual = float(approximation.residual)
+        if residual <= tolerance:
+            return approximation
+        if size == limit or not 0 < residual < error:
+            break
+        speed = math.log(error / residual) / (size - before)
+        if size + math.log(residual / tolerance) / speed > limit:
+            break
+        before, error = size, residual
+    return None
+
 
 _NUM_TRIED = 128  # predictions at which a kernel has to be positive semi-definite
 _ROUNDING = 10  # in units of the last place, times the number of landmarks
@@ -102,8 +230,8 @@ class Nystrom(Kernel):
         if key is not None:
             chosen = jax.random.choice(checks.random_key(key), n, (number,), replace=False)
         else:
-            tolerance = pivoted_cholesky.TOLERANCE[floating_dtype(predictions).itemsize]
-            approximation = pivoted_cholesky.decompose(kernel, predictions, tolerance, size=number)
+            tolerance = TOLERANCE[floating_dtype(predictions).itemsize]
+            approximation = decompose(kernel, predictions, tolerance, size=number)
             is_known = checks.is_concrete(approximation.rank)
             needed = int(approximation.rank) if is_known else number
             chosen = lax.slice_in_dim(approximation.pivots, 0, needed)
@@ -113,14 +241,14 @@ class Nystrom(Kernel):
     def factor(self, predictions: Distribution) -> jax.Array:
         """Features φ of a batch of predictions, [n, r]."""
         whitening = self._whitening() if self.whitening is None else self.whitening
-        values = pivoted_cholesky.kernel_values(
+        values = kernel_values(
             self.kernel, without_draws(predictions), without_draws(self.landmarks)
         )
         return matmul(values, whitening.T)
 
     def _whitening(self) -> jax.Array:
         landmarks = without_draws(self.landmarks)
-        return _inverse_root(pivoted_cholesky.kernel_values(self.kernel, landmarks, landmarks))
+        return _inverse_root(kernel_values(self.kernel, landmarks, landmarks))
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Value at one pair of predictions."""
@@ -165,7 +293,7 @@ def _refuse_indefinite(kernel: Kernel, predictions: Distribution) -> None:
         return
     n = checks.leading_size("predictions", predictions)
     some = jax.tree.map(lambda leaf: leaf[:: -(-n // _NUM_TRIED)], predictions)
-    eigenvalues = np.linalg.eigvalsh(pivoted_cholesky.kernel_values(kernel, some, some))
+    eigenvalues = np.linalg.eigvalsh(kernel_values(kernel, some, some))
     rounding = _ROUNDING * eigenvalues.size * np.finfo(eigenvalues.dtype).eps
     if eigenvalues[0] < -rounding * eigenvalues[-1]:
         raise ValueError(

@@ -4,7 +4,7 @@ import functools
 import math
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, on_cpu
-from calibjax._core.batches import jit_long
+from calibjax._core.batches import Result, jit_long, map_shared
 from calibjax._core.pytree import PyTree, T
 
 Args = TypeVar("Args")
@@ -183,3 +183,78 @@ def fold_pairs(
         return step(args, carry, x, y, mask), None
 
     return lax.scan(visit, init, pairs(length_of(tiles)).reshape(-1, 2))[0]
+
+
+def map_rows(
+    function: Callable[[Args, Point], Result], args: Args, xs: Point, *, tile_size: int = TILE_SIZE
+) -> Result:
+    """Values function(args, x_j) at all points x_j, for functions that need a whole row of pairs.
+
+    Ratios of sums over samples, nearest neighbours and the like need the row of one point with
+    all samples, which come in `args`. Products of matrices [n, c] in `args` with a vector of the
+    point become products of matrices in a tile.
+
+    Args:
+        function: function of one point, (args, x) → pytree of arrays.
+        args: pytree that is handed to each call; everything that is traced or differentiated
+            must come in here or in the points.
+        xs: points, a pytree with leading axis n.
+        tile_size: number of points that are evaluated at once.
+
+    Returns:
+        The values, a pytree with leading axis n.
+
+    Cost: n calls, the memory of `tile_size` of them, also for the gradient, which calls the
+    function again.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.operators import map_rows
+    >>> def nearest(samples, x):
+    ...     return jnp.min(jnp.abs(samples - x))
+    >>> print(map_rows(nearest, jnp.array([0.0, 5.0]), jnp.array([1.0, 3.0, 7.0]), tile_size=2))
+    [1. 2. 2.]
+    """
+    # The loop keeps the second evaluation apart from the first without barriers.
+    row = jax.checkpoint(jax.vmap(function, in_axes=(None, -1)), prevent_cse=False)
+    run = lambda args, xs: lax.map(functools.partial(row, args), xs)  # noqa: E731
+    values, num_points = map_shared(run, args, split(xs, tile_size)), length_of(xs)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_points], values)
+
+
+def upper_forms(
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
+    weights: jax.Array | None,
+    tile_size: int | None,
+) -> jax.Array:
+    """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c], or the plain sum over pairs, [1], without weights."""
+    first = take(xs, 0)
+    dtype = jax.eval_shape(function, args, first, first).dtype
+    if weights is None:
+        weights = jnp.ones((length_of(xs), 1), dtype)
+    dtype = jnp.result_type(dtype, weights)
+    size = size_of(xs, tile_size)
+    rows = split(xs, size), split_weights(weights, size)
+    length = rows[1].shape[1]
+    above = np.triu(np.ones((length, length), bool), 1)
+
+    def sums(data: tuple[Any, PyTree], pairs: jax.Array) -> jax.Array:
+        args, rows = data
+
+        @functools.partial(jax.checkpoint, prevent_cse=False)
+        def add(total: tuple[jax.Array, jax.Array], pair: jax.Array) -> tuple[Any, None]:
+            (x, v), (y, w) = (lax.optimization_barrier(take(rows, index)) for index in pair)
+            values = evaluate(function, args, x, y)
+            values = jnp.where(above | (pair[0] < pair[1]), values, 0)
+            return add(total, jnp.sum(v * product(values, w), 0).astype(dtype)), None
+
+        @functools.partial(jax.checkpoint, prevent_cse=False)
+        def of_group(pairs: jax.Array) -> jax.Array:
+            zero = jnp.zeros(weights.shape[1], dtype)
+            value, lost = lax.scan(add, (zero, zero), pairs)[0]
+            return value + lost
+
+        return lax.map(of_group, pairs)
+
+    return jnp.sum(map_shared(sums, (args, rows), pairs(length_of(rows))), 0)

@@ -1,20 +1,17 @@
 """Figures, drawn with matplotlib, which is imported when one of them is drawn."""
 
-from calibjax.plotting.bands import (
+from calibjax.plotting.diagrams import (
     coverage_curve,
+    e_process_wealth,
+    murphy_diagram,
+    null_distribution,
     pit_ecdf,
     pit_histogram,
-    reliability_diagram,
-)
-from calibjax.plotting.decomposition import score_decomposition
-from calibjax.plotting.histograms import (
-    null_distribution,
     pvalue_ecdf,
+    reliability_diagram,
+    score_decomposition,
 )
-from calibjax.plotting.local_errors import local_error_map
-from calibjax.plotting.maps import group_errors, witness_map
-from calibjax.plotting.murphy import murphy_diagram
-from calibjax.plotting.over_time import e_process_wealth
+from calibjax.plotting.maps import group_errors, local_error_map, witness_map
 
 __all__ = [
     "coverage_curve",

@@ -1,19 +1,23 @@
 """Recalibration: records with methods `fit` and `apply` that learn to correct predictions."""
 
-from calibjax.recalibration.affine import AffineScaling
 from calibjax.recalibration.base import Recalibrator
-from calibjax.recalibration.beta import BetaCalibration
+from calibjax.recalibration.classes import MatrixScaling, TemperatureScaling, temperature_interval
+from calibjax.recalibration.confidences import (
+    BetaCalibration,
+    HistogramBinning,
+    IsotonicRegression,
+    MMCEScaling,
+    PlattScaling,
+    VennAbers,
+)
 from calibjax.recalibration.gain import recalibration_gain
-from calibjax.recalibration.groups import GroupWise
-from calibjax.recalibration.histogram import HistogramBinning
-from calibjax.recalibration.isotonic import IsotonicRegression
-from calibjax.recalibration.kernel import KernelRecalibration
-from calibjax.recalibration.local import LocalRecalibration
-from calibjax.recalibration.logits import MatrixScaling
-from calibjax.recalibration.quantiles import QuantileRecalibration, QuantileShift
-from calibjax.recalibration.sigmoid import MMCEScaling, PlattScaling
-from calibjax.recalibration.temperature import TemperatureScaling, temperature_interval
-from calibjax.recalibration.venn_abers import VennAbers
+from calibjax.recalibration.local import GroupWise, LocalRecalibration
+from calibjax.recalibration.numbers import (
+    AffineScaling,
+    KernelRecalibration,
+    QuantileRecalibration,
+    QuantileShift,
+)
 
 __all__ = [
     "AffineScaling",

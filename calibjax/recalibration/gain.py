@@ -13,7 +13,7 @@ from calibjax._core.arithmetic import mean_and_error
 from calibjax._core.pytree import record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
 from calibjax.recalibration.base import cross_fitted
 from calibjax.scores import crps, energy_score, negative_log_likelihood, pinball_loss
 from calibjax.scores.base import per_sample

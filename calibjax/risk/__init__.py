@@ -43,13 +43,10 @@ It can be used like those of the library. The predictions of this model should b
 """
 
 from calibjax.risk.base import EstimationFunction
-from calibjax.risk.binning import Binning
-from calibjax.risk.cross_validation import cross_validate
+from calibjax.risk.cross_validation import cross_validate, squared_calibration_error
 from calibjax.risk.estimation import estimation_risk
-from calibjax.risk.kernel_density import KernelDensity
+from calibjax.risk.functions import Binning, KernelDensity, Temperature
 from calibjax.risk.kernel_ridge import KernelRidge
-from calibjax.risk.pipeline import squared_calibration_error
-from calibjax.risk.temperature import Temperature
 
 __all__ = [
     "Binning",

@@ -1,18 +1,79 @@
 """Base class of estimators of ⟨p − E[e_Y | p], q − E[e_Y | q]⟩ for two predictions."""
 
 import dataclasses
-from typing import Self, TypeVar
+import math
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import matmul
-from calibjax._core.pytree import PyTree
+from calibjax._core.arithmetic import matmul, one_hot
+from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Distribution
-from calibjax.risk.samples import checked_points, vectors
+
+
+def checked(predictions: PyTree, targets: PyTree, *, minimum: int = 1) -> tuple[Any, jax.Array]:
+    """Checks a data set of class predictions and labels, or of confidences and 0 or 1.
+
+    Returns:
+        A batch of distributions and labels, or two arrays [n] of the same dtype.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are fewer than `minimum` samples.
+    """
+    if checks.is_distribution(predictions):
+        checks.class_predictions(predictions)
+        return checks.predictions_and_targets(predictions, targets, minimum=minimum)
+    names = ("predictions", "targets")
+    samples = checks.confidences_and_correct(predictions, targets, names=names)
+    checks.leading_size("predictions", samples[0], minimum)
+    return samples
+
+
+def checked_points(predictions: Any, num_components: int | None = None, name: str = "p") -> PyTree:
+    """Checks predictions, or confidences, without targets.
+
+    With `num_components` they have to be of the same kind as those used for fitting: confidences
+    if it is 1, otherwise predictions of that many classes.
+    """
+    if checks.is_distribution(predictions):
+        checks.class_predictions(predictions)
+        predictions = checks.batch(predictions, name=name)
+    else:
+        predictions = checks.confidence_array(predictions, name)
+    number = vectors(predictions).shape[1]
+    if num_components not in (None, number):
+        expected, got = map(_described, (num_components, number))
+        raise ValueError(f"{name}: expected {expected}, as those of fit, got {got}")
+    return predictions
+
+
+def _described(num_components: int) -> str:
+    return "confidences" if num_components == 1 else f"predictions of {num_components} classes"
+
+
+def vectors(predictions: Any) -> jax.Array:
+    """Predictions as vectors: class probabilities, [n, m], or confidences, [n, 1]."""
+    if hasattr(predictions, "class_probs"):
+        return predictions.class_probs
+    return predictions[:, None]
+
+
+def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
+    """Predictions minus observations, p_i − e_{y_i}, [n, m], or c_i − y_i, [n, 1].
+
+    Targets out of range, which are not refused under `jit`, give NaN.
+    """
+    probs = vectors(predictions)
+    if not hasattr(predictions, "class_probs"):
+        return probs - targets[:, None]
+    return probs - one_hot(targets, probs.shape[1], probs.dtype)
+
 
 Params = TypeVar("Params")
 
@@ -140,3 +201,75 @@ def with_hyperparameter(
     dtype = getattr(params, field).dtype
     value = checks.positive_number("hyperparameter", hyperparameter, dtype)
     return dataclasses.replace(params, **{field: value})
+
+
+@record
+class CrossValidation:
+    """Risks of a calibration estimation function in all folds and at all grid points.
+
+    Attributes:
+        grid: the hyperparameters, [k].
+        folds: the fold 0, ..., F − 1 in which each sample is held out, [n].
+        losses: mean loss over the pairs of each sample with the others of its fold, by the function
+            fitted to the other folds, [k, n].
+        test_values: h(p_i, p_i) of predictions in no fold by the function of each fold, [F, k, t];
+            t = 0 except in `squared_calibration_error`.
+    """
+
+    grid: jax.Array
+    folds: jax.Array
+    losses: jax.Array
+    test_values: jax.Array
+
+    @property
+    def num_folds(self) -> int:
+        """Number of folds, F."""
+        return self.test_values.shape[0]
+
+    @property
+    def risks(self) -> jax.Array:
+        """Risk in each fold, [F, k]."""
+        return _risks(self)
+
+    @property
+    def risk(self) -> jax.Array:
+        """Mean risk over the folds, [k]."""
+        return jnp.mean(self.risks, 0)
+
+    @property
+    def standard_error(self) -> jax.Array:
+        """Standard error of the mean risk over the folds, as if they were independent, [k]."""
+        return jnp.std(self.risks, 0, ddof=1) / math.sqrt(self.num_folds)
+
+    @property
+    def best(self) -> jax.Array:
+        """Index of the smallest mean risk, the first in case of ties."""
+        return jnp.argmin(self.risk)
+
+    @property
+    def hyperparameter(self) -> jax.Array:
+        """The hyperparameter with the smallest mean risk.
+
+        NaN if the risks are NaN, unless the grid contains integers.
+        """
+        chosen = self.grid[self.best]
+        if jnp.issubdtype(chosen.dtype, jnp.integer):
+            return chosen
+        return jnp.where(jnp.isnan(self.risk[self.best]), jnp.nan, chosen)
+
+    @property
+    def is_at_edge(self) -> jax.Array:
+        """Whether the best hyperparameter is the smallest or largest: the grid may be too small."""
+        best = self.grid[self.best]
+        return (self.grid.size > 1) & ((best == jnp.min(self.grid)) | (best == jnp.max(self.grid)))
+
+
+@jax.jit
+def _risks(result: CrossValidation) -> jax.Array:
+    """Mean loss in each fold, [F, k]."""
+
+    def risk(fold: jax.Array) -> jax.Array:
+        members = result.folds == fold
+        return jnp.sum(jnp.where(members, result.losses, 0), -1) / jnp.sum(members)
+
+    return lax.map(risk, jnp.arange(result.num_folds))

@@ -14,7 +14,7 @@ from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Distribution
 from calibjax.operators import tiles
-from calibjax.risk.samples import checked, residuals
+from calibjax.risk.base import checked, residuals
 
 Values = jax.Array | Callable[[Any, Any], jax.Array]
 

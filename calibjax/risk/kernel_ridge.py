@@ -4,11 +4,12 @@ import dataclasses
 import functools
 import math
 import warnings
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 
@@ -17,13 +18,63 @@ from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions import Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.composed import bare, like
 from calibjax.distributions.constraints import nonnegative, positive, real
-from calibjax.distributions.features import bare, like
-from calibjax.kernels import Kernel, SquaredExponential, pivoted_cholesky
+from calibjax.kernels import Kernel, SquaredExponential, nystrom
 from calibjax.kernels.base import without_draws
-from calibjax.risk import spectra
-from calibjax.risk.base import EstimationFunction, with_hyperparameter
-from calibjax.risk.samples import checked, checked_points, residuals
+from calibjax.kernels.nystrom import PivotedCholesky, factor_at_pivots
+from calibjax.risk.base import (
+    EstimationFunction,
+    checked,
+    checked_points,
+    residuals,
+    with_hyperparameter,
+)
+
+_ROUNDING = 8  # in units of the last place of the largest eigenvalue; up to three were observed
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues of a kernel matrix K ≈ Q diag(s) Qᵀ, and coordinates in its eigenvectors.
+
+    Attributes:
+        eigenvalues: s, [r], zero for those that are only rounding errors.
+        basis: B, [R, r], such that k(p, points)ᵀ B is the row of Q for any point p,
+            k(p, x)ᵀ Q / s. It is zero where s is.
+        projections: Qᵀ y for some vectors y, [r, m].
+    """
+
+    eigenvalues: jax.Array
+    basis: jax.Array
+    projections: jax.Array
+
+
+def low_rank_spectrum(root: PivotedCholesky, vectors: jax.Array) -> Spectrum:
+    """The spectrum of F Fᵀ, with the precision of F rather than that of a product."""
+    features = root.features
+    _, roots, rotation = jnp.linalg.svd(jnp.linalg.qr(features, mode="r"))
+    inverse = _inverse(roots, _ROUNDING * jnp.finfo(roots.dtype).eps * roots[0])
+    # Features of any point p are L⁻¹ k(points, p), with the rows L of F at the pivots.
+    basis = lax.linalg.triangular_solve(
+        factor_at_pivots(root), rotation.T * inverse, left_side=True, lower=True, transpose_a=True
+    )
+    projections = inverse[:, None] * matmul(rotation, matmul(features.T, vectors))
+    return Spectrum(jnp.where(inverse > 0, jnp.square(roots), 0), basis, projections)
+
+
+def full_spectrum(matrix: jax.Array, vectors: jax.Array) -> Spectrum:
+    """The spectrum of a matrix."""
+    eigenvectors, eigenvalues = lax.linalg.eigh(matrix, symmetrize_input=False)
+    inverse = _inverse(eigenvalues, _ROUNDING * jnp.finfo(matrix.dtype).eps * eigenvalues[-1])
+    projections = matmul(eigenvectors.T, vectors)
+    return Spectrum(jnp.where(inverse > 0, eigenvalues, 0), eigenvectors * inverse, projections)
+
+
+def _inverse(values: jax.Array, rounding: jax.Array) -> jax.Array:
+    """1 / x, or zero where x is only a rounding error; NaN for NaN."""
+    is_zero = values <= rounding
+    return jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, values))
+
 
 _RBF = SquaredExponential(1.0)
 
@@ -62,7 +113,7 @@ class KernelRidgeParams:
 
     def kernel_values(self, p: Distribution) -> jax.Array:
         """Kernel values of other predictions with the points, [n, R]."""
-        return pivoted_cholesky.kernel_values(self.kernel, p, self.points)
+        return nystrom.kernel_values(self.kernel, p, self.points)
 
 
 @record
@@ -178,7 +229,7 @@ class KernelRidge(EstimationFunction):
         if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
             kernel = Partial(kernel)
         _refuse_values(kernel, points)
-        tolerance = pivoted_cholesky.TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
+        tolerance = nystrom.TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
         if self.tolerance is not None:
             tolerance = checks.proportion("tolerance", self.tolerance)
         if self.rank is None:
@@ -214,7 +265,7 @@ def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: Distribution
     n = len(jax.tree.leaves(points)[0])
     if n < 4 or not checks.is_outermost(kernel, tolerance, points):
         return n
-    return pivoted_cholesky.numerical_rank(kernel, points, tolerance, n // 4) or n
+    return nystrom.numerical_rank(kernel, points, tolerance, n // 4) or n
 
 
 def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
@@ -241,11 +292,11 @@ def _learned(
     """Learned params; `size` is the number of pivots, unless all points are used."""
     residual = jnp.zeros((), errors.dtype)
     if size is None:
-        matrix = pivoted_cholesky.kernel_values(kernel, points, points)
-        spectrum = spectra.full_spectrum(matrix, errors)
+        matrix = nystrom.kernel_values(kernel, points, points)
+        spectrum = full_spectrum(matrix, errors)
     else:
-        root = pivoted_cholesky.decompose(kernel, points, tolerance, size=size)
-        spectrum, residual = spectra.low_rank_spectrum(root, errors), root.residual
+        root = nystrom.decompose(kernel, points, tolerance, size=size)
+        spectrum, residual = low_rank_spectrum(root, errors), root.residual
         points = jax.tree.map(lambda leaf: leaf[root.pivots], points)
     # NaN features give no pivots.
     projections = jnp.where(jnp.isnan(residual), jnp.nan, spectrum.projections)

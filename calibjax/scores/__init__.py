@@ -7,13 +7,18 @@ The calibration errors that are often reported as scores, ECE and MCE, are `esti
 `estimators.mce`.
 """
 
-from calibjax.scores.decomposition import brier_decomposition, crps_decomposition
-from calibjax.scores.draws import energy_score
-from calibjax.scores.murphy import murphy_curve
-from calibjax.scores.point import accuracy, mean_squared_error
-from calibjax.scores.proper import brier_score, negative_log_likelihood
-from calibjax.scores.quantile import interval_score, pinball_loss
-from calibjax.scores.ranked_probability import crps, ranked_probability_score
+from calibjax.scores.decomposition import brier_decomposition, crps_decomposition, murphy_curve
+from calibjax.scores.proper import (
+    accuracy,
+    brier_score,
+    crps,
+    energy_score,
+    interval_score,
+    mean_squared_error,
+    negative_log_likelihood,
+    pinball_loss,
+    ranked_probability_score,
+)
 from calibjax.scores.rejection import prediction_rejection_ratio
 
 __all__ = [

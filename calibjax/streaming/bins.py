@@ -14,7 +14,7 @@ from calibjax.binnings import MAX_BINS, UniformBins, interval_index
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
 from calibjax.estimators.binned import distances_of_means, means_of_sums, sums_in_bins
 from calibjax.streaming.base import Accumulator, State, added, checked_batch, checked_number, zeros
 

@@ -11,11 +11,12 @@ from calibjax._core import checks
 from calibjax._core.pytree import record
 from calibjax.distributions import sample_targets
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.betting import Betting, Wealth
-from calibjax.hypothesis_tests.outcomes import Forecast, checked_forecasts
+from calibjax.hypothesis_tests.bets import Forecast, checked_forecasts
 from calibjax.hypothesis_tests.sequential import (
     WINDOW,
+    Betting,
     EProcessResult,
+    Wealth,
     after_all,
     betting_against,
     result_of,

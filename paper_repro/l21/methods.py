@@ -11,7 +11,7 @@ from calibjax import estimators, kernels, recalibration
 from calibjax.binnings import interval_index
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.estimators import Neighbourhood
-from calibjax.recalibration.sigmoid import log_odds
+from calibjax.recalibration.confidences import log_odds
 from experiments.harness import data_files
 from paper_repro.data.classifiers import Part
 from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding

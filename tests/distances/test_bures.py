@@ -5,7 +5,7 @@ import pytest
 from scipy import linalg
 
 from calibjax import distances, kernels
-from calibjax.distances.bures import squared_bures
+from calibjax.distances.wasserstein import squared_bures
 from calibjax.distributions import DiagNormal, MvNormal
 from tests import oracles
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distances import network_simplex
+from calibjax.distances import transport
 from calibjax.distances.transport import transport_cost
 
 with warnings.catch_warnings():
@@ -177,6 +177,6 @@ def test_traced_values_that_are_wrong_give_nan(weights, cost):
 
 
 def test_plans_that_are_not_finished_are_nan(monkeypatch):
-    monkeypatch.setattr(network_simplex, "_PIVOTS_PER_NODE", 0)
+    monkeypatch.setattr(transport, "_PIVOTS_PER_NODE", 0)
     p, q = np.full(4, 1 / 4), np.full(3, 1 / 3)  # of a shape that is not compiled yet
     assert np.all(np.isnan(optimal_plan(p, q, np.eye(4, 3))))

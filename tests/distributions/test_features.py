@@ -21,7 +21,7 @@ from calibjax.distributions import (
     monte_carlo,
     with_features,
 )
-from calibjax.distributions.features import WithFeatures
+from calibjax.distributions.composed import WithFeatures
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
 from tests import oracles
 

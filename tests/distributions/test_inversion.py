@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from calibjax import distributions, record
-from calibjax.distributions.sampling import draw_each
+from calibjax.distributions.base import draw_each
 
 N = 20_000
 FAMILIES = {

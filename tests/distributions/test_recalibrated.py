@@ -18,9 +18,9 @@ from calibjax.distributions import (
     sample_targets,
     with_features,
 )
-from calibjax.distributions.recalibrated import Recalibrated
+from calibjax.distributions.composed import Recalibrated
 from calibjax.recalibration import TemperatureScaling
-from calibjax.recalibration.affine import AffineMap
+from calibjax.recalibration.numbers import AffineMap
 
 LEVELS, WANTED = np.array([0.01, 0.3, 0.5, 0.9, 0.999]), np.array([-2.0, 0.1, 1.3, 4.0])
 

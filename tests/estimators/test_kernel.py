@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, kernels
-from calibjax.estimators import linear_sums
+from calibjax.estimators import kernel as linear_sums
 from calibjax.kernels.line import line_of_many
 from tests import oracles
 

@@ -10,7 +10,7 @@ from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mce, mlce
 from calibjax.estimators.local import local_problem
 from calibjax.hypothesis_tests import local_calibration_test
-from calibjax.kernels import smoothing
+from calibjax.kernels import line
 
 RNG = np.random.default_rng(0)
 N, D, BINS = 400, 3, 6
@@ -275,8 +275,8 @@ def test_rounding_errors_of_many_samples(spacing):
                 sent = sent + value
         kernel, groups = kernels.Exponential(scale), jnp.zeros(n, int)
         points = jnp.asarray(x[:, None], jnp.float32)
-        row = smoothing.row_of(kernel, points, groups)
-        means, totals = smoothing.means_in_row(kernel, row, jnp.asarray(r[:, None], jnp.float32))
+        row = line.row_of(kernel, points, groups)
+        means, totals = line.means_in_row(kernel, row, jnp.asarray(r[:, None], jnp.float32))
         np.testing.assert_allclose(totals[0], sums[:, 1], rtol=2e-5)
         np.testing.assert_allclose(means[0, :, 0], sums[:, 0] / sums[:, 1], rtol=0, atol=2e-6)
 

@@ -8,8 +8,8 @@ from sklearn.calibration import calibration_curve
 
 from calibjax import estimators
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import reliability
-from calibjax.estimators.reliability import ReliabilityCurve
+from calibjax.estimators import curves
+from calibjax.estimators.curves import ReliabilityCurve
 
 KEY = jax.random.key(0)
 BANDS = ("pointwise", "simultaneous")
@@ -46,9 +46,9 @@ def redraws_in_bins(key, p, groups, num_draws):
     n, positions = len(p), np.empty(len(p), int)
     for i, group in enumerate(groups):
         positions[group] = i
-    rows, _ = reliability._rows(jnp.asarray(positions), min(n, 100))
+    rows, _ = curves._rows(jnp.asarray(positions), min(n, 100))
     laid = jnp.append(jnp.asarray(p), 0)[rows]
-    drawn = jax.jit(jax.vmap(reliability._labels, (0, None)))(keys, laid)
+    drawn = jax.jit(jax.vmap(curves._labels, (0, None)))(keys, laid)
     labels = np.empty((num_draws, n), int)
     labels[:, rows[rows < n]] = drawn[:, rows < n]
     return np.array([[y[group].sum() for group in groups] for y in labels])
@@ -256,7 +256,7 @@ def test_traced_levels_are_refused():
 )
 def test_ranks_are_those_of_the_decimal_level(num_draws, level, expected):
     """(1 - 0.9) / 2 * 20 is below 1 in floating-point numbers."""
-    from calibjax.estimators.bands import checked_ranks
+    from calibjax.estimators.curves import checked_ranks
 
     for number in (level, np.float64(level), jnp.asarray(level)):
         assert checked_ranks(number, num_draws) == (level, num_draws, expected)

@@ -310,12 +310,12 @@ def test_wrong_given_the_features():
 def test_more_samples_than_all_pairs(task, monkeypatch):
     """Kernels of low rank, from fewer samples than by default."""
     from calibjax.evaluation import kernel_tests
-    from calibjax.kernels import default_scales
+    from calibjax.kernels import defaults
 
     monkeypatch.setattr(kernel_tests, "PAIRS", 100.0)
-    monkeypatch.setattr(default_scales, "MANY", 30)
-    monkeypatch.setattr(default_scales, "NUM_LANDMARKS", 20)
-    monkeypatch.setattr(default_scales, "_NUM_SCALED", 25)
+    monkeypatch.setattr(defaults, "MANY", 30)
+    monkeypatch.setattr(defaults, "NUM_LANDMARKS", 20)
+    monkeypatch.setattr(defaults, "_NUM_SCALED", 25)
     predictions, targets = _of_task(task)
     evaluation = calibjax.evaluate(KEY, predictions, targets, features=FEATURES)
     assert "landmarks" in evaluation.sections[0].remark

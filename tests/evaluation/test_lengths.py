@@ -11,7 +11,7 @@ import scipy.stats
 import calibjax
 from calibjax import distributions
 from calibjax.distributions import Bernoulli, Categorical, Normal
-from calibjax.distributions.sampling import draw
+from calibjax.distributions.base import draw
 from calibjax.evaluation.data import filled, rounded_up
 from tests.compiled import num_compiled
 from tests.registry.families import FAMILIES

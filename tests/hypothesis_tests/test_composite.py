@@ -40,7 +40,7 @@ from calibjax.recalibration import (
     PlattScaling,
     TemperatureScaling,
 )
-from calibjax.recalibration.affine import AffineMap
+from calibjax.recalibration.numbers import AffineMap
 
 KEYS = jax.random.split(jax.random.key(0), 4)
 N = 40

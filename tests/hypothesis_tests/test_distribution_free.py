@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
-from calibjax.hypothesis_tests.distribution_free import _bound as _computed_bound
+from calibjax.hypothesis_tests.intervals import _bound as _computed_bound
 from tests import oracles
 
 NAMES = ("normal-None", "normal-3", "categorical-5-white", "categorical-5-label")

@@ -24,7 +24,7 @@ from calibjax.kernels import (
     TensorProduct,
     White,
     default_kernel,
-    pivoted_cholesky,
+    nystrom,
 )
 
 KEY = jax.random.key(0)
@@ -89,7 +89,7 @@ def test_features_and_pairs_agree(kind, monkeypatch):
         return ensemble_skce_test(KEY, kernel, Ensemble(values[:, 1:]), values[:, 0], num_draws=19)
 
     by_features = test()
-    monkeypatch.setattr(pivoted_cholesky, "numerical_rank", lambda *args: None)
+    monkeypatch.setattr(nystrom, "numerical_rank", lambda *args: None)
     by_pairs = test()
     np.testing.assert_allclose(by_features.estimate, by_pairs.estimate, atol=1e-9)
     for one, other in zip(*map(jax.tree.leaves, (by_features.components, by_pairs.components))):
@@ -99,9 +99,9 @@ def test_features_and_pairs_agree(kind, monkeypatch):
 def test_smooth_kernels_have_features(monkeypatch):
     """A rank far below the number of draws, so that no pair of draws is visited."""
     ranks = []
-    numerical_rank = pivoted_cholesky.numerical_rank
+    numerical_rank = nystrom.numerical_rank
     counted = lambda *args: ranks.append(numerical_rank(*args)) or ranks[-1]  # noqa: E731
-    monkeypatch.setattr(pivoted_cholesky, "numerical_rank", counted)
+    monkeypatch.setattr(nystrom, "numerical_rank", counted)
     values = jnp.asarray(RNG.normal(size=(20, 12)))
     ensemble_skce_test(KEY, KERNEL, Ensemble(values[:, 1:]), values[:, 0], num_draws=9)
     assert ranks[0] is not None

@@ -10,9 +10,7 @@ from calibjax import distances, distributions, kernels, recalibration, streaming
 from calibjax.hypothesis_tests import (
     e_process,
 )
-from calibjax.hypothesis_tests.bets import Past
-from calibjax.hypothesis_tests.default_bets import checked_bets
-from calibjax.hypothesis_tests.outcomes import NUM_CELLS, checked_forecasts
+from calibjax.hypothesis_tests.bets import NUM_CELLS, Past, checked_bets, checked_forecasts
 from calibjax.hypothesis_tests.sequential import EProcessResult, after_all, betting_against, started
 
 N, M = 12, 3

@@ -7,8 +7,8 @@ import pytest
 from scipy import integrate, stats
 
 from calibjax import distributions, hypothesis_tests, kernels
-from calibjax.hypothesis_tests import chi_squared, spectral
-from calibjax.hypothesis_tests.chi_squared import ChiSquaredSum
+from calibjax.hypothesis_tests import asymptotic
+from calibjax.hypothesis_tests.asymptotic import ChiSquaredSum
 from tests import oracles
 
 KEY = jax.random.key(1)
@@ -61,7 +61,7 @@ def _imhof(weights, x):
 def test_numerical_tail_against_imhof(name):
     law = _law(WEIGHTS[name])
     sd = float(jnp.sqrt(2 * law.squares))
-    ours = jnp.stack([chi_squared.numerical_tail(law, z * sd) for z in Z])
+    ours = jnp.stack([asymptotic.numerical_tail(law, z * sd) for z in Z])
     expected = [_imhof(WEIGHTS[name], z * sd) for z in Z]
     np.testing.assert_allclose(ours, expected, atol=2e-7)
 
@@ -82,7 +82,7 @@ def test_equal_weights_are_chi_squared(name, dtype):
     sd = weight * np.sqrt(2 * rank)
     for z in (*Z, 15.0):
         expected = stats.chi2.sf(z * sd / weight + rank, rank)
-        for tail in (chi_squared.numerical_tail, chi_squared.gamma_tail, chi_squared.pearson_tail):
+        for tail in (asymptotic.numerical_tail, asymptotic.gamma_tail, asymptotic.pearson_tail):
             ours = tail(law, jnp.asarray(z * sd, dtype))
             assert ours.dtype == dtype
             tolerance = {"rtol": 1e-8} if dtype == jnp.float64 else {"rtol": 1e-3, "atol": 1e-6}
@@ -96,12 +96,12 @@ def test_tail_with_a_normal_rest():
     np.testing.assert_allclose(law.rest, 2 * 2000 * 1e-6)
     sd = float(jnp.sqrt(2 * law.squares))
     for z in (-1.3, -0.6, -0.5, 0.0, 0.5, 2.0, 6.0):
-        expected = chi_squared.numerical_tail(_law(weights), z * sd)
-        np.testing.assert_allclose(chi_squared.numerical_tail(law, z * sd), expected, atol=2e-4)
+        expected = asymptotic.numerical_tail(_law(weights), z * sd)
+        np.testing.assert_allclose(asymptotic.numerical_tail(law, z * sd), expected, atol=2e-4)
     # Nothing but the rest: a normal distribution.
     normal = ChiSquaredSum(jnp.zeros(1), jnp.array(1.0), jnp.array(0.5))
     for z in (-3.0, 0.0, 1.0, 5.0):
-        ours = chi_squared.numerical_tail(normal, jnp.array(z))
+        ours = asymptotic.numerical_tail(normal, jnp.array(z))
         np.testing.assert_allclose(ours, stats.norm.sf(z), rtol=1e-9)
 
 
@@ -109,7 +109,7 @@ def test_tail_with_a_normal_rest():
 @pytest.mark.parametrize("shape", [5e3, 2e4, 1e6, 1e9])
 def test_gamma_of_a_large_shape(shape, dtype):
     for x in (-200.0, -3.0, 0.0, 1.0, 3.0):
-        ours = chi_squared._tail_of_gamma(jnp.asarray(shape, dtype), jnp.asarray(x, dtype))
+        ours = asymptotic._tail_of_gamma(jnp.asarray(shape, dtype), jnp.asarray(x, dtype))
         expected = stats.gamma(shape).sf(shape + x * np.sqrt(shape))
         np.testing.assert_allclose(ours, expected, atol=1e-3 if dtype == jnp.float32 else 1e-5)
         assert 0 <= ours <= 1
@@ -119,7 +119,7 @@ def test_the_lower_end_of_the_support():
     for weights in WEIGHTS.values():
         law = _law(weights)
         for end in (1.0, 1 + 1e-15, 2.0):
-            assert chi_squared.numerical_tail(law, -end * law.total) == 1
+            assert asymptotic.numerical_tail(law, -end * law.total) == 1
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_null_against_numpy(name, num_eigenvalues):
     kernel, predictions, targets, h, samples = oracles.cases()[name]
     matrix = oracles.h_matrix(h, samples)
     expected = _eigenvalues(matrix)[::-1]
-    statistic, estimate, law = spectral._null(
+    statistic, estimate, law = asymptotic._null(
         kernel, (predictions, targets), num_eigenvalues=num_eigenvalues
     )
     np.testing.assert_allclose(statistic, 23 * oracles.unbiased(matrix), rtol=1e-11)
@@ -161,7 +161,7 @@ def test_moment_approximations_against_scipy(name):
     assert numerical.null_samples is None
     np.testing.assert_allclose(
         numerical.pvalue,
-        chi_squared.numerical_tail(_law(weights[::-1]), jnp.asarray(statistic)),
+        asymptotic.numerical_tail(_law(weights[::-1]), jnp.asarray(statistic)),
         rtol=1e-9,
     )
 
@@ -182,16 +182,16 @@ def test_approximations_against_the_bootstrap(family, mild):
     """The whole tail function: the bar of 0.03, and where moments do not meet it."""
     kernel, *data = _data(family, 300, mild)
     bootstrap = hypothesis_tests.asymptotic_skce_test(KEY, kernel, *data, num_draws=10_000)
-    _, _, law = spectral._null(kernel, tuple(data), num_eigenvalues=128)
+    _, _, law = asymptotic._null(kernel, tuple(data), num_eigenvalues=128)
     for p in (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99):
         x = jnp.quantile(bootstrap.null_samples, 1 - p)
         limit = 0.03 + 3 * np.sqrt(p * (1 - p) / 10_000)
         deviation = {
             name: abs(tail(law, x) - p)
             for name, tail in (
-                ("numerical", chi_squared.numerical_tail),
-                ("pearson", chi_squared.pearson_tail),
-                ("gamma", chi_squared.gamma_tail),
+                ("numerical", asymptotic.numerical_tail),
+                ("pearson", asymptotic.pearson_tail),
+                ("gamma", asymptotic.gamma_tail),
             )
         }
         assert deviation["numerical"] < limit
@@ -208,8 +208,8 @@ def test_leading_eigenvalues_are_enough(family):
     data = _data(family, 300, 0)
     everything = SPECTRUM(*data).pvalue  # of fewer than 512 samples
     for rank, bar in ((8, 1e-2), (20, 2e-3), (37, 1e-3)) if family == "normal" else ((37, 1e-3),):
-        statistic, _, law = spectral._null(data[0], data[1:], num_eigenvalues=rank)
-        pvalue = chi_squared.numerical_tail(law, statistic)
+        statistic, _, law = asymptotic._null(data[0], data[1:], num_eigenvalues=rank)
+        pvalue = asymptotic.numerical_tail(law, statistic)
         np.testing.assert_allclose(pvalue, everything, atol=bar)
 
 
@@ -218,8 +218,8 @@ def test_negative_eigenvalues_enter_the_rest():
     predictions, targets, _ = oracles.normal_data(40)
     kernel = oracles.normal_kernel()
     difference = kernel + kernels.base.Scaled(-0.7, oracles.normal_kernel(0.3))
-    _, _, law = spectral._null(difference, (predictions, targets), num_eigenvalues=40)
-    matrix = spectral.sample_matrix(difference, (predictions, targets))
+    _, _, law = asymptotic._null(difference, (predictions, targets), num_eigenvalues=40)
+    matrix = asymptotic.sample_matrix(difference, (predictions, targets))
     expected = _eigenvalues(matrix)
     assert expected[0] < -1e-6
     assert (law.weights >= 0).all()
@@ -256,7 +256,7 @@ def test_sums_of_copies(copies):
     for name in ("one", "geometric"):
         weights = np.repeat(WEIGHTS[name], copies)
         law, sd = _law(WEIGHTS[name]), np.sqrt(2 * np.sum(weights**2))
-        tail = functools.partial(chi_squared.numerical_tail, law, copies=copies)
+        tail = functools.partial(asymptotic.numerical_tail, law, copies=copies)
         exact = functools.partial(_imhof, weights)
         if name == "one":
             exact = lambda x: stats.chi2.sf(x + copies, copies)  # noqa: E731

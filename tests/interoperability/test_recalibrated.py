@@ -21,7 +21,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from calibjax import distributions, interoperability, recalibration, scores
-from calibjax.distributions.recalibrated import Recalibrated
+from calibjax.distributions.composed import Recalibrated
 from calibjax.estimators import Neighbourhood
 from calibjax.interoperability import RecalibratedClassifier, RecalibratedRegressor
 

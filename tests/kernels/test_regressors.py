@@ -4,7 +4,7 @@ import pytest
 
 from calibjax import kernels
 from calibjax.distributions import Gamma, Normal
-from calibjax.kernels.regressors import Regressor
+from calibjax.kernels.residuals import Regressor
 
 RNG = np.random.default_rng(0)
 LOC, SCALE = RNG.normal(size=20), RNG.uniform(0.5, 2, 20)

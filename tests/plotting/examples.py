@@ -6,13 +6,11 @@ import numpy as np
 
 from calibjax import plotting
 from calibjax.distributions import Normal
-from calibjax.estimators.isotonic import IsotonicCurve
-from calibjax.estimators.reliability import ReliabilityCurve
-from calibjax.estimators.uniformity import CoverageCurve, PITHistogram
+from calibjax.estimators.curves import IsotonicCurve, ReliabilityCurve
+from calibjax.estimators.pit import CoverageCurve, PITHistogram
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.sequential import EProcessResult
-from calibjax.scores.decomposition import ScoreDecomposition
-from calibjax.scores.murphy import MurphyCurve
+from calibjax.scores.decomposition import MurphyCurve, ScoreDecomposition
 
 HISTOGRAM = PITHistogram(
     edges=np.linspace(0, 1, 5),

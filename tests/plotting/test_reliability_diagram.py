@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from calibjax import plotting
-from calibjax.estimators.reliability import ReliabilityCurve
+from calibjax.estimators.curves import ReliabilityCurve
 from calibjax.plotting.figures import BLACK, RED
 from tests.plotting.test_histograms import lines, size_of_png
 

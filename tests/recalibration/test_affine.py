@@ -20,10 +20,10 @@ from calibjax.distributions import (
     Uniform,
     with_features,
 )
-from calibjax.distributions.recalibrated import Recalibrated
+from calibjax.distributions.composed import Recalibrated
 from calibjax.kernels import expectations
 from calibjax.recalibration import AffineScaling
-from calibjax.recalibration.affine import AffineMap
+from calibjax.recalibration.numbers import AffineMap
 from calibjax.scores import negative_log_likelihood
 
 RNG = np.random.default_rng(0)

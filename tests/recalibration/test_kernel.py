@@ -17,7 +17,7 @@ from calibjax.distributions import (
     sample_targets,
     with_features,
 )
-from calibjax.distributions.recalibrated import Recalibrated
+from calibjax.distributions.composed import Recalibrated
 from calibjax.kernels import SquaredExponential, median_heuristic
 from calibjax.recalibration import KernelRecalibration
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal, with_features
 from calibjax.kernels import Fisher
 from calibjax.recalibration import MatrixScaling
-from calibjax.recalibration.logits import LogitMap
+from calibjax.recalibration.classes import LogitMap
 
 RNG = np.random.default_rng(0)
 N, M = 300, 3

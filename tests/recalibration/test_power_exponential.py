@@ -12,7 +12,7 @@ from jax.scipy.special import gammaln
 from calibjax import estimators, kernels, record
 from calibjax.distributions import Distribution, Ensemble, MvNormal, constraints, parameter
 from calibjax.recalibration import TemperatureScaling
-from calibjax.recalibration.powers import tempered
+from calibjax.recalibration.base import tempered
 
 KEY = jax.random.key(3)
 COV = np.array([[1.0, 0.6], [0.6, 2.0]])

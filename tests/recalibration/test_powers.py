@@ -20,7 +20,7 @@ from calibjax.distributions import (
     Poisson,
     monte_carlo,
 )
-from calibjax.recalibration.powers import tempered
+from calibjax.recalibration.base import tempered
 from tests import oracles
 
 RNG = np.random.default_rng(0)

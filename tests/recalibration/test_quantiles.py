@@ -6,8 +6,8 @@ from scipy import stats
 
 from calibjax.distributions import Beta, Gamma, Normal, Poisson, Quantiles, with_features
 from calibjax.recalibration import QuantileRecalibration, QuantileShift
-from calibjax.recalibration.isotonic import IsotonicMap
-from calibjax.recalibration.quantiles import Shifts
+from calibjax.recalibration.confidences import IsotonicMap
+from calibjax.recalibration.numbers import Shifts
 
 RNG = np.random.default_rng(0)
 N = 200

@@ -22,7 +22,7 @@ from calibjax.distributions import (
     Normal,
 )
 from calibjax.recalibration import TemperatureScaling
-from calibjax.recalibration.powers import tempered
+from calibjax.recalibration.base import tempered
 from tests import oracles
 
 N = 10_000

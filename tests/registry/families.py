@@ -17,9 +17,9 @@ from calibjax import (
     kernels,
     scores,
 )
-from calibjax.distributions.draws import MonteCarlo
-from calibjax.distributions.recalibrated import Recalibrated
-from calibjax.recalibration.affine import AffineMap
+from calibjax.distributions.composed import Recalibrated
+from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.recalibration.numbers import AffineMap
 from tests.registry.arguments import (
     ALONE,
     COVARIANCES,

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from calibjax import distances, distributions, estimators, kernels, recalibration
-from calibjax.kernels.regressors import Regressor
-from calibjax.kernels.residuals import Shape
+from calibjax.kernels.residuals import Regressor, Shape
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, FAMILIES, NORMAL

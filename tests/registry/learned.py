@@ -10,15 +10,10 @@ import numpy as np
 from calibjax import kernels, recalibration, risk, scores
 from calibjax.distributions import Categorical, Quantiles
 from calibjax.estimators import Neighbourhood, UniformBins
-from calibjax.recalibration.affine import AffineMap
-from calibjax.recalibration.beta import BetaMap
-from calibjax.recalibration.histogram import BinAccuracies
-from calibjax.recalibration.isotonic import IsotonicMap
-from calibjax.recalibration.sigmoid import SigmoidMap
-from calibjax.risk.binning import BinResiduals
-from calibjax.risk.kernel_density import KernelDensities
+from calibjax.recalibration.confidences import BetaMap, BinAccuracies, IsotonicMap, SigmoidMap
+from calibjax.recalibration.numbers import AffineMap
+from calibjax.risk.functions import BinResiduals, KernelDensities, TemperatureParams
 from calibjax.risk.kernel_ridge import KernelRidgeParams
-from calibjax.risk.temperature import TemperatureParams
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, NORMAL

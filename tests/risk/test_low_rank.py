@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax.distributions import Categorical
-from calibjax.kernels import Exponential, SquaredExponential, pivoted_cholesky
+from calibjax.kernels import Exponential, SquaredExponential, nystrom
 
 
 def plain(matrix, size):
@@ -21,7 +21,7 @@ def plain(matrix, size):
 def test_against_plain_loops():
     probs = np.random.default_rng(0).dirichlet(np.ones(4), 90)
     matrix = np.exp(-0.5 * np.square(probs[:, None] - probs).sum(-1) / 0.2**2)
-    found = pivoted_cholesky.decompose(
+    found = nystrom.decompose(
         SquaredExponential(0.2), Categorical(jnp.asarray(probs)), 1e-9, size=70
     )
     features, pivots, residual = plain(matrix, 70)
@@ -38,20 +38,20 @@ def test_stops_at_the_tolerance():
     tolerance = 1e-5
     points = jnp.asarray(np.tile(np.random.default_rng(1).uniform(size=9), 5), jnp.float32)
     matrix = np.exp(-np.abs(np.subtract.outer(points, points)))
-    found = pivoted_cholesky.decompose(Exponential(), points, tolerance, size=20)
+    found = nystrom.decompose(Exponential(), points, tolerance, size=20)
     assert found.rank == 9
     assert found.features.dtype == jnp.float32
     assert found.residual <= tolerance
     np.testing.assert_array_equal(found.features[:, 9:], 0)
     np.testing.assert_allclose(found.features @ found.features.T, matrix, atol=1e-6)
-    found = pivoted_cholesky.decompose(Exponential(), jnp.full(45, points[0]), tolerance, size=20)
+    found = nystrom.decompose(Exponential(), jnp.full(45, points[0]), tolerance, size=20)
     assert (found.rank, found.residual) == (1, 0)
 
 
 def test_numerical_rank():
     confidences = jnp.asarray(np.random.default_rng(2).uniform(size=100))
-    search = functools.partial(pivoted_cholesky.numerical_rank, tolerance=1e-12, limit=20)
-    found = pivoted_cholesky.decompose(SquaredExponential(), confidences, 1e-12, size=20)
+    search = functools.partial(nystrom.numerical_rank, tolerance=1e-12, limit=20)
+    found = nystrom.decompose(SquaredExponential(), confidences, 1e-12, size=20)
     assert 8 <= found.rank < 16
     assert search(SquaredExponential(), confidences) == 16
     assert search(SquaredExponential(), jnp.broadcast_to(confidences[:1], 100)) == 8
@@ -60,13 +60,13 @@ def test_numerical_rank():
 
 def test_no_search_for_high_ranks(monkeypatch):
     """Errors of rough kernels decrease so slowly that only few pivots are tried."""
-    sizes, decompose = [], pivoted_cholesky.decompose
+    sizes, decompose = [], nystrom.decompose
 
     def counted(*arguments, size):
         sizes.append(size)
         return decompose(*arguments, size=size)
 
-    monkeypatch.setattr(pivoted_cholesky, "decompose", counted)
+    monkeypatch.setattr(nystrom, "decompose", counted)
     points = jnp.asarray(np.random.default_rng(0).normal(size=(4000, 2)))
-    assert pivoted_cholesky.numerical_rank(Exponential(), points, 1e-12, 1000) is None
+    assert nystrom.numerical_rank(Exponential(), points, 1e-12, 1000) is None
     assert max(sizes) <= 128

@@ -10,9 +10,10 @@ and products of these over independent components.
 References: W21 App. D.1.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -20,24 +21,56 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax._core import checks
+from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import (
     dot,
+    einsum,
+    floating_dtype,
     fold,
     fold_components,
+    largest_score,
     map_components,
     reciprocal,
     safe_sqrt,
     sum_over_components,
 )
+from calibjax._core.matrices import Factor, Matrix, Vector
 from calibjax._core.pytree import PyTree
 from calibjax.distances import Euclidean
-from calibjax.distributions import DiagNormal, Normal
-from calibjax.distributions.multivariate_normal import MvNormal
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    CategoricalLogits,
+    DiagNormal,
+    Ensemble,
+    Mixture,
+    Normal,
+    Poisson,
+    constraints,
+)
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.distributions.normal import MvNormal
 from calibjax.kernels.expectations import (
+    batch_features,
+    centered_kernel,
+    check_expectations,
+    diagonal_expectation,
+    double_expectation,
+    features,
     four_terms,
     missing,
+    prepare_features,
     register_expectations,
+    single_expectation,
+)
+from calibjax.kernels.residuals import (
+    VECTORS,
+    NormalScore,
+    score_of_rank,
+    scores,
+    standard_normal,
+    total,
 )
 from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_scale
 
@@ -295,3 +328,279 @@ register_expectations(
     centered=_centered,
     check=_check,
 )
+
+
+def _scaled(rate: jax.Array, p: MvNormal) -> jax.Array:
+    """Covariance in units of the squared length scale, [d, d]."""
+    covariance = p.cov * jnp.square(rate)
+    return 0.5 * (covariance + covariance.T)  # makes derivatives symmetric, too
+
+
+def _product_mv(terms: Vector) -> jax.Array:
+    return fold(jnp.multiply, terms, 1) if isinstance(terms, list) else jnp.prod(terms)
+
+
+def _gaussian_mv(factored: Factor, x: Vector) -> jax.Array:
+    """det(I + A)^(−1/2) exp(−xᵀ (I + A)⁻¹ x / 2) from the Cholesky factor of I + A."""
+    white = matrices.whiten(factored, x)
+    if isinstance(white, list):
+        terms = [s * jnp.square(w) for s, w in zip(factored.shrinkages, white, strict=True)]
+        exponent = sum(terms[1:], terms[0])
+    else:
+        exponent = matrices.dot(factored.shrinkages, jnp.square(white))
+    return safe_sqrt(_product_mv(factored.shrinkages)) * jnp.exp(-0.5 * exponent)
+
+
+@jax.custom_jvp
+def _gaussian_of_pair(a: Matrix, x: Vector) -> jax.Array:
+    """`_gaussian` of a matrix that belongs to a pair."""
+    return _gaussian_mv(matrices.factor(a), x)
+
+
+@_gaussian_of_pair.defjvp
+def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    """The logarithm changes by −½ ⟨(I + A)⁻¹ − b bᵀ, dA⟩ − bᵀ dx with b = (I + A)⁻¹ x.
+
+    Differentiating the factorisation step by step would give a program many times as long.
+    """
+    (a, x), (da, dx) = primals, tangents
+    factored = matrices.factor(a)
+    value = _gaussian_mv(factored, x)
+    b = matrices.solve(factored, x)
+    inverse = matrices.inverse(factored)
+    slope = -matrices.dot(b, dx) - 0.5 * (
+        matrices.inner(inverse, da) - matrices.dot(b, matrices.multiply(da, b))
+    )
+    return value, value * slope
+
+
+def _single_mv(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
+    rate = inverse_length_scale(kernel, p)
+    factored = matrices.factor_sample(_scaled(rate, p))
+    return _gaussian_mv(factored, matrices.vector((z - p.loc) * rate))
+
+
+def _double_mv(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
+    rate = inverse_length_scale(kernel, p)
+    s, t = (matrices.matrix(_scaled(rate, x)) for x in (p, q))
+    difference = matrices.vector((p.loc - q.loc) * rate)
+    return _gaussian_of_pair(matrices.add(s, t), difference)
+
+
+def _centered_mv(
+    kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
+) -> jax.Array:
+    is_double = jnp.result_type(p.loc) == jnp.float64  # where the four terms are accurate enough
+    return (four_terms if is_double else _centered_in_low_precision)(kernel, p, y, q, z)
+
+
+@jax.custom_jvp
+def _centered_in_low_precision(
+    kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
+) -> jax.Array:
+    """The four terms for wide predictions, where they are accurate, and for derivatives."""
+    square = jnp.square(inverse_length_scale(kernel, p))
+    is_wide = (jnp.trace(p.cov) + jnp.trace(q.cov)) * square > 1
+    arguments = kernel, p, y, q, z
+    return jnp.where(is_wide, four_terms(*arguments), centered_without_offset_mv(*arguments))
+
+
+@_centered_in_low_precision.defjvp
+def _centered_jvp_mv(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    return _centered_in_low_precision(*primals), jax.jvp(four_terms, primals, tangents)[1]
+
+
+def _shrinkage(a: jax.Array, factored: Factor) -> jax.Array:
+    """A (I + A)⁻¹ = I − (I + A)⁻¹, which is small if A is, for the array A of one sample."""
+    solve = jax.vmap(lambda x: matrices.solve(factored, matrices.vector(x)))
+    columns = solve(a)
+    return jnp.stack(columns) if isinstance(columns, list) else columns
+
+
+def _one_minus_root(factored: Factor) -> jax.Array:
+    """1 − det(I + A)^(−1/2), without cancellation."""
+    shrinkages = factored.shrinkages
+    if isinstance(shrinkages, list):
+        gap = union([e * s for e, s in zip(factored.excess, shrinkages, strict=True)])
+    else:
+        gap = -jnp.expm1(jnp.sum(jnp.log(shrinkages)))
+    return gap / (1 + safe_sqrt(1 - gap))
+
+
+def centered_without_offset_mv(
+    kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
+) -> jax.Array:
+    """Centered kernel whose rounding errors have mean zero, up to second order in S.
+
+    Write K, P, Q, M for the four exponentials without the leading determinants 1 − a, 1 − b, 1 − c
+    of the last three. Then
+
+        k − m_p − m_q + M = (K − P) − (Q − M) + (a P + b Q − c M).
+
+    With U = I − (I + S)⁻¹, V = I − (I + S')⁻¹ and x = (I + S + S')⁻¹ D their exponents are those
+    of K minus dᵀ U d, d'ᵀ V d' and Dᵀ U D + Dᵀ V D − (U D)ᵀ S' x − (V D)ᵀ S x. All corrections
+    are small if S and S' are, and the rounding errors of U and V cancel on average.
+    """
+    rate = inverse_length_scale(kernel, p)
+    arrays = _scaled(rate, p), _scaled(rate, q)
+    factors = [matrices.factor_sample(a) for a in arrays]
+    u, v = (matrices.matrix(_shrinkage(*af)) for af in zip(arrays, factors, strict=True))
+    s, t = map(matrices.matrix, arrays)
+    joint = matrices.factor(matrices.add(s, t))
+    a, b, c = map(_one_minus_root, (*factors, joint))
+
+    def exponential(difference: Vector, *corrections: jax.Array) -> jax.Array:
+        return jnp.exp(-0.5 * (matrices.dot(difference, difference) - sum(corrections)))
+
+    def quadratic(a: Matrix, x: Vector) -> jax.Array:
+        return matrices.dot(x, matrices.multiply(a, x))
+
+    yz, zp, yq, pq = (
+        matrices.vector((one - two) * rate)
+        for one, two in ((y, z), (z, p.loc), (y, q.loc), (p.loc, q.loc))
+    )
+    x = matrices.solve(joint, pq)
+    ud, vd = (matrices.multiply(shrinkage, pq) for shrinkage in (u, v))
+    second = matrices.dot(ud, matrices.multiply(t, x)) + matrices.dot(vd, matrices.multiply(s, x))
+    big_k = exponential(yz)
+    big_p = exponential(zp, quadratic(u, zp))
+    big_q = exponential(yq, quadratic(v, yq))
+    # The small terms are added first; otherwise they would be lost.
+    big_m = exponential(pq, matrices.dot(pq, ud) + (matrices.dot(pq, vd) - second))
+    return ((big_k - big_p) - (big_q - big_m)) + (a * big_p + b * big_q - c * big_m)
+
+
+def _check_mv(kernel: SquaredExponential, predictions: MvNormal) -> None:
+    if checks.is_concrete(predictions.cov):
+        variances = np.asarray(predictions.cov).diagonal(0, -2, -1)
+        refuse_far_length_scale(kernel, variances**0.5)
+
+
+register_expectations(
+    SquaredExponential,
+    MvNormal,
+    single=_single_mv,
+    double=_double_mv,
+    centered=_centered_mv,
+    check=_check_mv,
+)
+
+
+def _single_scores(kernel: NormalScore, p: Distribution, z: ArrayLike) -> jax.Array:
+    """The score is that of a target of p."""
+    standard = standard_normal(p)
+    return total(scores(p, z), lambda s: single_expectation(kernel.kernel, standard, s))
+
+
+def _double_scores(kernel: NormalScore, p: Distribution, q: Distribution) -> jax.Array:
+    return double_expectation(kernel.kernel, standard_normal(p), standard_normal(q))
+
+
+def _centered_scores(
+    kernel: NormalScore, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
+    standard = standard_normal(p)
+
+    def of_score(s: jax.Array) -> jax.Array:
+        return total(
+            scores(q, z), lambda t: centered_kernel(kernel.kernel, standard, s, standard, t)
+        )
+
+    return total(scores(p, y), of_score)
+
+
+def _diagonal(kernel: NormalScore, p: Distribution) -> jax.Array | float:
+    return diagonal_expectation(kernel.kernel, standard_normal(p))
+
+
+def _prepare_features_scores(
+    kernel: NormalScore, predictions: Distribution, targets: Any
+) -> PyTree:
+    """Those of the inner kernel for the standard normal distribution, and all scores there are."""
+    del targets
+    if isinstance(predictions, VECTORS):
+        return None
+    dtype = np.dtype(floating_dtype(predictions))
+    zeros: Any = np.zeros(2, dtype)  # of NumPy: never traced
+    standard = Normal(zeros, zeros + 1)
+    ends = largest_score(dtype) * np.array([-1, 1], dtype)
+    return prepare_features(kernel.kernel, standard, ends)
+
+
+def _features_scores(
+    kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array
+) -> jax.Array:
+    standard = standard_normal(p)
+    return total(scores(p, y), lambda s: features(kernel.kernel, prepared, standard, s))
+
+
+def _batch_features(
+    kernel: NormalScore, prepared: tuple, predictions: Distribution, targets: jax.Array
+) -> jax.Array:
+    """Features of targets [b, n], [r, b, n], in loops of the inner kernel over all of them."""
+    own, *panels = jax.vmap(jax.vmap(scores), (None, 0))(predictions, targets)
+    zeros = jnp.zeros(targets.shape[1], floating_dtype(predictions))
+    standard = Normal(zeros, zeros + 1)
+    points, weights = (jnp.moveaxis(x, -1, 0) for x in own[:2])  # [k, b, n]
+    flat = points.reshape(-1, points.shape[-1])
+    values = batch_features(kernel.kernel, prepared, standard, flat)
+    total_features = jnp.sum(weights * values.reshape(-1, *points.shape), 1)
+    for part in panels:
+        one, normal = jax.tree.map(lambda x: x[0, 0], part), jax.tree.map(lambda x: x[0], standard)
+        of_panels = one.mapped(lambda s, p=normal: features(kernel.kernel, prepared, p, s))
+        total_features += einsum("kr,bnk->rbn", of_panels, part.weights)
+    return total_features
+
+
+def _check_scores(kernel: NormalScore, predictions: Distribution) -> None:
+    """Refuses predictions of other things than numbers, or without a distribution function."""
+    if isinstance(predictions, Ensemble):
+        is_scalar = jnp.ndim(predictions.values) == 2
+    else:
+        support = getattr(predictions, "support", constraints.real)
+        is_scalar = not getattr(support, "axes", ()) and hasattr(predictions, "cdf")
+    if not isinstance(predictions, VECTORS) and not is_scalar:
+        _refuse(kernel, predictions)
+    check_expectations(kernel.kernel, jax.tree.map(lambda x: x[None], standard_normal(predictions)))
+
+
+def _refuse(kernel: NormalScore, predictions: Distribution, *others: object) -> NoReturn:
+    del kernel, others
+    raise NotImplementedError(
+        f"no normal scores of targets of {type(predictions).__name__} predictions; expected "
+        "distributions of numbers with a method cdf, ensembles of numbers, DiagNormal or MvNormal"
+    )
+
+
+def _of_members(kernel: NormalScore, p: Ensemble, z: ArrayLike) -> jax.Array:
+    return single_expectation(kernel.kernel, _of_scores(p), score_of_rank(p, z))
+
+
+def _of_two(kernel: NormalScore, p: Ensemble, q: Ensemble) -> jax.Array:
+    return double_expectation(kernel.kernel, _of_scores(p), _of_scores(q))
+
+
+def _of_scores(p: Ensemble) -> Ensemble:
+    return dataclasses.replace(p, values=score_of_rank(p, p.values))
+
+
+# There are rules of other kernels for some, which the search for classes of predictions finds.
+for _distribution in (object, Mixture, Poisson, Ensemble):
+    of_members = _distribution is Ensemble  # whose scores are the same for all targets
+    register_expectations(
+        NormalScore,
+        _distribution,
+        single=_of_members if of_members else _single_scores,
+        double=_of_two if of_members else _double_scores,
+        centered=_centered_scores,
+        features=(
+            _prepare_features_scores,
+            _features_scores,
+            math.inf,
+            None if of_members else _batch_features,
+        ),
+        check=_check_scores,
+        diagonal=_diagonal,
+    )
+for _distribution in (MonteCarlo, Categorical, CategoricalLogits, Bernoulli):
+    register_expectations(NormalScore, _distribution, single=_refuse, double=_refuse, check=_refuse)

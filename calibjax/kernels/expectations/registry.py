@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.pytree import PyTree
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.features import bare
+from calibjax.distributions.composed import bare
 
 
 class TargetKernel(Protocol):

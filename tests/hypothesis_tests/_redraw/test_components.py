@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
-from calibjax.hypothesis_tests._redraw.components import STATISTICS, skce_components
-from calibjax.hypothesis_tests._redraw.pvalues import simulated_pvalue
+from calibjax.hypothesis_tests._redraw.components import (
+    STATISTICS,
+    simulated_pvalue,
+    skce_components,
+)
 from tests import oracles
 
 KEY = jax.random.key(0)

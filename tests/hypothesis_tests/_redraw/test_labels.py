@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, kernels
-from calibjax.hypothesis_tests._redraw import features
+from calibjax.hypothesis_tests._redraw import family
 from calibjax.hypothesis_tests._redraw.plan import planned
 from tests import oracles
 
@@ -25,7 +25,7 @@ def test_against_all_pairs(target, weights):
     products = [kernels.TensorProduct(k, target) for k in (NEAR, kernels.Constant())]
     used = None if weights is None else jax.numpy.asarray(weights)
     plan = planned([(None, k) for k in products], PREDICTIONS, LABELS[0], used)
-    assert features.has_many_labels(target, PREDICTIONS)
+    assert family.has_many_labels(target, PREDICTIONS)
     found = np.array(plan.family(plan.predictions, LABELS, weights=plan.weights))
     w = np.ones(N) if weights is None else weights * plan.number / weights.sum()
     n = float(plan.number)

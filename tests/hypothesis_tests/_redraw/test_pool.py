@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.hypothesis_tests import clusters, composite
-from calibjax.hypothesis_tests._redraw import pool as pools
-from calibjax.streaming import tensor_products
+from calibjax.hypothesis_tests import composite, ensembles
+from calibjax.hypothesis_tests._redraw import plan as pools
+from calibjax.streaming import skce
 from tests.registry import streaming, tests_of_calibration
 
 NUM_DRAWS, EQUAL = 10, 6  # redraws, and the one that is made equal
@@ -54,7 +54,7 @@ def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
         seen.append(args)
         return nan_unless_equal(*args, **options)
 
-    for module in (pools, clusters, composite, tensor_products):
+    for module in (pools, ensembles, composite, skce):
         monkeypatch.setattr(module, "over_pool", pool)
     values = CALLS[name].values(np.float32) | {"num_draws": NUM_DRAWS}
     if "batch_size" in values:

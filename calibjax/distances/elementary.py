@@ -1,0 +1,289 @@
+"""Euclidean distance and its square."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import (
+    absolute,
+    difference,
+    safe_sqrt,
+    sum_over_components,
+    total,
+    unit_and_rate,
+)
+from calibjax._core.pytree import PyTree, part, record
+from calibjax.distances.base import Distance
+from calibjax.distributions.composed import WithFeatures
+
+
+def _coordinates(p: object) -> list[jax.Array]:
+    """Coordinates of p: class probabilities if it has them, otherwise all its parameters."""
+    return jax.tree.leaves(getattr(p, "class_probs", p))
+
+
+def num_coordinates(p: object) -> int:
+    """Number of coordinates of p."""
+    return sum(map(jnp.size, _coordinates(p)))
+
+
+def sum_over_coordinates(
+    function: Callable[[jax.Array, jax.Array], jax.Array], p: object, q: object
+) -> jax.Array:
+    """Sum of a function of two coordinates."""
+    one, two = _coordinates(p), _coordinates(q)
+    if [*map(jnp.size, one)] != [*map(jnp.size, two)]:
+        raise TypeError(
+            f"distance: expected two points of one kind, got {checks.described(p)} and "
+            f"{checks.described(q)}"
+        )
+    return total([sum_over_components(function, a, b) for a, b in zip(one, two, strict=True)])
+
+
+@record
+class Euclidean(Distance):
+    """Euclidean distance ‖p − q‖₂ between targets, or over all parameters of two predictions.
+
+    Class predictions are compared as vectors of probabilities, so that `Bernoulli` has the same
+    distances as the two-class `Categorical`.
+
+    Cost: the number of parameters.
+
+    >>> import jax.numpy as jnp
+    >>> print(Euclidean()(jnp.array([0.0, 3.0]), jnp.array([4.0, 0.0])))
+    5.0
+    """
+
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Euclidean distance."""
+        if num_coordinates(p) == 1:
+            return sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q)
+        # Of each point by itself, so that it is found once and not for all pairs.
+        (unit, rate), (other_unit, other_rate) = map(_own_unit, (p, q))
+        square = _squared(p, q, jnp.minimum(rate, other_rate))
+        return jnp.maximum(unit, other_unit) * safe_sqrt(square)
+
+    def squared(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Squared Euclidean distance."""
+        return sum_over_coordinates(lambda x, y: jnp.square(difference(x, y)), p, q)
+
+    def squared_in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
+        """Squared Euclidean distance in units of a constant."""
+        return _squared(p, q, 1 / unit)
+
+    def embedding(self, points: PyTree) -> jax.Array:
+        """The coordinates; one of two probabilities, which depend on each other."""
+        if (line := line_of_two_classes(points)) is not None:
+            return math.sqrt(2) * line
+        parts = [1.0 * jnp.asarray(x) for x in _coordinates(points)]
+        return jnp.concatenate([x.reshape(len(x), -1) for x in parts], 1)
+
+
+def line_of_two_classes(points: object) -> jax.Array | None:
+    """Half the difference of two class probabilities, [n, 1], or None if there are more or none."""
+    probs = getattr(points, "class_probs", None)
+    if probs is None or probs.shape[1:] != (2,):
+        return None
+    return 0.5 * (probs[:, 1:] - probs[:, :1])
+
+
+def _squared(p: object, q: object, rate: jax.Array) -> jax.Array:
+    return sum_over_coordinates(lambda x, y: jnp.square(difference(x, y) * rate), p, q)
+
+
+def _own_unit(p: object) -> tuple[jax.Array, jax.Array]:
+    sizes = [jnp.max(jnp.abs(1.0 * x), initial=0) for x in map(jnp.asarray, _coordinates(p))]
+    return unit_and_rate(functools.reduce(jnp.maximum, sizes))
+
+
+@record
+class SquaredEuclidean(Distance):
+    """Squared Euclidean distance ‖p − q‖₂², with the coordinates of `Euclidean`.
+
+    It is not a metric, but defines the squared calibration error: with it, `estimators.ece`
+    estimates E‖E[e_Y | P] − P‖². `Exponential` with this distance is the squared exponential kernel
+    of `Euclidean`; `SquaredExponential` with it, a function of the fourth power, is not positive
+    semi-definite.
+
+    Cost: the number of parameters.
+
+    >>> import jax.numpy as jnp
+    >>> print(SquaredEuclidean()(jnp.array([0.0, 3.0]), jnp.array([4.0, 0.0])))
+    25.0
+    """
+
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Squared Euclidean distance."""
+        return Euclidean().squared(p, q)
+
+
+@record
+class Manhattan(Distance):
+    """Manhattan distance ‖x − y‖₁ = Σ_k |x_k − y_k|, with the coordinates of `Euclidean`.
+
+    Its `Exponential` kernel is the Laplacian kernel. Between class predictions it is twice the
+    total variation distance.
+
+    Attributes:
+        mean: take the mean over the d coordinates instead of their sum, so that length scales do
+            not depend on the dimension (static). `Exponential(γ, Manhattan(mean=True))` is the
+            kernel of L21.
+
+    Cost: the number of coordinates.
+
+    >>> import jax.numpy as jnp
+    >>> x, y = jnp.array([0.0, 3.0]), jnp.array([4.0, 0.0])
+    >>> print(Manhattan()(x, y), Manhattan(mean=True)(x, y))
+    7.0 3.5
+    """
+
+    mean: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Manhattan distance, or its mean over the coordinates."""
+        total = sum_over_coordinates(lambda x, y: absolute(difference(x, y)), p, q)
+        return total / num_coordinates(p) if self.mean else total
+
+    def embedding(self, points: PyTree) -> jax.Array | None:
+        """Numbers, and probabilities of two classes."""
+        if (line := line_of_two_classes(points)) is not None:
+            return line if self.mean else 2 * line
+        coordinates = Euclidean().embedding(points)
+        return coordinates if coordinates.shape[1] == 1 else None
+
+    def check_values(self, name: str) -> None:
+        """Refuses a `mean` that is not True or False."""
+        checks.truth_value(f"{name}.mean", self.mean)
+
+
+@record
+class TotalVariation(Distance):
+    """Total variation distance ½ Σ_c |p_c − q_c| between two class predictions.
+
+    It takes predictions with `class_probs` (`Categorical`, `Bernoulli`) or vectors of probabilities
+    [m]. Values lie in [0, 1].
+
+    Cost: m.
+
+    >>> import jax.numpy as jnp
+    >>> print(TotalVariation()(jnp.array([0.5, 0.5]), jnp.array([0.25, 0.75])))
+    0.25
+    """
+
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Total variation distance."""
+        p, q = (getattr(x, "class_probs", x) for x in (p, q))
+        if not (hasattr(p, "ndim") and hasattr(q, "ndim")):
+            raise NotImplementedError(
+                "distance TotalVariation is defined for class predictions, got "
+                f"{checks.described(p)} and {checks.described(q)}; distances.Wasserstein and "
+                "MaximumMeanDiscrepancy are distances of others"
+            )
+        return 0.5 * sum_over_components(lambda x, y: absolute(x - y), p, q)
+
+    def embedding(self, points: PyTree) -> jax.Array | None:
+        """Points of a line if there are two classes."""
+        return line_of_two_classes(points)
+
+
+@record
+class MaximumMeanDiscrepancy(Distance):
+    """Maximum mean discrepancy between two predicted distributions under a target kernel.
+
+        d(p, q)² = M_{p,p} − 2 M_{p,q} + M_{q,q},    M_{p,q} = E_{Z~p, Z'~q} k(Z, Z'),
+
+    the distance of their kernel mean embeddings in the Hilbert space of k. Hence
+    exp(−(d / ℓ)^ν) with 0 < ν ≤ 2 is positive semi-definite for every family of distributions,
+    including mixtures. This need not hold for `MixtureWasserstein`, nor for `Wasserstein` between
+    normal distributions whose covariances do not commute. It is a metric if k is characteristic.
+    For `Ensemble` it is the distance of the empirical distributions. Distances do not see the draws
+    of `distributions.monte_carlo`.
+
+    Attributes:
+        kernel: target kernel k with expectations under the predictions.
+
+    The three terms cancel between similar predictions: the squared distance is accurate to
+    the rounding errors of the terms, d to their square root (1e-8, in float32 3e-4).
+
+    Raises:
+        NotImplementedError: if the expectations of the kernel have no closed form.
+
+    Cost: one M for each pair of predictions, and two for each prediction.
+
+    References: Gretton et al. (2012), Lemma 6. None of the four papers has it.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.kernels import White
+    >>> p, q = Categorical(jnp.array([1.0, 0.0])), Categorical(jnp.array([0.5, 0.5]))
+    >>> print(MaximumMeanDiscrepancy(White()).squared(p, q))  # the squared Euclidean distance
+    0.5
+    """
+
+    kernel: Any = part(checks.kernel_values)
+
+    def squared(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Squared maximum mean discrepancy."""
+        double = self.kernel.double_expectation
+        square = double(p, p) - 2 * double(p, q) + double(q, q)
+        return square + jax.lax.stop_gradient(jnp.maximum(-square, 0))  # derivatives also at zero
+
+
+@record
+class Features(Distance, sees_features=True):
+    """Distance between the features of two predictions made by `distributions.with_features`.
+
+    With it kernels on predictions look at the features instead of the predicted distributions.
+
+    Attributes:
+        distance: a distance between features; for dictionaries and other pytrees `Euclidean` adds
+            up the squares of all leaves.
+
+    Raises:
+        TypeError: if predictions have no features.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distances, distributions
+    >>> predictions = distributions.Bernoulli(jnp.array([0.5, 0.6]))
+    >>> p = distributions.with_features(predictions, jnp.array([[0.0, 0.0], [3.0, 4.0]]))
+    >>> one, two = (jax.tree.map(lambda leaf: leaf[i], p) for i in range(2))
+    >>> print(distances.Features(distances.Euclidean())(one, two))
+    5.0
+    """
+
+    distance: Distance = part(checks.distance_values, default=Euclidean())
+
+    def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Distance of the features."""
+        return self.distance(_features(p), _features(q))
+
+    def squared(self, p: PyTree, q: PyTree) -> jax.Array:
+        """Squared distance of the features."""
+        return self.distance.squared(_features(p), _features(q))
+
+    def squared_in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
+        """Squared distance of the features in units of a constant."""
+        return self.distance.squared_in_units(_features(p), _features(q), unit)
+
+    def in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
+        """Distance of the features in units of a constant."""
+        return self.distance.in_units(_features(p), _features(q), unit)
+
+    def embedding(self, points: PyTree) -> jax.Array | None:
+        """That of the features."""
+        return self.distance.embedding(_features(points))
+
+
+def _features(p: object) -> PyTree:
+    if not isinstance(p, WithFeatures):
+        raise TypeError(
+            "distance Features: expected predictions with features, made by "
+            f"distributions.with_features, got {checks.described(p)}"
+        )
+    return p.features

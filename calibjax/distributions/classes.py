@@ -1,0 +1,408 @@
+"""Distributions of class labels 0, 1, ..., m − 1."""
+
+import dataclasses
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import DTypeLike
+
+from calibjax._core import checks
+from calibjax._core.pytree import parameter, record
+from calibjax._core.special import log_dirichlet_density
+from calibjax.distributions.base import Distribution, DrawnByInversion
+from calibjax.distributions.constraints import Constraint, labels, positive, real, simplex
+
+_UNDERFLOW = -800.0  # smaller exponents, which give zero, are left out: derivatives would be 0 / 0
+
+
+@record
+class Categorical(DrawnByInversion):
+    """Distribution of a class label 0, ..., m − 1.
+
+    Attributes:
+        probs: class probabilities, [m], or [n, m] for a batch; logits go into `CategoricalLogits`.
+        log_probs: their logarithms, of the same shape, where these are known better than `probs`
+            says: functions of log-probabilities fill them in for float64 arrays of NumPy that JAX
+            will cast to float32. None without.
+
+    >>> import jax.numpy as jnp
+    >>> p = Categorical(probs=jnp.array([0.2, 0.3, 0.5]))
+    >>> print(p.cdf(1), p.icdf(0.6))
+    0.5 2
+    """
+
+    probs: jax.Array = parameter(simplex.with_axes("m", min_size=2))
+    log_probs: jax.Array | None = dataclasses.field(
+        default=None, repr=False, kw_only=True, metadata={"axes": 1}
+    )
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch without an axis of classes, such as the probabilities of label 1."""
+        shape = jnp.shape(self.probs)
+        if len(shape) == 1 or shape[1:] == (1,):
+            column = "[:, 0]" if len(shape) == 2 else ""
+            raise ValueError(
+                f"{name}.probs: expected shape [n, m] with m >= 2, got {shape}; probabilities of "
+                f"label 1, one for each target, are distributions.Bernoulli(probs{column})"
+            )
+        super().check_structure(name)
+
+    @property
+    def support(self) -> Constraint:
+        """The labels 0, ..., m − 1."""
+        return labels(jnp.shape(self.probs)[-1])
+
+    def with_logs(self) -> "Categorical":
+        """The same with `log_probs`, if the probabilities are float64 arrays of NumPy."""
+        if self.log_probs is not None or not _is_double(self.probs):
+            return self
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return dataclasses.replace(self, log_probs=np.log(self.probs))
+
+    def without_logs(self) -> "Categorical":
+        """The same without `log_probs`."""
+        return self if self.log_probs is None else dataclasses.replace(self, log_probs=None)
+
+    def _logs(self) -> jax.Array:
+        """Logarithms of the probabilities, with finite derivatives; −inf for zeros."""
+        probs = jnp.asarray(self.probs)
+        is_zero = probs == 0
+        if self.log_probs is None:
+            return jnp.where(is_zero, -jnp.inf, jnp.log(jnp.where(is_zero, 1, probs)))
+        agree = _agree(self.log_probs, probs)
+        logs = jnp.log(jnp.where(agree | is_zero, 1, probs))
+        return jnp.where(agree, self.log_probs, jnp.where(is_zero, -jnp.inf, logs))
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probability of each class, [m]."""
+        return self.probs
+
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The label that belongs to a uniform number in [0, 1)."""
+        return self.icdf(level * jnp.sum(self.probs, -1))
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
+        if self.log_probs is None:
+            return jnp.log(_at_label(self.probs, y))
+        return _at_label(self._logs(), y)
+
+    def mean(self) -> jax.Array:
+        """Expectation of the one-hot encoded label, [m]: the probabilities."""
+        return self.probs
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of labels up to y."""
+        upto = jnp.arange(jnp.shape(self.probs)[-1]) <= jnp.asarray(y)[..., None]
+        return jnp.sum(jnp.where(upto, self.probs, 0), -1)
+
+    def icdf(self, level: jax.Array) -> jax.Array:
+        """Smallest label y of positive probability with cdf(y) ≥ level.
+
+        Wrong probabilities, NaN or negative, and levels that are NaN give the smallest integer.
+        """
+        num_classes = jnp.shape(self.probs)[-1]
+        below = jnp.cumsum(self.probs, -1) < jnp.asarray(level)[..., None]
+        label = jnp.sum(below, -1)
+        # Rounding errors of the sums may lead past the last class, or to a first class with
+        # probability zero.
+        possible = self.probs > 0
+        last = num_classes - 1 - jnp.argmax(possible[..., ::-1], -1)
+        label = jnp.clip(label, jnp.argmax(possible, -1), last)
+        is_known = jnp.all(jnp.greater_equal(self.probs, 0), -1) & ~jnp.isnan(level)
+        return checks.missing_unless(is_known, label)
+
+    def tempered(self, temperature: jax.Array) -> "Categorical":
+        """Probabilities ∝ p^{1/T}; zeros stay zero."""
+        logs = self._logs()
+        # The largest exponent is zero, so that nothing overflows; the shift cancels.
+        logs = logs - lax.stop_gradient(jnp.max(logs, -1, keepdims=True))
+        is_possible = logs > -jnp.inf
+        logs = jnp.where(is_possible, logs, 0)
+        remains = is_possible & (logs > _UNDERFLOW * temperature)
+        powers = jnp.where(remains, jnp.exp(jnp.where(remains, logs, 0) / _divisor(temperature)), 0)
+        total = jnp.sum(powers, -1, keepdims=True)
+        if self.log_probs is None:
+            return dataclasses.replace(self, probs=powers / total)
+        scaled = jnp.where(is_possible, logs / _divisor(temperature) - jnp.log(total), -jnp.inf)
+        return dataclasses.replace(self, probs=powers / total, log_probs=scaled)
+
+
+@record
+class CategoricalLogits(DrawnByInversion):
+    """Distribution of a class label 0, ..., m − 1, given by unnormalised log-probabilities.
+
+    For estimators and tests it is the same as the `Categorical` with probabilities softmax(logits).
+    Functions of log-probabilities stay exact where probabilities underflow:
+    `scores.negative_log_likelihood`, and `recalibration.TemperatureScaling` of networks.
+
+    Attributes:
+        logits: log-probabilities up to a constant, finite, [m], or [n, m] for a batch.
+
+    >>> import jax.numpy as jnp
+    >>> p = CategoricalLogits(logits=jnp.array([0.0, 500.0]))
+    >>> print(p.class_probs, p.log_prob(0))
+    [0. 1.] -500.0
+    """
+
+    logits: jax.Array = parameter(real.with_axes("m", min_size=2))
+
+    def check_values(self, name: str) -> "CategoricalLogits":
+        """Refuses logits that are not finite, and warns where all rows are probabilities."""
+        checked = super().check_values(name)
+        if checks.is_concrete(self.logits) and checks.is_simplex(self.logits):
+            warnings.warn(
+                f"{name}.logits: all rows are probabilities, which sum to one; they belong into "
+                "distributions.Categorical(probs), or jnp.log(probs) here",
+                stacklevel=2,
+            )
+        return checked
+
+    @property
+    def support(self) -> Constraint:
+        """The labels 0, ..., m − 1."""
+        return labels(jnp.shape(self.logits)[-1])
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probability of each class, [m]."""
+        return jax.nn.softmax(jnp.asarray(self.logits), -1)
+
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The label that belongs to a uniform number in [0, 1)."""
+        return Categorical(self.class_probs).sample_at(level)
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-probability of label y, NaN for labels out of range."""
+        return _at_label(jax.nn.log_softmax(jnp.asarray(self.logits), -1), y)
+
+    def mean(self) -> jax.Array:
+        """Expectation of the one-hot encoded label, [m]: the probabilities."""
+        return self.class_probs
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of labels up to y."""
+        return Categorical(self.class_probs).cdf(y)
+
+    def icdf(self, level: jax.Array) -> jax.Array:
+        """Smallest label y of positive probability with cdf(y) ≥ level."""
+        return Categorical(self.class_probs).icdf(level)
+
+    def tempered(self, temperature: jax.Array) -> "CategoricalLogits":
+        """Logits divided by T, shifted so that the largest is zero."""
+        logits = jnp.asarray(self.logits)
+        # Without the shift, which cancels, low temperatures would give differences of infinities.
+        shifted = logits - lax.stop_gradient(jnp.max(logits, -1, keepdims=True))
+        return dataclasses.replace(self, logits=shifted / _divisor(temperature))
+
+
+def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
+    """The entry for label y on the last axis, NaN for labels out of range."""
+    index = jnp.where(jnp.asarray(y) < 0, jnp.shape(values)[-1], y)[..., None]
+    return jnp.take_along_axis(values, index, -1, mode="fill")[..., 0]
+
+
+def _is_double(probs: object) -> bool:
+    """Whether these are probabilities that JAX, computing in float32, would round."""
+    return isinstance(probs, np.ndarray) and probs.dtype == np.float64
+
+
+def _agree(log_probs: jax.Array, probs: jax.Array) -> jax.Array:
+    """Whether these are logarithms of these probabilities, up to their rounding.
+
+    They are not where somebody has replaced the probabilities alone.
+    """
+    limits = jnp.finfo(probs.dtype)
+    digits = 1 - jnp.maximum(log_probs, -1e3)
+    rounding = 4 * limits.eps * digits * probs
+    return jnp.abs(jnp.exp(log_probs) - probs) <= rounding + limits.tiny
+
+
+def _divisor(temperature: jax.Array) -> jax.Array:
+    """The temperature, bounded from below where only the largest probabilities remain anyway.
+
+    Below, the derivative, which contains 1 / T², would be zero times infinity.
+    """
+    return jnp.maximum(temperature, 1e-4 * jnp.finfo(temperature.dtype).eps)
+
+
+@record
+class Bernoulli(DrawnByInversion):
+    """Distribution of a label 0 or 1.
+
+    Estimators and tests give exactly the numbers of the two-class `Categorical`; only
+    `estimators.UniformBins` treats probabilities on the edge of a bin differently. `np.asarray`
+    and JAX functions turn it into the array of probabilities, so that it can be passed on as
+    confidences.
+
+    Attributes:
+        probs: probability of label 1; scalar, or [n] for a batch.
+        log_probs: logarithms of the probabilities of both classes, [2] or [n, 2], where these are
+            known better than `probs` says, see `Categorical`. None without.
+
+    >>> import jax.numpy as jnp
+    >>> p = Bernoulli(probs=jnp.array(0.25))
+    >>> print(p.class_probs, jnp.sqrt(p))
+    [0.75 0.25] 0.5
+    """
+
+    support = labels(2)
+
+    @classmethod
+    def of_log_odds(cls, log_odds: jax.Array) -> "Bernoulli":
+        """The distribution with these log-odds of label 1, whose logarithms do not underflow."""
+        logs = jnp.stack([jax.nn.log_sigmoid(-log_odds), jax.nn.log_sigmoid(log_odds)], -1)
+        return cls(jax.nn.sigmoid(log_odds), log_probs=logs)
+
+    probs: jax.Array = parameter(Constraint("probabilities in [0, 1]", checks.unit_interval))
+    log_probs: jax.Array | None = dataclasses.field(
+        default=None, repr=False, kw_only=True, metadata={"axes": 1}
+    )
+
+    def check_structure(self, name: str) -> None:
+        """Refuses a batch of probabilities of both classes."""
+        shape = jnp.shape(self.probs)
+        if len(shape) == 2 and shape[1] == 2:
+            raise ValueError(
+                f"{name}.probs: expected shape [n], got {shape}; probabilities of both classes are "
+                "distributions.Categorical(probs), that of label 1 is probs[:, 1]"
+            )
+        super().check_structure(name)
+
+    def __jax_array__(self) -> jax.Array:
+        return jnp.asarray(self.probs)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.probs, dtype) if copy else np.asarray(self.probs, dtype)
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probability of each class, [2]."""
+        probs = jnp.asarray(self.probs)
+        return jnp.stack([1 - probs, probs], -1)
+
+    def with_logs(self) -> "Bernoulli":
+        """The same with `log_probs`, if the probabilities are a float64 array of NumPy."""
+        if self.log_probs is not None or not _is_double(self.probs):
+            return self
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.stack([np.log1p(-self.probs), np.log(self.probs)], -1)
+        return dataclasses.replace(self, log_probs=logs)
+
+    def without_logs(self) -> "Bernoulli":
+        """The same without `log_probs`."""
+        return self if self.log_probs is None else dataclasses.replace(self, log_probs=None)
+
+    def _with_both(self) -> Categorical | None:
+        """The same as a `Categorical`, if logarithms of both probabilities are known."""
+        if self.log_probs is None:
+            return None
+        probs = jnp.asarray(self.probs)
+        agree = _agree(jnp.asarray(self.log_probs)[..., 1], probs)[..., None]
+        rounded = jnp.where(agree[..., 0], 0.5, probs)  # derivatives are finite
+        logs = jnp.stack([jnp.log1p(-rounded), jnp.log(rounded)], -1)
+        logs = jnp.where(agree, self.log_probs, logs)
+        return Categorical(jnp.exp(logs), log_probs=logs)
+
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The label that belongs to a uniform number in [0, 1)."""
+        probs = jnp.asarray(self.probs)
+        return self.icdf(level * ((1 - probs) + probs))
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
+        if (both := self._with_both()) is not None:
+            return both.log_prob(y)
+        is_one, is_zero = jnp.equal(y, 1), jnp.equal(y, 0)
+        one = jnp.log(jnp.where(is_one, self.probs, 1))
+        zero = jnp.log1p(-jnp.where(is_zero, self.probs, 0))
+        return jnp.where(is_one | is_zero, one + zero, jnp.nan)
+
+    def mean(self) -> jax.Array:
+        """Expectation of the label: the probability of label 1."""
+        return self.probs
+
+    def variance(self) -> jax.Array:
+        """Variance of the label."""
+        return self.probs * (1 - self.probs)
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of labels up to y."""
+        return Categorical(self.class_probs).cdf(y)
+
+    def icdf(self, level: jax.Array) -> jax.Array:
+        """Smallest label y of positive probability with cdf(y) ≥ level.
+
+        Wrong probabilities, NaN or beyond [0, 1], and levels that are NaN give the smallest
+        integer.
+        """
+        probs = jnp.asarray(self.probs)
+        label = (probs >= 1) | ((probs > 0) & (1 - probs < level))
+        is_known = (probs >= 0) & (probs <= 1) & ~jnp.isnan(level)
+        return checks.missing_unless(is_known, label.astype(int))
+
+    def tempered(self, temperature: jax.Array) -> "Bernoulli":
+        """Probabilities ∝ p^{1/T}; zeros stay zero."""
+        if (both := self._with_both()) is not None:
+            both = both.tempered(temperature)
+            return dataclasses.replace(self, probs=both.probs[..., 1], log_probs=both.log_probs)
+        probs = jnp.asarray(self.probs)
+        is_certain = (probs <= 0) | (probs >= 1)
+        inside = jnp.where(is_certain, 0.5, probs)
+        log_odds = jnp.log(inside) - jnp.log1p(-inside)
+        remains = jnp.abs(log_odds) < -_UNDERFLOW * temperature
+        power = jax.nn.sigmoid(jnp.where(remains, log_odds, 0) / _divisor(temperature))
+        power = jnp.where(remains, power, jnp.where(log_odds > 0, 1, 0))
+        return dataclasses.replace(self, probs=jnp.where(is_certain, probs, power))
+
+
+@record
+class Dirichlet(Distribution):
+    """Dirichlet distribution on the simplex, density ∝ Π_k y_k^(concentration_k − 1).
+
+    As for `Beta`, the targets are points of the closed simplex. The expectations of target
+    kernels have no closed form: `distributions.monte_carlo` estimates them.
+
+    Attributes:
+        concentration: positive, [d], or [n, d] for a batch; d ≥ 2.
+
+    >>> import jax.numpy as jnp
+    >>> p = Dirichlet(concentration=jnp.array([1.0, 1.0, 2.0]))
+    >>> print(p.mean())
+    [0.25 0.25 0.5 ]
+    """
+
+    support = simplex
+
+    concentration: jax.Array = parameter(positive.with_axes("d", min_size=2))
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one point [d], from logarithms of gamma variables, which do not underflow."""
+        dtype = jnp.result_type(self.concentration)
+        return jax.random.dirichlet(key, self.concentration, dtype=dtype)
+
+    def log_prob(self, y: jax.Array) -> jax.Array:
+        """Log-density at y, [d]; its limit where a coordinate is zero, NaN if there is none."""
+        return log_dirichlet_density(jnp.asarray(self.concentration), y)
+
+    def mean(self) -> jax.Array:
+        """Expectation, [d]."""
+        return self.concentration / jnp.sum(self.concentration, -1, keepdims=True)
+
+    def variance(self) -> jax.Array:
+        """Variance of each coordinate, [d]."""
+        concentration = jnp.asarray(self.concentration)
+        total = jnp.sum(concentration, -1, keepdims=True)
+        # The sum of the others. As a difference it has no digits beside a large coordinate.
+        is_large = concentration > 0.5 * total
+        others = jnp.sum(jnp.where(is_large, 0, concentration), -1, keepdims=True)
+        others = jnp.where(is_large, others, total - concentration)
+        return (concentration / total) * (others / total) / (1 + total)
+
+    def tempered(self, temperature: jax.Array) -> "Dirichlet":
+        """The Dirichlet distribution with density ∝ p^{1/T} with respect to dy / Π_k y_k."""
+        return dataclasses.replace(self, concentration=self.concentration / temperature)

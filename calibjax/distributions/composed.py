@@ -1,0 +1,492 @@
+"""Mixtures and ensembles of distributions of one family."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import ndtr, ndtri
+from jax.typing import ArrayLike, DTypeLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import (
+    floating_dtype,
+    largest_score,
+    matmul,
+    tensordot,
+    unit_and_rate,
+    weighted_mean,
+    weighted_variance,
+)
+from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
+from calibjax.distributions.base import Batch, Distribution, has_class_probs
+from calibjax.distributions.classes import Categorical
+from calibjax.distributions.constraints import Constraint, simplex
+from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.distributions.normal import Normal, mean_distance
+
+
+@record
+class Mixture(Distribution):
+    """Mixture Σ_k w_k p_k of k distributions of one family, such as an ensemble of models.
+
+    Attributes:
+        weights: w, probabilities of the components, [k], or [n, k] for a batch; None if all
+            are 1 / k.
+        components: the distributions p_1, ..., p_k as a batch, with a leading axis k, or [n, k]
+            for a batch of mixtures.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> ensemble = Mixture(None, Normal(loc=jnp.array([-1.0, 1.0]), scale=jnp.array([1.0, 1.0])))
+    >>> print(ensemble.mean(), ensemble.variance(), ensemble.cdf(0.0))
+    0.0 2.0 0.5
+    """
+
+    weights: jax.Array | None = parameter(simplex.with_axes("k"))
+    components: Any = dataclasses.field(metadata={"axes": 1})
+
+    @property
+    def mixing_probs(self) -> jax.Array:
+        """Probability of each component, [k], with sum one even if weights are rounded."""
+        if self.weights is None:
+            first = jax.tree.leaves(self.components)[0]
+            num_components = jnp.shape(first)[0]
+            dtype = jnp.result_type(*jax.tree.leaves(self.components), jnp.float32)
+            return jnp.full(num_components, 1 / num_components, dtype)
+        return self.weights / jnp.sum(self.weights, -1, keepdims=True)
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probability of each class, [m], or [n, m] for a batch; for mixtures over classes."""
+        probs = self.components.class_probs
+        if self.weights is None:
+            return jnp.mean(probs, -2)
+        return jnp.sum(self.mixing_probs[..., None] * probs, -2)
+
+    def _average(self, values: jax.Array) -> jax.Array:
+        """Σ_k w_k x_k over the leading axis."""
+        return tensordot(self.mixing_probs, values, 1)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws a component, and one value from it."""
+        index_key, value_key = jax.random.split(key)
+        index = Categorical(self.mixing_probs).sample(index_key)
+        return jax.tree.map(lambda leaf: leaf[index], self.components).sample(value_key)
+
+    def log_prob(self, y: ArrayLike) -> jax.Array:
+        """Log-density (or log-probability) at y."""
+        log_probs = jax.vmap(lambda p: p.log_prob(y))(self.components)
+        weights = self.mixing_probs.reshape(-1, *(1 for _ in log_probs.shape[1:]))
+        # Components without weight have derivatives by it, which `logsumexp` leaves out.
+        largest = jnp.max(log_probs, 0, where=weights > 0, initial=-jnp.inf)
+        largest = lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
+        log_probs = jnp.where(weights == 0, jnp.minimum(log_probs, largest + 80), log_probs)
+        return largest + jnp.log(jnp.sum(weights * jnp.exp(log_probs - largest), 0))
+
+    def mean(self) -> jax.Array:
+        """Expectation."""
+        return weighted_mean(self.mixing_probs, jax.vmap(lambda p: p.mean())(self.components))
+
+    def variance(self) -> jax.Array:
+        """Variance: the mean variance of the components plus the variance of their means."""
+        means, variances = jax.vmap(lambda p: (p.mean(), p.variance()))(self.components)
+        return self._average(variances) + weighted_variance(self.mixing_probs, means)
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of values up to y."""
+        return self._average(jax.vmap(lambda p: p.cdf(y))(self.components))
+
+    def icdf(self, level: jax.Array) -> jax.Array:
+        """Smallest value y with cdf(y) ≥ level, by bisection to machine precision.
+
+        It lies between the smallest and the largest quantile of components with positive weight.
+        Derivatives are those of the function that cdf(y) = level defines implicitly; discrete
+        components have none. Cost: 64 (float32: 32) evaluations of the cdf.
+        """
+        return jnp.vectorize(functools.partial(_quantile, self))(jnp.asarray(level))
+
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of y, for normal components.
+
+        Cost: k² distances. References: Grimit et al. (2006), eq. (5).
+        """
+        parts, weights = self.components, self.mixing_probs
+        if not isinstance(parts, Normal):
+            raise NotImplementedError(
+                f"crps has no closed form for Mixture of {type(parts).__name__} predictions"
+            )
+        unit, rate = unit_and_rate(jnp.max(parts.scale))
+        squares = jnp.square(parts.scale * rate)
+        scales = unit * jnp.sqrt(squares[:, None] + squares)
+        between = mean_distance(parts.loc[:, None] - parts.loc, scales)
+        distances = mean_distance(y - parts.loc, parts.scale)
+        return matmul(weights, distances - 0.5 * matmul(between, weights))
+
+    def tempered(self, temperature: jax.Array) -> "Mixture":
+        """Every component at temperature T, with unchanged weights: a convention."""
+        components = jax.vmap(lambda p: p.tempered(temperature))(self.components)
+        return dataclasses.replace(self, components=components)
+
+    def with_index(self, num_axes: int = 1) -> "Mixture":
+        """The batch, whose components have their own index if they need one."""
+        if not hasattr(self.components, "with_index"):
+            return self
+        return dataclasses.replace(self, components=self.components.with_index(num_axes + 1))
+
+    def without_index(self) -> "Mixture":
+        """The mixture or batch as kernels on predictions see it."""
+        if not hasattr(self.components, "without_index"):
+            return self
+        return dataclasses.replace(self, components=self.components.without_index())
+
+    def check_structure(self, name: str) -> None:
+        """Refuses components without leading axes [n, k], and weights of another shape."""
+        if not checks.is_distribution(self.components):
+            raise TypeError(
+                f"{name}.components: expected distributions such as distributions.Normal, "
+                f"got {checks.described(self.components)}"
+            )
+        sizes = {}
+        for path, leaf in jax.tree_util.tree_leaves_with_path(self.components):
+            place = f"{name}.components{jax.tree_util.keystr(path)}"
+            if jnp.ndim(leaf) < 2:
+                raise ValueError(f"{place}: expected leading axes [n, k], got {jnp.shape(leaf)}")
+            sizes[place] = jnp.shape(leaf)[:2]
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"{name}.components: expected the same axes [n, k], got {sizes}")
+        num_samples, num_components = next(iter(sizes.values()))
+        if num_components == 0:
+            raise ValueError(f"{name}.components: expected at least one component, got [n, 0]")
+        if self.weights is not None:
+            checks.floating(f"{name}.weights", self.weights)
+            expected = (num_samples, num_components)
+            checks.shape(f"{name}.weights", self.weights, expected, f"{expected}, as components")
+        if hasattr(self.components, "check_structure"):
+            self._first().check_structure(f"{name}.components[:, 0]")
+
+    def check_values(self, name: str) -> "Mixture":
+        """Refuses weights outside the probability simplex, and invalid components."""
+        weights = self.weights
+        if weights is not None:
+            weights = checks.simplex(f"{name}.weights", weights)
+        components = checks.record_values(self.components, f"{name}.components")
+        return checks.replaced(self, weights=weights, components=components)
+
+    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
+        """Refuses targets that the first component refuses."""
+        return checks.targets_of(self._first(), name, targets)
+
+    def _first(self) -> Distribution:
+        """The first component of each mixture of a batch."""
+        return jax.tree.map(lambda leaf: leaf[:, 0], self.components)
+
+
+def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
+    fixed, fixed_level = lax.stop_gradient((p, level))
+    quantiles = jax.vmap(lambda component: component.icdf(fixed_level))(fixed.components)
+    has_weight = fixed.mixing_probs > 0
+    some = quantiles[jnp.argmax(has_weight)]
+    candidates = jnp.where(has_weight, quantiles, some)
+    low, high = jnp.min(candidates), jnp.max(candidates)
+    if jnp.issubdtype(quantiles.dtype, jnp.integer):
+        is_known = ~(checks.is_missing(low) | checks.is_missing(high) | jnp.isnan(fixed_level))
+        low, high = jnp.where(is_known, low, 0), jnp.where(is_known, high, 0)
+        quantile = smallest_integer(fixed.cdf, fixed_level, low, high)
+        return checks.missing_unless(is_known, quantile)
+    y = inverse_of_cdf(fixed.cdf, jnp.asarray(fixed_level, quantiles.dtype), low, high)
+    return implicit_quantile(p, y, level) if hasattr(p.components, "log_prob") else y
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+
+
+@record
+class Recalibrated(Distribution):
+    """Prediction p of a number of which the probability integral transform is not uniform.
+
+    If F is the distribution function of p, and G that of F(Y), that of Y is G(F(y)):
+
+        cdf(y) = G(F(y)),   icdf(u) = F⁻¹(G⁻¹(u)),   log_prob(y) = log p(y) + log G'(F(y)).
+
+    `recalibration` makes such predictions; they are distributions like any other, also for another
+    recalibration. The moments are integrals over their quantiles by a Gauss-Legendre rule with 2·64
+    nodes between the normal scores ±8.2 (float32: ±5.2), and so is the CRPS, which is split at y.
+    The rules are exact up to rounding where quantiles are smooth functions of the normal score,
+    to about 10⁻³ where G is piecewise linear; they leave out the tails beyond, which count for
+    predictions with very heavy ones.
+
+    Attributes:
+        distribution: p, a continuous distribution of a number, or a batch, with `cdf`, `icdf` and
+            `log_prob`.
+        map: the distribution of F(Y) on [0, 1]: a record with methods `cdf(level)`, `icdf(level)`
+            and `log_prob(level)`, such as a `Beta`, or a batch with a leading axis n on every
+            parameter.
+
+    Raises:
+        TypeError: when it is passed to a function, if the distribution is not continuous, or a
+            method is missing.
+
+    Cost: that of the distribution and the map; 128 quantiles for moments and the CRPS.
+
+    References: Gneiting and Ranjan (2013), Combining predictive distributions, §3; Kuleshov,
+    Fenner and Ermon (2018), Accurate uncertainties for deep learning using calibrated regression.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Beta, Normal
+    >>> too_narrow = Normal(loc=jnp.array(0.0), scale=jnp.array(1.0))
+    >>> p = Recalibrated(too_narrow, Beta(alpha=jnp.array(0.5), beta=jnp.array(0.5)))
+    >>> print(f"{p.cdf(1.0):.3f} {too_narrow.cdf(1.0):.3f} {p.variance():.2f}")
+    0.739 0.841 2.33
+    """
+
+    distribution: Any
+    map: Any
+
+    @property
+    def support(self) -> Constraint:
+        """That of the distribution."""
+        return self.distribution.support
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draws one value."""
+        dtype = floating_dtype(self.distribution)
+        least = float(jnp.finfo(dtype).tiny)
+        return self.icdf(jax.random.uniform(key, (), dtype, minval=least))
+
+    def log_prob(self, y: ArrayLike) -> jax.Array:
+        """Log-density at y; beyond the last digit of levels that of the map is constant."""
+        p = self.distribution
+        level = p.cdf(y)
+        last = jnp.finfo(level.dtype).eps
+        return p.log_prob(y) + self.map.log_prob(jnp.clip(level, last / 4, 1 - last))
+
+    def cdf(self, y: ArrayLike) -> jax.Array:
+        """Probability of values up to y."""
+        return self.map.cdf(self.distribution.cdf(y))
+
+    def icdf(self, level: ArrayLike) -> jax.Array:
+        """Value y with cdf(y) = level; derivatives are those of this equation."""
+        level = jnp.asarray(level)
+        fixed, fixed_level = lax.stop_gradient((self, level))
+        inner = fixed.map.icdf(fixed_level)
+        info = jnp.finfo(inner.dtype)
+        # Levels between 0 and 1 have finite quantiles, also where the map rounds to its ends.
+        is_inside = (fixed_level > 0) & (fixed_level < 1)
+        inner = jnp.where(is_inside, jnp.clip(inner, info.tiny, 1 - info.epsneg), inner)
+        y = fixed.distribution.icdf(inner)
+        return implicit_quantile(self, y, level)
+
+    def mean(self) -> jax.Array:
+        """Expectation."""
+        return weighted_mean(*self._atoms())
+
+    def variance(self) -> jax.Array:
+        """Variance."""
+        return weighted_variance(*self._atoms())
+
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of y.
+
+        2 ∫₀^F u (y − Q(u)) du + 2 ∫_F¹ (1 − u) (Q(u) − y) du, with F = cdf(y) and the quantiles
+        Q(u).
+        """
+        end = _end(floating_dtype(self.distribution))
+        level = self.cdf(y)
+        here = jnp.clip(ndtri(jnp.clip(level, ndtr(-end), ndtr(end))), -end, end)
+        total = jnp.zeros_like(level)
+        for low, high, sign in ((-end, here, 1), (here, end, -1)):
+            points, weights = _rule(low, high)
+            distances = jnp.abs(y - self._quantiles(points))
+            total += 2 * jnp.sum(weights * ndtr(sign * points) * distances)
+        return total
+
+    def tempered(self, temperature: jax.Array) -> "Recalibrated":
+        """The same map of the distribution at temperature T: a convention."""
+        distribution = self.distribution.tempered(temperature)
+        return dataclasses.replace(self, distribution=distribution)
+
+    def _quantiles(self, scores: jax.Array) -> jax.Array:
+        return jax.vmap(self.icdf)(ndtr(scores))
+
+    def _atoms(self) -> tuple[jax.Array, jax.Array]:
+        """Weights and quantiles with which expectations are computed."""
+        end = _end(floating_dtype(self.distribution))
+        rules = _rule(-end, jnp.zeros_like(end)), _rule(jnp.zeros_like(end), end)
+        points, weights = (jnp.concatenate(parts) for parts in zip(*rules, strict=True))
+        return weights / jnp.sum(weights), self._quantiles(points)
+
+    def check_structure(self, name: str) -> None:
+        """Refuses all but continuous distributions of numbers, and maps without methods."""
+        check_continuous(f"{name}.distribution", self.distribution)
+        for method in ("cdf", "icdf", "log_prob"):
+            checks.method(f"{name}.map", self.map, method)
+        if hasattr(self.distribution, "check_structure"):
+            self.distribution.check_structure(f"{name}.distribution")
+        if hasattr(self.map, "check_structure"):
+            self.map.check_structure(f"{name}.map")
+        else:
+            checks.axis_lengths(f"{name}.map", self.map, ("n",))
+
+    def check_values(self, name: str) -> "Recalibrated":
+        """Checks the values of the distribution and of the map."""
+        distribution = checks.record_values(self.distribution, f"{name}.distribution")
+        has_own = hasattr(self.map, "check_values") or not checks.constraints_of(self.map)
+        check = checks.record_values if has_own else lambda x, name: checks.constrained(name, x)
+        return checks.replaced(self, distribution=distribution, map=check(self.map, f"{name}.map"))
+
+    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
+        """Refuses targets that the distribution refuses."""
+        return checks.targets_of(self.distribution, name, targets)
+
+
+def check_continuous(name: str, predictions: Distribution) -> None:
+    """Refuses all but continuous distributions of numbers with the methods that are needed."""
+    support = getattr(predictions, "support", None)
+    is_number = not getattr(support, "axes", ()) and not has_class_probs(predictions)
+    needed = ("cdf", "icdf", "log_prob")
+    has_all = all(callable(getattr(predictions, method, None)) for method in needed)
+    if not is_number or not has_all or getattr(support, "is_integer", False):
+        raise TypeError(
+            f"{name}: expected continuous distributions of a number with methods cdf, icdf and "
+            f"log_prob, got {checks.described(predictions)}"
+        )
+
+
+def _end(dtype: DTypeLike) -> jax.Array:
+    """Largest normal score with a level below one."""
+    return jnp.asarray(largest_score(dtype), dtype)
+
+
+def _rule(low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Normal scores in an interval, and weights that add up to its probability."""
+    half = (high - low) / 2
+    points = low + half * (1 + jnp.asarray(_NODES, half.dtype))
+    density = jnp.exp(-0.5 * jnp.square(points)) / np.sqrt(2 * np.pi).astype(half.dtype)
+    return points, half * jnp.asarray(_WEIGHTS, half.dtype) * density
+
+
+@record
+class WithFeatures(Batch):
+    """A prediction together with features, made by `with_features`.
+
+    The distance `calibjax.distances.Features` sees the features. Everything else sees the
+    distribution: other distances, target kernels, scores, and attributes such as `log_prob`, `mean`
+    or the parameters, which are passed through.
+
+    Attributes:
+        distribution: the distribution.
+        features: an array or pytree of arrays, with a leading axis n for a batch.
+    """
+
+    distribution: Any
+    features: Any
+
+    def __getattr__(self, name: str) -> PyTree:
+        # Existing fields do not get here; they are missing only while Python makes or copies self.
+        is_special = name.startswith("__") and name != "__jax_array__"  # confidences are arrays
+        if is_special or name in ("distribution", "features"):
+            raise AttributeError(name)
+        return getattr(self.distribution, name)
+
+    def with_index(self, num_axes: int = 1) -> "WithFeatures":
+        """The batch in which draws know their prediction, see `Ensemble`."""
+        if not hasattr(self.distribution, "with_index"):
+            return self
+        return dataclasses.replace(self, distribution=self.distribution.with_index(num_axes))
+
+    def without_index(self) -> "WithFeatures":
+        """The batch as kernels on predictions see it."""
+        if not hasattr(self.distribution, "without_index"):
+            return self
+        return dataclasses.replace(self, distribution=self.distribution.without_index())
+
+    def tempered(self, temperature: jax.Array) -> "WithFeatures":
+        """The tempered distribution with the same features."""
+        return dataclasses.replace(self, distribution=self.distribution.tempered(temperature))
+
+    def check_structure(self, name: str) -> None:
+        """Checks the structure of the distributions; features are checked with the values."""
+        if hasattr(self.distribution, "check_structure"):
+            self.distribution.check_structure(f"{name}.distribution")
+
+    def check_values(self, name: str) -> "WithFeatures":
+        """Checks the values of the distributions, and that features are finite."""
+        n = checks.leading_size(f"{name}.distribution", self.distribution)
+        return checks.replaced(
+            self,
+            distribution=checks.record_values(self.distribution, f"{name}.distribution"),
+            features=checks.features(f"{name}.features", self.features, n),
+        )
+
+
+def with_features(predictions: Distribution, features: PyTree) -> PyTree:
+    """Predictions that carry features, so that kernels on predictions can look at these.
+
+    With the distance `calibjax.distances.Features` in the kernel on predictions, tests and
+    estimators ask for more than calibration: that the predictions are right *given the features*,
+    Y | X ~ P_X. A posterior that equals the prior for all data is calibrated, and still wrong given
+    the data. For a kernel on both use a product of kernels.
+
+    All functions of `calibjax` take the result in place of the predictions; lenses and
+    recalibration keep the features.
+
+    Args:
+        predictions: batch of n distributions of any family.
+        features: [n, d], [n], or any pytree of arrays with leading axis n.
+
+    Returns:
+        The predictions with their features, a `WithFeatures`.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: none.
+
+    References: none of the four papers has it; with features as conditioning variables, the SKCE is
+    the kernel conditional goodness-of-fit statistic of Jitkrittum, Kanagawa and Schölkopf (2020)
+    for other target kernels.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distances, distributions, hypothesis_tests, kernels
+    >>> keys = jax.random.split(jax.random.key(0), 3)
+    >>> truth = jax.random.normal(keys[0], (200,))
+    >>> data = truth + jax.random.normal(keys[1], (200,))
+    >>> prior = distributions.Normal(jnp.zeros(200), jnp.ones(200))  # a posterior without the data
+    >>> predictions = distributions.with_features(prior, data)
+    >>> k = kernels.SquaredExponential(1.0, distances.Features(distances.Euclidean()))
+    >>> kernel = kernels.TensorProduct(k, kernels.SquaredExponential(1.0))
+    >>> test = hypothesis_tests.exact_skce_test(keys[2], kernel, predictions, truth)
+    >>> print(f"{test.pvalue:.3f}")
+    0.001
+    """
+    checks.same_rows(predictions=predictions, features=features)
+    predictions = checks.batch(predictions, keep_logs=True)
+    if isinstance(predictions, WithFeatures):
+        raise ValueError(
+            "predictions: expected predictions without features, got some that have them; pass all "
+            "features together, for example as a dictionary"
+        )
+    n = checks.leading_size("predictions", predictions)
+    features = checks.features("features", features, n)
+    if isinstance(predictions, MonteCarlo):  # whose distribution is what kernels see
+        inner = with_features(predictions.distribution, features)
+        return dataclasses.replace(predictions, distribution=inner)
+    return WithFeatures(predictions, features)
+
+
+def like(original: object, predictions: Any) -> Any:
+    """New predictions with the features of the original ones, if these have any."""
+    if not isinstance(original, WithFeatures):
+        return predictions
+    return WithFeatures(predictions, original.features)
+
+
+def bare(p: object) -> Any:
+    """A prediction without its features."""
+    return p.distribution if isinstance(p, WithFeatures) else p

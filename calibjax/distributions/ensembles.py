@@ -1,0 +1,470 @@
+"""Distributions given by draws: ensemble members, simulator runs."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import absolute, weighted_mean, weighted_variance
+from calibjax._core.pytree import PyTree, parameter, record
+from calibjax.distributions.base import Batch, Distribution, draw
+from calibjax.distributions.classes import Categorical
+from calibjax.distributions.constraints import Constraint, simplex
+
+_FEW = 200  # draws, of which all pairs are as quick as a sort
+
+
+def _gap(x: jax.Array, y: jax.Array) -> jax.Array:
+    return absolute(x - y)
+
+
+@jax.jit
+@jax.vmap
+def _present(values: jax.Array, weights: jax.Array) -> jax.Array:
+    """Draws [m] or [m, d], with one of positive weight in place of those without weight."""
+    is_absent = jnp.reshape(weights == 0, (-1, *[1] * (values.ndim - 1)))
+    return jnp.where(is_absent, values[jnp.argmax(weights > 0)], values)
+
+
+@record
+class Ensemble(Distribution):
+    """Distribution given by m ≥ 2 draws z_1, ..., z_m: ensemble members or runs of a simulator.
+
+    Any target kernel works. Draws and targets are both integers (class labels, counts) or both
+    floating-point numbers. Methods are for one distribution; use `jax.vmap` for a batch.
+
+    Estimators treat the draws as independent draws from the predicted distribution: its
+    expectations are averages over the draws, and where a prediction is paired with itself, draws
+    are not paired with themselves (see `calibjax.kernels.expectations.others`). The SKCE is
+    estimated without bias if the kernel on predictions does not depend on the draws; if it does,
+    for example through `Wasserstein`, calibrated ensembles have a positive SKCE of order 1 / m.
+    With `monte_carlo` the kernel sees the parameters instead.
+
+    Sampling, mean, variance, distribution function and quantiles are those of the empirical
+    distribution. So the exact tests ask whether the target is a draw from the members. This is
+    false even for the ideal ensemble, whose members and target have the same distribution, and
+    they reject it the more often the fewer members it has (73 % for 3, 14 % for 11 members and 16
+    predictions). `hypothesis_tests.ensemble_skce_test` does not.
+
+    Attributes:
+        values: draws of a scalar, [m], or of a vector, [m, d]; [n, m] or [n, m, d] for a batch.
+        weights: their probabilities, [m], or [n, m] for a batch; None if all are 1 / m. For a
+            batch also truth values, which of the members there are: `~numpy.isnan(values)`, if
+            missing members are NaN. Where the weight is zero the value does not matter.
+        index: number that identifies each prediction of a batch, [n]; estimators and tests fill
+            it in. Draws of predictions with different numbers, or without a number, count as
+            different draws even if they are equal; those with the same number have to be equal.
+
+    >>> import jax.numpy as jnp
+    >>> p = Ensemble(jnp.array([1.0, 2.0, 6.0]))
+    >>> print(p.mean(), p.icdf(0.5), f"{p.cdf(2.0):.2f}")
+    3.0 2.0 0.67
+    """
+
+    values: jax.Array = dataclasses.field(metadata={"axes": 1})
+    weights: jax.Array | None = dataclasses.field(
+        default=None, metadata={"constraint": simplex.with_axes("m"), "mask": True}
+    )
+    index: jax.Array | None = None
+
+    def with_index(self, num_axes: int = 1) -> "Ensemble":
+        """The batch, with `num_axes` leading axes, in which each prediction has its own index."""
+        if self.index is not None:
+            return self
+        shape = jnp.shape(self.values)[:num_axes]
+        index = jax.device_put(np.arange(math.prod(shape), dtype=int).reshape(shape))
+        return dataclasses.replace(self, index=index)
+
+    def without_index(self) -> "Ensemble":
+        """The distribution or batch as kernels on predictions see it."""
+        return dataclasses.replace(self, index=None)
+
+    @property
+    def probs(self) -> jax.Array:
+        """Probability of each draw, [m], with sum one even if weights are rounded."""
+        if self.weights is None:
+            dtype = jnp.result_type(self.values)
+            dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else float
+            num_draws = jnp.shape(self.values)[0]
+            return jnp.full(num_draws, 1 / num_draws, dtype)
+        return self.weights / jnp.sum(self.weights)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """One of the draws, chosen with its probability."""
+        if self.weights is None:
+            return self.values[jax.random.randint(key, (), 0, jnp.shape(self.values)[0])]
+        return self.values[Categorical(self.probs).sample(key)]
+
+    def mean(self) -> jax.Array:
+        """Weighted mean of the draws, a scalar or [d]."""
+        return weighted_mean(self.probs, self.values)
+
+    def variance(self) -> jax.Array:
+        """Weighted mean squared deviation of the draws, a scalar or [d]."""
+        return weighted_variance(self.probs, self.values)
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of the scalar draws up to y."""
+        is_upto = self._scalars("cdf") <= jnp.asarray(y)[..., None]
+        return jnp.sum(jnp.where(is_upto, self.probs, 0), -1)
+
+    def icdf(self, level: jax.Array) -> jax.Array:
+        """Smallest scalar draw z of positive probability with cdf(z) ≥ level."""
+        order = jnp.argsort(self._scalars("icdf"))
+        quantile = self.values[order][Categorical(self.probs[order]).icdf(jnp.asarray(level))]
+        if jnp.issubdtype(quantile.dtype, jnp.integer):
+            return checks.missing_unless(~jnp.isnan(level), quantile)
+        return jnp.where(jnp.isnan(level), jnp.nan, quantile)
+
+    def crps(self, y: jax.Array) -> jax.Array:
+        """Continuous ranked probability score of y, of the empirical distribution."""
+        if jnp.ndim(self.values) != 1:
+            raise NotImplementedError(
+                "crps has no closed form for an Ensemble of vectors; it has a scores.energy_score"
+            )
+        to_target, between = self.mean_distances(y)
+        return to_target - 0.5 * between
+
+    def mean_distances(
+        self, y: jax.Array, distance: Callable[..., jax.Array] | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """E d(Z, y) and E d(Z, Z') of independent draws Z, Z' from the empirical distribution.
+
+        The distance of numbers is that of their values if none is given.
+
+        Cost: m² distances; those of many numbers are found from their order instead.
+        """
+        are_numbers, distance = distance is None, distance or _gap
+        probs, values = self.probs, self.values.astype(self.probs.dtype)
+        y = jnp.asarray(y, values.dtype)
+        to_target = jnp.sum(probs * jax.vmap(distance, (0, None))(values, y))
+        if are_numbers and len(values) > _FEW:
+            order = jnp.argsort(values)
+            upto = jnp.cumsum(probs[order])[:-1]
+            return to_target, 2 * jnp.sum(upto * (1 - upto) * jnp.diff(values[order]))
+
+        @jax.checkpoint  # derivatives hold draws, not distances
+        def add(sums: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+            return sums + draw[1] * jax.vmap(distance, (0, None))(values, draw[0]), None
+
+        sums = lax.scan(add, jnp.zeros_like(probs), (values, probs))[0]
+        return to_target, jnp.sum(probs * sums)
+
+    def tempered(self, temperature: jax.Array) -> "Ensemble":
+        """Deviations from the mean times √T, a convention, since draws have no density."""
+        if not jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
+            raise NotImplementedError("tempered is not defined for an Ensemble of integers")
+        mean = self.mean()
+        values = mean + jnp.sqrt(temperature) * (self.values - mean)
+        return dataclasses.replace(self, values=values)
+
+    def _scalars(self, name: str) -> jax.Array:
+        if jnp.ndim(self.values) != 1:
+            raise ValueError(
+                f"{name}: expected the draws [m] of one scalar distribution, "
+                f"got values of shape {jnp.shape(self.values)}; use jax.vmap for a batch"
+            )
+        return self.values
+
+    def check_structure(self, name: str) -> None:
+        """Refuses batches whose shape is not [n, m] or [n, m, d], and single draws."""
+        shape = jnp.shape(self.values)
+        if len(shape) not in (2, 3):
+            raise ValueError(f"{name}.values: expected shape [n, m] or [n, m, d], got {shape}")
+        if shape[1] < 2:
+            raise ValueError(
+                f"{name}.values: expected at least two draws or ensemble members for each "
+                f"prediction, got shape {shape}"
+            )
+        checks.real(f"{name}.values", self.values)
+        if self.index is not None:
+            index = checks.integer(f"{name}.index", self.index, "indices of the predictions")
+            checks.shape(f"{name}.index", index, shape[:1], "[n], as the values")
+        if self.weights is not None:
+            checks.floating(f"{name}.weights", self.weights)
+            checks.shape(f"{name}.weights", self.weights, shape[:2], "[n, m], as the values")
+
+    def check_values(self, name: str) -> "Ensemble":
+        """Refuses draws that are not finite, and weights that are not probabilities."""
+        place = f"{name}.values"
+        values = self.values if self.weights is None else _present(self.values, self.weights)
+        values = self._shared_draws(name, checks.finite(place, values))
+        if checks.is_concrete(values):  # integers that are not NaN, but stand for it
+            known = np.asarray(values)
+            is_integer = np.issubdtype(known.dtype, np.integer)
+            bad = known == np.iinfo(known.dtype).min if is_integer else np.isnan(known)
+            checks.refuse_where(bad, place, "draws that are not missing", values)
+        weights, place = self.weights, f"{name}.weights"
+        if weights is not None:
+            weights = checks.simplex(place, weights)
+            if checks.is_concrete(weights):
+                number = (np.asarray(weights) != 0).sum(-1)
+                expected = "at least two draws of positive weight"
+                checks.refuse_where(number < 2, f"number of positive {place}", expected, number)
+            else:
+                number = jnp.count_nonzero(weights, -1, keepdims=True)
+                weights = checks.nan_unless(number >= 2, weights)
+        return checks.replaced(self, values=values, weights=weights)
+
+    def _shared_draws(self, name: str, values: jax.Array) -> jax.Array:
+        """The values; refused, or missing, where predictions of one index have different ones."""
+        if self.index is None:
+            return values
+        is_known = checks.is_concrete(self.index, values)
+        index, rows = (np.asarray(x) if is_known else x for x in (self.index, values))
+        index, rows = index.reshape(-1), rows.reshape(index.size, -1)
+        if is_known and (index[1:] > index[:-1]).all():
+            return values
+        order = index.argsort()
+        same = index[order[1:]] == index[order[:-1]]
+        differs = same & (rows[order[1:]] != rows[order[:-1]]).any(1)
+        if not is_known:
+            bad = jnp.zeros(index.shape, bool)
+            bad = bad.at[order[1:]].max(differs).at[order[:-1]].max(differs)
+            return checks.missing_where(bad, jnp.asarray(rows)).reshape(values.shape)
+        if differs.any():
+            i = checks.first_where(differs)[0]
+            raise ValueError(
+                f"{name}.index: expected one index for each prediction, got {index[order[i]]} for "
+                f"different draws in rows {order[i]} and {order[i + 1]}, as if batches were "
+                "concatenated; hand over Ensemble(values) of all draws, without index"
+            )
+        return values
+
+    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
+        """Refuses targets that are not finite, [n] or [n, d], and of the same kind as the draws."""
+        if jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
+            targets = checks.floating(name, targets, jnp.result_type(self.values))
+        else:
+            targets = checks.integer(name, targets, "targets, as the draws")
+        shape = jnp.shape(self.values)
+        described = "[n], as the predictions' draws [n, m]"
+        if len(shape) == 3:
+            described = "[n, d], as the predictions' draws [n, m, d]"
+        checks.shape(name, targets, (shape[0], *shape[2:]), described)
+        return checks.finite(name, targets)
+
+
+@record
+class MonteCarlo(Batch):
+    """A distribution together with draws from it, made by `monte_carlo`.
+
+    Expectations of target kernels are averages over the draws. Everything else uses the
+    distribution itself: kernels on predictions and distances see it, targets are drawn from it, and
+    attributes such as `log_prob`, `mean` or the parameters are passed through.
+
+    Attributes:
+        distribution: the distribution.
+        draws: its draws, a `Ensemble`.
+    """
+
+    distribution: Distribution
+    draws: Ensemble
+
+    def with_index(self, num_axes: int = 1) -> "MonteCarlo":
+        """The batch, with `num_axes` leading axes, in which each prediction has its own index."""
+        return dataclasses.replace(self, draws=self.draws.with_index(num_axes))
+
+    def tempered(self, temperature: jax.Array) -> "MonteCarlo":
+        """Not defined: the draws belong to one temperature."""
+        del temperature
+        raise NotImplementedError(
+            "tempered is not defined for MonteCarlo, whose draws belong to one temperature: scale "
+            "its distribution, and draw again with distributions.monte_carlo"
+        )
+
+    def __getattr__(self, name: str) -> PyTree:
+        # Existing fields do not get here; they are missing only while Python makes or copies self.
+        if name.startswith("__") or name in ("distribution", "draws"):
+            raise AttributeError(name)
+        return getattr(self.distribution, name)
+
+    def check_structure(self, name: str) -> None:
+        """Checks the batches of distributions and draws."""
+        if hasattr(self.distribution, "check_structure"):
+            self.distribution.check_structure(f"{name}.distribution")
+        if not isinstance(self.draws, Ensemble):
+            got = checks.described(self.draws)
+            raise TypeError(f"{name}.draws: expected distributions.Ensemble, got {got}")
+        self.draws.check_structure(f"{name}.draws")
+
+    def check_values(self, name: str) -> "MonteCarlo":
+        """Checks the values of distributions and draws, which have to be possible targets."""
+        distribution = checks.record_values(self.distribution, f"{name}.distribution")
+        draws, place = self.draws.check_values(f"{name}.draws"), f"{name}.draws.values"
+        # Traced as they are here, values that are no targets become missing.
+        check = jax.vmap(lambda y: checks.targets_of(distribution, place, y), 1, 1)
+        checked = check(draws.values)
+        bad = checks.is_missing(checked)
+        if checks.is_concrete(bad):
+            kind = type(self.distribution).__name__
+            expected = f"draws from the distributions, {kind}"
+            checks.refuse_where(bad, place, expected, draws.values)
+        else:  # integers cannot be NaN
+            distribution = checks.nan_rows(checks.missing_rows(checked), distribution)
+        return checks.replaced(self, distribution=distribution, draws=draws)
+
+
+def undrawn(p: object) -> Any:
+    """A prediction without draws that were added to it."""
+    return p.distribution if isinstance(p, MonteCarlo) else p
+
+
+@functools.partial(jax.jit, static_argnames="num_samples")
+def _draw_many(key: jax.Array, predictions: Distribution, num_samples: int) -> jax.Array:
+    """Independent draws from each prediction, [n, m] or [n, m, d]."""
+    keys = jax.random.split(key, num_samples)
+    return jax.vmap(lambda k: draw(k, predictions), out_axes=1)(keys)
+
+
+def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> MonteCarlo:
+    """Draws from each prediction, which give unbiased estimates of expectations.
+
+    For predictions and target kernels without closed-form expectations: pass the result to
+    estimators and tests in place of the predictions. The draws of different predictions are
+    independent, so that all expectations, and the unbiased and the biased SKCE, have the mean that
+    exact expectations would give; their variance grows by terms of order 1 / num_samples. On the
+    diagonal, where a prediction is paired with itself, draws are not paired with themselves. So h
+    is no longer positive semi-definite, and even the biased SKCE may be negative. The exact tests
+    stay exact.
+
+    Args:
+        key: a JAX random key.
+        predictions: batch of n distributions.
+        num_samples: m ≥ 2, number of draws from each prediction.
+
+    Returns:
+        The predictions with their draws.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if the parameters have wrong shapes or values, or m < 2.
+
+    Cost: n m draws and their memory; the SKCE then evaluates the target kernel n² m² / 2 times,
+    unavoidably for kernels without features: m = 10 costs a hundred times as much as a closed form,
+    minutes for n = 30 000. A few draws suffice, since each of the n predictions has its own.
+
+    References: none of the four papers has it.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distances, distributions, estimators, kernels
+    >>> kernel = kernels.TensorProduct(
+    ...     kernels.Exponential(1.0, distances.Wasserstein()), kernels.Exponential(1.0)
+    ... )
+    >>> predictions = distributions.Normal(jnp.zeros(8), jnp.ones(8))
+    >>> drawn = distributions.monte_carlo(jax.random.key(0), predictions, 50)
+    >>> print(f"{estimators.skce(kernel, drawn, jnp.full(8, 2.0)):.1f}")
+    1.0
+    """
+    key = checks.random_key(key)
+    predictions = undrawn(checks.batch(predictions, keep_logs=True))
+    checks.method("predictions", predictions, "sample")
+    numbers_each = sum(map(jnp.size, jax.tree.leaves(predictions)))
+    num_samples = checks.number_of_draws("num_samples", num_samples, 2, numbers_each=numbers_each)
+    values = _draw_many(key, predictions, num_samples)
+    return MonteCarlo(predictions, Ensemble(values).with_index())
+
+
+_WORDS = "finite values, -inf or inf"
+_EXTENDED = Constraint(_WORDS, lambda name, x: checks.satisfying(name, x, lambda v: v == v, _WORDS))
+
+
+@record
+class Quantiles(Distribution):
+    """Quantile forecast of a number: P(Y ≤ values_j) = levels_j, j = 1, ..., k.
+
+    Where Y may equal a quantile with a positive probability, such as counts and days without rain,
+    it says P(Y < values_j) ≤ levels_j ≤ P(Y ≤ values_j). Quantiles may be −∞ and ∞, as those of
+    conformal methods are for few calibration data: their intervals contain every target, their
+    widths are infinite, and so is a `scores.pinball_loss`.
+
+    It does not say where Y lies between two quantiles, or how far beyond the outermost. So there is
+    no density, no sampling and no kernel calibration error. `scores.pinball_loss` scores it at its
+    own levels, and `hypothesis_tests.coverage_test` tests the coverage of each level and interval.
+
+    Attributes:
+        levels: in (0, 1), increasing, [k]; for a batch [n, k], or [k] if all share them.
+        values: quantiles at these levels, not decreasing, [k], or [n, k] for a batch; −∞ and ∞
+            are allowed.
+
+    Raises:
+        TypeError, ValueError: when it is passed to a function, if levels or values are invalid;
+            `Quantiles.sorted` takes quantiles that cross.
+
+    References: Koenker and Bassett (1978), Regression quantiles.
+
+    >>> import jax.numpy as jnp
+    >>> p = Quantiles(levels=jnp.array([0.25, 0.75]), values=jnp.array([-1.0, 2.0]))
+    >>> print(p.interval(1.5), p.interval(2.0), p.interval(3.0), p.probs)
+    1 1 2 [0.25 0.5  0.25]
+    """
+
+    levels: jax.Array = parameter(Constraint("values in (0, 1)", checks.proportions, ("k",)))
+    values: jax.Array = parameter(_EXTENDED.with_axes("k"))
+
+    @classmethod
+    def sorted(cls, levels: ArrayLike, values: ArrayLike) -> "Quantiles":
+        """The forecast with the quantiles of each row, and the levels, in increasing order.
+
+        Quantiles that were estimated one by one may cross. Sorted ones are never further from the
+        true quantiles, on average over equidistant levels, and are the same where none cross.
+
+        Args:
+            levels: in (0, 1), in any order, [k], or [n, k] for a batch.
+            values: quantiles at these levels, [k], or [n, k] for a batch.
+
+        Returns:
+            The forecast, with levels and values of the shapes, and in the precision, in which they
+            came.
+
+        Raises:
+            TypeError: if levels or values are no arrays of real numbers.
+
+        Cost: O(n k log k).
+
+        References: Chernozhukov, Fernández-Val and Galichon (2010), Quantile and probability curves
+        without crossing.
+
+        >>> print(Quantiles.sorted([0.1, 0.5, 0.9], [-1.0, 2.0, 1.5]).values)
+        [-1.   1.5  2. ]
+        """
+        arrays = checks.originals("levels", levels), checks.originals("values", values)
+        in_order: Any = (np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in arrays)
+        return cls(*in_order)
+
+    @property
+    def probs(self) -> jax.Array:
+        """Probabilities of the k + 1 intervals between the quantiles, [k + 1], or [n, k + 1]."""
+        zeros = jnp.zeros_like(self.levels[..., :1])
+        return jnp.diff(self.levels, prepend=zeros, append=zeros + 1)
+
+    def interval(self, y: ArrayLike) -> jax.Array:
+        """Index of the interval that contains y, 0, ..., k: the number of quantiles below y."""
+        return jnp.sum(self.values < jnp.asarray(y), -1)
+
+    def check_values(self, name: str) -> "Quantiles":
+        """Refuses levels that are 0, 1 or not increasing, and quantiles that cross."""
+        checked = super().check_values(name)
+        levels = checked.levels
+        levels = checks.increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
+        expected = f"quantiles that do not cross{_advice(checked.values)}"
+        values = checks.increasing(f"{name}.values", checked.values, expected)
+        return checks.replaced(checked, levels=levels, values=values)
+
+
+def _advice(values: ArrayLike) -> str:
+    """How many rows have quantiles that cross, where that is known, and what to do."""
+    if not checks.is_concrete(values):
+        return ""
+    array = np.asarray(values)
+    crossing = np.asarray((array[..., 1:] < array[..., :-1]).any(-1))
+    rows = f"{crossing.sum()} of {crossing.size} rows do; " if crossing.ndim else ""
+    return f" ({rows}distributions.Quantiles.sorted(levels, values) sorts them)"

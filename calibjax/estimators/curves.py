@@ -1,0 +1,551 @@
+"""Bands for counts under calibration, from redraws of the whole data set.
+
+Under calibration the observed counts are exchangeable with the redrawn ones.
+"""
+
+import dataclasses
+import functools
+import math
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import segment_sums
+from calibjax._core.batches import default_batch_size, map_batches
+from calibjax._core.fitting import isotonic_means
+from calibjax._core.pytree import record
+from calibjax.binnings import Binning, bins_of
+from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import Distribution, check_draws, draw
+from calibjax.distributions.composed import bare
+
+
+def checked_ranks(
+    confidence_level: ArrayLike, num_draws: int
+) -> tuple[float, int, tuple[int, int]]:
+    """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
+    level = checks.proportion("confidence_level", confidence_level)
+    if not checks.is_concrete(level):
+        expected = "expected a number that is known when compiling"
+        raise TypeError(f"confidence_level: {expected}, got {level}")
+    level = float(level)
+    num_draws = checks.number_of_draws("num_draws", num_draws)
+    share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
+    least = math.ceil(2 / (1 - share)) - 1
+    if num_draws < least:
+        raise ValueError(
+            f"num_draws: expected at least {least} redraws for a band of level {level}, "
+            f"got {num_draws}"
+        )
+    pointwise = math.floor((num_draws + 1) * (1 - share) / 2)
+    return level, num_draws, (pointwise, math.ceil((num_draws + 1) * share))
+
+
+def pointwise_band(redraws: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:
+    """Smallest and largest number of ones in the band of each bin, [K] each."""
+    redraws = jnp.sort(redraws, 0)
+    return redraws[rank - 1], redraws[-rank]
+
+
+def simultaneous_band(
+    redraws: jax.Array,
+    rank: int,
+    counts: jax.Array,
+    expected: jax.Array,
+    deviation: jax.Array,
+    *,
+    has_weights: bool = False,
+) -> tuple[jax.Array, jax.Array]:
+    """Smallest and largest number of ones, or sum of their weights, in the band of all bins.
+
+    [K] each; numbers are integers, sums of weights are not.
+    """
+    # Where the deviation is zero, predictions are 0 or 1 and the difference is zero, too.
+    divisors = jnp.where(deviation > 0, deviation, 1)
+    largest = jnp.max(jnp.abs(redraws - expected) / divisors, 1)
+    half = jnp.sort(largest)[rank - 1] * deviation
+    # The redraw that defines the critical value is in the band despite rounding errors.
+    rounding = rounding_of_sums(counts, expected)
+    lower, upper = expected - half - rounding, expected + half + rounding
+    if has_weights:  # of which all together may be more than their sum in another order
+        return jnp.maximum(lower, 0), jnp.minimum(upper, counts + rounding)
+    return jnp.maximum(jnp.ceil(lower), 0), jnp.minimum(jnp.floor(upper), counts)
+
+
+def rounding_of_sums(counts: jax.Array, expected: jax.Array) -> jax.Array:
+    """Differences of sums in bins of these sizes that are rounding errors."""
+    return 16 * jnp.finfo(expected.dtype).eps * counts
+
+
+def is_outside(values: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Array:
+    """Which values are outside their band; NaN is."""
+    return ~((values >= lower) & (values <= upper))
+
+
+_BYTES_PER_LABEL = 64  # random bits, uniform numbers and labels of one sample in one redraw
+
+
+@record
+class ReliabilityCurve:
+    """Frequencies of label 1 in bins of the predictions, and consistency bands for them.
+
+    The non-empty bins are sorted by confidence. They are padded with empty entries, whose count and
+    all other values are 0 (not NaN), to K = min(n, max_bins); `counts > 0` selects the non-empty
+    bins.
+
+    Attributes:
+        counts: number of samples, integers, [K]; with weights their sum, where that of all samples
+            is their effective number (Σ_i w_i)² / Σ_i w_i².
+        confidence: mean predicted probability of label 1, [K].
+        frequency: observed frequency of label 1, [K].
+        pointwise_lower: lower end of the band of each bin on its own, [K].
+        pointwise_upper: its upper end, [K].
+        simultaneous_lower: lower end of the band of all bins at once, [K].
+        simultaneous_upper: its upper end, [K].
+        confidence_level: lower bound of the probability under calibration that a frequency is in
+            its pointwise band, and that all frequencies are in the simultaneous one; a Python
+            number.
+    """
+
+    counts: jax.Array
+    confidence: jax.Array
+    frequency: jax.Array
+    pointwise_lower: jax.Array
+    pointwise_upper: jax.Array
+    simultaneous_lower: jax.Array
+    simultaneous_upper: jax.Array
+    confidence_level: float = dataclasses.field(metadata={"static": True})
+
+    @property
+    def is_outside(self) -> jax.Array:
+        """Which bins are outside the simultaneous band, [K].
+
+        Rejecting calibration if there is such a bin is an exact test at the significance level
+        1 − confidence_level.
+        """
+        return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
+
+
+@checks.key_first
+def reliability_curve(
+    key: jax.Array,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    binning: Binning,
+    weights: ArrayLike | None = None,
+    num_draws: int = 999,
+    confidence_level: float = 0.9,
+    max_bins: int = 100,
+) -> ReliabilityCurve:
+    """Frequencies of label 1 in bins of its predicted probability, with consistency bands.
+
+        confidence = Σ_{i ∈ bin} p_i / |bin|,    frequency = S / |bin| with S = Σ_{i ∈ bin} y_i.
+
+    The bands come from B redraws y_i ~ p_i of all targets, one per prediction, so that the
+    predictions in a bin may differ. With S_b the number of ones in a bin of redraw b:
+
+        pointwise: S_(k) ≤ S ≤ S_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − γ)/2⌋;
+        simultaneous: |S − Σ p_i| / √(Σ p_i (1 − p_i)) ≤ c in every bin,
+
+    where c is the ⌈(B + 1) γ⌉-th smallest of the B maxima of the left-hand side over the bins
+    of each redraw. Under calibration the observed S is exchangeable with the redrawn S_b. Fewer
+    than S_(k) ones, or more than S_(B+1−k), occur with probability at most k / (B + 1) each, and
+    the observed maximum is ≤ c with probability at least ⌈(B + 1) γ⌉ / (B + 1). Thus both bands
+    hold with probability at least γ (over targets and redraws, given the predictions), for
+    every n, every B and every binning. As frequencies are discrete, the bands of small bins hold
+    with larger probability; they end at frequencies that |bin| labels can have. Bins whose
+    predictions are all 0 or 1 have bands of width zero. All bins share one c: small bins in which
+    one of the labels is improbable widen the simultaneous band of the others.
+
+    With weights p_i and y_i are multiplied by w_i, p_i (1 − p_i) by w_i², and |bin| is Σ w_i. The
+    redraws keep the weights, so that the bands are still exact.
+
+    Bröcker and Smith (2007) also resample the predictions, which changes the bins, and give
+    pointwise bands only. Here the predictions are kept, as in `hypothesis_tests.exact_test`.
+
+    Args:
+        key: a JAX random key.
+        predictions: batch of n binary predictions, `Bernoulli`. For more classes, choose binary
+            predictions with a lens: `estimators.top_label`, `estimators.class_wise`.
+        targets: labels 0 or 1, [n].
+        binning: function of the predictions that returns the bin of each, integers in
+            0, ..., n − 1, [n]: `estimators.UniformBins(10)` or your own. It must not depend on
+            the targets. See `ece` for what it makes of weights.
+        weights: w ≥ 0 of the samples, [n]; None for samples that count equally. Bins without a
+            positive one are empty.
+        num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
+        confidence_level: γ in (0, 1).
+        max_bins: largest number of non-empty bins.
+
+    Returns:
+        The curve; its arrays have min(n, max_bins) entries, also under `jit`.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind; in particular if predictions are not
+            binary, since the class is not guessed.
+        ValueError: if shapes or values are wrong, if there are too few redraws for the level, or
+            more than `max_bins` bins.
+
+    Cost: B n draws; O(B max_bins + n) memory, since redraws come in batches of about 16 MB.
+
+    References: Bröcker and Smith (2007), Increasing the reliability of reliability diagrams, for
+    the pointwise band; Davison and Hinkley (1997), §4.2.4, and Myllymäki et al. (2017), Global
+    envelope tests for spatial processes, for the simultaneous one.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, estimators
+    >>> curve = estimators.reliability_curve(
+    ...     jax.random.key(0),
+    ...     distributions.Bernoulli(jnp.repeat(jnp.array([0.25, 0.75]), 100)),
+    ...     jnp.arange(200) % 2,
+    ...     binning=estimators.UniformBins(2),
+    ...     max_bins=2,
+    ... )
+    >>> print(curve.counts, curve.confidence, curve.frequency, curve.is_outside)
+    [100 100] [0.25 0.75] [0.5 0.5] [ True  True]
+    """
+    key = checks.random_key(key)
+    confidence_level, num_draws, ranks = checked_ranks(confidence_level, num_draws)
+    max_bins = checks.size_in_range("max_bins", max_bins, 1)
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    predictions, targets = checked_binary(predictions, targets)
+    weights = checks.sample_weights(weights, predictions)
+    bins = bins_of(binning, predictions, weights=weights)
+    if checks.is_concrete(bins, weights):
+        ids = np.asarray(bins)
+        number = len(np.unique(ids if weights is None else ids[np.asarray(weights) > 0]))
+        if number > max_bins:
+            raise ValueError(
+                f"binning(predictions): expected at most max_bins = {max_bins} different bins, "
+                f"got {number}"
+            )
+    data = predictions.probs, targets, bins, weights
+    size = min(targets.size, max_bins)
+    values = _curve(jax.random.split(key, num_draws), *data, size=size, ranks=ranks)
+    return ReliabilityCurve(*values, confidence_level=confidence_level)
+
+
+def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
+    """Checks a data set of two classes."""
+    predictions = bare(predictions)
+    if not isinstance(predictions, Bernoulli):
+        raise TypeError(
+            "predictions: expected binary predictions, distributions.Bernoulli, got "
+            f"{checks.described(predictions)}. Of several classes, say which binary predictions "
+            "are meant: estimators.top_label(predictions, targets), the most probable class, or "
+            "estimators.class_wise(predictions, targets), every class against the rest"
+        )
+    return checks.predictions_and_targets(predictions, targets)
+
+
+@functools.partial(jax.jit, static_argnames=("size", "ranks"))
+def _curve(
+    keys: jax.Array,
+    probs: jax.Array,
+    targets: jax.Array,
+    bins: jax.Array,
+    weights: jax.Array | None,
+    *,
+    size: int,
+    ranks: tuple[int, int],
+) -> tuple[jax.Array, ...]:
+    """The arrays of the curve, in the order of its fields."""
+    n, dtype = targets.size, probs.dtype
+    each = jnp.ones(n, jnp.int32) if weights is None else weights
+    positions, is_possible = _positions(probs, bins, each, size)
+    is_possible &= jnp.all((probs >= 0) & (probs <= 1) & ((targets == 0) | (targets == 1)))
+
+    def sums(values: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum(values, positions, size)
+
+    # Sums within rows, each of one bin, are vector arithmetic; sums of single samples are not.
+    rows, owners = _rows(jnp.where(each > 0, positions, size), size)
+    laid, counting = (jnp.append(x, 0)[rows] for x in (probs, each))
+
+    def redrawn(key: jax.Array) -> jax.Array:
+        ones = jnp.sum(jnp.where(_labels(key, laid), counting, 0), 1)
+        return jax.ops.segment_sum(ones, owners, size)
+
+    counts, ones = sums(each), sums(each * targets.astype(jnp.int32))
+    # The residuals nearly cancel, so that their sum has small rounding errors.
+    residuals = segment_sums(probs - targets, positions, counts, weights)
+    expected = jnp.clip(ones + residuals, 0, counts)
+    deviation = jnp.sqrt(sums(jnp.square(each) * (probs * (1 - probs))))
+    batch_size = default_batch_size(_BYTES_PER_LABEL * n)
+    redraws = map_batches(keys, jax.vmap(redrawn), batch_size)
+    pointwise = pointwise_band(redraws, ranks[0])
+    if weights is not None:  # of equal labels in another order the sums may differ by rounding
+        rounding = rounding_of_sums(counts, expected)
+        pointwise = pointwise[0] - rounding, pointwise[1] + rounding
+    simultaneous = simultaneous_band(
+        redraws, ranks[1], counts, expected, deviation, has_weights=weights is not None
+    )
+    limits = *pointwise, *simultaneous
+    divisors = jnp.where(counts == 0, 1, counts).astype(dtype)
+    shares = (x.astype(dtype) / divisors for x in (expected, ones, *limits))
+    # A label or a bin out of range, which is not refused under jit, gives NaN.
+    return counts, *(jnp.where(is_possible, share, jnp.nan) for share in shares)
+
+
+def _rows(positions: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """Samples in rows of one position each, n where there is none, and positions of the rows.
+
+    Samples at the position `size` are in none of them.
+    """
+    n = positions.size
+    width = min(max(n // (8 * size), 1), 512)
+    counts = jax.ops.segment_sum(jnp.ones(n, jnp.int32), positions, size)
+    order, ends = jnp.argsort(positions), jnp.cumsum(-(-counts // width))
+    ranks = jnp.arange(n, dtype=jnp.int32) - (jnp.cumsum(counts) - counts)[positions[order]]
+    number = n // width + size  # of rows, at most
+    places = (ends - -(-counts // width))[positions[order]] * width + ranks
+    places = jnp.where(positions[order] < size, places, number * width)
+    rows = jnp.full(number * width, n, jnp.int32)
+    rows = rows.at[places].set(order.astype(jnp.int32), mode="drop")
+    owners = jnp.searchsorted(ends, jnp.arange(number), side="right")
+    return rows.reshape(number, width), owners
+
+
+def _labels(key: jax.Array, probs: jax.Array) -> jax.Array:
+    """Labels drawn with these probabilities, [k, width], in half the time of uniform numbers.
+
+    Sixteen random bits decide all but one in 65 536. Those have a uniform number, of another 24
+    bits, which they share with others of their column that these bits leave open: hardly ever one,
+    unless columns are as long as that.
+    """
+    scaled = probs * 2**16
+    whole = jnp.floor(scaled)
+    number, width = -(-probs.size // 2), probs.shape[1]
+    words = jax.random.bits(key, (number + width,), jnp.uint32)  # once: it takes long to compile
+    halves = jnp.stack([words & 0xFFFF, words >> 16], 1).ravel()[: probs.size].reshape(probs.shape)
+    halves, limits = halves.astype(jnp.int32), whole.astype(jnp.int32)
+    level = (words[number:] >> 8).astype(probs.dtype) / 2**24
+    return (halves < limits) | ((halves == limits) & (level < scaled - whole))
+
+
+def _positions(
+    probs: jax.Array, bins: jax.Array, weights: jax.Array, size: int
+) -> tuple[jax.Array, jax.Array]:
+    """Position of each sample's bin among all bins sorted by confidence, empty bins last, [n].
+
+    The weights of the samples are 1 if they count equally.
+
+    Returns:
+        The positions, and whether all bins are in range and all positions below `size`.
+    """
+    n = bins.size
+    counts = jax.ops.segment_sum(weights, bins, n)
+    means = jax.ops.segment_sum(weights * probs, bins, n) / jnp.where(counts == 0, 1, counts)
+    order = jnp.argsort(jnp.where(counts > 0, means, jnp.inf))
+    places = jnp.zeros(n, jnp.int32).at[order].set(jnp.arange(n, dtype=jnp.int32))
+    is_possible = jnp.all((bins >= 0) & (bins < n)) & (jnp.sum(counts > 0) <= size)
+    return places[bins], is_possible
+
+
+_BYTES_PER_LABEL_PAV = 64  # of one sample in one redraw, and of the rounds of its regression
+
+
+@record
+class IsotonicCurve:
+    """Isotonic regression of targets on what was predicted, and consistency bands for it.
+
+    Attributes:
+        confidence: predicted probabilities of label 1, or means, in increasing order, [K]:
+            all of them, or as many of equally spaced ranks.
+        frequency: the regression there, [K].
+        pointwise_lower: lower end of the band of each point on its own, [K].
+        pointwise_upper: its upper end, [K].
+        simultaneous_lower: lower end of the band of all points at once, [K].
+        simultaneous_upper: its upper end, [K].
+        confidence_level: lower bound of the probability under calibration that a frequency is in
+            its pointwise band, and that all frequencies are in the simultaneous one; a Python
+            number.
+        functional: what is predicted: "probability" or "mean".
+    """
+
+    confidence: jax.Array
+    frequency: jax.Array
+    pointwise_lower: jax.Array
+    pointwise_upper: jax.Array
+    simultaneous_lower: jax.Array
+    simultaneous_upper: jax.Array
+    confidence_level: float = dataclasses.field(metadata={"static": True})
+    functional: str = dataclasses.field(default="probability", metadata={"static": True})
+
+    @property
+    def is_outside(self) -> jax.Array:
+        """Which points are outside the simultaneous band, [K].
+
+        Rejecting calibration if there is one is an exact test at the significance level
+        1 − confidence_level.
+        """
+        return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
+
+
+@checks.key_first
+def isotonic_curve(
+    key: jax.Array,
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    num_draws: int = 999,
+    confidence_level: float = 0.9,
+    max_points: int = 200,
+) -> IsotonicCurve:
+    """Reliability curve without bins (CORP), with consistency bands.
+
+    The frequency of label 1 given its probability p is the isotonic regression r of the labels on
+    the probabilities, the non-decreasing function with the least Σ_i w_i (r(p_i) − y_i)²; so is the
+    mean of numbers given the predicted one.
+
+    The bands come from B redraws y_i ~ p_i, which have a regression each, r_b. At each point
+
+        pointwise: r_(k) ≤ r ≤ r_(B+1−k), the order statistics of rank k = ⌊(B + 1)(1 − γ)/2⌋;
+        simultaneous: |r − m| / s ≤ c at every point,
+
+    with mean m and standard deviation s over all B + 1 regressions, the latter at least a quarter
+    of its largest for probabilities, and c the ⌈(B + 1) γ⌉-th smallest of the largest left-hand
+    sides of all B + 1. Under calibration these are exchangeable,
+    so that both bands hold with at least the probability γ, for every n and every B.
+
+    `scores.brier_decomposition` says what the curve means for the score: its miscalibration,
+    discrimination and uncertainty are those of this regression.
+
+    Args:
+        key: a JAX random key.
+        predictions: batch of n binary predictions, `Bernoulli`: of classes by
+            `estimators.top_label` or `estimators.class_wise`, of numbers by their `cdf` at a
+            threshold. Or distributions of numbers with `sample` and `mean`.
+        targets: labels 0 or 1, or numbers, [n].
+        weights: w ≥ 0 of the samples, [n], which all redraws keep; None for samples that count
+            equally.
+        num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
+        confidence_level: γ in (0, 1).
+        max_points: largest number of points K.
+
+    Returns:
+        The curve, of min(n, max_points) points.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind; in particular if predictions are of several
+            classes, or lack a method.
+        ValueError: if shapes or values are wrong, or there are too few redraws for the level.
+
+    Cost: a sort of n, and B + 1 isotonic regressions of O(n log n); O(B K + n) memory.
+
+    References: Dimitriadis, Gneiting and Jordan (2021), Stable reliability diagrams for
+    probabilistic classifiers, with pointwise bands; the simultaneous one is that of
+    `reliability_curve`. Gneiting and Resin (2023), Regression diagnostics meets forecast
+    evaluation, for means.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, estimators
+    >>> curve = estimators.isotonic_curve(
+    ...     jax.random.key(0),
+    ...     distributions.Bernoulli(jnp.repeat(jnp.array([0.25, 0.75]), 100)),
+    ...     jnp.arange(200) % 2,
+    ...     max_points=2,
+    ... )
+    >>> print(curve.confidence, curve.frequency, curve.is_outside)
+    [0.25 0.75] [0.5 0.5] [ True  True]
+    """
+    key = checks.random_key(key)
+    confidence_level, num_draws, ranks = checked_ranks(confidence_level, num_draws)
+    max_points = checks.size_in_range("max_points", max_points, 2)
+    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
+    functional = "mean"
+    predictions, targets = checks.predictions_and_targets(predictions, targets)
+    if hasattr(bare(predictions), "class_probs"):
+        functional = "probability"
+        predictions, targets = checked_binary(predictions, targets)
+        forecasts = predictions.probs
+    else:
+        forecasts = forecasts_of(predictions, targets, None)
+        check_draws(predictions, targets)
+    weights = checks.sample_weights(weights, predictions)
+    size = min(jnp.size(targets), max_points)
+    data = predictions, forecasts, targets, weights
+    values = _curve_pav(key, *data, size=size, num_draws=num_draws, ranks=ranks)
+    return IsotonicCurve(*values, confidence_level=confidence_level, functional=functional)
+
+
+def forecasts_of(predictions: Distribution, targets: ArrayLike, level: float | None) -> jax.Array:
+    """The mean, or the quantile of a level, of each prediction of a number, [n].
+
+    Raises:
+        TypeError: if the predictions have none.
+        ValueError: if they, or the targets, are not numbers.
+    """
+    checks.method("predictions", predictions, "mean" if level is None else "icdf")
+    checks.shape("targets", targets, (None,), "[n]: only numbers have a mean and quantiles")
+    forecasts = _forecasts(predictions, level)
+    checks.shape("predictions", forecasts, jnp.shape(targets), "predictions of one number each")
+    return forecasts
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _forecasts(predictions: Distribution, level: float | None) -> jax.Array:
+    forecasts = jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
+    return forecasts.astype(
+        jnp.result_type(forecasts, jnp.float32)
+    )  # quantiles of counts are integers
+
+
+@functools.partial(jax.jit, static_argnames=("size", "num_draws", "ranks"))
+def _curve_pav(
+    key: jax.Array,
+    predictions: Distribution,
+    forecasts: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    *,
+    size: int,
+    num_draws: int,
+    ranks: tuple[int, int],
+) -> tuple[jax.Array, ...]:
+    """The arrays of the curve, in the order of its fields."""
+    is_binary = isinstance(predictions, Bernoulli)
+    is_bad = (targets != 0) & (targets != 1) if is_binary else checks.is_missing(targets)
+    is_bad = jnp.any(jnp.isnan(forecasts) | is_bad)
+    if weights is not None:
+        is_bad |= jnp.any(jnp.isnan(weights))
+    samples = checks.counted(weights, (predictions, forecasts, targets))
+    order = jnp.argsort(samples[1])
+    samples, weights = jax.tree.map(lambda x: x[order], (samples, weights))
+    predictions, forecasts, targets = samples
+    # Ranks among the samples that count.
+    counts = jnp.cumsum(jnp.ones(forecasts.size, int) if weights is None else weights > 0)
+    shares = np.linspace(0, 1, size)
+    ranks_of_places = jnp.round(1 + shares * (counts[-1] - 1)).astype(counts.dtype)
+    places = jnp.searchsorted(counts, ranks_of_places)
+
+    def regression(key: jax.Array, is_observed: jax.Array) -> jax.Array:
+        drawn = draw(key, predictions).astype(targets.dtype)
+        outputs = jnp.where(is_observed, targets, drawn).astype(forecasts.dtype)
+        # Differences of sums of numbers are not exact.
+        each = weights if is_binary or weights is not None else jnp.ones_like(outputs)
+        return isotonic_means(forecasts, outputs, each)[places]
+
+    # One program for all, so that equal targets have equal regressions.
+    keys = jax.random.split(key, num_draws + 1), jnp.arange(num_draws + 1) == 0
+    evaluate = lambda items: jax.vmap(regression)(*items)  # noqa: E731
+    pool = map_batches(keys, evaluate, default_batch_size(_BYTES_PER_LABEL_PAV * forecasts.size))
+    middle, spread = jnp.mean(pool, 0), jnp.std(pool, 0)
+    if is_binary:
+        # Near 0 and 1 few labels decide, whose rare values would widen the band everywhere.
+        spread = jnp.maximum(spread, jnp.max(spread) / 4)
+    # Where all agree up to rounding, there is nothing to be outside of.
+    rounding = 16 * jnp.finfo(pool.dtype).eps * jnp.max(jnp.abs(pool))
+    divisors = jnp.where(spread > rounding, spread, jnp.inf)
+    largest = jnp.max(jnp.abs(pool - middle) / divisors, 1)
+    half = jnp.sort(largest)[ranks[1] - 1] * spread + rounding
+    limits = *pointwise_band(pool[1:], ranks[0]), middle - half, middle + half
+    limits = (jnp.clip(x, 0, 1) for x in limits) if is_binary else limits
+    values = forecasts[places], pool[0], *limits
+    return tuple(jnp.where(is_bad, jnp.nan, x) for x in values)

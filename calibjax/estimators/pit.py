@@ -1,0 +1,481 @@
+"""Probability integral transforms (PIT): the place of each target in its predicted distribution."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, safe_sqrt
+from calibjax._core.batches import default_batch_size, in_batches
+from calibjax._core.pytree import record
+from calibjax.distributions import Ensemble, Quantiles
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.composed import bare
+from calibjax.distributions.ensembles import undrawn
+from calibjax.estimators.curves import checked_ranks, is_outside, simultaneous_band
+
+
+def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) -> jax.Array:
+    """Probability integral transform (PIT) of each target: its place in the predicted distribution.
+
+        u_i = F_i(y_i⁻) + V_i (F_i(y_i) − F_i(y_i⁻)),    V_i uniform on (0, 1],
+
+    with the predicted distribution function F_i and its limit F_i(y⁻) from the left. If the model
+    is calibrated then, given the predictions, the u_i are independent and uniform on (0, 1).
+    Without jumps of F_i the value is F_i(y_i), whatever the key; where F_i jumps, it is randomised:
+
+    - Counts and other integers: F(y⁻) = F(y − 1). They are known by the support of the family, and
+      for a class of your own without `check_targets` by the dtype of the targets.
+    - `Quantiles`: within the interval that contains the target, of whose inside they say nothing.
+      Targets that equal a quantile are divided among the intervals that meet there such that the
+      numbers of values up to each level are those of a draw under calibration, as far as
+      P(Y < q) ≤ level ≤ P(Y ≤ q) lets them. These values also depend on the other samples, and are
+      uniform up to what the forecasts leave open, see `hypothesis_tests.coverage_test`.
+    - `Ensemble`: the rank of the target among the members,
+      (#{z < y} + V (#{z = y} + 1)) / (m + 1) for the m members z that are not missing, whose
+      number may differ between predictions. It is uniform for every m if the target is exchangeable
+      with the members, as in an ideal ensemble and for posterior draws (simulation-based
+      calibration). `exact_test` with the statistic `pit_ks` tests this; most other exact tests
+      redraw the target from the members.
+
+    Other distributions with jumps, such as a probability of exactly zero rain, are not recognised.
+    Classes are refused: they have no order.
+
+    Args:
+        key: a JAX random key; only randomised values depend on it.
+        predictions: batch of n distributions of numbers with a method `cdf`, or of `Quantiles`, or
+            of `Ensemble` without weights, apart from a mask of missing members.
+        targets: [n].
+
+    Returns:
+        [n], in [0, 1].
+
+    Raises:
+        TypeError: if an argument is of the wrong kind, in particular if predictions are of classes,
+            or have no `cdf`.
+        ValueError: if shapes or values are wrong, or `Ensemble` have weights.
+
+    Cost: n evaluations of the distribution function; O(n k + n log n) for k quantiles.
+
+    References: Dawid (1984), The prequential approach; Gneiting, Balabdaoui and Raftery (2007),
+    Probabilistic forecasts, calibration and sharpness, §3.1; Czado, Gneiting and Held (2009),
+    Predictive model assessment for count data, for the randomisation; Hamill (2001), Interpretation
+    of rank histograms.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, estimators
+    >>> predictions = distributions.Normal(jnp.zeros(3), jnp.array([1.0, 2.0, 4.0]))
+    >>> u = estimators.pit_values(jax.random.key(0), predictions, jnp.array([0.0, 2.0, -4.0]))
+    >>> print(u.round(2))
+    [0.5  0.84 0.16]
+    """
+    key = checks.random_key(key)
+    predictions, targets = checks.predictions_and_targets(predictions, targets)
+    inner = bare(undrawn(predictions))
+    if hasattr(inner, "class_probs"):
+        raise TypeError(
+            f"predictions: expected distributions of numbers, got {checks.described(inner)}; "
+            "classes have no order, see estimators.reliability_curve"
+        )
+    if not isinstance(inner, Quantiles | Ensemble):
+        checks.method("predictions", inner, "cdf")
+    if isinstance(inner, Ensemble):
+        inner = checks.replaced(inner, weights=checks.equal_weights("predictions", inner.weights))
+    checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
+    return randomised(key, inner, targets)
+
+
+@jax.jit
+def randomised(
+    key: jax.Array, predictions: Any, targets: jax.Array, weights: jax.Array | None = None
+) -> jax.Array:
+    """PIT values of numbers, [n]; the weights are those of `randomised_intervals`."""
+    if isinstance(predictions, Quantiles):
+        index = randomised_intervals(key, predictions, targets, weights)
+        lower, upper = _ends(predictions, index, index)
+    else:
+        lower, upper = jax.vmap(_jump)(predictions, targets)
+    share = 1 - jax.random.uniform(key, lower.shape, lower.dtype)  # in (0, 1]
+    # Where both are equal, rounding must not move the value; NaN stays NaN.
+    values = jnp.where(lower < upper, lower + share * (upper - lower), upper)
+    return checks.nan_rows(checks.missing_rows((predictions, targets)), jnp.clip(values, 0, 1))
+
+
+def _jump(p: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Values of the distribution function to the left of y and at y."""
+    if isinstance(p, Ensemble):
+        is_there = jnp.ones(p.values.size, bool) if p.weights is None else p.weights != 0
+        m, dtype = jnp.sum(is_there), floating_dtype(p)
+        below, equal = jnp.sum(is_there & (p.values < y)), jnp.sum(is_there & (p.values == y))
+        return (below / (m + 1)).astype(dtype), ((below + equal + 1) / (m + 1)).astype(dtype)
+    at = p.cdf(y)
+    return (p.cdf(y - 1) if jnp.issubdtype(jnp.result_type(y), jnp.integer) else at), at
+
+
+def randomised_intervals(
+    key: jax.Array, p: Quantiles, y: jax.Array, weights: jax.Array | None = None
+) -> jax.Array:
+    """Intervals of levels that the PIT values of targets are in, 0, ..., k, [n].
+
+    A target without ties is in `Quantiles.interval`. One that equals the quantiles j to l is in one
+    of the intervals j to l + 1, and the forecasts do not say how probable these are: they imply
+    P(Y < q) ≤ level ≤ P(Y ≤ q). First the number N of targets up to each level is drawn, from the
+    level with the fewest ties on. Given the levels before, it has mean m and variance v, and
+
+        N = m + w (c − m) + √(1 − w²) √v Z,    w = exp(−(Σ_g t_g² + (t²/n)²) / 4v),
+
+    cut to what the t ties allow, from c − t/2 to c + t/2, with t_g ties at the g-th value and Z
+    normal. Without ties N is what was observed, and with many it is a draw under calibration. The
+    constant 4 was chosen by simulation. Which of the targets these are is drawn from the levels.
+
+    Args:
+        key: a JAX random key.
+        p: batch of n forecasts.
+        y: targets, [n].
+        weights: w ≥ 0 of the samples, [n], whose sums the numbers are.
+    """
+    # Random numbers that are used nowhere else.
+    (n, k), (first, second) = p.values.shape, jax.random.split(jax.random.fold_in(key, 2**31))
+    is_tied = p.values == y[:, None]
+    each = (jnp.ones_like(p.levels[:, 0]) if weights is None else weights)[:, None]
+    tied, total = each * is_tied, jnp.sum(each)
+    least, ties = jnp.sum(each * (y[:, None] < p.values), 0), jnp.sum(tied, 0)
+    # Counts and rounded numbers tie at several values, whose levels lie elsewhere in their jumps.
+    order = jnp.argsort(y)
+    group = jnp.cumsum(jnp.diff(y[order], prepend=y[order][:1]) != 0)
+    sizes = jax.ops.segment_sum(tied[order], group, n)
+    doubt = jnp.sum(sizes**2, 0) + (ties**2 / total) ** 2
+    levels = jnp.pad(jnp.sum(each * p.levels, 0) / total, 1, constant_values=(0, 1))
+    places, size = jnp.arange(k + 2), jnp.sum(each**2) / total
+    ends = jnp.pad(jnp.stack([least, least + ties]), ((0, 0), (1, 0)))
+
+    def following(state: Any, item: Any) -> tuple[Any, None]:
+        (numbers, is_known), (j, z) = state, item
+        a = jnp.max(jnp.where(is_known & (places < j), places, 0))
+        b = jnp.min(jnp.where(is_known & (places > j), places, k + 1))
+        share = (levels[j] - levels[a]) / (levels[b] - levels[a])
+        mean = numbers[a] + share * (numbers[b] - numbers[a])
+        variance = size * (1 - share) * (mean - numbers[a])
+        lower, upper = jnp.clip(ends[:, j], numbers[a], numbers[b])
+        w = jnp.exp(-doubt[j - 1] / jnp.maximum(4 * variance, jnp.finfo(total.dtype).tiny))
+        number = mean + w * ((lower + upper) / 2 - mean) + jnp.sqrt((1 - w**2) * variance) * z
+        return (numbers.at[j].set(jnp.clip(number, lower, upper)), is_known.at[j].set(True)), None
+
+    start = jnp.zeros(k + 2, total.dtype).at[-1].set(total), (places == 0) | (places > k)
+    items = jnp.argsort(ties) + 1, jax.random.normal(first, (k,), total.dtype)
+    numbers = jax.lax.scan(following, start, items)[0][0][1:-1]
+    low, high = p.interval(y[:, None]), jnp.sum(p.values <= y[:, None], 1)
+    lower, upper = _ends(p, low, high)
+    order = jnp.argsort(lower + jax.random.uniform(second, (n,), lower.dtype) * (upper - lower))
+    upto = jnp.cumsum(tied[order], 0) - tied[order] / 2
+    is_below = jnp.zeros((n, k), bool).at[order].set(upto <= numbers - least)
+    return high - jnp.sum(is_below & is_tied, 1)
+
+
+def _ends(p: Quantiles, first: jax.Array, last: jax.Array) -> list[jax.Array]:
+    """Levels below and above intervals that follow one another, [n] each."""
+    levels = jnp.pad(p.levels, ((0, 0), (1, 1))).at[:, -1].set(1)
+    return [jnp.take_along_axis(levels, i[:, None], 1)[:, 0] for i in (first, last + 1)]
+
+
+LEVELS = tuple(np.arange(1, 20) / 20)
+_BYTES_PER_NUMBER = 32  # random bits, a uniform number and its cell in one redraw
+
+
+@record
+class PITHistogram:
+    """Numbers of PIT values in bins of equal width, and a band for all of them.
+
+    Attributes:
+        edges: of the bins, from 0 to 1; a bin contains its upper edge, [K + 1].
+        counts: number of values in each bin, integers, [K]; with weights their sum, where that of
+            all values is their effective number (Σ_i w_i)² / Σ_i w_i².
+        simultaneous_lower: lower end of the band of all bins at once, [K].
+        simultaneous_upper: its upper end, [K].
+        confidence_level: lower bound of the probability under calibration that all counts are in
+            the band; a Python number.
+    """
+
+    edges: jax.Array
+    counts: jax.Array
+    simultaneous_lower: jax.Array
+    simultaneous_upper: jax.Array
+    confidence_level: float = dataclasses.field(metadata={"static": True})
+
+    @property
+    def is_outside(self) -> jax.Array:
+        """Which bins are outside the band, [K]; see `ReliabilityCurve.is_outside`."""
+        return is_outside(self.counts, self.simultaneous_lower, self.simultaneous_upper)
+
+
+@record
+class CoverageCurve:
+    """Share of targets that predicted sets contain, over the probability of the sets.
+
+    Attributes:
+        levels: predicted probabilities of the sets, increasing, [L].
+        coverage: shares of the targets that are in them, [L].
+        simultaneous_lower: lower end of the band of all levels at once, [L].
+        simultaneous_upper: its upper end, [L].
+        confidence_level: lower bound of the probability under calibration that all shares are in
+            the band; a Python number.
+        kind: "quantile" if the sets are all numbers up to a quantile, "interval" if they are the
+            central intervals.
+    """
+
+    levels: jax.Array
+    coverage: jax.Array
+    simultaneous_lower: jax.Array
+    simultaneous_upper: jax.Array
+    confidence_level: float = dataclasses.field(metadata={"static": True})
+    kind: str = dataclasses.field(metadata={"static": True})
+
+    @property
+    def is_outside(self) -> jax.Array:
+        """Which levels are outside the band, [L]; see `ReliabilityCurve.is_outside`."""
+        return is_outside(self.coverage, self.simultaneous_lower, self.simultaneous_upper)
+
+    def mean_absolute_calibration_error(self) -> jax.Array:
+        """Mean over the levels of |coverage − level|, a scalar."""
+        return jnp.mean(jnp.abs(self.coverage - self.levels), -1)
+
+    def root_mean_squared_calibration_error(self) -> jax.Array:
+        """Root of the mean over the levels of (coverage − level)², a scalar."""
+        return safe_sqrt(jnp.mean(jnp.square(self.coverage - self.levels), -1))
+
+    def miscalibration_area(self) -> jax.Array:
+        """Area between the diagonal and the curve from (0, 0) over its points to (1, 1), a scalar.
+
+        The three numbers are those of Chung et al. (2021), Uncertainty Toolbox, whose levels are
+        100 equally spaced ones from 0 to 1; 0 and 1 count in the means there.
+        """
+        pad = [(0, 0)] * (self.levels.ndim - 1) + [(1, 1)]
+        widths = jnp.diff(jnp.pad(self.levels, pad).at[..., -1].set(1))
+        difference = jnp.pad(self.coverage - self.levels, pad)
+        a, b = difference[..., :-1], difference[..., 1:]
+        sums = jnp.abs(a) + jnp.abs(b)
+        crossing = (a * a + b * b) / jnp.where(sums > 0, sums, 1)  # two triangles
+        return jnp.sum(widths * jnp.where(a * b < 0, crossing, sums), -1) / 2
+
+
+def pit_counts(
+    key: jax.Array,
+    values: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    num_bins: int = 10,
+    num_draws: int = 999,
+    confidence_level: float = 0.9,
+) -> PITHistogram:
+    """Numbers of PIT values in bins of equal width, with a band for all bins at once.
+
+    The band comes from B redraws of n independent uniform numbers. With S_k the count of bin k,
+
+        |S_k − n/K| / √(n (1 − 1/K) / K) ≤ c in every bin,
+
+    where c is the ⌈(B + 1) γ⌉-th smallest of the B maxima of the left-hand side over the bins of
+    each redraw, for the confidence level γ. Under calibration all counts are in the band with
+    probability at least γ, for every n, every B and every K. With weights the redraws keep them,
+    and n is the effective number of values.
+
+    Counts that are high at both ends mean that predictions are too narrow, counts that are high in
+    the middle that they are too wide, a slope that they are biased. Equal counts do not imply
+    calibration, because errors may cancel over the samples. `plotting.pit_histogram` draws them.
+
+    Args:
+        key: a JAX random key.
+        values: result of `pit_values`, or other numbers that should be uniform on (0, 1), [n].
+        weights: w ≥ 0 of the values, [n]; None for values that count equally.
+        num_bins: K.
+        num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
+        confidence_level: γ in (0, 1).
+
+    Returns:
+        The counts, their bins and their band.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are too few redraws for the level.
+
+    Cost: B n draws, O(B K + n) memory.
+
+    References: see `pit_values`; for the band see `reliability_curve`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import estimators
+    >>> histogram = estimators.pit_counts(
+    ...     jax.random.key(0), jnp.linspace(0.05, 0.55, 100), num_bins=2
+    ... )
+    >>> print(histogram.counts, histogram.is_outside)
+    [90 10] [ True  True]
+    """
+    num_bins = checks.size_in_range("num_bins", num_bins, 1, 2**16)
+    key, values, weights, (confidence_level, num_draws, ranks) = _checked(
+        key, values, weights, confidence_level, num_draws
+    )
+    edges = jnp.asarray(np.linspace(0, 1, num_bins + 1), values.dtype)
+    options = {"num_draws": num_draws, "rank": ranks[1]}
+    counts, lower, upper = _counted(key, values, weights, edges[1:], **options)
+    return PITHistogram(edges, counts, lower, upper, confidence_level)
+
+
+def coverage_curve(
+    key: jax.Array,
+    values: ArrayLike,
+    *,
+    kind: str = "interval",
+    weights: ArrayLike | None = None,
+    levels: ArrayLike | None = None,
+    num_draws: int = 999,
+    confidence_level: float = 0.9,
+) -> CoverageCurve:
+    """Share of targets in the predicted intervals, or up to the predicted quantiles, with a band.
+
+        "interval": coverage(γ) = #{i: |2 u_i − 1| ≤ γ} / n,
+        "quantile": coverage(τ) = #{i: u_i ≤ τ} / n,
+
+    with the PIT values u_i, and sums of weights instead of numbers if there are weights. The first
+    is the coverage of the central interval between the predicted quantiles of the levels
+    (1 − γ)/2 and (1 + γ)/2. Below the diagonal intervals are too narrow, above it too wide. If
+    targets equal quantiles, u_i is random and the coverage about γ under calibration, although
+    closed intervals contain more targets. The second is the empirical distribution function of the
+    PIT values: u_i ≤ τ means that y_i is at most the predicted τ-quantile.
+
+    The band is that of `pit_counts` for the numbers of values up to each level: under calibration
+    all shares are in it with at least the probability `confidence_level`.
+
+    Args:
+        key: a JAX random key.
+        values: result of `pit_values`, or other numbers that should be uniform, such as p-values,
+            [n].
+        kind: "interval" or "quantile".
+        weights: w ≥ 0 of the values, [n], which the redraws keep; None for values that count
+            equally.
+        levels: γ or τ in (0, 1), [L]; 0.05, 0.1, ..., 0.95 by default. For `Quantiles` only their
+            own levels, or the probabilities between two of them, are meaningful.
+        num_draws: B, number of redraws, at least 2 / (1 − confidence_level) − 1.
+        confidence_level: of the band, in (0, 1).
+
+    Returns:
+        The curve, with increasing levels. Its methods summarise it in one number.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are too few redraws for the level.
+
+    Cost: B n draws, O(B L + n) memory.
+
+    References: Gneiting, Balabdaoui and Raftery (2007), §3.1; W21 Fig. 5 for quantiles. For the
+    idea of a simultaneous band of uniform numbers see Säilynoja, Bürkner and Vehtari (2022),
+    Graphical test for discrete uniformity. `hypothesis_tests.coverage_test` is the test for
+    `Quantiles`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import estimators
+    >>> pit = jnp.linspace(0.3, 0.7, 100)
+    >>> curve = estimators.coverage_curve(jax.random.key(0), pit, levels=jnp.array([0.2, 0.5]))
+    >>> print(curve.coverage, curve.is_outside)
+    [0.5 1. ] [ True  True]
+    >>> print(f"{curve.mean_absolute_calibration_error():.2f}")
+    0.40
+    """
+    kind = checks.choice("kind", kind, ("interval", "quantile"))
+    key, values, weights, (confidence_level, num_draws, ranks) = _checked(
+        key, values, weights, confidence_level, num_draws
+    )
+    levels = checked_levels(levels)
+    options = {"num_draws": num_draws, "rank": ranks[1], "kind": kind}
+    ordered, coverage, lower, upper = _shares(key, values, weights, levels, **options)
+    return CoverageCurve(ordered, coverage, lower, upper, confidence_level, kind)
+
+
+def checked_levels(levels: Any) -> jax.Array:
+    """Levels in (0, 1), [L]; 0.05, 0.1, ..., 0.95 if they are None."""
+    levels = LEVELS if levels is None else levels
+    levels = checks.floating("levels", checks.as_arrays("levels", levels))
+    checks.shape("levels", levels, (None,), "[L]")
+    checks.leading_size("levels", levels)
+    return checks.proportions("levels", levels)
+
+
+def _checked(
+    key: jax.Array,
+    values: ArrayLike,
+    weights: ArrayLike | None,
+    confidence_level: ArrayLike,
+    num_draws: int,
+) -> tuple[jax.Array, jax.Array, jax.Array | None, tuple[float, int, tuple[int, int]]]:
+    key = checks.random_key(key)
+    checks.same_rows(values=values, weights=weights)
+    values = checks.floating("values", checks.as_arrays("values", values))
+    checks.shape("values", values, (None,), "[n]")
+    checks.leading_size("values", values)
+    values = jnp.asarray(checks.unit_interval("values", values))
+    weights = checks.sample_weights(weights, values)
+    return key, values, weights, checked_ranks(confidence_level, num_draws)
+
+
+@functools.partial(jax.jit, static_argnames=("num_draws", "rank", "kind"))
+def _shares(
+    key: jax.Array,
+    values: jax.Array,
+    weights: jax.Array | None,
+    levels: jax.Array,
+    *,
+    num_draws: int,
+    rank: int,
+    kind: str,
+) -> tuple[jax.Array, ...]:
+    """Sorted levels, coverage, and the ends of its band, [L] each."""
+    ordered = jnp.sort(levels.astype(values.dtype))
+    inside = jnp.abs(2 * values - 1) if kind == "interval" else values
+    options = {"num_draws": num_draws, "rank": rank, "is_cumulative": True}
+    counts, lower, upper = _counted(key, inside, weights, ordered, **options)
+    coverage = jnp.where(jnp.isnan(lower), jnp.nan, counts)
+    size = values.size if weights is None else jnp.sum(weights)
+    shares = (x.astype(values.dtype) / size for x in (coverage, lower, upper))
+    return checks.nan_with(ordered, ordered), *shares  # sorting puts NaN last
+
+
+@functools.partial(jax.jit, static_argnames=("num_draws", "rank", "is_cumulative"))
+def _counted(
+    key: jax.Array,
+    values: jax.Array,
+    weights: jax.Array | None,
+    edges: jax.Array,
+    *,
+    num_draws: int,
+    rank: int,
+    is_cumulative: bool = False,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Numbers of values between the edges, or up to each, [L], and the ends of their band.
+
+    Missing numbers if a value or an edge is NaN. With weights sums of these.
+    """
+    each = jnp.ones(values.size, jnp.int32) if weights is None else weights
+
+    def count(values: jax.Array) -> jax.Array:
+        cells = jnp.searchsorted(edges, values)  # the number of edges below each value
+        counts = jax.ops.segment_sum(each, cells, edges.size)
+        return jnp.cumsum(counts) if is_cumulative else counts
+
+    def redraw(key: jax.Array) -> jax.Array:
+        return count(1 - jax.random.uniform(key, values.shape, values.dtype))
+
+    batch_size = default_batch_size(_BYTES_PER_NUMBER * values.size)
+    redraws = in_batches(key, jax.vmap(redraw), num_draws, batch_size)
+    probs = edges if is_cumulative else jnp.diff(edges, prepend=0)
+    # Weights are in the units in which this is the sum of their squares, too.
+    size = jnp.asarray(values.size, values.dtype) if weights is None else jnp.sum(weights)
+    deviation = jnp.sqrt(size * probs * (1 - probs))
+    lower, upper = simultaneous_band(
+        redraws, rank, size, size * probs, deviation, has_weights=weights is not None
+    )
+    is_whole = ~jnp.any(jnp.isnan(values)) & ~jnp.any(jnp.isnan(edges)) & ~jnp.isnan(size)
+    counts = checks.missing_where(~is_whole[None], count(values))
+    return counts, jnp.where(is_whole, lower, jnp.nan), jnp.where(is_whole, upper, jnp.nan)

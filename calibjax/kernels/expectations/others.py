@@ -1,0 +1,695 @@
+"""Expectations of the exponential kernel under Laplace predictions.
+
+Let x be the distance of two points and a, b the scales of two predictions, all in units of the
+length scale, K(x) = exp(−x), and T_a the average over a Laplace variable of scale a. Then
+m_p = T_a K and M_{p,q} = T_a T_b K, with removable singularities at a = 1, b = 1 and a = b. They
+are sums of K and
+
+    u_a = T_a K − K = [a² K(x) − a K(x/a)] / (1 − a²),
+    v_ab = (T_a − 1) (T_b − 1) K = (b² u_a − a² u_b) / (a² − b²),
+
+which also keeps the rounding errors of the centered kernel small. Near a singularity, u and v are
+written with divided differences of exp(−t) at t = x, x/a, x/b, such as
+
+    Φ(s, t) = [exp(−s) − exp(−t)] / (t − s) = T(t − s) [exp(−s) + exp(−t)] / 2,
+    T(d) = tanh(d/2) / (d/2).
+
+The arguments must be close, not the scales: where the scales are almost equal but x is large, the
+exponentials make up for the digits that the quotients lose.
+
+References: W21 App. D.2.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import absolute, floating_dtype, matmul, reciprocal, tensordot
+from calibjax._core.pytree import PyTree, record
+from calibjax.distances import Euclidean
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    CategoricalLogits,
+    Ensemble,
+    Laplace,
+    Mixture,
+    Poisson,
+    Uniform,
+    constraints,
+)
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.kernels import nystrom
+from calibjax.kernels.base import Kernel
+from calibjax.kernels.expectations import (
+    centered_kernel,
+    check_expectations,
+    diagonal_expectation,
+    double_expectation,
+    features,
+    four_terms,
+    missing,
+    prepare_features,
+    register_expectations,
+    single_expectation,
+)
+from calibjax.kernels.labels import White, gram_matrix
+from calibjax.kernels.residuals import Residual
+from calibjax.kernels.stationary import (
+    Exponential,
+    SquaredExponential,
+    Stein,
+    refuse_far_length_scale,
+)
+
+_CLOSE = 0.5  # largest difference of arguments whose divided difference is a Taylor series
+
+
+@record
+class _Scale:
+    """Quantities that depend on one prediction only.
+
+    Attributes:
+        a: its scale in units of the length scale.
+        rate: 1 / a.
+        excess: 1/a − 1, so that x/a = x + x excess.
+        share: 1 / (1 + a).
+        slope: 1 / (1 − a²); set to 1 at a = 1, where it is not used.
+    """
+
+    a: jax.Array
+    rate: jax.Array
+    excess: jax.Array
+    share: jax.Array
+    slope: jax.Array
+
+
+def _scaled(kernel: Exponential, p: Laplace) -> tuple[jax.Array, _Scale]:
+    """Inverse length scale, and the scale of a prediction in units of the length scale."""
+    if not isinstance(kernel.distance, Euclidean):
+        raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
+    rate = reciprocal(jnp.asarray(kernel.length_scale, jnp.result_type(p.loc)))
+    a = p.scale * rate
+    gap = (1 - a) * (1 + a)
+    slope = 1 / jnp.where(gap == 0, 1, gap)
+    return rate, _Scale(a, 1 / a, (1 - a) / a, 1 / (1 + a), slope)
+
+
+def _taylor_of_ratio(num_terms: int) -> list[float]:
+    """Coefficients of T in d²/4, from tanh' = 1 − tanh²."""
+    coefficients = [1.0]
+    for k in range(1, num_terms):
+        square = sum(coefficients[i] * coefficients[k - 1 - i] for i in range(k))
+        coefficients.append(-square / (2 * k + 1))
+    return coefficients
+
+
+_RATIO = {4: _taylor_of_ratio(5), 8: _taylor_of_ratio(11)}  # by item size, to its precision
+
+
+def _is_close(shift: jax.Array) -> jax.Array:
+    return jnp.abs(shift) < _CLOSE
+
+
+def _if_close(shift: jax.Array) -> jax.Array:
+    """The shift, replaced by zero where the gradient of the series would not be finite."""
+    return jnp.where(_is_close(shift), shift, 0)
+
+
+def _ratios(d: jax.Array, e: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """T(d) and [T(d) − T(e)] / (d − e), by Horner's scheme with synthetic division."""
+    v, w = 0.25 * jnp.square(d), 0.25 * jnp.square(e)
+    value = slope = jnp.zeros((), d.dtype)
+    for coefficient in reversed(_RATIO[d.dtype.itemsize]):
+        slope = slope * w + value
+        value = value * v + coefficient
+    return value, 0.25 * (d + e) * slope
+
+
+def _divided(left: jax.Array, right: jax.Array, shift: jax.Array) -> jax.Array:
+    """Φ(s, t) of close arguments, from exp(−s), exp(−t) and the shift t − s."""
+    shift = _if_close(shift)
+    return 0.5 * (left + right) * _ratios(shift, shift)[0]
+
+
+def _first(s: _Scale, x: jax.Array) -> jax.Array:
+    """u_a(x), where a is the scale of s; near the singularity [x Φ(x, x/a) − a K] / (1 + a)."""
+    k, k_s = jnp.exp(-x), jnp.exp(-x * s.rate)
+    shift = x * s.excess
+    close = s.share * (x * _divided(k, k_s, shift) - s.a * k)
+    apart = s.a * s.slope * (s.a * k - k_s)
+    return jnp.where(_is_close(shift), close, apart)
+
+
+def _second(s: _Scale, t: _Scale, x: jax.Array) -> jax.Array:
+    """v_ab(x), where a and b are the scales of s and t."""
+    shift_s, shift_t = x * s.excess, x * t.excess
+    shift = shift_t - shift_s
+    all_close = _is_close(shift_s) & _is_close(shift_t) & _is_close(shift)
+    # If not all are close, at least one of the other differences exceeds half the limit.
+    scales_close = _is_close(2 * shift)
+    gap = jnp.where(all_close | scales_close, 1, (s.a - t.a) / (s.a + t.a))
+    c, d = s.a / (s.a + t.a), t.a / (s.a + t.a)
+    apart = (jnp.square(d) * _first(s, x) - jnp.square(c) * _first(t, x)) / gap
+    value = jnp.where(scales_close, _second_of_close_scales(s, t, x), apart)
+    return jnp.where(all_close, _second_of_close_arguments(s, t, x, all_close), value)
+
+
+def _second_of_close_scales(s: _Scale, t: _Scale, x: jax.Array) -> jax.Array:
+    """v_ab(x) if x/a and x/b are close to each other, but not to x.
+
+    v = a² b² K(x) / [(1 − a²) (1 − b²)]
+        + a b [(1 − a² − b² − a b) K(x/b) − (1 − b²) Φ(x/a, x/b) x/a]
+          / [(a + b) (1 − a²) (1 − b²)]
+    """
+    k, k_s, k_t = jnp.exp(-x), jnp.exp(-x * s.rate), jnp.exp(-x * t.rate)
+    phi = _divided(k_s, k_t, x * t.excess - x * s.excess)
+    local = t.a / (s.a + t.a) * (s.a * t.slope * k_t - s.slope * x * phi)
+    both = s.slope * t.slope * jnp.square(t.a)
+    return both * (jnp.square(s.a) * k - s.a * k_t) + local
+
+
+def _second_of_close_arguments(s: _Scale, t: _Scale, x: jax.Array, valid: jax.Array) -> jax.Array:
+    """v_ab(x) if x, x/a and x/b are close.
+
+    v = {a b (1 + a + b) K(x) − [(a + b) (1 + a + b) − a b] x Φ(x, x/b) + b (1 + b) (x²/a) Ψ}
+        / [(a + b) (1 + a) (1 + b)]
+
+    with Ψ = [Φ(x, x/b) − Φ(x, x/a)] / (x/a − x/b), by the product rule of divided differences.
+    """
+    k, k_s, k_t = jnp.exp(-x), jnp.exp(-x * s.rate), jnp.exp(-x * t.rate)
+    shift_s, shift_t = x * s.excess, x * t.excess
+    ratio_s, _ = _ratios(*2 * [_if_close(shift_s)])
+    ratio_t, slope = _ratios(_if_close(shift_t), _if_close(shift_s))
+    phi = 0.5 * (k + k_t) * ratio_t
+    psi = 0.5 * (_divided(k_s, k_t, shift_t - shift_s) * ratio_s - (k + k_t) * slope)
+    x = jnp.where(valid, x, 0)  # otherwise the square of a large distance is infinite
+    share = t.a / (s.a + t.a)
+    total, part = 1 + s.a + t.a, s.a * share
+    lower = t.share * (part * total * k - (total - part) * x * phi)
+    return s.share * (lower + share * x * (x * s.rate) * psi)
+
+
+def _distance(rate: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+    """Distance in units of the length scale, clipped so that its powers do not overflow."""
+    largest = float(jnp.finfo(rate.dtype).max) ** 0.4
+    return jnp.minimum(absolute(x - y) * rate, largest)
+
+
+def _single(kernel: Exponential, p: Laplace, z: jax.Array) -> jax.Array:
+    rate, s = _scaled(kernel, p)
+    x = _distance(rate, z, p.loc)
+    return jnp.exp(-x) + _first(s, x)
+
+
+def _double(kernel: Exponential, p: Laplace, q: Laplace) -> jax.Array:
+    (rate, s), (_, t) = _scaled(kernel, p), _scaled(kernel, q)
+    x = _distance(rate, p.loc, q.loc)
+    return jnp.exp(-x) + (_first(s, x) + _first(t, x)) + _second(s, t, x)
+
+
+def _centered(kernel: Exponential, p: Laplace, y: jax.Array, q: Laplace, z: jax.Array) -> jax.Array:
+    """Centered kernel whose rounding errors have almost mean zero.
+
+    Write x_k, x_p, x_q and x_m for the distances in the four terms. Then
+
+        k − m_p − m_q + M = [K(x_k) − K(x_p) − K(x_q) + K(x_m)]
+                            + [u_a(x_m) − u_a(x_p)] + [u_b(x_m) − u_b(x_q)] + v_ab(x_m).
+
+    Rounded functions of the scales enter each bracket twice, so that their mean effect is small,
+    of order a b.
+    """
+    (rate, s), (_, t) = _scaled(kernel, p), _scaled(kernel, q)
+    k, m_p, m_q, m = (
+        _distance(rate, left, right)
+        for left, right in ((y, z), (z, p.loc), (y, q.loc), (p.loc, q.loc))
+    )
+    values = (jnp.exp(-k) - jnp.exp(-m_p)) - (jnp.exp(-m_q) - jnp.exp(-m))
+    firsts = (_first(s, m) - _first(s, m_p)) + (_first(t, m) - _first(t, m_q))
+    return values + firsts + _second(s, t, m)
+
+
+def _check(kernel: Exponential, predictions: Laplace) -> None:
+    refuse_far_length_scale(kernel, predictions.scale)
+
+
+register_expectations(
+    Exponential, Laplace, single=_single, double=_double, centered=_centered, check=_check
+)
+
+
+_NUM_NODES = 31
+_MAX_COUNTS = 128  # with more, matrix products are no faster than pairs
+_EXPONENT = 21.0  # e⁻²¹ bounds the omitted part
+
+
+def _white_single(kernel: White, p: Poisson, z: jax.Array) -> jax.Array:
+    del kernel
+    return jnp.exp(p.log_prob(z))
+
+
+def _white_double(kernel: White, p: Poisson, q: Poisson) -> jax.Array:
+    del kernel
+    one, two = jnp.sqrt(p.rate), jnp.sqrt(q.rate)
+    return jnp.exp(-jnp.square(one - two)) * jax.scipy.special.i0e(2 * one * two)
+
+
+def _length_scale(kernel: SquaredExponential, p: Poisson) -> jax.Array:
+    if not isinstance(kernel.distance, Euclidean):
+        raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
+    return jnp.asarray(kernel.length_scale, jnp.result_type(p.rate))
+
+
+def _reach(length_scale: jax.Array, variance: jax.Array) -> jax.Array:
+    """Half a period, N / 2, by Bernstein's inequality for sums of Poisson variables."""
+    total = lax.stop_gradient(variance + jnp.square(length_scale))
+    third = _EXPONENT / 3
+    return jnp.ceil(third + jnp.sqrt(third**2 + 2 * _EXPONENT * total))
+
+
+def _weight(
+    length_scale: jax.Array, variance: jax.Array, reach: jax.Array, node: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Frequency w = node π / reach, sin(w / 2), and the weight ϑ(w) exp(−variance (1 − cos w)).
+
+    ϑ(w) is computed as the sum that defines it for ℓ < 2, as √(2π) ℓ exp(−ℓ² w² / 2) for ℓ ≥ 2.
+    """
+    is_short = length_scale < 2
+    short, long = jnp.where(is_short, length_scale, 1), jnp.where(is_short, 0, length_scale)
+    w = jnp.minimum(node / reach, 1) * math.pi
+    half_sine = jnp.sin(0.5 * w)
+    cosine = 1 - 2 * jnp.square(half_sine)
+    terms = 2 * jnp.exp(-0.5 * jnp.square(jnp.arange(1, 13) / short))
+    following, current = 0, 0  # Clenshaw's recurrence
+    for term in terms[::-1]:
+        following, current = current, term + 2 * cosine * current - following
+    factor = jnp.where(is_short, 1 + cosine * current - following, math.sqrt(2 * math.pi) * long)
+    decay = jnp.exp((cosine - 1) * variance - 0.5 * jnp.square(long * w))
+    ends = jnp.where((node == 0) | (node == reach), 0.5, 1)
+    return w, half_sine, jnp.where(node <= reach, ends / reach, 0) * decay * factor
+
+
+def _sine_rest(w: jax.Array) -> jax.Array:
+    """The difference w − sin w, without cancellation for small w."""
+    square = jnp.square(jnp.where(w < 1, w, 0))
+    series = jnp.zeros_like(w)
+    for k in range(8, 0, -1):
+        series = (1 - series) * square / (2 * k * (2 * k + 1))
+    return jnp.where(w < 1, w * series, w - jnp.sin(w))
+
+
+def _single_poisson(kernel: SquaredExponential, p: Poisson, z: jax.Array) -> jax.Array:
+    """Σ_j a_j cos(w_j (λ − z) − λ (w_j − sin w_j)), as a polynomial in exp(i w_1 (λ − z))."""
+    length_scale = _length_scale(kernel, p)
+    reach = _reach(length_scale, p.rate)
+    w, _, weights = _weight(length_scale, p.rate, reach, jnp.arange(_NUM_NODES))
+    phases = p.rate * _sine_rest(w)
+    coefficients = weights * jnp.cos(phases), -weights * jnp.sin(phases)
+    difference = p.rate - z
+    is_near = jnp.abs(difference) <= reach
+    angle = jnp.where(is_near, difference, 0) * (math.pi / reach)
+    cosine, sine = jnp.cos(angle), jnp.sin(angle)
+
+    def horner(value: tuple, coefficient: tuple) -> tuple[tuple, None]:
+        (real, imag), (a, b) = value, coefficient
+        return (real * cosine - imag * sine + a, real * sine + imag * cosine + b), None
+
+    zero = jnp.zeros_like(angle)
+    (real, _), _ = lax.scan(horner, (zero, zero), coefficients, reverse=True)
+    return jnp.where(is_near, real, 0)
+
+
+def _double_poisson(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
+    length_scale, variance = _length_scale(kernel, p), p.rate + q.rate
+    reach = _reach(length_scale, variance)
+    difference = p.rate - q.rate
+    is_near = jnp.abs(difference) <= reach
+    difference = jnp.where(is_near, difference, 0)
+
+    def add(node: jax.Array, total: jax.Array) -> jax.Array:
+        _, half_sine, weight = _weight(length_scale, variance, reach, node)
+        sine = 2 * half_sine * jnp.sqrt(1 - jnp.square(half_sine))
+        return total + weight * jnp.cos(difference * sine)
+
+    total = lax.fori_loop(0, _NUM_NODES, add, jnp.zeros_like(difference))
+    return jnp.where(is_near, total, 0)
+
+
+def _prepare_features(kernel: Kernel, predictions: Poisson, targets: jax.Array) -> PyTree:
+    """Square root R of the kernel matrix K = R Rᵀ of all relevant counts, if these are few."""
+    if not checks.is_concrete(kernel, predictions, targets):
+        return None
+    rate = float(np.asarray(predictions.rate).max())
+    third = -np.log(np.finfo(predictions.rate.dtype).eps) / 3
+    largest = rate + third + np.sqrt(third**2 + 6 * third * rate)  # exceeded with probability < ε
+    size = int(max(largest, float(np.asarray(targets).max()))) + 2
+    if size > _MAX_COUNTS:
+        return None
+    matrix = gram_matrix(kernel, jnp.arange(size)).astype(predictions.rate.dtype)
+    eigenvalues, vectors = jnp.linalg.eigh(matrix)
+    return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
+
+
+def _features(kernel: Kernel, root: jax.Array, p: Poisson, y: jax.Array) -> jax.Array:
+    """The count y as a unit vector minus the probabilities of all counts, times the root."""
+    del kernel
+    counts = jnp.arange(root.shape[0])
+    return matmul((counts == y) - jnp.exp(p.log_prob(counts)), root)
+
+
+_FEATURES = (_prepare_features, _features)
+register_expectations(
+    White, Poisson, single=_white_single, double=_white_double, features=_FEATURES
+)
+register_expectations(
+    SquaredExponential, Poisson, single=_single_poisson, double=_double_poisson, features=_FEATURES
+)
+
+
+_UNROLLED = 4  # components; a loop over more of them holds one tile of pairs at a time
+
+
+def _classes(p: Mixture) -> Categorical | None:
+    """A mixture of class predictions as a single class prediction."""
+    return Categorical(p.class_probs) if hasattr(p.components, "class_probs") else None
+
+
+def _average(function: Callable[[Any], jax.Array | float], p: Mixture) -> jax.Array:
+    """Σ_k w_k f(p_k)."""
+
+    def term(part: tuple[jax.Array, Any]) -> jax.Array:
+        weight, component = part
+        return weight * function(component)
+
+    parts = (p.mixing_probs, p.components)
+    num_components = parts[0].shape[0]
+    num_written = num_components if num_components <= _UNROLLED else 1
+    first, *written = (
+        term(jax.tree.map(lambda leaf, k=k: leaf[k], parts)) for k in range(num_written)
+    )
+    rest = jax.tree.map(lambda leaf: leaf[num_written:], parts)
+    add = jax.checkpoint(lambda total, part: (total + term(part), None))
+    return lax.scan(add, sum(written, 0 + first), rest)[0]
+
+
+def _single_mixture(kernel: Kernel, p: Mixture, z: ArrayLike) -> jax.Array:
+    if (classes := _classes(p)) is not None:
+        return single_expectation(kernel, classes, z)
+    return _average(lambda component: single_expectation(kernel, component, z), p)
+
+
+def _double_mixture(kernel: Kernel, p: Mixture, q: Mixture) -> jax.Array:
+    classes, others = _classes(p), _classes(q)
+    if classes is not None and others is not None:
+        return double_expectation(kernel, classes, others)
+    return _average(lambda a: _average(lambda b: double_expectation(kernel, a, b), q), p)
+
+
+def _diagonal(kernel: Kernel, p: Mixture) -> jax.Array | float:
+    if (classes := _classes(p)) is not None:
+        return diagonal_expectation(kernel, classes)
+    return _average(lambda component: diagonal_expectation(kernel, component), p)
+
+
+def _centered_mixture(
+    kernel: Kernel, p: Mixture, y: ArrayLike, q: Mixture, z: ArrayLike
+) -> jax.Array:
+    """Four terms in float64; in float32 the average of the components' centered kernels.
+
+    The latter, Σ_ij w_i v_j [k(y, z) − m_{p_i}(z) − m_{q_j}(y) + M_{p_i, q_j}], costs up to five
+    times as much, but cancels within the components, which have forms that are accurate there.
+    """
+    classes, others = _classes(p), _classes(q)
+    if classes is not None and others is not None:
+        return centered_kernel(kernel, classes, y, others, z)
+    if p.mixing_probs.dtype == jnp.float64:
+        return four_terms(kernel, p, y, q, z)
+    return _average(lambda a: _average(lambda b: centered_kernel(kernel, a, y, b, z), q), p)
+
+
+def _prepare(kernel: Kernel, predictions: Mixture, targets: ArrayLike) -> tuple | None:
+    """What the features of the components need, and a target at which to compare components."""
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), predictions.components)
+    num_components = jnp.shape(jax.tree.leaves(predictions.components)[0])[1]
+    each = jax.tree.map(lambda y: jnp.repeat(y, num_components, 0), targets)
+    prepared = prepare_features(kernel, flat, each)
+    return None if prepared is None else (prepared, jax.tree.map(lambda y: y[0], targets))
+
+
+def _features_mixture(kernel: Kernel, prepared: tuple, p: Mixture, y: ArrayLike) -> jax.Array:
+    """Σ_k w_k f(p_k, y), where f(p_k, y) − f(p_0, y) is the same for all y."""
+    prepared, anywhere = prepared
+
+    def of_component(component: Distribution, y: ArrayLike) -> jax.Array:
+        return features(kernel, prepared, component, y)
+
+    first = jax.tree.map(lambda leaf: leaf[0], p.components)
+    all_there = jax.vmap(of_component, in_axes=(0, None))(p.components, anywhere)
+    offset = matmul(p.mixing_probs, all_there - all_there[0])
+    return of_component(first, y) + offset
+
+
+register_expectations(
+    Kernel,
+    Mixture,
+    single=_single_mixture,
+    double=_double_mixture,
+    centered=_centered_mixture,
+    features=(_prepare, _features_mixture),
+    check=lambda kernel, predictions: check_expectations(kernel, predictions.components),
+    diagonal=_diagonal,
+)
+
+
+_MAX_RANK = 512  # with more features the pairs of draws are as cheap
+
+
+def _sum_over(function: Callable[..., jax.Array], draws: tuple) -> jax.Array:
+    """Sum of function(draw) over the leading axis of a pytree of draws, one by one."""
+    one = jax.eval_shape(function, *jax.tree.map(lambda leaf: leaf[0], draws))
+    # Weakly typed numbers (those of `White`) stay weakly typed.
+    zero = jnp.asarray(0.0) if one.weak_type else jnp.zeros((), one.dtype)
+
+    def add(total: jax.Array, draw: tuple) -> tuple[jax.Array, None]:
+        return total + function(*draw), None
+
+    # Gradients evaluate each term again instead of storing all m² of them.
+    return lax.scan(jax.checkpoint(add, prevent_cse=False), zero, draws)[0]
+
+
+def _expectation(function: Callable[[Any], jax.Array], p: Ensemble) -> jax.Array:
+    """Expectation of function(z), a scalar, over the draws z of p; NaN if one is missing."""
+    if p.weights is None:
+        mean = _sum_over(function, (p.values,)) / jnp.shape(p.values)[0]
+    else:
+        mean = _sum_over(lambda z, w: w * function(z), (p.values, p.probs))
+    # Integers are not NaN, but may stand for it.
+    return jnp.where(jnp.any(checks.is_missing(p.values)), jnp.nan, mean)
+
+
+def _single_ensemble(kernel: Kernel, p: Ensemble, z: ArrayLike) -> jax.Array:
+    return _expectation(lambda x: kernel(x, z), p)
+
+
+def _double_ensemble(kernel: Kernel, p: Ensemble, q: Ensemble) -> jax.Array:
+    """M_{p,q}; without pairs of a draw with itself if the two are the same prediction."""
+    every = _expectation(lambda x: _single_ensemble(kernel, q, x), p)
+    if p.index is None or q.index is None or jnp.shape(p.values) != jnp.shape(q.values):
+        return every
+    is_same = p.index == q.index
+    if p.weights is None:
+        share = 1 / jnp.shape(p.values)[0]
+        paired = _sum_over(kernel, (p.values, q.values)) * share**2
+    else:
+        share = matmul(p.probs, q.probs)
+        draws = p.values, q.values, p.probs * q.probs
+        paired = _sum_over(lambda x, z, w: w * kernel(x, z), draws)
+    # The denominator is kept away from zero where it is not used.
+    return jnp.where(is_same, (every - paired) / (1 - jnp.where(is_same, share, 0)), every)
+
+
+def _diagonal_ensemble(kernel: Kernel, p: Ensemble) -> jax.Array:
+    return _expectation(lambda x: kernel(x, x), p)
+
+
+def _prepare_features_ensemble(
+    kernel: Kernel, predictions: Ensemble, targets: jax.Array
+) -> tuple[jax.Array, jax.Array] | None:
+    """Some of the draws and targets, and the inverse Cholesky factor of their kernel matrix."""
+    if predictions.index is not None or not checks.is_outermost(kernel, predictions, targets):
+        return None
+    values = jnp.asarray(predictions.values)
+    points = jnp.concatenate([values.reshape(-1, *values.shape[2:]), jnp.asarray(targets)])
+    limit = min(values.shape[1] ** 2, len(points), _MAX_RANK)
+    tolerance = nystrom.TOLERANCE[floating_dtype(points).itemsize]
+    rank = nystrom.numerical_rank(kernel, points, tolerance, limit)
+    if rank is None:
+        return None
+    approximation = nystrom.decompose(kernel, points, tolerance, size=min(rank, limit))
+    factor = nystrom.factor_at_pivots(approximation)
+    is_used = jnp.arange(len(factor)) < approximation.rank
+    inverse = lax.linalg.triangular_solve(
+        factor, jnp.diag(is_used.astype(factor.dtype)), left_side=True, lower=True
+    )
+    return points[approximation.pivots], inverse
+
+
+def _features_ensemble(
+    kernel: Kernel, prepared: tuple[jax.Array, jax.Array], p: Ensemble, y: jax.Array
+) -> jax.Array:
+    """Features of one target, centered by their mean over the draws, [r]."""
+    pivots, inverse = prepared
+
+    def values(z: jax.Array) -> jax.Array:
+        return jax.vmap(lambda pivot: kernel(pivot, z))(pivots).astype(inverse.dtype)
+
+    mean = tensordot(p.probs.astype(inverse.dtype), jax.vmap(values)(p.values), 1)
+    return matmul(inverse, values(y) - mean)
+
+
+def _check_ensemble(kernel: Kernel, predictions: MonteCarlo) -> None:
+    """Draws of classes are labels, so the check for class predictions applies."""
+    if hasattr(predictions, "class_probs"):
+        check_expectations(kernel, predictions.distribution)
+
+
+register_expectations(
+    Kernel,
+    Ensemble,
+    single=_single_ensemble,
+    double=_double_ensemble,
+    features=(_prepare_features_ensemble, _features_ensemble),
+    diagonal=_diagonal_ensemble,
+)
+register_expectations(
+    Kernel,
+    MonteCarlo,
+    single=lambda kernel, p, z: _single_ensemble(kernel, p.draws, z),
+    double=lambda kernel, p, q: _double_ensemble(kernel, p.draws, q.draws),
+    diagonal=lambda kernel, p: _diagonal_ensemble(kernel, p.draws),
+    check=_check_ensemble,
+)
+
+
+def _zero(kernel: Residual, p: Distribution, *others: object) -> jax.Array:
+    del kernel, others
+    return jnp.zeros((), floating_dtype(p))
+
+
+def _centered_residuals(
+    kernel: Residual, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
+    return matmul(kernel.residual(p, y), kernel.residual(q, z))
+
+
+def _features_residuals(
+    kernel: Residual, prepared: tuple[()], p: Distribution, y: ArrayLike
+) -> jax.Array:
+    del prepared
+    return kernel.residual(p, y)
+
+
+# The search goes through classes of predictions first, and some of them have rules of all kernels.
+EVERY_FAMILY = object, Mixture, Categorical, CategoricalLogits, Bernoulli, Ensemble, MonteCarlo
+for _distribution in EVERY_FAMILY:
+    register_expectations(
+        Residual,
+        _distribution,
+        single=_zero,
+        double=_zero,
+        centered=_centered_residuals,
+        features=(lambda *_: (), _features_residuals),
+        check=lambda kernel, predictions: kernel.check_predictions(predictions),
+        diagonal=lambda kernel, p: kernel.expected_norm(p),
+    )
+
+
+def _weight_stein(p: Distribution, y: jax.Array) -> jax.Array | float:
+    """A smooth factor that is zero at the ends of the support."""
+    support = getattr(p, "support", constraints.real)
+    if support is constraints.unit_interval:
+        return y * (1 - y)
+    return y if support in (constraints.positive, constraints.nonnegative) else 1.0
+
+
+def _inside(p: Distribution, y: jax.Array) -> jax.Array:
+    """The nearest point inside of the support, where draws and targets were rounded to its ends.
+
+    The density may be infinite or zero there. Its slope times the weight has a limit, which is
+    taken as close to the end as the slope, for concentrations up to 1e4, does not overflow.
+    """
+    info = jnp.finfo(y.dtype)
+    support = getattr(p, "support", constraints.real)
+    is_positive = support in (constraints.positive, constraints.nonnegative)
+    if not is_positive and support is not constraints.unit_interval:
+        return y
+    least = float(info.tiny) * 1e6
+    # What is outside of the support stays there.
+    inner = jnp.where((y >= 0) & (y < least), least, y)
+    if is_positive:
+        return inner
+    return jnp.where((y <= 1) & (y > 1 - info.epsneg), 1 - info.epsneg, inner)
+
+
+def _zero_stein(kernel: Stein, p: Distribution, *others: object) -> jax.Array:
+    del kernel, others
+    return jnp.zeros((), jnp.result_type(*jax.tree.leaves(p)))
+
+
+def _centered_stein(kernel: Stein, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
+    y, z = _inside(p, jnp.asarray(y)), _inside(q, jnp.asarray(z))
+
+    def value(y: jax.Array, z: jax.Array) -> jax.Array:
+        return _weight_stein(p, y) * _weight_stein(q, z) * kernel.kernel(y, z)
+
+    in_y, in_z = jax.grad(value, 0), jax.grad(value, 1)
+    score_y, score_z = jax.grad(p.log_prob)(y), jax.grad(q.log_prob)(z)
+    mixed = jax.jacfwd(in_z)(y, z)
+    if jnp.ndim(y) == 0:
+        # The slopes are large where the weights are small: their product would overflow.
+        slope_y, slope_z = score_y * _weight_stein(p, y), score_z * _weight_stein(q, z)
+        both = slope_y * slope_z * kernel.kernel(y, z)
+        return both + score_y * in_z(y, z) + score_z * in_y(y, z) + mixed
+    both = matmul(score_y, score_z) * value(y, z)
+    return both + matmul(score_y, in_z(y, z)) + matmul(score_z, in_y(y, z)) + jnp.trace(mixed)
+
+
+def _check_stein(kernel: Stein, predictions: Distribution) -> None:
+    """Refuses predictions without a density on numbers, positive numbers, proportions, vectors."""
+    support = getattr(predictions, "support", constraints.real)
+    known = (constraints.positive, constraints.nonnegative, constraints.unit_interval)
+    is_known = support in known or getattr(support, "words", None) == constraints.real.words
+    if isinstance(predictions, Uniform) or not is_known:
+        _refuse(kernel, predictions)
+    checks.method("predictions", predictions, "log_prob")
+
+
+def _refuse(kernel: Stein, predictions: Distribution, *others: object) -> NoReturn:
+    del kernel, others
+    raise NotImplementedError(
+        f"no Stein kernel for {type(predictions).__name__} predictions; expected a density on real "
+        "numbers, positive numbers, proportions or vectors, without a step at its ends, whose "
+        "attribute support, if there is one, is one of calibjax.distributions.constraints"
+    )
+
+
+for _distribution in (object, Mixture):
+    register_expectations(
+        Stein,
+        _distribution,
+        single=_zero_stein,
+        double=_zero_stein,
+        centered=_centered_stein,
+        check=_check_stein,
+    )
+# There are rules of other kernels for these, which the search for classes of predictions finds.
+for _distribution in (Ensemble, MonteCarlo, Categorical, CategoricalLogits, Bernoulli):
+    register_expectations(Stein, _distribution, single=_refuse, double=_refuse, check=_refuse)

@@ -1,0 +1,691 @@
+"""Reliability diagrams, PIT histograms and coverage curves, with bands for calibrated models."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax.estimators.curves import (
+    IsotonicCurve,
+    ReliabilityCurve,
+    checked_ranks,
+    pointwise_band,
+)
+from calibjax.estimators.pit import CoverageCurve, PITHistogram
+from calibjax.hypothesis_tests._redraw.components import Component
+from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.hypothesis_tests.sequential import EProcessResult
+from calibjax.plotting import figures
+from calibjax.scores.decomposition import MurphyCurve, ScoreDecomposition
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_UNIT_SQUARE: dict[str, Any] = {"xlim": (-0.02, 1.02), "ylim": (-0.02, 1.02)}
+
+
+def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes":
+    """Histogram of PIT values: flat if the model is calibrated.
+
+    Bars outside the band of all bins are red and hatched. High at both ends means predictions that
+    are too narrow, high in the middle too wide ones, a slope biased ones.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        histogram: result of `estimators.pit_counts`, of one data set and outside of `jit`.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if the histogram is one of several data sets (under `vmap`), or is not finite.
+
+    Cost: O(number of bins).
+
+    References: Gneiting, Balabdaoui and Raftery (2007), §3.1; see `estimators.pit_counts`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import estimators, plotting
+    >>> pit = jax.random.uniform(jax.random.key(0), (200,))
+    >>> histogram = estimators.pit_counts(jax.random.key(1), pit, num_bins=4)
+    >>> ax = plotting.pit_histogram(histogram)
+    >>> print(ax.get_xlabel(), "|", ax.get_ylabel())
+    PIT value | targets
+    """
+    described = "[K], the bins of one data set"
+    record = "histogram", histogram, PITHistogram
+    shown = figures.shown_record(*record, "pit_counts", "counts", described)
+    edges, is_outside = shown.edges, np.asarray(shown.is_outside)
+    width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2
+    with figures.figure(ax, (4.8, 3.4), ncols=2) as ax:
+        for label, chosen, color, hatch in (
+            ("observed", ~is_outside, figures.BARS, None),
+            ("outside the band", is_outside, figures.RED, "///"),
+        ):
+            if np.any(chosen):
+                style: dict[str, Any] = {"facecolor": color, "hatch": hatch, "edgecolor": "white"}
+                ax.bar(middle[chosen], shown.counts[chosen], width[chosen], label=label, **style)
+        label = f"{100 * shown.confidence_level:.4g} % band: all bins"
+        style = {"fill": True, "color": figures.BAND, "alpha": 0.5, "linewidth": 0, "label": label}
+        ax.stairs(shown.simultaneous_upper, edges, baseline=shown.simultaneous_lower, **style)
+        style = {"color": figures.BLACK, "linewidth": 1, "linestyle": "--", "label": "uniform"}
+        ax.plot([0, 1], np.full(2, shown.counts.sum() / shown.counts.size), **style)
+        ax.set(xlabel="PIT value", ylabel="targets", xlim=(0, 1), ylim=(0, None))
+    return ax
+
+
+def pit_ecdf(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
+    """Empirical distribution function of PIT values, minus that of uniform ones.
+
+    The diagonal is subtracted to make the band visible for many targets. Points outside the band
+    are red diamonds. Above zero on the left and below it on the right means predictions that are
+    too narrow, the opposite predictions that are too wide, one sign everywhere biased ones.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        curve: result of `estimators.coverage_curve` with `kind="quantile"`, of one data set and
+            outside of `jit`.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind, such as a curve of intervals.
+        ValueError: if the curve is one of several data sets (under `vmap`), or is not finite.
+
+    Cost: O(number of levels).
+
+    References: Säilynoja, Bürkner and Vehtari (2022), Graphical test for discrete uniformity.
+
+    >>> import jax
+    >>> from calibjax import estimators, plotting
+    >>> pit = jax.random.uniform(jax.random.key(0), (200,))
+    >>> curve = estimators.coverage_curve(jax.random.key(1), pit, kind="quantile")
+    >>> print(plotting.pit_ecdf(curve).get_ylabel())
+    share of PIT values - PIT value
+    """
+    labels = "PIT value", "share of PIT values - PIT value"
+    if isinstance(curve, CoverageCurve) and curve.kind != "quantile":
+        got = f"a curve of kind {curve.kind!r}"
+        raise TypeError(f'curve: expected a coverage_curve of kind "quantile", got {got}')
+    return _draw_coverage(ax, curve, labels, is_difference=True)
+
+
+def coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
+    """Share of targets in the predicted central intervals, over the probability of the intervals.
+
+    Or share of targets up to the predicted quantiles, over their level. Intervals are too narrow
+    (overconfident) below the diagonal, too wide above it. Points outside the band of all levels
+    are red diamonds.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        curve: result of `estimators.coverage_curve`, of one data set and outside of `jit`.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if the curve is one of several data sets (under `vmap`), or is not finite.
+
+    Cost: O(number of levels).
+
+    References: Gneiting, Balabdaoui and Raftery (2007), Probabilistic forecasts, calibration and
+    sharpness, §3.1.
+
+    >>> import jax
+    >>> from calibjax import estimators, plotting
+    >>> pit = jax.random.uniform(jax.random.key(0), (200,))
+    >>> curve = estimators.coverage_curve(jax.random.key(1), pit)
+    >>> print(plotting.coverage_curve(curve).get_xlabel())
+    probability of the predicted interval
+    """
+    labels = "probability of the predicted interval", "share of targets in the interval"
+    if getattr(curve, "kind", None) == "quantile":
+        labels = "level of the predicted quantile", "share of targets up to the quantile"
+    return _draw_coverage(ax, curve, labels, is_difference=False)
+
+
+def _draw_coverage(
+    ax: "Axes | None", curve: CoverageCurve, labels: tuple[str, str], *, is_difference: bool
+) -> "Axes":
+    """Band, line and points of the coverage around the diagonal, or of its difference from it."""
+    record = "curve", curve, CoverageCurve
+    described = "[L], the levels of one data set"
+    shown = figures.shown_record(*record, "coverage_curve", "levels", described)
+    x = np.asarray(shown.levels)
+    baseline = x if is_difference else 0
+    lower, upper = shown.simultaneous_lower - baseline, shown.simultaneous_upper - baseline
+    size = (4.8, 3.4) if is_difference else (4.4, 4.8)
+    with figures.figure(ax, size, ncols=2) as ax:
+        label = f"{100 * shown.confidence_level:.4g} % band: all levels"
+        style = {"color": figures.LIGHT_BAND, "linewidth": 0, "zorder": 0}
+        ax.fill_between(x, lower, upper, label=label, **style)
+        y = shown.coverage - baseline
+        ax.plot(x, y, color=figures.BLACK, linewidth=1, zorder=2)
+        figures.draw_points(ax, x, y, shown.is_outside, 4, "outside the band")
+        figures.draw_diagonal(ax, is_difference=is_difference)
+        ax.set(xlim=(0, 1), xlabel=labels[0], ylabel=labels[1])
+        if not is_difference:
+            ax.set(ylim=(0, 1), box_aspect=1)
+    return ax
+
+
+def reliability_diagram(
+    curve: ReliabilityCurve | IsotonicCurve, *, ax: "Axes | None" = None
+) -> "Axes":
+    """Reliability diagram: observed frequencies over predicted probabilities.
+
+    Frequencies outside the simultaneous band are red diamonds. Below the diagonal the label is
+    rarer than predicted, above it more frequent. The pointwise band is dark, the simultaneous one
+    light.
+
+    - `estimators.reliability_curve`: a point for each bin, at (confidence, frequency), with the
+      bands of the bin. Below, in inset Axes (`.child_axes[0]` of the result), is the number of
+      samples in each bin.
+    - `estimators.isotonic_curve`: a line without bins, of frequencies of a label, or of means of
+      numbers over the predicted means.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        curve: result of `estimators.reliability_curve` or `estimators.isotonic_curve`, of one data
+            set and outside of `jit`.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if the curve is one of several data sets (under `vmap`), or is not finite.
+
+    Cost: O(number of points).
+
+    References: Bröcker and Smith (2007); Dimitriadis, Gneiting and Jordan (2021), Fig. 2, and
+    Gneiting and Resin (2023), Fig. 4, without bins.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, estimators, plotting
+    >>> predictions = distributions.Bernoulli(jnp.linspace(0, 1, 200))
+    >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
+    >>> curve = estimators.reliability_curve(
+    ...     jax.random.key(1), predictions, targets, binning=estimators.UniformBins(10)
+    ... )
+    >>> ax = plotting.reliability_diagram(curve)
+    >>> print(ax.get_ylabel())
+    observed frequency
+    """
+    if isinstance(curve, IsotonicCurve):
+        return _draw_isotonic(curve, ax)
+    described = "[K], the bins of one data set"
+    record = "curve", curve, ReliabilityCurve
+    shown = figures.shown_record(*record, "reliability_curve", "counts", described)
+    shown = jax.tree.map(lambda x: x[shown.counts > 0], shown)
+    width = min(8.0, 160 / max(1, shown.counts.size))
+    x, size = shown.confidence, min(6.0, 2 + width / 2)
+    with figures.figure(ax, (4.6, 5.3), ncols=2) as ax:
+        figures.draw_diagonal(ax)
+        for label, lower, upper, color in _bands(shown, "bin"):
+            style = {"color": color, "linewidth": width, "capstyle": "butt", "zorder": 2}
+            ax.vlines(x, lower, upper, label=label, **style)
+        outside = "outside the band of all bins"
+        figures.draw_points(ax, x, shown.frequency, shown.is_outside, size, outside)
+        # Free space of a square is above it, so that layouts see how far the counts reach down.
+        ax.set(**_UNIT_SQUARE, box_aspect=1, anchor="S")
+        ax.set(xlabel="predicted probability", ylabel="observed frequency")
+        _draw_counts(ax, shown, width)
+    return ax
+
+
+def _draw_isotonic(curve: IsotonicCurve, ax: "Axes | None") -> "Axes":
+    """Line, points and bands of an isotonic regression."""
+    described = "[K], the points of one data set"
+    record = "curve", curve, IsotonicCurve
+    shown = figures.shown_record(*record, "isotonic_curve", "confidence", described)
+    x, is_of_labels = shown.confidence, shown.functional == "probability"
+    with figures.figure(ax, (4.6, 4.8), ncols=2) as ax:
+        figures.draw_diagonal(ax, ends=[0, 1] if is_of_labels else [min(x), max(x)])
+        for label, lower, upper, color in _bands(shown, "point"):
+            ax.fill_between(x, lower, upper, color=color, linewidth=0, label=label)
+        ax.plot(x, shown.frequency, color=figures.BLACK, linewidth=1, zorder=2)
+        outside = "outside the band of all points"
+        figures.draw_points(ax, x, shown.frequency, shown.is_outside, 4, outside)
+        ylabel = "observed frequency" if is_of_labels else f"{shown.functional} of the targets"
+        ax.set(xlabel=f"predicted {shown.functional}", ylabel=ylabel, box_aspect=1)
+        ax.set(**_UNIT_SQUARE if is_of_labels else {})
+    return ax
+
+
+def _bands(curve: Any, part: str) -> list[tuple[str, Any, Any, str]]:
+    """Label, ends and colour of the simultaneous and of the pointwise band."""
+    label = f"{100 * curve.confidence_level:.4g} % band"
+    both = curve.simultaneous_lower, curve.simultaneous_upper, figures.LIGHT_BAND
+    each = curve.pointwise_lower, curve.pointwise_upper, figures.BAND
+    return [(f"{label}: all {part}s", *both), (f"{label}: each {part}", *each)]
+
+
+def _draw_counts(ax: "Axes", curve: ReliabilityCurve, width: float) -> None:
+    """Numbers of samples, in Axes of their own below the diagram."""
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    # In inches from the lower edge, for which layouts can leave room, whatever the diagram's size.
+    # Matplotlib's stubs ask for an affine transform, but any will do.
+    origin = ScaledTranslation(0, 0, ax.transAxes)  # pyright: ignore[reportArgumentType]
+    inches = ax.figure.dpi_scale_trans + origin
+    transform = blended_transform_factory(ax.transAxes, inches)
+    panel = ax.inset_axes((0, -0.75, 1, 0.55), transform=transform, sharex=ax)
+    panel.vlines(
+        curve.confidence, 0, curve.counts, color=figures.BLUE, linewidth=width, label="samples"
+    )
+    panel.set(ylim=(0, None), xlabel=ax.get_xlabel(), ylabel="samples")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.locator_params(axis="y", nbins=2, integer=True)
+    ax.set_xlabel("")
+    ax.tick_params(labelbottom=False)
+
+
+def null_distribution(
+    result: CalibrationTestResult | Component,
+    *,
+    bins: int = 50,
+    xlabel: str = "test statistic",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Histogram of a test statistic under calibration, with the observed value.
+
+    The p-value in the legend is the share of the draws, and of the observed value itself, that is
+    at least as large as the observed value; of the two-sided component "dispersion" of
+    `exact_skce_test` it is that of both tails.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        result: of a simulated test with one statistic, or one of its components, such as
+            `result.components.dispersion`.
+        bins: number of bars, of equal width.
+        xlabel: what the statistic is.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if the test draws no samples or has several statistics, values are not finite,
+            or `bins` is below 1.
+
+    Cost: O(number of draws).
+
+    References: none; see `hypothesis_tests.exact_test`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests, plotting
+    >>> test = hypothesis_tests.exact_test(
+    ...     jax.random.key(0),
+    ...     lambda predictions, targets: jnp.abs(jnp.mean(targets - predictions.probs)),
+    ...     distributions.Bernoulli(jnp.full(100, 0.5)),
+    ...     jnp.ones(100, int),
+    ... )
+    >>> ax = plotting.null_distribution(test, xlabel="absolute mean error")
+    >>> print(ax.lines[0].get_label())
+    observed, p = 0.001
+    """
+    if not isinstance(result, CalibrationTestResult | Component):
+        raise TypeError(
+            "result: expected a CalibrationTestResult of hypothesis_tests, or one of its "
+            f"components, got {checks.described(result)}"
+        )
+    if result.null_samples is None:
+        raise ValueError("result.null_samples: expected draws, got None (not a simulated test)")
+    statistic, pvalue, draws = (_one_statistic(result, x) for x in ("statistic", "pvalue", "draws"))
+    with figures.figure(ax, (4.8, 3.2)) as ax:
+        figures.draw_histogram(ax, draws, bins, "under calibration")
+        label = f"observed, p = {float(pvalue):.3g}"
+        ax.axvline(float(statistic), color=figures.RED, linewidth=1.8, label=label)
+        ax.set(xlabel=xlabel, ylabel="draws")
+    return ax
+
+
+def pvalue_ecdf(
+    pvalues: Mapping[str, Any], *, band: CoverageCurve | None = None, ax: "Axes | None" = None
+) -> "Axes":
+    """Rejection rate of tests over their level: the empirical distribution of p-values.
+
+        rate(α) = #{r: p_r ≤ α} / R.
+
+    On calibrated data sets it is the type I error of the test, and has to be at most α (the dashed
+    diagonal); on others it is its power. The diagonal, and the band, are for the former.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        pvalues: for each name of a test its p-values on R data sets, [R]; at most nine tests.
+        band: of R uniform p-values at all levels at once, the result of
+            `estimators.coverage_curve(key, pvalues, kind="quantile")` for any R p-values.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are too many tests.
+
+    Cost: O(R log R) for each test.
+
+    References: W19 Fig. 2 (test errors over the level).
+
+    >>> import jax.numpy as jnp
+    >>> ax = pvalue_ecdf({"exact": jnp.array([0.75, 0.25]), "CME": jnp.array([0.5, 0.125])})
+    >>> print(ax.lines[0].get_xydata().tolist())
+    [[0.0, 0.0], [0.25, 0.5], [0.75, 1.0], [1.0, 1.0]]
+    """
+    shown = figures.shown_by_name("pvalues", pvalues, _sorted)
+    if band is not None and (not isinstance(band, CoverageCurve) or band.kind != "quantile"):
+        expected = 'a coverage_curve of kind "quantile"'
+        raise TypeError(f"band: expected {expected}, got {checks.described(band)}")
+    with figures.figure(ax, (4.4, 4.8), ncols=2) as ax:
+        for (color, line), (name, values) in zip(figures.CURVE_LOOKS, shown.items(), strict=False):
+            rates = np.arange(1, values.size + 1) / values.size
+            ends = np.r_[0, values, 1], np.r_[0, rates, 1]
+            style = {"color": color, "linestyle": line, "linewidth": 1.5, "label": name}
+            ax.plot(*ends, drawstyle="steps-post", **style)
+        figures.draw_diagonal(ax, "rate = level")
+        if band is not None:
+            fields = "levels", "simultaneous_lower", "simultaneous_upper"
+            x, *ends = (figures.shown_values(f"band.{x}", getattr(band, x)) for x in fields)
+            label = f"{100 * band.confidence_level:.4g} % band of uniform p-values"
+            style = {"color": figures.LIGHT_BAND, "linewidth": 0, "zorder": 0, "label": label}
+            ax.fill_between(x, ends[0], ends[1], **style)
+        ax.set(xlim=(0, 1), ylim=(0, 1.01), box_aspect=1)
+        ax.set(xlabel="level of the test", ylabel="share of data sets that are rejected")
+    return ax
+
+
+def _one_statistic(result: CalibrationTestResult | Component, kind: str) -> np.ndarray:
+    """Statistic, p-value or draws of a test with one statistic."""
+    name = "null_samples" if kind == "draws" else kind
+    value = getattr(result, name)
+    if not hasattr(value, "shape"):
+        raise ValueError(
+            f"result.{name}: expected one statistic, got {checks.described(value)}; take one of "
+            "them with dataclasses.replace"
+        )
+    expected, described = ((None,), "[B]") if kind == "draws" else ((), "()")
+    described += ", of one statistic (take one of several with dataclasses.replace)"
+    checks.shape(f"result.{name}", value, expected, described)
+    values = figures.shown_values(f"result.{name}", value).astype(np.float64)
+    if kind == "draws":
+        checks.leading_size(f"result.{name}", values)
+    return values
+
+
+def _sorted(name: str, values: ArrayLike) -> np.ndarray:
+    """p-values in increasing order, [R]."""
+    values = figures.shown_vector(name, values, "[R], one from each data set")
+    checks.unit_interval(name, values)
+    return np.sort(values)
+
+
+def murphy_diagram(
+    curves: Mapping[str, MurphyCurve],
+    *,
+    xlabel: str = "threshold",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Elementary scores of several models over the threshold.
+
+    A model whose line is nowhere above another one is better for every consistent score; where
+    lines cross, it depends on the score.
+
+    Lines have labels for a legend; a new figure has one.
+
+    Args:
+        curves: for each name of a model what `scores.murphy_curve` returned; at most nine.
+        xlabel: what is predicted, with its unit.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are too many models.
+
+    Cost: O(number of thresholds) for each model.
+
+    References: Ehm, Gneiting, Jordan and Krüger (2016), Fig. 2.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import distributions, plotting, scores
+    >>> targets = jnp.array([0, 1, 1])
+    >>> models = {"sharp": jnp.array([0.1, 0.9, 0.9]), "constant": jnp.full(3, 0.6)}
+    >>> curves = {
+    ...     name: scores.murphy_curve(distributions.Bernoulli(probs), targets)
+    ...     for name, probs in models.items()
+    ... }
+    >>> print([line.get_label() for line in plotting.murphy_diagram(curves).lines])
+    ['sharp', 'constant']
+    """
+
+    def shown(name: str, curve: MurphyCurve) -> MurphyCurve:
+        described = "[k], the thresholds of one data set"
+        return figures.shown_record(
+            name, curve, MurphyCurve, "scores.murphy_curve", "thresholds", described
+        )
+
+    shown_curves = figures.shown_by_name("curves", curves, shown)
+    levels = {curve.level for curve in shown_curves.values()}
+    if len(levels) > 1:
+        raise ValueError(
+            f"curves: expected scores of one quantile or of means, got levels {levels}"
+        )
+    with figures.figure(ax, (5.0, 3.4)) as ax:
+        looks = zip(shown_curves.items(), figures.CURVE_LOOKS, strict=False)
+        for (name, curve), (color, style) in looks:
+            ax.plot(curve.thresholds, curve.score, color=color, linestyle=style, label=name)
+        ax.set(xlabel=xlabel, ylabel="mean elementary score", ylim=(0, None))
+    return ax
+
+
+_PARTS = ("score", "miscalibration", "discrimination", "uncertainty")
+
+
+def score_decomposition(
+    decomposition: ScoreDecomposition | CalibrationTestResult,
+    *,
+    confidence_level: float = 0.9,
+    ylabel: str = "mean score",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Bars of a score and its parts: score = miscalibration − discrimination + uncertainty.
+
+    With draws under calibration, intervals beside the bars contain each part of a calibrated model
+    with at least the probability `confidence_level` (each on its own): order statistics of the
+    redraws, as the pointwise band of `estimators.reliability_curve`. A calibrated model has some
+    miscalibration by chance; compare it with its interval.
+
+    All artists have labels for a legend; a new figure has one.
+
+    Args:
+        decomposition: what `scores.brier_decomposition` or `crps_decomposition` returned, or the
+            result of `hypothesis_tests.exact_test` with one of them as the statistic, which has the
+            draws.
+        confidence_level: of the intervals, in (0, 1).
+        ylabel: what the score is, with its unit.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or there are too few draws for the level.
+
+    Cost: O(B log B) for B draws.
+
+    References: Dimitriadis, Gneiting and Jordan (2021), Stable reliability diagrams for
+    probabilistic classifiers.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests, plotting, scores
+    >>> predictions = distributions.Bernoulli(jnp.linspace(0.1, 0.9, 50))
+    >>> targets = distributions.sample_targets(jax.random.key(0), predictions)
+    >>> test = hypothesis_tests.exact_test(
+    ...     jax.random.key(1), scores.brier_decomposition, predictions, targets, num_draws=99
+    ... )
+    >>> ax = plotting.score_decomposition(test, ylabel="Brier score")
+    >>> print([label.get_text() for label in ax.get_xticklabels()])
+    ['score', 'miscalibration', 'discrimination', 'uncertainty']
+    """
+    draws = None
+    if isinstance(decomposition, CalibrationTestResult):
+        draws, decomposition = decomposition.null_samples, decomposition.statistic
+    if not isinstance(decomposition, ScoreDecomposition):
+        raise TypeError(
+            "decomposition: expected what scores.brier_decomposition returns, or a test result "
+            f"with it as the statistic, got {checks.described(decomposition)}"
+        )
+    values = _shown("decomposition", decomposition, (), "(), of one data set")
+    band = None if draws is None else _band(draws, confidence_level)
+    places = np.arange(4)
+    with figures.figure(ax, (5.0, 3.4)) as ax:
+        colors = [figures.BAND, figures.BARS, figures.BARS, figures.BARS]
+        ax.bar(places, values, 0.6, color=colors, label="observed")
+        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
+        for place, value in zip(places, values, strict=True):
+            ax.annotate(f"{value:.3g}", (place, value), (-4, 3), **style)
+        if band is not None:
+            (lower, upper), middle = band, (band[0] + band[1]) / 2
+            style = {"fmt": "none", "ecolor": figures.BLACK, "elinewidth": 1.5, "capsize": 5}
+            style["label"] = (
+                f"{100 * float(confidence_level):.4g} % of the redraws under calibration"
+            )
+            ax.errorbar(places + 0.15, middle, (upper - lower) / 2, **style)
+        ax.axhline(0, color=figures.BLACK, linewidth=0.8)
+        ax.set_xticks(places, list(_PARTS))
+        ax.set(xlabel="score = miscalibration - discrimination + uncertainty", ylabel=ylabel)
+        ax.margins(y=0.12)
+    return ax
+
+
+def _shown(name: str, parts: Any, expected: tuple[Any, ...], described: str) -> np.ndarray:
+    """The parts in one array, [4, ...]."""
+    values = {x.name: getattr(parts, x.name) for x in dataclasses.fields(ScoreDecomposition)}
+    for key, value in values.items():
+        checks.real(f"{name}.{key}", value)
+        checks.shape(f"{name}.{key}", value, expected, described)
+        values[key] = figures.shown_values(f"{name}.{key}", value).astype(np.float64)
+    return np.stack([values[key] for key in _PARTS])
+
+
+def _band(draws: object, confidence_level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the interval of each part, [4] each."""
+    if not isinstance(draws, ScoreDecomposition):
+        raise TypeError(
+            "decomposition.null_samples: expected draws of the statistic, got "
+            f"{checks.described(draws)}"
+        )
+    size = checks.leading_size("decomposition.null_samples", draws)
+    values = _shown("decomposition.null_samples", draws, (size,), "[B], the draws")
+    _, _, (rank, _) = checked_ranks(confidence_level, size)
+    lower, upper = pointwise_band(jnp.asarray(values.T), rank)
+    return np.asarray(lower), np.asarray(upper)
+
+
+def e_process_wealth(
+    result: EProcessResult,
+    *,
+    significance_level: float = 0.05,
+    xlabel: str = "forecasts",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Wealth of all bets together, and of each, after each forecast, on a logarithmic scale.
+
+    Above the horizontal line, at 1 / significance_level, calibration is rejected; under calibration
+    the black curve is ever above it with at most this probability. All artists have labels for a
+    legend; a new figure has one.
+
+    Args:
+        result: result of `hypothesis_tests.e_process`.
+        significance_level: in (0, 1).
+        xlabel: what is counted on the horizontal axis.
+        ax: matplotlib Axes to draw on; by default that of a new figure, `.figure` of the
+            result, which pyplot does not know of: nothing is shown, and nothing has to be closed.
+
+    Returns:
+        The Axes.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong.
+
+    Cost: O(n) for n forecasts.
+
+    References: see `hypothesis_tests.e_process`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, hypothesis_tests, plotting
+    >>> predictions = distributions.Normal(jnp.zeros(50), jnp.ones(50))
+    >>> targets = 2 * jax.random.normal(jax.random.key(0), (50,))
+    >>> ax = plotting.e_process_wealth(hypothesis_tests.e_process(predictions, targets))
+    >>> print(ax.get_ylabel())
+    wealth
+    """
+    if not isinstance(result, EProcessResult):
+        got = checks.described(result)
+        raise TypeError(f"result: expected what e_process returns, got {got}")
+    total = figures.shown_vector("result.log_wealth", result.log_wealth, "[n], of e_process")
+    bets = {
+        name: figures.shown_vector(f"result.log_wealths['{name}']", logs, size=len(total))
+        for name, logs in result.log_wealths.items()
+    }
+    level = float(checks.proportion("significance_level", significance_level))
+    unit, steps = math.log(10), np.arange(1, len(total) + 1)
+    with figures.figure(ax, (5.0, 3.6), ncols=2) as ax:
+        from matplotlib.ticker import MaxNLocator
+
+        for i, (name, logs) in enumerate(bets.items()):
+            color, line = figures.CURVE_LOOKS[i % len(figures.CURVE_LOOKS)]
+            ax.plot(steps, logs / unit, label=name, color=color, ls=line, lw=1)
+        ax.plot(steps, total / unit, color=figures.BLACK, lw=2, label="all bets")
+        threshold = -math.log(level) / unit
+        ax.axhline(threshold, color=figures.RED, lw=1, label=f"{1 / level:.3g}: level {level:g}")
+        lowest = min(-1.5, total.min() / unit - 0.5)  # bets that lost all are of no interest
+        highest = max(threshold, *(x.max() / unit for x in (total, *bets.values()))) + 0.5
+        ax.set(xlabel=xlabel, ylabel="wealth", ylim=(lowest, highest))
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.yaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
+    return ax

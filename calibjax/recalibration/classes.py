@@ -1,0 +1,599 @@
+"""Linear maps of the log-probabilities of classes, by maximum likelihood."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.flatten_util import ravel_pytree
+from jax.scipy.special import ndtri
+from jax.typing import ArrayLike, DTypeLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.fitting import minimum, newton_step
+from calibjax._core.pytree import PyTree, parameter, record
+from calibjax.distributions import Bernoulli, CategoricalLogits
+from calibjax.distributions.base import ClassPredictions, Distribution, Family
+from calibjax.distributions.composed import bare, like
+from calibjax.distributions.constraints import nonnegative, real
+from calibjax.recalibration.base import Recalibrator, tempered
+from calibjax.scores import negative_log_likelihood
+from calibjax.scores.base import weighted_mean
+
+if TYPE_CHECKING:
+    from calibjax.hypothesis_tests.intervals import ConfidenceInterval
+
+_MIN_STEPS, _MAX_STEPS = 4, 50  # of Newton's method, which the latter needs while slopes are steep
+_MAX_PARAMETERS = 512  # whose curvatures are computed
+_FAR = 0.5  # log-odds that a step moves where there is no maximum, or more
+
+
+@record
+class LogitMap:
+    """The map z → A z + b of log-probabilities z, up to a constant.
+
+    Attributes:
+        slopes: A, a matrix [m, m], factors of a diagonal one, [m], or of all classes alike, ().
+        biases: b, with sum zero, [m].
+    """
+
+    slopes: jax.Array
+    biases: jax.Array = parameter(real.with_axes("m"))
+
+    def __call__(self, logits: jax.Array) -> jax.Array:
+        """Images of the logits of samples, [n, m]."""
+        slopes = self.slopes.astype(logits.dtype)
+        scaled = matmul(logits, slopes.T) if slopes.ndim == 2 else slopes * logits
+        return scaled + self.biases.astype(logits.dtype)
+
+
+@record
+class MatrixScaling(Recalibrator):
+    """Matrix scaling, vector scaling, or a bias of each class, by maximum likelihood.
+
+        q ∝ exp(A log p + b),   Σ_c b_c = 0,
+        (A, b) minimising NLL(q) + penalty · (mean of A_cd² over c ≠ d + mean of b_c²).
+
+    | structure | A | parameters | |
+    | --- | --- | --- | --- |
+    | `"bias"` | the identity | m | corrects frequencies, such as a change of prevalence |
+    | `"diagonal"` | a diagonal matrix | 2 m | vector scaling: a slope of each class |
+    | `"full"` | any matrix | m² + m | matrix scaling, or Dirichlet calibration |
+
+    The penalty, of the off-diagonal entries and the biases (ODIR), keeps the m² parameters in
+    bounds; the larger it is, the closer to `"diagonal"` without biases. Choose it on other data.
+    Without penalty the mean of the new probabilities of each class is its frequency. Probabilities
+    of zero count as the smallest normal number.
+
+    `fit(predictions, targets)` returns a `LogitMap`, `apply(params, predictions)` a batch of
+    `CategoricalLogits`, or of `Bernoulli`s for such.
+
+    Attributes:
+        penalty: λ ≥ 0, a scalar.
+        structure: "bias", "diagonal" or "full".
+
+    Raises:
+        TypeError: by the methods if the predictions are not of classes.
+        ValueError: by the methods if the structure is none of them; by `fit` if a class does not
+            occur, or a map with other slopes tells some class, or a part of it, apart from the
+            others, so that the likelihood has no maximum. If the arrays are traced, the map is NaN
+            instead. With more than 512 parameters only classes that are all apart are noticed.
+
+    Cost: O(n m) for each of 10 to 20 iterations of L-BFGS, and O(n m²) for some steps of Newton's
+    method. If the structure is "full", O(n m²) for each of about 30 iterations, at most 100, and
+    O(n m⁴) for the steps, if there are at most 512 parameters.
+
+    References: Kull et al. (2019), Beyond temperature scaling: obtaining well-calibrated
+    multi-class probabilities with Dirichlet calibration, §3; Guo et al. (2017), On calibration of
+    modern neural networks, §4.2, for vector scaling; Alexandari, Kundaje and Shrikumar (2020),
+    Maximum likelihood with bias-corrected calibration is hard-to-beat at label shift adaptation.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> p = Categorical(jnp.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]))
+    >>> for method in (MatrixScaling(structure="diagonal"), MatrixScaling(penalty=0.01)):
+    ...     params = method.fit(p, jnp.array([0, 0, 1, 1, 0]))
+    ...     print([f"{p:.2f}" for p in method.apply(params, p).class_probs[::3, 0]])
+    ['0.67', '0.50']
+    ['0.67', '0.50']
+    """
+
+    penalty: jax.Array | float = parameter(nonnegative, default=0.0)
+    _: dataclasses.KW_ONLY
+    structure: str = dataclasses.field(default="full", metadata={"static": True})
+
+    @property
+    def _axes(self) -> int:
+        """Number of axes of the slopes."""
+        structures = "bias", "diagonal", "full"
+        return structures.index(checks.choice("structure", self.structure, structures))
+
+    def fit(
+        self, predictions: ClassPredictions, targets: ArrayLike, weights: ArrayLike | None = None
+    ) -> LogitMap:
+        """The most likely map."""
+        checks.class_predictions(predictions)
+        predictions, targets, weights = checks.weighted_samples(
+            predictions, targets, weights, keep_logs=True
+        )
+        logits = log_probs_of(predictions)
+        params, exists = _fitted(
+            checks.record_values(self, "MatrixScaling"), logits, targets, weights
+        )
+        if checks.is_concrete(exists) and not exists:
+            _refuse(np.asarray(targets), weights, logits.shape[1])
+        return params
+
+    def apply(
+        self, params: LogitMap, predictions: ClassPredictions
+    ) -> Bernoulli | CategoricalLogits:
+        """New predictions, `CategoricalLogits`, or `Bernoulli` for such."""
+        checks.class_predictions(predictions)
+        predictions = checks.batch(predictions, keep_logs=True)
+        logits = log_probs_of(predictions)
+        checks.fitted("params", params, LogitMap)
+        params = checks.record_values(checks.as_arrays("params", params), "params")
+        m = logits.shape[1]
+        checks.shape("params.biases", params.biases, (m,), f"({m},), a bias for each class")
+        shape = (m,) * self._axes
+        checks.shape("params.slopes", params.slopes, shape, f"{shape}, as fit returns them")
+        logits = params(logits)
+        if isinstance(bare(predictions), Bernoulli):
+            return like(predictions, Bernoulli(jax.nn.sigmoid(logits[:, 1] - logits[:, 0])))
+        return like(predictions, CategoricalLogits(logits))
+
+    def identity(self, predictions: ClassPredictions) -> LogitMap:
+        """Slopes 1 and biases 0."""
+        return self._identity(predictions.class_probs.shape[-1], floating_dtype(predictions))
+
+    def _identity(self, m: int, dtype: DTypeLike) -> LogitMap:
+        slopes = (jnp.ones((), dtype), jnp.ones(m, dtype), jnp.eye(m, dtype=dtype))[self._axes]
+        return LogitMap(slopes, jnp.zeros(m, dtype))
+
+    def _cost(self, params: LogitMap) -> jax.Array:
+        """What is added to the mean negative log-likelihood."""
+        cost = jnp.mean(jnp.square(params.biases))
+        if self._axes == 2:
+            m = params.biases.size
+            outside = params.slopes * (1 - jnp.eye(m, dtype=params.slopes.dtype))
+            cost = jnp.sum(jnp.square(outside)) / (m * (m - 1)) + cost
+        return jnp.asarray(self.penalty, cost.dtype) * cost
+
+
+@jax.jit
+def _fitted(
+    method: MatrixScaling, logits: jax.Array, labels: jax.Array, weights: jax.Array | None
+) -> tuple[LogitMap, jax.Array]:
+    """The map, NaN if it does not exist, and whether it does."""
+    m = logits.shape[1]
+    start, as_map = ravel_pytree(method._identity(m, logits.dtype))
+    all_weights = jnp.ones(len(logits), logits.dtype) if weights is None else weights
+    occurs = jax.ops.segment_sum(all_weights, labels, m) > 0
+    exists = jnp.all(occurs) & ~jnp.any(jnp.isnan(logits)) & ~jnp.any(jnp.isnan(all_weights))
+
+    def params_of(changes: jax.Array) -> LogitMap:
+        params = as_map(start + changes)
+        return params if method._axes else LogitMap(jnp.ones_like(params.slopes), params.biases)
+
+    def likelihood_loss(params: LogitMap) -> jax.Array:
+        log_probs = jax.nn.log_softmax(params(logits), 1)
+        chosen = jnp.take_along_axis(log_probs, labels[:, None], 1)[:, 0]
+        return -weighted_mean(chosen, weights)
+
+    def loss_of(params: LogitMap) -> jax.Array:
+        return likelihood_loss(params) + method._cost(params)
+
+    def loss(changes: jax.Array) -> jax.Array:
+        return loss_of(params_of(changes))
+
+    params = params_of(minimum(loss, jnp.zeros_like(start), exists))
+    if method._axes:  # then the likelihood of classes that are apart has no maximum
+        exists &= likelihood_loss(params) > math.sqrt(float(jnp.finfo(logits.dtype).eps))
+    if start.size <= _MAX_PARAMETERS:
+        params, is_close = _polished(method, params, loss_of, logits, labels, all_weights)
+        exists &= is_close
+    params = LogitMap(params.slopes, params.biases - jnp.mean(params.biases))
+    return jax.tree.map(lambda x: jnp.where(exists, x, jnp.nan), params), exists
+
+
+def _polished(
+    method: MatrixScaling,
+    params: LogitMap,
+    loss: Callable[[LogitMap], jax.Array],
+    logits: jax.Array,
+    labels: jax.Array,
+    weights: jax.Array,
+) -> tuple[LogitMap, jax.Array]:
+    """The map after Newton's steps, and whether they come to an end."""
+    n, m = logits.shape
+    ones = jnp.ones((n, m, 1), logits.dtype)
+    scaled = logits[..., None] if method._axes < 2 else jnp.broadcast_to(logits[:, None], (n, m, m))
+    features = jnp.concatenate([scaled, ones], 2) if method._axes else ones
+    shared = 1 if method._axes == 1 else features.shape[2]
+    weights = weights / jnp.sum(weights)
+
+    def table(x: LogitMap) -> jax.Array:
+        """Parameters of each class, [m, s]."""
+        columns = [x.slopes.reshape(m, -1)] if method._axes else []
+        return jnp.concatenate([*columns, x.biases[:, None]], 1)
+
+    def added(x: LogitMap, change: jax.Array) -> LogitMap:
+        slopes = change[:, :-1].reshape(x.slopes.shape) if method._axes else 0
+        return LogitMap(x.slopes + slopes, x.biases + change[:, -1])
+
+    # The cost is a sum of multiples of squares.
+    ends = (jax.tree.map(lambda x, v=v: jnp.full_like(x, v), params) for v in (0.0, 1.0))
+    low, high = (table(jax.grad(method._cost)(x)) for x in ends)
+
+    eps = float(jnp.finfo(logits.dtype).eps)
+
+    def unfinished(state: tuple) -> jax.Array:
+        _, largest, steepest, count = state
+        goes_on = (steepest > eps ** (2 / 3)) & (count < _MAX_STEPS)
+        return (largest > math.sqrt(eps)) & (goes_on | (count < _MIN_STEPS))
+
+    def step(state: tuple) -> tuple:
+        x, _, _, count = state
+        log_probs = jax.nn.log_softmax(x(logits), 1)
+        slope = table(jax.grad(loss)(x))
+        newton = newton_step(features, labels, log_probs, weights, slope, high - low, shared)
+        return added(x, newton.change), newton.largest, jnp.max(jnp.abs(slope)), count + 1
+
+    far = jnp.full((), jnp.inf, logits.dtype)
+    params, largest, *_ = lax.while_loop(unfinished, step, (params, far, far, 0))
+    return params, largest < _FAR
+
+
+def log_probs_of(predictions: Any) -> jax.Array:
+    """Finite log-probabilities of all classes, [n, m]."""
+    plain = bare(predictions)
+    if isinstance(plain, CategoricalLogits):
+        return jax.nn.log_softmax(plain.logits, 1)
+    labels = jnp.arange(plain.class_probs.shape[-1])
+    log_probs = jax.vmap(lambda p: jax.vmap(p.log_prob)(labels))(plain)
+    return jnp.maximum(log_probs, math.log(float(jnp.finfo(log_probs.dtype).tiny)))
+
+
+def _refuse(labels: np.ndarray, weights: jax.Array | None, num_classes: int) -> None:
+    """Raises an error that explains why there is no maximum."""
+    labels = labels if weights is None else labels[np.asarray(weights) > 0]
+    missing = sorted(set(range(num_classes)) - set(labels.tolist()))
+    if missing:
+        raise ValueError(
+            "targets: expected every class, without which the likelihood has no maximum, got none "
+            f"of class {missing[0]}"
+        )
+    raise ValueError(
+        "predictions: expected classes that overlap, without which the likelihood has no maximum, "
+        "got some that linear maps of log-probabilities tell apart; TemperatureScaling(), "
+        "MatrixScaling(structure='bias'), or MatrixScaling with a penalty may have one"
+    )
+
+
+# Of log T, on which a minimum is searched first: the range, and a step beyond its ends.
+_GRID = np.arange(-21, 22) / 2
+_MAX_ITERATIONS = 60
+
+Loss = Callable[..., jax.Array]
+
+
+@record
+class TemperatureScaling(Recalibrator):
+    """Temperature scaling: all predictions p are replaced by q ∝ p^{1/T} with one T.
+
+    `fit(predictions, targets)` returns the temperature T, a scalar, that minimises the loss of the
+    scaled predictions; `apply(T, predictions)` returns the latter. T > 1 flattens, T < 1 sharpens,
+    T = 1 leaves p unchanged. The density q ∝ p^{1/T} is with respect to a measure for which q is
+    in the family of p: Lebesgue or counting measure, and for proportions and positive numbers
+    (`Gamma`, `LogNormal`) the measure with density 1 / ∏_k x_k:
+
+    | family | parameters of q |
+    | --- | --- |
+    | `Categorical`, `Bernoulli` | p^{1/T}, normalised; probabilities of zero stay zero |
+    | `CategoricalLogits` | logits / T, shifted so that the largest is zero |
+    | `Normal`, `DiagNormal` | scale · √T |
+    | `MvNormal` | cov · T |
+    | `Laplace` | scale · T |
+    | `Beta`, `Dirichlet` | alpha / T, beta / T, concentration / T |
+    | `Gamma` | concentration / T, rate / T |
+    | `LogNormal` | scale · √T |
+    | `GeneralizedNormal` | scale · T^{1 / power} |
+    | `StudentT` | df' = (df + 1) / T − 1, scale · √(df / df'); NaN for T ≥ df + 1 |
+    | `Uniform` | p itself |
+    | `Mixture` | every component at temperature T, with unchanged weights |
+    | `Ensemble` | deviations from the mean · √T |
+
+    The last two are conventions: the density of the new mixture is not a power, and draws have no
+    density; their variance is multiplied by T like that of normal distributions. Draws of a density
+    ∝ exp(−½ q^β), q = (y − μ)ᵀ Σ⁻¹ (y − μ), are at temperature T where theirs is T^{1/β}. Means do
+    not change, except for `LogNormal` and for classes, which keep the order of their probabilities;
+    parameters `loc` never change.
+
+    Families without a rule, and those that are not closed under powers, such as Poisson
+    distributions, raise an error. A family of your own defines the method
+    `tempered(temperature)`, which returns another instance; if no power of its density is in the
+    family, it may follow a convention of its own, such as scale · T of a logistic distribution.
+
+    Logits of networks are best passed as `distributions.CategoricalLogits`: in float32
+    probabilities underflow, and a probability of zero stays zero at every temperature. If a target
+    has probability zero, the likelihood has no maximum unless probabilities are clipped.
+
+    The loss may have several minima. It is evaluated at 41 temperatures from e⁻¹⁰ to e¹⁰ and one
+    beyond each end, and the lowest minimum *between* two of them is refined by the secant method on
+    the derivative with respect to log T, safeguarded by bisection. Even lower losses at an end are
+    ignored: the SKCE, for instance, goes to zero for T → ∞ as predictions get ever wider. A loss
+    that does not depend on T gives T = 1.
+
+    `apply` and, if the loss is twice differentiable, `fit` can be differentiated. `fit` is compiled
+    once for each loss object, as by `jax.jit`: what the loss reads from outside must not change.
+
+    Attributes:
+        loss: function (predictions, targets) → scalar that can be differentiated with respect to
+            the predictions. The unbiased SKCE is `functools.partial(estimators.skce, kernel)`. If
+            `fit` is given weights, the loss is called with a keyword argument `weights`, [n].
+
+    Raises:
+        TypeError: by `fit` if the loss is not a function, does not return a scalar, or takes no
+            weights but there are some.
+        ValueError: by `fit` if the loss has no minimum in the range, such as the negative
+            log-likelihood of classes that the predictions separate perfectly, or is not finite.
+            If the arrays are traced, the temperature is NaN instead.
+        NotImplementedError: by the methods if the family has no rule.
+
+    Cost: 43 evaluations of the loss, and about 8 of its derivative.
+
+    References: W21 App. F; Guo et al. (2017), On calibration of modern neural networks, §4.2.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> method = TemperatureScaling()
+    >>> predictions = Normal(loc=jnp.array([0.0, 0.0]), scale=jnp.array([1.0, 1.0]))
+    >>> temperature = method.fit(predictions, jnp.array([2.0, -2.0]))
+    >>> print(temperature.round(4), method.apply(temperature, predictions).scale.round(4))
+    4.0 [2. 2.]
+    """
+
+    loss: Loss = dataclasses.field(default=negative_log_likelihood, metadata={"static": True})
+
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
+    ) -> jax.Array:
+        """The temperature with the smallest loss, a scalar."""
+        names = "predictions", "targets"
+        keywords = () if weights is None else ("weights",)
+        checks.function("loss function", "loss", self.loss, *names, keywords=keywords)
+        predictions, targets, weights = checks.weighted_samples(
+            predictions, targets, weights, keep_logs=True
+        )
+        log_temperature, losses = _minimise(self.loss, predictions, targets, weights)
+        if checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
+            _refuse_temperature(np.asarray(losses))
+        return checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
+
+    def apply(self, params: jax.Array, predictions: Family) -> Family:
+        """All predictions at the temperature `params`."""
+        predictions = checks.batch(predictions, keep_logs=True)
+        temperature = checks.positive_scalar("params", params)
+        return _at_temperature(predictions, temperature)
+
+    def identity(self, predictions: Distribution) -> jax.Array:
+        """The temperature 1."""
+        return jnp.ones((), floating_dtype(predictions))
+
+
+def _at_temperature(predictions: Family, temperature: jax.Array) -> Family:
+    return jax.vmap(tempered, (0, None))(predictions, temperature)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _minimise(
+    loss: Loss, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Logarithm of the best temperature, NaN if there is none, and the losses on the grid."""
+    more = {} if weights is None else {"weights": weights}
+
+    @jax.jit  # traced once, and so is its derivative
+    def objective(log_temperature: jax.Array) -> jax.Array:
+        value = loss(_at_temperature(predictions, jnp.exp(log_temperature)), targets, **more)
+        checks.real("loss(predictions, targets)", value)
+        if jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+            got = f"{jnp.result_type(value)}{list(jnp.shape(value))}"
+            raise TypeError(f"loss: expected a function that returns a real scalar, got {got}")
+        return value
+
+    grid = jnp.asarray(_GRID, floating_dtype(predictions))
+    losses = lax.map(objective, grid)
+    index, exists = _lowest_basin(losses)
+    neighbours = grid[index - 1], grid[index + 1]
+    # The implicit function theorem for derivatives with respect to the data.
+    best = lax.custom_root(
+        jax.jit(jax.grad(objective)),
+        grid[index],
+        lambda slope, start: _root(slope, start, *neighbours),
+        lambda linear, value: value / linear(jnp.ones_like(value)),
+    )
+    return jnp.where(exists, best, jnp.nan), losses
+
+
+def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Index of the lowest local minimum in the interior of the range.
+
+    On both sides of it, the first values that differ by more than rounding errors are larger. Among
+    equal values, and if all are equal, it is the one closest to the middle.
+    """
+    num = losses.size
+    losses = jnp.where(jnp.isfinite(losses), losses, jnp.inf)
+    left, right = losses[:-1], losses[1:]
+    rounding = 8 * jnp.finfo(losses.dtype).eps * jnp.minimum(jnp.abs(left), jnp.abs(right))
+    is_equal = (left == right) | (jnp.abs(right - left) <= rounding)
+    signs = jnp.where(is_equal, 0, jnp.where(right > left, 1, -1))
+    steps = jnp.arange(num - 1)
+    last = lax.cummax(jnp.where(signs == 0, -1, steps))
+    following = lax.cummin(jnp.where(signs == 0, num, steps), reverse=True)
+    falls_before = jnp.append(False, (last >= 0) & (signs[last] < 0))
+    rises_after = jnp.append((following < num) & (signs[following] > 0), False)
+    is_basin = (falls_before & rises_after) | jnp.all(signs == 0)
+    values = jnp.where(is_basin, losses, jnp.inf)
+    from_the_middle = np.argsort(np.abs(np.arange(num) - num // 2), kind="stable")
+    index = jnp.asarray(from_the_middle)[jnp.argmin(values[from_the_middle])]
+    return index, jnp.isfinite(values[index])
+
+
+class _Bracket(NamedTuple):
+    """An interval in which the slope changes its sign, and the next point to evaluate."""
+
+    low: jax.Array
+    high: jax.Array
+    slope_low: jax.Array  # NaN where it is not known
+    slope_high: jax.Array
+    x: jax.Array
+    change: jax.Array  # between the last two points
+    went_down: jax.Array | bool  # whether the last point became the upper end
+    num_steps: jax.Array | int
+
+
+def _root(
+    slope: Callable[[jax.Array], jax.Array], start: jax.Array, low: jax.Array, high: jax.Array
+) -> jax.Array:
+    """Where the slope changes from negative to positive, by the Illinois method.
+
+    This is the secant method between the ends of the interval; the slope at an end that is retained
+    twice is halved. It bisects while a slope at an end is unknown. Points with a slope that is not
+    finite are beyond the minimum.
+    """
+    tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
+
+    def unfinished(s: _Bracket) -> jax.Array:
+        return (s.change > tolerance) & (s.num_steps < _MAX_ITERATIONS)
+
+    def step(s: _Bracket) -> _Bracket:
+        value = slope(s.x)
+        is_finite = jnp.isfinite(value)
+        down = jnp.where(is_finite, value > 0, s.x > start)
+        slope_x = jnp.where(is_finite, value, jnp.nan)
+        low, high = jnp.where(down, s.low, s.x), jnp.where(down, s.x, s.high)
+        slope_low = jnp.where(down, jnp.where(s.went_down, 0.5, 1) * s.slope_low, slope_x)
+        slope_high = jnp.where(down, slope_x, jnp.where(s.went_down, 1, 0.5) * s.slope_high)
+        secant = high - slope_high * (high - low) / (slope_high - slope_low)
+        x = jnp.where(jnp.isfinite(secant), secant, 0.5 * (low + high))
+        x = jnp.where(value == 0, s.x, x)
+        change = jnp.abs(x - s.x)
+        return _Bracket(low, high, slope_low, slope_high, x, change, down, s.num_steps + 1)
+
+    nan = jnp.full_like(start, jnp.nan)
+    first = _Bracket(low, high, nan, nan, start, jnp.full_like(start, jnp.inf), False, 0)
+    return lax.while_loop(unfinished, step, first).x
+
+
+def _refuse_temperature(losses: np.ndarray) -> None:
+    """Raises an error that explains why there is no minimum."""
+    ends = f"T = {np.exp(_GRID[1]):.1e} and {np.exp(_GRID[-2]):.1e}"
+    finite = np.isfinite(losses)
+    if not finite.any():
+        raise ValueError(
+            f"loss: expected finite values at some temperature, got {losses[0]} at all between "
+            f"{ends}. The negative log-likelihood is infinite where a target has probability zero, "
+            "as naive Bayes and rounding predict it: hand over logits in "
+            "distributions.CategoricalLogits, or clip the probabilities from below, to 1e-7, say, "
+            "and divide them by their sum"
+        )
+    best = np.exp(_GRID[1:-1][np.argmin(np.where(finite, losses, np.inf)[1:-1])])
+    raise ValueError(
+        f"loss: expected a minimum at a temperature between {ends}, got the smallest value at "
+        f"T = {best:.1e}, at an end of the range where it is finite. The likelihood of classes has "
+        "no maximum where the predictions separate them perfectly (T to 0), or where a constant "
+        "prediction is more likely (T to infinity)"
+    )
+
+
+def temperature_interval(
+    predictions: Distribution,
+    targets: ArrayLike,
+    *,
+    loss: Loss = negative_log_likelihood,
+    weights: ArrayLike | None = None,
+    confidence_level: float = 0.95,
+) -> "ConfidenceInterval":
+    """Asymptotic confidence interval for the temperature that minimises the expected loss.
+
+    T is that of `TemperatureScaling`. With θ = log T and the loss l_i(θ) of sample i at this
+    temperature, the interval is T exp(± z s) with the sandwich estimate of the standard error
+
+        s² = Σ_i l_i'(θ)² / (Σ_i l_i''(θ))²,
+
+    with weights w_i l_i in place of l_i, which does not assume that any temperature makes the
+    model calibrated. T = 1 in the interval does not mean that the model is calibrated.
+
+    Args:
+        predictions: batch of n distributions with `tempered`.
+        targets: [n] or [n, d].
+        loss: (predictions, targets) → scalar, the mean of a loss over the samples that is twice
+            differentiable in T; the CRPS of `Ensemble` is not.
+        weights: w ≥ 0 of the samples, [n], which the loss has to take; None if all count equally.
+        confidence_level: in (0, 1).
+
+    Returns:
+        The interval; `estimate` is T, `standard_error` is T s. All but T is NaN if the loss of the
+        samples is not convex at T, or its curvature is not finite.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if shapes or values are wrong, or the loss has no minimum, see
+            `TemperatureScaling`.
+        NotImplementedError: if the family has no `tempered`.
+
+    Cost: that of `TemperatureScaling.fit`.
+
+    References: none of the four papers has it; White (1982), Maximum likelihood estimation of
+    misspecified models, for the standard error.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, recalibration
+    >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
+    >>> targets = 2 * jax.random.normal(jax.random.key(0), (200,))  # their variance is 4
+    >>> interval = recalibration.temperature_interval(predictions, targets)
+    >>> print(f"{interval.low:.1f} {interval.estimate:.1f} {interval.high:.1f}")
+    3.1 3.8 4.6
+    """
+    level = checks.proportion("confidence_level", confidence_level)
+    checks.function("loss function", "loss", loss, "predictions", "targets")
+    predictions, targets, weights = checks.weighted_samples(
+        predictions, targets, weights, keep_logs=True
+    )
+    temperature = TemperatureScaling(loss).fit(predictions, targets, weights=weights)
+    return _interval(loss, predictions, targets, weights, temperature, level)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _interval(
+    loss: Loss,
+    predictions: PyTree,
+    targets: PyTree,
+    weights: jax.Array | None,
+    temperature: jax.Array,
+    level: ArrayLike,
+) -> "ConfidenceInterval":
+    """Sandwich estimate of the interval around the best temperature."""
+
+    def value(p: Any, y: Any, theta: jax.Array) -> jax.Array:
+        sample = tempered(p, jnp.exp(theta)), y
+        return loss(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], sample))
+
+    both = jax.vmap(jax.value_and_grad(jax.grad(value, 2), 2), (0, 0, None))
+    slopes, curvatures = both(predictions, targets, jnp.log(temperature))
+    if weights is not None:
+        slopes, curvatures = (jnp.where(weights > 0, weights * x, 0) for x in (slopes, curvatures))
+    curvature = jnp.sum(curvatures)
+    is_convex = (curvature > 0) & jnp.isfinite(curvature)
+    error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / jnp.where(is_convex, curvature, jnp.nan)
+    reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
+    low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)
+    from calibjax.hypothesis_tests.intervals import ConfidenceInterval
+
+    return ConfidenceInterval(low, high, temperature, temperature * error)

@@ -1,0 +1,733 @@
+"""Sigmoid maps of the log-odds of confidences: Platt scaling, also with the MMCE in the loss."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+
+from calibjax import estimators
+from calibjax._core import checks
+from calibjax._core.arithmetic import tensordot
+from calibjax._core.fitting import (
+    counting,
+    has_maximum,
+    isotonic_means,
+    log_odds,
+    minimum,
+    most_likely,
+    newton_minimum,
+    range_of,
+)
+from calibjax._core.pytree import parameter, record
+from calibjax.binnings import MAX_BINS, interval_index
+from calibjax.distributions import constraints
+from calibjax.distributions.constraints import nonnegative, real, unit_interval
+from calibjax.kernels import Exponential, Kernel
+from calibjax.recalibration.base import ConfidenceRecalibrator, Recalibrator
+from calibjax.scores.base import weighted_mean
+
+_KUMAR_KERNEL = Exponential(0.4)
+
+
+@record
+class SigmoidMap:
+    """The map r → sigmoid(slope · log(r / (1 − r)) + intercept) of confidences.
+
+    Attributes:
+        slope: a; positive if the order of the confidences is kept.
+        intercept: b.
+    """
+
+    slope: jax.Array = parameter(real)
+    intercept: jax.Array = parameter(real)
+
+    def __call__(self, confidences: jax.Array) -> jax.Array:
+        """The images of confidences of any shape."""
+        return jax.nn.sigmoid(self.slope * log_odds(confidences) + self.intercept)
+
+
+@jax.jit
+def _mapped(params: SigmoidMap, confidences: jax.Array) -> jax.Array:
+    return jax.tree.map(lambda x: x.astype(confidences.dtype), params)(confidences)
+
+
+@record
+class PlattScaling(ConfidenceRecalibrator):
+    """Platt scaling: a sigmoid map of the log-odds, by maximum likelihood.
+
+        r → r' = sigmoid(a log(r / (1 − r)) + b),
+        (a, b) = argmax Σ_i t_i log r'_i + (1 − t_i) log(1 − r'_i)
+
+    with t = correct: logistic regression of `correct` on the log-odds, and with weights
+    Σ_i w_i (t_i log r'_i + (1 − t_i) log(1 − r'_i)). With two classes it is
+    temperature scaling with T = 1/a and a bias. The slope a is negative if confident predictions
+    are wrong more often, which reverses the order of the confidences.
+
+    Confidences of 0 and 1 have infinite log-odds. All are clipped to [ε, 1 − ε], where ε is the
+    machine precision of their dtype, 2·10⁻¹⁶ or 1·10⁻⁷, so that certain predictions count as
+    log-odds of ±36 or ±16.
+
+    The likelihood has a maximum if and only if both outcomes occur and no threshold separates the
+    confidences of correct and wrong predictions. Platt's own targets, `smooth_targets`, remove this
+    restriction: with n₁ of the n predictions correct, they are t = (n₁ + 1) / (n₁ + 2) for these,
+    and 1 / (n − n₁ + 2) for the others; weights are numbers of copies then, and their scale
+    matters. At least two confidences must still differ.
+
+    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
+    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
+    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s.
+
+    `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
+    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
+    returns them; `correct` is 0 or 1, [n]. Both can be differentiated.
+
+    Attributes:
+        smooth_targets: whether the targets are Platt's instead of 1 and 0.
+
+    Raises:
+        TypeError: by the methods if an argument is of the wrong kind; by `fit` if `smooth_targets`
+            is not a truth value.
+        ValueError: by the methods if shapes or values are wrong; by `fit` if there is no
+            maximum. If the arrays are traced, slope and intercept are NaN instead.
+
+    Cost: O(n) for each of about 8 iterations of Newton's method.
+
+    References: Platt (1999), Probabilistic outputs for support vector machines, with scores;
+    Guo et al. (2017), On calibration of modern neural networks, §4.1; Albert and Anderson (1984),
+    On the existence of maximum likelihood estimates in logistic regression models.
+
+    >>> import jax.numpy as jnp
+    >>> method, correct = PlattScaling(), jnp.array([0, 0, 0, 1, 1, 1, 0, 0])
+    >>> params = method.fit(jnp.repeat(jnp.array([0.2, 0.8]), 4), correct)
+    >>> print(method.apply(params, jnp.array([0.2, 0.5, 0.8])).round(4))
+    [0.25  0.366 0.5  ]
+    """
+
+    _: dataclasses.KW_ONLY
+    smooth_targets: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    _learns = SigmoidMap
+
+    def _identity(self, one: jax.Array) -> SigmoidMap:
+        return SigmoidMap(one, jnp.zeros_like(one))
+
+    def _counts_samples(self) -> bool:
+        return self.smooth_targets
+
+    def _fit(
+        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+    ) -> SigmoidMap:
+        smooth_targets = checks.truth_value("smooth_targets", self.smooth_targets)
+        params = _most_likely(confidences, correct, weights, smooth_targets)
+        if checks.is_concrete(params) and not np.isfinite(params.slope):
+            refuse_without_maximum(confidences, correct, weights)
+        return params
+
+    def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
+        return _mapped(params, confidences), None
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _most_likely(
+    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, smooth_targets: bool
+) -> SigmoidMap:
+    """Map with the largest likelihood, NaN if there is none."""
+    x = log_odds(confidences)
+    exists = _no_nan(x, correct)
+    if smooth_targets:
+        correct = _platt_targets(correct, weights)
+        low, high = range_of(x, counting(weights, jnp.ones_like(x, bool)))
+        exists &= low < high
+    else:
+        exists &= has_maximum(x, correct == 1, weights)
+    return _where(exists, SigmoidMap(*most_likely(exists, x, correct, weights)))
+
+
+def _platt_targets(correct: jax.Array, weights: jax.Array | None) -> jax.Array:
+    """(n₁ + 1) / (n₁ + 2) for ones and 1 / (n₀ + 2) for zeros."""
+    wrong = 1 - correct
+    copies = 1 if weights is None else weights
+    num_correct, num_wrong = jnp.sum(copies * correct), jnp.sum(copies * wrong)
+    return correct * (num_correct + 1) / (num_correct + 2) + wrong / (num_wrong + 2)
+
+
+@record
+class MMCEScaling(Recalibrator):
+    """MMCE optimisation: a sigmoid map of the log-odds with a small kernel calibration error.
+
+        r → r' = sigmoid(a log(r / (1 − r)) + b),  a > 0,
+        (a, b) minimising NLL(r') + weight · MMCE(r')²
+
+    with the negative log-likelihood of `correct` and its `estimators.mmce`, both of which take the
+    weights of the samples: the loss with which
+    Kumar et al. train networks, here for maps of the confidences of a trained network, and with the
+    square, which is smooth. Weight zero would be `PlattScaling` except for the constraint a > 0,
+    which keeps the order of the confidences.
+
+    The MMCE alone is no useful loss: its minimum, zero, is attained in the limit a → 0, which
+    replaces all confidences by their accuracy; this is calibrated but uninformative. A map that
+    distinguishes confidences has a squared MMCE of order 1/n even if it is perfectly calibrated.
+    The likelihood outweighs this if the confidences are significantly more informative than their
+    mean: by about weight / 4n in NLL. If they are not, or if confident predictions are wrong more
+    often, a goes to zero.
+
+    Confidences are clipped as in `PlattScaling`.
+
+    `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
+    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
+    returns them; `correct` is 0 or 1, [n]. `apply` can be differentiated.
+
+    Attributes:
+        kernel: kernel on numbers in [0, 1]; `Exponential(0.4)`, the default, is that of Kumar et
+            al.
+        weight: factor of the squared MMCE, positive, a scalar.
+
+    Raises:
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if shapes or values are wrong; by `fit` if the weight is not
+            positive, or there is no minimum, because `correct` is the same for all, or a threshold
+            separates wrong predictions from correct ones above it. If the arrays are traced, slope
+            and intercept are NaN instead.
+
+    Cost: n²/2 evaluations of the kernel and its derivative for each of about 15 steps of L-BFGS,
+    at most 100; O(n + tile²) memory.
+
+    References: Kumar, Sarawagi and Jain (2018), Trainable calibration measures for neural networks
+    from kernel mean embeddings; L21 §5.
+
+    >>> import jax.numpy as jnp
+    >>> method, correct = MMCEScaling(), jnp.array([0, 0, 0, 1, 1, 1, 0, 0])
+    >>> params = method.fit(jnp.repeat(jnp.array([0.2, 0.8]), 4), correct)
+    >>> print(method.apply(params, jnp.array([0.2, 0.5, 0.8])).round(2))
+    [0.25 0.37 0.5 ]
+    """
+
+    kernel: Kernel = _KUMAR_KERNEL
+    weight: jax.Array | float = 10.0
+
+    def identity(self, predictions: Any) -> SigmoidMap:
+        """Slope 1 and intercept 0."""
+        return PlattScaling().identity(predictions)
+
+    def fit(
+        self, confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None = None
+    ) -> SigmoidMap:
+        """The map with the smallest loss."""
+        kernel = checks.kernel_values(self.kernel)
+        weight = checks.positive_scalar("weight", self.weight)
+        confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
+        weight = jnp.asarray(weight, confidences.dtype)
+        params = _smallest_loss(kernel, weight, confidences, correct, weights)
+        if checks.is_concrete(params) and not np.isfinite(params.slope):
+            refuse_without_maximum(confidences, correct, weights)
+        return params
+
+    def apply(self, params: SigmoidMap, confidences: ArrayLike) -> jax.Array:
+        """New confidences, [n]."""
+        params = checks.learned("params", params, SigmoidMap)
+        return _mapped(params, checks.confidence_array(confidences))
+
+
+@jax.jit
+def _smallest_loss(
+    kernel: Kernel,
+    weight: jax.Array,
+    confidences: jax.Array,
+    correct: jax.Array,
+    weights: jax.Array | None,
+) -> SigmoidMap:
+    """Map with the smallest loss that is found from the identity, NaN if there is none."""
+    x = log_odds(confidences)
+    low, _ = range_of(x, counting(weights, correct == 1))
+    _, wrong_high = range_of(x, counting(weights, correct == 0))
+    exists = _no_nan(x, correct) & (low < wrong_high)
+
+    def loss(parameters: jax.Array) -> jax.Array:
+        z = jnp.exp(parameters[0]) * x + parameters[1]
+        likelihood_loss = weighted_mean(jax.nn.softplus(z) - correct * z, weights)
+        error = estimators.mmce(kernel, jax.nn.sigmoid(z), correct, weights=weights)
+        return likelihood_loss + weight * jnp.square(error)
+
+    log_slope, intercept = minimum(loss, jnp.zeros(2, x.dtype), exists)
+    return _where(exists, SigmoidMap(jnp.exp(log_slope), intercept))
+
+
+def _no_nan(x: jax.Array, correct: jax.Array) -> jax.Array:
+    """Whether no log-odds or targets are NaN; traced ones are not checked otherwise."""
+    return ~jnp.any(jnp.isnan(x + correct))
+
+
+def _where(exists: jax.Array, params: SigmoidMap) -> SigmoidMap:
+    """The map, NaN where it does not exist."""
+    return jax.tree.map(lambda value: jnp.where(exists, value, jnp.nan), params)
+
+
+def refuse_without_maximum(
+    confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
+) -> None:
+    """Raises an error that explains why there is no maximum."""
+    confidences, correct = np.asarray(confidences), np.asarray(correct)
+    if weights is not None:
+        is_used = np.asarray(weights) > 0
+        confidences, correct = confidences[is_used], correct[is_used]
+    if np.ptp(log_odds(confidences)) == 0:
+        raise ValueError(
+            "confidences: expected at least two different values, got "
+            f"{confidences[0]} {confidences.size} times"
+        )
+    if correct.min() == correct.max():
+        raise ValueError(
+            "correct: expected both 0 and 1, without which the likelihood has no maximum, got "
+            f"{correct[0]:.0f} {correct.size} times; PlattScaling(smooth_targets=True) has one"
+        )
+    ranges = " and ".join(
+        f"{group.min()} to {group.max()} for {value}"
+        for value, group in ((0, confidences[correct == 0]), (1, confidences[correct == 1]))
+    )
+    raise ValueError(
+        "confidences: expected values that overlap for correct = 0 and 1, without which the "
+        f"likelihood has no maximum, got {ranges}; PlattScaling(smooth_targets=True) has one"
+    )
+
+
+# Which of the slopes are fitted; the best of those that do not decrease is the best of all.
+_FACES = np.array([[1, 1, 1], [1, 0, 1], [0, 1, 1], [0, 0, 1]], float)
+
+
+@record
+class BetaMap:
+    """The map r → sigmoid(a log r − b log(1 − r) + c) of confidences.
+
+    Attributes:
+        rise: a ≥ 0, slope of the log-odds at small confidences.
+        fall: b ≥ 0, slope of the log-odds at large confidences.
+        intercept: c.
+    """
+
+    rise: jax.Array = parameter(nonnegative)
+    fall: jax.Array = parameter(nonnegative)
+    intercept: jax.Array = parameter(real)
+
+
+@record
+class BetaCalibration(ConfidenceRecalibrator):
+    """Beta calibration: a monotone map of confidences with three parameters, by maximum likelihood.
+
+        r → sigmoid(a log r − b log(1 − r) + c),   a, b ≥ 0,
+
+    which is what makes confidences calibrated that are beta distributed among correct and among
+    wrong predictions. For a = b it is `PlattScaling`; other than that it contains the identity,
+    and maps that are steep at one end only. Confidences are clipped as there.
+
+    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
+    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
+    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s.
+
+    `fit(confidences, correct)` returns a `BetaMap`, `apply(params, confidences)` confidences [n].
+    The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label` returns
+    them; `correct` is 0 or 1, [n].
+
+    Raises:
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if shapes or values are wrong; by `fit` if there is no maximum,
+            as in `PlattScaling`. If the arrays are traced, the params are NaN instead.
+
+    Cost: O(n) for each of about 8 iterations of Newton's method.
+
+    References: Kull, Silva Filho and Flach (2017), Beta calibration: a well-founded and easily
+    implemented improvement on logistic calibration for binary classifiers, §4.
+
+    >>> import jax.numpy as jnp
+    >>> method, correct = BetaCalibration(), jnp.array([0, 0, 0, 1, 0, 1, 0, 1, 1, 1, 1, 1])
+    >>> params = method.fit(jnp.repeat(jnp.array([0.2, 0.5, 0.9]), 4), correct)
+    >>> print([f"{r:.2f}" for r in method.apply(params, jnp.array([0.2, 0.5, 0.9]))])
+    ['0.22', '0.53', '0.99']
+    """
+
+    _learns = BetaMap
+
+    def _identity(self, one: jax.Array) -> BetaMap:
+        return BetaMap(one, one, jnp.zeros_like(one))
+
+    def _fit(
+        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+    ) -> BetaMap:
+        params = _most_likely_beta(confidences, correct, weights)
+        if checks.is_concrete(params) and not np.isfinite(params.intercept):
+            refuse_without_maximum(confidences, correct, weights)
+        return params
+
+    def _apply(self, params: BetaMap, confidences: jax.Array) -> tuple[jax.Array, None]:
+        return _mapped_beta(params, confidences), None
+
+
+@jax.jit
+def _mapped_beta(params: BetaMap, confidences: jax.Array) -> jax.Array:
+    fields = jnp.stack([params.rise, params.fall, params.intercept]).astype(confidences.dtype)
+    return jax.nn.sigmoid(tensordot(fields, _features(confidences), 1))
+
+
+def _features(confidences: jax.Array) -> jax.Array:
+    """Log r, −log(1 − r) and 1, [3, n]."""
+    eps = jnp.finfo(confidences.dtype).eps
+    inside = jnp.clip(confidences, eps, 1 - eps)
+    return jnp.stack([jnp.log(inside), -jnp.log1p(-inside), jnp.ones_like(inside)])
+
+
+@jax.jit
+def _most_likely_beta(
+    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+) -> BetaMap:
+    """Map with the largest likelihood, NaN if there is none."""
+    x = log_odds(confidences)
+    exists = ~jnp.any(jnp.isnan(x + correct)) & has_maximum(x, correct == 1, weights)
+    features = _features(confidences)
+
+    def loss(parameters: jax.Array) -> jax.Array:
+        z = tensordot(parameters, features, 1)
+        return weighted_mean(jax.nn.softplus(z) - correct * z, weights)
+
+    def best(face: jax.Array) -> tuple[jax.Array, jax.Array]:
+        fields = face * newton_minimum(lambda free: loss(face * free), jnp.zeros_like(face), exists)
+        return fields, jnp.where(jnp.all(fields[:2] >= 0), loss(fields), jnp.inf)
+
+    candidates, losses = jax.vmap(best)(jnp.asarray(_FACES, x.dtype))
+    return BetaMap(*jnp.where(exists, candidates[jnp.argmin(losses)], jnp.nan))
+
+
+def _unchecked(name: str, accuracies: jax.Array) -> jax.Array:
+    """Accuracies, which are NaN in intervals without samples: `check_values` checks them."""
+    del name
+    return accuracies
+
+
+@record
+class BinAccuracies:
+    """What `HistogramBinning` learns.
+
+    Attributes:
+        accuracies: proportion of correct predictions in each interval, NaN in empty ones, [b].
+        counts: number of calibration samples in each interval, of those with positive weights, [b].
+    """
+
+    accuracies: jax.Array = parameter(constraints.Constraint("proportions", _unchecked, ("b",)))
+    counts: jax.Array = parameter(constraints.nonnegative_integer.with_axes("b"))
+
+    def check_values(self, name: str) -> "BinAccuracies":
+        """Refuses counts below 0, and accuracies outside [0, 1] where there are samples."""
+        counts = checks.constrained(name, self).counts
+        accuracies = jnp.where(counts == 0, 0, self.accuracies)
+        accuracies = checks.unit_interval(f"{name}.accuracies", accuracies)
+        # Integers cannot be NaN, so the accuracies become it.
+        accuracies = jnp.where(checks.is_missing(counts), jnp.nan, accuracies)
+        return BinAccuracies(accuracies, counts)
+
+
+@record
+class HistogramBinning(ConfidenceRecalibrator):
+    """Histogram binning: the accuracy of the calibration samples in the same interval.
+
+    The intervals are those of `estimators.UniformBins`, [0, 1/b], (1/b, 2/b], ..., (1 − 1/b, 1],
+    for calibration and new confidences alike; accuracies are weighted if there are weights.
+    Confidences in intervals without calibration samples are kept, with a `UserWarning`, which
+    compiled code cannot give: check `params.counts`.
+
+    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
+    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
+    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. A class may get probability
+    zero in this way; then the negative log-likelihood of its labels is infinite.
+
+    `fit(confidences, correct)` returns `BinAccuracies`, `apply(params, confidences)` confidences
+    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
+    returns them; `correct` is 0 or 1, [n].
+
+    Attributes:
+        num_bins: b, number of intervals, between 1 and 2²⁴.
+
+    Raises:
+        TypeError: by the methods if an argument is of the wrong kind; by `fit` if `num_bins` is not
+            an integer.
+        ValueError: by the methods if shapes or values are wrong; by `fit` if `num_bins` is out of
+            range.
+
+    Cost: O(n + b).
+
+    References: Zadrozny and Elkan (2001), Obtaining calibrated probability estimates from decision
+    trees and naive Bayesian classifiers, §3.3, there with bins of equal size; Guo et al. (2017),
+    On calibration of modern neural networks, §4.1; L21 §2.2, with intervals of equal length.
+
+    >>> import jax.numpy as jnp
+    >>> method = HistogramBinning(2)
+    >>> params = method.fit(jnp.array([0.6, 0.7, 0.8, 0.9, 0.4]), jnp.array([1, 0, 1, 1, 0]))
+    >>> print(params.counts, method.apply(params, jnp.array([0.55, 0.2])))
+    [1 4] [0.75 0.  ]
+    """
+
+    num_bins: int = dataclasses.field(metadata={"static": True})
+
+    _learns = BinAccuracies
+
+    def _fit(
+        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+    ) -> BinAccuracies:
+        num_bins = checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
+        return _bin_accuracies(confidences, correct, weights, num_bins)
+
+    def _apply(self, params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return _looked_up(params, confidences)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _bin_accuracies(
+    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, num_bins: int
+) -> BinAccuracies:
+    # Traced numbers that are not probabilities belong to no bin.
+    is_bad = jnp.any(jnp.isnan(confidences))
+    index = interval_index(confidences, num_bins)
+    is_used: jax.Array = jnp.ones_like(index)
+    if weights is not None:
+        is_bad |= jnp.any(jnp.isnan(weights))
+        is_used, correct = (weights > 0).astype(index.dtype), weights * correct
+    correct = jnp.where(is_bad, jnp.nan, correct)
+    sums = jax.ops.segment_sum(correct, index, num_bins)
+    counts = jax.ops.segment_sum(is_used, index, num_bins)
+    totals = counts if weights is None else jax.ops.segment_sum(weights, index, num_bins)
+    accuracies = sums / jnp.where(counts > 0, totals, 1)
+    counts = jnp.where(is_bad, jnp.iinfo(counts.dtype).min, counts)  # stands for NaN
+    return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
+
+
+@jax.jit
+def _looked_up(params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """New confidences, and which of them are unchanged."""
+    index = interval_index(confidences, params.counts.size)
+    is_kept = params.counts[index] == 0
+    accuracies = params.accuracies.astype(confidences.dtype)[index]
+    return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies), is_kept
+
+
+@record
+class IsotonicMap:
+    """The non-decreasing, piecewise linear map that `IsotonicRegression` learns.
+
+    `QuantileRecalibration` learns it as a distribution function on [0, 1], from (0, 0) to (1, 1).
+
+    Attributes:
+        thresholds: the calibration confidences in increasing order, [k]; in place of those with
+            weight 0 others are repeated.
+        values: their images, [k]; confidences in between are interpolated.
+    """
+
+    thresholds: jax.Array = parameter(unit_interval.with_axes("k"))
+    values: jax.Array = parameter(unit_interval.with_axes("k"))
+
+    def cdf(self, level: ArrayLike) -> jax.Array:
+        """Image of a level."""
+        return jnp.interp(jnp.asarray(level), self.thresholds, self.values)
+
+    def icdf(self, level: ArrayLike) -> jax.Array:
+        """Level with this image."""
+        return jnp.interp(jnp.asarray(level), self.values, self.thresholds)
+
+    def log_prob(self, level: ArrayLike) -> jax.Array:
+        """Logarithm of the slope, infinite at jumps."""
+        last = self.thresholds.size - 1
+        piece = jnp.clip(jnp.searchsorted(self.thresholds, level, side="right"), 1, last)
+        rise, run = (x[piece] - x[piece - 1] for x in (self.values, self.thresholds))
+        slope = rise / jnp.where(run > 0, run, 1)
+        positive = jnp.where(slope > 0, slope, 1)
+        value = jnp.where(slope > 0, jnp.log(positive), -jnp.inf)
+        return jnp.where(run > 0, value, jnp.where(rise > 0, jnp.inf, 0))
+
+    def check_values(self, name: str) -> "IsotonicMap":
+        """Refuses numbers outside [0, 1], and maps that decrease."""
+        fields = vars(checks.constrained(name, self))
+        checked = [
+            checks.increasing(f"{name}.{key}", values, "numbers that do not decrease")
+            for key, values in fields.items()
+        ]
+        if checks.is_concrete(checked):
+            return IsotonicMap(*checked)
+        is_map = ~jnp.any(jnp.isnan(sum(checked)), -1, keepdims=True)
+        return IsotonicMap(*(checks.nan_unless(is_map, values) for values in checked))
+
+
+@record
+class IsotonicRegression(ConfidenceRecalibrator):
+    """Isotonic regression: the non-decreasing map of confidences with the least squared error.
+
+        f = argmin Σ_i (f(r_i) − c_i)² over non-decreasing f,
+
+    with weights Σ_i w_i (f(r_i) − c_i)², for confidences r and c = correct: where the accuracy
+    decreases, neighbouring samples are pooled and share their accuracy (pool adjacent violators).
+    Samples of equal confidence share a value. Between calibration confidences the map is linear,
+    and constant beyond the first and the last, as in scikit-learn's
+    `IsotonicRegression(out_of_bounds="clip")`, which also merges confidences that differ by less
+    than 10⁻⁶ in float32.
+
+    Different confidences may become equal, but their order is never reversed.
+
+    With a batch of class predictions, such as `Categorical`, and labels [n] in place of confidences
+    and `correct`, each class is recalibrated against the rest and the probabilities are normalised:
+    `fit` returns `ClassWiseParams`, `apply` a batch of `Categorical`s. This is what scikit-learn's
+    `CalibratedClassifierCV` does. A class may get probability zero in this way; then the negative
+    log-likelihood of its labels is infinite.
+
+    `fit(confidences, correct)` returns an `IsotonicMap`, `apply(params, confidences)` confidences
+    [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
+    returns them; `correct` is 0 or 1, [n]. Both can be differentiated.
+
+    Raises:
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if shapes or values are wrong.
+
+    Cost: one sort and O(n) for each round, in which all decreasing runs are pooled at once; about
+    log n rounds for independent data, n^⅔ at worst. O(n) memory.
+
+    References: Zadrozny and Elkan (2002), Transforming classifier scores into accurate multiclass
+    probability estimates, §3, and §4 for the classes; L21 §2.2.
+
+    >>> import jax.numpy as jnp
+    >>> method = IsotonicRegression()
+    >>> params = method.fit(jnp.array([0.2, 0.4, 0.6, 0.8]), jnp.array([0, 1, 0, 1]))
+    >>> print(params.values, method.apply(params, jnp.array([0.1, 0.5, 0.9])))
+    [0.  0.5 0.5 1. ] [0.  0.5 1. ]
+    """
+
+    _learns = IsotonicMap
+
+    def _identity(self, one: jax.Array) -> IsotonicMap:
+        # The score by `values` is of the odds near 0 and near 1.
+        ends = jnp.stack([jnp.zeros_like(one), one])
+        return IsotonicMap(ends, ends)
+
+    def _fit(
+        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+    ) -> IsotonicMap:
+        return _pooled(confidences, correct, weights)
+
+    def _apply(self, params: IsotonicMap, confidences: jax.Array) -> tuple[jax.Array, None]:
+        return _interpolated(params, confidences), None
+
+
+@jax.jit
+def _pooled(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> IsotonicMap:
+    """The map, from samples in any order."""
+    # Traced numbers may be invalid (no probabilities, neither 0 nor 1).
+    is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct))
+    if weights is not None:
+        is_bad |= jnp.any(jnp.isnan(weights))
+    confidences, correct = checks.counted(weights, (confidences, correct))
+    order = jnp.argsort(confidences)
+    samples = confidences, correct, weights
+    thresholds, correct, weights = jax.tree.map(lambda x: x[order], samples)
+    values = isotonic_means(thresholds, correct, weights)
+    return IsotonicMap(*(jnp.where(is_bad, jnp.nan, x) for x in (thresholds, values)))
+
+
+@jax.jit
+def _interpolated(params: IsotonicMap, confidences: jax.Array) -> jax.Array:
+    thresholds, values = (x.astype(confidences.dtype) for x in (params.thresholds, params.values))
+    images = jnp.clip(jnp.interp(confidences, thresholds, values), 0, 1)  # rounding
+    return jnp.where(jnp.isnan(confidences), jnp.nan, images)
+
+
+_BATCH = 64  # new confidences at a time
+
+
+@record
+class CalibrationSamples:
+    """What `VennAbers` learns: the samples themselves.
+
+    Attributes:
+        confidences: [n].
+        correct: whether the predicted class was observed, 0 or 1, [n].
+        weights: of the samples, [n].
+    """
+
+    confidences: jax.Array = parameter(unit_interval.with_axes("n"))
+    correct: jax.Array = parameter(unit_interval.with_axes("n"))
+    weights: jax.Array = parameter(nonnegative.with_axes("n"))
+
+
+@record
+class VennAbers(ConfidenceRecalibrator):
+    """Inductive Venn-Abers prediction: isotonic regression that is valid for every n.
+
+        r → p₁ / (1 − p₀ + p₁),
+
+    where p_c is the value at r of the isotonic regression of the calibration samples and one more
+    of confidence r that is correct (c = 1), or wrong (c = 0). One of p₀ and p₁, the one of the
+    observed outcome, is perfectly calibrated if samples are exchangeable; they differ where there
+    are few samples, and the result never is 0 or 1. See `IsotonicRegression` for arguments and for
+    class predictions. Weights are numbers of copies, beside one further sample of weight 1: their
+    scale matters. In place of samples with weight 0 others are repeated with weight 0.
+
+    `fit` stores the samples, as `CalibrationSamples`; `interval(params, confidences)` are p₀, p₁.
+
+    Raises:
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if shapes or values are wrong.
+
+    Cost: two isotonic regressions of n + 1 samples for each new confidence.
+
+    References: Vovk and Petej (2014), Venn-Abers predictors; Vovk, Petej and Fedorova (2015),
+    Large-scale probabilistic predictors with and without guarantees of validity, §3 and eq. (6).
+
+    >>> import jax.numpy as jnp
+    >>> method = VennAbers()
+    >>> params = method.fit(jnp.array([0.2, 0.4, 0.6, 0.8]), jnp.array([0, 0, 1, 1]))
+    >>> low, high = method.interval(params, jnp.array([0.1, 0.9]))
+    >>> print([f"{p:.2f}" for p in (*low, *high, *method.apply(params, jnp.array([0.1, 0.9])))])
+    ['0.00', '0.67', '0.33', '1.00', '0.25', '0.75']
+    """
+
+    _learns = CalibrationSamples
+
+    def interval(
+        self, params: CalibrationSamples, confidences: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """p₀ and p₁, [n] each."""
+        params = checks.learned("params", params, self._learns)
+        return _interval(params, checks.confidence_array(confidences))
+
+    def _counts_samples(self) -> bool:
+        return True
+
+    def _fit(
+        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+    ) -> CalibrationSamples:
+        confidences, correct = checks.counted(weights, (confidences, correct))
+        weights = jnp.ones_like(confidences) if weights is None else weights
+        # Traced numbers may be invalid, and sorts hide them.
+        is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct) + jnp.sum(weights))
+        confidences, correct = (jnp.where(is_bad, jnp.nan, x) for x in (confidences, correct))
+        return CalibrationSamples(confidences, correct, weights)
+
+    def _apply(self, params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.Array, None]:
+        low, high = _interval(params, confidences)
+        return high / (1 - low + high), None
+
+
+@jax.jit
+def _interval(params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def value(confidence: jax.Array, correct: jax.Array) -> jax.Array:
+        one = confidence[None].astype(params.confidences.dtype)
+        inputs = jnp.concatenate([params.confidences, one])
+        order = jnp.argsort(inputs)
+        outputs = jnp.append(params.correct, correct)[order]
+        weights = jnp.append(params.weights, 1)[order]
+        mean = isotonic_means(inputs[order], outputs, weights)[jnp.argmax(order == len(inputs) - 1)]
+        is_bad = jnp.isnan(confidence) | jnp.any(jnp.isnan(params.correct))
+        return jnp.where(is_bad, jnp.nan, mean).astype(confidences.dtype)
+
+    def both(confidence: jax.Array) -> tuple[jax.Array, jax.Array]:
+        labels = jnp.arange(2, dtype=params.correct.dtype)
+        return tuple(jax.vmap(value, (None, 0))(confidence, labels))
+
+    return lax.map(both, confidences, batch_size=_BATCH)

@@ -1,0 +1,708 @@
+"""Shift and scale of predicted numbers and vectors."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betaln, ndtr, ndtri
+from jax.typing import ArrayLike
+
+from calibjax import operators
+from calibjax._core import checks, matrices
+from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
+from calibjax._core.fitting import newton_minimum
+from calibjax._core.pytree import parameter, record
+from calibjax.distances import Euclidean
+from calibjax.distributions import (
+    Beta,
+    DiagNormal,
+    Ensemble,
+    GeneralizedNormal,
+    Laplace,
+    MvNormal,
+    Normal,
+    Quantiles,
+    StudentT,
+    Uniform,
+)
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.composed import Recalibrated, bare, check_continuous, like
+from calibjax.distributions.constraints import positive, real
+from calibjax.kernels import Kernel, SquaredExponential
+from calibjax.kernels.bandwidth import median_of_distances
+from calibjax.kernels.base import prediction_kernel
+from calibjax.recalibration.base import Recalibrator
+from calibjax.recalibration.confidences import IsotonicMap
+from calibjax.scores.base import weighted_mean
+
+_VECTORS = DiagNormal | MvNormal
+_FAMILIES = Normal | Laplace | StudentT | GeneralizedNormal | Uniform | DiagNormal | MvNormal
+
+
+@record
+class AffineMap:
+    """The distribution N(shift, scale²) of normal scores z, in place of N(0, 1).
+
+    Its methods are those of Φ(z) on [0, 1], as `Recalibrated` needs them.
+
+    Attributes:
+        shift: a, in predicted standard deviations or scales; [d] for vectors.
+        scale: b, positive; shape of `shift`.
+    """
+
+    shift: jax.Array = parameter(real)
+    scale: jax.Array = parameter(positive)
+
+    def cdf(self, level: ArrayLike) -> jax.Array:
+        """Probability of levels up to this one."""
+        level = jnp.asarray(level, floating_dtype(self))
+        values = ndtr(ratio(normal_score_of(level) - self.shift, self.scale))
+        return jnp.where(level <= 0, 0, jnp.where(level >= 1, 1, values))
+
+    def icdf(self, level: ArrayLike) -> jax.Array:
+        """Level u with cdf(u) = level."""
+        level = jnp.asarray(level, floating_dtype(self))
+        values = ndtr(self.shift + self.scale * normal_score_of(level))
+        return jnp.where(level <= 0, 0, jnp.where(level >= 1, 1, values))
+
+    def log_prob(self, level: ArrayLike) -> jax.Array:
+        """Log-density at a level; beyond the last digit of levels it is constant."""
+        score = normal_score_of(jnp.asarray(level, floating_dtype(self)))
+        residual = ratio(score - self.shift, self.scale)
+        return 0.5 * (score - residual) * (score + residual) - jnp.log(self.scale)
+
+
+def normal_score_of(level: jax.Array) -> jax.Array:
+    """Φ⁻¹ of a level, where it is finite."""
+    last = jnp.finfo(level.dtype).eps
+    return ndtri(jnp.clip(level, last / 4, 1 - last))
+
+
+def shrunk(number: jax.Array, first: jax.Array, second: jax.Array, prior: ArrayLike) -> AffineMap:
+    """Mean and deviation of scores with these sums, with as many as `prior` from N(0, 1) added."""
+    shift = first / (number + prior)
+    rest = second - 2 * shift * first + jnp.square(shift) * number
+    return AffineMap(shift, safe_sqrt((rest + prior) / (number + prior)))
+
+
+@record
+class AffineScaling(Recalibrator):
+    """Affine scaling: all predictions have the same error of their location and their scale.
+
+    | predictions | become |
+    | --- | --- |
+    | `Normal`, `Laplace`, `StudentT`, `GeneralizedNormal` | loc + a scale, b scale |
+    | `Uniform` | the same, with the centre and half the length of the interval |
+    | `DiagNormal` | the same in each coordinate, a and b of shape [d] |
+    | `MvNormal` with covariance matrix L Lᵀ | loc + L a, covariance L diag(b²) Lᵀ |
+    | `Ensemble` | mean + a s + b (x − mean), with the members' standard deviation s |
+    | other continuous numbers | `Recalibrated`: their normal scores Φ⁻¹(F(y)) are N(a, b²) |
+
+    (a, b) maximise the likelihood. Of normal predictions, and of normal scores, they are the mean
+    of z_i and the root of the mean of (z_i − a)², with the scores z_i = (y_i − μ_i) / σ_i or
+    Φ⁻¹(F_i(y_i)); of `Laplace` the median of such residuals, and their mean distance from it; of
+    `Uniform` the smallest interval with all residuals; of the other two they are computed by
+    Newton's method. The weights of samples weight these means.
+
+    Members have no density. With the means μ_i and standard deviations s_i of ensembles of m
+    members, s_i² unbiased, a = Σ (y_i − μ_i) / Σ s_i and
+    b² = m / (m + 1) Σ (y_i − μ_i − a s_i)² / Σ s_i²: both are consistent for every m and every law
+    of the members, as targets and members of a calibrated ensemble differ from each other in the
+    same way, so that E (y_i − μ_i) = 0 and E (y_i − μ_i)² = (1 + 1/m) E s_i². Wide ensembles count
+    more.
+
+    `fit` returns the `AffineMap` with shift a and scale b; `apply(params, predictions)` the
+    predictions.
+
+    Raises:
+        TypeError: by the methods if the predictions are neither continuous numbers with `cdf`,
+            `icdf` and `log_prob`, nor normal vectors, nor samples.
+        ValueError: by `fit` if there are fewer than two samples, or all residuals are equal; if the
+            arrays are traced, the map is NaN instead.
+
+    Cost: O(n); a sort for `Laplace`, about 10 to 20 passes for `StudentT` and `GeneralizedNormal`.
+
+    References: Gneiting, Raftery, Westveld and Goldman (2005), Calibrated probabilistic forecasting
+    using ensemble model output statistics, for affine corrections; Fortin, Abaza, Anctil and
+    Turcotte (2014), Why should ensemble spread match the RMSE of the ensemble mean?, for members.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> predictions = Normal(jnp.zeros(2), jnp.ones(2))
+    >>> params = AffineScaling().fit(predictions, jnp.array([1.0, 5.0]))
+    >>> print(params.shift, params.scale, AffineScaling().apply(params, predictions).loc)
+    3.0 2.0 [3. 3.]
+    """
+
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
+    ) -> AffineMap:
+        """The most likely map."""
+        predictions, targets, weights = checks.weighted_samples(
+            predictions, targets, weights, minimum=2
+        )
+        plain = of_a_family(predictions)
+        params, scores = _fitted(plain, targets, weights)
+        if checks.is_concrete(params) and not jnp.all(params.scale > 0):
+            if isinstance(plain, Ensemble) and not jnp.all(jnp.max(_of_members(plain)[1], 0) > 0):
+                raise ValueError("predictions: expected members that differ, got equal ones")
+            raise ValueError(
+                f"targets: expected normal scores that differ, got {scores[0]} for all samples"
+            )
+        return jax.tree.map(lambda x: jnp.where(params.scale > 0, x, jnp.nan), params)
+
+    def apply(self, params: AffineMap, predictions: Distribution) -> Distribution:
+        """All predictions, shifted and scaled."""
+        predictions = checks.batch(predictions)
+        plain = of_a_family(predictions)
+        axes = ("d",) if _size(plain) else ()
+        params = checks.learned("params", params, AffineMap, leading=axes)
+        return like(predictions, moved(params, plain))
+
+    def identity(self, predictions: Distribution) -> AffineMap:
+        """Shift 0 and scale 1."""
+        zeros = jnp.zeros(_size(bare(predictions)), floating_dtype(predictions))
+        return AffineMap(zeros, jnp.ones_like(zeros))
+
+
+def of_a_family(predictions: Distribution) -> Any:
+    """Predictions without features, if there is a rule for them."""
+    plain = bare(predictions)
+    if not isinstance(plain, _FAMILIES | Ensemble):
+        check_continuous("predictions", plain)
+    return plain
+
+
+def _size(predictions: Distribution) -> tuple[int, ...]:
+    """Shape of the params: () of numbers, and (d,) of vectors."""
+    if isinstance(predictions, _VECTORS):
+        return predictions.loc.shape[-1:]
+    return predictions.values.shape[2:] if isinstance(predictions, Ensemble) else ()
+
+
+@jax.jit
+def moved(params: AffineMap, predictions: Distribution) -> Distribution:
+    """Predictions that are shifted and scaled, by the same map or one of each, [n]."""
+    shift, scale = params.shift, params.scale
+    if isinstance(predictions, MvNormal):
+        root = jax.vmap(matrices.cholesky)(predictions.cov)
+        loc = (
+            predictions.loc
+            + matmul(root, jnp.broadcast_to(shift, root.shape[:2])[..., None])[..., 0]
+        )
+        scaled = root * scale[..., None, :]
+        return MvNormal(loc, matmul(scaled, jnp.swapaxes(scaled, 1, 2)))
+    if isinstance(predictions, Ensemble):
+        means, spreads, _ = _of_members(predictions)
+        deviations = predictions.values - means[:, None]
+        values = (means + shift * spreads)[:, None] + scale * deviations
+        return dataclasses.replace(predictions, values=values)
+    if isinstance(predictions, _FAMILIES):
+        loc, unit = _place(predictions)
+        return _placed(predictions, loc + shift * unit, scale * unit)
+    return with_scores(params, predictions)
+
+
+def with_scores(params: AffineMap, predictions: Distribution) -> Recalibrated:
+    """Predictions with other normal scores, by the same map or one of each, [n]."""
+    rows = checks.leading_size("predictions", predictions)
+    return Recalibrated(predictions, jax.tree.map(lambda x: jnp.broadcast_to(x, (rows,)), params))
+
+
+def _place(predictions: Any) -> tuple[jax.Array, jax.Array]:
+    """Location and scale."""
+    if isinstance(predictions, Uniform):
+        half = 0.5 * (predictions.high - predictions.low)
+        return predictions.low + half, half
+    return predictions.loc, predictions.scale
+
+
+def _placed(predictions: Any, loc: jax.Array, scale: jax.Array) -> Any:
+    """The same distributions at another location and scale."""
+    if isinstance(predictions, Uniform):
+        return Uniform(loc - scale, loc + scale)
+    return dataclasses.replace(predictions, loc=loc, scale=scale)
+
+
+def _of_members(ensembles: Ensemble) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Means and unbiased standard deviations, [n] or [n, d], and numbers of members."""
+    probs = jax.vmap(lambda p: p.probs)(ensembles)
+    number = 1 / jnp.sum(jnp.square(probs), 1)
+    number = number.reshape(-1, *[1] * (ensembles.values.ndim - 2))
+    means, variances = jax.vmap(lambda p: (p.mean(), p.variance()))(ensembles)
+    return means, safe_sqrt(variances * number / (number - 1)), number
+
+
+def residuals(predictions: Distribution, targets: jax.Array) -> jax.Array:
+    """(y − loc) / scale of a family, L⁻¹ (y − loc) of vectors, or normal scores; [n] or [n, d]."""
+    if isinstance(predictions, MvNormal):
+        roots = jax.vmap(matrices.cholesky)(predictions.cov)
+        return jax.vmap(matrices.solve_lower)(roots, targets - predictions.loc)
+    if isinstance(predictions, _FAMILIES):
+        loc, scale = _place(predictions)
+        return ratio(targets - loc, scale)
+    return normal_scores(predictions, targets)
+
+
+def normal_scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
+    """Φ⁻¹(F_i(y_i)), [n]."""
+    return normal_score_of(jax.vmap(lambda p, y: p.cdf(y))(predictions, targets))
+
+
+@jax.jit
+def _fitted(
+    predictions: Distribution, targets: jax.Array, weights: jax.Array | None
+) -> tuple[AffineMap, jax.Array]:
+    """The map, whose scale is zero if all residuals are equal, and these, the samples last."""
+    if isinstance(predictions, Ensemble):
+        return _of_ensembles(predictions, targets, weights)
+    scores = jnp.moveaxis(residuals(predictions, targets), 0, -1)
+    if isinstance(predictions, Laplace):
+        shift = _weighted_median(scores, weights)
+        return AffineMap(shift, weighted_mean(jnp.abs(scores - shift), weights)), scores
+    if isinstance(predictions, Uniform):
+        counted = checks.counted(weights, scores)
+        low, high = jnp.min(counted), jnp.max(counted)
+        return AffineMap(0.5 * (low + high), 0.5 * (high - low)), scores
+    shift = weighted_mean(scores, weights)
+    scale = safe_sqrt(weighted_mean(jnp.square(scores - shift[..., None]), weights))
+    params = AffineMap(shift, scale)
+    if isinstance(predictions, StudentT | GeneralizedNormal):
+        params = _iterated(predictions, scores, weights)
+    return params, scores
+
+
+def _of_ensembles(
+    ensembles: Ensemble, targets: jax.Array, weights: jax.Array | None
+) -> tuple[AffineMap, jax.Array]:
+    means, spreads, number = _of_members(ensembles)
+    unit = jnp.max(spreads)
+    unit = jnp.where(unit > 0, unit, 1)  # of which squares neither overflow nor vanish
+    errors, spreads = (jnp.moveaxis(x / unit, 0, -1) for x in (targets - means, spreads))
+    size = weighted_mean(jnp.square(spreads), weights)
+    # Not Σ s e / Σ s²: where members are skewed, their deviations depend on their means.
+    shift = ratio(weighted_mean(errors, weights), weighted_mean(spreads, weights))
+    left = jnp.square(errors - shift[..., None] * spreads)
+    share = jnp.moveaxis(jnp.broadcast_to(number / (number + 1), means.shape), 0, -1)
+    return AffineMap(shift, safe_sqrt(ratio(weighted_mean(share * left, weights), size))), errors
+
+
+def _weighted_median(values: jax.Array, weights: jax.Array | None) -> jax.Array:
+    """Mean of the smallest and the largest number with half of the weights on both sides."""
+    order = jnp.argsort(values)
+    weights = jnp.ones_like(values) if weights is None else weights
+    upto = jnp.cumsum(weights[order])
+    half = 0.5 * upto[-1]
+    rounding = 4 * values.size * jnp.finfo(values.dtype).eps * half
+    places = jnp.argmax(upto >= half - rounding), jnp.argmax(upto > half + rounding)
+    return 0.5 * (values[order[places[0]]] + values[order[places[1]]])
+
+
+def _iterated(predictions: Distribution, scores: jax.Array, weights: jax.Array | None) -> AffineMap:
+    """Map with the largest likelihood, found from the median and the mean distance from it."""
+    standard = _placed(predictions, jnp.zeros_like(scores), jnp.ones_like(scores))
+    centre = _weighted_median(scores, weights)
+    size = _weighted_median(jnp.abs(scores - centre), weights)
+    unit = jnp.where(size > 0, size, 1)
+
+    def loss(parameters: jax.Array) -> jax.Array:
+        shift, log_scale = parameters
+        points = ratio((scores - centre) / unit - shift, jnp.exp(log_scale))
+        density = jax.vmap(lambda p, y: p.log_prob(y))(standard, points)
+        return log_scale - weighted_mean(density, weights)
+
+    counted = checks.counted(weights, scores)
+    differs = jnp.max(counted) > jnp.min(counted)
+    shift, log_scale = newton_minimum(loss, jnp.zeros(2, scores.dtype), differs)
+    scale = jnp.where(differs, unit * jnp.exp(log_scale), 0)
+    return AffineMap(centre + unit * shift, scale)
+
+
+@record
+class QuantileRecalibration(Recalibrator):
+    """Quantile recalibration: predictions get the distribution of their integral transforms.
+
+        F'(y) = G(F(y)),   G the distribution function of u_i = F_i(y_i),
+
+    so that all predictions have the same error of each level: what is called 90 % becomes G(90 %).
+
+    | shape | G |
+    | --- | --- |
+    | `"beta"` | of a `Beta` distribution with the largest likelihood: bias and spread, smoothly |
+    | `"isotonic"` | piecewise linear through the quantiles of the u_i at levels j / (k + 1) |
+
+    The second is any monotone map, and needs many samples: about k / 2n nats are lost by its
+    errors. The quantiles are those between order statistics u_(i) at levels i / (n + 1), so that
+    targets beyond all that were seen keep their probability; weights are numbers of copies and n
+    is their sum, so that their scale matters. Isotonic
+    regression of the empirical levels on the u_i, which are monotone already, is the case of k = n.
+
+    `fit` returns the distribution of the u_i, a `Beta` or an `IsotonicMap`;
+    `apply(params, predictions)` a batch of `Recalibrated`.
+
+    Attributes:
+        shape: "beta" or "isotonic".
+        num_knots: k, of "isotonic" maps.
+
+    Raises:
+        TypeError: by the methods if the predictions are not continuous numbers with `cdf`, `icdf`
+            and `log_prob`.
+        ValueError: by `fit` if there are fewer than two samples, or all u_i are equal; if the
+            arrays are traced, the params are NaN instead.
+
+    Cost: O(n) for each of about 6 iterations of Newton's method; a sort for "isotonic".
+
+    References: Kuleshov, Fenner and Ermon (2018), Accurate uncertainties for deep learning using
+    calibrated regression, Algorithm 1; Ranjan and Gneiting (2010), Combining probability forecasts,
+    §2.2, for the beta transform.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax.distributions import Uniform
+    >>> predictions = Uniform(low=jnp.zeros(3), high=jnp.ones(3))
+    >>> method = QuantileRecalibration("isotonic", num_knots=3)
+    >>> params = method.fit(predictions, jnp.array([0.1, 0.2, 0.5]))
+    >>> recalibrated = method.apply(params, predictions)
+    >>> print(params.thresholds, jax.vmap(lambda p: p.icdf(0.75))(recalibrated))
+    [0.  0.1 0.2 0.5 1. ] [0.5 0.5 0.5]
+    """
+
+    shape: str = dataclasses.field(default="beta", metadata={"static": True})
+    _: dataclasses.KW_ONLY
+    num_knots: int = dataclasses.field(default=20, metadata={"static": True})
+
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
+    ) -> Beta | IsotonicMap:
+        """The distribution of the integral transforms."""
+        is_beta, num_knots = self._options()
+        predictions, targets, weights = checks.weighted_samples(
+            predictions, targets, weights, minimum=2, as_copies=not is_beta
+        )
+        plain = bare(predictions)
+        check_continuous("predictions", plain)
+        levels, exists = _transforms(plain, targets, weights)
+        if checks.is_concrete(exists) and not exists:
+            raise ValueError(
+                "targets: expected integral transforms that differ, got "
+                f"{levels[0]} for all samples"
+            )
+        params = _most_likely(levels, weights) if is_beta else _knots(levels, weights, num_knots)
+        return jax.tree.map(lambda x: jnp.where(exists, x, jnp.nan), params)
+
+    def apply(self, params: Beta | IsotonicMap, predictions: Distribution) -> Recalibrated:
+        """All predictions, with this distribution of the integral transform."""
+        predictions = checks.batch(predictions)
+        plain = bare(predictions)
+        check_continuous("predictions", plain)
+        law = checks.learned("params", params, Beta if self._options()[0] else IsotonicMap)
+        n = checks.leading_size("predictions", predictions)
+        law = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), law)
+        return like(predictions, Recalibrated(plain, law))
+
+    def identity(self, predictions: Distribution) -> Beta | IsotonicMap:
+        """The uniform distribution."""
+        one = jnp.ones((), floating_dtype(predictions))
+        is_beta, num_knots = self._options()
+        if is_beta:
+            return Beta(one, one)
+        levels = jnp.linspace(0, 1, num_knots + 2, dtype=one.dtype)
+        return IsotonicMap(levels, levels)
+
+    def _options(self) -> tuple[bool, int]:
+        """Whether the map is a beta distribution function, and the number of knots, checked."""
+        is_beta = checks.choice("shape", self.shape, ("beta", "isotonic")) == "beta"
+        return is_beta, checks.size_in_range("num_knots", self.num_knots, 1)
+
+
+@jax.jit
+def _transforms(
+    predictions: Distribution, targets: jax.Array, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """F_i(y_i), inside of (0, 1), and whether they differ."""
+    levels = jax.vmap(lambda p, y: p.cdf(y))(predictions, targets)
+    last = jnp.finfo(levels.dtype).eps
+    levels = jnp.clip(levels, last / 4, 1 - last)
+    counted = checks.counted(weights, levels)
+    return levels, jnp.max(counted) > jnp.min(counted)
+
+
+@jax.jit
+def _most_likely(levels: jax.Array, weights: jax.Array | None) -> Beta:
+    logs = weighted_mean(jnp.stack([jnp.log(levels), jnp.log1p(-levels)]), weights)
+
+    def loss(log_sizes: jax.Array) -> jax.Array:
+        alpha, beta = sizes = jnp.exp(log_sizes)
+        return betaln(alpha, beta) - jnp.sum((sizes - 1) * logs)
+
+    return Beta(*jnp.exp(newton_minimum(loss, jnp.zeros(2, levels.dtype))))
+
+
+@jax.jit
+def _sorted(values: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    """Numbers in increasing order, and their levels i / (n + 1), or the first and last of copies.
+
+    Between two samples is a share of 1 / (n + 1); one of weight w < 1 lies in the middle of its own
+    and this share. One without weight is a copy of another, whose levels it has.
+    """
+    order = jnp.argsort(values)
+    if weights is None:
+        return values[order], jnp.arange(1, len(values) + 1, dtype=values.dtype) / (len(values) + 1)
+    heaviest, weights = jnp.argmax(weights), weights[order]
+    upto = jnp.cumsum(weights)
+    middle = upto - 0.5 * weights + 0.5
+    copied = jnp.argmax(order == heaviest)  # by `checks.counted`
+    middle = jnp.where(weights > 0, middle, middle[copied])
+    half = 0.5 * jnp.maximum(weights - 1, 0)
+    levels = jnp.sort(jnp.concatenate([middle - half, middle + half])) / (upto[-1] + 1)
+    return jnp.repeat(values[order], 2), levels
+
+
+def weighted_quantiles(
+    values: jax.Array, weights: jax.Array | None, levels: jax.Array, ends: tuple[Any, Any]
+) -> jax.Array:
+    """Quantiles at levels between order statistics i / (n + 1), with ends at 0 and at 1."""
+    values = checks.counted(weights, values)
+    is_bad = jnp.isnan(jnp.max(values) + (0 if weights is None else jnp.sum(weights)))
+    values, at = _sorted(values, weights)
+    low, high = (jnp.asarray(end, values.dtype)[None] for end in ends)
+    values = jnp.concatenate([low, values, high])
+    quantiles = jnp.interp(levels, jnp.pad(at, 1).at[-1].set(1), values)
+    return jnp.where(is_bad, jnp.nan, quantiles)
+
+
+def _knots(levels: jax.Array, weights: jax.Array | None, num_knots: int) -> IsotonicMap:
+    values = jnp.asarray(np.linspace(0, 1, num_knots + 2), levels.dtype)
+    return IsotonicMap(weighted_quantiles(levels, weights, values, (0, 1)), values)
+
+
+@record
+class Shifts:
+    """What `QuantileShift` learns.
+
+    Attributes:
+        shifts: what is added to the quantiles at each level, in units of the target, [k].
+    """
+
+    shifts: jax.Array = parameter(real.with_axes("k"))
+
+
+@record
+class QuantileShift(Recalibrator):
+    """Shift of quantile forecasts at each level, such that the share of targets below is right.
+
+        q_j → q_j + c_j,   c_j the quantile of y_i − q_ij at level τ_j,
+
+    where order statistics have levels i / (n + 1), so that the new quantile covers a further,
+    exchangeable target with probability τ_j, up to the interpolation between them; at levels
+    beyond them it is the smallest or the largest residual. Weights are numbers of copies and n is
+    their sum, so that their scale matters. Shifted quantiles that cross are sorted, and infinite
+    ones stay infinite.
+
+    `fit` returns the `Shifts`; `apply(params, predictions)` a batch of `Quantiles`.
+
+    Raises:
+        TypeError: by the methods if the predictions are not `Quantiles`.
+        ValueError: by `fit` if they do not have the same levels for all samples, or so many of
+            them are infinite that a shift is.
+
+    Cost: O(k n log n).
+
+    References: Romano, Patterson and Candès (2019), Conformalized quantile regression, with one
+    level at each side.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Quantiles
+    >>> predictions = Quantiles(levels=jnp.array([0.5]), values=jnp.zeros((3, 1)))
+    >>> method = QuantileShift()
+    >>> params = method.fit(predictions, jnp.array([1.0, 2.0, 7.0]))
+    >>> print(params.shifts, method.apply(params, predictions).values[0])
+    [2.] [2.]
+    """
+
+    def fit(
+        self, predictions: Quantiles, targets: ArrayLike, weights: ArrayLike | None = None
+    ) -> Shifts:
+        """The shift of each level."""
+        predictions, targets, weights = checks.weighted_samples(
+            predictions, targets, weights, as_copies=True
+        )
+        plain = _quantiles(predictions)
+        levels = plain.levels
+        if levels.ndim == 2:
+            if checks.is_concrete(levels) and not bool(jnp.all(levels == levels[0])):
+                raise ValueError(
+                    f"predictions.levels: expected the same for all samples, got {levels}"
+                )
+            levels = jnp.where(jnp.all(levels == levels[0], 0), levels[0], jnp.nan)
+        shifts = _shifts(levels, jnp.asarray(targets)[:, None] - plain.values, weights)
+        return Shifts(checks.finite("shifts", shifts))
+
+    def apply(self, params: Shifts, predictions: Quantiles) -> Quantiles:
+        """All predictions with shifted quantiles, in increasing order."""
+        predictions = checks.batch(predictions)
+        plain = _quantiles(predictions)
+        shifts = checks.learned("params", params, Shifts).shifts
+        k = plain.values.shape[1]
+        checks.shape("params.shifts", shifts, (k,), f"({k},), a shift for each level")
+        shifted = plain.values + shifts
+        values = checks.nan_rows(checks.missing_rows(shifted), jnp.sort(shifted, 1))
+        return like(predictions, dataclasses.replace(plain, values=values))
+
+    def identity(self, predictions: Quantiles) -> Shifts:
+        """Shifts 0."""
+        return Shifts(jnp.zeros_like(bare(predictions).values[0]))
+
+
+@jax.jit
+def _shifts(levels: jax.Array, residuals: jax.Array, weights: jax.Array | None) -> jax.Array:
+    def one(level: jax.Array, values: jax.Array) -> jax.Array:
+        counted = checks.counted(weights, values)
+        return weighted_quantiles(values, weights, level, (jnp.min(counted), jnp.max(counted)))
+
+    return jax.vmap(one)(levels, residuals.T)
+
+
+def _quantiles(predictions: Distribution) -> Quantiles:
+    plain = bare(predictions)
+    if not isinstance(plain, Quantiles):
+        raise TypeError(
+            f"predictions: expected a batch of Quantiles, got {checks.described(plain)}"
+        )
+    return plain
+
+
+_NORMAL = Normal | DiagNormal | MvNormal  # whose residuals are normal scores
+
+
+@record
+class LocalScores:
+    """What `KernelRecalibration` learns: the samples themselves.
+
+    Attributes:
+        kernel: on predictions.
+        predictions: batch of n distributions.
+        scores: their residuals or normal scores z, [n] or [n, d].
+        weights: of the samples, [n].
+    """
+
+    kernel: Kernel
+    predictions: Distribution
+    scores: jax.Array
+    weights: jax.Array
+
+
+@record
+class KernelRecalibration(Recalibrator):
+    """Kernel recalibration: bias and spread as smooth functions of the prediction.
+
+        a(p) = S₁ / (W + κ),   b(p)² = (Σ_i w_i (z_i − a(p))² + κ) / (W + κ),
+        w_i = k(p, p_i),   W = Σ_i w_i,   S₁ = Σ_i w_i z_i,
+
+    kernel regression of the residuals z_i of similar predictions, shrunk to no correction as if
+    there were κ more of them with mean 0 and variance 1. z are the normal scores Φ⁻¹(F(y)), of
+    vectors L⁻¹ (y − μ), which have the mean a(p) and the standard deviation b(p) after the
+    correction: `Normal`, `DiagNormal` and `MvNormal` predictions are shifted and scaled, others are
+    `Recalibrated`. Weights of the samples are factors of the w_i, numbers of copies beside κ: their
+    scale matters. The default length scale counts all predictions alike.
+
+    `fit` stores the samples, as `LocalScores`; `apply(params, predictions)` the predictions.
+
+    Attributes:
+        kernel: k on predictions; None for a squared exponential with a quarter of the median
+            Euclidean distance of their parameters as length scale.
+        prior: κ, a number of samples, positive.
+
+    Raises:
+        TypeError: by the methods if the predictions are neither continuous numbers with `cdf`,
+            `icdf` and `log_prob`, nor normal vectors.
+        ValueError: by the methods if shapes or values are wrong.
+
+    Cost: the kernel of every pair of a prediction and a sample in `apply`, O(n + n' + tile²)
+    memory; that of the median heuristic in `fit`.
+
+    References: Nadaraya (1964), On estimating regression. None of the four papers has it.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Normal
+    >>> loc = jnp.repeat(jnp.array([0.0, 9.0]), 50)
+    >>> targets = loc + jnp.repeat(jnp.array([1.0, -1.0]), 50)
+    >>> method = KernelRecalibration(SquaredExponential(1.0))
+    >>> params = method.fit(Normal(loc, jnp.ones(100)), targets)
+    >>> corrected = method.apply(params, Normal(jnp.array([0.0, 9.0]), jnp.ones(2)))
+    >>> print([f"{loc:.2f}" for loc in corrected.loc])
+    ['0.91', '8.09']
+    """
+
+    kernel: Kernel | None = None
+    prior: jax.Array | float = parameter(positive, default=5.0)
+
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
+    ) -> LocalScores:
+        """The samples with their residuals."""
+        predictions, targets, weights = checks.weighted_samples(
+            predictions, targets, weights, as_copies=True
+        )
+        plain = _checked(predictions)
+        scores = _scores(plain, targets)
+        weights = jnp.ones(len(scores), scores.dtype) if weights is None else weights
+        return LocalScores(self._kernel(predictions), predictions, scores, weights)
+
+    def apply(self, params: LocalScores, predictions: Distribution) -> Distribution:
+        """All predictions, shifted and scaled as similar samples suggest."""
+        predictions = checks.batch(predictions)
+        plain = _checked(predictions)
+        checks.fitted("params", params, LocalScores)
+        checks.same_kind("predictions", predictions, "those of fit", params.predictions)
+        prior = checks.positive_number("prior", self.prior, params.scores.dtype)
+        correct = moved if isinstance(plain, _NORMAL) else with_scores
+        return like(predictions, correct(_local(params, predictions, prior), plain))
+
+    def identity(self, predictions: Distribution) -> LocalScores:
+        """Samples that do not count."""
+        predictions = checks.batch(predictions)
+        plain = _checked(predictions)
+        shape = jax.eval_shape(jax.vmap(lambda p: p.mean()), plain).shape
+        zeros = jnp.zeros(shape, floating_dtype(predictions))
+        return LocalScores(
+            self._kernel(predictions), predictions, zeros, jnp.zeros_like(zeros, shape=shape[:1])
+        )
+
+    def _kernel(self, predictions: Distribution) -> Kernel:
+        if self.kernel is not None:
+            return checks.kernel_values(self.kernel)
+        median, *_ = median_of_distances(Euclidean(), bare(predictions))
+        # NaN if all predictions are the same, for which any length scale will do.
+        return SquaredExponential(jnp.where(jnp.isnan(median), 1, median) / 4)
+
+
+def _checked(predictions: Distribution) -> Any:
+    plain = of_a_family(predictions)
+    if isinstance(plain, Ensemble):
+        raise TypeError("predictions: expected distributions with scores, got ensembles")
+    return plain
+
+
+@jax.jit
+def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
+    find = residuals if isinstance(predictions, _NORMAL) else normal_scores
+    return find(predictions, targets)
+
+
+@jax.jit
+def _local(params: LocalScores, predictions: Distribution, prior: jax.Array) -> AffineMap:
+    """Shift and scale of each prediction, [n] or [n, d]."""
+    z = params.scores.reshape(len(params.scores), -1)
+    columns = jnp.concatenate([jnp.ones_like(z[:, :1]), z, jnp.square(z)], 1)
+    sums = operators.weighted_sums(
+        prediction_kernel,
+        params.kernel,
+        bare(predictions),
+        bare(params.predictions),
+        columns * params.weights[:, None],
+    )
+    total, first, second = jnp.split(sums, [1, 1 + z.shape[1]], 1)
+    shape = (len(sums), *params.scores.shape[1:])
+    return jax.tree.map(lambda x: x.reshape(shape), shrunk(total, first, second, prior))

@@ -1,0 +1,421 @@
+"""Bins as a calibration estimation function."""
+
+import dataclasses
+import functools
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import one_hot
+from calibjax._core.pytree import parameter, record
+from calibjax.binnings import MAX_BINS, interval_index
+from calibjax.distributions import Bernoulli, constraints
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.constraints import nonnegative_integer, positive, unit_interval
+from calibjax.estimators.kernel_density import (
+    BANDWIDTHS,
+    Point,
+    dirichlet_kernels,
+    label_proportions,
+)
+from calibjax.recalibration.base import tempered
+from calibjax.risk.base import (
+    EstimationFunction,
+    checked,
+    checked_points,
+    residuals,
+    vectors,
+    with_hyperparameter,
+)
+
+
+@record
+class BinResiduals:
+    """What `Binning` learns.
+
+    Attributes:
+        means: mean of p_i − e_{y_i} in each interval, 0 in empty ones, [b, m], or of c_i − y_i,
+            [b, 1]; b is at least `num_bins`.
+        counts: number of training samples in each interval, [b].
+        num_bins: number of intervals, scalar.
+        biases: with `debias` the estimated expectation of what the noise of the training samples
+            adds to the squares of these means, [b]; the squares themselves where an interval holds
+            one sample. Otherwise zeros.
+    """
+
+    means: jax.Array = parameter(constraints.interval(-1, 1).with_axes("b", "m"))
+    counts: jax.Array = parameter(constraints.nonnegative_integer.with_axes("b"))
+    num_bins: jax.Array = parameter(constraints.nonnegative_integer)
+    biases: jax.Array = parameter(constraints.real.with_axes("b"))
+
+    def check_values(self, name: str) -> "BinResiduals":
+        """Refuses what no samples give, and numbers of intervals outside 1, ..., b."""
+        checked, size = checks.constrained(name, self), len(self.counts)
+        number = checks.satisfying_integers(
+            f"{name}.num_bins",
+            checked.num_bins,
+            lambda x: (x >= 1) & (x <= size),
+            f"a number from 1 to {size}",
+        )
+        is_wrong = jnp.any(checks.is_missing(checked.counts)) | checks.is_missing(number)
+        means = checks.nan_unless(~is_wrong, checked.means)  # integers cannot be NaN
+        return BinResiduals(means, checked.counts, number, checked.biases)
+
+
+@record
+class Binning(EstimationFunction):
+    """The calibration estimation function of binned estimators, also with debiased squares.
+
+        h(p, q) = (conf(B_k) − acc(B_k)) (conf(B_l) − acc(B_l)),  p in interval k, q in interval l,
+
+    with the mean confidence and the accuracy of the training samples in each of the M intervals of
+    `estimators.UniformBins`. The hyperparameter is M, an integer. Intervals without training
+    samples count as calibrated: h is 0 there.
+
+    The mean of h(p_i, p_i) over the training samples is the squared calibration error
+    `ece(..., binning=UniformBins(M), distance=SquaredEuclidean())`. As there, both classes of
+    binary predictions count: h is twice that of confidences given as an array [n], and the
+    intervals are those of the probability of class 1. Bins of more classes hold few samples; use
+    the lens `estimators.top_label`, or `estimators.class_wise` and `vmap`.
+
+    The squares, k = l, are too large on average. With `debias` their estimated biases are
+    subtracted:
+
+        h(p, q) = ⟨r̄_k, r̄_l⟩ − 1[k = l] s_k² / |B_k|,
+
+    with the mean r̄_k and the variance s_k² = Σ_i ‖r_i − r̄_k‖² / (|B_k| − 1) of the residuals
+    r_i = p_i − e_{y_i} of the training samples in interval k. h(p, p) can be negative. It is 0
+    where an interval has one training sample, which says nothing about a square, or none. For
+    confidences given as an array [n], the mean of h(p_i, p_i) over the training samples is
+    `ece(..., binning=UniformBins(M), norm="l2", debiased=True)`; for binary predictions, of which
+    both classes count, it is twice this value. Where predictions vary within an interval the
+    estimator of Kumar et al. differs a little: they subtract the variance of the proportion of the
+    labels, not that of the residuals.
+
+    Attributes:
+        max_bins: the largest M that will be used, between 1 and 2²⁴. Only needed if M is traced,
+            since array sizes have to be known then; `cross_validate` takes it from the grid.
+        debias: whether the biases of squares are subtracted.
+
+    Raises:
+        TypeError: by the methods if `max_bins` is not an integer or `debias` no truth value, an
+            argument is of the wrong kind, or M is traced and there is no `max_bins`.
+        ValueError: by the methods if `max_bins` is out of range, M is not an integer between 1 and
+            `max_bins`, there are more than two classes, or shapes or values are wrong. Invalid
+            traced values give NaN.
+
+    Cost: O(n + M) to fit, O(n) for the diagonal. With `debias`, O(n b) memory for the factors.
+
+    References: G24 eq. (23) and (24), and §4.1; Kumar, Liang and Ma (2019), Verified uncertainty
+    calibration, §4, eq. (5).
+
+    >>> import jax.numpy as jnp
+    >>> confidences, correct = jnp.array([0.6, 0.7, 0.2, 0.2]), jnp.array([1, 1, 0, 0])
+    >>> for function in Binning(), Binning(debias=True):  # mean residuals -0.35 and 0.2
+    ...     params = function.fit(confidences, correct, 2)
+    ...     print([f"{value:.4f}" for value in function.diagonal(params, confidences[1:3])])
+    ['0.1225', '0.0400']
+    ['0.1200', '0.0400']
+    """
+
+    max_bins: int | None = dataclasses.field(default=None, metadata={"static": True})
+    _: dataclasses.KW_ONLY
+    debias: bool = dataclasses.field(default=False, metadata={"static": True})
+
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
+        """The function with the largest M of the grid."""
+        del predictions
+        checks.real("grid", grid)
+        return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
+
+    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
+        del num_samples, canonical
+        return np.arange(5, 101, 5)
+
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> BinResiduals:
+        """Mean residuals in the intervals, and the biases of their squares."""
+        debias = checks.truth_value("debias", self.debias)
+        predictions, targets = checked(predictions, targets)
+        num_components = vectors(predictions).shape[1]
+        if num_components > 2:
+            raise ValueError(
+                "predictions: expected confidences or predictions of two classes, as the lenses "
+                f"estimators.top_label and estimators.class_wise give them, got {num_components} "
+                "classes"
+            )
+        hyperparameter = checks.real("hyperparameter", hyperparameter)
+        checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
+        size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
+        return _mean_residuals(predictions, targets, hyperparameter, size, debias)
+
+    def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
+        """Mean residuals of the intervals of the predictions, [n, m], twice.
+
+        With `debias` also the indicator of the interval with and without the bias, [n, m + b]: the
+        products of the indicators are 1 for two predictions in one interval.
+        """
+        params = checks.learned("params", params, BinResiduals)
+        points = vectors(checked_points(p, params.means.shape[-1]))
+        means = _looked_up(params, points)
+        if not self.debias:
+            return means, means
+        index = interval_index(points[:, -1], params.num_bins)
+        is_in = one_hot(index, params.biases.size, means.dtype)
+        left = -params.biases.astype(means.dtype) * is_in
+        return jnp.concatenate([means, left], 1), jnp.concatenate([means, is_in], 1)
+
+
+def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
+    """Size of arrays for the given numbers of bins: `max_bins`, by default their maximum."""
+    if max_bins is not None:
+        max_bins = checks.size_in_range("max_bins", max_bins, 1, MAX_BINS)
+    if checks.is_concrete(values):
+        array, limit = np.asarray(values), max_bins or MAX_BINS
+        is_number = (array >= 1) & (array <= limit) & (array == np.floor(array))
+        checks.refuse_where(~is_number, name, f"whole numbers between 1 and {limit}", array)
+        return max_bins or int(array.max())
+    if max_bins is None:
+        raise TypeError(
+            f"{name}: expected numbers of bins that are known when compiling, or their largest "
+            f"value as in Binning(max_bins=100), got {values}"
+        )
+    return max_bins
+
+
+@functools.partial(jax.jit, static_argnames=("max_bins", "debias"))
+def _mean_residuals(
+    predictions: Distribution, targets: jax.Array, num_bins: jax.Array, max_bins: int, debias: bool
+) -> BinResiduals:
+    errors = residuals(predictions, targets)
+    is_valid = (num_bins >= 1) & (num_bins <= max_bins) & (num_bins == jnp.floor(num_bins))
+    num_bins = jnp.where(is_valid, num_bins, 1).astype(jnp.int32)
+    # Traced numbers outside [0, 1] belong to no bin.
+    errors = jnp.where(is_valid & ~jnp.any(jnp.isnan(errors)), errors, jnp.nan)
+    index = interval_index(vectors(predictions)[:, -1], num_bins)
+    counts = jax.ops.segment_sum(jnp.ones_like(index), index, max_bins)
+    sums = jax.ops.segment_sum(errors, index, max_bins)
+    # Empty sums are 0, not NaN.
+    means = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
+    means = jnp.where(jnp.all(jnp.isnan(errors)), jnp.nan, means)
+    if not debias:
+        return BinResiduals(means, counts, num_bins, jnp.zeros_like(means[:, 0]))
+    squares = jnp.sum(jnp.square(errors - means[index]), 1)
+    sums, number = jax.ops.segment_sum(squares, index, max_bins), counts.astype(errors.dtype)
+    variances = sums / jnp.maximum(number * (number - 1), 1)
+    biases = jnp.where(counts > 1, variances, jnp.sum(jnp.square(means), 1))
+    return BinResiduals(means, counts, num_bins, biases)
+
+
+@jax.jit
+def _looked_up(params: BinResiduals, points: jax.Array) -> jax.Array:
+    """Mean residuals of the intervals of points, [n, m]."""
+    means = params.means.astype(points.dtype)[interval_index(points[:, -1], params.num_bins)]
+    return jnp.where(jnp.isnan(points), jnp.nan, means)
+
+
+@record
+class KernelDensities:
+    """What `KernelDensity` learns: the training data.
+
+    Attributes:
+        vectors: training predictions, [n, m], or confidences, [n, 1].
+        labels: their labels, [n].
+        bandwidth: h, scalar.
+    """
+
+    vectors: jax.Array = parameter(unit_interval.with_axes("n", "m"))
+    labels: jax.Array = parameter(nonnegative_integer.with_axes("n"))
+    bandwidth: jax.Array = parameter(positive)
+
+    def check_values(self, name: str) -> "KernelDensities":
+        """Refuses what no data set and no bandwidth is."""
+        checked, num_columns = checks.constrained(name, self), self.vectors.shape[1]
+        vectors = checked.vectors
+        if num_columns > 1:
+            vectors = checks.simplex(f"{name}.vectors", vectors)
+        labels = checks.labels(f"{name}.labels", checked.labels, max(2, num_columns))
+        return KernelDensities(vectors, labels, checked.bandwidth)
+
+    def leave_one_out(self) -> jax.Array:
+        """Values h(p_i, p_i) of the training predictions, without sample i in the sums, [n].
+
+        Raises:
+            ValueError: if there is only one sample.
+
+        Cost: that of the diagonal at n points.
+        """
+        params = checks.learned("params", self, KernelDensities)
+        n = checks.leading_size("vectors", params.vectors, 2)
+        return jnp.sum(jnp.square(_residuals(params, params.vectors, jnp.arange(n))), -1)
+
+
+@record
+class KernelDensity(EstimationFunction):
+    """The calibration estimation function of kernel density ratios.
+
+        h(p, q) = ⟨p − π(p), q − π(q)⟩,   π(p) = Σ_i k(p; p_i) e_{y_i} / Σ_i k(p; p_i)
+
+    with the Dirichlet kernels of `estimators.kde_calibration_error` around the training samples;
+    the hyperparameter is their bandwidth. For confidences, an array [n], h is the single product
+    (c − π(c)) (d − π(d)) with beta density kernels, half the value for `Bernoulli`s.
+
+    Kernels are computed as logarithms, and where all kernels are zero, π is a limit: h is finite
+    everywhere, whereas G24 had to drop predictions.
+
+    At new predictions all training samples count. At the training predictions each sample would
+    have the largest weight at itself, and h would be too small: `params.leave_one_out()` returns
+    h(p_i, p_i) without sample i. The mean of these values is `kde_calibration_error(..., order=2)`,
+    or half of it for confidences.
+
+    `fit` only stores the training data; `refit` replaces the bandwidth.
+
+    Raises:
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if the bandwidth is not positive, or shapes or values are
+            wrong. Invalid traced values give NaN.
+
+    Cost: O(n n' m) time in matrix products and n n' exponentials for n' points, O(n' · tile + n m)
+    memory. Rounding errors in float32 are those of `kde_calibration_error`.
+
+    References: G24 eq. (25) and (26), without leaving a sample out; Popordanoska, Sayer and
+    Blaschko (2022), A Consistent and Differentiable Lp Canonical Calibration Error Estimator.
+
+    >>> import jax.numpy as jnp
+    >>> function = KernelDensity()
+    >>> params = function.fit(jnp.array([0.5, 0.5, 0.5]), jnp.array([1, 1, 0]), 0.1)
+    >>> print(function.diagonal(params, jnp.array([0.5, 1.0])).round(4))  # π is 2/3
+    [0.0278 0.1111]
+    >>> print(params.leave_one_out())  # π is 1/2, 1/2, 1
+    [0.   0.   0.25]
+    """
+
+    def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
+        del num_samples, canonical
+        return np.array(BANDWIDTHS)
+
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> KernelDensities:
+        """The training data."""
+        predictions, targets = checked(predictions, targets)
+        samples = vectors(predictions)
+        # Invalid traced targets of confidences are NaN, which integers cannot be.
+        labels = jnp.where(jnp.isnan(targets), -1, targets).astype(jnp.int32)
+        bandwidth = checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
+        return KernelDensities(samples, labels, bandwidth)
+
+    def refit(self, params: KernelDensities, hyperparameter: ArrayLike) -> KernelDensities:
+        """The training data with another bandwidth."""
+        return with_hyperparameter(params, KernelDensities, "bandwidth", hyperparameter)
+
+    def factors(self, params: KernelDensities, p: Distribution) -> tuple[jax.Array, jax.Array]:
+        """Residuals p − π(p) of predictions, [n, m], twice."""
+        params = checks.learned("params", params, KernelDensities)
+        points = vectors(checked_points(p, params.vectors.shape[-1]))
+        errors = _residuals(params, points, jnp.full(len(points), -1))
+        return errors, errors
+
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
+        """The unchanged function; checks the grid."""
+        del predictions
+        checks.positive("grid", grid)
+        return self
+
+
+@jax.jit
+def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) -> jax.Array:
+    """Points − π(points), without the sample that is excluded at each, [n, m] or [n, 1]."""
+    kernels = dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
+    chosen = Point(_class_probs(points), excluded)
+    proportions = label_proportions(kernels, params.labels, chosen)
+    errors = points - proportions[:, -points.shape[1] :]
+    return jnp.where(jnp.isnan(points), jnp.nan, errors)
+
+
+def _class_probs(samples: jax.Array) -> jax.Array:
+    """Vectors of class probabilities, with two entries for confidences."""
+    if samples.shape[1] > 1:
+        return samples
+    return jnp.concatenate([1 - samples, samples], 1)
+
+
+@record
+class TemperatureParams:
+    """What `Temperature` stores.
+
+    Attributes:
+        value: the temperature T, scalar.
+        num_components: m for predictions of m classes, 1 for confidences.
+    """
+
+    value: jax.Array = parameter(positive)
+    num_components: int = dataclasses.field(metadata={"static": True})
+
+
+@record
+class Temperature(EstimationFunction):
+    """The calibration estimation function of a model whose temperature is wrong.
+
+        h(p, q) = ⟨p − p_T, q − q_T⟩,   p_T ∝ p^{1/T}
+
+    with the predictions at temperature T of `recalibration.TemperatureScaling`, as if these were
+    calibrated; the hyperparameter is T. Nothing is learned from the training data: `fit` stores T.
+    For `CategoricalLogits`, results are exact even where probabilities underflow. For confidences,
+    an array [n], h is the single product (c − c_T) (d − d_T), half the value for `Bernoulli`s.
+
+    G24's simulation has softmax((10/3) θ log p) in place of p_T: T = 0.3 / θ, for θ > 0.
+
+    Raises:
+        TypeError: by the methods if an argument is of the wrong kind.
+        ValueError: by the methods if the temperature is not positive, or shapes or values are
+            wrong. Invalid traced values give NaN.
+
+    Cost: O(n m).
+
+    References: G24 §5.1.
+
+    >>> import jax.numpy as jnp
+    >>> function = Temperature()
+    >>> params = function.fit(jnp.array([0.5]), jnp.array([1]), 0.5)  # not looked at
+    >>> print(function.diagonal(params, jnp.array([0.5, 0.75])).round(4))  # tempered 0.9
+    [0.     0.0225]
+    """
+
+    def fit(
+        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+    ) -> TemperatureParams:
+        """Stores the temperature."""
+        samples = vectors(checked(predictions, targets)[0])
+        value = checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
+        return TemperatureParams(value, samples.shape[1])
+
+    def refit(self, params: TemperatureParams, hyperparameter: ArrayLike) -> TemperatureParams:
+        """Replaces the temperature."""
+        return with_hyperparameter(params, TemperatureParams, "value", hyperparameter)
+
+    def factors(self, params: TemperatureParams, p: Any) -> tuple[jax.Array, jax.Array]:
+        """Differences p − p_T of predictions, [n, m], twice."""
+        params = checks.learned("params", params, TemperatureParams)
+        p = checked_points(p, params.num_components)
+        is_confidence = not hasattr(p, "class_probs")
+        errors = _residuals_temperature(Bernoulli(p) if is_confidence else p, params.value)
+        errors = errors[:, 1:] if is_confidence else errors
+        return errors, errors
+
+    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
+        """The unchanged function; checks the grid."""
+        del predictions
+        checks.positive("grid", grid)
+        return self
+
+
+@jax.jit
+def _residuals_temperature(p: Any, temperature: jax.Array) -> jax.Array:
+    errors = p.class_probs - jax.vmap(tempered, (0, None))(p, temperature).class_probs
+    return jnp.where(jnp.isnan(temperature), jnp.nan, errors)
