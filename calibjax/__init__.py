@@ -11,7 +11,7 @@ Notation of the papers and names in the code:
 | W₂, TV | `distances.Wasserstein()`, `distances.TotalVariation()` |
 | MW_s | `distances.MixtureWasserstein(order=s)` |
 | γ = 1/(2ℓ²), 1/ν | length scales ℓ, ν: `length_scale` |
-| E k(Z, z), E k(Z, Z') | `kernels.single_expectation`, `kernels.double_expectation` |
+| E k(Z, z), E k(Z, Z') | `single_expectation`, `double_expectation` in `kernels.expectations` |
 | h | `estimators.calibration_kernel` |
 | SKCE_b, SKCE_uq, SKCE_ul | `estimators.skce_biased`, `skce`, `skce_block(block_size=2)` |
 | SKCE_{k,B} | `estimators.skce_block(block_size=B)` |
@@ -21,12 +21,12 @@ Notation of the papers and names in the code:
 | C | `hypothesis_tests.consistency_test` with `estimators.ece` |
 | CME | `hypothesis_tests.cme_test` |
 | ECE, MCE | `estimators.ece`, `estimators.mce` with `UniformBins` and other binnings |
-| MMCE | `estimators.mmce` on what `estimators.top_label` returns |
+| MMCE | `estimators.kernel.mmce` on what `estimators.top_label` returns |
 | φ(x), p̂(x), 1(f(x) = y) | `features`, `confidences`, `correct` |
 | γ in exp(−‖φ − φ'‖₁ / (dγ)) | `length_scale` of the local methods |
 | LCE, MLCE, SLCE | `estimators.lce`, `mlce`, `local_errors(...).error` |
 | LoRe | `recalibration.LocalRecalibration` |
-| PRR | `scores.prediction_rejection_ratio` |
+| PRR | `scores.rejection.prediction_rejection_ratio` |
 | L_τ, averaged over levels τ | `scores.pinball_loss` |
 | T in p^{1/T} | what `recalibration.TemperatureScaling` learns |
 | max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |

@@ -2,12 +2,12 @@
 
 import jax
 
-from calibjax import kernels
 from calibjax.kernels import expectations
+from calibjax.kernels.expectations import double_expectation, single_expectation
 
 centered_kernel = jax.jit(expectations.centered_kernel)
-single_expectation = jax.jit(kernels.single_expectation)
-double_expectation = jax.jit(kernels.double_expectation)
+single_expectation = jax.jit(single_expectation)
+double_expectation = jax.jit(double_expectation)
 
 
 def num_compiled(function):

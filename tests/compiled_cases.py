@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import gammaln, softmax
 
 from calibjax import distributions, estimators, kernels, recalibration
+from calibjax.estimators.kernel_density import kde_calibration_error
 from tests import oracles
 
 N, D, M = 300, 33, 129  # components of vectors, and classes where differences are cheap
@@ -150,9 +151,7 @@ def kernel_density():
     probs, y = simplex(256, D), labels(256, D)
 
     def ours(probs, y):
-        return estimators.kde_calibration_error(
-            distributions.Categorical(probs), y, bandwidth=0.1, order=2
-        )
+        return kde_calibration_error(distributions.Categorical(probs), y, bandwidth=0.1, order=2)
 
     p = doubles(probs)[0]
     p /= p.sum(1, keepdims=True)

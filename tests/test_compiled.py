@@ -14,6 +14,7 @@ from calibjax import (
     kernels,
     scores,
 )
+from calibjax.kernels.expectations import single_expectation
 from tests.compiled_cases import (
     CASES,
     D,
@@ -74,7 +75,7 @@ def expectations_for_several_length_scales():
     def ours(loc, scale, y, scales):
         def for_one(length_scale):
             kernel = kernels.SquaredExponential(length_scale)
-            expect = functools.partial(kernels.single_expectation, kernel)
+            expect = functools.partial(single_expectation, kernel)
             rows = jax.vmap(expect, (None, 0))
             return jax.vmap(rows, (0, None))(distributions.DiagNormal(loc, scale), y)
 

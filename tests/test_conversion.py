@@ -11,6 +11,7 @@ import scipy.sparse
 
 from calibjax import distances, distributions, estimators, kernels, scores
 from calibjax._core import checks
+from calibjax.estimators.kernel import mmce
 
 Categorical, Normal, Poisson = (
     distributions.Categorical,
@@ -131,7 +132,7 @@ def test_integers_are_looked_at_before_they_lose_bits(x64):
         with pytest.raises(ValueError, match=r"targets\[2\] = -9223372036854775808"):
             ece(missing)
         with pytest.raises(ValueError, match="correct.*= 4294967296"):
-            estimators.mmce(kernels.Exponential(0.4), np.array([0.5, 0.5]), np.array([0, 2**32]))
+            mmce(kernels.Exponential(0.4), np.array([0.5, 0.5]), np.array([0, 2**32]))
         with pytest.raises(ValueError, match=r"binning\(predictions\).*= 4294967296"):
             estimators.ece(Categorical(np.eye(2)), [0, 1], binning=lambda p: np.array([0, 2**32]))
         with pytest.raises(ValueError, match=r"targets\[1\] = 18446744073709551615"):

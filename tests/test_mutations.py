@@ -41,7 +41,9 @@ def _whole_tracebacks(request):
 
 def _of_room(room):
     calls = registry.calls().values()
-    return [c for c in calls if (c.covers[0].rpartition(".")[0] or "calibjax") == room]
+    return [
+        c for c in calls if (c.covers[0].rpartition(".")[0].partition(".")[0] or "calibjax") == room
+    ]
 
 
 def _refuse(tried):

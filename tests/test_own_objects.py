@@ -21,9 +21,11 @@ from calibjax import (
     scores,
 )
 from calibjax.distributions import constraints, parameter
+from calibjax.estimators.kernel import mmce
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
 from calibjax.kernels.base import Sum
+from calibjax.kernels.stationary import PowerExponential
 from tests.wrong_data import LABELS, PROBS, Bernoulli, Categorical
 
 KEY = jax.random.key(0)
@@ -98,7 +100,7 @@ def test_what_is_no_kernel_on_pairs(case):
             PROBS[:, 0],
             LABELS % 2,
         ),
-        lambda f: estimators.mmce(f, PROBS[:, 0], LABELS % 2),
+        lambda f: mmce(f, PROBS[:, 0], LABELS % 2),
         lambda f: recalibration.LocalRecalibration(
             estimators.Neighbourhood(f, estimators.UniformBins(1))
         ).fit(PROBS[:, 0], LABELS % 2, PROBS),
@@ -193,7 +195,7 @@ def test_distances_between_labels_are_refused(predictions, wrap):
     for target in (
         SquaredExponential(),
         2.0 * Exponential(1.0, distances.Manhattan()) + White(),
-        White() * kernels.PowerExponential(),
+        White() * PowerExponential(),
         Exponential(1.0, distances.Manhattan(mean=True)),
     ):
         kernel = TensorProduct(Exponential(), target)

@@ -19,7 +19,8 @@ def test_every_public_function_is_registered():
     public = set(_public_names())
     covered = {name for call in registry.calls().values() for name in call.covers}
     assert sorted(public - covered - set(registry.EXEMPT)) == [], "add a call to tests/registry/"
-    assert sorted(covered - public) == []
+    # Documented functions of modules are `room.module.function`.
+    assert sorted(name for name in covered - public if name.count(".") < 2) == []
     assert sorted(set(registry.EXEMPT) - public) == []
     assert sorted(set(registry.EXEMPT) & covered) == []
 

@@ -9,7 +9,6 @@ from calibjax.distances.elementary import (
     Features,
     Manhattan,
     MaximumMeanDiscrepancy,
-    SquaredEuclidean,
     TotalVariation,
 )
 from calibjax.distances.wasserstein import MixtureWasserstein, Wasserstein
@@ -21,7 +20,6 @@ __all__ = [
     "Manhattan",
     "MaximumMeanDiscrepancy",
     "MixtureWasserstein",
-    "SquaredEuclidean",
     "TotalVariation",
     "Wasserstein",
 ]

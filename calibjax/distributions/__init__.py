@@ -13,7 +13,7 @@ are checked, and `support` how targets are; see `distributions.constraints`. It 
   (scores and plots use them; estimators and tests do not),
 - `tempered(temperature)` for temperature scaling,
 - the two expectations of each target kernel, registered with
-  `calibjax.kernels.register_expectations`,
+  `calibjax.kernels.expectations.register_expectations`,
 - `distances.Wasserstein.register(Family, squared)` if kernels on predictions use that distance.
 
 Any other frozen dataclass pytree with a method `sample(key)` works, too. Then only the common
@@ -48,7 +48,7 @@ exp(−y²) exp(−z²) (one feature, exp(−y²)):
 ...     return jnp.exp(-(z**2)) / (1 + 2 * p.scale**2)
 >>> def double(kernel, p, q):
 ...     return 1 / ((1 + 2 * p.scale**2) * (1 + 2 * q.scale**2))
->>> kernels.register_expectations(OneFeature, Rayleigh, single=single, double=double)
+>>> kernels.expectations.register_expectations(OneFeature, Rayleigh, single=single, double=double)
 >>> predictions = Rayleigh(scale=jnp.array([0.5, 1.0, 1.5]))
 >>> kernel = kernels.TensorProduct(kernels.SquaredExponential(), OneFeature())
 >>> targets = jnp.array([0.4, 1.2, 0.9])

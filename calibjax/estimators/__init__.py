@@ -5,13 +5,11 @@ from calibjax.estimators.binned import ece, mce
 from calibjax.estimators.curves import isotonic_curve, reliability_curve
 from calibjax.estimators.kernel import (
     calibration_kernel,
-    mmce,
     skce,
     skce_biased,
     skce_block,
     skce_dispersion,
 )
-from calibjax.estimators.kernel_density import kde_calibration_error
 from calibjax.estimators.local import Neighbourhood, lce, local_errors, mlce
 from calibjax.estimators.mean_embedding import ucme, witness
 from calibjax.estimators.pit import coverage_curve, pit_counts, pit_values
@@ -27,12 +25,10 @@ __all__ = [
     "coverage_curve",
     "ece",
     "isotonic_curve",
-    "kde_calibration_error",
     "lce",
     "local_errors",
     "mce",
     "mlce",
-    "mmce",
     "pit_counts",
     "pit_values",
     "reliability_curve",

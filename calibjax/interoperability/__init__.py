@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from calibjax.interoperability.families import from_numpyro, from_torch
-from calibjax.interoperability.sklearn import SKCEScorer, from_sklearn, label_indices
+from calibjax.interoperability.sklearn import SKCEScorer, from_sklearn
 
 if TYPE_CHECKING:
     from calibjax.interoperability.sklearn import RecalibratedClassifier, RecalibratedRegressor
@@ -27,7 +27,6 @@ __all__ = [
     "from_numpyro",
     "from_sklearn",
     "from_torch",
-    "label_indices",
 ]
 
 

@@ -43,7 +43,7 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
     - A classifier with `predict_proba` gives a `Categorical`, also of two classes: as a
       `Bernoulli`, a probability of 1 − 10⁻⁹ would be 1 in float32, and the other label impossible.
       Class c is `model.classes_[c]`; for labels that are not 0, 1, 2, ... themselves,
-      `interoperability.label_indices` finds their numbers.
+      `interoperability.sklearn.label_indices` finds their numbers.
     - A regressor whose `predict` has `return_std`, such as `GaussianProcessRegressor`,
       `BayesianRidge` and `ARDRegression`, gives a `Normal`; of several outputs a `DiagNormal`.
 

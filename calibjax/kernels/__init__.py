@@ -41,11 +41,8 @@ from calibjax.kernels.base import Constant, Kernel, TensorProduct
 from calibjax.kernels.defaults import default_kernel, default_kernels
 from calibjax.kernels.expectations import (
     classes,
-    double_expectation,
     normal,
     others,
-    register_expectations,
-    single_expectation,
 )
 from calibjax.kernels.labels import LabelKernel, White, gram_matrix
 from calibjax.kernels.nystrom import Nystrom
@@ -53,7 +50,6 @@ from calibjax.kernels.residuals import Fisher, NormalScore, PearsonResidual
 from calibjax.kernels.stationary import (
     Exponential,
     Matern,
-    PowerExponential,
     SquaredExponential,
     Stein,
 )
@@ -70,18 +66,14 @@ __all__ = [
     "NormalScore",
     "Nystrom",
     "PearsonResidual",
-    "PowerExponential",
     "SquaredExponential",
     "Stein",
     "TensorProduct",
     "White",
     "default_kernel",
     "default_kernels",
-    "double_expectation",
     "gram_matrix",
     "median_heuristic",
-    "register_expectations",
-    "single_expectation",
 ]
 
 

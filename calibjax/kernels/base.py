@@ -108,7 +108,7 @@ class Kernel:
         return 2 * (upper - lower)
 
     def double_expectation(self, p: Distribution, q: Distribution) -> jax.Array:
-        """E_{Z~p, Z'~q} k(Z, Z'); see `calibjax.kernels.double_expectation`."""
+        """E_{Z~p, Z'~q} k(Z, Z'); see `calibjax.kernels.expectations.double_expectation`."""
         return double_expectation(self, p, q)
 
     def __add__(self, other: "Kernel") -> "Kernel":

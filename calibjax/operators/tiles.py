@@ -243,7 +243,7 @@ def upper_forms(
         args, rows = data
 
         @functools.partial(jax.checkpoint, prevent_cse=False)
-        def add(total: tuple[jax.Array, jax.Array], pair: jax.Array) -> tuple[Any, None]:
+        def add_pair(total: tuple[jax.Array, jax.Array], pair: jax.Array) -> tuple[Any, None]:
             (x, v), (y, w) = (lax.optimization_barrier(take(rows, index)) for index in pair)
             values = evaluate(function, args, x, y)
             values = jnp.where(above | (pair[0] < pair[1]), values, 0)
@@ -252,7 +252,7 @@ def upper_forms(
         @functools.partial(jax.checkpoint, prevent_cse=False)
         def of_group(pairs: jax.Array) -> jax.Array:
             zero = jnp.zeros(weights.shape[1], dtype)
-            value, lost = lax.scan(add, (zero, zero), pairs)[0]
+            value, lost = lax.scan(add_pair, (zero, zero), pairs)[0]
             return value + lost
 
         return lax.map(of_group, pairs)

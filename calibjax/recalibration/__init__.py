@@ -6,7 +6,6 @@ from calibjax.recalibration.confidences import (
     BetaCalibration,
     HistogramBinning,
     IsotonicRegression,
-    MMCEScaling,
     PlattScaling,
     VennAbers,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "IsotonicRegression",
     "KernelRecalibration",
     "LocalRecalibration",
-    "MMCEScaling",
     "MatrixScaling",
     "PlattScaling",
     "QuantileRecalibration",

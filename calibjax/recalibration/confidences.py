@@ -10,7 +10,6 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax import estimators
 from calibjax._core import checks
 from calibjax._core.arithmetic import tensordot
 from calibjax._core.fitting import (
@@ -27,6 +26,7 @@ from calibjax._core.pytree import parameter, record
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import constraints
 from calibjax.distributions.constraints import nonnegative, real, unit_interval
+from calibjax.estimators.kernel import mmce
 from calibjax.kernels import Exponential, Kernel
 from calibjax.recalibration.base import ConfidenceRecalibrator, Recalibrator
 from calibjax.scores.base import weighted_mean
@@ -163,10 +163,10 @@ class MMCEScaling(Recalibrator):
         r → r' = sigmoid(a log(r / (1 − r)) + b),  a > 0,
         (a, b) minimising NLL(r') + weight · MMCE(r')²
 
-    with the negative log-likelihood of `correct` and its `estimators.mmce`, both of which take the
-    weights of the samples: the loss with which
-    Kumar et al. train networks, here for maps of the confidences of a trained network, and with the
-    square, which is smooth. Weight zero would be `PlattScaling` except for the constraint a > 0,
+    with the negative log-likelihood of `correct` and its `estimators.kernel.mmce`, both of which
+    take the weights of the samples: the loss with which Kumar et al. train networks, here for maps
+    of the confidences of a trained network, and with the square, which is smooth.
+    Weight zero would be `PlattScaling` except for the constraint a > 0,
     which keeps the order of the confidences.
 
     The MMCE alone is no useful loss: its minimum, zero, is attained in the limit a → 0, which
@@ -250,7 +250,7 @@ def _smallest_loss(
     def loss(parameters: jax.Array) -> jax.Array:
         z = jnp.exp(parameters[0]) * x + parameters[1]
         likelihood_loss = weighted_mean(jax.nn.softplus(z) - correct * z, weights)
-        error = estimators.mmce(kernel, jax.nn.sigmoid(z), correct, weights=weights)
+        error = mmce(kernel, jax.nn.sigmoid(z), correct, weights=weights)
         return likelihood_loss + weight * jnp.square(error)
 
     log_slope, intercept = minimum(loss, jnp.zeros(2, x.dtype), exists)

@@ -261,7 +261,8 @@ class KernelDensity(EstimationFunction):
 
         h(p, q) = ⟨p − π(p), q − π(q)⟩,   π(p) = Σ_i k(p; p_i) e_{y_i} / Σ_i k(p; p_i)
 
-    with the Dirichlet kernels of `estimators.kde_calibration_error` around the training samples;
+    with the Dirichlet kernels of `estimators.kernel_density.kde_calibration_error` around the
+    training samples;
     the hyperparameter is their bandwidth. For confidences, an array [n], h is the single product
     (c − π(c)) (d − π(d)) with beta density kernels, half the value for `Bernoulli`s.
 

@@ -19,7 +19,6 @@ from calibjax.scores.proper import (
     pinball_loss,
     ranked_probability_score,
 )
-from calibjax.scores.rejection import prediction_rejection_ratio
 
 __all__ = [
     "accuracy",
@@ -33,7 +32,6 @@ __all__ = [
     "murphy_curve",
     "negative_log_likelihood",
     "pinball_loss",
-    "prediction_rejection_ratio",
     "ranked_probability_score",
 ]
 

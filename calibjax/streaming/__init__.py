@@ -14,7 +14,7 @@ merged.
 """
 
 from calibjax.streaming.base import Accumulator
-from calibjax.streaming.bins import BinnedErrors, CalibrationBins
+from calibjax.streaming.bins import CalibrationBins
 from calibjax.streaming.forecasts import EProcess
 from calibjax.streaming.moments import MeanScore
 from calibjax.streaming.skce import SKCE, ExactSKCETest
@@ -22,7 +22,6 @@ from calibjax.streaming.skce import SKCE, ExactSKCETest
 __all__ = [
     "SKCE",
     "Accumulator",
-    "BinnedErrors",
     "CalibrationBins",
     "EProcess",
     "ExactSKCETest",

@@ -29,6 +29,7 @@ from tqdm import tqdm
 
 from calibjax import distributions as laws
 from calibjax import estimators, recalibration, scores
+from calibjax.scores.rejection import prediction_rejection_ratio
 from experiments.benchmark.memory import peak, resident
 from experiments.harness import command_line
 from experiments.harness.cells import Store, cell
@@ -166,7 +167,7 @@ ENTRIES: dict[str, Entry] = {
     "prediction_rejection_ratio": Entry(
         binary,
         _BERNOULLI,
-        scores.prediction_rejection_ratio,
+        prediction_rejection_ratio,
         "sklearn",
         lambda sklearn, p, y: 2 * sklearn.metrics.roc_auc_score(y, p) - 1,
     ),

@@ -11,7 +11,7 @@ from calibjax import estimators, kernels, recalibration
 from calibjax.binnings import interval_index
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.estimators import Neighbourhood
-from calibjax.recalibration.confidences import log_odds
+from calibjax.recalibration.confidences import MMCEScaling, log_odds
 from experiments.harness import data_files
 from paper_repro.data.classifiers import Part
 from paper_repro.l21.embeddings import LENGTH_SCALES, Embedding
@@ -137,7 +137,7 @@ def _recalibrate(
     on_confidences = {
         "Histogram binning": recalibration.HistogramBinning(num_bins),
         "Isotonic regression": recalibration.IsotonicRegression(),
-        "MMCE optimization": recalibration.MMCEScaling(),
+        "MMCE optimization": MMCEScaling(),
     }
     for name, method in on_confidences.items():
         params = method.fit(calibration.confidences, calibration.correct)

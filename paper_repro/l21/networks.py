@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from calibjax import scores
+from calibjax.scores.rejection import prediction_rejection_ratio
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.stand_in import marked
@@ -125,7 +125,7 @@ def _decided(
     """Prediction-rejection ratio, cost, and gains at all ratios of costs, in one program."""
     ratios = jnp.append(jnp.asarray(RATIOS), DECISION_RATIO)
     costs, before = (decision_cost(x, correct, ratios) for x in (confidences, original))
-    return scores.prediction_rejection_ratio(confidences, correct), costs[-1], before - costs
+    return prediction_rejection_ratio(confidences, correct), costs[-1], before - costs
 
 
 def decide(

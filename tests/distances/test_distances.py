@@ -6,11 +6,12 @@ import pytest
 from scipy import integrate, optimize, stats
 
 from calibjax import distances, distributions
+from calibjax.distances.elementary import SquaredEuclidean
 
 RNG = np.random.default_rng(0)
 PAIRS = {
     "euclidean": (distances.Euclidean(), (RNG.normal(size=3), RNG.normal(size=3))),
-    "squared euclidean": (distances.SquaredEuclidean(), (RNG.normal(size=3), RNG.normal(size=3))),
+    "squared euclidean": (SquaredEuclidean(), (RNG.normal(size=3), RNG.normal(size=3))),
     "manhattan": (distances.Manhattan(), (RNG.normal(size=3), RNG.normal(size=3))),
     "mean": (distances.Manhattan(mean=True), (RNG.normal(size=3), RNG.normal(size=3))),
     "total variation": (

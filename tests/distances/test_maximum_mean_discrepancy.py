@@ -7,6 +7,7 @@ import pytest
 
 from calibjax import distances, distributions, estimators, kernels
 from calibjax.kernels.base import prediction_kernel
+from calibjax.kernels.stationary import PowerExponential
 
 DISTANCE = distances.MaximumMeanDiscrepancy(kernels.SquaredExponential(0.8))
 
@@ -38,9 +39,7 @@ def test_it_is_the_distance_of_the_mean_embeddings():
 @pytest.mark.parametrize("exponent", [1.0, 2.0])
 def test_its_kernels_on_mixtures_are_positive_semi_definite(exponent):
     mixtures = _two_component_mixtures()
-    matrix = jax.jit(kernels.gram_matrix)(
-        kernels.PowerExponential(3.0, exponent, DISTANCE), mixtures
-    )
+    matrix = jax.jit(kernels.gram_matrix)(PowerExponential(3.0, exponent, DISTANCE), mixtures)
     assert np.linalg.eigvalsh(matrix)[0] > -1e-12
 
 

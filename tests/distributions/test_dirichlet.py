@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from calibjax import distributions, kernels
+from calibjax.kernels.expectations import double_expectation
 
 
 @jax.jit
@@ -49,4 +50,4 @@ def test_draws_do_not_underflow():
 def test_expectations_need_monte_carlo():
     p = distributions.Dirichlet(jnp.ones(3))
     with pytest.raises(NotImplementedError, match="Dirichlet predictions.*monte_carlo"):
-        kernels.double_expectation(kernels.SquaredExponential(), p, p)
+        double_expectation(kernels.SquaredExponential(), p, p)

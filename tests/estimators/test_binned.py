@@ -9,6 +9,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
 from calibjax import distances, estimators
+from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical
 from tests import oracles
 from tests.estimators.test_binnings import BINNINGS, DTYPES, groups_of, random_data
@@ -51,7 +52,7 @@ def squared_euclidean(p, q):
 DISTANCES = {
     "total variation": (distances.TotalVariation(), total_variation),
     "euclidean": (distances.Euclidean(), euclidean),
-    "squared euclidean": (distances.SquaredEuclidean(), squared_euclidean),
+    "squared euclidean": (SquaredEuclidean(), squared_euclidean),
     "not a function of the difference": (
         lambda p, q: jnp.sum(jnp.square(jnp.sqrt(p.probs) - jnp.sqrt(q.probs))),
         lambda p, q: np.square(np.sqrt(p) - np.sqrt(q)).sum(),
@@ -112,7 +113,7 @@ def test_debiased_ece_is_unbiased(name):
         labels = jax.random.categorical(class_key, jnp.log(predictions.probs))
         labels = jnp.where(jax.random.uniform(choice_key, (100,)) < share, 0, labels)
         data = predictions, labels
-        squared = ECE(*data, binning=BINNINGS[name], distance=distances.SquaredEuclidean())
+        squared = ECE(*data, binning=BINNINGS[name], distance=SquaredEuclidean())
         return DEBIASED(*data, binning=BINNINGS[name]), squared
 
     for share in (0.0, 0.5):
@@ -142,9 +143,7 @@ def test_bernoulli_bins_against_scikit_learn(strategy):
         ours = ECE(*arguments, binning=estimators.EqualMassBins(10))
         np.testing.assert_allclose(ours, np.abs(frequencies - means).mean(), atol=1e-14)
     # Of bins of one sample, the squared error is the Brier score of both classes.
-    brier = ECE(
-        *arguments, binning=lambda p: jnp.arange(400), distance=distances.SquaredEuclidean()
-    )
+    brier = ECE(*arguments, binning=lambda p: jnp.arange(400), distance=SquaredEuclidean())
     np.testing.assert_allclose(brier, 2 * brier_score_loss(targets, probs), rtol=1e-13)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, kernels, record
+from calibjax.kernels.expectations import register_expectations
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -57,7 +58,7 @@ class Product(kernels.Kernel):
         return y * z
 
 
-kernels.register_expectations(
+register_expectations(
     Product,
     distributions.Normal,
     single=lambda kernel, p, z: p.loc * z,
@@ -114,7 +115,7 @@ def test_unknown_diagonals_are_refused_by_name():
     samples = distributions.Categorical(jnp.full((2, 2), 0.5)), jnp.array([0, 1])
     normal = distributions.Normal(jnp.array(0.0), jnp.array(1.0))
     nothing = lambda *_: 0.0  # noqa: E731
-    kernels.register_expectations(Bare, distributions.Normal, single=nothing, double=nothing)
+    register_expectations(Bare, distributions.Normal, single=nothing, double=nothing)
     with pytest.raises(NotImplementedError, match=r"Bare.*Normal.*diagonal"):
         kernels.expectations.diagonal_expectation(Bare(), normal)
     with pytest.raises(ValueError, match="at least 2 samples"):

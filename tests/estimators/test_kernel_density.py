@@ -9,8 +9,12 @@ import scipy.stats
 from scipy.special import gammaln
 
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import kde_calibration_error
-from calibjax.estimators.kernel_density import Point, dirichlet_kernels, label_proportions
+from calibjax.estimators.kernel_density import (
+    Point,
+    dirichlet_kernels,
+    kde_calibration_error,
+    label_proportions,
+)
 from tests import oracles
 
 DTYPES = [np.float32, np.float64]

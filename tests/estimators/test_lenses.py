@@ -8,6 +8,7 @@ from jax.test_util import check_grads
 
 from calibjax import distances, distributions, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
+from calibjax.estimators.kernel import mmce
 from calibjax.lenses import OneVersusRest
 from tests import oracles
 from tests.wrong_data import LABELS, PROBS
@@ -115,10 +116,10 @@ def test_mmce_against_a_loop(name):
         (confidences.probs, correct == 1),
         (np.asarray(confidences), np.asarray(correct, float)),
     ):
-        np.testing.assert_allclose(estimators.mmce(kernel, *arguments), expected, rtol=1e-12)
-    traced = jax.jit(estimators.mmce)(kernel, confidences, correct)
+        np.testing.assert_allclose(mmce(kernel, *arguments), expected, rtol=1e-12)
+    traced = jax.jit(mmce)(kernel, confidences, correct)
     np.testing.assert_allclose(traced, expected, rtol=1e-12)
-    ours = estimators.mmce(kernel, confidences.probs.astype(jnp.float32), correct)
+    ours = mmce(kernel, confidences.probs.astype(jnp.float32), correct)
     assert ours.dtype == jnp.float32
     np.testing.assert_allclose(ours, expected, rtol=1e-5)
 
@@ -129,7 +130,7 @@ def test_squared_mmce_is_the_biased_skce_of_the_lens():
     kernel = kernels.Exponential(0.4, distances.TotalVariation())
     product = 0.5 * kernels.TensorProduct(kernel, kernels.White())
     np.testing.assert_allclose(
-        estimators.mmce(kernels.Exponential(0.4), *lens) ** 2,
+        mmce(kernels.Exponential(0.4), *lens) ** 2,
         estimators.skce_biased(product, *lens),
         rtol=1e-12,
     )
@@ -139,7 +140,7 @@ def test_squared_mmce_is_the_biased_skce_of_the_lens():
 def test_gradient_of_the_mmce():
     confidences, correct = estimators.top_label(*data()[:2])
     check_grads(
-        jax.jit(lambda r, s: estimators.mmce(kernels.SquaredExponential(s), r, correct)),
+        jax.jit(lambda r, s: mmce(kernels.SquaredExponential(s), r, correct)),
         (confidences.probs, jnp.asarray(0.3)),
         order=1,
         modes=["rev"],
@@ -148,7 +149,7 @@ def test_gradient_of_the_mmce():
 
 def test_gradient_of_the_mmce_of_perfect_confidences():
     """The root has an infinite slope at zero, its argument slope zero: 0 by convention, not NaN."""
-    perfect = jax.grad(estimators.mmce, argnums=1)(
+    perfect = jax.grad(mmce, argnums=1)(
         kernels.Exponential(0.4), jnp.array([1.0, 0.0]), jnp.array([1, 0])
     )
     np.testing.assert_array_equal(perfect, 0)
@@ -157,12 +158,12 @@ def test_gradient_of_the_mmce_of_perfect_confidences():
 def test_what_belongs_to_other_estimators_is_refused_by_name():
     kernel = kernels.Exponential(0.4)
     with pytest.raises(TypeError, match=r"confidences: .* as estimators.top_label .*got Categor"):
-        estimators.mmce(kernel, Categorical(PROBS), LABELS)
+        mmce(kernel, Categorical(PROBS), LABELS)
     confidences = jnp.array([0.5, 0.5])
     with pytest.raises(
         TypeError, match="kernel: expected a kernel on single points .*, got Tensor"
     ):
-        estimators.mmce(oracles.categorical_kernel(), confidences, jnp.array([0, 1]))
+        mmce(oracles.categorical_kernel(), confidences, jnp.array([0, 1]))
     with pytest.raises(
         TypeError, match="targets: expected an array of observed targets, got Bernoulli"
     ):

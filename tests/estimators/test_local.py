@@ -11,6 +11,7 @@ from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, m
 from calibjax.estimators.local import local_problem
 from calibjax.hypothesis_tests import local_calibration_test
 from calibjax.kernels import line
+from calibjax.kernels.stationary import PowerExponential
 
 RNG = np.random.default_rng(0)
 N, D, BINS = 400, 3, 6
@@ -77,7 +78,7 @@ def test_plain_numpy(at):
             lambda x, y: np.sum((x - y) ** 2, 1) / (2 * np.array([[0.5], [2.0]]) ** 2),
         ),
         pytest.param(
-            kernels.PowerExponential(0.7, 1.5, distances.Manhattan()),
+            PowerExponential(0.7, 1.5, distances.Manhattan()),
             lambda x, y: (np.abs(x - y).sum(1) / 0.7) ** 1.5,
             marks=pytest.mark.slow,
         ),

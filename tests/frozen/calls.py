@@ -10,6 +10,7 @@ import numpy as np
 
 import calibjax
 from calibjax import distributions, estimators, kernels
+from calibjax.kernels.expectations import double_expectation, single_expectation
 from tests import registry
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
@@ -69,15 +70,15 @@ def _pairs(family: Family) -> Call:
     @jax.jit
     def evaluate(predictions: Any, targets: Any) -> dict[str, Any]:
         kernel = family.target_kernel
-        single = jax.vmap(functools.partial(kernels.single_expectation, kernel))
-        double = functools.partial(kernels.double_expectation, kernel)
+        single = jax.vmap(functools.partial(single_expectation, kernel))
+        double = functools.partial(double_expectation, kernel)
         return {
             "distances": kernels.gram_matrix(family.prediction_kernel.distance, predictions),
             "single": single(predictions, targets),
             "double": kernels.gram_matrix(double, predictions),
         }
 
-    return family.call("kernels.double_expectation", f"{family.name}, pairs", evaluate)
+    return family.call("kernels.expectations.double_expectation", f"{family.name}, pairs", evaluate)
 
 
 def _slopes(family: Family) -> Call:

@@ -10,6 +10,7 @@ from scipy import stats
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.hypothesis_tests.intervals import _bound as _computed_bound
+from calibjax.kernels.stationary import PowerExponential
 from tests import oracles
 
 NAMES = ("normal-None", "normal-3", "categorical-5-white", "categorical-5-label")
@@ -192,7 +193,7 @@ def test_bounds_of_composite_kernels():
     np.testing.assert_allclose((3.0 * classes + classes).value_range(), (0, 4))
     laplace = kernels.Exponential(1.0, distances.Wasserstein())
     both = kernels.TensorProduct(
-        laplace * kernels.PowerExponential(1.0, 1.5, distances.Wasserstein()),
+        laplace * PowerExponential(1.0, 1.5, distances.Wasserstein()),
         kernels.SquaredExponential(1.0) + 0.5 * kernels.SquaredExponential(2.0),
     )
     assert bound(both) == 3

@@ -19,13 +19,13 @@ from calibjax.hypothesis_tests import (
 )
 from calibjax.kernels import (
     Exponential,
-    PowerExponential,
     SquaredExponential,
     TensorProduct,
     White,
     default_kernel,
     nystrom,
 )
+from calibjax.kernels.stationary import PowerExponential
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

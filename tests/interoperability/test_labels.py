@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from calibjax.interoperability import label_indices
+from calibjax.interoperability.sklearn import label_indices
 
 WORDS = ["owl", "cat", "owl", "dog"]
 

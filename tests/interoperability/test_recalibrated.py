@@ -24,6 +24,7 @@ from calibjax import distributions, interoperability, recalibration, scores
 from calibjax.distributions.composed import Recalibrated
 from calibjax.estimators import Neighbourhood
 from calibjax.interoperability import RecalibratedClassifier, RecalibratedRegressor
+from calibjax.recalibration.confidences import MMCEScaling
 
 random = np.random.default_rng(0)
 X = np.repeat(
@@ -106,7 +107,7 @@ def test_wrong_parameters():
             r"recalibrator.fit: expected a method that can be called with \(predictions, targets\)",
         ),
         (
-            {"estimator": GaussianNB(), "recalibrator": recalibration.MMCEScaling()},
+            {"estimator": GaussianNB(), "recalibrator": MMCEScaling()},
             TypeError,
             r"confidences: expected an array \[n\], or a batch of .*, got Categorical",
         ),

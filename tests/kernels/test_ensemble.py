@@ -9,6 +9,7 @@ import pytest
 from calibjax import distances, distributions, estimators, kernels, operators
 from calibjax.estimators.kernel import sample_matrix, sample_pair
 from calibjax.kernels import expectations
+from calibjax.kernels.expectations import double_expectation
 from tests import oracles
 
 Ensemble = distributions.Ensemble
@@ -187,7 +188,7 @@ def test_equal_draws_of_different_predictions_are_different_draws():
 
 def test_resampled_predictions_are_paired_with_themselves():
     batch = distributions.Ensemble(jnp.array([[0.0, 1.0], [0.0, 1.0], [2.0, 3.0]])).with_index()
-    double = functools.partial(kernels.double_expectation, kernels.SquaredExponential())
+    double = functools.partial(double_expectation, kernels.SquaredExponential())
     p, q = (jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in (0, 1))
     np.testing.assert_allclose(double(p, p), np.exp(-0.5), rtol=1e-14)
     np.testing.assert_allclose(double(p, q), 0.5 + 0.5 * np.exp(-0.5), rtol=1e-14)

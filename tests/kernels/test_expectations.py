@@ -9,7 +9,12 @@ import pytest
 
 from calibjax import distances, distributions, hypothesis_tests, kernels
 from calibjax.kernels import expectations
-from calibjax.kernels.expectations import features, four_terms, prepare_features
+from calibjax.kernels.expectations import (
+    features,
+    four_terms,
+    prepare_features,
+    register_expectations,
+)
 from calibjax.kernels.expectations.normal import centered_without_offset
 from tests import compiled, oracles
 
@@ -267,6 +272,4 @@ def test_features_of_sums_and_multiples(name):
 def test_rules_are_registered_for_classes():
     nothing = lambda *_: 0.0  # noqa: E731
     with pytest.raises(TypeError, match=r"kernel_type: expected a class, got White\(\)"):
-        kernels.register_expectations(
-            kernels.White(), distributions.Normal, single=nothing, double=nothing
-        )
+        register_expectations(kernels.White(), distributions.Normal, single=nothing, double=nothing)

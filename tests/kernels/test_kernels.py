@@ -8,6 +8,7 @@ import pytest
 import scipy.special
 
 from calibjax import distances, distributions, estimators, kernels
+from calibjax.kernels.stationary import PowerExponential
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(12, 3))
@@ -18,7 +19,7 @@ ROOT = RNG.normal(size=(3, 3))
 KERNELS = {
     "squared exponential": (kernels.SquaredExponential(0.7), POINTS),
     "exponential": (kernels.Exponential(0.7), POINTS),
-    "power exponential": (kernels.PowerExponential(0.7, 1.5), POINTS),
+    "power exponential": (PowerExponential(0.7, 1.5), POINTS),
     "Matern 3/2": (kernels.Matern(0.7), POINTS),
     "Matern 5/2": (kernels.Matern(0.7, nu=2.5), POINTS),
     "Laplacian": (kernels.Exponential(0.7, distances.Manhattan()), POINTS),
@@ -66,9 +67,7 @@ def test_values_from_the_formulas():
     x, y = np.array([0.0, 0.0]), np.array([3.0, 4.0])
     np.testing.assert_allclose(kernels.SquaredExponential(2.0)(x, y), np.exp(-25 / 8), rtol=1e-14)
     np.testing.assert_allclose(kernels.Exponential(2.0)(x, y), np.exp(-2.5), rtol=1e-14)
-    np.testing.assert_allclose(
-        kernels.PowerExponential(2.0, 0.5)(x, y), np.exp(-np.sqrt(2.5)), rtol=1e-14
-    )
+    np.testing.assert_allclose(PowerExponential(2.0, 0.5)(x, y), np.exp(-np.sqrt(2.5)), rtol=1e-14)
     for nu in (1.5, 2.5):
         kernel = kernels.Matern(2.0, nu=nu)
         z = np.sqrt(2 * nu) * 2.5  # by the definition for every smoothness, with Bessel functions
@@ -111,7 +110,7 @@ def test_gram_matrix_between_two_sets():
     [
         kernels.SquaredExponential,
         kernels.Exponential,
-        kernels.PowerExponential,
+        PowerExponential,
         kernels.Matern,
         functools.partial(kernels.Matern, nu=2.5),
     ],
@@ -177,8 +176,8 @@ def test_second_derivatives_where_points_are_equal(distance, point, unit):
         (kernels.SquaredExponential(0.7, distance), 1),
         (kernels.Matern(0.7, distance), 3),
         (kernels.Matern(0.7, distance, nu=2.5), 5 / 3),
-        (kernels.PowerExponential(0.7, 2.0, distance), 2),
-        (kernels.PowerExponential(0.7, 1.5, distance), 0),  # none: zero by convention
+        (PowerExponential(0.7, 2.0, distance), 2),
+        (PowerExponential(0.7, 1.5, distance), 0),  # none: zero by convention
         (kernels.Exponential(0.7, distance), 0),
     ]
 

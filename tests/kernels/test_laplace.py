@@ -11,7 +11,9 @@ import pytest
 from scipy import integrate
 
 from calibjax import distances, distributions, estimators, kernels
+from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.kernels import expectations
+from calibjax.kernels.expectations import double_expectation, single_expectation
 from tests import oracles
 
 Decimal = decimal.Decimal
@@ -101,8 +103,8 @@ def _expectations(case):
     p, q = distributions.Laplace(m, s), distributions.Laplace(n, t)
     values = jnp.stack(
         [
-            kernels.single_expectation(kernel, p, z),
-            kernels.double_expectation(kernel, p, q),
+            single_expectation(kernel, p, z),
+            double_expectation(kernel, p, q),
             expectations.centered_kernel(kernel, p, y, q, z),
         ]
     )
@@ -135,7 +137,7 @@ def test_float32_near_the_singularity():
     @jax.vmap
     def expectation(scale, x):
         p = distributions.Laplace(jnp.float32(0), scale)
-        return kernels.single_expectation(kernel, p, x)
+        return single_expectation(kernel, p, x)
 
     with decimal.localcontext(DIGITS):
         points = zip(scale.ravel(), x.ravel(), strict=True)
@@ -172,8 +174,8 @@ def test_random_settings_by_quadrature():
         length_scale, m, s, _, n, t, _ = case
         kernel = kernels.Exponential(length_scale)
         p, q = distributions.Laplace(m, s), distributions.Laplace(n, t)
-        single = jax.vmap(lambda z: kernels.single_expectation(kernel, q, z))(jnp.asarray(points))
-        return single, kernels.double_expectation(kernel, p, q)
+        single = jax.vmap(lambda z: single_expectation(kernel, q, z))(jnp.asarray(points))
+        return single, double_expectation(kernel, p, q)
 
     singles, doubles = evaluate(jnp.asarray(cases))
     for case, single, double in zip(cases, singles, doubles, strict=True):
@@ -261,7 +263,7 @@ def test_float32_has_no_offset():
 
 def test_other_distances_are_refused():
     p = distributions.Laplace(jnp.array(0.0), jnp.array(1.0))
-    kernel = kernels.Exponential(1.0, distances.SquaredEuclidean())
+    kernel = kernels.Exponential(1.0, SquaredEuclidean())
     with pytest.raises(NotImplementedError, match="with distance SquaredEuclidean.*Monte Carlo"):
         expectations.centered_kernel(kernel, p, 0.0, p, 0.0)
 
@@ -271,6 +273,6 @@ def test_distances_whose_squares_overflow(dtype):
     far = np.finfo(dtype).max ** 0.7
     p = distributions.Laplace(*(jnp.asarray(x, dtype) for x in (0, 1)))
     q = distributions.Laplace(*(jnp.asarray(x, dtype) for x in (far, 1)))
-    double = functools.partial(kernels.double_expectation, kernels.Exponential(1.0))
+    double = functools.partial(double_expectation, kernels.Exponential(1.0))
     value, slopes = jax.value_and_grad(double, argnums=(0, 1))(p, q)
     np.testing.assert_array_equal(jax.tree.leaves((value, slopes)), 0)

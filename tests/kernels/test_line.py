@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 
 from calibjax import estimators, kernels
-from calibjax.distances import (
-    Euclidean,
-    Features,
-    Manhattan,
-    SquaredEuclidean,
-    TotalVariation,
-    Wasserstein,
-)
+from calibjax.distances import Euclidean, Features, Manhattan, TotalVariation, Wasserstein
+from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions import (
     Bernoulli,
     Categorical,
@@ -24,6 +18,7 @@ from calibjax.distributions import (
     Poisson,
     with_features,
 )
+from calibjax.estimators.kernel import mmce
 from calibjax.hypothesis_tests import exact_skce_test
 from calibjax.hypothesis_tests._redraw.family import ByPairs
 from calibjax.hypothesis_tests._redraw.plan import planned
@@ -94,7 +89,7 @@ def test_estimates_of_binary_predictions(n, weighted):
             )
             np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
     expected = _oracle(np.exp(-distances / 0.4), labels - probs, weights, biased=True) ** 0.5
-    found = estimators.mmce(kernels.Exponential(0.4), probs, labels, weights=weights)
+    found = mmce(kernels.Exponential(0.4), probs, labels, weights=weights)
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 

@@ -6,7 +6,12 @@ import pytest
 from scipy import stats
 
 from calibjax import distances, distributions, estimators, kernels
-from calibjax.kernels.expectations import features, prepare_features
+from calibjax.kernels.expectations import (
+    double_expectation,
+    features,
+    prepare_features,
+    single_expectation,
+)
 from tests import compiled, oracles
 
 Poisson = distributions.Poisson
@@ -50,7 +55,7 @@ def _sums(rate, other, count, kernel):
 @jax.jit
 def _expectations(rate, other, count, length_scale):
     p, q = Poisson(rate), Poisson(other)
-    expectations = kernels.single_expectation, kernels.double_expectation
+    expectations = single_expectation, double_expectation
     return [
         [one(kernel, p, value) for one, value in zip(expectations, (count, q), strict=True)]
         for kernel in (kernels.White(), kernels.SquaredExponential(length_scale))

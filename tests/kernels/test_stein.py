@@ -12,7 +12,6 @@ from calibjax.distributions import (
     Dirichlet,
     Ensemble,
     Gamma,
-    GeneralizedNormal,
     Laplace,
     LogNormal,
     Mixture,
@@ -23,6 +22,7 @@ from calibjax.distributions import (
     monte_carlo,
     sample_targets,
 )
+from calibjax.distributions.continuous import GeneralizedNormal
 from calibjax.kernels import Exponential, SquaredExponential, Stein, TensorProduct
 from calibjax.kernels.expectations import centered_kernel
 

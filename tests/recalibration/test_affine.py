@@ -11,7 +11,6 @@ from calibjax.distributions import (
     DiagNormal,
     Ensemble,
     Gamma,
-    GeneralizedNormal,
     Laplace,
     MvNormal,
     Normal,
@@ -21,6 +20,7 @@ from calibjax.distributions import (
     with_features,
 )
 from calibjax.distributions.composed import Recalibrated
+from calibjax.distributions.continuous import GeneralizedNormal
 from calibjax.kernels import expectations
 from calibjax.recalibration import AffineScaling
 from calibjax.recalibration.numbers import AffineMap

@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 from calibjax.distributions import Bernoulli
-from calibjax.recalibration import (
-    HistogramBinning,
-    IsotonicRegression,
-    MMCEScaling,
-    PlattScaling,
-)
+from calibjax.recalibration import HistogramBinning, IsotonicRegression, PlattScaling
+from calibjax.recalibration.confidences import MMCEScaling
 
 RNG = np.random.default_rng(0)
 N = 80

@@ -6,7 +6,8 @@ from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression
 
 from calibjax import kernels
-from calibjax.recalibration import MMCEScaling, PlattScaling
+from calibjax.recalibration import PlattScaling
+from calibjax.recalibration.confidences import MMCEScaling
 
 METHOD = PlattScaling()
 

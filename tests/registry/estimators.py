@@ -47,7 +47,7 @@ def _kernel_estimators() -> list[Call]:
             at_targets=a.labels(a.LABELS[:3], limit=3),
         ),
         call(
-            "estimators.mmce",
+            "estimators.kernel.mmce",
             kernel=a.kernel(kernels.Exponential(0.4)),
             confidences=a.unit(a.CONFIDENCES),
             correct=a.truths(a.CORRECT),
@@ -97,7 +97,7 @@ def _lenses() -> list[Call]:
 def _density() -> list[Call]:
     return [
         CATEGORICAL.call(
-            "estimators.kde_calibration_error",
+            "estimators.kernel_density.kde_calibration_error",
             bandwidth=a.scale(0.1),
             order=a.at_least_one(1.5),
         ),

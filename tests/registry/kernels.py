@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from calibjax import distances, distributions, estimators, kernels, recalibration
+from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.kernels.residuals import Regressor, Shape
+from calibjax.kernels.stationary import PowerExponential
 from tests.registry import arguments as a
 from tests.registry.arguments import Call, call
 from tests.registry.families import CATEGORICAL, FAMILIES, NORMAL
@@ -98,11 +100,11 @@ def _prediction_kernels() -> list[Call]:
         return kernels.base.Product((exponential(length_scale), kernels.SquaredExponential(2.0)))
 
     makers = {
-        "PowerExponential": a.made(kernels.PowerExponential, **scale, exponent=a.scale(0.7)),
+        "stationary.PowerExponential": a.made(PowerExponential, **scale, exponent=a.scale(0.7)),
         "Matern": a.made(kernels.Matern, **scale),
         "Constant": a.made(kernels.Constant, value=a.scale(1.2)),
-        "Exponential distances.SquaredEuclidean": a.made(
-            lambda x: exponential(x, distances.SquaredEuclidean()), **scale
+        "Exponential distances.elementary.SquaredEuclidean": a.made(
+            lambda x: exponential(x, SquaredEuclidean()), **scale
         ),
         "Exponential distances.Manhattan": a.made(
             lambda x: exponential(x, distances.Manhattan()), **scale
@@ -136,7 +138,7 @@ def _points() -> list[Call]:
     heuristic, counted = "kernels.median_heuristic", np.array([10, 20, 40, 0, 3, 17, 25, 100])
     of_numbers = {
         "Euclidean": distances.Euclidean(),
-        "SquaredEuclidean": distances.SquaredEuclidean(),
+        "elementary.SquaredEuclidean": SquaredEuclidean(),
         "Manhattan": distances.Manhattan(),
         "Manhattan mean": distances.Manhattan(mean=True),
     }

@@ -10,7 +10,13 @@ import numpy as np
 from calibjax import kernels, recalibration, risk, scores
 from calibjax.distributions import Categorical, Quantiles
 from calibjax.estimators import Neighbourhood, UniformBins
-from calibjax.recalibration.confidences import BetaMap, BinAccuracies, IsotonicMap, SigmoidMap
+from calibjax.recalibration.confidences import (
+    BetaMap,
+    BinAccuracies,
+    IsotonicMap,
+    MMCEScaling,
+    SigmoidMap,
+)
 from calibjax.recalibration.numbers import AffineMap
 from calibjax.risk.functions import BinResiduals, KernelDensities, TemperatureParams
 from calibjax.risk.kernel_ridge import KernelRidgeParams
@@ -44,7 +50,7 @@ def _of_confidences() -> list[Call]:
         "PlattScaling": a.made(smoothed, smooth_targets=a.truth(True)),
         "BetaCalibration": r.BetaCalibration(),
         "VennAbers": r.VennAbers(),
-        "MMCEScaling": a.made(r.MMCEScaling, kernel=kernel, weight=weight),
+        "confidences.MMCEScaling": a.made(MMCEScaling, kernel=kernel, weight=weight),
     }
     found = [
         call(

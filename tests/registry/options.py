@@ -12,6 +12,7 @@ from calibjax import distances, distributions, estimators, kernels
 from calibjax._core import checks
 from calibjax.distributions import constraints
 from calibjax.kernels.base import Product, Scaled, Sum
+from calibjax.kernels.stationary import PowerExponential
 from calibjax.streaming.base import State
 from tests.registry.arguments import Argument
 from tests.registry.wrong_values import Mutant, Unregistered, Unrelated, objects, with_number
@@ -76,7 +77,7 @@ def of_kernel(argument: Argument, value: Any) -> list[Mutant]:
     scales = (np.nan, np.inf, 0.0, -1.0, "1", None, True, np.True_, [1.0], np.ones(2), 1j)
     wrong = {f"length scale {v!r}": kernels.SquaredExponential(v) for v in scales}
     tiny = kernels.SquaredExponential(1e-25)  # right, but for squares that underflow
-    wrong |= {f"exponent {v!r}": kernels.PowerExponential(1.0, v) for v in (np.nan, 0, -1, 3, "1")}
+    wrong |= {f"exponent {v!r}": PowerExponential(1.0, v) for v in (np.nan, 0, -1, 3, "1")}
     wrong |= {f"times {v!r}": Scaled(v, value) for v in (-1, 0, np.nan, "1", None, True)}
     wrong |= {
         "class": kernels.SquaredExponential,

@@ -17,7 +17,7 @@ _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 def _decisions() -> list[Call]:
     data = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
-    return [call("scores.prediction_rejection_ratio", **data)]
+    return [call("scores.rejection.prediction_rejection_ratio", **data)]
 
 
 def _of_classes() -> list[Call]:

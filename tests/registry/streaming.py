@@ -91,7 +91,7 @@ def calls() -> list[Call]:
     mean_state = mean.update(mean.init(), half, np.array([1]))
     unchanging = {"compiled": False, "reason": "its shapes are those of all states"}
     in_bins = {"binning": a.binning(_BINNING), "distance": a.distance(distances.TotalVariation())}
-    of_bins = "streaming.CalibrationBins streaming.BinnedErrors", None
+    of_bins = "streaming.CalibrationBins", None
     streamed = _streamed(streaming.CalibrationBins)
     return [
         *_skce(),

@@ -58,7 +58,7 @@ def calls() -> list[Call]:
             **_KNOWN,
         ),
         call(
-            "interoperability.label_indices",
+            "interoperability.sklearn.label_indices",
             labels=a.labels(a.LABELS, limit=3, traced=False, without=a.ALONE),
             # More classes, and classes in another order, are other classes.
             classes=a.integers(np.arange(3), "labels", traced=False),

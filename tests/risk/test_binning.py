@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distances import SquaredEuclidean
+from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators import UniformBins, ece
 from calibjax.risk import Binning

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from calibjax import scores
 from calibjax.distributions import Bernoulli
+from calibjax.scores.rejection import prediction_rejection_ratio
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -41,14 +41,14 @@ def test_of_ties_the_mean_over_all_orders():
     correct = np.array([1, 0, 1, 0, 1, 1, 0])
     orders = [np.array(order) for order in itertools.permutations(range(7))]
     ratios = [ratio_oracle(confidences[o], correct[o]) for o in orders]
-    ours = scores.prediction_rejection_ratio(Bernoulli(jnp.asarray(confidences)), correct == 1)
+    ours = prediction_rejection_ratio(Bernoulli(jnp.asarray(confidences)), correct == 1)
     np.testing.assert_allclose(ours, np.mean(ratios), atol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_against_a_loop_and_the_area_under_the_roc_curve(dtype):
     data = jnp.asarray(CONFIDENCES.astype(dtype)), jnp.asarray(CORRECT)
-    ratios = jax.jit(jax.vmap(scores.prediction_rejection_ratio))(*data)
+    ratios = jax.jit(jax.vmap(prediction_rejection_ratio))(*data)
     assert ratios.dtype == dtype
     tolerance = 1e-13 if dtype == np.float64 else 1e-6
     expected = [2 * roc_auc_score(y, c) - 1 for c, y in zip(CONFIDENCES, CORRECT)]
@@ -56,14 +56,14 @@ def test_against_a_loop_and_the_area_under_the_roc_curve(dtype):
     expected = [ratio_oracle(*data) for data in zip(CONFIDENCES[-10:], CORRECT[-10:])]
     np.testing.assert_allclose(ratios[-10:], expected, atol=tolerance)
     order = np.random.default_rng(2).permutation(N)
-    shuffled = scores.prediction_rejection_ratio(data[0][0, order], data[1][0, order])
+    shuffled = prediction_rejection_ratio(data[0][0, order], data[1][0, order])
     np.testing.assert_allclose(shuffled, ratios[0], atol=tolerance)
 
 
 def test_best_worst_and_random_order():
     correct = np.arange(N) % 3 > 0
     for sign in (1, -1, 0):
-        ratio = scores.prediction_rejection_ratio(0.5 + sign * (correct / 2 - 0.25), correct)
+        ratio = prediction_rejection_ratio(0.5 + sign * (correct / 2 - 0.25), correct)
         np.testing.assert_allclose(ratio, sign, atol=1e-14)
 
 
@@ -72,10 +72,10 @@ C, Y = jnp.array([0.2, 0.9, 0.6]), jnp.array([0, 1, 0])
 
 def test_without_errors_or_right_predictions_the_compiled_ratio_is_nan():
     for same in (Y * 0, Y * 0 + 1):
-        assert np.isnan(jax.jit(scores.prediction_rejection_ratio)(C, same))
+        assert np.isnan(jax.jit(prediction_rejection_ratio)(C, same))
 
 
 @pytest.mark.parametrize("correct", [Y * 0, Y * 0 + 1])
 def test_the_ratio_needs_right_and_wrong_predictions(correct):
     with pytest.raises(ValueError, match=r"correct: expected right and wrong .* got [01] for all"):
-        scores.prediction_rejection_ratio(C, correct)
+        prediction_rejection_ratio(C, correct)

@@ -11,6 +11,7 @@ from scipy.stats import dirichlet
 from calibjax import distances, estimators
 from calibjax.distributions import Bernoulli, Categorical, sample_targets
 from calibjax.estimators import EqualMassBins, MedianVarianceBins, UniformBins
+from calibjax.estimators.kernel_density import kde_calibration_error
 from tests.weights.laws import WEIGHTS, N, check_weights, rows
 
 _random = np.random.default_rng(7)
@@ -208,14 +209,14 @@ def test_kernel_density_ratios_by_hand():
     ratios = weighted @ np.eye(3)[LABELS] / weighted.sum(1, keepdims=True)
     expected = np.average((np.abs(ratios - p) ** 2).sum(1), weights=w)
     options = {"bandwidth": h, "order": 2, "weights": w}
-    found = estimators.kde_calibration_error(CLASSES, LABELS, **options)
+    found = kde_calibration_error(CLASSES, LABELS, **options)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_laws_of_kernel_density():
     def law(bandwidth, p, y, w):
         options = {"bandwidth": bandwidth, "order": 1.5, "weights": w}
-        return estimators.kde_calibration_error(p, y, **options)
+        return kde_calibration_error(p, y, **options)
 
     for bandwidth in (0.1, 1e-4):  # the nearest sample alone, which must not be one without weight
         check_weights(functools.partial(law, bandwidth), CLASSES, LABELS, copies=False, rtol=1e-9)

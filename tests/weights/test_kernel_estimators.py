@@ -10,6 +10,7 @@ from jax.test_util import check_grads
 
 from calibjax import distances, estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical, Normal
+from calibjax.estimators.kernel import mmce
 from tests import oracles
 from tests.weights.laws import WEIGHTS, N, check_weights
 
@@ -47,7 +48,7 @@ def test_laws_of_normals():
 def test_laws_of_confidences():
     confidences, correct = _random.uniform(size=N), _random.integers(0, 2, N)
     kernel = kernels.Exponential(0.4)
-    check_weights(lambda r, c, w: estimators.mmce(kernel, r, c, weights=w), confidences, correct)
+    check_weights(lambda r, c, w: mmce(kernel, r, c, weights=w), confidences, correct)
 
 
 def test_weighted_means_over_pairs_are_those_of_the_matrix():

@@ -9,6 +9,7 @@ from sklearn import isotonic, linear_model
 
 from calibjax import estimators, kernels, recalibration
 from calibjax.distributions import Categorical, Normal, Quantiles
+from calibjax.recalibration.confidences import MMCEScaling
 from tests.weights.laws import WEIGHTS, N, check_weights
 
 _random = np.random.default_rng(8)
@@ -28,7 +29,7 @@ OF_CONFIDENCES = {
     "VennAbers": (recalibration.VennAbers(), {"scaled": False}),
     "IsotonicRegression": (recalibration.IsotonicRegression(), {}),
     "HistogramBinning": (recalibration.HistogramBinning(3), {}),
-    "MMCEScaling": (recalibration.MMCEScaling(), {"rtol": 1e-5, "differentiable": False}),
+    "MMCEScaling": (MMCEScaling(), {"rtol": 1e-5, "differentiable": False}),
 }
 OF_NORMALS = {
     "KernelRecalibration": (

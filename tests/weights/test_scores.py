@@ -10,6 +10,7 @@ import sklearn.metrics
 
 from calibjax import scores
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Normal, Quantiles
+from calibjax.scores.rejection import prediction_rejection_ratio
 from tests.weights.laws import WEIGHTS, N, check_weights
 
 _random = np.random.default_rng(8)
@@ -66,7 +67,7 @@ def test_scores_of_scikit_learn():
     found = scores.pinball_loss(NORMALS, TARGETS, levels=[0.5], **ours())
     np.testing.assert_allclose(found, theirs, rtol=1e-12)
     theirs = sklearn.metrics.roc_auc_score(CORRECT, CONFIDENCES, sample_weight=weights)
-    found = scores.prediction_rejection_ratio(CONFIDENCES, CORRECT, **ours())
+    found = prediction_rejection_ratio(CONFIDENCES, CORRECT, **ours())
     np.testing.assert_allclose(found, 2 * theirs - 1, rtol=1e-12)
 
 

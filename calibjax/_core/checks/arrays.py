@@ -240,8 +240,8 @@ def _advice(value: object, array: Any = None) -> str:
     if isinstance(sample, str) or (code and code in "UST" and array.ndim):
         return (
             "; convert numbers with numpy.asarray(values, dtype=float), labels with "
-            "calibjax.interoperability.label_indices(labels, classes), where the classes are in "
-            "the order of the columns of probabilities, and names of groups with "
+            "calibjax.interoperability.sklearn.label_indices(labels, classes), where the classes "
+            "are in the order of the columns of probabilities, and names of groups with "
             "numpy.unique(values, return_inverse=True)[1]"
         )
     if dataclasses.is_dataclass(value) or is_distribution(value):

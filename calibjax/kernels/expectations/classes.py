@@ -13,7 +13,8 @@ from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
-from calibjax.distances import Euclidean, Manhattan, SquaredEuclidean
+from calibjax.distances import Euclidean, Manhattan
+from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Beta, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
 from calibjax.kernels.base import Kernel

@@ -172,8 +172,8 @@ def missing(kernel: TargetKernel, distribution: Distribution, why: str = "") -> 
     return NotImplementedError(
         f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
         f"{type(distribution).__name__} predictions{why}; register them with "
-        "calibjax.kernels.register_expectations, or estimate them by Monte Carlo: hand over "
-        "calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions"
+        "calibjax.kernels.expectations.register_expectations, or estimate them by Monte Carlo: "
+        "hand over calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions"
     )
 
 
@@ -270,7 +270,7 @@ def _diagonal_of_term(kernel: TargetKernel, p: Distribution) -> jax.Array | floa
         f"no expectation of k(Z, Z) of the target kernel {type(kernel).__name__} under "
         f"{type(p).__name__} predictions; give the kernel an attribute diagonal, where k(z, z) is "
         "the same for all z, or register it with "
-        "calibjax.kernels.register_expectations(..., diagonal=...)"
+        "calibjax.kernels.expectations.register_expectations(..., diagonal=...)"
     )
 
 
