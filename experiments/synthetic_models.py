@@ -27,21 +27,6 @@ def median_kernel(shape: Any, predictions: Any) -> kernels.Kernel:
     )
 
 
-def draw_test_locations(
-    key: jax.Array, num_locations: int, dimension: int | None = None, *, scale: float = SCALE
-) -> tuple[Any, jax.Array]:
-    """Test locations of W21 App. A.2 for normal predictions in the unit cube.
-
-    Predictions N(m, σ² I) with m uniform on the unit cube, and independent targets N(0, σ² I).
-    """
-    shape = (num_locations,) if dimension is None else (num_locations, dimension)
-    location_key, target_key = jax.random.split(key)
-    loc = jax.random.uniform(location_key, shape)
-    family = distributions.Normal if dimension is None else distributions.DiagNormal
-    targets = scale * jax.random.normal(target_key, shape, loc.dtype)
-    return family(loc, jnp.full_like(loc, scale)), targets
-
-
 # Wrong in one way each: the mean, and the standard deviation, of (target - mean) / SCALE.
 WRONG_NORMALS = {
     "shifted up": (0.3, 1.0),

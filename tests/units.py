@@ -139,7 +139,7 @@ WITHOUT_UNIT = {
     "Poisson",
     "Beta",
     "Mixture of classes",
-    "Samples of counts",
+    "Ensemble of counts",
     "Dirichlet",
     "NegativeBinomial",
 }

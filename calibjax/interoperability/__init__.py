@@ -18,7 +18,7 @@ from calibjax.interoperability.families import from_numpyro, from_torch
 from calibjax.interoperability.sklearn import SKCEScorer, from_sklearn
 
 if TYPE_CHECKING:
-    from calibjax.interoperability.sklearn import RecalibratedClassifier, RecalibratedRegressor
+    from calibjax.interoperability.recalibrated import RecalibratedClassifier, RecalibratedRegressor
 
 __all__ = [
     "RecalibratedClassifier",
@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
         "RecalibratedClassifier",
         "RecalibratedRegressor",
     ):  # made of scikit-learn's classes
-        return getattr(importlib.import_module("calibjax.interoperability.sklearn"), name)
+        return getattr(importlib.import_module("calibjax.interoperability.recalibrated"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

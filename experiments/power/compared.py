@@ -18,7 +18,8 @@ import jax
 from calibjax import distances, estimators, hypothesis_tests, kernels
 from experiments.harness.cells import keys_of
 from experiments.power.simulation import pvalues, tally
-from experiments.synthetic_models import Model, draw_test_locations, median_kernel
+from experiments.synthetic_models import Model, median_kernel
+from paper_repro.w21.locations import draw_test_locations
 
 EXACT = "exact SKCE"
 NUM_LOCATIONS = 5

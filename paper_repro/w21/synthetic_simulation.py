@@ -21,7 +21,7 @@ from calibjax.hypothesis_tests import (
     exact_test,
 )
 from experiments.harness import cells
-from experiments.synthetic_models import draw_test_locations
+from paper_repro.w21.locations import draw_test_locations
 from paper_repro.w21.ols import paper_kernel
 
 SCALE = 0.1

@@ -172,7 +172,7 @@ def test_what_is_needed():
 
 def test_the_default_kernel():
     _, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    kernel = hypothesis_tests.default_kernel(predictions)
+    kernel = kernels.default_kernel(predictions)
     for test in (
         functools.partial(hypothesis_tests.asymptotic_skce_test, None, null="gamma"),
         hypothesis_tests.skce_confidence_interval,

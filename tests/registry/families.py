@@ -209,7 +209,7 @@ FAMILIES = {
         ),
         covers="distributions.Ensemble distances.MaximumMeanDiscrepancy",
     ),
-    "Samples of counts": Family(
+    "Ensemble of counts": Family(
         distributions.Ensemble,
         {  # of numbers that are no integers, integers are targets as well
             "values": integers(
@@ -347,7 +347,7 @@ def calls() -> list[Call]:
             found.append(family.call(f"scores.{name}", label, score))
     found.append(FAMILIES["Ensemble"].call("scores.energy_score"))
     found.append(_EQUAL_DRAWS.call("scores.energy_score", "equal draws"))
-    for name in ("Normal", "Laplace", "Mixture", "Ensemble", "Poisson", "Samples of counts"):
+    for name in ("Normal", "Laplace", "Mixture", "Ensemble", "Poisson", "Ensemble of counts"):
         for score in ("pinball_loss", "mean_squared_error"):
             found.append(FAMILIES[name].call(f"scores.{score}"))
     for family in (NORMAL, CATEGORICAL, _MORE["Dirichlet"]):

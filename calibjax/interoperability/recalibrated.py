@@ -1,0 +1,430 @@
+"""A classifier and a regressor of scikit-learn that recalibrate another one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from calibjax._core import checks, environment
+from calibjax.distributions import Bernoulli, Categorical
+from calibjax.distributions.base import Distribution
+from calibjax.interoperability.sklearn import from_sklearn, label_indices
+from calibjax.recalibration import AffineScaling, GroupWise, PlattScaling, Recalibrator
+
+environment.imported("sklearn", "RecalibratedClassifier is a classifier of scikit-learn", "sklearn")
+
+from scipy.special import softmax  # noqa: E402
+from sklearn import get_config  # noqa: E402
+from sklearn.base import (  # noqa: E402
+    BaseEstimator,
+    ClassifierMixin,
+    MetaEstimatorMixin,
+    RegressorMixin,
+    clone,
+)
+from sklearn.compose import TransformedTargetRegressor  # noqa: E402
+from sklearn.frozen import FrozenEstimator  # noqa: E402
+from sklearn.linear_model import BayesianRidge, LogisticRegression  # noqa: E402
+from sklearn.model_selection import check_cv, cross_val_predict  # noqa: E402
+from sklearn.pipeline import Pipeline  # noqa: E402
+from sklearn.utils import _safe_indexing, get_tags, indexable  # noqa: E402
+from sklearn.utils import metadata_routing as routing  # noqa: E402
+from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
+from sklearn.utils.validation import (  # noqa: E402
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+)
+
+
+class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
+    """The parameters, data, and how weights of samples reach the estimator."""
+
+    estimator: Any
+    recalibrator: Recalibrator | None
+    estimator_: Any
+    _default_estimator: Callable[[], Any]
+    _default_recalibrator: Recalibrator
+
+    def _estimator(self) -> Any:
+        return self._default_estimator() if self.estimator is None else self.estimator
+
+    def _recalibrator(self) -> Recalibrator:
+        """The recalibrator, refused if its fit takes anything but predictions and targets."""
+        if self.recalibrator is None:
+            return self._default_recalibrator
+        if not isinstance(self.recalibrator, Recalibrator):
+            raise TypeError(
+                "recalibrator: expected a record such as recalibration.TemperatureScaling(), got "
+                f"{checks.described(self.recalibrator)}"
+            )
+        if isinstance(self.recalibrator, GroupWise):  # whose fit takes any arguments
+            raise TypeError("recalibrator: expected one that needs no groups, got GroupWise")
+        fit = self.recalibrator.fit
+        checks.function("method", "recalibrator.fit", fit, "predictions", "targets")
+        return self.recalibrator
+
+    def _keep_names(self) -> None:
+        """Copies what is known about the inputs from the fitted estimator."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+
+    def get_metadata_routing(self) -> routing.MetadataRouter:
+        """Who takes `sample_weight`, where metadata routing of scikit-learn is enabled."""
+        mapping = routing.MethodMapping().add(caller="fit", callee="fit")
+        router = routing.MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self._estimator(), method_mapping=mapping)
+
+    def _routed(self, sample_weight: np.ndarray | None) -> dict[str, Any]:
+        """Arguments of the estimator's fit; those of its last step in a pipeline."""
+        if sample_weight is None:
+            return {}
+        if get_config()["enable_metadata_routing"]:
+            routed: Any = routing.process_routing(self, "fit", sample_weight=sample_weight)
+            return dict(routed.estimator.fit)
+        prefix, final = "", self._estimator()
+        while isinstance(final, Pipeline | TransformedTargetRegressor):
+            if isinstance(final, Pipeline):
+                prefix += f"{final.steps[-1][0]}__"
+                final = final.steps[-1][1]
+            else:
+                final = final.regressor
+        if not has_fit_parameter(final, "sample_weight"):
+            raise TypeError(
+                "estimator: expected one whose fit takes sample_weight, got "
+                f"{checks.described(final)}"
+            )
+        return {f"{prefix}sample_weight": sample_weight}
+
+
+class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
+    """A classifier whose probabilities are corrected by a recalibrator of this package.
+
+    `fit` predicts every sample by a classifier that was fitted without its fold, fits the
+    recalibrator to these predictions, and the classifier to all samples: the way of scikit-learn's
+    `CalibratedClassifierCV(ensemble=False)`. A classifier that is fitted already comes as
+    `sklearn.frozen.FrozenEstimator(classifier)`; then the recalibrator alone is fitted, and X and y
+    have to be samples that the classifier has not seen.
+
+    Two classes are recalibrated by the probability of the second, more of them together
+    (`TemperatureScaling`, `MatrixScaling`) or one against the rest
+    (`HistogramBinning`, `IsotonicRegression`, `PlattScaling`, `BetaCalibration`, `VennAbers`).
+    `fit` takes `sample_weight`, [n], for the classifier, unless it is frozen, and for the
+    recalibrator. The last step of a pipeline gets it, or with metadata routing every step that
+    requests it.
+    Computations are in float64, whatever the setting of JAX.
+
+    Scores of a classifier that has `decision_function` only have no scale. They are divided by
+    their root mean square, and are then the log-odds of the second of two classes or the logits
+    of more classes. This changes nothing for the recalibrators that learn the scale of log-odds.
+
+    Attributes:
+        estimator: the classifier, which has `predict_proba` or `decision_function`; None for
+            `LogisticRegression()`.
+        recalibrator: a `recalibration.Recalibrator` of classes; None for
+            `PlattScaling(smooth_targets=True)`, which has a solution for all samples but those
+            whose probabilities are all equal. `TemperatureScaling()` has none where the classes
+            are perfectly separated.
+        cv: folds, as in `sklearn.model_selection.cross_val_predict`: a number (None for 5,
+            stratified), or a splitter that predicts every sample once.
+        smallest_probability: probabilities are raised to at least this, and divided by their sum,
+            before anything else is done with them; None leaves them alone. Likelihoods need it if
+            the classifier says that something is impossible, as forests and naive Bayes do: 1e-6,
+            say.
+        classes_: the labels, [m], in the order of the columns of `predict_proba`.
+        estimator_: the classifier that was fitted to all samples.
+        score_scale_: root mean square of the scores; None for a classifier with `predict_proba`.
+        params_: what the recalibrator has learned.
+
+    Raises:
+        TypeError: by `fit` if the classifier predicts neither probabilities nor a score for each
+            class, or the recalibrator is none of classes, or needs groups or features, or one of
+            them takes no weights but there are some.
+        ValueError: by `fit` if there is one class only, all samples of a class are in one fold,
+            or the recalibrator has no solution for these samples; and for invalid data, by
+            the classifier.
+
+    Cost: with k folds, k + 1 fits of the classifier, and that of the recalibrator.
+
+    References: Platt (1999), Probabilistic outputs for support vector machines, §2.1 (predictions
+    of samples that were left out).
+
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from calibjax.recalibration import TemperatureScaling
+    >>> X, y = make_classification(200, random_state=0)
+    >>> model = RecalibratedClassifier(GaussianNB(), TemperatureScaling()).fit(X, y)
+    >>> print(f"{model.params_:.1f}", model.predict_proba(X).shape)
+    2.8 (200, 2)
+    """
+
+    _default_estimator = LogisticRegression
+    _default_recalibrator = PlattScaling(smooth_targets=True)
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        recalibrator: Recalibrator | None = None,
+        *,
+        cv: Any = None,
+        smallest_probability: float | None = None,
+    ) -> None:
+        """Keeps the parameters; `fit` looks at them."""
+        self.estimator = estimator
+        self.recalibrator = recalibrator
+        self.cv = cv
+        self.smallest_probability = smallest_probability
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedClassifier":
+        """Fits the classifier and the recalibrator to inputs and labels, [n] each."""
+        recalibrator, smallest = self._recalibrator(), self._smallest()
+        checks.refuse_masked("X", X)
+        checks.refuse_masked("y", y)
+        X, y = indexable(X, y)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if sample_weight is not None:
+            sample_weight = _checked_weights(sample_weight, y, recalibrator)
+        outputs, self.estimator_ = self._predicted(X, y, sample_weight)
+        self.classes_ = self.estimator_.classes_
+        self.score_scale_ = None
+        if self._method == "decision_function":
+            squares = np.average(np.square(outputs), axis=0, weights=sample_weight)
+            self.score_scale_ = np.sqrt(np.mean(squares)) or 1.0
+        probs = self._probs(outputs)
+        self._keep_names()
+        with jax.enable_x64(True):
+            targets = label_indices(y, self.classes_)
+            weights = {} if sample_weight is None else {"weights": sample_weight}
+            params = recalibrator.fit(_predictions(probs, smallest), targets, **weights)
+            self.params_ = jax.device_get(params)  # JAX would unpickle float64 as float32
+        return self
+
+    def _predicted(
+        self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None
+    ) -> tuple[Any, Any]:
+        """Outputs for samples that the classifier has not seen, and the classifier."""
+        estimator, method = self._estimator(), self._method
+        if isinstance(estimator, FrozenEstimator):
+            return getattr(estimator, method)(X), estimator
+        weights = self._routed(sample_weight)
+        splitter: Any = check_cv(self.cv, y, classifier=True)
+        folds = list(splitter.split(X, y))
+        _refuse_missing_classes(y, folds)
+        outputs = cross_val_predict(estimator, X, y, cv=folds, method=method, params=weights)
+        fitted: Any = clone(estimator)
+        return outputs, fitted.fit(X, y, **weights)
+
+    @property
+    def _method(self) -> str:
+        """The method of the classifier that is recalibrated."""
+        for name in ("predict_proba", "decision_function"):
+            if hasattr(self._estimator(), name):
+                return name
+        raise TypeError(
+            "estimator: expected a classifier with predict_proba or decision_function, got "
+            f"{checks.described(self._estimator())}"
+        )
+
+    def _probs(self, outputs: Any) -> Any:
+        """Probabilities, or those of scores, [n], or [n, m] of more than two classes."""
+        if self.score_scale_ is None:
+            return outputs
+        scores = np.asarray(outputs, np.float64) / self.score_scale_
+        logits = scores if scores.ndim == 2 else np.stack([np.zeros_like(scores), scores], 1)
+        shapes = [v for k, v in self.get_params().items() if k.endswith("decision_function_shape")]
+        if logits.shape[1] != len(self.classes_) or (scores.ndim == 2 and "ovo" in shapes):
+            raise TypeError(
+                f"estimator: expected a score for each of {len(self.classes_)} classes, not for "
+                f"pairs, got {logits.shape[1]} from decision_function of "
+                f"{checks.described(self._estimator())}"
+            )
+        return softmax(logits, axis=1)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Recalibrated probabilities of the classes, [n, m]."""
+        check_is_fitted(self)
+        checks.refuse_masked("X", X)
+        recalibrator, smallest = self._recalibrator(), self._smallest()
+        with jax.enable_x64(True):
+            outputs = getattr(self.estimator_, self._method)(X)
+            predictions = _predictions(self._probs(outputs), smallest)
+            values = recalibrator.apply(self.params_, predictions)
+            if not hasattr(values, "class_probs"):  # confidences in the second class
+                values = Bernoulli(values)
+            return np.array(values.class_probs)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The labels of largest recalibrated probability, [n]."""
+        indices = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[indices]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = get_tags(self._estimator()).input_tags.sparse
+        return tags
+
+    def _smallest(self) -> float:
+        name, smallest = "smallest_probability", self.smallest_probability
+        return 0.0 if smallest is None else float(checks.proportion(name, smallest))
+
+
+class RecalibratedRegressor(RegressorMixin, _Recalibrated):
+    """A regressor whose predictive distributions are corrected by a recalibrator of this package.
+
+    `fit` predicts every sample by a regressor that was fitted without its fold, fits the
+    recalibrator to these predictions, and the regressor to all samples. One that is fitted already
+    comes as `sklearn.frozen.FrozenEstimator(regressor)`; then the recalibrator alone is fitted, and
+    X and y have to be samples that the regressor has not seen. `fit` takes `sample_weight`, [n], as
+    `RecalibratedClassifier` does. Computations are in float64, whatever the setting of JAX.
+
+    Attributes:
+        estimator: the regressor; None for `BayesianRidge()`.
+        recalibrator: a `recalibration.Recalibrator` of its predictions, such as
+            `QuantileRecalibration()`; None for `AffineScaling()`.
+        predictive: function (fitted regressor, X) → batch of distributions; None for
+            `from_sklearn`, which reads regressors whose `predict` has `return_std`, also in
+            pipelines and a `TransformedTargetRegressor`.
+        cv: folds: a number (None for 5), or a splitter that predicts every sample once.
+        estimator_: the regressor that was fitted to all samples.
+        params_: what the recalibrator has learned.
+
+    Raises:
+        TypeError: by `fit` if the regressor predicts no distributions, or the recalibrator is none
+            of them, or one of both takes no weights but there are some.
+        ValueError: by `fit` if y has several outputs, folds leave samples without prediction, or
+            the recalibrator has no solution for these samples; and for invalid data, by the
+            regressor.
+
+    Cost: with k folds, k + 1 fits of the regressor, and that of the recalibrator.
+
+    References: Kuleshov, Fenner and Ermon (2018), Accurate uncertainties for deep learning using
+    calibrated regression, §3.2 (predictions of samples that were left out).
+
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process import GaussianProcessRegressor
+    >>> X = np.linspace(0, 1, 60)[:, None]
+    >>> y = X[:, 0] + 0.3 * np.random.default_rng(0).normal(size=60)
+    >>> narrow = GaussianProcessRegressor(alpha=0.1, optimizer=None)  # without noise in its kernel
+    >>> model = RecalibratedRegressor(narrow).fit(X, y)
+    >>> before, after = narrow.fit(X, y).predict(X, return_std=True)[1], model.predict(X, True)[1]
+    >>> print(bool((after > 2 * before).all()))
+    True
+    """
+
+    _default_estimator = BayesianRidge
+    _default_recalibrator = AffineScaling()
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        recalibrator: Recalibrator | None = None,
+        *,
+        predictive: Callable[[Any, Any], Distribution] | None = None,
+        cv: Any = None,
+    ) -> None:
+        """Keeps the parameters; `fit` looks at them."""
+        self.estimator = estimator
+        self.recalibrator = recalibrator
+        self.predictive = predictive
+        self.cv = cv
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedRegressor":
+        """Fits the regressor and the recalibrator to inputs and targets, [n] each."""
+        recalibrator = self._recalibrator()
+        checks.refuse_masked("X", X)
+        checks.refuse_masked("y", y)
+        X, y = indexable(X, y)
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            raise ValueError(
+                f"y: expected one output, [n], got {np.shape(y)[1]}, {np.shape(y)}; fit a "
+                "RecalibratedRegressor for each"
+            )
+        y = column_or_1d(y, dtype=np.float64, warn=True)
+        weights: dict[str, Any] = {}
+        if sample_weight is not None:
+            sample_weight = _checked_weights(sample_weight, y, recalibrator)
+            weights = {"weights": sample_weight}
+        with jax.enable_x64(True):
+            predictions, self.estimator_ = self._predicted(X, y, sample_weight)
+            self.params_ = jax.device_get(recalibrator.fit(predictions, y, **weights))
+        self._keep_names()
+        return self
+
+    def _predicted(
+        self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None
+    ) -> tuple[Any, Any]:
+        """Predictions of samples that the regressor has not seen, and the regressor."""
+        estimator = self._estimator()
+        if isinstance(estimator, FrozenEstimator):
+            return self._distributions(estimator, X), estimator
+        all_weights = self._routed(sample_weight)
+
+        def fitted(rows: np.ndarray) -> Any:
+            weights = {name: x[rows] for name, x in all_weights.items()}
+            copied: Any = clone(estimator)
+            return copied.fit(_safe_indexing(X, rows), y[rows], **weights)
+
+        splitter: Any = check_cv(self.cv, y)
+        folds = list(splitter.split(X, y))
+        places = np.concatenate([test for _, test in folds])
+        if not np.array_equal(np.sort(places), np.arange(len(y))):
+            raise ValueError("cv: expected folds that predict every sample once, got others")
+        parts = [self._distributions(fitted(rows), _safe_indexing(X, test)) for rows, test in folds]
+        joined = jax.tree.map(lambda *x: jnp.concatenate(x)[np.argsort(places)], *parts)
+        return joined, fitted(np.arange(len(y)))
+
+    def _distributions(self, estimator: Any, X: Any) -> Distribution:
+        predictive = from_sklearn if self.predictive is None else self.predictive
+        return checks.batch(predictive(estimator, X))
+
+    def predict_distribution(self, X: Any) -> Distribution:
+        """Recalibrated predictive distributions, a batch of n, in float64."""
+        check_is_fitted(self)
+        checks.refuse_masked("X", X)
+        recalibrator = self._recalibrator()
+        with jax.enable_x64(True):
+            return recalibrator.apply(self.params_, self._distributions(self.estimator_, X))
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Means, [n]; with `return_std` a pair of means and standard deviations."""
+        predictions = self.predict_distribution(X)
+        with jax.enable_x64(True):
+            means = np.array(jax.vmap(lambda p: p.mean())(predictions))
+            if not return_std:
+                return means
+            return means, np.sqrt(np.array(jax.vmap(lambda p: p.variance())(predictions)))
+
+
+def _checked_weights(sample_weight: Any, y: np.ndarray, recalibrator: Recalibrator) -> np.ndarray:
+    """Weights as they came, which classifiers with penalties do not take for multiples of them."""
+    names = "predictions", "targets"
+    checks.function("method", "recalibrator.fit", recalibrator.fit, *names, keywords=("weights",))
+    with jax.enable_x64(True):
+        checks.sample_weights(sample_weight, np.zeros(len(y)), name="sample_weight")
+    return np.array(sample_weight, np.float64)
+
+
+def _predictions(probs: Any, smallest: float) -> Bernoulli | Categorical:
+    """Predictions of classes, in float64 and none of them below the smallest probability."""
+    checks.batch(Categorical(probs))  # in the precision of the classifier
+    raised = jnp.maximum(jnp.asarray(probs, jnp.float64), smallest)
+    raised /= jnp.sum(raised, 1, keepdims=True)
+    return Bernoulli(raised[:, 1]) if raised.shape[1] == 2 else Categorical(raised)
+
+
+def _refuse_missing_classes(y: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Refuses one class only, and folds without which a class would have no samples left."""
+    labels = np.unique(y)
+    if len(labels) < 2:
+        raise ValueError(f"y: expected at least two classes, got one class, {labels.tolist()}")
+    for training, _ in folds:
+        missing = np.setdiff1d(labels, y[training])
+        if len(missing):
+            raise ValueError(
+                "y: expected samples of each class in at least two folds, got samples of class "
+                f"{missing.tolist()[0]!r} in one alone"
+            )
