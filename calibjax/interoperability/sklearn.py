@@ -1,4 +1,4 @@
-"""Models of scikit-learn, which is imported only when it is asked for: predictions, labels, scores."""
+"""Models of scikit-learn, imported only when it is asked for: predictions, labels, scores."""
 
 import dataclasses
 import inspect

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from calibjax import distances, estimators, hypothesis_tests, kernels
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from experiments.harness.cells import keys_of
 from experiments.power.simulation import pvalues, tally
-from experiments.synthetic_models import Model, median_kernel
-from paper_repro.w21.locations import draw_test_locations
+from experiments.synthetic_models import SCALE, Model, median_kernel
 
 EXACT = "exact SKCE"
 NUM_LOCATIONS = 5
@@ -71,7 +71,10 @@ def cme_tests(key: jax.Array, model: Model, samples: Any, num_draws: int) -> Pva
     if model.is_of_classes:
         locations = model.draw(location_key, NUM_LOCATIONS)
     else:
-        locations = draw_test_locations(location_key, NUM_LOCATIONS)
+        centers, noise = jax.random.split(location_key)
+        loc = jax.random.uniform(centers, (NUM_LOCATIONS,))
+        targets = SCALE * jax.random.normal(noise, loc.shape)
+        locations = distributions.Normal(loc, jnp.full_like(loc, SCALE)), targets
     test = functools.partial(
         hypothesis_tests.cme_test,
         None,
