@@ -1,4 +1,4 @@
-"""Euclidean distance and its square."""
+"""Euclidean, Manhattan and total variation distance, MMD, and distances of features."""
 
 import dataclasses
 import functools

@@ -1,4 +1,12 @@
-"""Exact optimal transport between discrete distributions."""
+"""Exact optimal transport between discrete distributions, by the network simplex method.
+
+Transportation problems in integers, many at once, by the network simplex method.
+
+Integers make the method exact, and therefore finite: nothing depends on tolerances. Problems lie
+along the last axis, so that all arithmetic is on long vectors. Reductions over the other axes are
+`jnp` reductions or scans on purpose: if they were unrolled, XLA would fuse them into their
+consumers, and evaluate them again for each entry of these.
+"""
 
 import math
 from typing import NamedTuple

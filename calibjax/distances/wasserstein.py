@@ -1,4 +1,4 @@
-"""Wasserstein distance between distributions of one family."""
+"""Wasserstein distances of distributions of one family, and of mixtures."""
 
 import dataclasses
 import functools

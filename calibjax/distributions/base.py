@@ -1,4 +1,4 @@
-"""What the families of distributions have in common: parameters and targets with constraints."""
+"""What the families of distributions have in common: parameters, constraints, sampling."""
 
 import dataclasses
 from collections.abc import Callable

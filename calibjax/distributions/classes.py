@@ -1,4 +1,4 @@
-"""Distributions of class labels 0, 1, ..., m − 1."""
+"""Distributions of class labels 0, 1, ..., m − 1, and of their probabilities."""
 
 import dataclasses
 import warnings

@@ -1,4 +1,4 @@
-"""Mixtures and ensembles of distributions of one family."""
+"""Distributions made of others: mixtures, recalibrated ones, and ones with features."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Laplace distributions."""
+"""Continuous distributions of one number."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Poisson distribution of counts."""
+"""Distributions of counts: Poisson and negative binomial."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Distributions given by draws: ensemble members, simulator runs."""
+"""Distributions given by draws or quantiles."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Normal distributions with independent components."""
+"""Normal distributions: univariate, diagonal and multivariate."""
 
 import dataclasses
 import functools

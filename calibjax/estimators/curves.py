@@ -1,6 +1,14 @@
-"""Bands for counts under calibration, from redraws of the whole data set.
+"""Reliability curves, binned and isotonic, with bands under calibration.
+
+Bands for counts under calibration, from redraws of the whole data set.
 
 Under calibration the observed counts are exchangeable with the redrawn ones.
+
+Reliability curves: observed frequencies of a label against its predicted probabilities.
+
+If the model is calibrated then, given the predictions, the targets are independent draws
+y_i ~ p_i. The consistency bands contain the frequencies that such targets have in the bins of the
+observed predictions.
 """
 
 import dataclasses

@@ -1,4 +1,10 @@
-"""Probability integral transforms (PIT): the place of each target in its predicted distribution."""
+"""Probability integral transforms (PIT), their counts, and coverage.
+
+Uniformity of PIT values: their counts in bins, and the coverage of quantiles and intervals.
+
+If the model is calibrated then, given the predictions, the PIT values are independent and uniform
+on (0, 1). The bands contain what independent uniform numbers give.
+"""
 
 import dataclasses
 import functools

@@ -1,4 +1,11 @@
-"""Exact test with a whole family of kernels."""
+"""Exact test with a family of kernels, and the direction of the error that it finds.
+
+In which direction predictions are wrong: signs of scores, and what they mean in words.
+
+The SKCE is a sum of squares and has no sign. Where a target kernel is the product of one number
+r(p, y) with itself, such as a score, the sum of x(p_i) r(p_i, y_i) says in which direction the
+predictions are off; x is the number of a `Regressor`, and otherwise one.
+"""
 
 import dataclasses
 from collections.abc import Sequence

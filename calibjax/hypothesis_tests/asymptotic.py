@@ -1,4 +1,17 @@
-"""Tests that rely on the large-sample distribution of an estimator."""
+"""Tests that rely on the large-sample distribution of the SKCE.
+
+The centered matrix of the calibration kernel, without storing it.
+
+With H_ij = h(X_i, X_j), row means r_i and their mean g, the centered matrix is
+H̃_ij = H_ij − r_i − r_j + g. H̃ determines the asymptotic null distribution of the SKCE, and the
+spread of the row means dominates the estimator's variance if the model is not calibrated.
+
+The asymptotic null distribution of the unbiased SKCE.
+
+Under calibration n SKCE_u → Σ_i λ_i (z_i² − 1), z_i ~ N(0, 1), where the λ_i are the eigenvalues of
+the integral operator of the calibration kernel h. They are estimated by the eigenvalues of H̃ / n,
+with the centered matrix H̃ of h.
+"""
 
 import functools
 from typing import Any, NamedTuple, cast

@@ -1,4 +1,4 @@
-"""Bets against forecasts: what recalibrations and kernels have learned from the past."""
+"""Bets against forecasts, from what recalibrations and kernels learned from the past."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

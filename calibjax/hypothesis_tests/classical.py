@@ -1,4 +1,4 @@
-"""Statistics of the textbooks for `exact_test`: of the probabilities of classes."""
+"""Textbook statistics of probabilities, regression of outcomes, and consistency resampling."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Test of calibration up to a recalibration: with its parameters fitted anew in every redraw."""
+"""Test of calibration up to a recalibration, fitted anew to every resampled data set."""
 
 import dataclasses
 import functools

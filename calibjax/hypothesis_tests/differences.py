@@ -1,4 +1,4 @@
-"""Two models: the difference of their SKCEs."""
+"""Differences of two models, and comparisons with a margin."""
 
 import dataclasses
 import functools

@@ -1,9 +1,17 @@
-"""Exact tests of ensembles: which of m + 1 values is the target?
+"""Exact tests of ensembles, and tests of clusters of samples.
+
+Exact tests of ensembles: which of m + 1 values is the target?
 
 If the members of an ensemble and the target are independent draws from the same distribution,
 whatever it is, then all m + 1 values are exchangeable: given the pool of these values, each is
 equally likely to be the target. Redrawing *which* value is the target is therefore exact for every
 number of members, in contrast to redrawing targets from the members.
+
+Dependent samples: independent clusters, with any dependence within them.
+
+Let H_ab be the mean of h over the pairs of a sample in cluster a and one in cluster b. The samples
+of different clusters are independent, so U = mean of H_ab over a ≠ b is a U-statistic of the
+clusters, in which pairs within a cluster do not occur.
 """
 
 import dataclasses

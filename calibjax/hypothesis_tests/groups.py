@@ -1,4 +1,4 @@
-"""Exact test of the mean error in every one of many groups, which may overlap."""
+"""Exact tests that say where a model is wrong: groups, quantiles, neighbourhoods, locations."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Confidence intervals for the squared kernel calibration error."""
+"""Confidence intervals of the SKCE, and its distribution-free bounds."""
 
 import dataclasses
 import functools

@@ -1,4 +1,6 @@
-"""Textbook p-values: distributions that statistics have under calibration for large n.
+"""Statistics of PIT values, and textbook p-values of statistics.
+
+Textbook p-values: distributions that statistics have under calibration for large n.
 
 A statistic that has one carries the function textbook_pvalue(value, predictions, targets,
 **options), which `exact_test` calls. Those of users may do so, too.

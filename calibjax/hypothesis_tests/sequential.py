@@ -1,4 +1,4 @@
-"""Evidence against calibration that may be looked at after every forecast."""
+"""E-processes: evidence against calibration that may be looked at after every forecast."""
 
 import dataclasses
 import math

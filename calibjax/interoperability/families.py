@@ -1,4 +1,4 @@
-"""The families that torch and numpyro spell alike."""
+"""Predictions that are distributions of numpyro or torch."""
 
 import dataclasses
 from typing import Any, NoReturn

@@ -1,4 +1,4 @@
-"""Groups of kernels that see errors of one kind each: the default family of aggregated tests."""
+"""Default kernels, their length scales, and the groups of kernels of aggregated tests."""
 
 import math
 from collections.abc import Callable, Iterable

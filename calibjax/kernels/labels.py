@@ -1,4 +1,4 @@
-"""Kernels on class labels."""
+"""Kernels on class labels, and kernel matrices."""
 
 from collections.abc import Callable
 from typing import Any

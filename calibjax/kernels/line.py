@@ -1,4 +1,4 @@
-"""Exponential and Matérn kernels of points on a line, whose sums over pairs take linear time."""
+"""Exponential and Matérn kernels on a line: sums over pairs and smoothing in linear time."""
 
 import dataclasses
 import functools

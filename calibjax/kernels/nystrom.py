@@ -1,4 +1,10 @@
-"""Nyström approximation of kernels on predictions, with which sums over pairs take linear time."""
+"""Nyström approximation of kernels on predictions, by pivoted Cholesky decomposition.
+
+Pivoted Cholesky decomposition of kernel matrices, and choice of its rank.
+
+Kernels that are smooth on the scale of the predictions have matrices whose eigenvalues decay
+geometrically. A few columns of such a matrix then determine it up to rounding.
+"""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Target kernels that are inner products of residuals, which have mean zero under calibration."""
+"""Target kernels that are inner products of residuals, with mean zero under calibration."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Kernels that are functions of a distance."""
+"""Kernels that are functions of a distance, and Stein kernels of densities."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reliability diagrams, PIT histograms and coverage curves, with bands for calibrated models."""
+"""Diagrams of reliability, PIT values, coverage, scores and wealth, with bands."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Base classes of recalibration methods."""
+"""Base classes of recalibration methods, and powers of distributions."""
 
 import functools
 import warnings

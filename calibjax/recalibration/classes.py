@@ -1,4 +1,4 @@
-"""Linear maps of the log-probabilities of classes, by maximum likelihood."""
+"""Recalibration of classes: temperature, and linear maps of the log-probabilities."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Sigmoid maps of the log-odds of confidences: Platt scaling, also with the MMCE in the loss."""
+"""Recalibration of confidences: sigmoid, beta, bins, isotonic regression, Venn–Abers."""
 
 import dataclasses
 import functools

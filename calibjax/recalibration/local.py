@@ -1,4 +1,4 @@
-"""Local recalibration (LoRe): the accuracy of nearby calibration samples."""
+"""Recalibration within neighbourhoods (LoRe) and within groups."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""Shift and scale of predicted numbers and vectors."""
+"""Recalibration of numbers: shift and scale, quantiles, residuals of similar predictions."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Base class of estimators of ⟨p − E[e_Y | p], q − E[e_Y | q]⟩ for two predictions."""
+"""Base class of estimators of ⟨p − E[e_Y | p], q − E[e_Y | q]⟩, their samples and results."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Cross-validation of a calibration estimation function over a hyperparameter grid."""
+"""Cross-validation over a grid of hyperparameters, and the pipeline of G24."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Bins as a calibration estimation function."""
+"""Calibration estimation functions of bins, of kernel densities and of a temperature."""
 
 import dataclasses
 import functools

@@ -1,4 +1,6 @@
-"""Decompositions of scores: miscalibration, discrimination and uncertainty.
+"""Decompositions of scores, and Murphy curves.
+
+Decompositions of scores: miscalibration, discrimination and uncertainty.
 
 All are made of one step, of predicted probabilities of an event: isotonic regression of what
 happened on the predicted probabilities recalibrates them.

@@ -1,4 +1,4 @@
-"""Proper scores, whose expectation is smallest for the true distribution."""
+"""Proper scores, whose expectation is smallest for the true distribution, and point errors."""
 
 import functools
 from collections.abc import Sequence

@@ -7,6 +7,11 @@ D is a kernel score: under calibration its mean is known; it exceeds this mean i
 scatter more than predicted, and is **below** it if they scatter less. Within SKCE_b a small D makes
 the statistic smaller than its redraws, so that the biased SKCE alone is blind to predictions that
 are too wide. Therefore D is tested two-sided here.
+
+p-values from the pool of an observed statistic and its draws under calibration.
+
+The observed value and the B draws are exchangeable under calibration, so the rank of the observed
+value is uniform, even after a transformation that treats all B + 1 values alike.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""How the kernels of a family are evaluated: by features, or by pairs."""
+"""How the kernels of a family are evaluated, and the results of all redraws."""
 
 import functools
 from collections.abc import Callable, Sequence

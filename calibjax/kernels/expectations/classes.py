@@ -1,7 +1,27 @@
-"""Expectations under class predictions: sums over the classes.
+"""Expectations under predictions of classes and of beta distributions.
+
+Expectations under class predictions: sums over the classes.
 
 Labels are names, not numbers: estimators and tests refuse kernels that would compute distances
 between them.
+
+Expectations of smooth kernels under beta predictions, by projection on Chebyshev polynomials.
+
+On [0, 1] a smooth kernel is, up to an error that falls faster than every power of r, a polynomial
+of degree < r in each argument, k(y, z) = Σ_ij T_i(y) K_ij T_j(z) with shifted Chebyshev
+polynomials T_i(y) = cos(i arccos(2y − 1)). The moments τ_i = E T_i(Z) of Z ~ Beta(α, β) follow
+exactly from
+
+    (α + β + i) τ_{i+1} = 2 (α − β) τ_i − (α + β − i) τ_{i−1},   τ_0 = 1,  τ_1 = (α − β)/(α + β),
+
+so that m_p(z) = ⟨τ_p, K T(z)⟩, M_{p,q} = ⟨τ_p, K τ_q⟩, and the centered kernel is the bilinear
+form of the differences T(y) − τ_p and T(z) − τ_q: within a tile, a product of matrices.
+
+The recurrence is exact up to rounding, so the projection is the only error, whatever the
+parameters. With r = 96 it is below 1e-9 for squared exponential kernels of length scale ≥ 0.04.
+Narrower kernels are refused; if they are traced, the expectations are NaN.
+
+References: Piessens and Branders (1973), The evaluation and application of some modified moments.
 """
 
 import math

@@ -1,4 +1,6 @@
-"""Expectations of the squared exponential kernel under normal predictions.
+"""Expectations under normal predictions.
+
+Expectations of the squared exponential kernel under normal predictions.
 
 With D = loc_p − loc_q and variances s, s' in units of the squared length scale ℓ²,
 
@@ -8,6 +10,26 @@ With D = loc_p − loc_q and variances s, s' in units of the squared length scal
 and products of these over independent components.
 
 References: W21 App. D.1.
+
+Expectations of the squared exponential kernel under multivariate normal predictions.
+
+With D = loc_p − loc_q and covariances S, S' in units of the squared length scale ℓ²,
+
+    m_p(z) = det(I + S)^(−1/2) exp(−(z − loc_p)ᵀ (I + S)⁻¹ (z − loc_p) / (2 ℓ²)),
+    M_{p,q} = det(I + S + S')^(−1/2) exp(−Dᵀ (I + S + S')⁻¹ D / (2 ℓ²)),
+
+from Cholesky factors of I + S for each sample and of I + S + S' for each pair. S may be singular,
+as for linear maps of other predictions.
+
+Cost of a pair: about d³ / 6 multiplications, vectorised over the pairs for up to ten dimensions.
+Beyond, one library call per pair, and memory for tile² d² numbers.
+
+References: W21 App. D.1.
+
+Kernels on normal scores: expectations are those under the standard normal distribution.
+
+The rules are for all classes of continuous predictions and of counts, those of a user, too.
+Expectations under ensembles are means over the members.
 """
 
 import dataclasses

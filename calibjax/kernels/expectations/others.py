@@ -1,4 +1,6 @@
-"""Expectations of the exponential kernel under Laplace predictions.
+"""Expectations under Laplace, Poisson, mixed and empirical predictions, and of residuals.
+
+Expectations of the exponential kernel under Laplace predictions.
 
 Let x be the distance of two points and a, b the scales of two predictions, all in units of the
 length scale, K(x) = exp(−x), and T_a the average over a Laplace variable of scale a. Then
@@ -18,6 +20,66 @@ The arguments must be close, not the scales: where the scales are almost equal b
 exponentials make up for the digits that the quotients lose.
 
 References: W21 App. D.2.
+
+Expectations under Poisson predictions.
+
+White kernel: m_p(z) is the probability of z, and
+
+    M_{p,q} = exp(−(√λ − √λ')²) I₀ᵉ(2 √(λ λ')),   I₀ᵉ(x) = exp(−x) I₀(x).
+
+Squared exponential kernel: counts are integers, on which the kernel is a Fourier integral over one
+period, k(d) = (2π)⁻¹ ∫_{−π}^{π} ϑ(w) cos(w d) dw with ϑ(w) = Σ_d k(d) cos(w d), and the
+characteristic function of a Poisson distribution is exp(λ (e^{iw} − 1)). Hence
+
+    M_{p,q} = π⁻¹ ∫_0^π ϑ(w) exp(−(λ + λ') (1 − cos w)) cos((λ − λ') sin w) dw,
+    m_p(z) = π⁻¹ ∫_0^π ϑ(w) exp(−λ (1 − cos w)) cos(λ sin w − w z) dw.
+
+The trapezoidal rule for such an integral is exact up to aliasing: with N nodes per period it
+gives the sum of the expectations of k(d + N m) over all integers m. N is chosen from the variance
+λ + λ' + ℓ² such that probabilities beyond N / 2 are below e⁻²¹, and frequencies where the
+integrand is below e⁻²¹ are left out. Then 31 nodes suffice for all rates and length scales.
+
+Expectations under mixtures, which are averages over components.
+
+For mixtures p = Σ_i w_i p_i and q = Σ_j v_j q_j
+
+    m_p(z) = Σ_i w_i m_{p_i}(z),    M_{p,q} = Σ_i Σ_j w_i v_j M_{p_i, q_j}
+
+over **all** pairs of components. (CalibrationErrors.jl skips the pairs with i ≥ 2 and j = 1.)
+
+References: W21 App. D.3.
+
+Expectations of any target kernel under draws.
+
+For draws z_1, ..., z_m of p and z'_1, ..., z'_m of q with weights w and w'
+
+    m_p(z) = Σ_i w_i k(z_i, z),      M_{p,q} = Σ_ij w_i w'_j k(z_i, z'_j).
+
+If the draws of p and q are independent, these are unbiased estimates of the expectations under the
+underlying distributions. A prediction that is paired with itself (on the diagonal of the biased
+SKCE, of the bootstrap and of test matrices, or after resampling) pairs each draw with itself, too,
+which makes M_{p,p} too large. So if p and q have the same index and hence are the same prediction,
+these pairs are left out,
+
+    M_{p,p} = Σ_{i≠j} w_i w_j k(z_i, z_j) / (1 − Σ_i w_i²),
+
+which is unbiased again. The price is that h is no longer positive semi-definite: its diagonal, and
+the biased SKCE, may be negative. Without indices, for example in distances between predictions,
+all pairs enter: M_{p,q} is that of the empirical distributions, whose maximum mean discrepancy is
+a distance.
+
+Cost: m² evaluations of the target kernel for each pair of samples, so n² m² / 2 for the SKCE. The
+draws are processed one by one, so that a tile of pairs needs no more memory than for one draw.
+
+If few draws determine the kernel at all others, as they do for smooth kernels, the centered kernel
+has few features: L⁻¹ k(pivots, ·), with the Cholesky factor L of the kernel matrix of these draws,
+centered by their mean over the draws of the prediction. These are the features of the empirical
+distributions, so that only predictions without indices have them.
+
+The Stein kernel, whose expectations are zero under every density that it is defined for.
+
+For functions f that vanish with the density at the ends of its support E[s_p(Y) f(Y) + ∇f(Y)] = 0,
+with the score s_p = ∇ log p. The rule is for all classes of predictions, those of a user, too.
 """
 
 import math
