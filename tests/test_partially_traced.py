@@ -10,7 +10,7 @@ import pytest
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, record
 
 # Of draws, for which there is another test.
-pytestmark = pytest.mark.filterwarnings("ignore:.*redrawn from the draws:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*resampled from the draws.*:UserWarning")
 
 N = 8
 

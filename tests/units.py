@@ -13,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, kernels
+from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions.composed import Recalibrated
+from calibjax.kernels.stationary import PowerExponential
 from tests.registry import families
 
 D, K = distances, kernels
@@ -68,7 +70,7 @@ _POWERS = {
     D.Manhattan: 1,
     D.Wasserstein: 1,
     D.MixtureWasserstein: 1,
-    D.SquaredEuclidean: 2,
+    SquaredEuclidean: 2,
     D.MaximumMeanDiscrepancy: 0,
     D.TotalVariation: 0,
     D.Features: 0,
@@ -88,7 +90,7 @@ def _stationary(kernel: Any, c: float) -> Any:
     return dataclasses.replace(kernel, length_scale=scale, distance=distance)
 
 
-for _class in (K.SquaredExponential, K.Exponential, K.Matern, K.PowerExponential):
+for _class in (K.SquaredExponential, K.Exponential, K.Matern, PowerExponential):
     in_units.register(_class, _stationary)
 
 

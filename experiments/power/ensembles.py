@@ -51,7 +51,7 @@ def pvalues(
     deviation = jnp.median(jnp.std(pool.values, 1))
     kernel = TensorProduct(SquaredExponential(scale, Wasserstein()), SquaredExponential(deviation))
     with warnings.catch_warnings():  # that it rejects calibrated ensembles, which is shown here
-        warnings.filterwarnings("ignore", "predictions: targets are redrawn from the draws")
+        warnings.filterwarnings("ignore", "predictions: targets are resampled from the draws")
         redrawn = tests.exact_skce_test(keys[0], kernel, *data, num_draws=DRAWS)
     found = {
         ENSEMBLE: tests.ensemble_skce_test(keys[2], kernel, *data, num_draws=DRAWS),

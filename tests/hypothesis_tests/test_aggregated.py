@@ -82,8 +82,8 @@ def test_against_all_outcomes():
         np.testing.assert_allclose(test.adjusted_pvalue[name], expected, atol=2 * atol)
     observed = [plain_scores(outcomes, s)[0][place] for s in (None, 0.1, 0.4)]  # sorted by name
     np.testing.assert_allclose(test.estimate, observed, rtol=1e-9)
-    largest = test.components.largest_kernel  # several have the same spread
-    np.testing.assert_allclose(largest[largest][place], total[place])
+    name = test.components.largest_kernel  # several have the same dispersion
+    np.testing.assert_allclose(largest[name][place], total[place])
 
 
 def normals(dtype=np.float64):

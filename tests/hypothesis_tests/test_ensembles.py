@@ -178,7 +178,7 @@ def test_levels(n, num_members):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:predictions. targets are redrawn")
+@pytest.mark.filterwarnings("ignore:predictions. targets are resampled")
 def test_redrawing_from_the_members_rejects_calibrated_ensembles():
     """What `docs/which_test.md` says about it: five members, n = 64."""
 

@@ -195,7 +195,8 @@ def single_expectation(kernel: TargetKernel, p: Distribution, z: ArrayLike) -> j
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
-    >>> from calibjax.kernels import White, single_expectation
+    >>> from calibjax.kernels import White
+    >>> from calibjax.kernels.expectations import single_expectation
     >>> print(single_expectation(White(), Categorical(jnp.array([0.25, 0.75])), 1))
     0.75
     """
@@ -221,7 +222,8 @@ def double_expectation(kernel: TargetKernel, p: Distribution, q: Distribution) -
 
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
-    >>> from calibjax.kernels import White, double_expectation
+    >>> from calibjax.kernels import White
+    >>> from calibjax.kernels.expectations import double_expectation
     >>> p = Categorical(jnp.array([0.25, 0.75]))
     >>> print(double_expectation(White(), p, p))
     0.625
