@@ -129,6 +129,9 @@ _LARGEST_COUNT = 2 * 10**9  # in 32 bits
 _LARGE = 1e4  # parameters of incomplete beta functions, from which on quadrature is exact
 
 
+_MISSING: Any = object()  # no argument
+
+
 @record
 class NegativeBinomial(Distribution):
     """Negative binomial distribution: counts with the variance mean + mean² / concentration.
@@ -151,9 +154,15 @@ class NegativeBinomial(Distribution):
     mean_: jax.Array = parameter(interval(1e-3, 1e6))
     concentration: jax.Array = parameter(interval(1e-2, 1e6))
 
-    def __init__(self, mean: Any = None, concentration: Any = None, *, mean_: Any = None) -> None:
+    def __init__(
+        self, mean: Any = _MISSING, concentration: Any = _MISSING, *, mean_: Any = _MISSING
+    ) -> None:
         """Takes the mean; copies name the field `mean_`, because `mean` is a method."""
-        object.__setattr__(self, "mean_", mean if mean_ is None else mean_)
+        mean = mean_ if mean is _MISSING else mean
+        for name, value in {"mean": mean, "concentration": concentration}.items():
+            if value is _MISSING:
+                raise TypeError(f"{name}: expected an array, got no argument of this name")
+        object.__setattr__(self, "mean_", mean)
         object.__setattr__(self, "concentration", concentration)
 
     @property

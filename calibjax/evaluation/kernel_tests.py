@@ -161,7 +161,7 @@ def is_ensemble(predictions: Distribution) -> bool:
 def overall(data: Data, chosen: Choice) -> Part:
     """The exact test, what it found most of, and the SKCE."""
     test, first, others, how = _tested(data, chosen)
-    remark = chosen.how + how + "Scores are standardised over the redraws."
+    remark = chosen.how + how + "z is standardised over the targets resampled under the null."
     entries, findings = (_of_groups if chosen.groups else _of_components)(data, test)
     section = Section("Is the model calibrated?", (first, *entries), remark)
     skce, kernels = _skce_entries(data, chosen, test)
@@ -274,7 +274,7 @@ def _tested(
         call += f"{chosen.predictions.text}, targets, kernels=result.kernels{data.and_weights})"
         number = len(jax.tree.leaves(test.adjusted_pvalue))
         how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
-        how += "kernels; each z is that of the largest kernel of a group. "
+        how += "kernels; each z is that of the most significant kernel of a group. "
         parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, Nystrom))
         if any(isinstance(part, Nystrom) for part in parts):
             how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.Nystrom). "
@@ -283,9 +283,9 @@ def _tested(
         others = {"exact test": kernel}
         test, call = exact_skce(data, "exact test", kernel, chosen.predictions)
         how = "The p-value is that of this one kernel. " + how
-    note = "redrawn: the targets, from the predictions; they have to be independent given these"
+    note = "resampled under the null: the targets, independently given the predictions"
     if is_ensemble(chosen.predictions.value):
-        note = "redrawn: which of the members and the target is the target"
+        note = "resampled under the null: which of the members and the target is the target"
     return test, measured("exact p-value", lambda: test, call, note=note), others, how
 
 

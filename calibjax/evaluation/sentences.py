@@ -174,7 +174,7 @@ class Findings:
         groups: mean errors in groups.
         features: p-value of the exact test given the features.
         features_low: lower limit of the SKCE given the features, above zero if samples with similar
-            features are off in the same way, and not only all samples.
+            features share the same error, and not only all samples.
         local: p-value of the largest local error of the top label.
         ece: that of the top label, or of two classes.
         num_impossible: number of targets whose predicted probability, or density, was zero.
@@ -666,7 +666,7 @@ def _of_features(findings: Findings, rejecting: list[str]) -> list[str]:
     p, low, texts = findings.features, findings.features_low, []
     if p is not None and p <= LEVEL and low is not None and low > 0:
         texts.append(
-            "Samples with similar features are off in the same way: given the features, the "
+            "Samples with similar features share the same error: given the features, the "
             f"predictions are wrong ({p_is(p)})."
         )
     elif p is not None and p <= LEVEL and not {"all", "means", "spread"} & set(rejecting):

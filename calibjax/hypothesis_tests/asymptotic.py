@@ -290,7 +290,7 @@ def checked_choice(
     checks.choice(name, value, tuple(takes))
     wrong = [option for option, is_set in options.items() if is_set and option not in takes[value]]
     if wrong:
-        raise ValueError(f'{", ".join(wrong)}: expected no value with {name}="{value}"')
+        raise ValueError(f'{", ".join(wrong)}: expected the default with {name}="{value}"')
 
 
 @functools.partial(jax.jit, static_argnames=("num_draws", "batch_size"))

@@ -290,7 +290,7 @@ def calibration_slope_intercept(
     if checks.is_concrete(line) and np.isnan(line.slope.estimate):
         raise ValueError(
             "targets: expected labels 0 and 1 that no threshold of the predictions separates, "
-            "without which the likelihood has no maximum; hypothesis_tests.cox needs none"
+            "without which the likelihood has no maximum; hypothesis_tests.cox works without one"
         )
     return line
 

@@ -89,7 +89,7 @@ def _checked_scores(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     if has_jumps(plain):
         raise NotImplementedError(
             f"predictions: expected continuous distributions, got {checks.described(plain)}; "
-            "aggregated_skce_test has kernels on normal scores of counts and ensembles"
+            "pit_ks(..., key=key) and aggregated_skce_test take counts and ensembles"
         )
     checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
     return _scores(bare(predictions), targets)

@@ -1,7 +1,7 @@
 """Scores of predictions, mostly sample means of a function of prediction and target.
 
-Smaller is better, except for `accuracy` and `prediction_rejection_ratio`. A proper score mixes
-calibration and sharpness; the estimators and tests of calibration do not.
+Smaller is better, except for `accuracy` and `rejection.prediction_rejection_ratio`. A proper score
+mixes calibration and sharpness; the estimators and tests of calibration do not.
 
 The calibration errors that are often reported as scores, ECE and MCE, are `estimators.ece` and
 `estimators.mce`.

@@ -278,8 +278,8 @@ def interval_score(
         n⁻¹ Σ_i u_i − l_i + 2 α⁻¹ (l_i − y_i)₊ + 2 α⁻¹ (y_i − u_i)₊
 
     with the quantiles l_i and u_i at the levels α / 2 and 1 − α / 2, α = 1 − confidence_level; in
-    units of the targets. With weights it is the weighted mean. For `Quantiles` at these two levels
-    it is 4 / α times their `pinball_loss`.
+    units of the targets. With weights it is the weighted mean. Of forecasts of these two
+    quantiles, a `Quantiles`, take 4 / α times the `pinball_loss`.
 
     Args:
         predictions: batch of n distributions of numbers with `icdf`.

@@ -302,7 +302,7 @@ def test_wrong_given_the_features():
     targets = features + random.normal(size=400)
     prior = distributions.Normal(np.zeros(400), np.full(400, np.sqrt(2.0)))
     told = _told(prior, targets, features=features)
-    assert "Samples with similar features are off in the same way" in told
+    assert "Samples with similar features share the same error" in told
 
 
 @pytest.mark.slow

@@ -291,7 +291,7 @@ def test_features_are_blamed_only_for_what_depends_on_them():
         CLASSES, features=0.001, **other
     )
     assert "features" not in _told(CLASSES, pvalue=0.001, features=0.001, **other)
-    assert "Samples with similar features are off in the same way" in _told(
+    assert "Samples with similar features share the same error" in _told(
         CLASSES, pvalue=0.001, features=0.001, **specific
     )
     assert "No error that depends on the features was found" in _told(CLASSES, features=0.5)

@@ -156,7 +156,7 @@ def test_options_belong_to_a_null_distribution(null):
     test = functools.partial(hypothesis_tests.asymptotic_skce_test, KEY, kernel, predictions)
     wrong = {"num_draws": 9, "block_size": 5}
     wrong = {name: x for name, x in wrong.items() if name not in asymptotic.NULLS[null]}
-    with pytest.raises(ValueError, match=f"{', '.join(wrong)}: expected no value with null="):
+    with pytest.raises(ValueError, match=f"{', '.join(wrong)}: expected the default with null="):
         test(targets, null=null, **wrong)
 
 
