@@ -60,6 +60,8 @@ def test_large_arrays_are_summarised():
         == "One(value={'flags': (Array(bool[40]),), 'keys': Array(key<fry>[50])}, size=3)"
     )
     assert repr(jax.jit(lambda x: [x, print(x)][0])(large)) == repr(large)  # tracers print too
+    numbers = One((jnp.float32(0.1), jnp.array(3), np.array(True), jax.random.key(0)))
+    assert repr(numbers) == "One(value=(0.1, 3, True, Array(key<fry>[])), size=3)"
 
 
 def test_own_representations_are_kept():

@@ -117,7 +117,7 @@ def _hash(self: Any) -> int:
 
 
 def _shown_record(self: Any) -> str:
-    """What `dataclasses` would print, with summaries of large arrays."""
+    """What `dataclasses` would print, with numbers, and summaries of large arrays."""
     shown = ", ".join(
         f"{field.name}={_summarised(getattr(self, field.name))!r}"
         for field in dataclasses.fields(self)
@@ -130,19 +130,19 @@ _shown_record.__name__ = "__repr__"  # which is what `help` calls it
 
 
 def _summarised(tree: PyTree) -> PyTree:
-    """A tree with summaries in place of large arrays."""
-    if not any(map(_is_large, jax.tree.leaves(tree))):
+    """A tree with summaries in place of large arrays, and of arrays of no axes."""
+    if not any(map(_is_shortened, jax.tree.leaves(tree))):
         return tree
-    return jax.tree.map(lambda leaf: _Summary(leaf) if _is_large(leaf) else leaf, tree)
+    return jax.tree.map(lambda leaf: _Summary(leaf) if _is_shortened(leaf) else leaf, tree)
 
 
-def _is_large(leaf: Any) -> bool:
+def _is_shortened(leaf: Any) -> bool:
     is_array = isinstance(leaf, jax.Array | np.ndarray) and not isinstance(leaf, Tracer)
-    return is_array and leaf.size > _SHOWN
+    return is_array and (leaf.ndim == 0 or leaf.size > _SHOWN)
 
 
 class _Summary:
-    """Type, shape and mean of an array, in place of its entries."""
+    """The number of an array without axes; otherwise its type, shape and mean."""
 
     def __init__(self, array: np.ndarray | jax.Array) -> None:
         self.array = array
@@ -153,6 +153,9 @@ class _Summary:
         is_here = not isinstance(array, jax.Array) or (
             array.is_fully_addressable and not array.is_deleted()
         )
+        if is_here and not array.ndim and not jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+            number = array.item()
+            return f"{number:.6g}" if isinstance(number, float) else repr(number)
         if is_here and jnp.issubdtype(array.dtype, np.number):
             shown += f", mean={np.mean(np.asarray(array), dtype=np.float64):.4g}"
         return f"Array({shown})"
