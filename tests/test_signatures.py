@@ -31,7 +31,10 @@ def _public():
 
 def test_names_of_arguments():
     wrong = []
-    for name, value in _public():
+    for name, value in (
+        *_public(),
+        *((name, getattr(calibjax, name)) for name in calibjax.__all__),
+    ):
         if not callable(value):
             continue
         parameters = inspect.signature(value).parameters
