@@ -205,7 +205,7 @@ def _plot_maps(folder: Path, name: str, maps: Sequence[Map], level: float) -> No
             signed=True,
             effective_sizes=found["effective_size"][chosen],
             pvalues=found["adjusted_pvalue"][chosen],
-            level=level,
+            significance_level=level,
             ax=left,
         )
         title = TITLES.get(shown.name, shown.name).rpartition(",")[0] or shown.name
