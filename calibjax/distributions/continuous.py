@@ -6,7 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf, erfc, gammainc, gammaln, logit, ndtr, ndtri
+from jax.scipy.special import erf, erfc, gammainc, gammaln, ndtr, ndtri
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
@@ -132,7 +132,8 @@ class Logistic(DrawnByInversion):
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level."""
-        return self.loc + self.scale * logit(jnp.asarray(level))
+        level = jnp.asarray(level)  # not by JAX's `logit`, which refuses NumPy's arrays under vmap
+        return self.loc + self.scale * jnp.log(level / (1 - level))
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, Jordan et al. (2019), App. A."""

@@ -339,7 +339,7 @@ def test_other_distributions_have_no_normal_scores(name):
     counts = distributions.Poisson(np.ones(3)), np.array([0, 1, 2])
     members = distributions.Ensemble(np.ones((3, 2))), np.ones(3)
     for predictions, targets in (counts, members):
-        with pytest.raises(NotImplementedError, match="normal scores"):
+        with pytest.raises(NotImplementedError, match="expected continuous distributions"):
             NUMBERS[name](predictions, targets)
     vectors = distributions.DiagNormal(np.zeros((3, 2)), np.ones((3, 2)))
     with pytest.raises(ValueError, match="targets"):
