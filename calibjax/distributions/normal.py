@@ -201,7 +201,7 @@ class MvNormal(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y, [d]."""
-        return _log_density_mv(y, self.loc, self.cov)
+        return _log_density_multivariate(y, self.loc, self.cov)
 
     def mean(self) -> jax.Array:
         """Expectation, [d]."""
@@ -221,7 +221,7 @@ class MvNormal(Distribution):
 
 
 @functools.partial(jnp.vectorize, signature="(d),(d),(d,d)->()")
-def _log_density_mv(y: jax.Array, loc: jax.Array, cov: jax.Array) -> jax.Array:
+def _log_density_multivariate(y: jax.Array, loc: jax.Array, cov: jax.Array) -> jax.Array:
     root = matrices.cholesky(cov)
     whitened = matrices.solve_lower(root, y - loc)
     terms = jnp.log(jnp.diagonal(root)) + 0.5 * (jnp.square(whitened) + jnp.log(2 * jnp.pi))

@@ -94,7 +94,7 @@ def is_outside(values: jax.Array, lower: jax.Array, upper: jax.Array) -> jax.Arr
     return ~((values >= lower) & (values <= upper))
 
 
-_BYTES_PER_LABEL = 64  # random bits, uniform numbers and labels of one sample in one redraw
+_BYTES_PER_LABEL = 64  # random bits, numbers, labels, regression: of one sample in one redraw
 
 
 @record
@@ -355,9 +355,6 @@ def _positions(
     return places[bins], is_possible
 
 
-_BYTES_PER_LABEL_PAV = 64  # of one sample in one redraw, and of the rounds of its regression
-
-
 @record
 class IsotonicCurve:
     """Isotonic regression of targets on what was predicted, and consistency bands for it.
@@ -479,7 +476,7 @@ def isotonic_curve(
     weights = checks.sample_weights(weights, predictions)
     size = min(jnp.size(targets), max_points)
     data = predictions, forecasts, targets, weights
-    values = _curve_pav(key, *data, size=size, num_draws=num_draws, ranks=ranks)
+    values = _isotonic_values(key, *data, size=size, num_draws=num_draws, ranks=ranks)
     return IsotonicCurve(*values, confidence_level=confidence_level, functional=functional)
 
 
@@ -506,7 +503,7 @@ def _forecasts(predictions: Distribution, level: float | None) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames=("size", "num_draws", "ranks"))
-def _curve_pav(
+def _isotonic_values(
     key: jax.Array,
     predictions: Distribution,
     forecasts: jax.Array,
@@ -543,7 +540,7 @@ def _curve_pav(
     # One program for all, so that equal targets have equal regressions.
     keys = jax.random.split(key, num_draws + 1), jnp.arange(num_draws + 1) == 0
     evaluate = lambda items: jax.vmap(regression)(*items)  # noqa: E731
-    pool = map_batches(keys, evaluate, default_batch_size(_BYTES_PER_LABEL_PAV * forecasts.size))
+    pool = map_batches(keys, evaluate, default_batch_size(_BYTES_PER_LABEL * forecasts.size))
     middle, spread = jnp.mean(pool, 0), jnp.std(pool, 0)
     if is_binary:
         # Near 0 and 1 few labels decide, whose rare values would widen the band everywhere.

@@ -5,7 +5,7 @@ import pytest
 
 from calibjax import estimators, kernels
 from calibjax.distributions import MvNormal
-from calibjax.kernels.expectations.normal import centered_without_offset_mv
+from calibjax.kernels.expectations.normal import centered_without_offset_multivariate
 from tests import compiled, oracles
 
 RNG = np.random.default_rng(0)
@@ -20,7 +20,7 @@ def expectations(kernel, p, y, q, z):
             compiled.single_expectation(kernel, p, z),
             compiled.double_expectation(kernel, p, q),
             compiled.centered_kernel(kernel, p, y, q, z),
-            centered_without_offset_mv(kernel, p, y, q, z),
+            centered_without_offset_multivariate(kernel, p, y, q, z),
         )
 
     return jax.vmap(one)(p, y, q, z)

@@ -358,11 +358,11 @@ def _scaled(rate: jax.Array, p: MvNormal) -> jax.Array:
     return 0.5 * (covariance + covariance.T)  # makes derivatives symmetric, too
 
 
-def _product_mv(terms: Vector) -> jax.Array:
+def _product_multivariate(terms: Vector) -> jax.Array:
     return fold(jnp.multiply, terms, 1) if isinstance(terms, list) else jnp.prod(terms)
 
 
-def _gaussian_mv(factored: Factor, x: Vector) -> jax.Array:
+def _gaussian_multivariate(factored: Factor, x: Vector) -> jax.Array:
     """det(I + A)^(−1/2) exp(−xᵀ (I + A)⁻¹ x / 2) from the Cholesky factor of I + A."""
     white = matrices.whiten(factored, x)
     if isinstance(white, list):
@@ -370,13 +370,13 @@ def _gaussian_mv(factored: Factor, x: Vector) -> jax.Array:
         exponent = sum(terms[1:], terms[0])
     else:
         exponent = matrices.dot(factored.shrinkages, jnp.square(white))
-    return safe_sqrt(_product_mv(factored.shrinkages)) * jnp.exp(-0.5 * exponent)
+    return safe_sqrt(_product_multivariate(factored.shrinkages)) * jnp.exp(-0.5 * exponent)
 
 
 @jax.custom_jvp
 def _gaussian_of_pair(a: Matrix, x: Vector) -> jax.Array:
     """`_gaussian` of a matrix that belongs to a pair."""
-    return _gaussian_mv(matrices.factor(a), x)
+    return _gaussian_multivariate(matrices.factor(a), x)
 
 
 @_gaussian_of_pair.defjvp
@@ -387,7 +387,7 @@ def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, j
     """
     (a, x), (da, dx) = primals, tangents
     factored = matrices.factor(a)
-    value = _gaussian_mv(factored, x)
+    value = _gaussian_multivariate(factored, x)
     b = matrices.solve(factored, x)
     inverse = matrices.inverse(factored)
     slope = -matrices.dot(b, dx) - 0.5 * (
@@ -396,20 +396,20 @@ def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, j
     return value, value * slope
 
 
-def _single_mv(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
+def _single_multivariate(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
     rate = inverse_length_scale(kernel, p)
     factored = matrices.factor_sample(_scaled(rate, p))
-    return _gaussian_mv(factored, matrices.vector((z - p.loc) * rate))
+    return _gaussian_multivariate(factored, matrices.vector((z - p.loc) * rate))
 
 
-def _double_mv(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
+def _double_multivariate(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
     rate = inverse_length_scale(kernel, p)
     s, t = (matrices.matrix(_scaled(rate, x)) for x in (p, q))
     difference = matrices.vector((p.loc - q.loc) * rate)
     return _gaussian_of_pair(matrices.add(s, t), difference)
 
 
-def _centered_mv(
+def _centered_multivariate(
     kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
 ) -> jax.Array:
     is_double = jnp.result_type(p.loc) == jnp.float64  # where the four terms are accurate enough
@@ -424,11 +424,13 @@ def _centered_in_low_precision(
     square = jnp.square(inverse_length_scale(kernel, p))
     is_wide = (jnp.trace(p.cov) + jnp.trace(q.cov)) * square > 1
     arguments = kernel, p, y, q, z
-    return jnp.where(is_wide, four_terms(*arguments), centered_without_offset_mv(*arguments))
+    return jnp.where(
+        is_wide, four_terms(*arguments), centered_without_offset_multivariate(*arguments)
+    )
 
 
 @_centered_in_low_precision.defjvp
-def _centered_jvp_mv(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+def _centered_jvp_multivariate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     return _centered_in_low_precision(*primals), jax.jvp(four_terms, primals, tangents)[1]
 
 
@@ -449,7 +451,7 @@ def _one_minus_root(factored: Factor) -> jax.Array:
     return gap / (1 + safe_sqrt(1 - gap))
 
 
-def centered_without_offset_mv(
+def centered_without_offset_multivariate(
     kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
 ) -> jax.Array:
     """Centered kernel whose rounding errors have mean zero, up to second order in S.
@@ -492,7 +494,7 @@ def centered_without_offset_mv(
     return ((big_k - big_p) - (big_q - big_m)) + (a * big_p + b * big_q - c * big_m)
 
 
-def _check_mv(kernel: SquaredExponential, predictions: MvNormal) -> None:
+def _check_multivariate(kernel: SquaredExponential, predictions: MvNormal) -> None:
     if checks.is_concrete(predictions.cov):
         variances = np.asarray(predictions.cov).diagonal(0, -2, -1)
         refuse_far_length_scale(kernel, variances**0.5)
@@ -501,10 +503,10 @@ def _check_mv(kernel: SquaredExponential, predictions: MvNormal) -> None:
 register_expectations(
     SquaredExponential,
     MvNormal,
-    single=_single_mv,
-    double=_double_mv,
-    centered=_centered_mv,
-    check=_check_mv,
+    single=_single_multivariate,
+    double=_double_multivariate,
+    centered=_centered_multivariate,
+    check=_check_multivariate,
 )
 
 
