@@ -48,6 +48,7 @@ from calibjax import (
     scores,
     streaming,
 )
+from calibjax._core.gate import checked
 from calibjax._core.pytree import record
 from calibjax.evaluation.assembly import evaluate
 from calibjax.evaluation.comparing import compare
@@ -55,7 +56,7 @@ from calibjax.evaluation.selection import select_recalibration
 
 __version__ = "0.1.0"
 
-__all__ = ["compare", "evaluate", "record", "select_recalibration"]
+__all__ = ["checked", "compare", "evaluate", "record", "select_recalibration"]
 
 _SUBPACKAGES = (
     distances,

@@ -13,6 +13,9 @@ T = TypeVar("T")
 
 # Arrays in nested containers, for which Python has no type, and JAX no other.
 PyTree: TypeAlias = Any
+# What becomes an array at the gate: lists, arrays of NumPy, JAX, pandas and PyTorch, which have no
+# type in common.
+Numbers: TypeAlias = Any
 
 _SHOWN = 32  # entries of an array; larger ones are summarised
 

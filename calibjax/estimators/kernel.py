@@ -15,7 +15,8 @@ from jax.typing import ArrayLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, mean_and_error, safe_sqrt
-from calibjax._core.pytree import record
+from calibjax._core.gate import checked, together
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.distributions.composed import bare
@@ -200,24 +201,38 @@ def sample_pair(kernel: Kernel, x: DataSet, y: DataSet) -> jax.Array:
     return calibration_kernel(kernel, *x, *y)
 
 
+@together("kernel", "predictions", "targets")
+def ready(kernel: Any, predictions: Distribution, targets: jax.Array) -> tuple[Any, ...]:
+    """The kernel with what it has to know of the predictions, these, and labels for such a kernel.
+
+    Raises:
+        TypeError: if the targets are no labels, which the kernel is on.
+        NotImplementedError: if the expectations have no closed form.
+    """
+    if kernel is None:  # which stands for the default kernel of the predictions
+        return kernel, predictions, targets
+    refuse_without_expectations(kernel, predictions)
+    kernel = informed(kernel, predictions)
+    return kernel, predictions, _labels_of(kernel, predictions, targets)
+
+
 def checked_samples(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, *, minimum: int = 1
+    kernel: Kernel, predictions: Distribution, targets: Numbers, *, minimum: int = 1
 ) -> tuple[Kernel, tuple[Any, Any]]:
     """Checks kernel and data; returns the kernel and the samples (predictions, targets)."""
     return weighted_samples(kernel, predictions, targets, None, minimum=minimum)[:2]
 
 
 def weighted_samples(
-    kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any, *, minimum: int = 1
+    kernel: Kernel, predictions: Distribution, targets: Numbers, weights: Any, *, minimum: int = 1
 ) -> tuple[Kernel, tuple[Any, jax.Array], jax.Array | None]:
     """Checks kernel, data and weights; returns kernel, samples (predictions, targets), weights."""
     kernel = checks.kernel_values(kernel)
     predictions, targets, weights = checks.weighted_samples(
         predictions, targets, weights, minimum=minimum
     )
-    refuse_without_expectations(kernel, predictions)
-    kernel = informed(kernel, predictions)
-    return kernel, (predictions, _labels_of(kernel, predictions, targets)), weights
+    kernel, predictions, targets = ready(kernel, predictions, targets)
+    return kernel, (predictions, targets), weights
 
 
 def _labels_of(kernel: Kernel, predictions: Distribution, targets: jax.Array) -> jax.Array:
@@ -244,12 +259,13 @@ def sample_matrix(kernel: Kernel, samples: DataSet) -> jax.Array:
     return gram_matrix(functools.partial(sample_pair, kernel), samples)
 
 
+@checked(minimum=2)
 def skce(
     kernel: Kernel,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> jax.Array:
     """Unbiased estimator of the squared kernel calibration error.
 
@@ -290,18 +306,19 @@ def skce(
     >>> print(f"{skce(kernel, predictions, jnp.array([0.9, 2.1, 2.8])):.4f}")
     0.0224
     """
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
+    samples = predictions, targets
     if (sums := linear_sums(kernel, samples, weights)) is not None:
         return sums.off_diagonal / sums.num_pairs
     return operators.mean_over_pairs(sample_pair, kernel, samples, weights)
 
 
+@checked
 def skce_biased(
     kernel: Kernel,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> jax.Array:
     """Biased, non-negative estimator of the squared kernel calibration error.
 
@@ -337,19 +354,20 @@ def skce_biased(
     >>> print(skce_biased(kernel, Bernoulli(jnp.array([0.5, 0.5])), jnp.array([1, 1])))
     0.5
     """
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
+    samples = predictions, targets
     if (sums := linear_sums(kernel, samples, weights)) is not None:
         return (sums.off_diagonal + sums.diagonal) / sums.number / sums.number
     return operators.mean_over_pairs(sample_pair, kernel, samples, weights, include_diagonal=True)
 
 
+@checked(minimum=2)
 def skce_block(
     kernel: Kernel,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     block_size: int,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> jax.Array:
     """Unbiased block estimator of the squared kernel calibration error.
 
@@ -385,9 +403,9 @@ def skce_block(
     >>> print(skce_block(kernel, predictions, jnp.array([1, 1, 1, 1, 0]), block_size=2))
     0.5
     """
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
-    num_samples = checks.leading_size("predictions", samples[0])
-    block_size = checks.size_in_range("block_size", block_size, 2, num_samples)
+    samples = predictions, targets
+    if block_size > len(predictions):
+        raise ValueError(f"block_size: expected at most n = {len(predictions)}, got {block_size}")
     means = operators.block_means(sample_pair, kernel, samples, weights, block_size=block_size)
     if weights is None:
         return means.mean()
@@ -399,12 +417,13 @@ def skce_block(
     return jnp.sum(masses * means) / jnp.sum(masses)
 
 
+@checked
 def mmce(
     kernel: Kernel,
-    confidences: ArrayLike,
-    correct: ArrayLike,
+    confidences: Numbers,
+    correct: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> jax.Array:
     """Maximum mean calibration error of confidences.
 
@@ -441,10 +460,6 @@ def mmce(
     >>> print(mmce(kernels.Exponential(0.4), jnp.array([0.5, 0.5]), jnp.array([1, 1])))
     0.5
     """
-    kernel = checks.kernel_values(kernel)
-    checks.same_rows(confidences=confidences, correct=correct, weights=weights)
-    confidences, correct = checks.confidences_and_correct(confidences, correct)
-    weights = checks.sample_weights(weights, confidences)
     residuals = correct - confidences
     line = line_of_many(kernel, confidences, len(confidences))
     if line is None:
@@ -481,23 +496,13 @@ def _expected_diagonal(kernel: Kernel, p: Distribution) -> jax.Array:
     return combine_on_pairs(kernel, "expected_diagonal", lambda expected: expected(p))
 
 
-@jax.jit
-def _excess(
-    kernel: Kernel, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-) -> DispersionEstimate:
-    def of_sample(p: Distribution, y: jax.Array) -> jax.Array:
-        return sample_pair(kernel, (p, y), (p, y)) - _expected_diagonal(kernel, p)
-
-    terms = jax.vmap(of_sample)(predictions, targets)
-    return DispersionEstimate(*mean_and_error(terms, weights))
-
-
+@checked(minimum=2, compiled=True)
 def skce_dispersion(
     kernel: Kernel,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> DispersionEstimate:
     """Excess of the spread of the targets, as measured by the kernel, over the predicted spread.
 
@@ -544,5 +549,8 @@ def skce_dispersion(
     >>> print(f"{too_wide.value:.3f} ± {too_wide.standard_error:.3f}")
     -0.186 ± 0.009
     """
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
-    return _excess(kernel, *samples, weights)
+
+    def excess(p: Distribution, y: jax.Array) -> jax.Array:
+        return sample_pair(kernel, (p, y), (p, y)) - _expected_diagonal(kernel, p)
+
+    return DispersionEstimate(*mean_and_error(jax.vmap(excess)(predictions, targets), weights))

@@ -4,10 +4,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from calibjax import operators
 from calibjax._core import checks
+from calibjax._core.gate import checked, together
+from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import weighted_samples
 from calibjax.kernels import Kernel
@@ -19,13 +20,25 @@ def location_pair(kernel: Kernel, location: tuple[Any, Any], sample: tuple[Any, 
     return combine_on_pairs(kernel, "embedding_difference", lambda f: f(*location, *sample))
 
 
+@together("predictions", "targets", "at_predictions", "at_targets")
+def _of_one_kind(
+    predictions: Distribution, targets: PyTree, at_predictions: Distribution, at_targets: PyTree
+) -> tuple[Any, ...]:
+    """Locations, which have to be like the samples."""
+    if at_predictions is None:
+        return predictions, targets, at_predictions, at_targets
+    checks.same_kind("at_predictions", at_predictions, "predictions", predictions)
+    checks.same_kind("at_targets", at_targets, "targets", targets)
+    return predictions, targets, at_predictions, at_targets
+
+
 def checked_locations(
     kernel: Kernel,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     at_predictions: Distribution,
-    at_targets: ArrayLike,
-    weights: ArrayLike | None = None,
+    at_targets: Numbers,
+    weights: Numbers | None = None,
 ) -> tuple[Kernel, tuple[Any, Any], tuple[Any, Any], jax.Array | None]:
     """Checks kernel, data, test locations and weights, and returns them with JAX arrays."""
     kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
@@ -50,14 +63,15 @@ def mean_difference(
     return operators.weighted_sums(location_pair, kernel, locations, samples, columns)[:, 0] / n
 
 
+@checked
 def ucme(
     kernel: Kernel,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     at_predictions: Distribution,
-    at_targets: ArrayLike,
+    at_targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> jax.Array:
     """Squared unnormalized calibration mean embedding at J test locations.
 
@@ -98,20 +112,19 @@ def ucme(
     >>> print(estimators.ucme(kernel, predictions, jnp.array([1, 1]), *at))  # 0.5²
     0.25
     """
-    kernel, samples, locations, weights = checked_locations(
-        kernel, predictions, targets, at_predictions, at_targets, weights
-    )
+    locations, samples = (at_predictions, at_targets), (predictions, targets)
     return jnp.mean(jnp.square(mean_difference(kernel, locations, samples, weights)))
 
 
+@checked
 def witness(
     kernel: Kernel,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     at_predictions: Distribution,
-    at_targets: ArrayLike,
+    at_targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> jax.Array:
     """Witness of miscalibration: where targets are more frequent than predicted, and where less.
 
@@ -152,7 +165,5 @@ def witness(
     >>> print(estimators.witness(kernel, predictions, jnp.array([1, 1]), at, jnp.array([0, 1])))
     [-0.5  0.5]
     """
-    kernel, samples, locations, weights = checked_locations(
-        kernel, predictions, targets, at_predictions, at_targets, weights
-    )
+    locations, samples = (at_predictions, at_targets), (predictions, targets)
     return mean_difference(kernel, locations, samples, weights)

@@ -245,10 +245,10 @@ def predictions_and_targets(
     num_samples = leading_size(place, predictions)
     received = originals(name, targets)
     targets = narrowed(name, received)
-    if leading_size(name, targets) != num_samples:
+    if (size := leading_size(name, targets)) != num_samples:
         raise ValueError(
             f"{name}: expected one target for each of the {num_samples} predictions, "
-            f"got {leading_size(name, targets)}{_transposed(predictions, targets)}"
+            f"got {size}{transposed(predictions, size)}"
         )
     targets = targets_of(predictions, name, targets)
     refuse_rounded(name, received, targets, predictions)
@@ -259,15 +259,11 @@ def predictions_and_targets(
     return predictions, targets
 
 
-def _transposed(predictions: object, targets: ArrayLike) -> str:
+def transposed(predictions: object, size: int) -> str:
     """Advice where the draws of `Ensemble` come with the axes in the wrong order."""
     values = getattr(getattr(predictions, "draws", predictions), "values", 0)
-    if np.ndim(values) > 1 and jnp.shape(values)[1] == jax.tree.leaves(targets)[0].shape[0]:
-        return (
-            f"; draws have shape [n, m], a row for each target: transpose the values "
-            f"{jnp.shape(values)}, for example with numpy.swapaxes(values, 0, 1)"
-        )
-    return ""
+    is_other = np.ndim(values) > 1 and jnp.shape(values)[1] == size
+    return "; transpose draws [m, n] by numpy.swapaxes(values, 0, 1)" if is_other else ""
 
 
 def targets_of(predictions: Any, name: str, targets: ArrayLike) -> Any:
