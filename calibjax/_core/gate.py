@@ -214,9 +214,16 @@ def _of_annotation(name: str, annotation: Any) -> Check | None:
         smallest = _SMALLEST.get(name, 1)
         largest = checks.MAX_DRAWS if name in _DRAWS else None
         return lambda name, value, seen: checks.size_in_range(name, value, smallest, largest)
+    if typing.get_origin(annotation) is Callable:
+        return _function
     if annotation is float:
         return lambda name, value, seen: checks.real(name, value)
     return None
+
+
+def _function(name: str, value: Any, seen: Seen) -> Any:
+    checks.function("function", name, value)
+    return value
 
 
 @argument("key")

@@ -279,7 +279,6 @@ def read_plainly(predictions: Distribution, targets: ArrayLike) -> tuple[Any, st
         return predictions, ""
     if not checks.is_concrete(predictions, targets):
         return predictions, ""  # refused with all that is traced
-    checks.refuse_masked("predictions", predictions)
     try:
         values, labels = np.asarray(predictions), np.asarray(targets)
     except ValueError as error:
@@ -335,7 +334,6 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
 
 def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str, ...]]:
     """Memberships, [n, G], and names of groups that are given by a name each, or by memberships."""
-    checks.refuse_masked("groups", groups)
     try:
         array = np.asarray(groups)
     except ValueError as error:

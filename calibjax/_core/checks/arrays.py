@@ -1,14 +1,12 @@
 """Conversion to JAX arrays, after a look at what the caller handed over.
 
 JAX cuts 64-bit integers to 32 bits, ignores masks and leaves unsigned integers unsigned, without
-a word. Everything that NumPy reads as real numbers without loss is taken; the rest is refused.
+a word. What NumPy reads as real numbers of at most 64 bits is taken; the rest is refused.
 """
 
 import dataclasses
-import datetime
 import functools
 import numbers
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,8 +16,6 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from calibjax._core.pytree import PyTree, T
-
-_LARGEST = int(np.finfo(np.float64).max)
 
 
 def is_concrete(*trees: object) -> bool:
@@ -79,8 +75,7 @@ def as_arrays(name: str, tree: object) -> PyTree:
     """Turns the leaves of a pytree, and lists of numbers, into JAX arrays of real numbers.
 
     Integers become signed ones of at least 32 bits, float16 and bfloat16 become float32. Python's
-    numbers become arrays without axes. Probabilities that are given as a `Bernoulli`, which is
-    itself an array, become that array.
+    numbers become arrays without axes.
 
     Raises:
         TypeError: for what holds no real numbers.
@@ -91,10 +86,8 @@ def as_arrays(name: str, tree: object) -> PyTree:
 
 def originals(name: str, tree: object) -> PyTree:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        probs = vars(tree).get("probs")
-        if is_distribution(probs) and hasattr(probs, "__jax_array__"):
-            tree = dataclasses.replace(tree, probs=jnp.asarray(probs))
+    if dataclasses.is_dataclass(tree) and hasattr(vars(tree).get("probs"), "__jax_array__"):
+        tree = dataclasses.replace(tree, probs=jnp.asarray(vars(tree)["probs"]))  # a Bernoulli
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
     )
@@ -108,156 +101,56 @@ def narrowed(name: str, tree: PyTree) -> PyTree:
 
 
 def _is_one(node: object) -> bool:
-    """Whether a node of a pytree is to become one array, or is to be refused as one thing."""
-    if isinstance(node, tuple):
-        return bool(node) and all(isinstance(entry, numbers.Number) for entry in node)
-    is_sparse = type(node).__module__.startswith("jax.experimental.sparse")
-    return isinstance(node, list) or is_sparse
+    """Whether a node of a pytree is to become one array."""
+    is_vector = isinstance(node, tuple) and all(isinstance(x, numbers.Number) for x in node)
+    return isinstance(node, list) or (is_vector and node != ())
 
 
 def _original(place: str, value: Any) -> PyTree:
     """One array of NumPy or JAX, or one number of Python."""
     if type(value) in (int, float):
         return of_float64(place, value)
-    refuse_masked(place, value)
-    if isinstance(value, list) and not is_concrete(value):
-        array = _read(place, value, jnp.asarray)
-    elif isinstance(value, jax.Array):
-        array = value
-    else:
-        value = value.data if isinstance(value, np.ma.MaskedArray) else value
-        array = _read(place, value, np.asarray)
+    if np.ma.is_masked(value):  # conversions forget the mask
+        raise ValueError(
+            f"{place}: expected values without a mask, got masked ones; leave those samples out"
+        )
+    array = value
+    if not isinstance(value, jax.Array):
+        try:
+            is_traced = isinstance(value, list) and not is_concrete(value)
+            array = jnp.asarray(value) if is_traced else np.asarray(value)
+        except Exception as error:  # whatever the __array__ of another library raises
+            got = f"{described(value)}: {error}"
+            raise TypeError(f"{place}: expected an array of numbers, got {got}") from None
     if array.dtype == object and all(isinstance(x, int | float) for x in array.ravel()):
-        # Numbers one by one, as tables of mixed columns hold.
-        array = np.asarray(array.tolist())
-        if array.dtype == object:
-            largest = max(array.ravel(), key=abs)
-            raise ValueError(f"{place}: expected numbers that 64 bits hold, got {largest}")
-    _refuse_kind(place, value, array)
-    if not array.dtype.isnative:  # bytes in another order
-        return array.astype(array.dtype.newbyteorder("="))
-    if array.dtype == np.longdouble and array.dtype.itemsize > 8:
-        doubles = array.astype(np.float64)
-        if not np.array_equal(doubles.astype(array.dtype), array, equal_nan=True):
-            raise ValueError(
-                f"{place}: expected numbers of float64 precision, got {array.dtype} with more "
-                "digits; round them with .astype(float)"
-            )
-        return doubles
-    return array
+        array = np.asarray(array.tolist())  # numbers one by one, as tables of mixed columns hold
+    code = getattr(array.dtype, "kind", "") or "key"
+    is_number = code in "biu" or jnp.issubdtype(array.dtype, jnp.floating)
+    if not is_number or array.dtype.itemsize > 8:
+        advice = ""
+        if code in "UST" or (code == "O" and any(isinstance(x, str) for x in array.ravel())):
+            advice = "; interoperability.sklearn.label_indices makes labels numbers"
+        elif code == "O" and array.ndim:
+            advice = "; leave out what is missing"
+        got = f"{array.dtype}" if hasattr(value, "dtype") else described(value)
+        raise TypeError(f"{place}: expected real numbers, got {got}{advice}")
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def refuse_masked(name: str, value: object) -> None:
-    """Refuses arrays with masked entries, whose masks conversions forget; in lists too."""
-    if isinstance(value, list | tuple):
-        for i, entry in enumerate(value):
-            if isinstance(entry, list | tuple | np.ma.MaskedArray):
-                refuse_masked(f"{name}[{i}]", entry)
-    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
-        index = ", ".join(map(str, first_where(np.ma.getmaskarray(value))))
-        got, advice = f"a masked {name}", ""
-        if value.ndim:
-            got, advice = (
-                f"{got}[{index}]",
-                "; leave those samples out, or fill them in with .filled(value)",
-            )
-        raise ValueError(f"{name}: expected values without a mask, got {got}{advice}")
+    """Refuses arrays with masked entries."""
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name}: expected values without a mask, got masked ones")
 
 
 def of_float64(place: str, value: int | float) -> int | float:
     """A number of Python that NumPy knows; refuses integers that are beyond all floats."""
-    if isinstance(value, int) and abs(value) > _LARGEST:
+    if abs(value) < 2**63:
+        return value
+    if isinstance(value, int) and value.bit_length() > 1023:
         got = f"one of {value.bit_length()} bits"
         raise ValueError(f"{place}: expected a number that float64 holds, got {got}")
-    return value if abs(value) < 2**63 else float(value)
-
-
-def _read(place: str, value: object, read: Callable[[Any], Any]) -> np.ndarray | jax.Array:
-    """The array that a value converts to; by DLPack where NumPy has no such dtype."""
-    try:
-        return read(value)
-    except Exception as error:  # whatever the __array__ of another library raises
-        if hasattr(value, "__dlpack__"):
-            try:
-                return jnp.array(jnp.from_dlpack(value), copy=True).block_until_ready()
-            except Exception:  # of the two messages NumPy's is the clear one
-                pass
-        if "inhomogeneous" in str(error):
-            raise TypeError(
-                f"{place}: expected an array of numbers, got {described(value)} with entries of "
-                "different lengths; all of them need the same"
-            ) from None
-        raise TypeError(
-            f"{place}: expected an array of numbers, got {described(value)}: "
-            f"{str(error).rstrip('.')}{_advice(value)}"
-        ) from None
-
-
-def _refuse_kind(place: str, value: object, array: np.ndarray | jax.Array) -> None:
-    """Refuses arrays that hold no real numbers."""
-    dtype = array.dtype
-    if jnp.issubdtype(dtype, jnp.complexfloating):
-        raise TypeError(f"{place}: expected real numbers, got {dtype}")
-    is_category = str(getattr(value, "dtype", "")) == "category"
-    # NumPy counts durations among the integers.
-    is_number = jnp.issubdtype(dtype, np.number) and getattr(dtype, "kind", "") != "m"
-    if (is_number or dtype == np.bool_) and not is_category:
-        return
-    got = _kind(value, array, is_category)
-    raise TypeError(f"{place}: expected numbers, got {got}{_advice(value, array)}")
-
-
-def _kind(value: object, array: np.ndarray | jax.Array, is_category: bool) -> str:
-    """What an array that holds no numbers came from, in an error message."""
-    if is_category:
-        return f"a categorical {described(value)}"
-    if array.dtype == object and array.ndim:
-        # Records and the like within a list are named, and so is what a column of objects holds.
-        return f"{described(value)} with entries of type {described(_first_odd(array))}"
-    if isinstance(value, list | tuple):
-        return f"{described(value)} of {array.dtype}"
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        return described(value)
-    is_array = hasattr(value, "shape") and not isinstance(value, np.generic)
-    return f"an array of {array.dtype}" if is_array else described(value)
-
-
-def _first_odd(array: np.ndarray | jax.Array) -> object:
-    """The first entry of an array of objects that is not a number."""
-    return next((x for x in array.ravel() if not isinstance(x, int | float)), array.ravel()[0])
-
-
-def _advice(value: object, array: Any = None) -> str:
-    """What to do with a value that is not an array of numbers, or that became such an array."""
-    code = getattr(getattr(array, "dtype", None), "kind", "")
-    sample = _first_odd(array) if code == "O" and array.ndim else None
-    if code == "m" or isinstance(sample, datetime.timedelta):
-        return "; divide by a unit, such as numpy.timedelta64(1, 'h')"
-    if code == "M" or isinstance(sample, datetime.date):
-        return "; subtract a date and divide by a unit, such as numpy.timedelta64(1, 'D')"
-    if sample is None and code == "O" and array.ndim:
-        return "; leave out what is missing"
-    if isinstance(sample, str) or (code and code in "UST" and array.ndim):
-        return (
-            "; convert numbers with numpy.asarray(values, dtype=float), labels with "
-            "calibjax.interoperability.sklearn.label_indices(labels, classes), where the classes "
-            "are in the order of the columns of probabilities, and names of groups with "
-            "numpy.unique(values, return_inverse=True)[1]"
-        )
-    if dataclasses.is_dataclass(value) or is_distribution(value):
-        return "; a class of your own becomes a record of arrays with calibjax.record"
-    methods = {
-        "detach": ".detach().cpu().numpy()",
-        "to_numpy": ".to_numpy(dtype=float), once nothing is missing",
-        "toarray": ".toarray()",
-        "todense": ".todense()",
-    }
-    for method, call in methods.items():
-        if hasattr(value, method):
-            return f"; convert it with {call}"
-    if code and (hasattr(value, "dtype") or isinstance(value, list | tuple)):
-        return "; convert it with numpy.asarray(values, dtype=float)"
-    return "; hand over an array of numbers"
+    return float(value)
 
 
 def _narrowed(place: str, array: Any) -> jax.Array:

@@ -108,21 +108,16 @@ def same_rows(**arguments: object) -> None:
     """
     known: tuple[str, Any] | None = None
     for name, tree in arguments.items():
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        for leaf in jax.tree.leaves(tree):
             labels: Any = getattr(leaf, "index", None)
             if not (hasattr(leaf, "to_numpy") and hasattr(labels, "equals")):
                 continue
-            place = name + jax.tree_util.keystr(path)
-            first, others = known = known or (place, labels)
+            place, others = known = known or (name, labels)
             if len(labels) == len(others) and not labels.equals(others):
-                pairs = enumerate(zip(labels, others, strict=True))
-                row = next((i for i, (label, other) in pairs if label != other), 0)
-                label, other = (x.tolist()[row] for x in (labels, others))
                 raise ValueError(
-                    f"{place}: expected rows with the labels of {first}, since they are paired "
-                    f"by position, got {label!r} in row {row} instead of {other!r}; "
-                    "bring them into one order, for example with .loc[labels], or hand over "
-                    ".to_numpy() if their order is the same"
+                    f"{name}: expected rows with the labels of {place}, since they are paired by "
+                    f"position, got {labels[:3].tolist()}, ... instead of {others[:3].tolist()}, "
+                    "...; bring them into one order, or hand over .to_numpy()"
                 )
 
 
@@ -135,22 +130,15 @@ def in_time_order(times: ArrayLike | None, num_samples: int) -> None:
     """
     if times is None:
         return
-    if not is_concrete(times):
-        raise TypeError(f"times: expected values that are known, got traced ones ({times})")
-    array = np.asarray(times)
+    array = np.asarray(times) if is_concrete(times) else np.empty(0, object)
     if array.dtype.kind not in "iufM":
-        expected = "an array of numbers or of numpy.datetime64"
+        expected = "numbers or numpy.datetime64 that are known when compiling"
         raise TypeError(f"times: expected {expected}, got {described(times)}")
     shape("times", array, (num_samples,), f"({num_samples},), a time for each prediction")
     is_missing = np.isnat(array) if array.dtype.kind == "M" else ~np.isfinite(array)
     refuse_where(is_missing, "times", "finite times", array)
-    is_earlier = array[1:] < array[:-1]
-    if is_earlier.any():
-        row = int(is_earlier.argmax()) + 1
-        raise ValueError(
-            "times: expected forecasts in the order of time, since bets and means learn from the "
-            f"past, got times[{row}] = {array[row]} after times[{row - 1}] = {array[row - 1]}"
-        )
+    is_earlier = np.append(False, array[1:] < array[:-1])
+    refuse_where(is_earlier, "times", "forecasts in the order of time", array)
 
 
 def points(name: str, values: Any, minimum: int = 1) -> PyTree:
@@ -199,9 +187,8 @@ def method(name: str, predictions: Any, needed: str) -> None:
 
 def bin_ids(name: str, values: ArrayLike, num_samples: int) -> jax.Array:
     """Returns the bin of each sample; refuses all but integers in 0, ..., num_samples - 1."""
-    dtype = jnp.result_type(values) if hasattr(values, "shape") else described(values)
-    if not (hasattr(values, "shape") and jnp.issubdtype(dtype, jnp.integer)):
-        raise TypeError(f"{name}: expected integers, one bin for each prediction, got {dtype}")
+    if not jnp.issubdtype(getattr(values, "dtype", None), jnp.integer):
+        raise TypeError(f"{name}: expected integers, the bin of each prediction")
     shape(name, values, (num_samples,), f"({num_samples},), one bin for each prediction")
     expected = f"bins in 0, ..., {num_samples - 1}"
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_samples), expected)
@@ -210,15 +197,14 @@ def bin_ids(name: str, values: ArrayLike, num_samples: int) -> jax.Array:
 def group_ids(name: str, values: ArrayLike, num_samples: int, *, kind: str = "group") -> jax.Array:
     """Returns the group of each sample; refuses all but integers in 0, ..., 2³¹ - 1.
 
-    Other numbers of samples than groups say what `kind` they are. Traced ones that are out of range
-    become negative.
+    Traced ones that are out of range become negative.
     """
     groups = integer(name, as_arrays(name, values), f"{kind}s, one for each sample")
     shape(name, groups, (num_samples,), f"({num_samples},), one {kind} for each sample")
     is_right = lambda x: (x >= 0) & (x <= 2**31 - 1)  # noqa: E731
     groups = satisfying_integers(name, groups, is_right, f"{kind}s in 0, ..., 2³¹ - 1")
     is_narrow = jnp.result_type(groups).itemsize <= 4
-    return groups.astype(jnp.int32) if is_narrow else jnp.maximum(groups, -1).astype(jnp.int32)
+    return (groups if is_narrow else jnp.maximum(groups, -1)).astype(jnp.int32)
 
 
 def predictions_and_targets(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import inspect
 import numbers
 import operator
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax._core.checks.arrays import as_arrays, described, is_distribution, refuse_masked
+from calibjax._core.checks.arrays import as_arrays, described, is_distribution
 from calibjax._core.checks.values import axis_lengths, constrained, record_values
 from calibjax._core.pytree import T
 
@@ -24,19 +23,22 @@ _MAX_NUMBERS = 2**30  # that draws may hold in all
 
 def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """Returns an integer option after checking its range."""
-    refuse_masked(name, value)
+    limit = f">= {minimum}" if maximum is None else f"between {minimum} and {maximum}"
     try:
-        if isinstance(value, bool):
-            raise TypeError
-        value = operator.index(value)
+        index = operator.index(value)
     except TypeError:
-        plain = value is None or isinstance(value, str | numbers.Number)
-        got = repr(value) if plain else described(value)
-        raise TypeError(f"{name}: expected an integer, got {got}") from None
-    if value < minimum or (maximum is not None and value > maximum):
-        limit = f"between {minimum} and {maximum}" if maximum is not None else f">= {minimum}"
-        raise ValueError(f"{name}: expected an integer {limit}, got {value}")
-    return value
+        index = None
+    if index is None or isinstance(value, bool):
+        raise TypeError(f"{name}: expected an integer {limit}, got {_shown(value)}")
+    if index < minimum or (maximum is not None and index > maximum):
+        raise ValueError(f"{name}: expected an integer {limit}, got {index}")
+    return index
+
+
+def _shown(value: object) -> str:
+    """A value in a message: what it is, where it is not short."""
+    is_plain = value is None or isinstance(value, str | numbers.Number)
+    return repr(value) if is_plain else described(value)
 
 
 def number_of_draws(name: str, value: object, minimum: int = 1, *, numbers_each: int = 1) -> int:
@@ -68,42 +70,13 @@ def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
 def function(
     kind: str, name: str, value: object, *arguments: str, keywords: tuple[str, ...] = ()
 ) -> None:
-    """Refuses what cannot be called, with these arguments if any, and classes of records."""
+    """Refuses what cannot be called, classes of records, and what JAX cannot find again."""
     if isinstance(value, type) or not callable(value):
-        raise TypeError(f"{name}: expected a {kind}, got {described(value)}")
+        raise TypeError(f"{name}: expected a {kind}, got {_shown(value)}")
     try:
         hash(value)  # by which JAX finds its programs
     except TypeError:
-        got = f"{described(value)} without one; define __hash__, or leave out __eq__"
-        raise TypeError(f"{name}: expected a {kind} that has a hash, got {got}") from None
-    if not arguments:
-        return
-    is_record = dataclasses.is_dataclass(type(value))
-    if is_record and _records_take(type(value), arguments, keywords):
-        return
-    try:
-        signature = inspect.signature(value)
-    except (TypeError, ValueError):  # of some functions written in C
-        return
-    try:
-        signature.bind(*arguments, **dict.fromkeys(keywords))
-    except TypeError as error:
-        called = getattr(value, "__name__", type(value).__name__)
-        expected = f"({', '.join((*arguments, *(f'{key}={key}' for key in keywords)))})"
-        raise TypeError(
-            f"{name}: expected a {kind} that can be called with {expected}, got "
-            f"{called}{signature}: {error}"
-        ) from error
-
-
-@functools.lru_cache
-def _records_take(kind: type, arguments: tuple[str, ...], keywords: tuple[str, ...]) -> bool:
-    """Whether instances can be called like this: once for all, as `signature` is slow."""
-    try:
-        inspect.signature(kind.__call__).bind(None, *arguments, **dict.fromkeys(keywords))
-    except (TypeError, ValueError):
-        return False
-    return True
+        raise TypeError(f"{name}: expected a {kind} that has a hash, got none") from None
 
 
 def kernel_values(kernel: T, name: str = "kernel") -> T:
@@ -115,63 +88,39 @@ def kernel_values(kernel: T, name: str = "kernel") -> T:
 
 def kernel_or_function(kernel: T, name: str = "kernel") -> T:
     """The kernel, with the hyperparameters of it and of the kernels in it checked."""
-    function("kernel record", name, kernel, "x", "y")
+    function("kernel record", name, kernel)
     if hasattr(type(kernel), "squared"):
-        raise TypeError(
-            f"{name}: expected a kernel record, got the distance {described(kernel)}; "
-            f"kernels.Exponential(length_scale, {described(kernel)}()) is a kernel with it"
-        )
+        got = f"the distance {described(kernel)}; kernels.Exponential(1.0, distance) has it"
+        raise TypeError(f"{name}: expected a kernel record, got {got}")
     return record_values(kernel, name)
 
 
 def distance_values(distance: T, name: str = "distance") -> T:
     """The distance, a record or a function, with its hyperparameters checked."""
-    function("distance record", name, distance, "p", "q")
+    function("distance record", name, distance)
     if hasattr(type(distance), "double_expectation"):
-        raise TypeError(
-            f"{name}: expected a distance record, got the kernel {described(distance)}; "
-            "distances.MaximumMeanDiscrepancy(kernel) is a distance with it"
-        )
+        got = f"the kernel {described(distance)}; distances.MaximumMeanDiscrepancy(kernel) has it"
+        raise TypeError(f"{name}: expected a distance record, got {got}")
     return record_values(distance, name)
 
 
 def no_plain_objects(name: str, record: object) -> None:
     """Refuses functions and objects of classes that are not pytrees, anywhere in a record."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):
-        is_array = hasattr(leaf, "dtype") or isinstance(leaf, numbers.Number | str | type)
-        if (callable(leaf) and not isinstance(leaf, type)) or not is_array:
+        if not (hasattr(leaf, "dtype") or isinstance(leaf, numbers.Number | str | type)):
             raise TypeError(
-                f"{name}{jax.tree_util.keystr(path)}: expected a record, which can be handed to "
-                f"compiled functions, got {described(leaf)}; decorate its class with "
-                "calibjax.record, and make classes of functions: see 'A kernel of your own' in "
-                "the documentation of calibjax.kernels"
+                f"{name}{jax.tree_util.keystr(path)}: expected a record, which compiled functions "
+                f"take, got {described(leaf)}; decorate its class with calibjax.record"
             )
 
 
 def fitted(name: str, value: object, expected: type, source: str = "fit") -> None:
-    """Refuses params of another method, or what some function did not return.
-
-    Records hold arrays of numbers, or Python's numbers; the dictionaries of `GroupWise` hold what
-    the recalibrators of users return.
-    """
+    """Refuses params of another method, or what some function did not return."""
     if not isinstance(value, expected):
-        raise TypeError(
-            f"{name}: expected {expected.__name__} as {source} returns it, got {described(value)}"
-        )
-    if dataclasses.is_dataclass(value):
-        leaves = jax.tree_util.tree_leaves_with_path(value, is_leaf=lambda x: isinstance(x, list))
-        for path, leaf in leaves:
-            _refuse_no_numbers(name + jax.tree_util.keystr(path), leaf, source)
-
-
-def _refuse_no_numbers(name: str, value: object, source: str) -> None:
-    """Refuses everything but arrays of numbers, random keys and Python's numbers."""
-    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return
-    if not hasattr(value, "dtype") and type(value) not in (bool, int, float):
         got = described(value)
-        raise TypeError(f"{name}: expected an array of numbers, as {source} returns it, got {got}")
-    as_arrays(name, value)
+        raise TypeError(f"{name}: expected {expected.__name__} as {source} returns it, got {got}")
+    if dataclasses.is_dataclass(value):
+        no_plain_objects(name, value)
 
 
 def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...] = ()) -> T:
@@ -198,24 +147,20 @@ def key_first(function: Callable[Parameters, Result]) -> Callable[Parameters, Re
     return checked
 
 
-def random_key(key: jax.Array) -> jax.Array:
+def random_key(key: Any) -> jax.Array:
     """Returns a random key, old or new style, as one of the new style.
 
     Raises:
         TypeError: if it is not one key.
-        ValueError: if it is masked.
     """
-    refuse_masked("key", key)
-    if isinstance(key, jax.Array) and jnp.shape(key) == ():
+    is_array = isinstance(key, jax.Array | np.ndarray)
+    if isinstance(key, jax.Array) and key.shape == ():
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             return key
-    elif isinstance(key, jax.Array | np.ndarray) and key.dtype == jnp.uint32 and key.ndim == 1:
+    if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
         try:
             return jax.random.wrap_key_data(jnp.asarray(key))
         except TypeError:  # another number of words
             pass
-    is_array = isinstance(key, jax.Array | np.ndarray)
-    is_plain = key is None or isinstance(key, str | numbers.Number)
-    got = repr(key) if is_plain else described(key)
-    got = f"{key.dtype}{list(key.shape)}" if is_array else got
+    got = f"{key.dtype}{list(key.shape)}" if is_array else _shown(key)
     raise TypeError(f"key: expected one random key such as jax.random.key(0), got {got}")
