@@ -187,7 +187,7 @@ def method(name: str, predictions: Any, needed: str) -> None:
 
 def bin_ids(name: str, values: ArrayLike, num_samples: int) -> jax.Array:
     """Returns the bin of each sample; refuses all but integers in 0, ..., num_samples - 1."""
-    if not jnp.issubdtype(getattr(values, "dtype", None), jnp.integer):
+    if not jnp.issubdtype(getattr(values, "dtype", object), jnp.integer):
         raise TypeError(f"{name}: expected integers, the bin of each prediction")
     shape(name, values, (num_samples,), f"({num_samples},), one bin for each prediction")
     expected = f"bins in 0, ..., {num_samples - 1}"

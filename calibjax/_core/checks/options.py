@@ -154,9 +154,9 @@ def random_key(key: Any) -> jax.Array:
         TypeError: if it is not one key.
     """
     is_array = isinstance(key, jax.Array | np.ndarray)
-    if isinstance(key, jax.Array) and key.shape == ():
-        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-            return key
+    is_new = is_array and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if is_new and isinstance(key, jax.Array) and key.shape == ():
+        return key
     if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
         try:
             return jax.random.wrap_key_data(jnp.asarray(key))
