@@ -86,7 +86,8 @@ def as_arrays(name: str, tree: object) -> PyTree:
 
 def originals(name: str, tree: object) -> PyTree:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
-    if dataclasses.is_dataclass(tree) and hasattr(vars(tree).get("probs"), "__jax_array__"):
+    is_record = dataclasses.is_dataclass(tree) and not isinstance(tree, type)
+    if is_record and hasattr(vars(tree).get("probs"), "__jax_array__"):
         tree = dataclasses.replace(tree, probs=jnp.asarray(vars(tree)["probs"]))  # a Bernoulli
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
