@@ -84,11 +84,11 @@ def as_arrays(name: str, tree: object) -> PyTree:
     return narrowed(name, originals(name, tree))
 
 
-def originals(name: str, tree: object) -> PyTree:
+def originals(name: str, tree: Any) -> PyTree:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
-    is_record = dataclasses.is_dataclass(tree) and not isinstance(tree, type)
-    if is_record and hasattr(vars(tree).get("probs"), "__jax_array__"):
-        tree = dataclasses.replace(tree, probs=jnp.asarray(vars(tree)["probs"]))  # a Bernoulli
+    probs = getattr(tree, "__dict__", {}).get("probs")
+    if hasattr(probs, "__jax_array__"):  # a Bernoulli, as lenses return confidences
+        tree = dataclasses.replace(tree, probs=jnp.asarray(probs))
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
     )
