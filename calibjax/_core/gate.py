@@ -65,6 +65,13 @@ def checked(
 ) -> Any:
     """A function whose arguments are checked before it is called.
 
+    An argument is known by its name: `predictions`, `targets`, `weights`, `kernel`, `key`,
+    `features`, `confidences`, `correct`, `groups`, `confidence_level` and others mean here what
+    they mean everywhere in calibjax. Lists and arrays of other packages become JAX arrays, wrong
+    shapes, types and values are refused, and traced values that are wrong become NaN, which
+    everything has that depends on them. Options are known by their annotation: `bool`, `int`,
+    `float`, `Literal["a", "b"]`, `Callable`. Arguments of any other name pass.
+
     Args:
         function: the function; without it, the result is a decorator.
         minimum: smallest number of samples, and of positive weights.
@@ -73,10 +80,27 @@ def checked(
         needs: names of methods that the predictions must have.
         compiled: whether to compile the function by `jax.jit`, behind its checks.
         static: names of the arguments that are known when compiling.
-        own: checks (name, value, seen) → value of arguments that mean something else here.
+        own: checks (name, value, seen) → value of arguments that mean something else in this
+            function; `seen` has the arguments before it.
 
     Raises:
-        TypeError: if an argument is missing, or there is none of a name.
+        TypeError: by the function, if an argument is missing, unknown, or of the wrong kind.
+        ValueError: by the function, if shapes or values are wrong.
+
+    Cost: of a call of `estimators.skce` with normal predictions about .3 ms.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax import checked
+    >>> from calibjax.distributions import Normal
+    >>> @checked(minimum=2)
+    ... def mean_error(predictions, targets, *, weights=None):
+    ...     return jnp.average(targets - predictions.loc, weights=weights)
+    >>> predictions = Normal([0.0, 1.0, 2.0], [1.0, 1.0, 1.0])
+    >>> print(mean_error(predictions, [1, 2, 6]))
+    2.0
+    >>> mean_error(predictions, [1, 2])
+    Traceback (most recent call last):
+    ValueError: targets: expected one for each of the 3 predictions, got 2
     """
     if function is None:
         options = {"minimum": minimum, "copies": copies, "needs": needs}
