@@ -1,4 +1,4 @@
-"""What comes of all wrong values in some calls: `python -m tests.registry NAME`."""
+"""What comes of all wrong values in calls of a name, or ALL: `python -m tests.registry NAME`."""
 
 import sys
 
@@ -8,17 +8,24 @@ import numpy as np
 from tests import registry
 from tests.registry.outcomes import ALLOWED, evaluate, try_compiled, try_eagerly
 
-chosen = [x for x in registry.calls().values() if len(sys.argv) == 2 and sys.argv[1] in x.name]
+part = sys.argv[1] if len(sys.argv) == 2 else "no name"
+chosen = [call for call in registry.calls().values() if part == "ALL" or part in call.name]
 if not chosen:
     sys.exit(f"{__doc__}\nNAME: expected a part of the name of a call, got {sys.argv[1:]}")
-jax.config.update("jax_traceback_filtering", "off")  # the file that raised an error tells whose
-wrong = []
-for call in chosen:
+jax.config.update("jax_disable_most_optimizations", True)
+total, wrong = 0, []
+for number, call in enumerate(chosen, 1):
     for dtype in (np.float32, np.float64):
         with jax.enable_x64(dtype == np.float64):
             evaluate(call, call.values(dtype))
             tried = list(try_eagerly(call, dtype))
             tried += try_compiled(call, dtype) if call.compiled else []
-        print(f"{call.name}, {dtype.__name__}: {len(tried)} wrong values")
-        wrong += [one for one in tried if one.outcome not in ALLOWED]
+        found = [one for one in tried if one.outcome not in ALLOWED]
+        place = f"{number}/{len(chosen)} {call.name}, {dtype.__name__}"
+        print(f"{place}: {len(tried)} wrong values, {len(found)} wrong outcomes", flush=True)
+        total += len(tried)
+        wrong += found
+    if number % 20 == 0:
+        jax.clear_caches()  # thousands of programs would run out of memory maps
+print(f"{total} wrong values, {len(wrong)} wrong outcomes")
 sys.exit("\n".join(map(str, wrong)) or None)
