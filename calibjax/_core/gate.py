@@ -30,7 +30,7 @@ Check = Callable[[str, Any, Seen], Any]
 _TABLE: dict[str, Check] = {}
 _TOGETHER: dict[tuple[str, ...], Callable[..., tuple[Any, ...]]] = {}
 _SAMPLES = {"predictions", "others", "targets", "weights", "features", "confidences", "correct"}
-_SAMPLES |= {"groups", "clusters", "times"}
+_SAMPLES |= {"groups", "clusters", "times", "values"}
 # Smallest integers; others are at least 1.
 _SMALLEST = {"block_size": 2, "num_folds": 2, "num_samples": 2}
 _DRAWS = {"num_draws", "num_samples", "num_data_sets"}  # which memory has to hold
@@ -217,7 +217,7 @@ def _expected(annotation: Any) -> Callable[[str, Any], None] | None:
         if (
             isinstance(inside, annotation)
             if not is_protocol
-            else (has_all and all(hasattr(value, x) for x in needed))
+            else (has_all and all(_has(value, x) for x in needed))
         ):
             return
         words = (annotation.__doc__ or annotation.__name__).split(".")[0].split(":")[0]
@@ -225,6 +225,13 @@ def _expected(annotation: Any) -> Callable[[str, Any], None] | None:
         raise TypeError(f"{name}: expected {what}, got {checks.described(value)}")
 
     return expect
+
+
+def _has(value: object, name: str) -> bool:
+    try:
+        return hasattr(value, name)
+    except Exception:  # of properties of wrong parameters, which the next check refuses
+        return True
 
 
 def _of_annotation(name: str, annotation: Any) -> Check | None:
@@ -270,8 +277,14 @@ def _record(name: str, value: Any, seen: Seen) -> Any:
     return checks.record_values(value, type(value).__name__)
 
 
-@argument("neighbourhood", "binning")
+@argument("neighbourhood")
 def _configured(name: str, value: Any, seen: Seen) -> Any:
+    return checks.record_values(value, name)
+
+
+@argument("binning")
+def _binning(name: str, value: Any, seen: Seen) -> Any:
+    checks.function("binning such as estimators.UniformBins(10)", name, value)
     return checks.record_values(value, name)
 
 

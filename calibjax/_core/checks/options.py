@@ -60,9 +60,9 @@ def truth_value(name: str, value: object) -> bool:
     return bool(value)
 
 
-def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
-    """Refuses options that are not among the choices."""
-    if not isinstance(value, str) or value not in choices:
+def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
+    """Refuses options that are not among the choices, strings or truth values."""
+    if not isinstance(value, bool | str) or value not in choices:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
 
