@@ -8,19 +8,20 @@ methods that are needed. Inside of the library functions call each other as `inn
 that nothing is checked twice.
 """
 
+import contextlib
 import dataclasses
 import functools
 import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import jax
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, T
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -288,7 +289,7 @@ def _binning(name: str, value: Any, seen: Seen) -> Any:
     return checks.record_values(value, name)
 
 
-@argument("params", "state")
+@argument("params")
 def _learned(name: str, value: Any, seen: Seen) -> Any:
     is_record = dataclasses.is_dataclass(value)
     return checks.learned(name, value, type(value)) if is_record else value
@@ -299,7 +300,7 @@ def _proportion(name: str, value: Any, seen: Seen) -> Any:
     return checks.proportion(name, value)
 
 
-@argument("predictions", "at_predictions", "others")
+@argument("predictions", "at_predictions", "others", "example_predictions")
 def _predictions(name: str, value: Any, seen: Seen) -> Any:
     minimum = 1 if name.startswith("at_") else seen["minimum"]
     value = checks.batch(value, minimum=minimum, name=name, keep_logs=True)
@@ -311,17 +312,20 @@ def _predictions(name: str, value: Any, seen: Seen) -> Any:
 @argument("targets", "at_targets")
 def _targets(name: str, value: Any, seen: Seen) -> Any:
     place = name.replace("targets", "predictions")
-    predictions = seen[place]
     if checks.is_distribution(value):
         raise TypeError(f"{name}: expected an array of targets, got {checks.described(value)}")
     received = checks.originals(name, value)
     value = _of_one_length(name, checks.narrowed(name, received), seen)
-    value = checks.targets_of(predictions, name, value)
-    checks.refuse_rounded(name, received, value, predictions)
-    if not checks.is_concrete(value):  # integers are never NaN, so their predictions become it
-        seen[place] = checks.nan_rows(checks.missing_rows(value), predictions)
+    models = (x for x in (place, "others") if x in seen)
+    possible = {x: checks.targets_of(seen[x], name, value) for x in models}
+    for model, checked in possible.items():
+        checks.refuse_rounded(name, received, checked, seen[model])
+        if not checks.is_concrete(
+            checked
+        ):  # integers are never NaN, so their predictions become it
+            seen[model] = checks.nan_rows(checks.missing_rows(checked), seen[model])
     # Truth values are labels 0 and 1, but not numbers.
-    return jax.tree.map(lambda y: y.astype(int) if y.dtype == np.bool_ else y, value)
+    return jax.tree.map(lambda y: y.astype(int) if y.dtype == np.bool_ else y, possible[place])
 
 
 @argument("weights")
@@ -355,6 +359,29 @@ def _groups(name: str, value: Any, seen: Seen) -> Any:
     if value is None:
         return None
     return checks.group_ids(name, value, seen["length"][1], kind=name[:-1])
+
+
+@argument("score")
+def _score(name: str, value: Any, seen: Seen) -> Any:
+    checks.function("function (predictions, targets)", name, value, "predictions", "targets")
+    return value
+
+
+@argument("times")
+def _times(name: str, value: Any, seen: Seen) -> Any:
+    checks.in_time_order(value, seen["length"][1])
+    return value
+
+
+def fields_checked(record: T) -> T:
+    """A record whose fields have passed as arguments of these names; known ones stay known."""
+    seen = {"minimum": 1, "copies": False, "needs": ()} | vars(record)
+    for field in dataclasses.fields(cast(Any, record)):
+        name, check = field.name, _check_of(field.name, field.type, {})
+        is_known = check is not None and checks.is_concrete(seen[name])
+        with jax.ensure_compile_time_eval() if is_known else contextlib.nullcontext():
+            seen[name] = seen[name] if check is None else check(name, seen[name], seen)
+    return checks.replaced(record, **{name: seen[name] for name in vars(record)})
 
 
 def _of_one_length(name: str, value: Any, seen: Seen) -> Any:
