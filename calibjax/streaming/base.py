@@ -1,17 +1,17 @@
 """What accumulators have in common: states that are sums, their checks, and their merging."""
 
-from typing import Any, TypeVar
+import dataclasses
+import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.gate import argument, checked, fields_checked, inner
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.operators import tiles
-
-StateT = TypeVar("StateT")
 
 
 @record
@@ -80,6 +80,32 @@ def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> S
     )
 
 
+@argument("state")
+def checked_state(name: str, state: Any, seen: dict[str, Any]) -> Any:
+    """A state, with JAX arrays, of the structure, shapes and dtypes of this accumulator's."""
+    accumulator = seen["self"]
+    state = checks.as_arrays(name, state)
+    expected = jax.eval_shape(lambda: inner(type(accumulator).init)(accumulator))
+    kinds = [jax.tree.map(lambda x: f"{x.dtype}{x.shape}", tree) for tree in (expected, state)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(
+            f"{name}: expected a state of this accumulator, {kinds[0]}, got {kinds[1]}"
+        )
+    return state
+
+
+def _configured(name: str, accumulator: Any, seen: dict[str, Any]) -> Any:
+    return fields_checked(accumulator) if dataclasses.is_dataclass(accumulator) else accumulator
+
+
+def _plain_weights(name: str, weights: Any, seen: dict[str, Any]) -> Any:
+    return checks.plain_weights(weights, seen["length"][1], name)
+
+
+# As `checked`, of methods of accumulators, whose weights are added in the units they come in.
+accumulating = functools.partial(checked, self=_configured, weights=_plain_weights)
+
+
 class Accumulator:
     """Base class of the accumulators: the same numbers from batches as from all data at once.
 
@@ -109,9 +135,9 @@ class Accumulator:
         self,
         state: State,
         predictions: Any,
-        targets: ArrayLike,
+        targets: Numbers,
         *,
-        weights: ArrayLike | None = None,
+        weights: Numbers | None = None,
     ) -> State:
         """The state after a batch of samples."""
         raise NotImplementedError
@@ -120,6 +146,7 @@ class Accumulator:
         """What the samples so far say."""
         raise NotImplementedError
 
+    @accumulating(a=checked_state, b=checked_state)
     def merge(self, a: State, b: State) -> State:
         """The state after the samples of two states, in either order.
 
@@ -136,76 +163,19 @@ class Accumulator:
 
         Cost: that of an addition.
         """
-        a, b = self._checked("a", a), self._checked("b", b)
         counts = {name: count + b.counts[name] for name, count in a.counts.items()}
         return State(counts, {name: x.merged(b.sums[name]) for name, x in a.sums.items()})
 
-    def _checked(self, name: str, state: object) -> State:
-        """A state, with JAX arrays, that has the shapes of this accumulator's."""
-        return checked_state(name, state, _expected(self))
 
-
-def _expected(accumulator: Accumulator) -> State:
-    """The shapes of the states of an accumulator."""
-    return jax.eval_shape(accumulator.init)
-
-
-def checked_state(name: str, state: object, expected: StateT) -> StateT:
-    """A state, with JAX arrays, of the structure, the shapes and the dtypes of another.
+def enough(state: State, minimum: int, expected: str, *, count: str = "samples") -> jax.Array:
+    """Whether a state has seen this number of samples; traced ones that have not are to be NaN.
 
     Raises:
-        TypeError: if it is not a state.
-        ValueError: if it is the state of another accumulator.
-    """
-    checks.fitted(name, state, type(expected), "init")
-
-    def kind(tree: object) -> tuple[Any, list[str]]:
-        leaves, structure = jax.tree.flatten_with_path(tree)
-        arrays = ((path, x if hasattr(x, "dtype") else np.asarray(x)) for path, x in leaves)
-        names = jax.tree_util.keystr
-        return structure, [f"{names(path)} {x.dtype}{list(x.shape)}" for path, x in arrays]
-
-    (structure, actual), (right, arrays) = kind(state), kind(expected)
-    if structure != right or actual != arrays:
-        raise ValueError(
-            f"{name}: expected a state of this accumulator, with arrays {', '.join(arrays)}, "
-            f"got {', '.join(actual)}"
-        )
-    checked: StateT = jax.tree.map(jnp.asarray, state)
-    for key, values in getattr(checked, "counts", {}).items():
-        if checks.is_concrete(values):
-            place, bad = f"{name}.counts['{key}']", np.asarray(values) < 0
-            checks.refuse_where(bad, place, "a count >= 0, and below 2³¹ samples", values)
-    return checked
-
-
-def checked_batch(
-    predictions: Any, targets: ArrayLike, weights: Any, *, keep_logs: bool = False
-) -> tuple[Any, jax.Array, jax.Array | None]:
-    """A checked batch with its weights, in the units in which they are given, if it has any."""
-    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=keep_logs)
-    if weights is not None:
-        weights = checks.plain_weights(weights, checks.leading_size("targets", targets))
-    return predictions, targets, weights
-
-
-def checked_number(
-    state: State, minimum: int, expected: str, *, count: str = "samples"
-) -> jax.Array:
-    """The number of samples in a state; traced ones below the minimum are refused by the caller.
-
-    Args:
-        state: checked state.
-        minimum: the smallest number that is enough.
-        expected: the minimum in words, for the message.
-        count: name of the count.
-
-    Raises:
-        ValueError: if there are fewer than the minimum, or more than 32 bits count.
+        ValueError: if there are fewer than the minimum, in words `expected`, or more than 32 bits
+            count.
     """
     number = state.counts[count]
     if checks.is_concrete(number) and np.any(np.asarray(number) < minimum):
         got = "more than 2³¹ - 1" if np.min(number) < 0 else np.min(number)
         raise ValueError(f"state: expected {expected}, got {got}")
-    return number
+    return number >= minimum

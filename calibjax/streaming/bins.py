@@ -6,17 +6,16 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import record
+from calibjax._core.pytree import Numbers, record
 from calibjax.binnings import MAX_BINS, UniformBins, interval_index
 from calibjax.distances import Distance, TotalVariation
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.composed import bare
 from calibjax.estimators.binned import distances_of_means, means_of_sums, sums_in_bins
-from calibjax.streaming.base import Accumulator, State, added, checked_batch, checked_number, zeros
+from calibjax.streaming.base import Accumulator, State, accumulating, added, enough, zeros
 
 _MAX_CELLS = 2**22
 _TOTAL_VARIATION = TotalVariation()
@@ -88,6 +87,7 @@ class CalibrationBins(Accumulator):
     num_classes: int | None = dataclasses.field(default=None, metadata={"static": True})
     distance: Distance = _TOTAL_VARIATION
 
+    @accumulating
     def init(self) -> State:
         """The state before any samples.
 
@@ -95,47 +95,25 @@ class CalibrationBins(Accumulator):
             TypeError: if an attribute is of the wrong kind.
             ValueError: if it has a wrong value, or there are too many bins.
         """
-        shape = self._shape()
+        num_bins = checks.size_in_range("binning.num_bins", self.binning.num_bins, 1, MAX_BINS)
+        num_classes = self.num_classes or 1  # that are binned
+        if num_classes > 1 and num_classes * np.log2(num_bins) > np.log2(_MAX_CELLS):
+            raise ValueError(
+                f"num_classes: expected at most {_MAX_CELLS} bins num_bins^num_classes, got "
+                f"{num_bins}^{num_classes}; see estimators.top_label"
+            )
+        shape = num_bins**num_classes, max(num_classes, 2)
         counts = {"samples": (), "missing": (), "sizes": shape[:1]}
         return zeros(counts, {"labels": shape, "residuals": shape})
 
-    def _shape(self) -> tuple[int, int]:
-        """Number of bins and of classes."""
-        if not isinstance(self.binning, UniformBins):
-            raise TypeError(
-                "binning: expected estimators.UniformBins, whose bins do not depend on the data, "
-                f"got {checks.described(self.binning)}"
-            )
-        num_bins = checks.size_in_range("binning.num_bins", self.binning.num_bins, 1, MAX_BINS)
-        if self.num_classes is None:
-            return num_bins, 2
-        num_classes = checks.size_in_range("num_classes", self.num_classes, 2, MAX_BINS)
-        if num_classes * np.log2(num_bins) > np.log2(_MAX_CELLS):
-            raise ValueError(
-                f"num_classes: expected at most {_MAX_CELLS} bins num_bins^num_classes, got "
-                f"{num_bins}^{num_classes}; look at the top label, or at each class, through a "
-                "lens such as estimators.top_label"
-            )
-        return num_bins**num_classes, num_classes
-
-    def _checked(self, name: str, state: object) -> State:
-        """A state of this accumulator that some samples give."""
-        checked = super()._checked(name, state)
-        is_right = _is_consistent(checked)
-        if checks.is_concrete(is_right) and not np.all(is_right):
-            raise ValueError(
-                f"{name}: expected counts of bins that add up to the number of samples, weights of "
-                "their labels, and sums of residuals from -1 to 1 with these weights, got others"
-            )
-        return checked
-
+    @accumulating
     def update(
         self,
         state: State,
         predictions: ClassPredictions,
-        targets: ArrayLike,
+        targets: Numbers,
         *,
-        weights: ArrayLike | None = None,
+        weights: Numbers | None = None,
     ) -> State:
         """The state after a batch of samples.
 
@@ -152,27 +130,17 @@ class CalibrationBins(Accumulator):
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
         """
-        self._shape()
-        state = self._checked("state", state)
-        checks.class_predictions(predictions)
-        predictions, targets, weights = checked_batch(predictions, targets, weights)
-        is_binary = isinstance(bare(predictions), Bernoulli)
-        num_classes = None if is_binary else predictions.class_probs.shape[1]
+        is_binary, probs = isinstance(bare(predictions), Bernoulli), predictions.class_probs
+        num_classes = None if is_binary else probs.shape[1]
         if num_classes != self.num_classes:
-            expected = "binary predictions, Bernoulli (num_classes = None)"
-            if self.num_classes is not None:
-                expected = f"predictions of num_classes = {self.num_classes} classes"
-            got = "binary ones" if num_classes is None else f"{num_classes} classes"
-            raise ValueError(f"predictions: expected {expected}, got {got}")
-        return _with_samples(
-            state,
-            predictions.class_probs,
-            targets,
-            weights,
-            num_bins=self.binning.num_bins,
-            is_binary=is_binary,
-        )
+            raise ValueError(
+                f"predictions: expected num_classes = {self.num_classes}, got {num_classes}; None "
+                "are binary predictions, Bernoulli, as of estimators.top_label"
+            )
+        bins = {"num_bins": self.binning.num_bins, "is_binary": is_binary}
+        return _with_samples(state, probs, targets, weights, **bins)
 
+    @accumulating
     def result(self, state: State) -> BinnedErrors:
         """The errors and the bins.
 
@@ -180,9 +148,7 @@ class CalibrationBins(Accumulator):
             TypeError: if the state is not one.
             ValueError: if it is that of another accumulator, or of no samples.
         """
-        state = self._checked("state", state)
-        number = checked_number(state, 1, "at least 1 sample")
-        is_whole = (number > 0) & (state.counts["missing"] == 0) & _is_consistent(state)
+        is_whole = enough(state, 1, "at least 1 sample") & (state.counts["missing"] == 0)
         residuals, labels = state.sums["residuals"].total(), state.sums["labels"].total()
         labels = jnp.where(is_whole, labels, jnp.nan)
         sizes = jnp.sum(labels, 1)
@@ -191,19 +157,6 @@ class CalibrationBins(Accumulator):
         ece = jnp.sum(sizes * distances) / jnp.sum(sizes)
         counts = state.counts["sizes"]
         return BinnedErrors(ece, jnp.max(distances), counts, sizes, means, proportions)
-
-
-@jax.jit
-def _is_consistent(state: State) -> jax.Array:
-    """Whether some samples give this state, up to rounding; states of several devices as well."""
-    counts, residuals = state.counts, state.sums["residuals"].total()
-    labels = state.sums["labels"].total()
-    sizes = jnp.sum(labels, 1)
-    num_seen = jnp.sum(counts["sizes"]) + counts["missing"]
-    is_counted = jnp.all(labels >= 0) & jnp.all((sizes > 0) == (counts["sizes"] > 0))
-    is_bounded = jnp.all(jnp.abs(residuals) <= 1.001 * sizes[:, None])
-    is_bounded |= counts["missing"] > 0  # then they may be NaN
-    return (num_seen == counts["samples"]) & is_counted & is_bounded
 
 
 @functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))

@@ -7,12 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import record
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions.base import Distribution
-from calibjax.streaming.base import Accumulator, State, added, checked_batch, checked_number, zeros
+from calibjax.streaming.base import Accumulator, State, accumulating, added, enough, zeros
 
 _SUMS = "weights", "values", "squared weights", "squared values", "products"
 
@@ -102,17 +101,19 @@ class MeanScore(Accumulator):
 
     score: Callable[[Any, Any], Any] = dataclasses.field(metadata={"static": True})
 
+    @accumulating
     def init(self) -> State:
         """The state before any samples."""
         return without_numbers("samples")
 
+    @accumulating
     def update(
         self,
         state: State,
         predictions: Distribution,
-        targets: ArrayLike,
+        targets: Numbers,
         *,
-        weights: ArrayLike | None = None,
+        weights: Numbers | None = None,
     ) -> State:
         """The state after a batch of samples.
 
@@ -129,19 +130,15 @@ class MeanScore(Accumulator):
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
         """
-        checks.function(
-            "function (predictions, targets)", "score", self.score, "predictions", "targets"
-        )
-        state = self._checked("state", state)
-        predictions, targets, weights = checked_batch(predictions, targets, weights, keep_logs=True)
         values = self._values(predictions, targets, checks.leading_size("targets", targets))
         return with_numbers(state, values, jnp.ones_like(values) if weights is None else weights)
 
     def _values(self, predictions: Distribution, targets: jax.Array, n: int) -> jax.Array:
         """The numbers of all samples, [n]; NaN where a traced sample is."""
         name = "score(predictions, targets)"
-        values = mean = jnp.asarray(checks.real(name, self.score(predictions, targets)))
+        values = jnp.asarray(checks.real(name, self.score(predictions, targets)))
         if values.shape != (n,):
+            mean = values
             checks.shape(name, mean, (), f"({n},), a number for each sample, or ()")
 
             def of_sample(sample: tuple[Any, Any]) -> jax.Array:
@@ -149,25 +146,14 @@ class MeanScore(Accumulator):
                 return jnp.asarray(self.score(*one))
 
             values = jax.vmap(of_sample)((predictions, targets))
-            self._refuse_other_mean(mean, values)
-        values = checks.floating(name, values)
-        bad = checks.missing_rows((predictions, targets))
-        values = checks.nan_unless(~bad, values)
-        if checks.is_concrete(values):
-            checks.refuse_where(np.isnan(values), name, "numbers", values)
-        return values
+            error, size = jnp.abs(jnp.mean(values) - mean), jnp.mean(jnp.abs(values))
+            if checks.is_concrete(error) and np.isfinite(size) and not error <= 1e-3 * size:
+                raise ValueError(
+                    f"{name}: expected a number for each sample, or their mean, got {mean}"
+                )
+        return checks.nan_unless(~checks.missing_rows((predictions, targets)), values)
 
-    def _refuse_other_mean(self, mean: jax.Array, values: jax.Array) -> None:
-        """Refuses functions of a batch that are not means over its samples."""
-        if not checks.is_concrete(mean, values):
-            return
-        of_samples, size = np.mean(values), np.mean(np.abs(values))
-        if np.isfinite(size) and not np.abs(of_samples - mean) <= 1e-3 * size:
-            raise ValueError(
-                "score(predictions, targets): expected a number for each sample, or their mean, "
-                f"got {mean} for a batch whose samples have the mean {of_samples}"
-            )
-
+    @accumulating
     def result(self, state: State) -> MeanEstimate:
         """The mean and its standard error.
 
@@ -175,6 +161,5 @@ class MeanScore(Accumulator):
             TypeError: if the state is not one.
             ValueError: if it is that of another accumulator, or no sample has a weight.
         """
-        state = self._checked("state", state)
-        checked_number(state, 1, "at least 1 sample with a weight > 0")
+        enough(state, 1, "at least 1 sample with a weight > 0")
         return MeanEstimate(*mean_and_error(state))

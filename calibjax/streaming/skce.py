@@ -7,17 +7,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.batches import default_batch_size
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions.base import Distribution, check_draws, draw, draw_each
-from calibjax.estimators.kernel import checked_samples as checked_pairs
-from calibjax.estimators.kernel import refuse_without_expectations, sample_pair
-from calibjax.hypothesis_tests._redraw.components import STATISTICS
+from calibjax.estimators.kernel import ready, refuse_without_expectations, sample_pair
+from calibjax.hypothesis_tests._redraw.components import Statistic
 from calibjax.hypothesis_tests._redraw.family import bytes_of_redraw, means_of_sums, sums_of_redraws
 from calibjax.hypothesis_tests._redraw.plan import over_pool
 from calibjax.hypothesis_tests.exact import result_of_pool
@@ -27,7 +26,7 @@ from calibjax.hypothesis_tests.simulation import warn_of_members
 from calibjax.kernels import Kernel, Nystrom, TensorProduct
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import features, prepare_features
-from calibjax.streaming.base import Accumulator, State, added, checked_batch, checked_number, zeros
+from calibjax.streaming.base import Accumulator, State, accumulating, added, enough, zeros
 from calibjax.streaming.moments import mean_and_error, with_numbers, without_numbers
 
 
@@ -67,32 +66,24 @@ def with_batch(
     return added(state, counts, sums | {"weights": total, "squared weights": squares})
 
 
-def featured_product(kernel: Kernel, example_targets: ArrayLike | None) -> FeaturedProduct:
+def featured_product(kernel: Any, example_targets: Any) -> FeaturedProduct:
     """The features of a kernel, made for the range of the landmarks and of example targets."""
-    if not checks.is_concrete(kernel, example_targets):
-        raise ValueError(
-            "kernel: expected landmarks and length scales that are known when compiling, got "
-            "traced ones; accumulators are read by compiled functions from outside, and not "
-            "handed to them"
+    prediction = getattr(kernel, "prediction", None)
+    if not isinstance(prediction, Nystrom) or not checks.is_concrete(kernel, example_targets):
+        raise TypeError(
+            "kernel: expected TensorProduct(Nystrom(kernel on predictions, landmarks), target "
+            f"kernel), of values that are not traced, got {checks.described(prediction or kernel)}"
         )
     with jax.ensure_compile_time_eval():  # the data may be traced
-        kernel = checks.kernel_values(kernel)
-        prediction = kernel.prediction if isinstance(kernel, TensorProduct) else None
-        if not isinstance(kernel, TensorProduct) or not isinstance(prediction, Nystrom):
-            raise TypeError(
-                "kernel: expected TensorProduct(Nystrom(kernel on predictions, landmarks), target "
-                f"kernel), got {checks.described(kernel if prediction is None else prediction)}"
-            )
         landmarks = checks.batch(prediction.landmarks, name=_LANDMARKS)
         refuse_without_expectations(kernel, landmarks)
         data = _examples(landmarks, example_targets)
         prepared = prepare_features(kernel.target, *data)
         if prepared is None:
             raise ValueError(
-                "kernel.target: expected a kernel with features for the landmarks "
-                f"({checks.described(landmarks)}) and the example targets, got "
-                f"{checks.described(kernel.target)}, which has none, or too many: a length scale "
-                "that is too small for their range"
+                "kernel.target: expected a kernel with features for the landmarks and the example "
+                f"targets, got {checks.described(kernel.target)}, which has none, or too many: a "
+                "length scale that is too small for their range"
             )
         first = jax.tree.map(lambda leaf: leaf[0], data)
         number = jax.eval_shape(functools.partial(features, kernel.target, prepared), *first).size
@@ -110,36 +101,28 @@ def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distributi
     drawn = draw(jax.random.key(0), landmarks)
     if example_targets is None:
         return landmarks, drawn
-    targets = checks.as_arrays("example_targets", example_targets)
-    number = checks.leading_size("example_targets", targets)
+    number = checks.leading_size("example_targets", checks.originals("targets", example_targets))
     size = checks.leading_size(_LANDMARKS, landmarks)
 
-    def repeated(leaf: jax.Array) -> jax.Array:
-        return leaf[np.arange(number) % size]
+    def repeated(number: int) -> Distribution:
+        return jax.tree.map(lambda leaf: leaf[np.arange(number) % size], landmarks)
 
     _, targets = checks.predictions_and_targets(
-        jax.tree.map(repeated, landmarks), targets, names=(_LANDMARKS, "example_targets")
+        repeated(number), example_targets, names=(_LANDMARKS, "example_targets")
     )
     both = jax.tree.map(lambda x, y: jnp.concatenate([x, y.astype(x.dtype)]), drawn, targets)
-    again = jax.tree.map(lambda leaf: leaf[np.arange(size + number) % size], landmarks)
-    return again, both
+    return repeated(size + number), both
 
 
-def checked_samples(
-    featured: FeaturedProduct, predictions: Distribution, targets: ArrayLike, weights: Any
-) -> tuple[Distribution, jax.Array, jax.Array | None]:
-    """A checked batch of the landmarks' kind, with its weights."""
-    predictions, targets, weights = checked_batch(predictions, targets, weights)
+def check_kind(featured: FeaturedProduct, predictions: Distribution) -> None:
+    """Refuses a batch of another kind than the landmarks, or of a higher precision."""
     refuse_without_expectations(featured.kernel, predictions)
     plain, landmarks = map(without_draws, (predictions, featured.landmarks))
     checks.same_kind("predictions", plain, _LANDMARKS, landmarks)
     dtype = floating_dtype(predictions)
     if jnp.finfo(dtype).bits > jnp.finfo(featured.dtype).bits:
-        raise ValueError(
-            "predictions: expected at most the precision of the landmarks, "
-            f"{featured.dtype}, got {dtype}"
-        )
-    return predictions, targets, None if weights is None else weights.astype(featured.dtype)
+        expected = f"at most the precision of the landmarks, {featured.dtype}"
+        raise ValueError(f"predictions: expected {expected}, got {dtype}")
 
 
 @functools.partial(jax.jit, static_argnames="batch_size")
@@ -262,12 +245,13 @@ class SKCE(Accumulator):
     """
 
     kernel: Kernel
-    example_targets: ArrayLike | None = None
+    example_targets: Numbers | None = None
     block_size: int | None = dataclasses.field(
         default=None, kw_only=True, metadata={"static": True}
     )
     confidence_level: float = dataclasses.field(default=0.95, kw_only=True)
 
+    @accumulating
     def init(self) -> State:
         """The state before any samples.
 
@@ -277,13 +261,14 @@ class SKCE(Accumulator):
         """
         return _featured(self).zeros(()) if self.block_size is None else without_numbers("blocks")
 
+    @accumulating
     def update(
         self,
         state: State,
         predictions: Distribution,
-        targets: ArrayLike,
+        targets: Numbers,
         *,
-        weights: ArrayLike | None = None,
+        weights: Numbers | None = None,
     ) -> State:
         """The state after a batch of samples.
 
@@ -301,41 +286,34 @@ class SKCE(Accumulator):
             ValueError: if shapes or values are wrong.
             NotImplementedError: if the expectations have no closed form.
         """
-        state = self._checked("state", state)
         if self.block_size is not None:
             data = self.kernel, predictions, targets, weights
             return with_numbers(state, *_blocks(self.block_size, *data))
         featured = _featured(self)
-        data = checked_samples(featured, predictions, targets, weights)
-        sums = sums_of_batch(featured.kernel, featured.prepared, *data)
-        return with_batch(state, {"samples": _number_used(*data[1:])}, sums, data[2])
+        check_kind(featured, predictions)
+        sums = sums_of_batch(featured.kernel, featured.prepared, predictions, targets, weights)
+        return with_batch(state, {"samples": _number_used(targets, weights)}, sums, weights)
 
-    def _interval(self, state: State) -> ConfidenceInterval:
-        level = checks.proportion("confidence_level", self.confidence_level)
-        number = checked_number(state, 2, "at least 2 blocks with a weight > 0", count="blocks")
-        estimate, error = mean_and_error(state)
-        if checks.is_concrete(error) and np.any(np.isnan(error) & ~np.isnan(estimate)):
-            raise ValueError(
-                f"state: expected block estimates that differ, got {number} blocks that are all "
-                f"{estimate} up to rounding"
-            )
-        return asymptotic_interval(estimate, error, level)
-
+    @accumulating
     def result(self, state: State) -> SKCEEstimate | ConfidenceInterval:
         """The estimates; with blocks the estimate with its interval.
 
         Raises:
             TypeError: if the state is not one.
             ValueError: if it is that of another accumulator, or of fewer than two samples or
-                blocks, or all blocks are equal up to rounding (then the result under `jit` is NaN).
+                blocks. If all blocks are equal up to rounding, the interval is NaN.
         """
-        state = self._checked("state", state)
         if self.block_size is not None:
-            return self._interval(state)
-        number = checked_number(state, 2, "at least 2 samples with a weight > 0")
+            enough(state, 2, "at least 2 blocks with a weight > 0", count="blocks")
+            return asymptotic_interval(*mean_and_error(state), jnp.asarray(self.confidence_level))
+        is_enough = enough(state, 2, "at least 2 samples with a weight > 0")
         n, unbiased, diagonal = _means(state)
-        unbiased = jnp.where(number >= 2, unbiased, jnp.nan)
+        unbiased = jnp.where(is_enough, unbiased, jnp.nan)
         return SKCEEstimate(unbiased, (diagonal + (n - 1) * unbiased) / n)
+
+
+def _indices(name: str, indices: Any, seen: dict[str, Any]) -> jax.Array:
+    return checks.group_ids(name, indices, seen["length"][1], kind="number")
 
 
 @record
@@ -397,9 +375,10 @@ class ExactSKCETest(Accumulator):
     key: jax.Array
     kernel: Kernel
     num_draws: int = dataclasses.field(default=999, metadata={"static": True})
-    statistic: str = dataclasses.field(default="omnibus", metadata={"static": True})
-    example_targets: ArrayLike | None = None
+    statistic: Statistic = dataclasses.field(default="omnibus", metadata={"static": True})
+    example_targets: Numbers | None = None
 
+    @accumulating
     def init(self) -> State:
         """The state before any samples.
 
@@ -407,22 +386,17 @@ class ExactSKCETest(Accumulator):
             TypeError: if an attribute is of the wrong kind.
             ValueError: if it has a wrong value, or the target kernel has no features.
         """
-        return self._zeros(_featured(self))
+        return _featured(self).zeros((self.num_draws + 1,), used=(), zeros=())
 
-    def _zeros(self, featured: FeaturedProduct) -> State:
-        rank, num_features = featured.shape
-        numbers_each = 2 * rank * num_features
-        number = checks.number_of_draws("num_draws", self.num_draws, numbers_each=numbers_each)
-        return featured.zeros((number + 1,), used=(), zeros=())
-
+    @accumulating(indices=_indices)
     def update(
         self,
         state: State,
         predictions: Distribution,
-        targets: ArrayLike,
+        targets: Numbers,
         *,
-        weights: ArrayLike | None = None,
-        indices: ArrayLike | None = None,
+        weights: Numbers | None = None,
+        indices: Numbers | None = None,
     ) -> State:
         """The state after a batch of samples.
 
@@ -443,17 +417,14 @@ class ExactSKCETest(Accumulator):
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
         """
-        key = checks.random_key(self.key)
         featured = _featured(self)
-        state = self._checked("state", state)
-        predictions, targets, weights = checked_samples(featured, predictions, targets, weights)
+        check_kind(featured, predictions)
         check_draws(predictions, targets)
         warn_of_members(predictions)
         n = checks.leading_size("targets", targets)
         if indices is None:
             indices = state.counts["samples"] + jnp.arange(n, dtype=jnp.int32)
         else:
-            indices = checks.group_ids("indices", indices, n, kind="number")
             predictions = checks.nan_rows(indices < 0, predictions)
         num_features = featured.shape[1]
         sums = sums_of_batch(
@@ -462,12 +433,13 @@ class ExactSKCETest(Accumulator):
             predictions,
             targets,
             weights,
-            (jax.random.split(key, self.num_draws), indices),
+            (jax.random.split(self.key, self.num_draws), indices),
             batch_size=default_batch_size(bytes_of_redraw(n, num_features, in_blocks=True)),
         )
         counts = {"used": _number_used(targets, weights), "zeros": jnp.sum(indices == 0)}
         return with_batch(state, {"samples": n, **counts}, sums, weights)
 
+    @accumulating
     def result(self, state: State) -> CalibrationTestResult:
         """The result of the test of all samples so far, as `exact_skce_test` returns it.
 
@@ -476,37 +448,32 @@ class ExactSKCETest(Accumulator):
             ValueError: if it is that of another accumulator or of fewer than two samples, or if the
                 index zero occurred twice.
         """
-        statistic = checks.choice("statistic", self.statistic, STATISTICS)
-        state = self._checked("state", state)
-        expected = "at least 2 samples with a weight > 0"
-        number = checked_number(state, 2, expected, count="used")
+        is_enough = enough(state, 2, "at least 2 samples with a weight > 0", count="used")
         zeros = state.counts["zeros"]
         if checks.is_concrete(zeros) and np.any(np.asarray(zeros) > 1):
             raise ValueError(
                 f"state: expected samples with different indices, got {zeros} samples with the "
                 "index 0; hand over indices to update where several states are merged"
             )
-        is_valid = (number >= 2) & (zeros <= 1)
         n, *parts = _means(state)
+        is_valid = is_enough & (zeros <= 1)
         unbiased, diagonal = (jnp.where(is_valid, part, jnp.nan) for part in parts)
-        return result_of_pool(unbiased, diagonal, num_targets=n, statistic=statistic)
+        return result_of_pool(unbiased, diagonal, num_targets=n, statistic=self.statistic)
 
 
 def _blocks(
-    block_size: int, kernel: Kernel, predictions: Distribution, targets: ArrayLike, weights: Any
+    block_size: int, kernel: Kernel, predictions: Distribution, targets: jax.Array, weights: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Unbiased estimates of the blocks of a batch, and their weights."""
-    block_size = checks.size_in_range("block_size", block_size, 2)
-    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    kernel, samples = checked_pairs(kernel, predictions, targets)
-    n = checks.leading_size("targets", samples[1])
+    kernel, *samples = ready(kernel, predictions, targets)
+    n = checks.leading_size("targets", targets)
     if n % block_size:
         raise ValueError(
             f"predictions: expected a multiple of block_size = {block_size} samples, got {n}; "
-            "hand over whole blocks, and leave out the rest at the end of the data"
+            "leave out the rest at the end of the data"
         )
-    weights = None if weights is None else checks.plain_weights(weights, n)
-    blocks = operators.block_means(sample_pair, kernel, samples, weights, block_size=block_size)
+    data = kernel, tuple(samples), weights
+    blocks = operators.block_means(sample_pair, *data, block_size=block_size)
     if weights is None:
         return blocks, jnp.ones_like(blocks)
     number = block_size * (block_size - 1) / 2

@@ -19,7 +19,7 @@ import functools
 import math
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -240,7 +240,8 @@ def critical_values(
     return _split(limit, statistic, null_samples, np)
 
 
-STATISTICS = ("omnibus", "biased", "unbiased", "dispersion")
+Statistic = Literal["omnibus", "biased", "unbiased", "dispersion"]
+STATISTICS = get_args(Statistic)
 _TIED = 1e-4  # scores that differ by less, relative to their size, are the same in other units
 _ALONE = "kernels in no group"
 ALIKE = "similar predictions share the same error"
@@ -473,7 +474,8 @@ def skce_components(
     exact.
 
     Args:
-        unbiased: SKCE_u, observed value first, [B + 1], or [B + 1, K] for several kernels.
+        unbiased: SKCE_u, observed value first, [B + 1] or [B + 1, 1], or [B + 1, K] for several
+            kernels.
         diagonal: D, of the same shape.
         num_targets: n.
         ranked: one of `STATISTICS`.
@@ -485,6 +487,8 @@ def skce_components(
         The pool of the statistic, of the same shape, and the components.
     """
     n = num_targets
+    if family is None:
+        unbiased, diagonal = unbiased.reshape(-1), diagonal.reshape(-1)
     # Equal data sets tie, in whatever order their samples were added: h cancels off the diagonal.
     size = jnp.max(jnp.abs(diagonal), 0, where=jnp.isfinite(diagonal), initial=0)
     digit = jnp.finfo(diagonal.dtype).eps * size
