@@ -34,7 +34,8 @@ _SAMPLES = {"predictions", "others", "targets", "weights", "features", "confiden
 _SAMPLES |= {"groups", "clusters", "times", "values"}
 # Smallest integers; others are at least 1.
 _SMALLEST = {"block_size": 2, "num_folds": 2, "num_samples": 2}
-_DRAWS = {"num_draws", "num_samples", "num_data_sets"}  # which memory has to hold
+# Which memory has to hold.
+_DRAWS = {"num_draws", "num_samples", "num_data_sets", "horizon", "window"}
 
 
 @typing.overload
@@ -359,6 +360,15 @@ def _groups(name: str, value: Any, seen: Seen) -> Any:
     if value is None:
         return None
     return checks.group_ids(name, value, seen["length"][1], kind=name[:-1])
+
+
+@argument("recalibration")
+def _recalibration(name: str, value: Any, seen: Seen) -> Any:
+    is_one = all(callable(getattr(value, method, None)) for method in ("fit", "apply"))
+    if isinstance(value, type) or not is_one:
+        got = checks.described(value)
+        raise TypeError(f"{name}: expected a record with methods fit and apply, got {got}")
+    return value
 
 
 @argument("score")

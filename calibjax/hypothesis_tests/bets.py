@@ -9,7 +9,6 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp, ndtr, ndtri
 from jax.scipy.stats import norm
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import einsum, floating_dtype, matmul, one_hot, ratio, tensordot
@@ -75,28 +74,20 @@ class Forecast(NamedTuple):
     outcome: jax.Array
 
 
-def checked_forecasts(
-    predictions: Distribution, targets: ArrayLike, times: ArrayLike | None = None
-) -> Forecast:
-    """A batch of n forecasts, whose times, if there are any, must be in order.
+def forecasts_of(predictions: Distribution, targets: jax.Array) -> Forecast:
+    """A checked batch of n forecasts.
 
     Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong.
         NotImplementedError: if the predictions are neither of classes nor have normal scores.
     """
-    checks.same_rows(predictions=predictions, targets=targets, times=times)
-    predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=True)
-    checks.in_time_order(times, checks.leading_size("targets", targets))
     plain = bare(predictions)
     if not hasattr(plain, "class_probs"):
-        if isinstance(plain, MonteCarlo):
-            plain = plain.draws
+        plain = plain.draws if isinstance(plain, MonteCarlo) else plain
         check_expectations(NormalScore(), plain)
     if isinstance(plain, Ensemble) and (plain.weights is not None or plain.values.ndim != 2):
         raise NotImplementedError(
-            "predictions: expected ensembles of numbers without weights, since only such members "
-            f"are exchangeable with the target, got {checks.described(plain)}"
+            "predictions: expected ensembles of numbers without weights, whose members are "
+            f"exchangeable with the target, got {checks.described(plain)} with others"
         )
     return _forecasts(without_draws(predictions), plain, targets)
 
@@ -496,22 +487,16 @@ def _default_bets(predictions: Distribution) -> dict[str, Any]:
     return bets
 
 
-def checked_bets(bets: object, predictions: Distribution) -> dict[str, Bet]:
+def bets_by_name(bets: Any, predictions: Distribution) -> dict[str, Bet]:
     """Bets by name, as they are placed.
 
     Raises:
         TypeError: if one is none.
-        ValueError: if there are none.
         NotImplementedError: if one cannot be placed against these predictions.
     """
     if bets is None:
         return _default_bets(predictions)
-    if isinstance(bets, list | tuple):
-        raise TypeError(f"bets: expected a dictionary of bets, got {checks.described(bets)}")
-    if not isinstance(bets, Mapping):
-        bets = {type(bets).__name__: bets}
-    if not bets:
-        raise ValueError("bets: expected at least one bet, got none")
+    bets = bets if isinstance(bets, Mapping) else {type(bets).__name__: bets}
     return {str(name): _as_bet(f"bets['{name}']", bet, predictions) for name, bet in bets.items()}
 
 
@@ -520,35 +505,29 @@ def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
     is_of_classes = hasattr(plain, "class_probs")
     if isinstance(bet, Bet):
         return bet
-    if isinstance(bet, type):
-        raise TypeError(f"{place}: expected a recalibration, got the class {bet.__name__}")
     if isinstance(bet, AffineScaling) and not is_of_classes:
         return AffineBet()
-    elif isinstance(bet, KernelRecalibration) and not is_of_classes:
+    if isinstance(bet, KernelRecalibration) and not is_of_classes:
         return _local(bet, predictions)
-    elif isinstance(bet, TemperatureScaling | MatrixScaling) and is_of_classes:
+    if isinstance(bet, TemperatureScaling | MatrixScaling) and is_of_classes:
         is_full = getattr(bet, "structure", "") == "full"
         return RefittedBet(bet) if is_full else LogitBet(bet)
-    elif isinstance(bet, TensorProduct):
-        kernel: TensorProduct = checks.kernel_values(bet, place)
-        target = kernel.target
+    if isinstance(bet, TensorProduct):
+        target = checks.kernel_values(bet, place).target
         of_numbers = isinstance(target, NormalScore) and not isinstance(plain, VECTORS)
         if not isinstance(target, Conditional) if is_of_classes else of_numbers:
-            return KernelBet(Near((kernel.prediction,)), _matrix(target, plain)[None])
+            return KernelBet(Near((bet.prediction,)), _matrix(target, plain)[None])
         raise NotImplementedError(
             f"{place}.target: expected a kernels.NormalScore for predictions of numbers, or a "
-            f"kernel on labels for those of classes, got {checks.described(target)} for "
-            f"{checks.described(plain)}"
+            f"kernel on labels for those of classes, got {checks.described(target)}"
         )
-    elif all(callable(getattr(bet, name, None)) for name in ("fit", "apply")):
-        checks.method("predictions", plain, "log_prob")
-        checks.function(f"{place}.fit", f"{place}.fit", bet.fit, "p", "y", keywords=("weights",))
-        return RefittedBet(bet)
-    raise TypeError(
-        f"{place}: expected a recalibration of {checks.described(plain)}, such as "
-        "recalibration.AffineScaling() of numbers or TemperatureScaling() of classes, or a "
-        f"kernels.TensorProduct, got {checks.described(bet)}"
-    )
+    if isinstance(bet, type) or not all(hasattr(bet, name) for name in ("fit", "apply")):
+        raise TypeError(
+            f"{place}: expected a recalibration of {checks.described(plain)}, or a "
+            f"kernels.TensorProduct, got {checks.described(bet)}"
+        )
+    checks.method("predictions", plain, "log_prob")
+    return RefittedBet(bet)
 
 
 def _distance(predictions: Distribution) -> Distance:

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import record
+from calibjax._core.gate import argument, checked
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.bets import Bet, Forecast, Past, checked_bets, checked_forecasts
+from calibjax.hypothesis_tests.bets import Bet, Forecast, Past, bets_by_name, forecasts_of
 from calibjax.recalibration.classes import LogitMap
 from calibjax.recalibration.numbers import AffineMap
 
@@ -123,7 +123,6 @@ def mean_of_logs(totals: Mapping[str, jax.Array]) -> jax.Array:
 
 
 WINDOW = 512  # forecasts that kernels remember
-_LONGEST = 2**20  # horizon and window
 
 
 @record
@@ -200,23 +199,20 @@ def _words(params: object) -> str:
     return ""
 
 
-def betting_against(
-    bets: Any, predictions: Any, *, horizon: int, forget: Any, window: int, log_threshold: Any
-) -> Betting:
-    """Checked bets against predictions of this family.
+@argument("forget")
+def _forget(name: str, value: Any, seen: dict[str, Any]) -> Any:
+    value = checks.positive_scalar(name, value)
+    return checks.satisfying(name, value, lambda x: x <= 1, "a number in (0, 1]")
 
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if a value is wrong.
-    """
-    horizon = checks.size_in_range("horizon", horizon, 1, _LONGEST)
-    window = checks.size_in_range("window", window, 1, _LONGEST)
-    forget = checks.positive_scalar("forget", forget)
-    forget = checks.satisfying("forget", forget, lambda x: x <= 1, "a number in (0, 1]")
-    by_name = checked_bets(bets, predictions)
+
+def betting_against(
+    bets: Any, predictions: Any, horizon: int, window: int, forget: Any, significance_level: Any
+) -> Betting:
+    """Bets against predictions of this family."""
+    by_name = bets_by_name(bets, predictions)
     window = window if any(bet.needs_past for bet in by_name.values()) else 1
     dtype = floating_dtype(predictions)
-    threshold = jnp.asarray(log_threshold, dtype)
+    threshold = jnp.asarray(-jnp.log(significance_level), dtype)
     return Betting(by_name, jnp.asarray(forget, dtype), threshold, horizon, window)
 
 
@@ -249,12 +245,13 @@ def params_of(betting: Betting, state: Wealth) -> dict[str, Any]:
     return {name: params for name, params in learned.items() if params is not None}
 
 
+@checked
 def e_process(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     bets: Any = None,
-    times: ArrayLike | None = None,
+    times: Numbers | None = None,
     horizon: int = 1,
     forget: float = 1.0,
     significance_level: float = 0.05,
@@ -350,15 +347,9 @@ def e_process(
     >>> print(result.earned_most, result.pvalue < 0.001)
     shift and scale True
     """
-    forecasts = checked_forecasts(predictions, targets, times)
-    threshold = -jnp.log(checks.proportion("significance_level", significance_level))
-    betting = betting_against(
-        bets,
-        forecasts.prediction,
-        horizon=horizon,
-        forget=forget,
-        window=min(WINDOW, len(forecasts.outcome)),
-        log_threshold=threshold,
-    )
+    forecasts = forecasts_of(predictions, targets)
+    window = min(WINDOW, len(forecasts.outcome))
+    options = horizon, window, forget, significance_level
+    betting = betting_against(bets, forecasts.prediction, *options)
     state, logs = after_all(betting, started(betting, forecasts), forecasts)
     return result_of(betting, state, logs)

@@ -4,14 +4,12 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import record
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import sample_targets
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.bets import Forecast, checked_forecasts
+from calibjax.hypothesis_tests.bets import Forecast, forecasts_of
 from calibjax.hypothesis_tests.sequential import (
     WINDOW,
     Betting,
@@ -22,7 +20,7 @@ from calibjax.hypothesis_tests.sequential import (
     result_of,
     started,
 )
-from calibjax.streaming.base import checked_state
+from calibjax.streaming.base import accumulating
 
 
 @record
@@ -72,21 +70,13 @@ class EProcess:
 
     def _started(self) -> tuple[Betting, Forecast, Wealth]:
         """The bets, an example of a forecast, and the state before any."""
-        predictions = jax.tree.map(lambda x: x[:1], checks.batch(self.example_predictions))
-        targets = sample_targets(jax.random.key(0), predictions)
-        example = checked_forecasts(predictions, targets)
-        betting = betting_against(
-            self.bets,
-            example.prediction,
-            horizon=self.horizon,
-            forget=self.forget,
-            window=self.window,
-            log_threshold=-jnp.log(
-                checks.proportion("significance_level", self.significance_level)
-            ),
-        )
+        predictions = jax.tree.map(lambda x: x[:1], self.example_predictions)
+        example = forecasts_of(predictions, sample_targets(jax.random.key(0), predictions))
+        options = self.horizon, self.window, self.forget, self.significance_level
+        betting = betting_against(self.bets, example.prediction, *options)
         return betting, example, started(betting, example)
 
+    @accumulating
     def init(self) -> Wealth:
         """The state before any forecasts.
 
@@ -97,13 +87,14 @@ class EProcess:
         """
         return self._started()[2]
 
+    @accumulating
     def update(
         self,
         state: Wealth,
         predictions: Distribution,
-        targets: ArrayLike,
+        targets: Numbers,
         *,
-        times: ArrayLike | None = None,
+        times: Numbers | None = None,
     ) -> Wealth:
         """The state after some more forecasts.
 
@@ -122,14 +113,14 @@ class EProcess:
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong, or times are out of order.
         """
-        betting, example, start = self._started()
-        state = checked_state("state", state, start)
-        forecasts = checked_forecasts(predictions, targets, times)
+        betting, example, _ = self._started()
+        forecasts = forecasts_of(predictions, targets)
         kinds = forecasts.prediction, "example_predictions", example.prediction
         checks.same_kind("predictions", *kinds)
         forecasts = jax.tree.map(lambda x, y: x.astype(y.dtype), forecasts, example)
         return after_all(betting, state, forecasts)[0]
 
+    @accumulating
     def result(self, state: Wealth) -> EProcessResult:
         """The wealth after the forecasts so far.
 
@@ -137,7 +128,6 @@ class EProcess:
             TypeError: if the state is not one.
             ValueError: if it is that of other bets or predictions.
         """
-        betting, _, start = self._started()
-        state = checked_state("state", state, start)
+        betting = self._started()[0]
         logs = {name: betting.total(x) for name, x in state.logs.items()}
         return result_of(betting, state, logs)

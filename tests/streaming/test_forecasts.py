@@ -59,17 +59,10 @@ def test_transformations_and_state():
     assert found.result(after).log_wealth.dtype == np.float32
 
 
-def test_refusals():
+def test_states_of_other_bets_and_predictions():
     accumulator = EProcess(PREDICTIONS, AFFINE)
     state = accumulator.init()
-    with pytest.raises(ValueError, match="horizon: expected an integer between"):
-        EProcess(PREDICTIONS, AFFINE, horizon=0).init()
-    with pytest.raises(ValueError, match="window: expected an integer between"):
-        EProcess(PREDICTIONS, AFFINE, window=0).init()
-    with pytest.raises(TypeError, match="state: expected Wealth as init returns it"):
-        accumulator.result(None)
     with pytest.raises(ValueError, match="state: expected a state of this accumulator"):
         EProcess(PREDICTIONS).update(state, PREDICTIONS, TARGETS)
-    classes = distributions.Bernoulli(np.full(N, 0.5))
     with pytest.raises(ValueError, match="predictions: expected entries like those of example"):
-        accumulator.update(state, classes, np.zeros(N, int))
+        accumulator.update(state, distributions.Bernoulli(np.full(N, 0.5)), np.zeros(N, int))
