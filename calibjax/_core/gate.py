@@ -46,7 +46,7 @@ def checked(function: Callable[Parameters, Result], /) -> Callable[Parameters, R
 def checked(
     *,
     minimum: int = 1,
-    copies: bool = False,
+    copies: bool | Callable[[Any], bool] = False,
     needs: Iterable[str] = (),
     compiled: bool = False,
     static: Iterable[str] = (),
@@ -59,7 +59,7 @@ def checked(
     /,
     *,
     minimum: int = 1,
-    copies: bool = False,
+    copies: bool | Callable[[Any], bool] = False,
     needs: Iterable[str] = (),
     compiled: bool = False,
     static: Iterable[str] = (),
@@ -78,7 +78,8 @@ def checked(
         function: the function; without it, the result is a decorator.
         minimum: smallest number of samples, and of positive weights.
         copies: whether weights stay the numbers of copies that they are given as; otherwise they
-            are scaled so that their sum is the effective number of samples.
+            are scaled so that their sum is the effective number of samples. A function of the
+            record whose method it is says it for that one.
         needs: names of methods that the predictions must have.
         compiled: whether to compile the function by `jax.jit`, behind its checks.
         static: names of the arguments that are known when compiling.
@@ -168,6 +169,11 @@ def argument(*names: str) -> Callable[[Check], Check]:
         return check
 
     return put
+
+
+def usual(name: str) -> Check:
+    """The check of a name, for those of single functions to go on with."""
+    return _TABLE[name]
 
 
 def together(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
@@ -312,7 +318,8 @@ def _predictions(name: str, value: Any, seen: Seen) -> Any:
 
 @argument("targets", "at_targets")
 def _targets(name: str, value: Any, seen: Seen) -> Any:
-    place = name.replace("targets", "predictions")
+    # Labels may come in place of correctness.
+    place = "confidences" if name == "correct" else name.replace("targets", "predictions")
     if checks.is_distribution(value):
         raise TypeError(f"{name}: expected an array of targets, got {checks.described(value)}")
     received = checks.originals(name, value)
@@ -334,9 +341,9 @@ def _weights(name: str, value: Any, seen: Seen) -> Any:
     if value is None:
         return None
     samples = next(seen[x] for x in ("predictions", "confidences", "values") if x in seen)
-    return checks.sample_weights(
-        value, samples, minimum=seen["minimum"], name=name, as_copies=seen["copies"]
-    )
+    copies, minimum = seen["copies"], seen["minimum"]
+    copies = copies(seen["self"]) if callable(copies) else copies
+    return checks.sample_weights(value, samples, minimum=minimum, name=name, as_copies=copies)
 
 
 @argument("confidences")

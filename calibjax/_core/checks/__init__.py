@@ -67,6 +67,7 @@ from calibjax._core.checks.options import (
     no_plain_objects,
     number_of_draws,
     random_key,
+    record_values,
     size_in_range,
     truth_value,
 )
@@ -91,7 +92,6 @@ from calibjax._core.checks.values import (
     proportion,
     proportions,
     real,
-    record_values,
     replaced,
     satisfying,
     satisfying_integers,

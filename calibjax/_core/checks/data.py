@@ -24,6 +24,7 @@ from calibjax._core.checks.arrays import (
     originals,
     refuse_where,
 )
+from calibjax._core.checks.options import record_values
 from calibjax._core.checks.values import (
     an_array,
     finite,
@@ -31,7 +32,6 @@ from calibjax._core.checks.values import (
     full,
     integer,
     leading_size,
-    record_values,
     replaced,
     satisfying,
     satisfying_integers,

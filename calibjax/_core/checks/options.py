@@ -1,19 +1,28 @@
-"""Checks of options: numbers, choices, functions, records, random keys."""
+"""Checks of options: numbers, choices, functions, records and their fields, random keys."""
 
 import dataclasses
 import functools
 import numbers
 import operator
+import types
+import typing
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core.checks.arrays import as_arrays, described, is_distribution
-from calibjax._core.checks.values import axis_lengths, constrained, record_values
-from calibjax._core.pytree import T
+from calibjax._core.checks.values import (
+    axis_lengths,
+    constrained,
+    finite,
+    real,
+    replaced,
+    shape,
+)
+from calibjax._core.pytree import PyTree, T
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -65,6 +74,50 @@ def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     if not isinstance(value, bool | str) or value not in choices:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
+
+
+def option(name: str, value: Any, annotation: Any) -> Any:
+    """An option of which the annotation says what it may be: choices, truth values, integers."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        kinds = typing.get_args(annotation)
+        return value if value is None and type(None) in kinds else option(name, value, kinds[0])
+    if typing.get_origin(annotation) is Literal:
+        return choice(name, value, typing.get_args(annotation))
+    if annotation is bool:
+        return truth_value(name, value)
+    return size_in_range(name, value, 1) if annotation is int else value
+
+
+def record_values(record: Any, name: str) -> PyTree:
+    """What `check_values` of a record, or of its fields, returns.
+
+    Without that method fields `parameter(constraint)` satisfy their constraint, fields
+    `part(check)` pass the check, static ones are what they are annotated as, and bare arrays are
+    finite.
+    """
+    if isinstance(record, type):
+        return record
+    if hasattr(record, "check_values"):
+        checked = record.check_values(name)
+        return record if checked is None else checked
+    if dataclasses.is_dataclass(record):
+        fields = dataclasses.fields(record)
+        checked = {x.name: _field_value(x, getattr(record, x.name), name) for x in fields}
+        return replaced(record, **checked)
+    return finite(name, record) if hasattr(record, "shape") else record
+
+
+def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree:
+    """The value of a field of a record with this name, checked."""
+    place, constraint = f"{name}.{field.name}", field.metadata.get("constraint")
+    if constraint is None:
+        if field.metadata.get("static"):
+            value = option(place, value, field.type)
+        return field.metadata.get("check", record_values)(value, place)
+    value = real(place, value)
+    if not constraint.axes:
+        shape(place, value, (), "() (a scalar)")
+    return constraint.check(place, value)
 
 
 def function(

@@ -466,30 +466,3 @@ def replaced(record: Any, **fields: object) -> PyTree:
     """A record with other fields; the same object where nothing changes."""
     changes = {key: value for key, value in fields.items() if value is not getattr(record, key)}
     return dataclasses.replace(record, **changes) if changes else record
-
-
-def record_values(record: Any, name: str) -> PyTree:
-    """What `check_values` of a record, or of its fields, returns.
-
-    Without that method fields `parameter(constraint)` satisfy their constraint, fields
-    `part(check)` pass the check, and bare arrays are finite.
-    """
-    if hasattr(record, "check_values"):
-        checked = record.check_values(name)
-        return record if checked is None else checked
-    if dataclasses.is_dataclass(record):
-        fields = dataclasses.fields(record)
-        checked = {x.name: _field_value(x, getattr(record, x.name), name) for x in fields}
-        return replaced(record, **checked)
-    return finite(name, record) if hasattr(record, "shape") else record
-
-
-def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree:
-    """The value of a field of a record with this name, checked."""
-    place, constraint = f"{name}.{field.name}", field.metadata.get("constraint")
-    if constraint is None:
-        return field.metadata.get("check", record_values)(value, place)
-    value = real(place, value)
-    if not constraint.axes:
-        shape(place, value, (), "() (a scalar)")
-    return constraint.check(place, value)
