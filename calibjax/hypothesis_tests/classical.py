@@ -12,12 +12,12 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.fitting import centered, has_maximum, log_odds, most_likely
-from calibjax._core.pytree import record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, record
 from calibjax.binnings import EqualMassBins, bins_of
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions, Distribution, check_draws, draw
 from calibjax.distributions.composed import bare
-from calibjax.estimators.curves import checked_binary
 from calibjax.hypothesis_tests._redraw.plan import rank_among_redraws
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
 from calibjax.hypothesis_tests.pit_statistics import (
@@ -31,12 +31,6 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, _shown
 from calibjax.hypothesis_tests.simulation import Bound, bytes_of_tile, checked_statistic
 
 
-def _checked(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
-    """A data set of two classes."""
-    checks.same_rows(predictions=predictions, targets=targets)
-    return checked_binary(predictions, targets)
-
-
 def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:
     """|sums| / √variance, zero for 0 / 0."""
     is_possible = variance > 0
@@ -46,7 +40,8 @@ def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:
 
 
 @with_textbook_pvalue(two_sided)
-def spiegelhalter(predictions: ClassPredictions, targets: ArrayLike) -> jax.Array:
+@checked(compiled=True)
+def spiegelhalter(predictions: ClassPredictions, targets: Numbers) -> jax.Array:
     """Spiegelhalter's statistic |z|: is the Brier score what it should be?
 
         z = Σ_i (b_i − E b_i) / (Σ_i Var b_i)^½,   b_i = Σ_c (p_ic − 1(y_i = c))²,
@@ -81,13 +76,7 @@ def spiegelhalter(predictions: ClassPredictions, targets: ArrayLike) -> jax.Arra
     >>> print(f"{hypothesis_tests.spiegelhalter(predictions, targets):.2f}")
     13.33
     """
-    checks.class_predictions(predictions)
-    predictions, targets = checks.predictions_and_targets(predictions, targets)
-    return _spiegelhalter(predictions.class_probs, targets)
-
-
-@jax.jit
-def _spiegelhalter(probs: jax.Array, targets: jax.Array) -> jax.Array:
+    probs = predictions.class_probs
     squares = jnp.sum(jnp.square(probs), 1)
     chosen = jnp.take_along_axis(probs, targets[:, None], 1, mode="fill", fill_value=jnp.nan)
     variances = jnp.sum(probs * jnp.square(probs - squares[:, None]), 1)
@@ -103,9 +92,10 @@ def _of_groups(
 
 
 @with_textbook_pvalue(_of_groups)
+@checked
 def hosmer_lemeshow(
-    predictions: Distribution,
-    targets: ArrayLike,
+    predictions: Bernoulli,
+    targets: Numbers,
     *,
     num_bins: int = 10,
 ) -> jax.Array:
@@ -144,9 +134,8 @@ def hosmer_lemeshow(
     >>> print(hypothesis_tests.hosmer_lemeshow(predictions, targets, num_bins=2))
     8.0
     """
-    binary, targets = _checked(predictions, targets)
-    bins = bins_of(EqualMassBins(num_bins), binary)
-    return _in_groups(binary.probs, targets, bins)
+    binary = bare(predictions)
+    return _in_groups(binary.probs, targets, bins_of(EqualMassBins(num_bins), binary))
 
 
 @jax.jit
@@ -160,7 +149,8 @@ def _in_groups(probs: jax.Array, targets: jax.Array, bins: jax.Array) -> jax.Arr
 
 
 @with_textbook_pvalue(two_degrees)
-def cox(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+@checked(compiled=True)
+def cox(predictions: Bernoulli, targets: Numbers) -> jax.Array:
     """Cox's statistic: are slope and intercept of the log-odds one and zero?
 
     Rao's score statistic of the logistic regression of the labels on the log-odds x_i of the
@@ -195,12 +185,7 @@ def cox(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     >>> print(f"{hypothesis_tests.cox(predictions, jnp.arange(100) % 2):.2f}")  # 30² / 16
     56.25
     """
-    binary, targets = _checked(predictions, targets)
-    return _cox(binary.probs, targets)
-
-
-@jax.jit
-def _cox(probs: jax.Array, targets: jax.Array) -> jax.Array:
+    probs = bare(predictions).probs
     x = log_odds(probs)
     residuals, variances = targets - probs, probs * (1 - probs)
     slopes, total, center = centered(variances, x)
@@ -240,9 +225,10 @@ class SlopeIntercept:
         return "\n".join([*lines, ")"])
 
 
+@checked
 def calibration_slope_intercept(
-    predictions: Distribution,
-    targets: ArrayLike,
+    predictions: Bernoulli,
+    targets: Numbers,
     *,
     confidence_level: float = 0.95,
 ) -> SlopeIntercept:
@@ -284,13 +270,11 @@ def calibration_slope_intercept(
       in_the_large  0.0915 ± 0.103, -0.11 to 0.293
     )
     """
-    level = checks.proportion("confidence_level", confidence_level)
-    binary, targets = _checked(predictions, targets)
-    line = _slope_intercept(binary.probs, targets, level)
+    line = _slope_intercept(bare(predictions).probs, targets, confidence_level)
     if checks.is_concrete(line) and np.isnan(line.slope.estimate):
         raise ValueError(
-            "targets: expected labels 0 and 1 that no threshold of the predictions separates, "
-            "without which the likelihood has no maximum; hypothesis_tests.cox works without one"
+            "targets: expected labels 0 and 1 that no threshold of the predictions separates, got "
+            "others, for which the likelihood has no maximum; hypothesis_tests.cox needs none"
         )
     return line
 
@@ -328,7 +312,8 @@ def _in_the_large(x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Arra
 
 
 @with_textbook_pvalue(beyond_brownian_motion)
-def cumulative_difference(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+@checked(compiled=True)
+def cumulative_difference(predictions: Bernoulli, targets: Numbers) -> jax.Array:
     """Largest cumulative difference of labels and predictions: an ECE without bins (ECCE-MAD).
 
         max_k |Σ_{j≤k} (y_(j) − p_(j))| / (Σ_i p_i (1 − p_i))^½,
@@ -361,12 +346,7 @@ def cumulative_difference(predictions: Distribution, targets: ArrayLike) -> jax.
     >>> print(f"{hypothesis_tests.cumulative_difference(predictions, targets):.3f}")
     1.104
     """
-    binary, targets = _checked(predictions, targets)
-    return _cumulative_difference(binary.probs, targets)
-
-
-@jax.jit
-def _cumulative_difference(probs: jax.Array, targets: jax.Array) -> jax.Array:
+    probs = bare(predictions).probs
     order = jnp.argsort(probs)
     ordered = probs[order]
     residuals, variances = targets - probs, probs * (1 - probs)
@@ -377,11 +357,12 @@ def _cumulative_difference(probs: jax.Array, targets: jax.Array) -> jax.Array:
     return checks.nan_with(value, probs, targets)
 
 
+@checked
 def consistency_test(
     key: jax.Array,
     statistic: Callable[..., Any],
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     num_draws: int = 999,
     batch_size: int | None = None,
@@ -436,7 +417,6 @@ def consistency_test(
     True
     """
     value = checked_statistic(statistic)
-    predictions, targets = checks.predictions_and_targets(predictions, targets, keep_logs=True)
     check_draws(predictions, targets)
     samples = predictions, targets
     return rank_among_redraws(

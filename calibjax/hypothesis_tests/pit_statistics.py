@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaincc, ndtr
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import PyTree
+from calibjax._core.gate import checked, inner
+from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions import Ensemble, Uniform
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
@@ -81,9 +81,25 @@ def two_degrees(value: jax.Array, *_: object, **__: object) -> jax.Array:
     return jnp.exp(-value / 2)
 
 
-def _checked_scores(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+def has_jumps(predictions: Distribution) -> bool:
+    """Whether PIT values are randomised: for counts, and for the ranks among members."""
+    plain = bare(predictions)
+    return isinstance(plain, Ensemble) or is_of_counts(plain)
+
+
+def uniform_ranks(
+    key: jax.Array, predictions: Distribution, targets: jax.Array
+) -> tuple[Uniform, jax.Array]:
+    """Randomised PIT values, and what they are drawn from under calibration.
+
+    For ensembles they are uniform if the target and the members are exchangeable.
+    """
+    values = inner(pit_values)(key, predictions, targets)
+    return Uniform(jnp.zeros_like(values), jnp.ones_like(values)), values
+
+
+def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     """Normal scores of continuous scalar targets, [n]."""
-    predictions, targets = checks.predictions_and_targets(predictions, targets)
     plain = bare(predictions)
     check_expectations(NormalScore(), plain)
     if has_jumps(plain):
@@ -92,34 +108,13 @@ def _checked_scores(predictions: Distribution, targets: ArrayLike) -> jax.Array:
             "pit_ks(..., key=key) and aggregated_skce_test take counts and ensembles"
         )
     checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
-    return _scores(bare(predictions), targets)
-
-
-def has_jumps(predictions: Distribution) -> bool:
-    """Whether PIT values are randomised: for counts, and for the ranks among members."""
-    plain = bare(predictions)
-    return isinstance(plain, Ensemble) or is_of_counts(plain)
-
-
-def uniform_ranks(
-    key: jax.Array, predictions: Distribution, targets: ArrayLike
-) -> tuple[Uniform, jax.Array]:
-    """Randomised PIT values, and what they are drawn from under calibration.
-
-    For ensembles they are uniform if the target and the members are exchangeable.
-    """
-    values = pit_values(key, predictions, targets)
-    return Uniform(jnp.zeros_like(values), jnp.ones_like(values)), values
-
-
-@jax.jit
-def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
-    return jax.vmap(normal_score)(predictions, targets).astype(floating_dtype(predictions))
+    return jax.vmap(normal_score)(plain, targets).astype(floating_dtype(plain))
 
 
 @with_textbook_pvalue(beyond_brownian_bridge)
+@checked(compiled=True)
 def pit_ks(
-    predictions: Distribution, targets: ArrayLike, *, key: jax.Array | None = None
+    predictions: Distribution, targets: Numbers, *, key: jax.Array | None = None
 ) -> jax.Array:
     """Kolmogorov–Smirnov statistic √n D_n of the PIT values: are they uniform?
 
@@ -161,15 +156,9 @@ def pit_ks(
     >>> print(hypothesis_tests.pit_ks(predictions, jnp.array([0.25, 0.5, 0.5, 0.5])))
     1.0
     """
-    if key is not None:
-        key = checks.random_key(key)
-        if has_jumps(predictions):
-            predictions, targets = uniform_ranks(key, predictions, targets)
-    return _kolmogorov_smirnov(_checked_scores(predictions, targets))
-
-
-@jax.jit
-def _kolmogorov_smirnov(scores: jax.Array) -> jax.Array:
+    if key is not None and has_jumps(predictions):
+        predictions, targets = uniform_ranks(key, predictions, targets)
+    scores = _scores(predictions, targets)
     n, u = scores.size, jnp.sort(ndtr(scores))
     after, before, root = jnp.arange(1, n + 1) / n, jnp.arange(n) / n, np.sqrt(n)
     largest = jnp.max(jnp.maximum(after - u, u - before))
@@ -177,7 +166,8 @@ def _kolmogorov_smirnov(scores: jax.Array) -> jax.Array:
 
 
 @with_textbook_pvalue(two_degrees)
-def berkowitz(predictions: Distribution, targets: ArrayLike) -> jax.Array:
+@checked(compiled=True)
+def berkowitz(predictions: Distribution, targets: Numbers) -> jax.Array:
     """Berkowitz's likelihood ratio: do normal scores have the mean 0 and the variance 1?
 
         LR = n (z̄² + s² − 1 − log s²),   z_i = Φ⁻¹(F_i(y_i)),
@@ -211,11 +201,7 @@ def berkowitz(predictions: Distribution, targets: ArrayLike) -> jax.Array:
     >>> print(value)  # the mean is 1, the variance 1
     4.0
     """
-    return _likelihood_ratio(_checked_scores(predictions, targets))
-
-
-@jax.jit
-def _likelihood_ratio(scores: jax.Array) -> jax.Array:
+    scores = _scores(predictions, targets)
     mean = jnp.mean(scores)
     excess = jnp.mean(jnp.square(scores - mean)) - 1
     return scores.size * (jnp.square(mean) + excess - jnp.log1p(excess))
