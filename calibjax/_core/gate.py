@@ -135,7 +135,7 @@ def checked(
         for name, check in known().items():
             seen[name] = check(name, seen[name], seen)
         for names, check in _TOGETHER.items():
-            if all(name in arguments for name in names):
+            if all(name in arguments for name in names) and names[0] not in own:
                 seen.update(zip(names, check(*(seen[name] for name in names)), strict=True))
         arguments.update((name, seen[name]) for name in arguments)
         return function(*given.args, **given.kwargs)
