@@ -21,36 +21,39 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import PyTree, T
+from calibjax._core.batches import default_batch_size
+from calibjax._core.gate import checked, inner
+from calibjax._core.pytree import Numbers, PyTree, T
 from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Ensemble
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.distributions.composed import bare, like
-from calibjax.estimators.kernel import sample_pair, weighted_samples
+from calibjax.estimators.kernel import sample_pair
+from calibjax.hypothesis_tests._redraw.components import Statistic
 from calibjax.hypothesis_tests._redraw.plan import over_pool, rank_among_redraws
 from calibjax.hypothesis_tests.exact import ranked_skce
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import Kernel, default_kernel
 from calibjax.operators.tiles import Args, PairFunction
 
 _BYTES_PER_RANK = 16  # random bits and counts of one sample in one redraw
 
 
+@checked(minimum=2)
 def ensemble_skce_test(
     key: jax.Array,
     kernel: Kernel | None,
     predictions: Ensemble,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
-    statistic: str = "omnibus",
+    statistic: Statistic = "omnibus",
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of calibrated ensembles with the squared kernel calibration error.
@@ -120,29 +123,14 @@ def ensemble_skce_test(
     >>> print(f"{test(jax.random.key(1), kernel, ensembles, targets + 0.7).pvalue:.3f}")
     0.001
     """
-    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    predictions = checked_ensembles(predictions, 2, may_lack=True)
-    if kernel is None:
-        pool = with_targets(predictions, checks.predictions_and_targets(predictions, targets)[1])
-        kernel = default_kernel(pool)
-    kernel, (predictions, targets), weights = weighted_samples(
-        kernel, predictions, targets, weights, minimum=2
-    )
-    pool = with_targets(predictions, targets)
+    pool = with_targets(checked_ensembles(predictions, may_lack=True), targets)
     # r_i = (1 − 1 / (m_i + 1)) (f(z_i0) − μ_i)
     size = pool.values.shape[1] if pool.weights is None else jnp.sum(pool.weights != 0, 1)
     each = jnp.ones(pool.values.shape[0], floating_dtype(pool)) if weights is None else weights
     factor = _pairs(each) / _pairs(each * (1 - 1 / size))
-    result = ranked_skce(
-        key,
-        kernel,
-        pool,
-        targets,
-        weights,
-        num_draws=num_draws,
-        statistic=statistic,
-        batch_size=batch_size,
-    )
+    data = kernel or inner(default_kernel)(pool), pool, targets, weights
+    options = {"num_draws": num_draws, "statistic": statistic, "batch_size": batch_size}
+    result = ranked_skce(key, *data, **options)
     return dataclasses.replace(result, estimate=factor * result.estimate)
 
 
@@ -151,12 +139,13 @@ def _pairs(weights: jax.Array) -> jax.Array:
     return jnp.square(jnp.sum(weights)) - jnp.sum(jnp.square(weights))
 
 
+@checked
 def rank_histogram_test(
     key: jax.Array,
     predictions: Ensemble,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -211,11 +200,7 @@ def rank_histogram_test(
     >>> print(f"{test.pvalue:.3f}")
     0.002
     """
-    key = checks.random_key(key)
-    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    predictions = checked_ensembles(predictions, 1, may_lack=True)
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
-    pools = bare(with_targets(predictions, targets))
+    pools = bare(with_targets(checked_ensembles(predictions, may_lack=True), targets))
     n, size = pools.values.shape[:2]
     tie_key, key = jax.random.split(key)
     ranks = _ranks(tie_key, pools.values, pools.weights)
@@ -235,19 +220,14 @@ def rank_histogram_test(
     return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pools))
 
 
-def checked_ensembles(ensembles: Any, minimum: int, *, may_lack: bool = False) -> Ensemble:
-    """Refuses what is not a batch of ensembles of equally likely members; some may be missing."""
-    if not isinstance(bare(ensembles), Ensemble):
-        raise TypeError(
-            "predictions: expected a batch of ensembles, distributions.Ensemble, got "
-            f"{checks.described(ensembles)}"
-        )
+def checked_ensembles(ensembles: Any, minimum: int = 1, *, may_lack: bool = False) -> Ensemble:
+    """Refuses ensembles whose members are not equally likely; some may be missing."""
+    checks.leading_size("predictions", ensembles, minimum)
     if ensembles.weights is not None and not may_lack:
         raise ValueError(
-            f"predictions.weights: expected None, because weighted members and the target are not "
+            "predictions.weights: expected None, as weighted members and the target are not "
             f"exchangeable, got {ensembles.weights}"
         )
-    ensembles = checks.batch(ensembles, minimum=minimum)
     weights = checks.equal_weights("predictions", ensembles.weights)
     return like(ensembles, checks.replaced(bare(ensembles), weights=weights))
 
@@ -310,34 +290,29 @@ class Clusters(NamedTuple):
 
 
 def checked_clusters(
-    values: ArrayLike, kernel: Kernel, samples: DataSet, weights: jax.Array | None
+    ids: Any, kernel: Kernel, samples: DataSet, weights: jax.Array | None
 ) -> Clusters:
-    """Checks the clusters of n samples: at least `MIN_CLUSTERS` different integers, [n].
+    """The clusters of n samples: at least `MIN_CLUSTERS` different integers, [n].
 
     Clusters without any weight do not count.
     """
     first = jax.tree.map(lambda leaf: leaf[0], samples)
     dtype = jax.eval_shape(sample_pair, kernel, first, first).dtype
-    return clusters_of(values, checks.leading_size("predictions", samples[0]), dtype, weights)
+    return clusters_of(ids, checks.leading_size("predictions", samples[0]), dtype, weights)
 
 
 def clusters_of(
-    values: ArrayLike, num_samples: int, dtype: DTypeLike, weights: jax.Array | None
+    ids: Any, num_samples: int, dtype: DTypeLike, weights: jax.Array | None
 ) -> Clusters:
     """The same, with weights in this precision."""
-    ids = checks.integer("clusters", checks.as_arrays("clusters", values), "cluster numbers")
-    checks.shape("clusters", ids, (num_samples,), f"({num_samples},), a cluster for each sample")
     if checks.is_concrete(ids):
         distinct, ids = np.unique(np.asarray(ids), return_inverse=True)
-        ids = ids.reshape(-1)
         number = len(distinct)
         if weights is not None and checks.is_concrete(weights):
             number = len(np.unique(ids[np.asarray(weights) > 0]))
         if number < MIN_CLUSTERS:
-            raise ValueError(
-                f"clusters: expected at least {MIN_CLUSTERS} different clusters: the result "
-                f"is asymptotic in their number, got {number}"
-            )
+            expected = f"at least {MIN_CLUSTERS} different ones, as the test is asymptotic in them"
+            raise ValueError(f"clusters: expected {expected}, got {number}")
         ids = jnp.asarray(ids, jnp.int32)
     each = jnp.ones(num_samples, dtype) if weights is None else weights.astype(dtype)
     sizes = jnp.zeros(num_samples, dtype).at[ids].add(each, mode="drop")
@@ -376,14 +351,15 @@ def cluster_means(
     return means, zeros.at[clusters.ids].add(weights) > 0
 
 
+@checked(minimum=MIN_CLUSTERS)
 def cluster_skce_test(
     key: jax.Array,
     kernel: Kernel | None,
     predictions: Distribution,
-    targets: ArrayLike,
-    clusters: ArrayLike,
+    targets: Numbers,
+    clusters: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -409,7 +385,7 @@ def cluster_skce_test(
             `kernels.default_kernel(predictions)`.
         predictions: batch of n distributions.
         targets: [n] or [n, d].
-        clusters: integers, equal for samples of the same cluster, at least 10 different ones, [n];
+        clusters: integers ≥ 0, equal for samples of one cluster, at least 10 different ones, [n];
             if they are traced, in 0, ..., n − 1.
         weights: w ≥ 0 of the samples, [n]: those within a cluster count by them in H_ab. All
             clusters count equally, whatever the weight or the number of their samples is, but for
@@ -449,18 +425,10 @@ def cluster_skce_test(
     >>> print(f"{test.pvalue:.2f} {exact.pvalue:.3f}")
     0.27 0.005
     """
-    key = checks.random_key(key)
-    num_draws = checks.number_of_draws("num_draws", num_draws)
-    checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
-    kernel = default_kernel(predictions) if kernel is None else kernel
-    kernel, samples, weights = weighted_samples(
-        kernel, predictions, targets, weights, minimum=MIN_CLUSTERS
-    )
+    kernel, samples = kernel or inner(default_kernel)(predictions), (predictions, targets)
     groups = checked_clusters(clusters, kernel, samples, weights)
-    batch_size = checked_batch_size(batch_size, len(groups.ids))
-    statistic, draws = _with_signs(
-        key, kernel, samples, groups, num_draws=num_draws, batch_size=batch_size
-    )
+    options = {"num_draws": num_draws, "batch_size": batch_size or default_batch_size(targets.size)}
+    statistic, draws = _with_signs(key, kernel, samples, groups, **options)
     statistic = checks.nan_with(statistic, samples)
     return simulated_result(statistic, draws, statistic, draws="random signs of clusters")
 

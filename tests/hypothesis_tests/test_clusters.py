@@ -21,7 +21,7 @@ LOC = RNG.normal(size=23)
 # NumPy arrays: JAX's are made where the tests have set the precision.
 PREDICTIONS = Normal(LOC, np.ones(23))
 TARGETS = LOC + RNG.normal(size=23) + 0.5
-CLUSTERS = np.concatenate([np.arange(10), RNG.integers(0, 10, 13)]) * 7 - 3  # any integers
+CLUSTERS = np.concatenate([np.arange(10), RNG.integers(0, 10, 13)]) * 7  # with gaps
 
 
 def cluster_matrix():
@@ -74,28 +74,15 @@ def test_traced_clusters():
     def test(ids):
         return cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_draws=9)
 
-    ids = jnp.asarray((CLUSTERS + 3) // 7)
+    ids = jnp.asarray(CLUSTERS // 7)
     chex.assert_trees_all_close(jax.jit(test)(ids), test(ids), rtol=1e-9)
     assert np.isnan(jax.jit(test)(ids // 2).pvalue)  # five clusters
     assert np.isnan(jax.jit(test)(ids.at[0].set(23)).pvalue)  # cannot be looked up
 
 
-@pytest.mark.parametrize(
-    ("clusters", "error", "message"),
-    [
-        (CLUSTERS[:22], ValueError, r"clusters: expected shape \(23,\), a cluster for each sample"),
-        (CLUSTERS // 14, ValueError, "clusters: expected at least 10 different clusters"),
-        (CLUSTERS / 2, ValueError, "clusters: expected integer"),
-        (np.ones((23, 2), int), ValueError, r"clusters: expected shape \(23,\)"),
-    ],
-)
-def test_wrong_clusters(clusters, error, message):
-    for run in (
-        lambda ids: cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_draws=9),
-        lambda ids: skce_confidence_interval(KERNEL, PREDICTIONS, TARGETS, clusters=ids),
-    ):
-        with pytest.raises(error, match=message):
-            run(jnp.asarray(clusters))
+def test_few_clusters():
+    with pytest.raises(ValueError, match="clusters: expected at least 10 different ones"):
+        cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, CLUSTERS // 14)
 
 
 @pytest.mark.slow
