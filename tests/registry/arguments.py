@@ -168,9 +168,9 @@ kernel, distance, binning, function = map(_argument, ("kernel", "distance", "bin
 predictions, record = map(_argument, ("predictions", "record"))
 
 
-def key(seed: int = 0) -> Argument:
+def key(seed: int = 0, **rest: Any) -> Argument:
     """A random key."""
-    return Argument("key", jax.random.key(seed))
+    return Argument("key", jax.random.key(seed), **rest)
 
 
 OPTIONAL = ("None",)  # which has a meaning of its own

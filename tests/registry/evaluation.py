@@ -39,6 +39,7 @@ def _of_quantiles() -> list[Call]:
     loc, noise = generator.normal(size=(2, 12)).astype(np.float32)
     levels, values = np.array([0.2, 0.5, 0.8]), np.stack([loc - 1, loc, loc + 1], 1)
     groups = generator.normal(size=(12, 2))
+    ends = "inf", "-inf"  # which quantiles may be
 
     def one(values: Any) -> Any:
         is_single = getattr(values, "dtype", None) == np.float32
@@ -53,7 +54,7 @@ def _of_quantiles() -> list[Call]:
             "evaluate",
             "",
             _read(calibjax.evaluate, _numbers),
-            predictions=a.made(one, values=a.real(values)),
+            predictions=a.made(one, values=a.real(values, without=ends)),
             targets=a.real(loc + noise),
             groups=a.real(groups, without=(*a.OPTIONAL, "first column")),
             **_OPEN,
@@ -62,7 +63,9 @@ def _of_quantiles() -> list[Call]:
             "compare",
             "",
             _read(calibjax.compare, _numbers),
-            models=a.made(two, values=a.real(values), others=a.real(values + 0.3)),
+            models=a.made(
+                two, values=a.real(values, without=ends), others=a.real(values + 0.3, without=ends)
+            ),
             targets=a.real(loc + noise, "models"),
             weights=a.weights(np.linspace(1, 2, 12), without=a.OPTIONAL),
             clusters=a.integers(np.arange(12), without=a.OPTIONAL),

@@ -1,6 +1,5 @@
 """Calls of kernels and distances."""
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -77,7 +76,7 @@ def _landmarks() -> list[Call]:
         at_loc=a.real(np.array([-1.0, 0.5, 1.5]), "landmarks"),
         at_scale=a.positive(np.array([0.5, 1.0, 0.7]), "landmarks"),
     )
-    key = dataclasses.replace(a.key(), without=a.OPTIONAL)
+    key = a.key(without=a.OPTIONAL)
     chosen = {"kernel": rough, "num_landmarks": a.integer(3)}
 
     def choose(kernel: Any, predictions: Any, num_landmarks: int, *, key: Any = None) -> Any:

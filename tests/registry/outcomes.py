@@ -24,8 +24,7 @@ import jax
 import numpy as np
 
 from tests.registry.arguments import ARRAYS, NUMBERS, Argument, Call
-from tests.registry.mutants import mutants
-from tests.registry.wrong_values import Mutant, WrongValues, row_of, wrong_values
+from tests.registry.mutants import Mutant, WrongValues, mutants, row_of, wrong_values
 
 REFUSALS = TypeError, ValueError, NotImplementedError
 

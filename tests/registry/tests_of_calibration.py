@@ -281,10 +281,10 @@ def _classical() -> list[Call]:
         *(BERNOULLI.call(f"hypothesis_tests.{name}") for name in of_labels),
         BERNOULLI.call("hypothesis_tests.hosmer_lemeshow", num_bins=a.integer(3)),
         CATEGORICAL.call("hypothesis_tests.spiegelhalter"),
+        *(FAMILIES[x].call("hypothesis_tests.berkowitz") for x in ("Normal", "Laplace")),
         *(
-            FAMILIES[family].call(f"hypothesis_tests.{name}")
-            for name in ("berkowitz", "pit_ks")
-            for family in ("Normal", "Laplace")
+            FAMILIES[x].call("hypothesis_tests.pit_ks", key=a.key(without=a.OPTIONAL))
+            for x in ("Normal", "Laplace")
         ),
     ]
 
