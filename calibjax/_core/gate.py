@@ -219,7 +219,7 @@ def _expected(annotation: Any) -> Callable[[str, Any], None] | None:
 
     def expect(name: str, value: Any) -> None:
         inside = value
-        while "distribution" in getattr(inside, "__dataclass_fields__", ()):
+        while "distribution" in getattr(type(inside), "__dataclass_fields__", ()):
             inside = inside.distribution
         has_all = is_protocol and not isinstance(value, type)
         if (

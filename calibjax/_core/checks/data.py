@@ -60,7 +60,7 @@ def batch(
             `minimum` of them.
     """
     if not is_distribution(predictions):
-        while "distribution" in getattr(predictions, "__dataclass_fields__", ()):
+        while "distribution" in getattr(type(predictions), "__dataclass_fields__", ()):
             name, predictions = f"{name}.distribution", predictions.distribution
         raise TypeError(
             f"{name}: expected a batch of distributions such as distributions.Normal or "
