@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.composed import bare
@@ -32,12 +33,13 @@ _WORD_SIZE = 2**31  # values of one int32 word, which needs no 64-bit types
 class _ProbabilityBins:
     """Base class of binnings that depend on the class probabilities only."""
 
+    @checked(at=lambda name, value, _: checks.batch(value, name=name))
     def __call__(
         self,
         predictions: ClassPredictions,
         at: ClassPredictions | None = None,
         *,
-        weights: ArrayLike | None = None,
+        weights: Numbers | None = None,
     ) -> PyTree:
         """Bins of the predictions.
 
@@ -51,20 +53,19 @@ class _ProbabilityBins:
             int32 [n]; with `at` a pair, these and the bins of the others, int32 [n'], in a common
             numbering: 0, ..., n + n' − 1 at most.
         """
-        checks.class_predictions(predictions)
-        predictions = checks.batch(predictions)
-        weights = checks.sample_weights(weights, predictions)
-        if at is None:
-            return self._bins(predictions, None, weights)
-        checks.class_predictions(at, "at")
-        at = checks.batch(at, name="at")
-        checks.same_kind("at", at, "predictions", predictions)
-        return _split(self._bins(predictions, at, weights), predictions)
+        return bins_of(self, predictions, at, weights=weights)
+
+    def check_values(self, name: str) -> PyTree:
+        """Refuses options that are not integers in 1, ..., 2²⁴."""
+        sizes = {
+            k: checks.size_in_range(f"{name}.{k}", v, 1, MAX_BINS) for k, v in vars(self).items()
+        }
+        return checks.replaced(self, **sizes)
 
     def _bins(
         self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
     ) -> jax.Array:
-        """Bins of checked predictions and of other points, [n + n']; checks the options."""
+        """Bins of predictions and of other points, [n + n']."""
         raise NotImplementedError
 
 
@@ -80,11 +81,9 @@ def bins_of(
     User-defined functions see both together, and no weights.
 
     Raises:
-        TypeError: if the binning is not a function, or does not return integers.
+        TypeError: if the binning does not return integers.
         ValueError: if it does not return one integer per prediction, or one is out of range.
     """
-    expected = "binning such as estimators.UniformBins(10)"
-    checks.function(expected, "binning", binning, "predictions")
     if isinstance(binning, _ProbabilityBins):
         bins = binning._bins(predictions, at, weights)
     else:
@@ -94,10 +93,8 @@ def bins_of(
         bins = checks.as_arrays("binning(predictions)", binning(both))
         size = checks.leading_size("predictions", both)
         bins = checks.bin_ids("binning(predictions)", bins, size)
-    return bins if at is None else _split(bins, predictions)
-
-
-def _split(bins: jax.Array, predictions: ClassPredictions) -> tuple[jax.Array, jax.Array]:
+    if at is None:
+        return bins
     n = checks.leading_size("predictions", predictions)
     return bins[:n], bins[n:]
 
@@ -152,11 +149,9 @@ class UniformBins(_ProbabilityBins):
         self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
     ) -> jax.Array:
         del weights  # the grid does not depend on the data
-        num_bins = checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
-        probs = _probs(predictions, at)
-        if not isinstance(bare(predictions), Bernoulli):
-            return _grid_cells(probs, num_bins=num_bins)
-        return _binary_grid_cells(probs, num_bins=num_bins)
+        is_binary = isinstance(bare(predictions), Bernoulli)
+        cells = _binary_grid_cells if is_binary else _grid_cells
+        return cells(_probs(predictions, at), num_bins=self.num_bins)
 
 
 @functools.partial(jax.jit, static_argnames="num_bins")
@@ -227,11 +222,11 @@ class EqualMassBins(_ProbabilityBins):
     one if they are larger than all predictions.
 
     Attributes:
-        num_bins: number of intervals per class, at least 1.
+        num_bins: number of intervals per class, between 1 and 2²⁴.
 
     Raises:
         TypeError: when it is called, if `num_bins` is not an integer.
-        ValueError: when it is called, if `num_bins` is below 1.
+        ValueError: when it is called, if `num_bins` is out of range.
 
     Cost: O(n m log n) time, O(n m) memory.
 
@@ -249,9 +244,8 @@ class EqualMassBins(_ProbabilityBins):
     def _bins(
         self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
     ) -> jax.Array:
-        num_bins = checks.size_in_range("num_bins", self.num_bins, 1)
-        num_samples = checks.leading_size("predictions", predictions, num_bins)
-        return _quantile_cells(_probs(predictions, at), num_samples, num_bins, weights)
+        num_samples = checks.leading_size("predictions", predictions, self.num_bins)
+        return _quantile_cells(_probs(predictions, at), num_samples, self.num_bins, weights)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
@@ -297,11 +291,11 @@ class MedianVarianceBins(_ProbabilityBins):
     Bins are numbered from zero without gaps; there are at most n / min_size.
 
     Attributes:
-        min_size: smallest number of samples in a bin, at least 1.
+        min_size: smallest number of samples in a bin, between 1 and 2²⁴.
 
     Raises:
         TypeError: when it is called, if `min_size` is not an integer.
-        ValueError: when it is called, if `min_size` is below 1.
+        ValueError: when it is called, if `min_size` is out of range.
 
     Cost: one sort of n and O(n m) time for each of about log₂(n / min_size) rounds; O(n m) memory.
     With heavily tied predictions there can be more rounds, but fewer than n / min_size.
@@ -322,9 +316,8 @@ class MedianVarianceBins(_ProbabilityBins):
     def _bins(
         self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
     ) -> jax.Array:
-        min_size = checks.size_in_range("min_size", self.min_size, 1)
-        num_samples = checks.leading_size("predictions", predictions, min_size)
-        return median_cells(_probs(predictions, at), num_samples, min_size, weights)
+        num_samples = checks.leading_size("predictions", predictions, self.min_size)
+        return median_cells(_probs(predictions, at), num_samples, self.min_size, weights)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))

@@ -7,29 +7,17 @@ consider all classes jointly (canonical, or strong, calibration); `ece` and `mce
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.composed import WithFeatures, like
 
 
-def _checked(predictions: ClassPredictions, targets: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Probabilities [n, m], labels [n]."""
-    checks.class_predictions(predictions)
-    predictions, targets = checks.predictions_and_targets(predictions, targets)
-    return predictions.class_probs, targets
-
-
-def _nan_where_unknown(probs: jax.Array, targets: jax.Array) -> jax.Array:
-    """Probabilities [n, m], NaN where a label is out of range."""
-    is_label = (targets >= 0) & (targets < probs.shape[1])
-    return jnp.where(is_label[:, None], probs, jnp.nan)
-
-
-def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
+@checked(compiled=True)
+def top_label(predictions: ClassPredictions, targets: Numbers) -> tuple[Bernoulli, jax.Array]:
     """The confidence in the most probable class, and whether that class was observed.
 
         confidence = max_c p_c,  correct = 1(y = argmax_c p_c),
@@ -59,14 +47,9 @@ def top_label(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernou
     >>> print(confidences.probs, correct)
     [0.7 0.4] [1 0]
     """
-    confidences, correct = _top_label(*_checked(predictions, targets))
-    return like(predictions, confidences), correct
-
-
-@jax.jit
-def _top_label(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
-    confidences = jnp.max(_nan_where_unknown(probs, targets), 1)
-    return Bernoulli(confidences), (targets == jnp.argmax(probs, 1)).astype(int)
+    probs = predictions.class_probs
+    correct = (targets == jnp.argmax(probs, 1)).astype(int)
+    return like(predictions, Bernoulli(jnp.max(probs, 1))), correct
 
 
 @record
@@ -88,30 +71,20 @@ class OneVersusRest:
 
     label: jax.Array | int
 
+    @checked
     def __call__(
-        self, predictions: ClassPredictions, targets: ArrayLike
+        self, predictions: ClassPredictions, targets: Numbers
     ) -> tuple[Bernoulli, jax.Array]:
         """The probabilities of the class, `Bernoulli`s, and their targets, 0 or 1, [n]."""
-        probs, labels = _checked(predictions, targets)
+        probs = predictions.class_probs
         label = checks.integer("label", checks.as_arrays("label", self.label))
-        if label.dtype == jnp.bool_:
-            raise TypeError(f"label: expected the number of a class, got {self.label}")
-        checks.shape("label", label, (), "(), the number of one class")
         label = checks.labels("label", label, probs.shape[1])
-        of_class, is_class = _one_class(probs, labels, label)
-        return like(predictions, of_class), is_class
+        of_class = Bernoulli(jnp.take(probs, label, 1, mode="fill"))
+        return like(predictions, of_class), (targets == label).astype(int)
 
 
-@jax.jit
-def _one_class(
-    probs: jax.Array, targets: jax.Array, label: jax.Array
-) -> tuple[Bernoulli, jax.Array]:
-    of_class = jnp.take(_nan_where_unknown(probs, targets), jnp.maximum(label, 0), 1)
-    of_class = jnp.where(label >= 0, of_class, jnp.nan)  # unknown ones are the smallest integer
-    return Bernoulli(of_class), (targets == label).astype(int)
-
-
-def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
+@checked(compiled=True)
+def class_wise(predictions: ClassPredictions, targets: Numbers) -> tuple[Bernoulli, jax.Array]:
     """Every class against the rest: m data sets of n binary predictions.
 
     Data set c has the predictions p_c and the targets 1(y = c). Map an estimator over them with
@@ -142,18 +115,14 @@ def class_wise(predictions: ClassPredictions, targets: ArrayLike) -> tuple[Berno
     >>> print(jax.vmap(class_ece)(*class_wise(predictions, jnp.array([0, 1]))))
     [0.    0.125 0.125]
     """
-    each, labels = each_class(*_checked(predictions, targets))
-    if isinstance(predictions, WithFeatures):  # the same for each class
-        num_classes = len(labels)
-        copies = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (num_classes, *jnp.shape(leaf))), predictions
-        )
-        return like(copies, each), labels
-    return each, labels
+    each, labels = each_class(predictions.class_probs, targets)
+    if not isinstance(predictions, WithFeatures):
+        return each, labels
+    shared = lambda x: jnp.broadcast_to(x, (len(labels), *x.shape))  # noqa: E731
+    return like(jax.tree.map(shared, predictions), each), labels
 
 
-@jax.jit
 def each_class(probs: jax.Array, targets: jax.Array) -> tuple[Bernoulli, jax.Array]:
     """Every class against the rest, from checked probabilities [n, m] and labels [n]."""
     is_class = targets == jnp.arange(probs.shape[1])[:, None]
-    return Bernoulli(_nan_where_unknown(probs, targets).T), is_class.astype(int)
+    return Bernoulli(probs.T), is_class.astype(int)

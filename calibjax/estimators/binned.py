@@ -1,15 +1,15 @@
 """Calibration errors of class predictions, estimated in bins."""
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.tree_util import Partial, all_leaves
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt, segment_sums
+from calibjax._core.gate import checked, inner
+from calibjax._core.pytree import Numbers
 from calibjax.binnings import Binning, UniformBins, bins_of
 from calibjax.distances import Distance, Euclidean, TotalVariation
 from calibjax.distributions import Bernoulli, Categorical
@@ -20,18 +20,20 @@ from calibjax.lenses import class_wise, top_label
 _TOTAL_VARIATION = TotalVariation()
 _FIFTEEN_BINS = UniformBins(15)
 _DIGITS = 64  # rounding errors of differences of squares
+_Notion = Literal["top_label", "class_wise", "canonical"]
 
 
+@checked
 def ece(
     predictions: ClassPredictions,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     binning: Binning = _FIFTEEN_BINS,
-    notion: str = "top_label",
-    norm: str = "l1",
+    notion: _Notion = "top_label",
+    norm: Literal["l1", "l2", "max"] = "l1",
     debiased: bool = False,
     distance: Distance = _TOTAL_VARIATION,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> jax.Array:
     """Expected calibration error (ECE) in bins of the predictions.
 
@@ -114,40 +116,39 @@ def ece(
     >>> print(ece(predictions, targets, binning=UniformBins(2), notion="canonical"))
     0.375
     """
-    notion = checks.choice("notion", notion, ("top_label", "class_wise", "canonical"))
-    norm = checks.choice("norm", norm, ("l1", "l2", "max"))
-    debiased = checks.truth_value("debiased", debiased)
     if debiased and norm != "l2":
         raise ValueError(f'debiased: expected norm="l2", the error that has one, got {norm!r}')
 
-    def error(predictions: ClassPredictions, targets: ArrayLike) -> jax.Array:
-        data, labels, bins, shares = checked_bins(predictions, targets, binning, weights)
+    def error(predictions: Any, targets: jax.Array) -> jax.Array:
+        bins = bins_of(binning, predictions, weights=weights)
+        data = predictions.class_probs, targets, bins, weights
         if debiased:
-            return _debiased(data.class_probs, labels, bins, shares) * _scale(distance, data)
-        sizes, values = distances_in_bins(data, labels, bins, distance, shares)
+            return _debiased(*data) * _scale(distance, predictions)
+        sizes, means, proportions = _means_in_bins(*data)
+        values = distances_of_means(sizes, means, proportions, distance)
         if norm == "max":
             return jnp.max(values)
-        return _mean_over_samples(sizes, values if norm == "l1" else jnp.square(values), shares)
+        return _mean_over_samples(sizes, values if norm == "l1" else jnp.square(values), weights)
 
-    checks.class_predictions(predictions)
     if notion == "canonical" or isinstance(bare(predictions), Bernoulli):
         value = error(predictions, targets)
     elif notion == "top_label":
-        value = error(*top_label(predictions, targets))
+        value = error(*inner(top_label)(predictions, targets))
     else:
-        of_classes = jax.vmap(error)(*class_wise(predictions, targets))
+        of_classes = jax.vmap(error)(*inner(class_wise)(predictions, targets))
         value = jnp.max(of_classes) if norm == "max" else jnp.mean(of_classes)
     return safe_sqrt(value) if norm == "l2" and not debiased else value
 
 
+@checked
 def mce(
     predictions: ClassPredictions,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     binning: Binning = _FIFTEEN_BINS,
-    notion: str = "top_label",
+    notion: _Notion = "top_label",
     distance: Distance = _TOTAL_VARIATION,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> jax.Array:
     """Maximum calibration error (MCE), `ece` with `norm="max"`.
 
@@ -181,8 +182,8 @@ def mce(
     >>> print(mce(predictions, jnp.array([0, 1]), binning=UniformBins(2)))
     0.25
     """
-    options = {"notion": notion, "distance": distance, "weights": weights}
-    return ece(predictions, targets, binning=binning, norm="max", **options)
+    options = {"binning": binning, "distance": distance, "weights": weights}
+    return inner(ece)(predictions, targets, notion=notion, norm="max", **options)
 
 
 def _scale(distance: Distance, predictions: ClassPredictions) -> float:
@@ -192,8 +193,8 @@ def _scale(distance: Distance, predictions: ClassPredictions) -> float:
     if isinstance(distance, TotalVariation) and predictions.class_probs.shape[1] == 2:
         return 0.5
     raise ValueError(
-        "debiased: expected distance=Euclidean(), whose square has an unbiased estimate for "
-        f"several classes, got {checks.described(distance)}"
+        "debiased: expected distance=Euclidean() for several classes, got "
+        f"{checks.described(distance)}"
     )
 
 
@@ -218,52 +219,20 @@ def _debiased(
     return jnp.sum((squares - diagonal) / others) / jnp.sum(weights)
 
 
-def checked_bins(
-    predictions: ClassPredictions, targets: ArrayLike, binning: Binning, weights: Any = None
-) -> tuple[Any, Any, jax.Array, jax.Array | None]:
-    """Checks a data set of classes; returns it with the bins of its samples and their weights."""
-    checks.class_predictions(predictions)
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
-    return predictions, targets, bins_of(binning, predictions, weights=weights), weights
-
-
-def distances_in_bins(
-    predictions: ClassPredictions,
-    targets: jax.Array,
-    bins: jax.Array,
-    distance: Distance = _TOTAL_VARIATION,
-    weights: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array]:
-    """Sizes of the bins and distances between the two means in them, [n] each; 0 in empty bins.
-
-    The data are what `checked_bins` returned; sizes are sums of weights if there are any. Traced
-    values out of range make all results NaN.
-    """
-    sizes, means, proportions = _means_in_bins(predictions.class_probs, targets, bins, weights)
-    return sizes, distances_of_means(sizes, means, proportions, distance)
-
-
 def distances_of_means(
     sizes: jax.Array, means: jax.Array, proportions: jax.Array, distance: Distance
 ) -> jax.Array:
     """Distances between the mean predictions and the label proportions of bins, 0 in empty bins."""
-    distance = checks.distance_values(distance)
     is_plain = all_leaves([distance])  # a function of a user, and no pytree
     values = _distances(Partial(distance) if is_plain else distance, means, proportions)
-    if checks.is_concrete(values, sizes):
-        is_wrong = ~(np.asarray(values) >= 0) & (np.asarray(sizes) > 0)
-        checks.refuse_where(is_wrong, "distance(p, q)", "a number >= 0 for each bin", values)
     return jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
 
 
 @jax.jit
 def _distances(distance: Distance, means: jax.Array, proportions: jax.Array) -> jax.Array:
-    def between(p: Categorical, q: Categorical) -> jax.Array:
-        value = checks.real("distance(p, q)", distance(p, q))
-        checks.shape("distance(p, q)", value, (), "() (a scalar) for each bin")
-        return value
-
-    return jax.vmap(between)(Categorical(means), Categorical(proportions))
+    values = jax.vmap(distance)(Categorical(means), Categorical(proportions))
+    checks.shape("distance(p, q)", values, means.shape[:1], "() (a scalar) for each bin")
+    return values
 
 
 @jax.jit
@@ -278,15 +247,15 @@ def _means_in_bins(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sizes [n], mean predictions [n, m] and label proportions [n, m] of the bins 0, ..., n − 1.
 
-    Empty bins get uniform means, for which every distance and its gradient are finite. Labels and
-    bins out of range, which are not refused under `jit`, make the sizes NaN.
+    Empty bins get uniform means, for which every distance and its gradient are finite. Bins out of
+    range, which are not refused under `jit`, make the sizes NaN.
     """
-    n, m = probs.shape
+    n = len(probs)
     sums = sums_in_bins(probs, targets, bins, n, weights)
     sizes, counts, residuals = (x.astype(probs.dtype) for x in sums)
     means, proportions = means_of_sums(sizes, counts, residuals)
-    in_range = (targets >= 0) & (targets < m) & (bins >= 0) & (bins < n)
-    return jnp.where(jnp.all(in_range), sizes, jnp.nan), means, proportions
+    in_range = jnp.all((bins >= 0) & (bins < n))
+    return jnp.where(in_range, sizes, jnp.nan), means, proportions
 
 
 def sums_in_bins(

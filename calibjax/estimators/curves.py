@@ -15,42 +15,40 @@ import dataclasses
 import functools
 import math
 from fractions import Fraction
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import segment_sums
 from calibjax._core.batches import default_batch_size, map_batches
 from calibjax._core.fitting import isotonic_means
-from calibjax._core.pytree import record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, record
 from calibjax.binnings import Binning, bins_of
 from calibjax.distributions import Bernoulli
-from calibjax.distributions.base import Distribution, check_draws, draw
+from calibjax.distributions.base import Distribution, check_draws, draw, has_class_probs
 from calibjax.distributions.composed import bare
 
 
-def checked_ranks(
-    confidence_level: ArrayLike, num_draws: int
-) -> tuple[float, int, tuple[int, int]]:
-    """Level, number of redraws, and the ranks of the ends of the bands: pointwise, simultaneous."""
-    level = checks.proportion("confidence_level", confidence_level)
-    if not checks.is_concrete(level):
-        expected = "expected a number that is known when compiling"
-        raise TypeError(f"confidence_level: {expected}, got {level}")
-    level = float(level)
-    num_draws = checks.number_of_draws("num_draws", num_draws)
-    share = Fraction(str(level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
+def checked_level(name: str, value: Any, _: object) -> float:
+    """A level in (0, 1) that is known when compiling."""
+    return float(checks.proportion(name, value))
+
+
+def ranks_of_band(confidence_level: float, num_draws: int) -> tuple[int, int]:
+    """Ranks of the ends of the bands among redraws: pointwise, simultaneous."""
+    share = Fraction(str(confidence_level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
     least = math.ceil(2 / (1 - share)) - 1
     if num_draws < least:
         raise ValueError(
-            f"num_draws: expected at least {least} redraws for a band of level {level}, "
+            f"num_draws: expected at least {least} redraws for a band of level {confidence_level}, "
             f"got {num_draws}"
         )
     pointwise = math.floor((num_draws + 1) * (1 - share) / 2)
-    return level, num_draws, (pointwise, math.ceil((num_draws + 1) * share))
+    return pointwise, math.ceil((num_draws + 1) * share)
 
 
 def pointwise_band(redraws: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:
@@ -138,14 +136,14 @@ class ReliabilityCurve:
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
-@checks.key_first
+@checked(confidence_level=checked_level)
 def reliability_curve(
     key: jax.Array,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     binning: Binning,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     confidence_level: float = 0.9,
     max_bins: int = 100,
@@ -217,38 +215,35 @@ def reliability_curve(
     >>> print(curve.counts, curve.confidence, curve.frequency, curve.is_outside)
     [100 100] [0.25 0.75] [0.5 0.5] [ True  True]
     """
-    key = checks.random_key(key)
-    confidence_level, num_draws, ranks = checked_ranks(confidence_level, num_draws)
-    max_bins = checks.size_in_range("max_bins", max_bins, 1)
-    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    predictions, targets = checked_binary(predictions, targets)
-    weights = checks.sample_weights(weights, predictions)
+    ranks = ranks_of_band(confidence_level, num_draws)
+    predictions = binary(predictions)
     bins = bins_of(binning, predictions, weights=weights)
     if checks.is_concrete(bins, weights):
-        ids = np.asarray(bins)
-        number = len(np.unique(ids if weights is None else ids[np.asarray(weights) > 0]))
+        is_used = slice(None) if weights is None else np.asarray(weights) > 0
+        number = len(np.unique(np.asarray(bins)[is_used]))
         if number > max_bins:
-            raise ValueError(
-                f"binning(predictions): expected at most max_bins = {max_bins} different bins, "
-                f"got {number}"
-            )
+            expected = f"at most max_bins = {max_bins} different bins"
+            raise ValueError(f"binning(predictions): expected {expected}, got {number}")
     data = predictions.probs, targets, bins, weights
     size = min(targets.size, max_bins)
     values = _curve(jax.random.split(key, num_draws), *data, size=size, ranks=ranks)
     return ReliabilityCurve(*values, confidence_level=confidence_level)
 
 
-def checked_binary(predictions: Distribution, targets: ArrayLike) -> tuple[Bernoulli, jax.Array]:
-    """Checks a data set of two classes."""
+def binary(predictions: Distribution) -> Bernoulli:
+    """Predictions of two classes, without features."""
     predictions = bare(predictions)
     if not isinstance(predictions, Bernoulli):
         raise TypeError(
-            "predictions: expected binary predictions, distributions.Bernoulli, got "
-            f"{checks.described(predictions)}. Of several classes, say which binary predictions "
-            "are meant: estimators.top_label(predictions, targets), the most probable class, or "
-            "estimators.class_wise(predictions, targets), every class against the rest"
+            f"predictions: expected Bernoulli, got {checks.described(predictions)}; for several "
+            "classes estimators.top_label and estimators.class_wise make them"
         )
-    return checks.predictions_and_targets(predictions, targets)
+    return predictions
+
+
+def checked_binary(predictions: Distribution, targets: Numbers) -> tuple[Bernoulli, jax.Array]:
+    """Checks a data set of two classes."""
+    return checks.predictions_and_targets(binary(predictions), targets)
 
 
 @functools.partial(jax.jit, static_argnames=("size", "ranks"))
@@ -266,7 +261,7 @@ def _curve(
     n, dtype = targets.size, probs.dtype
     each = jnp.ones(n, jnp.int32) if weights is None else weights
     positions, is_possible = _positions(probs, bins, each, size)
-    is_possible &= jnp.all((probs >= 0) & (probs <= 1) & ((targets == 0) | (targets == 1)))
+    is_possible &= ~jnp.any(jnp.isnan(probs))
 
     def sums(values: jax.Array) -> jax.Array:
         return jax.ops.segment_sum(values, positions, size)
@@ -296,7 +291,7 @@ def _curve(
     limits = *pointwise, *simultaneous
     divisors = jnp.where(counts == 0, 1, counts).astype(dtype)
     shares = (x.astype(dtype) / divisors for x in (expected, ones, *limits))
-    # A label or a bin out of range, which is not refused under jit, gives NaN.
+    # A bin out of range, which is not refused under jit, gives NaN.
     return counts, *(jnp.where(is_possible, share, jnp.nan) for share in shares)
 
 
@@ -392,13 +387,17 @@ class IsotonicCurve:
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
-@checks.key_first
+@checked(
+    compiled=True,
+    static=("num_draws", "confidence_level", "max_points"),
+    confidence_level=checked_level,
+)
 def isotonic_curve(
     key: jax.Array,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     confidence_level: float = 0.9,
     max_points: int = 200,
@@ -460,64 +459,15 @@ def isotonic_curve(
     >>> print(curve.confidence, curve.frequency, curve.is_outside)
     [0.25 0.75] [0.5 0.5] [ True  True]
     """
-    key = checks.random_key(key)
-    confidence_level, num_draws, ranks = checked_ranks(confidence_level, num_draws)
-    max_points = checks.size_in_range("max_points", max_points, 2)
-    checks.same_rows(predictions=predictions, targets=targets, weights=weights)
-    functional = "mean"
-    predictions, targets = checks.predictions_and_targets(predictions, targets)
-    if hasattr(bare(predictions), "class_probs"):
-        functional = "probability"
-        predictions, targets = checked_binary(predictions, targets)
+    ranks = ranks_of_band(confidence_level, num_draws)
+    is_binary = has_class_probs(bare(predictions))
+    if is_binary:
+        predictions = binary(predictions)
         forecasts = predictions.probs
     else:
         forecasts = forecasts_of(predictions, targets, None)
         check_draws(predictions, targets)
-    weights = checks.sample_weights(weights, predictions)
-    size = min(jnp.size(targets), max_points)
-    data = predictions, forecasts, targets, weights
-    values = _isotonic_values(key, *data, size=size, num_draws=num_draws, ranks=ranks)
-    return IsotonicCurve(*values, confidence_level=confidence_level, functional=functional)
-
-
-def forecasts_of(predictions: Distribution, targets: ArrayLike, level: float | None) -> jax.Array:
-    """The mean, or the quantile of a level, of each prediction of a number, [n].
-
-    Raises:
-        TypeError: if the predictions have none.
-        ValueError: if they, or the targets, are not numbers.
-    """
-    checks.method("predictions", predictions, "mean" if level is None else "icdf")
-    checks.shape("targets", targets, (None,), "[n]: only numbers have a mean and quantiles")
-    forecasts = _forecasts(predictions, level)
-    checks.shape("predictions", forecasts, jnp.shape(targets), "predictions of one number each")
-    return forecasts
-
-
-@functools.partial(jax.jit, static_argnums=1)
-def _forecasts(predictions: Distribution, level: float | None) -> jax.Array:
-    forecasts = jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
-    return forecasts.astype(
-        jnp.result_type(forecasts, jnp.float32)
-    )  # quantiles of counts are integers
-
-
-@functools.partial(jax.jit, static_argnames=("size", "num_draws", "ranks"))
-def _isotonic_values(
-    key: jax.Array,
-    predictions: Distribution,
-    forecasts: jax.Array,
-    targets: jax.Array,
-    weights: jax.Array | None,
-    *,
-    size: int,
-    num_draws: int,
-    ranks: tuple[int, int],
-) -> tuple[jax.Array, ...]:
-    """The arrays of the curve, in the order of its fields."""
-    is_binary = isinstance(predictions, Bernoulli)
-    is_bad = (targets != 0) & (targets != 1) if is_binary else checks.is_missing(targets)
-    is_bad = jnp.any(jnp.isnan(forecasts) | is_bad)
+    is_bad = jnp.any(jnp.isnan(forecasts) | checks.is_missing(targets))
     if weights is not None:
         is_bad |= jnp.any(jnp.isnan(weights))
     samples = checks.counted(weights, (predictions, forecasts, targets))
@@ -525,6 +475,7 @@ def _isotonic_values(
     samples, weights = jax.tree.map(lambda x: x[order], (samples, weights))
     predictions, forecasts, targets = samples
     # Ranks among the samples that count.
+    size = min(targets.size, max_points)
     counts = jnp.cumsum(jnp.ones(forecasts.size, int) if weights is None else weights > 0)
     shares = np.linspace(0, 1, size)
     ranks_of_places = jnp.round(1 + shares * (counts[-1] - 1)).astype(counts.dtype)
@@ -553,4 +504,22 @@ def _isotonic_values(
     limits = *pointwise_band(pool[1:], ranks[0]), middle - half, middle + half
     limits = (jnp.clip(x, 0, 1) for x in limits) if is_binary else limits
     values = forecasts[places], pool[0], *limits
-    return tuple(jnp.where(is_bad, jnp.nan, x) for x in values)
+    return IsotonicCurve(
+        *(jnp.where(is_bad, jnp.nan, x) for x in values),
+        confidence_level=confidence_level,
+        functional="probability" if is_binary else "mean",
+    )
+
+
+def forecasts_of(predictions: Distribution, targets: jax.Array, level: float | None) -> jax.Array:
+    """The mean, or the quantile of a level, of each prediction of a number, [n].
+
+    Raises:
+        TypeError: if the predictions have none.
+        ValueError: if they, or the targets, are not numbers.
+    """
+    checks.method("predictions", predictions, "mean" if level is None else "icdf")
+    forecasts = jax.vmap(lambda p: p.mean() if level is None else p.icdf(level))(predictions)
+    if (targets.ndim, forecasts.ndim) != (1, 1):
+        raise ValueError(f"predictions: expected one number each, got shape {forecasts.shape}")
+    return forecasts.astype(jnp.result_type(forecasts, jnp.float32))  # of counts they are integers

@@ -11,17 +11,18 @@ Stirling's formula, which is of size log x,
     log k(q; p) = −KL(p ‖ q) / h − Σ_c r(p_c/h) + r(1/h) + Σ_{0<k<m} log(1/h + k).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
 
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers
 from calibjax._core.special import SERIES_FROM, stirling_series
 from calibjax.distributions.base import ClassPredictions
 
@@ -55,13 +56,24 @@ class Point(NamedTuple):
     excluded: jax.Array
 
 
+def _order(name: str, value: Any, _: object) -> Any:
+    is_right = lambda x: (x >= 1) & (x < np.inf)  # noqa: E731
+    return checks.satisfying(name, checks.positive_scalar(name, value), is_right, "a number >= 1")
+
+
+@checked(
+    minimum=2,
+    compiled=True,
+    bandwidth=lambda name, value, _: checks.positive_scalar(name, value),
+    order=_order,
+)
 def kde_calibration_error(
     predictions: ClassPredictions,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     bandwidth: jax.Array | float,
     order: jax.Array | float,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> jax.Array:
     """Canonical L_p calibration error to the power p, from a kernel density ratio.
 
@@ -109,45 +121,16 @@ def kde_calibration_error(
     >>> print(f"{kde_calibration_error(predictions, targets, bandwidth=0.1, order=2):.4f}")
     0.1667
     """
-    checks.class_predictions(predictions)
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, minimum=2
-    )
-    bandwidth = checks.positive_scalar("bandwidth", bandwidth)
-    order = _checked_order(order)
-    probs = predictions.class_probs
-    bandwidth, order = (jnp.asarray(x, probs.dtype) for x in (bandwidth, order))
-    return _calibration_error(probs, targets, bandwidth, order, weights)
-
-
-def _checked_order(order: ArrayLike) -> jax.Array | float:
-    """Refuses everything except a finite number ≥ 1."""
-    order = checks.real("order", order)
-    checks.shape("order", order, (), "() (a scalar)")
-    return checks.satisfying(
-        "order", order, lambda x: (x >= 1) & (x < np.inf), "a finite number >= 1"
-    )
-
-
-@jax.jit
-def _calibration_error(
-    probs: jax.Array,
-    targets: jax.Array,
-    bandwidth: jax.Array,
-    order: jax.Array,
-    weights: jax.Array | None,
-) -> jax.Array:
-    """CE_p^p of checked arguments."""
-    n = len(probs)
-    points = Point(probs, jnp.arange(n))
-    proportions = label_proportions(dirichlet_kernels(probs, bandwidth), targets, points, weights)
-    errors = jnp.abs(proportions - probs) ** order
+    probs, n = predictions.class_probs, len(targets)
+    kernels = dirichlet_kernels(probs, bandwidth)
+    proportions = label_proportions(kernels, targets, Point(probs, jnp.arange(n)), weights)
+    errors = jnp.abs(proportions - probs) ** jnp.asarray(order, probs.dtype)
     if weights is None:
         return jnp.sum(errors) / n
     return jnp.sum(weights[:, None] * errors) / jnp.sum(weights)
 
 
-def dirichlet_kernels(probs: jax.Array, bandwidth: jax.Array) -> DirichletKernels:
+def dirichlet_kernels(probs: jax.Array, bandwidth: jax.Array | float) -> DirichletKernels:
     """Prepares the kernels around samples [n, m]; their zeros are constants for gradients."""
     concentration = 1 / jnp.asarray(bandwidth, probs.dtype)
     is_zero = _is_zero(probs)

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.binnings import UniformBins, bins_of
 from calibjax.distances import Manhattan
 from calibjax.distributions import Bernoulli
@@ -76,29 +76,24 @@ class Neighbourhood:
         bins = bins_of(self.binning, Bernoulli(samples), at, weights=weights)
         return (bins, bins) if points is None else bins[::-1]
 
+    def check_values(self, name: str) -> PyTree:
+        """Checks kernel and binning; the length scale of the kernel may be of shape [G]."""
+        kernel, binning = self.kernel, checks.record_values(self.binning, f"{name}.binning")
+        if isinstance(binning, types.FunctionType | functools.partial):  # which are not pytrees
+            binning = Partial(binning)
+        place, scales = f"{name}.kernel", getattr(kernel, "length_scale", 0.0)
+        if np.ndim(scales) != 1 or isinstance(kernel, type):
+            kernel = checks.kernel_values(kernel, place)
+        else:
+            scales = checks.length_scales(f"{place}.length_scale", scales)
+            one = checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]), place)
+            kernel = dataclasses.replace(one, length_scale=jnp.asarray(scales))
+        return checks.replaced(self, kernel=kernel, binning=binning)
 
-def checked_neighbourhood(neighbourhood: object) -> Neighbourhood:
+
+def checked_neighbourhood(neighbourhood: Neighbourhood) -> Neighbourhood:
     """The neighbourhood with a checked kernel, whose length scale may be of shape [G]."""
-    if not isinstance(neighbourhood, Neighbourhood):
-        raise TypeError(
-            "neighbourhood: expected an estimators.Neighbourhood(kernel, binning), such as "
-            f"Neighbourhood.laplacian(0.2, 15), got {checks.described(neighbourhood)}"
-        )
-    name = "neighbourhood.kernel"
-    kernel = neighbourhood.kernel
-    binning = neighbourhood.binning
-    if isinstance(binning, types.FunctionType | functools.partial):  # which are not pytrees
-        neighbourhood = dataclasses.replace(neighbourhood, binning=Partial(binning))
-    scales = getattr(kernel, "length_scale", 0.0)
-    if isinstance(scales, list | tuple):
-        got = checks.described(scales)
-        raise TypeError(f"{name}.length_scale: expected a number or an array [G], got {got}")
-    if np.ndim(scales) != 1 or isinstance(kernel, type):
-        return checks.replaced(neighbourhood, kernel=checks.kernel_values(kernel, name))
-    scales = checks.length_scales(f"{name}.length_scale", scales)
-    one = checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]), name)
-    kernel = dataclasses.replace(one, length_scale=jnp.asarray(scales))
-    return dataclasses.replace(neighbourhood, kernel=kernel)
+    return checks.record_values(neighbourhood, "neighbourhood")
 
 
 _ROUNDING = 1e-3  # of the effective size of two samples
@@ -128,13 +123,25 @@ class LocalErrors:
     effective_size: jax.Array
 
 
+def _points(name: str, value: Any, seen: Any) -> tuple[Any, jax.Array]:
+    """Features and confidences of other points."""
+    features, confidences = value
+    places = f"{name}[0]", f"{name}[1]"
+    checks.same_rows(**dict(zip(places, value, strict=True)))
+    confidences = checks.confidence_array(confidences, places[1])
+    features = checks.features(places[0], features, confidences.size)
+    checks.same_kind(places[0], features, "features", seen["features"])
+    return features, confidences
+
+
+@checked(at=_points)
 def local_errors(
     neighbourhood: Neighbourhood,
     features: PyTree,
-    confidences: ArrayLike,
-    correct: ArrayLike,
+    confidences: Numbers,
+    correct: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> LocalErrors:
     """Signed local calibration errors, their standard errors and effective sample sizes.
@@ -209,13 +216,14 @@ def local_errors(
     return dataclasses.replace(errors, effective_size=size)
 
 
+@checked(at=_points)
 def lce(
     neighbourhood: Neighbourhood,
     features: PyTree,
-    confidences: ArrayLike,
-    correct: ArrayLike,
+    confidences: Numbers,
+    correct: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
     """Local calibration error (LCE) at each point.
@@ -262,13 +270,14 @@ def lce(
     return jnp.where(totals == 0, jnp.nan, jnp.abs(errors))
 
 
+@checked(at=_points)
 def mlce(
     neighbourhood: Neighbourhood,
     features: PyTree,
-    confidences: ArrayLike,
-    correct: ArrayLike,
+    confidences: Numbers,
+    correct: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     at: tuple[Any, Any] | None = None,
 ) -> jax.Array:
     """Maximum local calibration error (MLCE), max_x LCE(x).
@@ -344,7 +353,6 @@ class LocalProblem(NamedTuple):
     def smoothed(self, values: jax.Array, powers: Sequence[int]) -> tuple[jax.Array, jax.Array]:
         """Means of values of the samples around each point, as `smoothed_means` returns them."""
         means, totals = self._weighted_means(values, powers)
-        checks.smoothing_weights(totals)
         places, _ = self.confidences
         if checks.is_concrete(places):
             return means, totals
@@ -383,33 +391,21 @@ class LocalProblem(NamedTuple):
 def local_problem(
     neighbourhood: Neighbourhood,
     features: Any,
-    confidences: ArrayLike,
-    correct: ArrayLike,
-    at: tuple[Any, Any] | None = None,
-    weights: ArrayLike | None = None,
+    confidences: Numbers,
+    correct: Numbers,
+    at: tuple[Any, jax.Array] | None = None,
+    weights: Numbers | None = None,
 ) -> LocalProblem:
-    """Checks all arguments of the local errors."""
-    near = checked_neighbourhood(neighbourhood)
-    checks.same_rows(features=features, confidences=confidences, correct=correct, weights=weights)
-    confidences, correct = checks.confidences_and_correct(confidences, correct)
-    weights = checks.sample_weights(weights, confidences)
-    features = points = checks.features("features", features, confidences.size)
-    places = confidences
-    if at is not None:
-        if not (isinstance(at, tuple) and len(at) == 2):
-            got = checks.described(at)
-            raise TypeError(f"at: expected a pair (features, confidences), got {got}")
-        checks.same_rows(**{"at[0]": at[0], "at[1]": at[1]})
-        places = checks.confidence_array(at[1], "at[1]")
-        points = checks.features("at[0]", at[0], places.size)
-        checks.same_kind("at[0]", points, "features", features)
-    groups = near.groups(confidences, None if at is None else places, weights)
+    """The problem of the samples at the points `at`, by default at themselves."""
+    points, places = (features, confidences) if at is None else at
+    groups = neighbourhood.groups(confidences, None if at is None else places, weights)
     # Nothing is known about a traced sample that is in no bin, or has an unknown weight.
     correct = checks.nan_with(correct, confidences, correct, weights)
     data = (points, features), groups, (places, confidences), correct, weights
     all_count = weights is None or (checks.is_concrete(weights) and np.all(np.asarray(weights) > 0))
-    row = row_of(near.kernel, features, groups[1]) if at is None and all_count else None
-    return LocalProblem(near.kernel, *data, row)
+    kernel = neighbourhood.kernel
+    row = row_of(kernel, features, groups[1]) if at is None and all_count else None
+    return LocalProblem(kernel, *data, row)
 
 
 def _root_of_ratio(x: jax.Array, y: jax.Array) -> jax.Array:

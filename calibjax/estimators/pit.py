@@ -7,26 +7,31 @@ on (0, 1). The bands contain what independent uniform numbers give.
 """
 
 import dataclasses
-import functools
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, safe_sqrt
 from calibjax._core.batches import default_batch_size, in_batches
-from calibjax._core.pytree import record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble, Quantiles
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import undrawn
-from calibjax.estimators.curves import checked_ranks, is_outside, simultaneous_band
+from calibjax.estimators.curves import (
+    checked_level,
+    is_outside,
+    ranks_of_band,
+    simultaneous_band,
+)
 
 
-def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) -> jax.Array:
+@checked
+def pit_values(key: jax.Array, predictions: Distribution, targets: Numbers) -> jax.Array:
     """Probability integral transform (PIT) of each target: its place in the predicted distribution.
 
         u_i = F_i(y_i⁻) + V_i (F_i(y_i) − F_i(y_i⁻)),    V_i uniform on (0, 1],
@@ -80,20 +85,15 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: ArrayLike) ->
     >>> print(u.round(2))
     [0.5  0.84 0.16]
     """
-    key = checks.random_key(key)
-    predictions, targets = checks.predictions_and_targets(predictions, targets)
-    inner = bare(undrawn(predictions))
-    if hasattr(inner, "class_probs"):
-        raise TypeError(
-            f"predictions: expected distributions of numbers, got {checks.described(inner)}; "
-            "classes have no order, see estimators.reliability_curve"
-        )
-    if not isinstance(inner, Quantiles | Ensemble):
-        checks.method("predictions", inner, "cdf")
-    if isinstance(inner, Ensemble):
-        inner = checks.replaced(inner, weights=checks.equal_weights("predictions", inner.weights))
+    p = bare(undrawn(predictions))
+    if has_class_probs(p):
+        raise TypeError("predictions: expected distributions of numbers; classes have no order")
+    if isinstance(p, Ensemble):
+        p = checks.replaced(p, weights=checks.equal_weights("predictions", p.weights))
+    elif not isinstance(p, Quantiles):
+        checks.method("predictions", p, "cdf")
     checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
-    return randomised(key, inner, targets)
+    return randomised(key, p, targets)
 
 
 @jax.jit
@@ -269,11 +269,22 @@ class CoverageCurve:
         return jnp.sum(widths * jnp.where(a * b < 0, crossing, sums), -1) / 2
 
 
+def _of_unit_interval(name: str, value: Any, _: object) -> jax.Array:
+    return checks.confidence_array(value, name)
+
+
+@checked(
+    compiled=True,
+    static=("num_bins", "num_draws", "confidence_level"),
+    values=_of_unit_interval,
+    num_bins=lambda name, value, _: checks.size_in_range(name, value, 1, 2**16),
+    confidence_level=checked_level,
+)
 def pit_counts(
     key: jax.Array,
-    values: ArrayLike,
+    values: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_bins: int = 10,
     num_draws: int = 999,
     confidence_level: float = 0.9,
@@ -320,23 +331,34 @@ def pit_counts(
     >>> print(histogram.counts, histogram.is_outside)
     [90 10] [ True  True]
     """
-    num_bins = checks.size_in_range("num_bins", num_bins, 1, 2**16)
-    key, values, weights, (confidence_level, num_draws, ranks) = _checked(
-        key, values, weights, confidence_level, num_draws
-    )
     edges = jnp.asarray(np.linspace(0, 1, num_bins + 1), values.dtype)
-    options = {"num_draws": num_draws, "rank": ranks[1]}
-    counts, lower, upper = _counted(key, values, weights, edges[1:], **options)
-    return PITHistogram(edges, counts, lower, upper, confidence_level)
+    _, rank = ranks_of_band(confidence_level, num_draws)
+    band = _counted(key, values, weights, edges[1:], num_draws=num_draws, rank=rank)
+    return PITHistogram(edges, *band, confidence_level)
 
 
+def checked_levels(name: str, value: Any, _: object) -> jax.Array:
+    """Levels in (0, 1), [L]."""
+    levels = checks.floating(name, checks.as_arrays(name, value))
+    checks.shape(name, levels, (None,), "[L]")
+    checks.leading_size(name, levels)
+    return checks.proportions(name, levels)
+
+
+@checked(
+    compiled=True,
+    static=("kind", "num_draws", "confidence_level"),
+    values=_of_unit_interval,
+    levels=checked_levels,
+    confidence_level=checked_level,
+)
 def coverage_curve(
     key: jax.Array,
-    values: ArrayLike,
+    values: Numbers,
     *,
-    kind: str = "interval",
-    weights: ArrayLike | None = None,
-    levels: ArrayLike | None = None,
+    kind: Literal["interval", "quantile"] = "interval",
+    weights: Numbers | None = None,
+    levels: Numbers | None = None,
     num_draws: int = 999,
     confidence_level: float = 0.9,
 ) -> CoverageCurve:
@@ -390,65 +412,17 @@ def coverage_curve(
     >>> print(f"{curve.mean_absolute_calibration_error():.2f}")
     0.40
     """
-    kind = checks.choice("kind", kind, ("interval", "quantile"))
-    key, values, weights, (confidence_level, num_draws, ranks) = _checked(
-        key, values, weights, confidence_level, num_draws
-    )
-    levels = checked_levels(levels)
-    options = {"num_draws": num_draws, "rank": ranks[1], "kind": kind}
-    ordered, coverage, lower, upper = _shares(key, values, weights, levels, **options)
-    return CoverageCurve(ordered, coverage, lower, upper, confidence_level, kind)
-
-
-def checked_levels(levels: Any) -> jax.Array:
-    """Levels in (0, 1), [L]; 0.05, 0.1, ..., 0.95 if they are None."""
-    levels = LEVELS if levels is None else levels
-    levels = checks.floating("levels", checks.as_arrays("levels", levels))
-    checks.shape("levels", levels, (None,), "[L]")
-    checks.leading_size("levels", levels)
-    return checks.proportions("levels", levels)
-
-
-def _checked(
-    key: jax.Array,
-    values: ArrayLike,
-    weights: ArrayLike | None,
-    confidence_level: ArrayLike,
-    num_draws: int,
-) -> tuple[jax.Array, jax.Array, jax.Array | None, tuple[float, int, tuple[int, int]]]:
-    key = checks.random_key(key)
-    checks.same_rows(values=values, weights=weights)
-    values = checks.floating("values", checks.as_arrays("values", values))
-    checks.shape("values", values, (None,), "[n]")
-    checks.leading_size("values", values)
-    values = jnp.asarray(checks.unit_interval("values", values))
-    weights = checks.sample_weights(weights, values)
-    return key, values, weights, checked_ranks(confidence_level, num_draws)
-
-
-@functools.partial(jax.jit, static_argnames=("num_draws", "rank", "kind"))
-def _shares(
-    key: jax.Array,
-    values: jax.Array,
-    weights: jax.Array | None,
-    levels: jax.Array,
-    *,
-    num_draws: int,
-    rank: int,
-    kind: str,
-) -> tuple[jax.Array, ...]:
-    """Sorted levels, coverage, and the ends of its band, [L] each."""
-    ordered = jnp.sort(levels.astype(values.dtype))
+    ordered = jnp.sort(jnp.asarray(LEVELS if levels is None else levels, values.dtype))
     inside = jnp.abs(2 * values - 1) if kind == "interval" else values
-    options = {"num_draws": num_draws, "rank": rank, "is_cumulative": True}
-    counts, lower, upper = _counted(key, inside, weights, ordered, **options)
-    coverage = jnp.where(jnp.isnan(lower), jnp.nan, counts)
+    options = {"num_draws": num_draws, "rank": ranks_of_band(confidence_level, num_draws)[1]}
+    counts, *band = _counted(key, inside, weights, ordered, **options, is_cumulative=True)
+    coverage = jnp.where(jnp.isnan(band[0]), jnp.nan, counts)
     size = values.size if weights is None else jnp.sum(weights)
-    shares = (x.astype(values.dtype) / size for x in (coverage, lower, upper))
-    return checks.nan_with(ordered, ordered), *shares  # sorting puts NaN last
+    shares: Any = (x.astype(values.dtype) / size for x in (coverage, *band))
+    ordered = jnp.where(jnp.any(jnp.isnan(ordered)), jnp.nan, ordered)  # sorting puts NaN last
+    return CoverageCurve(ordered, *shares, confidence_level=confidence_level, kind=kind)
 
 
-@functools.partial(jax.jit, static_argnames=("num_draws", "rank", "is_cumulative"))
 def _counted(
     key: jax.Array,
     values: jax.Array,

@@ -14,8 +14,9 @@ from calibjax._core import checks
 from calibjax.estimators.curves import (
     IsotonicCurve,
     ReliabilityCurve,
-    checked_ranks,
+    checked_level,
     pointwise_band,
+    ranks_of_band,
 )
 from calibjax.estimators.pit import CoverageCurve, PITHistogram
 from calibjax.hypothesis_tests._redraw.components import Component
@@ -619,7 +620,7 @@ def _band(draws: object, confidence_level: float) -> tuple[np.ndarray, np.ndarra
         )
     size = checks.leading_size("decomposition.null_samples", draws)
     values = _shown("decomposition.null_samples", draws, (size,), "[B], the draws")
-    _, _, (rank, _) = checked_ranks(confidence_level, size)
+    rank, _ = ranks_of_band(checked_level("confidence_level", confidence_level, None), size)
     lower, upper = pointwise_band(jnp.asarray(values.T), rank)
     return np.asarray(lower), np.asarray(upper)
 

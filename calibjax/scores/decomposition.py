@@ -8,22 +8,23 @@ happened on the predicted probabilities recalibrates them.
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
 from calibjax._core.fitting import isotonic_means
-from calibjax._core.pytree import record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.composed import bare
-from calibjax.estimators.curves import forecasts_of
-from calibjax.scores.base import weighted_mean, weighted_samples
+from calibjax.estimators.curves import checked_level, forecasts_of
+from calibjax.scores.base import weighted_mean
 
 _ROUNDING = 1e-9  # of levels, which may be whole numbers of samples
 # Of each prediction, to find where its distribution lies.
@@ -48,8 +49,9 @@ class ScoreDecomposition:
     uncertainty: jax.Array
 
 
+@checked(compiled=True)
 def brier_decomposition(
-    predictions: ClassPredictions, targets: ArrayLike, *, weights: ArrayLike | None = None
+    predictions: ClassPredictions, targets: Numbers, *, weights: Numbers | None = None
 ) -> ScoreDecomposition:
     """Brier score, decomposed into miscalibration, discrimination and uncertainty (CORP).
 
@@ -91,18 +93,21 @@ def brier_decomposition(
     >>> print(parts.miscalibration, parts.discrimination, parts.uncertainty)
     0.125 0.125 0.375
     """
-    checks.class_predictions(predictions)
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     probs = predictions.class_probs
-    return _brier(probs, one_hot(targets, probs.shape[1], probs.dtype), weights)
+    labels = one_hot(targets, probs.shape[1], probs.dtype)
+    is_missing = jnp.any(jnp.isnan(probs))
+    probs, labels = checks.counted(weights, (probs, labels))
+    parts = lax.map(lambda x: _of_event(x[0], x[1], weights), (probs.T, labels.T))
+    return jax.tree.map(lambda part: jnp.where(is_missing, jnp.nan, jnp.sum(part, 0)), parts)
 
 
+@checked(needs=("cdf", "icdf"), compiled=True, static=("num_thresholds",))
 def crps_decomposition(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     num_thresholds: int = 100,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
 ) -> ScoreDecomposition:
     """CRPS, decomposed into miscalibration, discrimination and uncertainty (threshold-wise CORP).
 
@@ -152,36 +157,11 @@ def crps_decomposition(
     >>> print(bool(parts.discrimination > parts.miscalibration))
     True
     """
-    samples, weights = weighted_samples(predictions, targets, weights, "cdf")
-    checks.method("predictions", samples[0], "icdf")
-    if hasattr(samples[0], "class_probs"):
-        raise TypeError(
-            "predictions: expected distributions of numbers, got "
-            f"{checks.described(samples[0])}; classes have a brier_decomposition"
-        )
-    checks.shape("targets", samples[1], (None,), "[n]: only numbers have a distribution function")
-    num_thresholds = checks.size_in_range("num_thresholds", num_thresholds, 1, 2**20)
-    predictions, targets = samples
-    return checks.nan_with(_integrated(predictions, targets, weights, num_thresholds), samples)
-
-
-@jax.jit
-def _brier(probs: jax.Array, labels: jax.Array, weights: jax.Array | None) -> ScoreDecomposition:
-    """Sum over the classes, which are the columns of both arrays."""
-    probs, labels = checks.counted(weights, (probs, labels))
-    parts = lax.map(lambda column: _of_event(column[0], column[1], weights), (probs.T, labels.T))
-    total = jax.tree.map(lambda part: jnp.sum(part, 0), parts)
-    return jax.tree.map(lambda part: jnp.where(jnp.any(jnp.isnan(probs)), jnp.nan, part), total)
-
-
-@functools.partial(jax.jit, static_argnums=3)
-def _integrated(
-    predictions: Distribution, targets: jax.Array, weights: jax.Array | None, num_thresholds: int
-) -> ScoreDecomposition:
+    given = predictions, targets
     dtype = floating_dtype(predictions)
     predictions, targets = checks.counted(weights, (predictions, targets.astype(dtype)))
-    if isinstance(samples := bare(predictions), Ensemble):
-        quantiles = samples.values.astype(dtype)
+    if isinstance(ensembles := bare(predictions), Ensemble):
+        quantiles = ensembles.values.astype(dtype)
     else:
         levels = jnp.asarray(_LEVELS, dtype)
         quantiles = jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions).astype(dtype)
@@ -202,7 +182,7 @@ def _integrated(
         return _of_event(probs, (targets <= threshold).astype(dtype), weights)
 
     parts = lax.map(at, (ends[1:] + ends[:-1]) / 2)
-    return jax.tree.map(lambda part: jnp.sum(part * jnp.diff(ends)), parts)
+    return checks.nan_with(jax.tree.map(lambda part: jnp.sum(part * jnp.diff(ends)), parts), given)
 
 
 def _quantiles(pool: jax.Array, levels: np.ndarray, weights: jax.Array | None) -> jax.Array:
@@ -254,13 +234,21 @@ class MurphyCurve:
     level: float | None = dataclasses.field(default=None, metadata={"static": True})
 
 
+def _thresholds(name: str, value: Any, _: object) -> jax.Array:
+    values = checks.floating(name, checks.as_arrays(name, value))
+    checks.shape(name, values, (None,), "[k]")
+    values = checks.finite(name, values)
+    return checks.increasing(name, values, "numbers that do not decrease")
+
+
+@checked(compiled=True, static=("level",), level=checked_level, thresholds=_thresholds)
 def murphy_curve(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     level: float | None = None,
-    thresholds: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    thresholds: Numbers | None = None,
+    weights: Numbers | None = None,
 ) -> MurphyCurve:
     """Elementary scores of predicted means, probabilities or quantiles at all thresholds.
 
@@ -303,34 +291,15 @@ def murphy_curve(
     >>> print(curve.score.round(3))
     [0.   0.25 0.1 ]
     """
-    (predictions, targets), weights = weighted_samples(predictions, targets, weights)
     dtype = floating_dtype(predictions)
-    level = None if level is None else float(checks.proportion("level", level))
     forecasts = forecasts_of(predictions, targets, level)
-    if thresholds is not None:
-        places = checks.floating("thresholds", checks.as_arrays("thresholds", thresholds))
-        checks.shape("thresholds", places, (None,), "[k]")
-        checks.leading_size("thresholds", places)
-        places = checks.finite("thresholds", places)
-        places = checks.increasing("thresholds", places, "numbers that do not decrease")
-        thresholds = jnp.asarray(places, dtype)
-    numbers = jnp.asarray(forecasts, dtype), jnp.asarray(targets, dtype)
-    at, score = _scores(numbers, thresholds, weights, level)
-    return MurphyCurve(at, score, level)
-
-
-@functools.partial(jax.jit, static_argnums=3)
-def _scores(
-    numbers: tuple[jax.Array, jax.Array],
-    thresholds: jax.Array | None,
-    weights: jax.Array | None,
-    level: float | None,
-) -> tuple[jax.Array, jax.Array]:
+    numbers = forecasts.astype(dtype), targets.astype(dtype)
     forecasts, observed = checks.counted(weights, numbers)
     low, high = jnp.minimum(forecasts, observed), jnp.maximum(forecasts, observed)
     if thresholds is None:
-        shares = jnp.asarray(np.linspace(0, 1, _POINTS), low.dtype)
+        shares = jnp.asarray(np.linspace(0, 1, _POINTS), dtype)
         thresholds = jnp.min(low) * (1 - shares) + jnp.max(high) * shares
+    thresholds = jnp.asarray(thresholds, dtype)
     slopes = None if level is None else jnp.where(observed < forecasts, 1 - level, level)
 
     def at(threshold: jax.Array) -> jax.Array:
@@ -339,4 +308,4 @@ def _scores(
         return weighted_mean(values, weights)
 
     is_bad = jnp.any(jnp.isnan(low + high)) | jnp.isnan(thresholds)
-    return thresholds, jnp.where(is_bad, jnp.nan, lax.map(at, thresholds))
+    return MurphyCurve(thresholds, jnp.where(is_bad, jnp.nan, lax.map(at, thresholds)), level)

@@ -1,29 +1,33 @@
 """Proper scores, whose expectation is smallest for the true distribution, and point errors."""
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers
 from calibjax.distances import Euclidean
 from calibjax.distributions import Ensemble, Quantiles
-from calibjax.distributions.base import ClassPredictions, Distribution
+from calibjax.distributions.base import ClassPredictions, Distribution, has_class_probs
+from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.estimators.pit import checked_levels
-from calibjax.scores.base import mean_over_classes, mean_over_samples, weighted_samples
+from calibjax.estimators.pit import LEVELS, checked_levels
+from calibjax.scores.base import Reduction, mean_over_samples, weighted_mean
+
+Estimator: TypeAlias = Literal["nrg", "fair"]
 
 
+@checked(needs=("log_prob",), compiled=True, static=("reduction",))
 def negative_log_likelihood(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
-    reduction: str = "mean",
+    weights: Numbers | None = None,
+    reduction: Reduction = "mean",
 ) -> jax.Array:
     """Mean negative log-likelihood (logarithmic score), in nats.
 
@@ -55,21 +59,18 @@ def negative_log_likelihood(
     >>> print(f"{nll:.4f}")  # (log 2 + log 4/3) / 2
     0.4904
     """
-    samples, weights = weighted_samples(predictions, targets, weights, "log_prob")
-    return mean_over_samples(_surprise, samples, weights, reduction, "log_prob")
+    samples = predictions, targets
+    return mean_over_samples(lambda p, y: -p.log_prob(y), samples, weights, reduction)
 
 
-def _surprise(p: Any, y: jax.Array) -> jax.Array:
-    return -p.log_prob(y)
-
-
+@checked(compiled=True, static=("scale_by_half", "reduction"))
 def brier_score(
     predictions: ClassPredictions,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    scale_by_half: bool | str = "auto",
-    weights: ArrayLike | None = None,
-    reduction: str = "mean",
+    scale_by_half: Literal[True, False, "auto"] = "auto",
+    weights: Numbers | None = None,
+    reduction: Reduction = "mean",
 ) -> jax.Array:
     """Mean squared Euclidean distance between class probabilities and one-hot labels (Brier score).
 
@@ -103,32 +104,19 @@ def brier_score(
     >>> print(brier_score(predictions, jnp.array([0, 2])))
     0.25
     """
-    if not isinstance(scale_by_half, bool):
-        checks.choice("scale_by_half", scale_by_half, ("auto",))
-    return mean_over_classes(_BRIER[scale_by_half], predictions, targets, weights, reduction)
+    probs = predictions.class_probs
+    values = jnp.sum(jnp.square(probs - one_hot(targets, probs.shape[1], probs.dtype)), 1)
+    is_halved = probs.shape[1] == 2 if scale_by_half == "auto" else scale_by_half
+    return weighted_mean(0.5 * values if is_halved else values, weights, reduction)
 
 
-def _brier(probs: jax.Array, labels: jax.Array) -> jax.Array:
-    return jnp.sum(jnp.square(probs - one_hot(labels, probs.shape[1], probs.dtype)), 1)
-
-
-def _half_brier(probs: jax.Array, labels: jax.Array) -> jax.Array:
-    return 0.5 * _brier(probs, labels)
-
-
-def _usual_brier(probs: jax.Array, labels: jax.Array) -> jax.Array:
-    return (_half_brier if probs.shape[1] == 2 else _brier)(probs, labels)
-
-
-_BRIER = {"auto": _usual_brier, True: _half_brier, False: _brier}
-
-
+@checked(needs=("mean",), compiled=True, static=("reduction",))
 def mean_squared_error(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
-    reduction: str = "mean",
+    weights: Numbers | None = None,
+    reduction: Reduction = "mean",
 ) -> jax.Array:
     """Mean squared error of the predicted means, over samples and components of the targets.
 
@@ -160,25 +148,22 @@ def mean_squared_error(
     >>> print(mean_squared_error(predictions, jnp.array([1.0, 1.0])))
     0.5
     """
-    samples, weights = weighted_samples(predictions, targets, weights, "mean")
-    if hasattr(samples[0], "class_probs"):
-        raise TypeError(
-            "predictions: expected distributions of numbers or vectors, got class predictions, "
-            f"{type(samples[0]).__name__}; their squared error is scores.brier_score"
-        )
-    return mean_over_samples(_squared_error, samples, weights, reduction)
+    if has_class_probs(bare(predictions)):
+        raise TypeError("predictions: expected numbers or vectors; classes have a brier_score")
+
+    def squared_error(p: Any, y: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.square(p.mean() - y))
+
+    return mean_over_samples(squared_error, (predictions, targets), weights, reduction)
 
 
-def _squared_error(p: Any, y: jax.Array) -> jax.Array:
-    return jnp.mean(jnp.square(p.mean() - y))
-
-
+@checked(compiled=True, static=("reduction",))
 def accuracy(
     predictions: ClassPredictions,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
-    reduction: str = "mean",
+    weights: Numbers | None = None,
+    reduction: Reduction = "mean",
 ) -> jax.Array:
     """Proportion of samples whose most probable class was observed.
 
@@ -207,20 +192,20 @@ def accuracy(
     >>> print(accuracy(predictions, jnp.array([0, 0])))
     0.5
     """
-    return mean_over_classes(_is_correct, predictions, targets, weights, reduction)
+    probs = predictions.class_probs
+    is_correct = (jnp.argmax(probs, 1) == targets).astype(probs.dtype)
+    values = jnp.where(jnp.any(jnp.isnan(probs), 1), jnp.nan, is_correct)
+    return weighted_mean(values, weights, reduction)
 
 
-def _is_correct(probs: jax.Array, labels: jax.Array) -> jax.Array:
-    return (jnp.argmax(probs, 1) == labels).astype(probs.dtype)
-
-
+@checked(compiled=True, static=("reduction",), levels=checked_levels)
 def pinball_loss(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    levels: Sequence[float] | jax.Array | None = None,
-    weights: ArrayLike | None = None,
-    reduction: str = "mean",
+    levels: Numbers | None = None,
+    weights: Numbers | None = None,
+    reduction: Reduction = "mean",
 ) -> jax.Array:
     """Mean pinball loss (quantile loss) of the predicted quantiles.
 
@@ -254,24 +239,33 @@ def pinball_loss(
     >>> print(pinball_loss(predictions, jnp.array([1.0, -3.0]), levels=[0.5]))
     1.0
     """
-    if isinstance(predictions, Quantiles):
+    samples = predictions, targets
+    if isinstance(bare(predictions), Quantiles):
         if levels is not None:
             raise ValueError("levels: expected None for Quantiles, which have levels of their own")
-        samples, weights = weighted_samples(predictions, targets, weights)
-        return mean_over_samples(_loss_of_quantiles, samples, weights, reduction)
-    samples, weights = _with_quantiles(predictions, targets, weights)
-    levels = checked_levels(levels).astype(floating_dtype(samples[0]))
-    loss = jax.tree_util.Partial(_loss_at, levels)  # compiled once for all levels
+        return mean_over_samples(_pinball_loss, samples, weights, reduction)
+    checks.method("predictions", predictions, "icdf")
+    places = jnp.asarray(LEVELS if levels is None else levels, floating_dtype(predictions))
+
+    def loss(p: Any, y: jax.Array) -> jax.Array:
+        return _pinball_loss(Quantiles(places, jax.vmap(p.icdf)(places)), y)
+
     return mean_over_samples(loss, samples, weights, reduction)
 
 
+def _pinball_loss(p: Quantiles, y: jax.Array) -> jax.Array:
+    excess = y - p.values
+    return jnp.mean(jnp.where(excess > 0, p.levels * excess, (p.levels - 1) * excess))
+
+
+@checked(needs=("icdf",))
 def interval_score(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     confidence_level: float = 0.9,
-    weights: ArrayLike | None = None,
-    reduction: str = "mean",
+    weights: Numbers | None = None,
+    reduction: Reduction = "mean",
 ) -> jax.Array:
     """Mean interval score (Winkler score) of the predicted central intervals.
 
@@ -306,41 +300,34 @@ def interval_score(
     >>> print(interval_score(predictions, jnp.array([2.0, 4.0]), confidence_level=0.5))
     4.0
     """
-    samples, weights = _with_quantiles(predictions, targets, weights)
-    tail = (1 - checks.proportion("confidence_level", confidence_level)) / 2
-    score = jax.tree_util.Partial(_interval_score, jnp.asarray(tail, floating_dtype(samples[0])))
+    tail = (1 - confidence_level) / 2  # before 1 − 0.999 is rounded
+    return _interval_score(tail, (predictions, targets), weights, reduction)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _interval_score(
+    tail: jax.Array | float,
+    samples: tuple[Any, jax.Array],
+    weights: jax.Array | None,
+    reduction: Reduction,
+) -> jax.Array:
+    tail = jnp.asarray(tail, floating_dtype(samples[0]))
+
+    def score(p: Any, y: jax.Array) -> jax.Array:
+        low, high = p.icdf(tail), p.icdf(1 - tail)
+        return high - low + (jnp.maximum(low - y, 0) + jnp.maximum(y - high, 0)) / tail
+
     return mean_over_samples(score, samples, weights, reduction)
 
 
-def _interval_score(tail: jax.Array, p: Any, y: jax.Array) -> jax.Array:
-    low, high = p.icdf(tail), p.icdf(1 - tail)
-    return high - low + (jnp.maximum(low - y, 0) + jnp.maximum(y - high, 0)) / tail
-
-
-def _with_quantiles(
-    predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None
-) -> tuple[tuple[Any, Any], jax.Array | None]:
-    samples, weights = weighted_samples(predictions, targets, weights, "icdf")
-    checks.shape("targets", samples[1], (None,), "[n]: only numbers have quantiles")
-    return samples, weights
-
-
-def _loss_at(levels: jax.Array, p: Any, y: jax.Array) -> jax.Array:
-    return _loss_of_quantiles(Quantiles(levels, jax.vmap(p.icdf)(levels)), y)
-
-
-def _loss_of_quantiles(p: Quantiles, y: jax.Array) -> jax.Array:
-    excess = y - p.values
-    return jnp.mean(jnp.where(excess > 0, p.levels * excess, (p.levels - 1) * excess))
-
-
+@checked(compiled=True, static=("estimator", "reduction"))
 def energy_score(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    estimator: str = "nrg",
-    weights: ArrayLike | None = None,
-    reduction: str = "mean",
+    estimator: Estimator = "nrg",
+    weights: Numbers | None = None,
+    reduction: Reduction = "mean",
 ) -> jax.Array:
     """Mean energy score of draws: the CRPS of vectors.
 
@@ -387,23 +374,18 @@ def energy_score(
     >>> print(energy_score(draws, jnp.array([[3.0, 4.0]])))
     2.5
     """
-    score = _SCORES[checks.choice("estimator", estimator, ESTIMATORS)]
-    samples, weights = drawn(predictions, targets, weights)
+    distance, samples = Euclidean(), (_drawn(predictions), targets)
+    score = functools.partial(_kernel_score, distance, estimator == "fair")
     return mean_over_samples(score, samples, weights, reduction)
 
 
-def drawn(
-    predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None
-) -> tuple[tuple[Ensemble, jax.Array], jax.Array | None]:
-    """Draws, with targets, and their weights."""
-    (checked, y), weights = weighted_samples(predictions, targets, weights)
-    draws: Any = checked.draws if isinstance(checked, MonteCarlo) else checked
+def _drawn(predictions: Distribution) -> Ensemble:
+    """The draws of the predictions."""
+    draws: Any = predictions.draws if isinstance(predictions, MonteCarlo) else bare(predictions)
     if not isinstance(draws, Ensemble):
-        raise TypeError(
-            "predictions: expected draws, distributions.Ensemble, got "
-            f"{checks.described(checked)}; distributions.monte_carlo draws from them"
-        )
-    return (draws, y), weights
+        got = f"{checks.described(draws)}; distributions.monte_carlo draws from them"
+        raise TypeError(f"predictions: expected draws, distributions.Ensemble, got {got}")
+    return draws
 
 
 def _kernel_score(
@@ -415,18 +397,14 @@ def _kernel_score(
     return to_target - 0.5 * between / share
 
 
-ESTIMATORS = "nrg", "fair"
-_SCORES = {x: functools.partial(_kernel_score, Euclidean(), x == "fair") for x in ESTIMATORS}
-fair_score_of_numbers = functools.partial(_kernel_score, None, True)
-
-
+@checked(compiled=True, static=("estimator", "reduction"))
 def crps(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    estimator: str = "nrg",
-    weights: ArrayLike | None = None,
-    reduction: str = "mean",
+    estimator: Estimator = "nrg",
+    weights: Numbers | None = None,
+    reduction: Reduction = "mean",
 ) -> jax.Array:
     """Mean continuous ranked probability score.
 
@@ -468,30 +446,29 @@ def crps(
     >>> print(f"{crps(predictions, jnp.array([0.0, 1.0])):.4f}")
     0.4181
     """
-    if checks.choice("estimator", estimator, ESTIMATORS) == "fair":
-        samples, weights = drawn(predictions, targets, weights)
-        checks.shape("targets", samples[1], (None,), "[n]; vectors have an energy_score")
-        return mean_over_samples(fair_score_of_numbers, samples, weights, reduction)
-    samples, weights = weighted_samples(predictions, targets, weights, "sample")
-    return mean_over_samples(_crps, samples, weights, reduction, "crps")
+    if estimator == "nrg":
+        return mean_over_samples(_crps, (predictions, targets), weights, reduction)
+    checks.shape("targets", targets, (None,), "[n]; vectors have an energy_score")
+    score = functools.partial(_kernel_score, None, True)
+    return mean_over_samples(score, (_drawn(predictions), targets), weights, reduction)
 
 
 def _crps(p: Any, y: jax.Array) -> jax.Array:
     """CRPS of one prediction and one target."""
     if not hasattr(p, "crps"):
         raise NotImplementedError(
-            f"crps has no closed form for {type(p).__name__} predictions; define the method "
-            "crps(y) of the class"
+            f"crps has no closed form for {type(p).__name__} predictions; define its crps(y)"
         )
     return p.crps(y)
 
 
+@checked(compiled=True, static=("reduction",))
 def ranked_probability_score(
     predictions: ClassPredictions,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
-    reduction: str = "mean",
+    weights: Numbers | None = None,
+    reduction: Reduction = "mean",
 ) -> jax.Array:
     """Mean ranked probability score of ordered classes.
 
@@ -524,9 +501,6 @@ def ranked_probability_score(
     >>> print(ranked_probability_score(predictions, jnp.array([0, 0])))
     0.375
     """
-    return mean_over_classes(_ranked_score, predictions, targets, weights, reduction)
-
-
-def _ranked_score(probs: jax.Array, labels: jax.Array) -> jax.Array:
-    below = jnp.cumsum(probs[:, :-1], 1)
-    return jnp.sum(jnp.square(below - (labels[:, None] <= jnp.arange(below.shape[1]))), 1)
+    below = jnp.cumsum(predictions.class_probs[:, :-1], 1)
+    is_upto = targets[:, None] <= jnp.arange(below.shape[1])
+    return weighted_mean(jnp.sum(jnp.square(below - is_upto), 1), weights, reduction)

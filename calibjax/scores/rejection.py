@@ -2,15 +2,15 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
 
-from calibjax._core import checks
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers
 
 
+@checked(compiled=True)
 def prediction_rejection_ratio(
-    confidences: ArrayLike, correct: ArrayLike, *, weights: ArrayLike | None = None
+    confidences: Numbers, correct: Numbers, *, weights: Numbers | None = None
 ) -> jax.Array:
     """Prediction-rejection ratio (PRR): how well confidences tell errors from right predictions.
 
@@ -28,16 +28,15 @@ def prediction_rejection_ratio(
 
     Args:
         confidences: array, or batch of `Bernoulli`s as `estimators.top_label` returns it, [n].
-        correct: whether the predictions are right, 0 or 1, both of which have to occur, [n].
+        correct: whether the predictions are right, 0 or 1, [n].
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 
     Returns:
-        A scalar. NaN if arguments are traced and values are out of range, or all predictions are
-        right, or all wrong.
+        A scalar; NaN if all predictions are right, or all wrong.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or all predictions are right, or all wrong.
+        ValueError: if shapes or values are wrong.
 
     Cost: O(n log n).
 
@@ -50,22 +49,6 @@ def prediction_rejection_ratio(
     >>> print(prediction_rejection_ratio(confidences, correct))
     0.5
     """
-    confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
-    if checks.is_concrete(correct, weights):
-        outcomes = np.asarray(correct) if weights is None else np.asarray(correct)[weights > 0]
-        if len(np.unique(outcomes)) < 2:
-            raise ValueError(
-                "correct: expected right and wrong predictions, without which the ratio is "
-                f"undefined, got {int(outcomes[0])} for all {outcomes.size}"
-            )
-    return _ratio_of_areas(confidences, correct, weights)
-
-
-@jax.jit
-def _ratio_of_areas(
-    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-) -> jax.Array:
-    """The prediction-rejection ratio, NaN if all samples are right or all wrong."""
     errors, sizes = _rejected(confidences, correct, weights)
     total, n = errors[-1], sizes[-1]
     has_both = (total > 0) & (total < n)
@@ -98,7 +81,6 @@ def _rejected(
     return jnp.append(errors[first] + share * (errors[behind] - errors[first]), errors[-1]), sizes
 
 
-@jax.jit
 def _errors_in_order(
     confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
