@@ -7,12 +7,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.batches import map_batches
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.batches import default_batch_size, map_batches
+from calibjax._core.gate import checked, inner
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Bernoulli, Ensemble, Normal
 from calibjax.distributions.base import Distribution, check_draws, draw
 from calibjax.distributions.composed import bare, like
@@ -29,7 +28,6 @@ from calibjax.hypothesis_tests.aggregated import are_squares, direction_scores, 
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
-from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import default_kernels
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.residuals import VECTORS, is_of_counts, normal_score, standard_normal
@@ -98,7 +96,6 @@ class Hypothesis:
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
         """That of the means for the observed targets, then for resampled ones."""
         name, weights = type(self.recalibration).__name__, self.weights
-        _refuse_without_fits(name, parts[1])
         n = number_of(self.predictions, None)
         n = n if weights is None else number_with_pairs(self.predictions, weights)
         unbiased, diagonal, dispersion = _comparable(parts, n)
@@ -218,24 +215,10 @@ def _are_ensembles(predictions: Distribution, repaired: Distribution) -> bool:
     return isinstance(bare(predictions), Ensemble) and isinstance(repaired, Ensemble)
 
 
-def _refuse_without_fits(name: str, diagonal: jax.Array) -> None:
-    """Refuses to go on with fits to less than half of the redraws, the rows after the first."""
-    if not checks.is_concrete(diagonal):
-        return
-    is_missing: Any = np.isnan(np.asarray(diagonal)[1:]).reshape(len(diagonal) - 1, -1).any(1)
-    if 2 * is_missing.sum() > len(is_missing):
-        raise ValueError(
-            f"recalibration: expected fits to resampled targets, got none of {name} for "
-            f"{is_missing.sum()} of {len(is_missing)} redraws; take one with fewer parameters, or "
-            "more samples"
-        )
-
-
 def repaired_by(
     recalibration: Any, predictions: Distribution, targets: Any, weights: Any = None
 ) -> Any:
     """Predictions repaired with their own targets, without features."""
-    checks.no_plain_objects("recalibration", recalibration)
     options = {} if weights is None else {"weights": weights}
     params = recalibration.fit(predictions, targets, **options)
     repaired = recalibration.apply(params, predictions)
@@ -295,15 +278,15 @@ def parts_and_losses(
     return map_batches(draws, evaluate, batch_size)
 
 
-@checks.key_first
+@checked(minimum=2)
 def composite_calibration_test(
     key: jax.Array,
     recalibration: Any,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     kernels: PyTree = None,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -356,8 +339,7 @@ def composite_calibration_test(
 
     Raises:
         TypeError: if an argument is of the wrong kind, or the recalibration lacks a method.
-        ValueError: if shapes or values are wrong, or the recalibration cannot be fitted, to the
-            targets or to half of the redraws.
+        ValueError: if shapes or values are wrong, or the recalibration cannot be fitted.
 
     Cost: that of `aggregated_skce_test`, of B fits, which are mapped over the redraws, and of
     E_q* k(Z, Z′) in each, O(n m²) of m members.
@@ -376,23 +358,15 @@ def composite_calibration_test(
     >>> print(bool(test.pvalue > 0.05))
     True
     """
-    for name in ("fit", "apply"):
-        if not callable(getattr(recalibration, name, None)) or isinstance(recalibration, type):
-            got = checks.described(recalibration)
-            raise TypeError(f"recalibration: expected methods fit and apply, got {got}")
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, minimum=2
-    )
     if isinstance(bare(predictions), Ensemble):
-        predictions = checked_ensembles(predictions, 2)
-    key, num_draws = checks.random_key(key), checks.number_of_draws("num_draws", num_draws)
+        predictions = checked_ensembles(predictions)
     repaired = repaired_by(recalibration, predictions, targets, weights)
     predictions, repaired, drawn = as_tested(predictions, repaired, targets)
     if kernels is None:
-        kernels = kernels_under(repaired, default_kernels(predictions))
+        kernels = kernels_under(repaired, inner(default_kernels)(predictions))
     members, _ = family = checked_family(kernels, predictions, targets)
     tested = hypothesis_of(recalibration, family, predictions, repaired, targets, weights)
-    size = checked_batch_size(batch_size, tested.family.num_bytes)
+    size = batch_size or default_batch_size(tested.family.num_bytes)
     parts = _pool(jax.random.split(key, num_draws), tested, drawn, batch_size=size)
     result = tested.result(parts)
     words = direction_words(members, predictions)

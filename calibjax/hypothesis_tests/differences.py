@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,11 @@ from jax.typing import ArrayLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, mean_and_error, safe_sqrt
-from calibjax._core.pytree import record
+from calibjax._core.gate import checked, inner
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
-from calibjax.estimators.kernel import checked_samples, sample_pair
+from calibjax.estimators.kernel import ready, sample_pair
 from calibjax.hypothesis_tests.asymptotic import diagonal, row_means, squared_pair
 from calibjax.hypothesis_tests.ensembles import (
     Clusters,
@@ -26,7 +27,6 @@ from calibjax.hypothesis_tests.ensembles import (
     cluster_means,
     clusters_of,
 )
-from calibjax.hypothesis_tests.intervals import ALTERNATIVES
 from calibjax.hypothesis_tests.result import CalibrationTestResult, _is_number, _shown
 from calibjax.kernels import Kernel
 from calibjax.kernels.defaults import default_kernel
@@ -76,46 +76,10 @@ def better(verb: str, difference: Any, is_clear: bool | jax.Array, sign: int = 1
     return f": the {'second' if sign * difference > 0 else 'first'} model {verb}"
 
 
-def checked_model(
-    name: str, others: Any, predictions: Distribution, *, keep_logs: bool = False
-) -> Distribution:
-    """Another batch of distributions, as many as the predictions."""
-    others = checks.batch(others, name=name, keep_logs=keep_logs)
-    number, n = (jax.tree.leaves(x)[0].shape[0] for x in (others, checks.batch(predictions)))
-    if number != n:
-        raise ValueError(
-            f"{name}: expected {n} distributions, one for each prediction, got {number}"
-        )
-    return others
-
-
-def checked_models(
-    predictions: Distribution,
-    others: Distribution,
-    targets: ArrayLike,
-    weights: ArrayLike | None,
-    score: Callable[..., jax.Array] | None,
-) -> tuple[Any, Any, Any, jax.Array | None, Callable[..., jax.Array]]:
-    """Both models, the targets, their weights, and the score, by default one that both have."""
-    checks.same_rows(predictions=predictions, others=others, targets=targets, weights=weights)
-    raw_targets = targets
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, minimum=2, keep_logs=True
-    )
-    others = checked_model("others", others, predictions, keep_logs=True)
-    others, _ = checks.predictions_and_targets(
-        others, raw_targets, names=("others", "targets"), keep_logs=True
-    )
-    score = default_score(predictions, others) if score is None else score
-    checks.function("function", "score", score, "predictions", "targets")
-    return predictions, others, targets, weights, score
-
-
 def _mean_of(
     differences: jax.Array, weights: jax.Array | None, clusters: Any, level: ArrayLike
 ) -> ScoreDifference:
     """Mean, error, interval and p-value of Student's distribution."""
-    level = checks.proportion("confidence_level", level)
     if checks.is_concrete(differences, weights):
         values = np.asarray(differences)
         counts = True if weights is None else np.asarray(weights) > 0
@@ -147,14 +111,15 @@ def _summarised(
     return ScoreDifference(mean, error, mean - reach, mean + reach, pvalue)
 
 
+@checked(minimum=2)
 def score_difference(
     predictions: Distribution,
     others: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     score: Callable[..., jax.Array] | None = None,
-    weights: ArrayLike | None = None,
-    clusters: ArrayLike | None = None,
+    weights: Numbers | None = None,
+    clusters: Numbers | None = None,
     confidence_level: float = 0.95,
 ) -> ScoreDifference:
     """Paired difference of the mean scores of two models of the same targets.
@@ -204,9 +169,7 @@ def score_difference(
     >>> print(hypothesis_tests.score_difference(coarse, sharp, known + unknown))  # log(2) / 2
     ScoreDifference(0.385 ± 0.0428, low=0.301, high=0.469, pvalue=1.84e-16): the second model ...
     """
-    predictions, others, targets, weights, score = checked_models(
-        predictions, others, targets, weights, score
-    )
+    score = score or default_score(predictions, others)
     one, other = (per_sample(score, p, targets) for p in (predictions, others))
     return _mean_of(_without_rounding(one, other), weights, clusters, confidence_level)
 
@@ -221,17 +184,17 @@ def _without_rounding(one: jax.Array, other: jax.Array) -> jax.Array:
     return jnp.where(is_rounding & jnp.isfinite(sizes), 0, difference)
 
 
-@checks.key_first
+@checked(minimum=2)
 def gain_difference(
     key: jax.Array,
     recalibration: Any,
     predictions: Distribution,
     others: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     score: Callable[..., jax.Array] | None = None,
-    weights: ArrayLike | None = None,
-    clusters: ArrayLike | None = None,
+    weights: Numbers | None = None,
+    clusters: Numbers | None = None,
     num_folds: int = 5,
     confidence_level: float = 0.95,
 ) -> ScoreDifference:
@@ -276,9 +239,7 @@ def gain_difference(
     >>> print(gain)  # ½ · 1² on average
     ScoreDifference(0.504 ± 0.0486, low=0.408, high=0.599, pvalue=1.87e-22): the first model ...
     """
-    predictions, others, targets, weights, score = checked_models(
-        predictions, others, targets, weights, score
-    )
+    score = score or default_score(predictions, others)
 
     def gains(p: Distribution) -> jax.Array:
         q = cross_fitted(key, recalibration, p, targets, weights=weights, num_folds=num_folds)
@@ -412,15 +373,21 @@ def pvalue_of(
     return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
 
 
+def _kernel(name: str, kernel: Kernel, seen: dict[str, Any]) -> Kernel:
+    """A kernel that does not know the predictions of the first model yet."""
+    return checks.kernel_values(kernel, name)
+
+
+@checked(minimum=MINIMUM, kernel=_kernel)
 def skce_difference(
     kernel: Kernel,
     predictions: Distribution,
     others: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    alternative: str = "two-sided",
-    weights: ArrayLike | None = None,
-    clusters: ArrayLike | None = None,
+    alternative: Literal["two-sided", "less", "greater"] = "two-sided",
+    weights: Numbers | None = None,
+    clusters: Numbers | None = None,
 ) -> SKCEDifference:
     """Asymptotic test of whether two models of the same targets have the same SKCE.
 
@@ -487,13 +454,9 @@ def skce_difference(
     >>> print(test)
     SKCEDifference(pvalue=0.0028, statistic=2.99, estimate=0.0429): the second model is better ...
     """
-    rows = {"weights": weights, "clusters": clusters}
-    checks.same_rows(predictions=predictions, others=others, targets=targets, **rows)
-    alternative = checks.choice("alternative", alternative, ALTERNATIVES)
-    others = checked_model("others", others, predictions)
-    models = (checked_samples(kernel, x, targets, minimum=MINIMUM) for x in (predictions, others))
-    kernels, samples = zip(*models, strict=True)
-    weights, groups = checks.sample_weights(weights, samples), None
+    models = [ready(kernel, p, targets) for p in (predictions, others)]
+    kernels, samples = tuple(k for k, *_ in models), tuple((p, y) for _, p, y in models)
+    groups = None
     if clusters is not None:
         groups = checked_clusters(clusters, kernels[0], samples[0], weights)
     elif weights is not None:
@@ -514,10 +477,8 @@ def _enough(weights: jax.Array) -> jax.Array:
     number = jnp.sum(weights)
     least = MINIMUM * (1 - 8 * jnp.finfo(weights.dtype).eps)
     if checks.is_concrete(weights) and number < least:
-        raise ValueError(
-            f"weights: expected effectively at least {MINIMUM} samples, (Σ w)² / Σ w², got "
-            f"{number:.3g}"
-        )
+        expected = f"effectively at least {MINIMUM} samples, (Σ w)² / Σ w²"
+        raise ValueError(f"weights: expected {expected}, got {number:.3g}")
     return jnp.where(number >= least, weights, jnp.nan)
 
 
@@ -558,13 +519,19 @@ def _standardised(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.
     return estimate, jnp.where(variance > 0, z, -jnp.inf)
 
 
+def _margin(name: str, value: Any, seen: dict[str, Any]) -> jax.Array:
+    samples = seen["predictions"], seen["targets"]
+    return checks.positive_number(name, value, floating_dtype(samples))
+
+
+@checked(minimum=MINIMUM, margin=_margin)
 def skce_margin_test(
     kernel: Kernel | None,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     margin: float,
-    alternative: str = "less",
+    alternative: Literal["less", "greater"] = "less",
 ) -> CalibrationTestResult:
     """Asymptotic test of whether a model is known to be calibrated well enough, or known not to be.
 
@@ -629,11 +596,8 @@ def skce_margin_test(
     >>> print(test.pvalue < 0.01)
     True
     """
-    checks.choice("alternative", alternative, ALTERNATIVES[1:])
-    kernel = default_kernel(predictions) if kernel is None else kernel
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=MINIMUM)
-    limit = checks.positive_number("margin", margin, floating_dtype(samples))
-    estimate, z = _standardised(kernel, samples, limit)
+    kernel = kernel or inner(default_kernel)(predictions)
+    estimate, z = _standardised(kernel, (predictions, targets), margin)
     signed = -z if alternative == "less" else z
-    statistic = checks.nan_with(jnp.where(jnp.isinf(z), z, signed), estimate, limit)
+    statistic = checks.nan_with(jnp.where(jnp.isinf(z), z, signed), estimate, margin)
     return CalibrationTestResult(statistic, pvalue_of(statistic), estimate)

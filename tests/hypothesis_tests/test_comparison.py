@@ -12,11 +12,7 @@ from calibjax import distributions, estimators, hypothesis_tests, kernels, recal
 from calibjax.distances import Features, Wasserstein
 from calibjax.distributions import Categorical, Normal
 from calibjax.evaluation.comparing import kernel_given, predictions_given
-from calibjax.hypothesis_tests import (
-    exact_skce_test,
-    skce_difference,
-    skce_margin_test,
-)
+from calibjax.hypothesis_tests import exact_skce_test, skce_difference, skce_margin_test
 from calibjax.kernels import (
     Constant,
     Exponential,
@@ -220,29 +216,9 @@ def test_huge_margins():
         assert skce_margin_test(KERNEL, BIASED, TARGETS, margin=margin).pvalue < 1e-6
 
 
-@pytest.mark.parametrize("margin", [0.0, -1.0, np.nan, np.inf])
-def test_margins_are_positive(margin):
-    test = skce_margin_test
-    with pytest.raises(ValueError, match="margin"):
-        test(KERNEL, GOOD, TARGETS, margin=margin)
-    traced = jax.jit(lambda margin: test(KERNEL, GOOD, TARGETS, margin=margin).pvalue)
-    assert jnp.isnan(traced(margin))
-
-
-def test_refusals():
-    few = Normal(LOC[:4], np.ones(4))
-    with pytest.raises(ValueError, match="at least 5"):
-        skce_difference(KERNEL, few, few, TARGETS[:4])
-    with pytest.raises(ValueError, match="others"):
-        skce_difference(KERNEL, GOOD, Normal(LOC, -np.ones(N)), TARGETS)
-    with pytest.raises(ValueError, match="others"):
-        skce_difference(KERNEL, GOOD, few, TARGETS)
-    with pytest.raises(ValueError, match="clusters.*at least 10"):
-        skce_difference(KERNEL, GOOD, BIASED, TARGETS, clusters=np.arange(N) // 3)
+def test_weights_of_few_samples():
     with pytest.raises(ValueError, match="weights: expected effectively at least 5"):
         skce_difference(KERNEL, GOOD, BIASED, TARGETS, weights=np.where(np.arange(N) < 4, 1, 1e-6))
-    with pytest.raises(ValueError, match="alternative"):
-        skce_difference(KERNEL, GOOD, BIASED, TARGETS, alternative="larger")
 
 
 def normals(key, n, shift=0.0):

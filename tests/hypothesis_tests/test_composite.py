@@ -18,9 +18,7 @@ from calibjax.distributions import (
     with_features,
 )
 from calibjax.estimators import skce_biased
-from calibjax.hypothesis_tests import (
-    composite_calibration_test,
-)
+from calibjax.hypothesis_tests import composite_calibration_test
 from calibjax.kernels import (
     Constant,
     Exponential,
@@ -290,36 +288,21 @@ def test_a_fit_is_enough_for_predictions_with_features():
     assert composite_calibration_test(KEYS[2], AffineScaling(), carrying, right).pvalue > 0.05
 
 
-@pytest.mark.parametrize("n", [4, 7])
-def test_redraws_without_a_fit_are_named(n):
-    """Of four samples, most outcomes are separated by a threshold; of seven, some."""
-    predictions = Bernoulli(jnp.linspace(0.6, 0.9, n))
-    labels = jnp.where(jnp.arange(n) % 4 == 1, 0, 1)
+def test_redraws_without_a_fit_are_named():
+    """Of seven samples, some outcomes are separated by a threshold."""
+    predictions = Bernoulli(jnp.linspace(0.6, 0.9, 7))
+    labels = jnp.where(jnp.arange(7) % 4 == 1, 0, 1)
     kernel = TensorProduct(Exponential(0.5), PearsonResidual())
-    sign = pytest.raises(ValueError, match=r"got none of PlattScaling for \d+ of 19 redraws")
-    if n == 7:
-        sign = pytest.warns(UserWarning, match="PlattScaling could not be fitted to these")
-    with sign:
+    with pytest.warns(UserWarning, match="PlattScaling could not be fitted to these"):
         composite_calibration_test(
             KEYS[2], PlattScaling(), predictions, labels, kernels=kernel, num_draws=19
         )
 
 
-def test_wrong_input():
-    with pytest.raises(TypeError, match="recalibration: expected methods fit and apply, got int"):
-        composite_calibration_test(KEYS[2], 3, BINARY, LABELS)
-    both = TensorProduct(Exponential(0.5), PearsonResidual()) + TensorProduct(
-        Exponential(1.5), PearsonResidual()
-    )
-    with pytest.raises(TypeError, match="kernels: expected tensor products"):
-        composite_calibration_test(KEYS[2], PlattScaling(), BINARY, LABELS, kernels=both)
+def test_weighted_members_are_not_exchangeable():
     weighted = Ensemble(jnp.ones((N, 3)), jnp.full((N, 3), 1 / 3))
     with pytest.raises(ValueError, match="predictions.weights: expected None"):
         composite_calibration_test(KEYS[2], AffineScaling(), weighted, jnp.ones(N))
-    with pytest.raises(ValueError, match="predictions: expected members that differ"):
-        composite_calibration_test(
-            KEYS[2], AffineScaling(), Ensemble(jnp.ones((N, 3))), jnp.ones(N)
-        )
 
 
 def _rate(method, cases, n, num_sets):
