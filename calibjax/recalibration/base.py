@@ -2,17 +2,17 @@
 
 import functools
 import warnings
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import PyTree, T, record
+from calibjax._core.fitting import log_odds
+from calibjax._core.gate import Seen, checked, usual
+from calibjax._core.pytree import Numbers, PyTree, T, record
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import like
@@ -49,13 +49,14 @@ class Recalibrator:
         """
         raise NotImplementedError(f"{type(self).__name__} does not define identity")
 
+    @checked(minimum=2)
     def cross_fitted(
         self,
         key: jax.Array,
         predictions: Distribution,
-        targets: ArrayLike,
+        targets: Numbers,
         *,
-        weights: ArrayLike | None = None,
+        weights: Numbers | None = None,
         num_folds: int = 5,
     ) -> Distribution:
         """Recalibrated predictions, each by parameters that were fitted to other samples.
@@ -93,33 +94,36 @@ class Recalibrator:
         >>> print(method.cross_fitted(jax.random.key(0), predictions, targets, num_folds=4).loc)
         [5.        4.6666665 4.        2.3333333]
         """
-        return cross_fitted(key, self, predictions, targets, weights=weights, num_folds=num_folds)
+        return cross_fitted(key, self, predictions, targets, weights, num_folds)
 
 
 def cross_fitted(
     key: jax.Array,
     recalibration: Any,
     predictions: Distribution,
-    targets: ArrayLike,
-    *,
-    weights: ArrayLike | None,
+    targets: jax.Array,
+    weights: jax.Array | None,
     num_folds: int,
 ) -> Distribution:
     """See `Recalibrator.cross_fitted`; any record with its methods `fit` and `apply` will do."""
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, minimum=2, keep_logs=True
-    )
-    n = checks.leading_size("predictions", predictions)
-    num_folds = checks.size_in_range("num_folds", num_folds, 2, n)
-    for name, arguments in (("fit", ("predictions", "targets")), ("apply", ("params", "p"))):
-        method, keywords = getattr(recalibration, name, None), ("weights",) * (name == "fit")
-        checks.function("method", f"recalibration.{name}", method, *arguments, keywords=keywords)
-    samples = checks.random_key(key), predictions, targets, weights
-    folds, recalibrated = _out_of_fold(recalibration, num_folds, *samples)
+    with_methods(recalibration, "recalibration")
+    if num_folds > len(predictions):
+        raise ValueError(f"num_folds: expected at most n = {len(predictions)}, got {num_folds}")
+    samples = predictions, targets, weights
+    folds, recalibrated = _out_of_fold(recalibration, num_folds, key, *samples)
     is_missing = checks.missing_rows(recalibrated)
     if checks.is_concrete(is_missing) and bool(jnp.any(is_missing)):
-        _refuse_fold(int(folds[jnp.argmax(is_missing)]), folds, recalibration, *samples[1:])
+        _refuse_fold(int(folds[jnp.argmax(is_missing)]), folds, recalibration, *samples)
     return recalibrated
+
+
+def with_methods(recalibration: Any, name: str) -> Any:
+    """The recalibration, refused without methods `fit` and `apply`."""
+    methods = [getattr(recalibration, method, None) for method in ("fit", "apply")]
+    if isinstance(recalibration, type) or not all(map(callable, methods)):
+        got = checks.described(recalibration)
+        raise TypeError(f"{name}: expected a record with methods fit and apply, got {got}")
+    return recalibration
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -167,8 +171,7 @@ def _refuse_fold(fold: int, folds: jax.Array, recalibration: Any, *samples: obje
     except ValueError as error:
         reason = str(error)
     raise ValueError(
-        f"recalibration: expected one that the samples outside of fold {fold} determine, got "
-        f"{checks.described(recalibration)}: {reason}"
+        f"recalibration: expected one that the samples outside of fold {fold} determine: {reason}"
     )
 
 
@@ -181,6 +184,31 @@ class ClassWiseParams:
     """
 
     params: Any
+
+
+def is_of_classes(predictions: object) -> bool:
+    """Whether these are class predictions and not confidences, as `Bernoulli`s are."""
+    return hasattr(predictions, "class_probs") and not hasattr(predictions, "__jax_array__")
+
+
+def _confidences(name: str, value: Any, seen: Seen) -> Any:
+    """Confidences, or predictions of classes in their place."""
+    return usual("predictions" if is_of_classes(value) else "confidences")(name, value, seen)
+
+
+def _correct(name: str, value: Any, seen: Seen) -> Any:
+    """Correctness, 0 or 1, or labels."""
+    has_labels = is_of_classes(seen["confidences"])
+    return usual("targets" if has_labels else "correct")(name, value, seen)
+
+
+def _params(name: str, value: Any, seen: Seen) -> Any:
+    """Params of the record, or for classes one of each, with a leading axis m."""
+    if not is_of_classes(seen["confidences"]):
+        return checks.learned(name, value, seen["self"]._learns)
+    checks.fitted(name, value, ClassWiseParams)
+    name, kind = f"{name}.params", seen["self"]._learns
+    return ClassWiseParams(checks.learned(name, value.params, kind, leading=("m",)))
 
 
 class ConfidenceRecalibrator(Recalibrator):
@@ -204,45 +232,36 @@ class ConfidenceRecalibrator(Recalibrator):
             return ClassWiseParams(jax.vmap(self._identity)(ones))
         return self._identity(jnp.ones((), floating_dtype(predictions)))
 
-    def fit(self, confidences: PyTree, correct: PyTree, weights: ArrayLike | None = None) -> PyTree:
+    @checked(copies=lambda x: x._counts_samples(), confidences=_confidences, correct=_correct)
+    def fit(self, confidences: PyTree, correct: PyTree, weights: Numbers | None = None) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not is_of_classes(confidences):
-            samples = checks.weighted_confidences(
-                confidences, correct, weights, as_copies=self._counts_samples()
-            )
-            return self._fit(*samples)
-        names = "confidences", "correct"
-        checks.same_rows(confidences=confidences, correct=correct, weights=weights)
-        predictions, labels = checks.predictions_and_targets(confidences, correct, names=names)
-        weights = checks.sample_weights(weights, predictions, as_copies=self._counts_samples())
-        each, correct = each_class(predictions.class_probs, labels)
-        fit = lambda r, c: self._fit(r, c, weights)  # noqa: E731
-        params = jax.vmap(fit)(each.probs, correct.astype(each.probs.dtype))
-        if checks.is_concrete(params):
-            _refuse_missing(fit, params, each.probs, correct)
+            params = self._fit(confidences, correct, weights)
+            if checks.is_concrete(params):
+                _refuse_missing(params, confidences, correct, weights)
+            return params
+        each, correct = each_class(confidences.class_probs, correct)
+        correct = correct.astype(each.probs.dtype)
+        params = jax.vmap(self._fit, (0, 0, None))(each.probs, correct, weights)
+        for c in range(len(correct) if checks.is_concrete(params) else 0):
+            try:
+                of_class = jax.tree.map(lambda leaf, c=c: leaf[c], (params, each.probs, correct))
+                _refuse_missing(*of_class, weights)
+            except ValueError as error:
+                raise ValueError(f"confidences: of class {c} against the rest, {error}") from error
         return ClassWiseParams(params)
 
+    @checked(params=_params, confidences=_confidences)
     def apply(self, params: PyTree, confidences: PyTree) -> PyTree:
         """New confidences, [n], or a batch of `Categorical`s for class predictions."""
-        if not is_of_classes(confidences):
-            params = checks.learned("params", params, self._learns)
-            confidences = checks.confidence_array(confidences)
+        if is_of_classes(confidences):
+            values, is_kept = jax.vmap(self._apply)(params.params, confidences.class_probs.T)
+            values = like(confidences, Categorical(_normalised(values.T)))
+        else:
             values, is_kept = self._apply(params, confidences)
-            self._warn(is_kept)
-            return values
-        checks.fitted("params", params, ClassWiseParams)
-        probs = checks.batch(confidences, name="confidences").class_probs
-        params = checks.learned("params", params.params, self._learns, leading=("m",))
-        num_classes = checks.leading_size("params", params)
-        expected = f"[n, {num_classes}], the classes that fit has seen"
-        checks.shape("confidences.class_probs", probs, (None, num_classes), expected)
-        values, is_kept = jax.vmap(self._apply)(params, probs.T)
-        self._warn(is_kept)
-        return like(confidences, Categorical(_normalised(values.T)))
-
-    def _warn(self, is_kept: jax.Array | None) -> None:
-        if is_kept is not None and checks.is_concrete(is_kept):
-            warn_about_kept(type(self).__name__, np.asarray(is_kept), stacklevel=4)
+        if is_kept is not None:
+            warn_about_kept(type(self).__name__, is_kept)
+        return values
 
     def _identity(self, one: jax.Array) -> PyTree:
         """Params that change nothing, of the dtype of this number."""
@@ -257,22 +276,35 @@ class ConfidenceRecalibrator(Recalibrator):
         raise NotImplementedError
 
 
-def is_of_classes(predictions: object) -> bool:
-    """Whether these are class predictions and not confidences, as `Bernoulli`s are."""
-    return hasattr(predictions, "class_probs") and not hasattr(predictions, "__jax_array__")
-
-
-def _refuse_missing(
-    fit: Callable[..., Any], params: PyTree, probs: jax.Array, correct: jax.Array
-) -> None:
-    """Raises the error of a class whose params do not exist, which are all NaN then."""
+def _refuse_missing(params: Any, r: jax.Array, c: jax.Array, weights: jax.Array | None) -> None:
+    """Raises an error that explains why there is no maximum, where all params are NaN."""
     leaves = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.floating)]
-    is_nan = [np.isnan(x).reshape(len(probs), -1).all(1) for x in map(np.asarray, leaves)]
-    for c in np.flatnonzero(np.all(is_nan, 0)):
-        try:
-            fit(probs[c], correct[c])
-        except ValueError as error:
-            raise ValueError(f"confidences: of class {c} against the rest, {error}") from error
+    if not all(np.isnan(x).all() for x in map(np.asarray, leaves)):
+        return
+    confidences, correct = np.asarray(r), np.asarray(c)
+    if weights is not None:
+        is_used = np.asarray(weights) > 0
+        confidences, correct = confidences[is_used], correct[is_used]
+    if np.ptp(log_odds(confidences)) == 0:
+        got = f"{confidences[0]} {confidences.size} times"
+        raise ValueError(f"confidences: expected at least two different values, got {got}")
+    advice = "; PlattScaling(smooth_targets=True) has a solution"
+    if correct.min() == correct.max():
+        got = f"{correct[0]:.0f} {correct.size} times"
+        raise ValueError(f"correct: expected both 0 and 1, got {got}{advice}")
+    ranges = " and ".join(
+        f"{group.min()} to {group.max()} for {value}"
+        for value, group in ((0, confidences[correct == 0]), (1, confidences[correct == 1]))
+    )
+    raise ValueError(
+        "confidences: expected values that overlap for correct = 0 and 1, without which the "
+        f"likelihood has no maximum, got {ranges}{advice}"
+    )
+
+
+def where_it_exists(exists: jax.Array, params: T) -> T:
+    """Params that are NaN where the best ones do not exist."""
+    return jax.tree.map(lambda value: jnp.where(exists, value, jnp.nan), params)
 
 
 @jax.jit
@@ -282,14 +314,14 @@ def _normalised(values: jax.Array) -> jax.Array:
     return jnp.where(sums == 0, 1 / values.shape[1], values / jnp.where(sums == 0, 1, sums))
 
 
-def warn_about_kept(name: str, is_kept: np.ndarray, *, stacklevel: int = 3) -> None:
+def warn_about_kept(name: str, is_kept: jax.Array) -> None:
     """Warns the caller of `apply` that confidences were kept for lack of calibration samples."""
-    if is_kept.any():
+    if checks.is_concrete(is_kept) and np.asarray(is_kept).any():
         warnings.warn(
-            f"{name}: {is_kept.sum()} of {is_kept.size} confidences are in bins without "
-            "calibration samples and were kept",
+            f"{name}: {np.asarray(is_kept).sum()} of {is_kept.size} confidences are in bins "
+            "without calibration samples and were kept",
             UserWarning,
-            stacklevel=stacklevel,
+            stacklevel=4,
         )
 
 
@@ -297,11 +329,8 @@ def tempered(p: T, temperature: jax.Array | float) -> T:
     """The distribution p at temperature T, as `TemperatureScaling` says; for a batch use `vmap`.
 
     Raises:
-        TypeError: if the temperature is not a number.
-        ValueError: if it is not positive and finite.
         NotImplementedError: if the family has no rule.
     """
-    temperature = checks.positive_scalar("temperature", temperature)
     if not hasattr(p, "tempered"):
         raise NotImplementedError(
             f"tempered is not defined for {type(p).__name__}; define its method "

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,13 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.fitting import minimum, newton_step
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.gate import Seen, checked, inner
+from calibjax._core.pytree import Numbers, PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions, Distribution, Family
 from calibjax.distributions.composed import bare, like
 from calibjax.distributions.constraints import nonnegative, real
-from calibjax.recalibration.base import Recalibrator, tempered
+from calibjax.recalibration.base import Recalibrator, tempered, where_it_exists
 from calibjax.scores import negative_log_likelihood
 from calibjax.scores.base import weighted_mean
 
@@ -45,6 +46,11 @@ class LogitMap:
 
     slopes: jax.Array
     biases: jax.Array = parameter(real.with_axes("m"))
+
+    def check_values(self, name: str) -> "LogitMap":
+        """Refuses slopes and biases that are not finite."""
+        slopes = checks.finite(f"{name}.slopes", self.slopes)
+        return checks.constrained(name, dataclasses.replace(self, slopes=slopes))
 
     def __call__(self, logits: jax.Array) -> jax.Array:
         """Images of the logits of samples, [n, m]."""
@@ -106,44 +112,33 @@ class MatrixScaling(Recalibrator):
 
     penalty: jax.Array | float = parameter(nonnegative, default=0.0)
     _: dataclasses.KW_ONLY
-    structure: str = dataclasses.field(default="full", metadata={"static": True})
+    structure: Literal["bias", "diagonal", "full"] = dataclasses.field(
+        default="full", metadata={"static": True}
+    )
 
     @property
     def _axes(self) -> int:
         """Number of axes of the slopes."""
-        structures = "bias", "diagonal", "full"
-        return structures.index(checks.choice("structure", self.structure, structures))
+        return ("bias", "diagonal", "full").index(self.structure)
 
+    @checked
     def fit(
-        self, predictions: ClassPredictions, targets: ArrayLike, weights: ArrayLike | None = None
+        self, predictions: ClassPredictions, targets: Numbers, weights: Numbers | None = None
     ) -> LogitMap:
         """The most likely map."""
-        checks.class_predictions(predictions)
-        predictions, targets, weights = checks.weighted_samples(
-            predictions, targets, weights, keep_logs=True
-        )
         logits = log_probs_of(predictions)
-        params, exists = _fitted(
-            checks.record_values(self, "MatrixScaling"), logits, targets, weights
-        )
+        params, exists = _fitted(self, logits, targets, weights)
         if checks.is_concrete(exists) and not exists:
             _refuse(np.asarray(targets), weights, logits.shape[1])
         return params
 
+    @checked
     def apply(
         self, params: LogitMap, predictions: ClassPredictions
     ) -> Bernoulli | CategoricalLogits:
         """New predictions, `CategoricalLogits`, or `Bernoulli` for such."""
-        checks.class_predictions(predictions)
-        predictions = checks.batch(predictions, keep_logs=True)
-        logits = log_probs_of(predictions)
-        checks.fitted("params", params, LogitMap)
-        params = checks.record_values(checks.as_arrays("params", params), "params")
-        m = logits.shape[1]
-        checks.shape("params.biases", params.biases, (m,), f"({m},), a bias for each class")
-        shape = (m,) * self._axes
-        checks.shape("params.slopes", params.slopes, shape, f"{shape}, as fit returns them")
-        logits = params(logits)
+        checks.same_kind("params", params, "fit", self.identity(predictions), num_axes=0)
+        logits = params(log_probs_of(predictions))
         if isinstance(bare(predictions), Bernoulli):
             return like(predictions, Bernoulli(jax.nn.sigmoid(logits[:, 1] - logits[:, 0])))
         return like(predictions, CategoricalLogits(logits))
@@ -199,7 +194,7 @@ def _fitted(
         params, is_close = _polished(method, params, loss_of, logits, labels, all_weights)
         exists &= is_close
     params = LogitMap(params.slopes, params.biases - jnp.mean(params.biases))
-    return jax.tree.map(lambda x: jnp.where(exists, x, jnp.nan), params), exists
+    return where_it_exists(exists, params), exists
 
 
 def _polished(
@@ -265,14 +260,10 @@ def _refuse(labels: np.ndarray, weights: jax.Array | None, num_classes: int) -> 
     labels = labels if weights is None else labels[np.asarray(weights) > 0]
     missing = sorted(set(range(num_classes)) - set(labels.tolist()))
     if missing:
-        raise ValueError(
-            "targets: expected every class, without which the likelihood has no maximum, got none "
-            f"of class {missing[0]}"
-        )
+        raise ValueError(f"targets: expected every class, got none of class {missing[0]}")
     raise ValueError(
-        "predictions: expected classes that overlap, without which the likelihood has no maximum, "
-        "got some that linear maps of log-probabilities tell apart; TemperatureScaling(), "
-        "MatrixScaling(structure='bias'), or MatrixScaling with a penalty may have one"
+        "predictions: expected classes that overlap, got some that linear maps of "
+        "log-probabilities tell apart; MatrixScaling with a penalty has a solution"
     )
 
 
@@ -281,6 +272,11 @@ _GRID = np.arange(-21, 22) / 2
 _MAX_ITERATIONS = 60
 
 Loss = Callable[..., jax.Array]
+
+
+def _temperature(name: str, value: Any, seen: Seen) -> Any:
+    del seen
+    return checks.positive_scalar(name, value)
 
 
 @record
@@ -361,26 +357,20 @@ class TemperatureScaling(Recalibrator):
 
     loss: Loss = dataclasses.field(default=negative_log_likelihood, metadata={"static": True})
 
+    @checked
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
+        self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> jax.Array:
         """The temperature with the smallest loss, a scalar."""
-        names = "predictions", "targets"
-        keywords = () if weights is None else ("weights",)
-        checks.function("loss function", "loss", self.loss, *names, keywords=keywords)
-        predictions, targets, weights = checks.weighted_samples(
-            predictions, targets, weights, keep_logs=True
-        )
         log_temperature, losses = _minimise(self.loss, predictions, targets, weights)
         if checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
             _refuse_temperature(np.asarray(losses))
         return checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
 
-    def apply(self, params: jax.Array, predictions: Family) -> Family:
+    @checked(params=_temperature)
+    def apply(self, params: Numbers, predictions: Family) -> Family:
         """All predictions at the temperature `params`."""
-        predictions = checks.batch(predictions, keep_logs=True)
-        temperature = checks.positive_scalar("params", params)
-        return _at_temperature(predictions, temperature)
+        return _at_temperature(predictions, params)
 
     def identity(self, predictions: Distribution) -> jax.Array:
         """The temperature 1."""
@@ -401,9 +391,9 @@ def _minimise(
     @jax.jit  # traced once, and so is its derivative
     def objective(log_temperature: jax.Array) -> jax.Array:
         value = loss(_at_temperature(predictions, jnp.exp(log_temperature)), targets, **more)
-        checks.real("loss(predictions, targets)", value)
-        if jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
-            got = f"{jnp.result_type(value)}{list(jnp.shape(value))}"
+        value = jnp.asarray(value)
+        if value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
+            got = f"{value.dtype}{list(value.shape)}"
             raise TypeError(f"loss: expected a function that returns a real scalar, got {got}")
         return value
 
@@ -497,27 +487,24 @@ def _refuse_temperature(losses: np.ndarray) -> None:
     finite = np.isfinite(losses)
     if not finite.any():
         raise ValueError(
-            f"loss: expected finite values at some temperature, got {losses[0]} at all between "
-            f"{ends}. The negative log-likelihood is infinite where a target has probability zero, "
-            "as naive Bayes and rounding predict it: hand over logits in "
-            "distributions.CategoricalLogits, or clip the probabilities from below, to 1e-7, say, "
-            "and divide them by their sum"
+            f"loss: expected finite values at some temperature, got {losses[0]} between {ends}; "
+            "pass logits in distributions.CategoricalLogits if probabilities of targets are zero"
         )
     best = np.exp(_GRID[1:-1][np.argmin(np.where(finite, losses, np.inf)[1:-1])])
     raise ValueError(
         f"loss: expected a minimum at a temperature between {ends}, got the smallest value at "
-        f"T = {best:.1e}, at an end of the range where it is finite. The likelihood of classes has "
-        "no maximum where the predictions separate them perfectly (T to 0), or where a constant "
-        "prediction is more likely (T to infinity)"
+        f"T = {best:.1e}, an end of the range; the likelihood has none where predictions separate "
+        "the classes (T to 0), or where constant ones are more likely (T to infinity)"
     )
 
 
+@checked
 def temperature_interval(
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     loss: Loss = negative_log_likelihood,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     confidence_level: float = 0.95,
 ) -> "ConfidenceInterval":
     """Asymptotic confidence interval for the temperature that minimises the expected loss.
@@ -561,13 +548,9 @@ def temperature_interval(
     >>> print(f"{interval.low:.1f} {interval.estimate:.1f} {interval.high:.1f}")
     3.1 3.8 4.6
     """
-    level = checks.proportion("confidence_level", confidence_level)
-    checks.function("loss function", "loss", loss, "predictions", "targets")
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, keep_logs=True
-    )
-    temperature = TemperatureScaling(loss).fit(predictions, targets, weights=weights)
-    return _interval(loss, predictions, targets, weights, temperature, level)
+    samples = predictions, targets, weights
+    temperature = inner(TemperatureScaling.fit)(TemperatureScaling(loss), *samples)
+    return _interval(loss, *samples, temperature, confidence_level)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -1,7 +1,6 @@
 """Recalibration of confidences: sigmoid, beta, bins, isotonic regression, Venn–Abers."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -22,16 +21,15 @@ from calibjax._core.fitting import (
     newton_minimum,
     range_of,
 )
-from calibjax._core.pytree import parameter, record
+from calibjax._core.gate import checked, inner
+from calibjax._core.pytree import Numbers, parameter, part, record
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import constraints
-from calibjax.distributions.constraints import nonnegative, real, unit_interval
+from calibjax.distributions.constraints import nonnegative, positive, real, unit_interval
 from calibjax.estimators.kernel import mmce
 from calibjax.kernels import Exponential, Kernel
-from calibjax.recalibration.base import ConfidenceRecalibrator, Recalibrator
+from calibjax.recalibration.base import ConfidenceRecalibrator, where_it_exists
 from calibjax.scores.base import weighted_mean
-
-_KUMAR_KERNEL = Exponential(0.4)
 
 
 @record
@@ -48,12 +46,8 @@ class SigmoidMap:
 
     def __call__(self, confidences: jax.Array) -> jax.Array:
         """The images of confidences of any shape."""
-        return jax.nn.sigmoid(self.slope * log_odds(confidences) + self.intercept)
-
-
-@jax.jit
-def _mapped(params: SigmoidMap, confidences: jax.Array) -> jax.Array:
-    return jax.tree.map(lambda x: x.astype(confidences.dtype), params)(confidences)
+        slope, intercept = (x.astype(confidences.dtype) for x in (self.slope, self.intercept))
+        return jax.nn.sigmoid(slope * log_odds(confidences) + intercept)
 
 
 @record
@@ -119,33 +113,23 @@ class PlattScaling(ConfidenceRecalibrator):
     def _counts_samples(self) -> bool:
         return self.smooth_targets
 
+    @jax.jit
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
     ) -> SigmoidMap:
-        smooth_targets = checks.truth_value("smooth_targets", self.smooth_targets)
-        params = _most_likely(confidences, correct, weights, smooth_targets)
-        if checks.is_concrete(params) and not np.isfinite(params.slope):
-            refuse_without_maximum(confidences, correct, weights)
-        return params
+        x = log_odds(confidences)
+        exists = _no_nan(x, correct)
+        if self.smooth_targets:
+            correct = _platt_targets(correct, weights)
+            low, high = range_of(x, counting(weights, jnp.ones_like(x, bool)))
+            exists &= low < high
+        else:
+            exists &= has_maximum(x, correct == 1, weights)
+        return where_it_exists(exists, SigmoidMap(*most_likely(exists, x, correct, weights)))
 
+    @jax.jit
     def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
-        return _mapped(params, confidences), None
-
-
-@functools.partial(jax.jit, static_argnums=3)
-def _most_likely(
-    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, smooth_targets: bool
-) -> SigmoidMap:
-    """Map with the largest likelihood, NaN if there is none."""
-    x = log_odds(confidences)
-    exists = _no_nan(x, correct)
-    if smooth_targets:
-        correct = _platt_targets(correct, weights)
-        low, high = range_of(x, counting(weights, jnp.ones_like(x, bool)))
-        exists &= low < high
-    else:
-        exists &= has_maximum(x, correct == 1, weights)
-    return _where(exists, SigmoidMap(*most_likely(exists, x, correct, weights)))
+        return params(confidences), None
 
 
 def _platt_targets(correct: jax.Array, weights: jax.Array | None) -> jax.Array:
@@ -157,7 +141,7 @@ def _platt_targets(correct: jax.Array, weights: jax.Array | None) -> jax.Array:
 
 
 @record
-class MMCEScaling(Recalibrator):
+class MMCEScaling(ConfidenceRecalibrator):
     """MMCE optimisation: a sigmoid map of the log-odds with a small kernel calibration error.
 
         r → r' = sigmoid(a log(r / (1 − r)) + b),  a > 0,
@@ -207,92 +191,40 @@ class MMCEScaling(Recalibrator):
     [0.25 0.37 0.5 ]
     """
 
-    kernel: Kernel = _KUMAR_KERNEL
-    weight: jax.Array | float = 10.0
+    kernel: Kernel = part(checks.kernel_values, default=Exponential(0.4))
+    weight: jax.Array | float = parameter(positive, default=10.0)
 
-    def identity(self, predictions: Any) -> SigmoidMap:
-        """Slope 1 and intercept 0."""
-        return PlattScaling().identity(predictions)
+    _learns = SigmoidMap
 
-    def fit(
-        self, confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None = None
+    def _identity(self, one: jax.Array) -> SigmoidMap:
+        return SigmoidMap(one, jnp.zeros_like(one))
+
+    @jax.jit
+    def _fit(
+        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
     ) -> SigmoidMap:
-        """The map with the smallest loss."""
-        kernel = checks.kernel_values(self.kernel)
-        weight = checks.positive_scalar("weight", self.weight)
-        confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
-        weight = jnp.asarray(weight, confidences.dtype)
-        params = _smallest_loss(kernel, weight, confidences, correct, weights)
-        if checks.is_concrete(params) and not np.isfinite(params.slope):
-            refuse_without_maximum(confidences, correct, weights)
-        return params
+        x = log_odds(confidences)
+        low, _ = range_of(x, counting(weights, correct == 1))
+        _, wrong_high = range_of(x, counting(weights, correct == 0))
+        exists = _no_nan(x, correct) & (low < wrong_high)
 
-    def apply(self, params: SigmoidMap, confidences: ArrayLike) -> jax.Array:
-        """New confidences, [n]."""
-        params = checks.learned("params", params, SigmoidMap)
-        return _mapped(params, checks.confidence_array(confidences))
+        def loss(parameters: jax.Array) -> jax.Array:
+            z = jnp.exp(parameters[0]) * x + parameters[1]
+            likelihood_loss = weighted_mean(jax.nn.softplus(z) - correct * z, weights)
+            error = inner(mmce)(self.kernel, jax.nn.sigmoid(z), correct, weights=weights)
+            return likelihood_loss + jnp.asarray(self.weight, x.dtype) * jnp.square(error)
 
+        log_slope, intercept = minimum(loss, jnp.zeros(2, x.dtype), exists)
+        return where_it_exists(exists, SigmoidMap(jnp.exp(log_slope), intercept))
 
-@jax.jit
-def _smallest_loss(
-    kernel: Kernel,
-    weight: jax.Array,
-    confidences: jax.Array,
-    correct: jax.Array,
-    weights: jax.Array | None,
-) -> SigmoidMap:
-    """Map with the smallest loss that is found from the identity, NaN if there is none."""
-    x = log_odds(confidences)
-    low, _ = range_of(x, counting(weights, correct == 1))
-    _, wrong_high = range_of(x, counting(weights, correct == 0))
-    exists = _no_nan(x, correct) & (low < wrong_high)
-
-    def loss(parameters: jax.Array) -> jax.Array:
-        z = jnp.exp(parameters[0]) * x + parameters[1]
-        likelihood_loss = weighted_mean(jax.nn.softplus(z) - correct * z, weights)
-        error = mmce(kernel, jax.nn.sigmoid(z), correct, weights=weights)
-        return likelihood_loss + weight * jnp.square(error)
-
-    log_slope, intercept = minimum(loss, jnp.zeros(2, x.dtype), exists)
-    return _where(exists, SigmoidMap(jnp.exp(log_slope), intercept))
+    @jax.jit
+    def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
+        return params(confidences), None
 
 
 def _no_nan(x: jax.Array, correct: jax.Array) -> jax.Array:
     """Whether no log-odds or targets are NaN; traced ones are not checked otherwise."""
     return ~jnp.any(jnp.isnan(x + correct))
-
-
-def _where(exists: jax.Array, params: SigmoidMap) -> SigmoidMap:
-    """The map, NaN where it does not exist."""
-    return jax.tree.map(lambda value: jnp.where(exists, value, jnp.nan), params)
-
-
-def refuse_without_maximum(
-    confidences: ArrayLike, correct: ArrayLike, weights: ArrayLike | None
-) -> None:
-    """Raises an error that explains why there is no maximum."""
-    confidences, correct = np.asarray(confidences), np.asarray(correct)
-    if weights is not None:
-        is_used = np.asarray(weights) > 0
-        confidences, correct = confidences[is_used], correct[is_used]
-    if np.ptp(log_odds(confidences)) == 0:
-        raise ValueError(
-            "confidences: expected at least two different values, got "
-            f"{confidences[0]} {confidences.size} times"
-        )
-    if correct.min() == correct.max():
-        raise ValueError(
-            "correct: expected both 0 and 1, without which the likelihood has no maximum, got "
-            f"{correct[0]:.0f} {correct.size} times; PlattScaling(smooth_targets=True) has one"
-        )
-    ranges = " and ".join(
-        f"{group.min()} to {group.max()} for {value}"
-        for value, group in ((0, confidences[correct == 0]), (1, confidences[correct == 1]))
-    )
-    raise ValueError(
-        "confidences: expected values that overlap for correct = 0 and 1, without which the "
-        f"likelihood has no maximum, got {ranges}; PlattScaling(smooth_targets=True) has one"
-    )
 
 
 # Which of the slopes are fitted; the best of those that do not decrease is the best of all.
@@ -354,22 +286,30 @@ class BetaCalibration(ConfidenceRecalibrator):
     def _identity(self, one: jax.Array) -> BetaMap:
         return BetaMap(one, one, jnp.zeros_like(one))
 
+    @jax.jit
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
     ) -> BetaMap:
-        params = _most_likely_beta(confidences, correct, weights)
-        if checks.is_concrete(params) and not np.isfinite(params.intercept):
-            refuse_without_maximum(confidences, correct, weights)
-        return params
+        x = log_odds(confidences)
+        exists = _no_nan(x, correct) & has_maximum(x, correct == 1, weights)
+        features = _features(confidences)
 
+        def loss(parameters: jax.Array) -> jax.Array:
+            z = tensordot(parameters, features, 1)
+            return weighted_mean(jax.nn.softplus(z) - correct * z, weights)
+
+        def best(face: jax.Array) -> tuple[jax.Array, jax.Array]:
+            start = jnp.zeros_like(face)
+            fields = face * newton_minimum(lambda free: loss(face * free), start, exists)
+            return fields, jnp.where(jnp.all(fields[:2] >= 0), loss(fields), jnp.inf)
+
+        candidates, losses = jax.vmap(best)(jnp.asarray(_FACES, x.dtype))
+        return where_it_exists(exists, BetaMap(*candidates[jnp.argmin(losses)]))
+
+    @jax.jit
     def _apply(self, params: BetaMap, confidences: jax.Array) -> tuple[jax.Array, None]:
-        return _mapped_beta(params, confidences), None
-
-
-@jax.jit
-def _mapped_beta(params: BetaMap, confidences: jax.Array) -> jax.Array:
-    fields = jnp.stack([params.rise, params.fall, params.intercept]).astype(confidences.dtype)
-    return jax.nn.sigmoid(tensordot(fields, _features(confidences), 1))
+        fields = jnp.stack([params.rise, params.fall, params.intercept]).astype(confidences.dtype)
+        return jax.nn.sigmoid(tensordot(fields, _features(confidences), 1)), None
 
 
 def _features(confidences: jax.Array) -> jax.Array:
@@ -377,27 +317,6 @@ def _features(confidences: jax.Array) -> jax.Array:
     eps = jnp.finfo(confidences.dtype).eps
     inside = jnp.clip(confidences, eps, 1 - eps)
     return jnp.stack([jnp.log(inside), -jnp.log1p(-inside), jnp.ones_like(inside)])
-
-
-@jax.jit
-def _most_likely_beta(
-    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-) -> BetaMap:
-    """Map with the largest likelihood, NaN if there is none."""
-    x = log_odds(confidences)
-    exists = ~jnp.any(jnp.isnan(x + correct)) & has_maximum(x, correct == 1, weights)
-    features = _features(confidences)
-
-    def loss(parameters: jax.Array) -> jax.Array:
-        z = tensordot(parameters, features, 1)
-        return weighted_mean(jax.nn.softplus(z) - correct * z, weights)
-
-    def best(face: jax.Array) -> tuple[jax.Array, jax.Array]:
-        fields = face * newton_minimum(lambda free: loss(face * free), jnp.zeros_like(face), exists)
-        return fields, jnp.where(jnp.all(fields[:2] >= 0), loss(fields), jnp.inf)
-
-    candidates, losses = jax.vmap(best)(jnp.asarray(_FACES, x.dtype))
-    return BetaMap(*jnp.where(exists, candidates[jnp.argmin(losses)], jnp.nan))
 
 
 def _unchecked(name: str, accuracies: jax.Array) -> jax.Array:
@@ -426,6 +345,10 @@ class BinAccuracies:
         # Integers cannot be NaN, so the accuracies become it.
         accuracies = jnp.where(checks.is_missing(counts), jnp.nan, accuracies)
         return BinAccuracies(accuracies, counts)
+
+
+def _number_of_bins(value: Any, name: str) -> int:
+    return checks.size_in_range(name, value, 1, MAX_BINS)
 
 
 @record
@@ -468,47 +391,36 @@ class HistogramBinning(ConfidenceRecalibrator):
     [1 4] [0.75 0.  ]
     """
 
-    num_bins: int = dataclasses.field(metadata={"static": True})
+    num_bins: int = dataclasses.field(metadata={"static": True, "check": _number_of_bins})
 
     _learns = BinAccuracies
 
+    @jax.jit
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
     ) -> BinAccuracies:
-        num_bins = checks.size_in_range("num_bins", self.num_bins, 1, MAX_BINS)
-        return _bin_accuracies(confidences, correct, weights, num_bins)
+        # Traced numbers that are not probabilities belong to no bin.
+        is_bad = jnp.any(jnp.isnan(confidences))
+        index = interval_index(confidences, self.num_bins)
+        is_used: jax.Array = jnp.ones_like(index)
+        if weights is not None:
+            is_bad |= jnp.any(jnp.isnan(weights))
+            is_used, correct = (weights > 0).astype(index.dtype), weights * correct
+        correct = jnp.where(is_bad, jnp.nan, correct)
+        used = is_used if weights is None else weights
+        sums, counts, totals = (
+            jax.ops.segment_sum(x, index, self.num_bins) for x in (correct, is_used, used)
+        )
+        accuracies = sums / jnp.where(counts > 0, totals, 1)
+        counts = checks.missing_unless(~is_bad, counts)
+        return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
 
+    @jax.jit
     def _apply(self, params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return _looked_up(params, confidences)
-
-
-@functools.partial(jax.jit, static_argnums=3)
-def _bin_accuracies(
-    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None, num_bins: int
-) -> BinAccuracies:
-    # Traced numbers that are not probabilities belong to no bin.
-    is_bad = jnp.any(jnp.isnan(confidences))
-    index = interval_index(confidences, num_bins)
-    is_used: jax.Array = jnp.ones_like(index)
-    if weights is not None:
-        is_bad |= jnp.any(jnp.isnan(weights))
-        is_used, correct = (weights > 0).astype(index.dtype), weights * correct
-    correct = jnp.where(is_bad, jnp.nan, correct)
-    sums = jax.ops.segment_sum(correct, index, num_bins)
-    counts = jax.ops.segment_sum(is_used, index, num_bins)
-    totals = counts if weights is None else jax.ops.segment_sum(weights, index, num_bins)
-    accuracies = sums / jnp.where(counts > 0, totals, 1)
-    counts = jnp.where(is_bad, jnp.iinfo(counts.dtype).min, counts)  # stands for NaN
-    return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
-
-
-@jax.jit
-def _looked_up(params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """New confidences, and which of them are unchanged."""
-    index = interval_index(confidences, params.counts.size)
-    is_kept = params.counts[index] == 0
-    accuracies = params.accuracies.astype(confidences.dtype)[index]
-    return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies), is_kept
+        index = interval_index(confidences, params.counts.size)
+        is_kept = params.counts[index] == 0
+        accuracies = params.accuracies.astype(confidences.dtype)[index]
+        return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies), is_kept
 
 
 @record
@@ -606,35 +518,26 @@ class IsotonicRegression(ConfidenceRecalibrator):
         ends = jnp.stack([jnp.zeros_like(one), one])
         return IsotonicMap(ends, ends)
 
+    @jax.jit
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
     ) -> IsotonicMap:
-        return _pooled(confidences, correct, weights)
+        # Traced numbers may be invalid (no probabilities, neither 0 nor 1).
+        is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct))
+        if weights is not None:
+            is_bad |= jnp.any(jnp.isnan(weights))
+        confidences, correct = checks.counted(weights, (confidences, correct))
+        order = jnp.argsort(confidences)
+        samples = confidences, correct, weights
+        thresholds, correct, weights = jax.tree.map(lambda x: x[order], samples)
+        values = isotonic_means(thresholds, correct, weights)
+        return where_it_exists(~is_bad, IsotonicMap(thresholds, values))
 
+    @jax.jit
     def _apply(self, params: IsotonicMap, confidences: jax.Array) -> tuple[jax.Array, None]:
-        return _interpolated(params, confidences), None
-
-
-@jax.jit
-def _pooled(confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> IsotonicMap:
-    """The map, from samples in any order."""
-    # Traced numbers may be invalid (no probabilities, neither 0 nor 1).
-    is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct))
-    if weights is not None:
-        is_bad |= jnp.any(jnp.isnan(weights))
-    confidences, correct = checks.counted(weights, (confidences, correct))
-    order = jnp.argsort(confidences)
-    samples = confidences, correct, weights
-    thresholds, correct, weights = jax.tree.map(lambda x: x[order], samples)
-    values = isotonic_means(thresholds, correct, weights)
-    return IsotonicMap(*(jnp.where(is_bad, jnp.nan, x) for x in (thresholds, values)))
-
-
-@jax.jit
-def _interpolated(params: IsotonicMap, confidences: jax.Array) -> jax.Array:
-    thresholds, values = (x.astype(confidences.dtype) for x in (params.thresholds, params.values))
-    images = jnp.clip(jnp.interp(confidences, thresholds, values), 0, 1)  # rounding
-    return jnp.where(jnp.isnan(confidences), jnp.nan, images)
+        thresholds, values = (x.astype(confidences.dtype) for x in vars(params).values())
+        images = jnp.clip(jnp.interp(confidences, thresholds, values), 0, 1)  # rounding
+        return jnp.where(jnp.isnan(confidences), jnp.nan, images), None
 
 
 _BATCH = 64  # new confidences at a time
@@ -689,16 +592,33 @@ class VennAbers(ConfidenceRecalibrator):
 
     _learns = CalibrationSamples
 
+    @checked(compiled=True)
     def interval(
-        self, params: CalibrationSamples, confidences: jax.Array
+        self, params: CalibrationSamples, confidences: Numbers
     ) -> tuple[jax.Array, jax.Array]:
         """p₀ and p₁, [n] each."""
-        params = checks.learned("params", params, self._learns)
-        return _interval(params, checks.confidence_array(confidences))
+
+        def value(confidence: jax.Array, correct: jax.Array) -> jax.Array:
+            one = confidence[None].astype(params.confidences.dtype)
+            inputs = jnp.concatenate([params.confidences, one])
+            order = jnp.argsort(inputs)
+            outputs = jnp.append(params.correct, correct)[order]
+            weights = jnp.append(params.weights, 1)[order]
+            place = jnp.argmax(order == len(inputs) - 1)
+            mean = isotonic_means(inputs[order], outputs, weights)[place]
+            is_bad = jnp.isnan(confidence) | jnp.any(jnp.isnan(params.correct))
+            return jnp.where(is_bad, jnp.nan, mean).astype(confidences.dtype)
+
+        def both(confidence: jax.Array) -> tuple[jax.Array, jax.Array]:
+            labels = jnp.arange(2, dtype=params.correct.dtype)
+            return tuple(jax.vmap(value, (None, 0))(confidence, labels))
+
+        return lax.map(both, confidences, batch_size=_BATCH)
 
     def _counts_samples(self) -> bool:
         return True
 
+    @jax.jit
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
     ) -> CalibrationSamples:
@@ -709,25 +629,7 @@ class VennAbers(ConfidenceRecalibrator):
         confidences, correct = (jnp.where(is_bad, jnp.nan, x) for x in (confidences, correct))
         return CalibrationSamples(confidences, correct, weights)
 
+    @jax.jit
     def _apply(self, params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.Array, None]:
-        low, high = _interval(params, confidences)
+        low, high = inner(VennAbers.interval)(self, params, confidences)
         return high / (1 - low + high), None
-
-
-@jax.jit
-def _interval(params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
-    def value(confidence: jax.Array, correct: jax.Array) -> jax.Array:
-        one = confidence[None].astype(params.confidences.dtype)
-        inputs = jnp.concatenate([params.confidences, one])
-        order = jnp.argsort(inputs)
-        outputs = jnp.append(params.correct, correct)[order]
-        weights = jnp.append(params.weights, 1)[order]
-        mean = isotonic_means(inputs[order], outputs, weights)[jnp.argmax(order == len(inputs) - 1)]
-        is_bad = jnp.isnan(confidence) | jnp.any(jnp.isnan(params.correct))
-        return jnp.where(is_bad, jnp.nan, mean).astype(confidences.dtype)
-
-    def both(confidence: jax.Array) -> tuple[jax.Array, jax.Array]:
-        labels = jnp.arange(2, dtype=params.correct.dtype)
-        return tuple(jax.vmap(value, (None, 0))(confidence, labels))
-
-    return lax.map(both, confidences, batch_size=_BATCH)

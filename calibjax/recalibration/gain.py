@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtri
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import mean_and_error
-from calibjax._core.pytree import record
+from calibjax._core.gate import Seen, checked
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
@@ -44,14 +44,24 @@ class Gain:
     underconfidence: "Gain | None" = None
 
 
+def _by_name(name: str, value: Any, seen: Seen) -> Mapping[str, Any]:
+    """Recalibrations, refused if they have no names."""
+    del seen
+    if not isinstance(value, Mapping) or not value:
+        got = checks.described(value)
+        raise TypeError(f"{name}: expected a dictionary of at least one, got {got}")
+    return value
+
+
+@checked(minimum=2, recalibrations=_by_name)
 def recalibration_gain(
     key: jax.Array,
     recalibrations: Mapping[str, Any],
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     score: Callable[..., jax.Array] | None = None,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_folds: int = 5,
     confidence_level: float = 0.95,
 ) -> dict[str, Gain]:
@@ -100,21 +110,12 @@ def recalibration_gain(
     >>> print(bool(gain.low < 0.5 < gain.high))  # the gain is ½ · 1²
     True
     """
-    if not isinstance(recalibrations, Mapping) or not recalibrations:
-        got = checks.described(recalibrations)
-        raise TypeError(f"recalibrations: expected a dictionary of at least one, got {got}")
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, minimum=2, keep_logs=True
-    )
-    z = -ndtri((1 - checks.proportion("confidence_level", confidence_level)) / 2)
+    z = -ndtri((1 - confidence_level) / 2)
     score = default_score(predictions) if score is None else score
-    checks.function("function", "score", score, "predictions", "targets")
     before = per_sample(score, predictions, targets)
     all_gains = {}
     for name, method in recalibrations.items():
-        after = cross_fitted(
-            key, method, predictions, targets, weights=weights, num_folds=num_folds
-        )
+        after = cross_fitted(key, method, predictions, targets, weights, num_folds)
         gains = before - per_sample(score, after, targets)
         gain = _interval(gains, weights, z)
         if _has_uncertainty(predictions) and _has_uncertainty(after):

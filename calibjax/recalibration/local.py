@@ -8,14 +8,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import ratio
-from calibjax._core.pytree import PyTree, T, record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, PyTree, T, part, record
 from calibjax.estimators.local import Neighbourhood, checked_neighbourhood
 from calibjax.kernels.line import smoothed_means
-from calibjax.recalibration.base import Recalibrator, warn_about_kept
+from calibjax.recalibration.base import Recalibrator, warn_about_kept, with_methods
+
+
+def _with_one_scale(neighbourhood: Any, name: str) -> Neighbourhood:
+    """A checked neighbourhood with one length scale."""
+    neighbourhood = checked_neighbourhood(neighbourhood)
+    scale = getattr(neighbourhood.kernel, "length_scale", 0.0)
+    checks.shape(f"{name}.kernel.length_scale", scale, (), "() (a scalar)")
+    return neighbourhood
 
 
 @record
@@ -36,36 +44,25 @@ class LocalAccuracies:
     correct: jax.Array
     weights: jax.Array | None = None
 
-    def counts(self, confidences: ArrayLike) -> jax.Array:
+    def check_values(self, name: str) -> "LocalAccuracies":
+        """Checks the samples, which someone may have made or changed."""
+        neighbourhood = _with_one_scale(self.neighbourhood, f"{name}.neighbourhood")
+        names = f"{name}.confidences", f"{name}.correct"
+        data = checks.confidences_and_correct(self.confidences, self.correct, names=names)
+        features = checks.features(f"{name}.features", self.features, data[0].size)
+        weights = checks.sample_weights(self.weights, data[0], name=f"{name}.weights")
+        return LocalAccuracies(neighbourhood, features, *data, weights)
+
+    @checked
+    def counts(self, confidences: Numbers) -> jax.Array:
         """Number of calibration samples in the bins of other confidences, [n'] for [n'].
 
         Those with weight 0 do not count.
         """
-        confidences, params = checks.confidence_array(confidences), _checked(self)
-        weights = params.weights
-        points, bins = params.neighbourhood.groups(params.confidences, confidences, weights)
+        weights = self.weights
+        points, bins = self.neighbourhood.groups(self.confidences, confidences, weights)
         counts = jnp.ones_like(bins) if weights is None else (weights > 0).astype(bins.dtype)
         return jax.ops.segment_sum(counts, bins, bins.size + points.size)[points]
-
-
-def _checked(params: LocalAccuracies) -> LocalAccuracies:
-    """Params with checked samples."""
-    checks.fitted("params", params, LocalAccuracies)
-    neighbourhood = _one_neighbourhood(params.neighbourhood)
-    names = "params.confidences", "params.correct"
-    data = params.confidences, params.correct
-    confidences, correct = checks.confidences_and_correct(*data, names=names)
-    features = checks.features("params.features", params.features, confidences.size)
-    weights = checks.sample_weights(params.weights, confidences, name="params.weights")
-    return LocalAccuracies(neighbourhood, features, confidences, correct, weights)
-
-
-def _one_neighbourhood(neighbourhood: Neighbourhood) -> Neighbourhood:
-    """A checked neighbourhood with one length scale."""
-    neighbourhood = checked_neighbourhood(neighbourhood)
-    scales = getattr(neighbourhood.kernel, "length_scale", 0.0)
-    checks.shape("kernel.length_scale", scales, (), "() (a scalar)")
-    return neighbourhood
 
 
 @record
@@ -110,34 +107,27 @@ class LocalRecalibration(Recalibrator):
     [0.5 1. ]
     """
 
-    neighbourhood: Neighbourhood
+    neighbourhood: Neighbourhood = part(_with_one_scale)
 
+    @checked
     def fit(
         self,
-        confidences: ArrayLike,
-        correct: ArrayLike,
+        confidences: Numbers,
+        correct: Numbers,
         features: PyTree,
-        weights: ArrayLike | None = None,
+        weights: Numbers | None = None,
     ) -> LocalAccuracies:
         """The calibration samples."""
-        neighbourhood = _one_neighbourhood(self.neighbourhood)
-        rows = {"confidences": confidences, "correct": correct, "features": features}
-        checks.same_rows(**rows, weights=weights)
-        confidences, correct, weights = checks.weighted_confidences(confidences, correct, weights)
-        features = checks.features("features", features, confidences.size)
-        neighbourhood.groups(confidences, None, weights)  # refuses invalid binnings
+        self.neighbourhood.groups(confidences, None, weights)  # refuses invalid binnings
         one = jax.tree.map(lambda leaf: leaf[0], features)
-        jax.eval_shape(neighbourhood.kernel, one, one)  # refuses kernels on other points
+        jax.eval_shape(self.neighbourhood.kernel, one, one)  # refuses kernels on other points
         # Traced numbers that are not probabilities belong to no bin.
         correct = jnp.where(jnp.any(jnp.isnan(confidences)), jnp.nan, correct)
-        return LocalAccuracies(neighbourhood, features, confidences, correct, weights)
+        return LocalAccuracies(self.neighbourhood, features, confidences, correct, weights)
 
-    def apply(self, params: LocalAccuracies, confidences: ArrayLike, features: PyTree) -> jax.Array:
+    @checked
+    def apply(self, params: LocalAccuracies, confidences: Numbers, features: PyTree) -> jax.Array:
         """Local accuracies at other points, [n]."""
-        params = _checked(params)
-        checks.same_rows(confidences=confidences, features=features)
-        confidences = checks.confidence_array(confidences)
-        features = checks.features("features", features, confidences.size)
         checks.same_kind("features", features, "the calibration features", params.features)
         near, values, weights = params.neighbourhood, params.correct[:, None], params.weights
         points, samples = near.groups(params.confidences, confidences, weights)
@@ -151,8 +141,7 @@ class LocalRecalibration(Recalibrator):
         is_kept = totals[0] == 0
         if weights is not None:
             means = ratio(means[..., :1], means[..., 1:])
-        if checks.is_concrete(is_kept):
-            warn_about_kept("LocalRecalibration", np.asarray(is_kept))
+        warn_about_kept("LocalRecalibration", is_kept)
         accuracies = jnp.clip(means[0, :, 0], 0, 1).astype(confidences.dtype)  # rounding
         return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies)
 
@@ -197,101 +186,63 @@ class GroupWise(Recalibrator):
     [1.  0.5 1. ]
     """
 
-    recalibrator: Any
+    recalibrator: Any = part(with_methods)
 
-    def fit(self, *arguments: Any, weights: ArrayLike | None = None) -> dict[int, Any]:
+    @checked(weights=lambda name, value, seen: value)  # whose samples are not known yet
+    def fit(self, *arguments: Any, weights: Numbers | None = None) -> dict[int, Any]:
         """Params of each group."""
-        method = _checked_method(self.recalibrator)
-        samples, members = _grouped(method.fit, arguments, weights)
+        samples, members = _grouped(self.recalibrator.fit, arguments, weights)
         weights = checks.sample_weights(weights, samples, as_copies=True)
-        if weights is not None:
-            kind, names = "method", _names(method.fit, len(samples))
-            checks.function(kind, "recalibrator.fit", method.fit, *names, keywords=("weights",))
-            if checks.is_concrete(weights):
-                is_used = np.asarray(weights) > 0
-                members = {g: rows for g, rows in members.items() if is_used[rows].any()}
+        if weights is not None and checks.is_concrete(weights):
+            is_used = np.asarray(weights) > 0
+            members = {g: rows for g, rows in members.items() if is_used[rows].any()}
         return {
-            group: _fit_one(method.fit, group, *_taken((samples, weights), indices))
-            for group, indices in members.items()
+            group: self._fit_one(group, *_taken((samples, weights), rows))
+            for group, rows in members.items()
         }
 
+    @checked
     def apply(self, params: dict[int, Any], *arguments: Any) -> PyTree:
         """Predictions of each group, corrected with the params of the group."""
-        method = _checked_method(self.recalibrator)
         checks.fitted("params", params, dict)
-        arguments, members = _grouped(functools.partial(method.apply, params), arguments)
-        for group, indices in members.items():
-            if group not in params:
-                raise ValueError(
-                    f"groups: expected groups that fit has seen, {', '.join(map(str, params))}, "
-                    f"got groups[{indices[0]}] = {group}"
-                )
-        parts = []
-        for group, indices in members.items():  # a comprehension would add a stack level
-            taken = _taken(arguments, indices)
-            parts.append(method.apply(params[group], *taken))
+        apply = self.recalibrator.apply
+        samples, members = _grouped(functools.partial(apply, params), arguments)
+        unknown = sorted(members.keys() - params.keys())
+        if unknown:
+            raise ValueError(
+                f"groups: expected groups that fit has seen, {list(params)}, got {unknown}"
+            )
+        parts = [apply(params[group], *_taken(samples, rows)) for group, rows in members.items()]
         positions = np.argsort(np.concatenate([*members.values()]))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[positions], *parts)
 
-
-def _checked_method(recalibrator: object) -> PyTree:
-    """The recalibrator, if it has methods fit and apply."""
-    for name in ("fit", "apply"):
-        function = getattr(recalibrator, name, None)
-        if isinstance(recalibrator, type) or not callable(function):
-            got = checks.described(recalibrator)
-            raise TypeError(f"recalibrator: expected methods fit and apply, got {got}")
-    return recalibrator
+    def _fit_one(self, group: int, arguments: tuple[Any, ...], weights: jax.Array | None) -> PyTree:
+        """Params of one group, whose name is added to error messages."""
+        options = {} if weights is None else {"weights": weights}
+        try:
+            return self.recalibrator.fit(*arguments, **options)
+        except ValueError as error:
+            raise ValueError(f"groups: in group {group}, {error}") from error
 
 
 def _grouped(
-    method: Callable[..., Any], arguments: tuple[Any, ...], weights: ArrayLike | None = None
+    method: Callable[..., Any], arguments: tuple[Any, ...], weights: Any = None
 ) -> tuple[tuple[Any, ...], dict[int, np.ndarray]]:
     """The arguments before the groups, and the positions of the samples of each group."""
-    if len(arguments) < 2:
-        raise TypeError(f"groups: expected it as the last argument, got {len(arguments)} arguments")
     *others, groups = arguments
-    names = _names(method, len(others))
-    checks.same_rows(**dict(zip(names, others, strict=True)), groups=groups, weights=weights)
-    samples = tuple(map(checks.as_arrays, names, others))
-    num_samples, *sizes = map(checks.leading_size, names, samples)
-    for name, size in zip(names[1:], sizes, strict=True):
-        if size != num_samples:
-            expected = f"{num_samples} samples, as {names[0]}"
-            raise ValueError(f"{name}: expected {expected}, got {size}")
+    named = inspect.signature(method).bind(*others).arguments
+    if "weights" in named:
+        raise TypeError("groups: expected it as the last argument, before weights=..., got others")
+    checks.same_rows(**named, groups=groups, weights=weights)
+    samples = tuple(checks.as_arrays(f"arguments[{i}]", x) for i, x in enumerate(others))
+    n = checks.leading_size("arguments", samples)
     if not checks.is_concrete(groups):
         raise TypeError(f"groups: expected integers that are known when compiling, got {groups}")
-    checks.group_ids("groups", groups, num_samples)
-    groups = np.asarray(groups)  # known groups stay known under `jit`
-    checks.refuse_where(groups < 0, "groups", "groups in 0, ..., 2³¹ - 1", groups)
+    with jax.ensure_compile_time_eval():  # known groups stay known under `jit`
+        groups = np.asarray(checks.group_ids("groups", groups, n))
     return samples, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
-
-
-def _names(method: Callable[..., Any], number: int) -> list[str]:
-    """What error messages call the arguments that the method is given before the groups."""
-    kinds = inspect.Parameter
-    parameters = inspect.signature(method).parameters.values()
-    plain = [p for p in parameters if p.kind <= kinds.POSITIONAL_OR_KEYWORD]
-    names = [p.name for p in plain if p.name != "weights"]
-    required = [p.name for p in parameters if p.name in names and p.default is kinds.empty]
-    takes_more = any(p.kind == kinds.VAR_POSITIONAL for p in parameters)
-    if not (takes_more or len(required) <= number <= len(names)):
-        expected, got = ", ".join(names), f"{number + 1} arguments"
-        raise TypeError(f"groups: expected it as the last argument, after {expected}, got {got}")
-    return [*names, *(f"arguments[{i}]" for i in range(len(names), number))][:number]
 
 
 def _taken(arguments: T, indices: np.ndarray) -> T:
     """Some of the samples."""
     return jax.tree.map(lambda leaf: leaf[indices], arguments)
-
-
-def _fit_one(
-    fit: Callable[..., Any], group: int, arguments: tuple[Any, ...], weights: jax.Array | None
-) -> PyTree:
-    """Params of one group, whose name is added to error messages."""
-    try:
-        return fit(*arguments) if weights is None else fit(*arguments, weights=weights)
-    except ValueError as error:
-        size = checks.leading_size("arguments", arguments)
-        raise ValueError(f"groups: in group {group}, with {size} samples, {error}") from error

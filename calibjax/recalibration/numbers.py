@@ -1,7 +1,7 @@
 """Recalibration of numbers: shift and scale, quantiles, residuals of similar predictions."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,8 @@ from calibjax import operators
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
 from calibjax._core.fitting import newton_minimum
-from calibjax._core.pytree import parameter, record
+from calibjax._core.gate import Seen, checked
+from calibjax._core.pytree import Numbers, parameter, part, record
 from calibjax.distances import Euclidean
 from calibjax.distributions import (
     Beta,
@@ -33,7 +34,7 @@ from calibjax.distributions.constraints import positive, real
 from calibjax.kernels import Kernel, SquaredExponential
 from calibjax.kernels.bandwidth import median_of_distances
 from calibjax.kernels.base import prediction_kernel
-from calibjax.recalibration.base import Recalibrator
+from calibjax.recalibration.base import Recalibrator, where_it_exists
 from calibjax.recalibration.confidences import IsotonicMap
 from calibjax.scores.base import weighted_mean
 
@@ -87,6 +88,12 @@ def shrunk(number: jax.Array, first: jax.Array, second: jax.Array, prior: ArrayL
     return AffineMap(shift, safe_sqrt((rest + prior) / (number + prior)))
 
 
+def _of_coordinates(name: str, value: Any, seen: Seen) -> AffineMap:
+    """A map of numbers, or of the coordinates of vectors."""
+    del seen
+    return checks.learned(name, value, AffineMap, leading=("d",) * jnp.ndim(value.shift))
+
+
 @record
 class AffineScaling(Recalibrator):
     """Affine scaling: all predictions have the same error of their location and their scale.
@@ -136,29 +143,21 @@ class AffineScaling(Recalibrator):
     3.0 2.0 [3. 3.]
     """
 
+    @checked(minimum=2)
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
+        self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> AffineMap:
         """The most likely map."""
-        predictions, targets, weights = checks.weighted_samples(
-            predictions, targets, weights, minimum=2
-        )
-        plain = of_a_family(predictions)
-        params, scores = _fitted(plain, targets, weights)
+        params = _fitted(of_a_family(predictions), targets, weights)
         if checks.is_concrete(params) and not jnp.all(params.scale > 0):
-            if isinstance(plain, Ensemble) and not jnp.all(jnp.max(_of_members(plain)[1], 0) > 0):
-                raise ValueError("predictions: expected members that differ, got equal ones")
-            raise ValueError(
-                f"targets: expected normal scores that differ, got {scores[0]} for all samples"
-            )
-        return jax.tree.map(lambda x: jnp.where(params.scale > 0, x, jnp.nan), params)
+            raise ValueError("targets: expected normal scores, or members, that differ, got none")
+        return where_it_exists(params.scale > 0, params)
 
+    @checked(params=_of_coordinates)
     def apply(self, params: AffineMap, predictions: Distribution) -> Distribution:
         """All predictions, shifted and scaled."""
-        predictions = checks.batch(predictions)
         plain = of_a_family(predictions)
-        axes = ("d",) if _size(plain) else ()
-        params = checks.learned("params", params, AffineMap, leading=axes)
+        checks.same_kind("params", params, "fit", self.identity(predictions), num_axes=0)
         return like(predictions, moved(params, plain))
 
     def identity(self, predictions: Distribution) -> AffineMap:
@@ -252,31 +251,26 @@ def normal_scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _fitted(
-    predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-) -> tuple[AffineMap, jax.Array]:
-    """The map, whose scale is zero if all residuals are equal, and these, the samples last."""
+def _fitted(predictions: Distribution, targets: jax.Array, weights: jax.Array | None) -> AffineMap:
+    """The map, whose scale is zero if all residuals are equal."""
     if isinstance(predictions, Ensemble):
         return _of_ensembles(predictions, targets, weights)
     scores = jnp.moveaxis(residuals(predictions, targets), 0, -1)
+    if isinstance(predictions, StudentT | GeneralizedNormal):
+        return _iterated(predictions, scores, weights)
     if isinstance(predictions, Laplace):
         shift = _weighted_median(scores, weights)
-        return AffineMap(shift, weighted_mean(jnp.abs(scores - shift), weights)), scores
+        return AffineMap(shift, weighted_mean(jnp.abs(scores - shift), weights))
     if isinstance(predictions, Uniform):
         counted = checks.counted(weights, scores)
         low, high = jnp.min(counted), jnp.max(counted)
-        return AffineMap(0.5 * (low + high), 0.5 * (high - low)), scores
+        return AffineMap(0.5 * (low + high), 0.5 * (high - low))
     shift = weighted_mean(scores, weights)
-    scale = safe_sqrt(weighted_mean(jnp.square(scores - shift[..., None]), weights))
-    params = AffineMap(shift, scale)
-    if isinstance(predictions, StudentT | GeneralizedNormal):
-        params = _iterated(predictions, scores, weights)
-    return params, scores
+    squares = jnp.square(scores - shift[..., None])
+    return AffineMap(shift, safe_sqrt(weighted_mean(squares, weights)))
 
 
-def _of_ensembles(
-    ensembles: Ensemble, targets: jax.Array, weights: jax.Array | None
-) -> tuple[AffineMap, jax.Array]:
+def _of_ensembles(ensembles: Ensemble, targets: jax.Array, weights: jax.Array | None) -> AffineMap:
     means, spreads, number = _of_members(ensembles)
     unit = jnp.max(spreads)
     unit = jnp.where(unit > 0, unit, 1)  # of which squares neither overflow nor vanish
@@ -286,7 +280,7 @@ def _of_ensembles(
     shift = ratio(weighted_mean(errors, weights), weighted_mean(spreads, weights))
     left = jnp.square(errors - shift[..., None] * spreads)
     share = jnp.moveaxis(jnp.broadcast_to(number / (number + 1), means.shape), 0, -1)
-    return AffineMap(shift, safe_sqrt(ratio(weighted_mean(share * left, weights), size))), errors
+    return AffineMap(shift, safe_sqrt(ratio(weighted_mean(share * left, weights), size)))
 
 
 def _weighted_median(values: jax.Array, weights: jax.Array | None) -> jax.Array:
@@ -368,67 +362,63 @@ class QuantileRecalibration(Recalibrator):
     [0.  0.1 0.2 0.5 1. ] [0.5 0.5 0.5]
     """
 
-    shape: str = dataclasses.field(default="beta", metadata={"static": True})
+    shape: Literal["beta", "isotonic"] = dataclasses.field(
+        default="beta", metadata={"static": True}
+    )
     _: dataclasses.KW_ONLY
     num_knots: int = dataclasses.field(default=20, metadata={"static": True})
 
+    @checked(minimum=2, copies=lambda x: x.shape == "isotonic")
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
+        self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> Beta | IsotonicMap:
         """The distribution of the integral transforms."""
-        is_beta, num_knots = self._options()
-        predictions, targets, weights = checks.weighted_samples(
-            predictions, targets, weights, minimum=2, as_copies=not is_beta
-        )
         plain = bare(predictions)
         check_continuous("predictions", plain)
-        levels, exists = _transforms(plain, targets, weights)
+        params, exists = _of_transforms(self, plain, targets, weights)
         if checks.is_concrete(exists) and not exists:
-            raise ValueError(
-                "targets: expected integral transforms that differ, got "
-                f"{levels[0]} for all samples"
-            )
-        params = _most_likely(levels, weights) if is_beta else _knots(levels, weights, num_knots)
-        return jax.tree.map(lambda x: jnp.where(exists, x, jnp.nan), params)
+            raise ValueError("targets: expected integral transforms that differ, got equal ones")
+        return params
 
+    @checked
     def apply(self, params: Beta | IsotonicMap, predictions: Distribution) -> Recalibrated:
         """All predictions, with this distribution of the integral transform."""
-        predictions = checks.batch(predictions)
         plain = bare(predictions)
         check_continuous("predictions", plain)
-        law = checks.learned("params", params, Beta if self._options()[0] else IsotonicMap)
-        n = checks.leading_size("predictions", predictions)
-        law = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), law)
+        checks.fitted("params", params, Beta if self.shape == "beta" else IsotonicMap)
+        n = len(predictions)
+        law = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), params)
         return like(predictions, Recalibrated(plain, law))
 
     def identity(self, predictions: Distribution) -> Beta | IsotonicMap:
         """The uniform distribution."""
         one = jnp.ones((), floating_dtype(predictions))
-        is_beta, num_knots = self._options()
-        if is_beta:
+        if self.shape == "beta":
             return Beta(one, one)
-        levels = jnp.linspace(0, 1, num_knots + 2, dtype=one.dtype)
+        levels = jnp.linspace(0, 1, self.num_knots + 2, dtype=one.dtype)
         return IsotonicMap(levels, levels)
-
-    def _options(self) -> tuple[bool, int]:
-        """Whether the map is a beta distribution function, and the number of knots, checked."""
-        is_beta = checks.choice("shape", self.shape, ("beta", "isotonic")) == "beta"
-        return is_beta, checks.size_in_range("num_knots", self.num_knots, 1)
 
 
 @jax.jit
-def _transforms(
-    predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-) -> tuple[jax.Array, jax.Array]:
-    """F_i(y_i), inside of (0, 1), and whether they differ."""
+def _of_transforms(
+    method: QuantileRecalibration,
+    predictions: Distribution,
+    targets: jax.Array,
+    weights: jax.Array | None,
+) -> tuple[Beta | IsotonicMap, jax.Array]:
+    """The distribution of F_i(y_i), inside of (0, 1), NaN unless they differ; and whether."""
     levels = jax.vmap(lambda p, y: p.cdf(y))(predictions, targets)
     last = jnp.finfo(levels.dtype).eps
     levels = jnp.clip(levels, last / 4, 1 - last)
     counted = checks.counted(weights, levels)
-    return levels, jnp.max(counted) > jnp.min(counted)
+    exists = jnp.max(counted) > jnp.min(counted)
+    if method.shape == "beta":
+        return where_it_exists(exists, _most_likely(levels, weights)), exists
+    values = jnp.asarray(np.linspace(0, 1, method.num_knots + 2), levels.dtype)
+    knots = weighted_quantiles(levels, weights, values, (0, 1))
+    return where_it_exists(exists, IsotonicMap(knots, values)), exists
 
 
-@jax.jit
 def _most_likely(levels: jax.Array, weights: jax.Array | None) -> Beta:
     logs = weighted_mean(jnp.stack([jnp.log(levels), jnp.log1p(-levels)]), weights)
 
@@ -470,11 +460,6 @@ def weighted_quantiles(
     values = jnp.concatenate([low, values, high])
     quantiles = jnp.interp(levels, jnp.pad(at, 1).at[-1].set(1), values)
     return jnp.where(is_bad, jnp.nan, quantiles)
-
-
-def _knots(levels: jax.Array, weights: jax.Array | None, num_knots: int) -> IsotonicMap:
-    values = jnp.asarray(np.linspace(0, 1, num_knots + 2), levels.dtype)
-    return IsotonicMap(weighted_quantiles(levels, weights, values, (0, 1)), values)
 
 
 @record
@@ -521,32 +506,30 @@ class QuantileShift(Recalibrator):
     [2.] [2.]
     """
 
+    @checked(copies=True)
     def fit(
-        self, predictions: Quantiles, targets: ArrayLike, weights: ArrayLike | None = None
+        self, predictions: Quantiles, targets: Numbers, weights: Numbers | None = None
     ) -> Shifts:
         """The shift of each level."""
-        predictions, targets, weights = checks.weighted_samples(
-            predictions, targets, weights, as_copies=True
-        )
-        plain = _quantiles(predictions)
+        plain = bare(predictions)
         levels = plain.levels
         if levels.ndim == 2:
-            if checks.is_concrete(levels) and not bool(jnp.all(levels == levels[0])):
+            same = jnp.all(levels == levels[0], 0)
+            if checks.is_concrete(same) and not same.all():
                 raise ValueError(
                     f"predictions.levels: expected the same for all samples, got {levels}"
                 )
-            levels = jnp.where(jnp.all(levels == levels[0], 0), levels[0], jnp.nan)
-        shifts = _shifts(levels, jnp.asarray(targets)[:, None] - plain.values, weights)
-        return Shifts(checks.finite("shifts", shifts))
+            levels = jnp.where(same, levels[0], jnp.nan)
+        return Shifts(
+            checks.finite("shifts", _shifts(levels, targets[:, None] - plain.values, weights))
+        )
 
+    @checked
     def apply(self, params: Shifts, predictions: Quantiles) -> Quantiles:
         """All predictions with shifted quantiles, in increasing order."""
-        predictions = checks.batch(predictions)
-        plain = _quantiles(predictions)
-        shifts = checks.learned("params", params, Shifts).shifts
-        k = plain.values.shape[1]
-        checks.shape("params.shifts", shifts, (k,), f"({k},), a shift for each level")
-        shifted = plain.values + shifts
+        plain = bare(predictions)
+        checks.same_kind("params", params, "fit", self.identity(predictions), num_axes=0)
+        shifted = plain.values + params.shifts
         values = checks.nan_rows(checks.missing_rows(shifted), jnp.sort(shifted, 1))
         return like(predictions, dataclasses.replace(plain, values=values))
 
@@ -562,15 +545,6 @@ def _shifts(levels: jax.Array, residuals: jax.Array, weights: jax.Array | None) 
         return weighted_quantiles(values, weights, level, (jnp.min(counted), jnp.max(counted)))
 
     return jax.vmap(one)(levels, residuals.T)
-
-
-def _quantiles(predictions: Distribution) -> Quantiles:
-    plain = bare(predictions)
-    if not isinstance(plain, Quantiles):
-        raise TypeError(
-            f"predictions: expected a batch of Quantiles, got {checks.described(plain)}"
-        )
-    return plain
 
 
 _NORMAL = Normal | DiagNormal | MvNormal  # whose residuals are normal scores
@@ -635,50 +609,47 @@ class KernelRecalibration(Recalibrator):
     ['0.91', '8.09']
     """
 
-    kernel: Kernel | None = None
+    kernel: Kernel | None = part(
+        lambda value, name: value if value is None else checks.kernel_values(value, name),
+        default=None,
+    )
     prior: jax.Array | float = parameter(positive, default=5.0)
 
+    @checked(copies=True)
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, weights: ArrayLike | None = None
+        self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> LocalScores:
         """The samples with their residuals."""
-        predictions, targets, weights = checks.weighted_samples(
-            predictions, targets, weights, as_copies=True
-        )
-        plain = _checked(predictions)
-        scores = _scores(plain, targets)
+        scores = _scores(_with_scores(predictions), targets)
         weights = jnp.ones(len(scores), scores.dtype) if weights is None else weights
         return LocalScores(self._kernel(predictions), predictions, scores, weights)
 
+    @checked
     def apply(self, params: LocalScores, predictions: Distribution) -> Distribution:
         """All predictions, shifted and scaled as similar samples suggest."""
-        predictions = checks.batch(predictions)
-        plain = _checked(predictions)
-        checks.fitted("params", params, LocalScores)
+        plain = _with_scores(predictions)
         checks.same_kind("predictions", predictions, "those of fit", params.predictions)
-        prior = checks.positive_number("prior", self.prior, params.scores.dtype)
+        prior = jnp.asarray(self.prior, params.scores.dtype)
         correct = moved if isinstance(plain, _NORMAL) else with_scores
         return like(predictions, correct(_local(params, predictions, prior), plain))
 
+    @checked
     def identity(self, predictions: Distribution) -> LocalScores:
         """Samples that do not count."""
-        predictions = checks.batch(predictions)
-        plain = _checked(predictions)
-        shape = jax.eval_shape(jax.vmap(lambda p: p.mean()), plain).shape
-        zeros = jnp.zeros(shape, floating_dtype(predictions))
-        return LocalScores(
-            self._kernel(predictions), predictions, zeros, jnp.zeros_like(zeros, shape=shape[:1])
-        )
+        scores = jax.eval_shape(jax.vmap(lambda p: p.mean()), _with_scores(predictions))
+        zeros = jnp.zeros(scores.shape, floating_dtype(predictions))
+        weights = jnp.zeros(scores.shape[:1], zeros.dtype)
+        return LocalScores(self._kernel(predictions), predictions, zeros, weights)
 
     def _kernel(self, predictions: Distribution) -> Kernel:
         if self.kernel is not None:
-            return checks.kernel_values(self.kernel)
+            return self.kernel
         median, *_ = median_of_distances(Euclidean(), bare(predictions))
         # NaN if all predictions are the same, for which any length scale will do.
         return SquaredExponential(jnp.where(jnp.isnan(median), 1, median) / 4)
 
 
-def _checked(predictions: Distribution) -> Any:
+def _with_scores(predictions: Distribution) -> Any:
     plain = of_a_family(predictions)
     if isinstance(plain, Ensemble):
         raise TypeError("predictions: expected distributions with scores, got ensembles")
