@@ -320,6 +320,8 @@ def _predictions(name: str, value: Any, seen: Seen) -> Any:
 def _targets(name: str, value: Any, seen: Seen) -> Any:
     # Labels may come in place of correctness.
     place = "confidences" if name == "correct" else name.replace("targets", "predictions")
+    if not checks.is_distribution(seen[place]):  # confidences
+        return checks.confidences_and_correct(seen[place], value, names=(place, name))[1]
     if checks.is_distribution(value):
         raise TypeError(f"{name}: expected an array of targets, got {checks.described(value)}")
     received = checks.originals(name, value)
