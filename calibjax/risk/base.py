@@ -1,8 +1,7 @@
 """Base class of estimators of ⟨p − E[e_Y | p], q − E[e_Y | q]⟩, their samples and results."""
 
-import dataclasses
 import math
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -11,50 +10,43 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import matmul, one_hot
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
+from calibjax._core.gate import Seen, checked
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions.base import Distribution
 
 
-def checked(predictions: PyTree, targets: PyTree, *, minimum: int = 1) -> tuple[Any, jax.Array]:
-    """Checks a data set of class predictions and labels, or of confidences and 0 or 1.
-
-    Returns:
-        A batch of distributions and labels, or two arrays [n] of the same dtype.
-
-    Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if shapes or values are wrong, or there are fewer than `minimum` samples.
-    """
-    if checks.is_distribution(predictions):
-        checks.class_predictions(predictions)
-        return checks.predictions_and_targets(predictions, targets, minimum=minimum)
-    names = ("predictions", "targets")
-    samples = checks.confidences_and_correct(predictions, targets, names=names)
-    checks.leading_size("predictions", samples[0], minimum)
-    return samples
-
-
-def checked_points(predictions: Any, num_components: int | None = None, name: str = "p") -> PyTree:
-    """Checks predictions, or confidences, without targets.
-
-    With `num_components` they have to be of the same kind as those used for fitting: confidences
-    if it is 1, otherwise predictions of that many classes.
-    """
-    if checks.is_distribution(predictions):
-        checks.class_predictions(predictions)
-        predictions = checks.batch(predictions, name=name)
+def _points(name: str, value: Any, seen: Seen) -> PyTree:
+    """Class predictions, or confidences, of as many classes as those that were learned from."""
+    if checks.is_distribution(value):
+        checks.class_predictions(value, name)
+        value = checks.batch(value, minimum=seen["minimum"], name=name, keep_logs=True)
     else:
-        predictions = checks.confidence_array(predictions, name)
-    number = vectors(predictions).shape[1]
-    if num_components not in (None, number):
-        expected, got = map(_described, (num_components, number))
-        raise ValueError(f"{name}: expected {expected}, as those of fit, got {got}")
-    return predictions
+        value = checks.confidence_array(value, name)
+    number = vectors(value).shape[1]
+    expected = getattr(seen.get("params"), "num_components", number)
+    if number != expected:
+        raise ValueError(f"{name}: expected {expected} classes, as those of fit, got {number}")
+    seen.setdefault("length", (name, checks.leading_size(name, value, seen["minimum"])))
+    return value
 
 
-def _described(num_components: int) -> str:
-    return "confidences" if num_components == 1 else f"predictions of {num_components} classes"
+def _learned(name: str, value: Any, seen: Seen) -> PyTree:
+    """Params of a function of the library; those of others may be anything."""
+    kind = seen["self"].params_type
+    return value if kind is None else checks.learned(name, value, kind)
+
+
+def _positive(name: str, value: Any, seen: Seen) -> jax.Array:
+    """A hyperparameter, in the precision of the data."""
+    leaves = jax.tree.leaves(seen.get("predictions", seen.get("params")))
+    dtype = floating_dtype([x for x in leaves if not getattr(x, "weak_type", False)])
+    return checks.positive_number(name, value, dtype)
+
+
+# What arguments mean in this subpackage: predictions may be confidences.
+POINTS: dict[str, Any] = {"predictions": _points, "p": _points, "q": _points}
+FIT: dict[str, Any] = POINTS | {"hyperparameter": _positive}
 
 
 def vectors(predictions: Any) -> jax.Array:
@@ -75,9 +67,6 @@ def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
     return probs - one_hot(targets, probs.shape[1], probs.dtype)
 
 
-Params = TypeVar("Params")
-
-
 class EstimationFunction:
     """Base class of records that learn a calibration estimation function h, and evaluate it.
 
@@ -95,9 +84,9 @@ class EstimationFunction:
     References: G24 eq. (12) and §3.2.2.
     """
 
-    def fit(
-        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
-    ) -> PyTree:
+    params_type: ClassVar[type | None] = None  # what `fit` returns, if it is to be checked
+
+    def fit(self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers) -> PyTree:
         """Learns params, a pytree of arrays, with a hyperparameter."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")
 
@@ -110,19 +99,17 @@ class EstimationFunction:
         del params, p
         return None
 
+    @checked(**POINTS, params=_learned)
     def evaluate(self, params: PyTree, p: Distribution, q: Distribution) -> jax.Array:
         """Values h(p_i, q_j) of two batches, [n, n']; by default from the factors."""
-        p = checked_points(p)
-        left = self.factors(params, p)
-        if left is None:
+        left, right = self.factors(params, p), self.factors(params, q)
+        if left is None or right is None:
             raise NotImplementedError(f"{type(self).__name__} defines neither evaluate nor factors")
-        right = self.factors(params, checked_points(q, vectors(p).shape[1], "q"))
-        assert right is not None
         return matmul(left[0], right[1].T)
 
+    @checked(**POINTS, params=_learned)
     def diagonal(self, params: PyTree, p: Distribution) -> jax.Array:
         """Values h(p_i, p_i) of a batch of predictions, [n]."""
-        p = checked_points(p)
         factors = self.factors(params, p)
         if factors is not None:
             return jnp.sum(factors[0] * factors[1], -1)
@@ -135,7 +122,7 @@ class EstimationFunction:
 
         return jax.vmap(one)(p)
 
-    def refit(self, params: PyTree, hyperparameter: ArrayLike) -> PyTree:
+    def refit(self, params: PyTree, hyperparameter: Numbers) -> PyTree:
         """Params for another hyperparameter and the same data.
 
         With it a whole grid shares the expensive part. Returns None if `fit` has to be called
@@ -143,6 +130,7 @@ class EstimationFunction:
         """
         del params, hyperparameter
 
+    @checked
     def grid(self, num_samples: int, *, canonical: bool = False) -> np.ndarray:
         """The hyperparameters that G24 tries, in App. B.
 
@@ -171,14 +159,12 @@ class EstimationFunction:
         Raises:
             NotImplementedError: if the paper has no grid for the function.
             TypeError: if an argument is of the wrong kind.
-            ValueError: if n < 1.
+            ValueError: if n < 2.
 
         >>> from calibjax import risk
         >>> print(risk.KernelRidge().grid(100)[:3], risk.Binning().grid(100)[:3])
         [1.e+00 1.e-02 1.e-04] [ 5 10 15]
         """
-        num_samples = checks.size_in_range("num_samples", num_samples, 1, 2**53)
-        canonical = checks.truth_value("canonical", canonical)
         return self._grid(num_samples, canonical)
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
@@ -187,20 +173,10 @@ class EstimationFunction:
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with fixed sizes where these depend on values.
 
-        Compiled code cannot inspect values. Invalid grids are refused here.
+        Compiled code cannot inspect values.
         """
         del predictions, grid
         return self
-
-
-def with_hyperparameter(
-    params: PyTree, kind: type[Params], field: str, hyperparameter: ArrayLike
-) -> Params:
-    """Checked params with another positive hyperparameter, in the precision of the old one."""
-    params = checks.learned("params", params, kind)
-    dtype = getattr(params, field).dtype
-    value = checks.positive_number("hyperparameter", hyperparameter, dtype)
-    return dataclasses.replace(params, **{field: value})
 
 
 @record

@@ -9,24 +9,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import PyTree, T, record
+from calibjax._core.gate import Seen, checked
+from calibjax._core.pytree import Numbers, PyTree, T, record
 from calibjax.distributions.base import Distribution
-from calibjax.risk.base import CrossValidation, EstimationFunction, checked, residuals
+from calibjax.risk.base import POINTS, CrossValidation, EstimationFunction, residuals
 from calibjax.risk.estimation import losses_of_factors, losses_of_values
 
 _Samples = tuple[Any, jax.Array]  # predictions, targets
 
 
+def _grid(name: str, value: Any, seen: Seen) -> jax.Array:
+    value = checks.real(name, checks.as_arrays(name, value))
+    checks.shape(name, value, (None,), "[k]")
+    checks.leading_size(name, value)
+    return checks.finite(name, value)
+
+
+def _function(name: str, value: Any, seen: Seen) -> Any:
+    if not isinstance(value, EstimationFunction):
+        got = checks.described(value)
+        raise TypeError(f"{name}: expected a risk.EstimationFunction, got {got}")
+    return value
+
+
+_FUNCTION: dict[str, Any] = POINTS | {"function": _function, "grid": _grid}
+
+
+@checked(**_FUNCTION)
 def cross_validate(
     key: jax.Array,
     function: EstimationFunction,
-    grid: ArrayLike,
+    grid: Numbers,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     num_folds: int = 5,
 ) -> CrossValidation:
@@ -71,57 +89,10 @@ def cross_validate(
     >>> print(result.hyperparameter, result.risk.shape)
     10 (3,)
     """
-    key, num_folds = checks.random_key(key), checks.size_in_range("num_folds", num_folds, 2)
-    samples = checked(predictions, targets, minimum=2)
-    n = len(samples[1])
-    if n < 2 * num_folds:
-        raise ValueError(
-            f"predictions: expected at least {2 * num_folds} samples for num_folds={num_folds}, "
-            f"got {n}"
-        )
-    grid = checked_grid(grid, samples[0])
-    function = specialised(function, samples, grid)
-    return run_folds(key, function, grid, samples, None, num_folds)
+    return _run_folds(key, function, grid, (predictions, targets), None, num_folds)
 
 
-def checked_grid(grid: Any, predictions: Distribution) -> jax.Array:
-    """The grid as an array; floating-point hyperparameters have the dtype of the predictions.
-
-    Raises:
-        TypeError: if it does not contain numbers.
-        ValueError: if it is not an array [k], is empty, or a value is not finite.
-    """
-    grid = checks.as_arrays("grid", grid)
-    checks.an_array("grid", grid, "an array [k]")
-    checks.shape("grid", grid, (None,), "[k]")
-    if grid.size == 0:
-        raise ValueError("grid: expected at least one hyperparameter, got an empty grid")
-    if grid.dtype == jnp.bool_:
-        raise TypeError("grid: expected hyperparameters, got truth values")
-    grid = checks.finite("grid", grid)
-    is_float = jnp.issubdtype(grid.dtype, jnp.floating)
-    return grid.astype(floating_dtype(predictions)) if is_float else grid
-
-
-def specialised(function: object, samples: _Samples, grid: jax.Array) -> EstimationFunction:
-    """The function with fixed sizes, which can be passed to `jit`."""
-    if not isinstance(function, EstimationFunction):
-        raise TypeError(
-            "function: expected a risk.EstimationFunction such as risk.Binning(), got "
-            f"{checks.described(function)}"
-        )
-    function = function.specialise(samples[0], grid)
-    leaves = jax.tree.leaves(function)
-    if leaves and leaves[0] is function:
-        raise TypeError(
-            "function: expected a record, which can be handed to compiled functions, got "
-            f"{checks.described(function)}; decorate its class with calibjax.record"
-        )
-    checks.no_plain_objects("function", function)
-    return function
-
-
-def run_folds(
+def _run_folds(
     key: jax.Array,
     function: EstimationFunction,
     grid: jax.Array,
@@ -131,6 +102,12 @@ def run_folds(
 ) -> CrossValidation:
     """Cross-validation of checked arguments, with values at other predictions if there are any."""
     n = len(samples[1])
+    if n < 2 * num_folds:
+        at_least = f"at least {2 * num_folds} samples for num_folds={num_folds}"
+        raise ValueError(f"predictions: expected {at_least} and those of a test part, got {n}")
+    is_float = jnp.issubdtype(grid.dtype, jnp.floating)
+    grid = grid.astype(floating_dtype(samples[0])) if is_float else grid
+    function = function.specialise(samples[0], grid)
     sizes = tuple(n // num_folds + (fold < n % num_folds) for fold in range(num_folds))
     order, result = _dealt(key, grid, samples, test, sizes=sizes)
     starts = np.cumsum((0, *sizes))
@@ -139,12 +116,15 @@ def run_folds(
         result = _with_folds(
             result, function, samples, test, order, starts[batch], batch, size=size
         )
-        _refuse_nan(result, batch)
-    if checks.is_concrete(result) or jnp.issubdtype(result.grid.dtype, jnp.integer):
-        return result
-    # Invalid traced hyperparameters have no risks, and are shown as NaN.
-    shown = jnp.where(jnp.isnan(result.risk), jnp.nan, result.grid)
-    return dataclasses.replace(result, grid=shown)
+    if checks.is_concrete(result):  # NaN is what only a failing function returns
+        values = result.risks + jnp.sum(result.test_values, -1)
+        expected = "a function whose values in each fold and at each grid point are numbers"
+        checks.refuse_where(jnp.isnan(values), "function", expected, values)
+    elif not jnp.issubdtype(grid.dtype, jnp.integer):
+        # Invalid traced hyperparameters have no risks, and are shown as NaN.
+        shown = jnp.where(jnp.isnan(result.risk), jnp.nan, result.grid)
+        return dataclasses.replace(result, grid=shown)
+    return result
 
 
 @functools.partial(jax.jit, static_argnames="sizes")
@@ -218,21 +198,6 @@ def _losses(
     return losses_of_values(errors, values, predictions, "function.evaluate")
 
 
-def _refuse_nan(result: CrossValidation, batch: np.ndarray) -> None:
-    """Refuses NaN risks and values, which only a failing function returns."""
-    risks = result.risks
-    if not checks.is_concrete(risks):
-        return
-    is_bad = np.isnan(risks) | np.isnan(np.sum(result.test_values, -1))
-    is_bad &= np.isin(np.arange(result.num_folds), batch)[:, None]
-    if is_bad.any():
-        fold, point = checks.first_where(is_bad)
-        raise ValueError(
-            "function: expected numbers at all grid points, got nan in fold "
-            f"{fold} at the hyperparameter {result.grid[point]}"
-        )
-
-
 @record
 class SquaredCalibrationError:
     """Estimate of the squared calibration error, with intermediate results.
@@ -268,12 +233,13 @@ class SquaredCalibrationError:
     test: jax.Array
 
 
+@checked(**_FUNCTION)
 def squared_calibration_error(
     key: jax.Array,
     function: EstimationFunction,
-    grid: ArrayLike,
+    grid: Numbers,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     num_folds: int = 5,
     test_fraction: float = 0.2,
@@ -331,24 +297,14 @@ def squared_calibration_error(
     >>> print(f"{result.root:.1f} of {result.test.size} samples")
     0.2 of 4000 samples
     """
-    key = checks.random_key(key)
-    num_folds = checks.size_in_range("num_folds", num_folds, 2)
-    test_fraction = float(checks.proportion("test_fraction", test_fraction))
-    samples = predictions, targets = checked(predictions, targets)
-    num_tests = max(1, round(len(targets) * test_fraction))
-    if len(targets) - num_tests < 2 * num_folds:
-        raise ValueError(
-            f"predictions: expected at least {2 * num_folds} samples for num_folds={num_folds} "
-            f"after taking {num_tests} for the test part, got {len(targets)} in all"
-        )
-    grid = checked_grid(grid, predictions)
-    function = specialised(function, samples, grid)
+    samples = predictions, targets
+    num_tests = max(1, round(len(targets) * float(test_fraction)))
     split_key, fold_key = jax.random.split(key)
     order = jax.random.permutation(split_key, len(targets))
     test, tuning = order[:num_tests], order[num_tests:]
     tuning_samples = jax.tree.map(lambda leaf: leaf[tuning], samples)
     test_predictions = jax.tree.map(lambda leaf: leaf[test], predictions)
-    result = run_folds(fold_key, function, grid, tuning_samples, test_predictions, num_folds)
+    result = _run_folds(fold_key, function, grid, tuning_samples, test_predictions, num_folds)
     return _summary(result, tuning, test)
 
 

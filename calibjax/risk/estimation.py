@@ -6,15 +6,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.gate import Seen, checked
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions.base import Distribution
 from calibjax.operators import tiles
-from calibjax.risk.base import checked, residuals
+from calibjax.risk.base import POINTS, residuals
 
 Values = jax.Array | Callable[[Any, Any], jax.Array]
 
@@ -33,8 +33,17 @@ class RiskEstimate:
     standard_error: jax.Array
 
 
+def _values(name: str, value: Any, seen: Seen) -> Any:
+    """An array of numbers, or a function of two batches."""
+    if not callable(value):
+        return checks.finite(name, checks.as_arrays(name, value))
+    checks.function("function of two batches", name, value, "p", "q")
+    return value
+
+
+@checked(minimum=2, values=_values, **POINTS)
 def estimation_risk(
-    values: Values, predictions: Distribution, targets: ArrayLike, *, block_size: int | None = None
+    values: Values, predictions: Distribution, targets: Numbers, *, block_size: int | None = None
 ) -> RiskEstimate:
     """Unbiased estimate of the risk of a calibration estimation function h.
 
@@ -99,22 +108,19 @@ def estimation_risk(
     >>> print(estimation_risk(zero, confidences, correct, block_size=2).value)
     0.0625
     """
-    predictions, targets = checked(predictions, targets, minimum=2)
     errors, n = residuals(predictions, targets), len(targets)
     if block_size is not None:
-        checks.function("function of two batches", "values", values, "p", "q")
-        block_size = checks.size_in_range("block_size", block_size, 2, n)
+        if not callable(values) or block_size > n:
+            got = f"block_size={block_size} for {n} samples, and {checks.described(values)}"
+            raise ValueError(f"values: expected a function, and a block size up to n, got {got}")
         risks = _of_blocks(errors, values, predictions, block_size)
         deviation = jnp.std(risks, ddof=1) if risks.size > 1 else jnp.full_like(risks[0], jnp.nan)
         return RiskEstimate(jnp.mean(risks), deviation / math.sqrt(risks.size))
     if callable(values):
-        checks.function("function of two batches", "values", values, "p", "q")
         losses = losses_of_values(errors, values, predictions)
     else:
-        values = checks.as_arrays("values", values)
-        checks.an_array("values", values, "[n, n], or a function of two batches")
         checks.shape("values", values, (n, n), f"[n, n] = {(n, n)}")
-        losses = _losses(errors, lambda _, row: row, None, checks.finite("values", values))
+        losses = _losses(errors, lambda _, row: row, None, values)
     squares = jnp.sum(jnp.square(losses - jnp.mean(losses)))
     # Without sample i the risk is (n R − 2 losses_i) / (n − 2).
     error = jnp.sqrt(4 * (n - 1) / n * squares) / (n - 2 or math.nan)
@@ -146,17 +152,7 @@ def _of_blocks(
 
 def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
     """Values of a user's function for two batches, if there is one for each pair."""
-    got = getattr(values, "shape", type(values).__name__)
-    if got != shape:
-        raise ValueError(
-            f"{name}: expected a function that returns [n, n'] = {shape} for two batches of these "
-            f"sizes, got {got}"
-        )
-    if not jnp.issubdtype(jnp.result_type(values), jnp.floating):
-        raise TypeError(
-            f"{name}: expected a function whose values are floating-point numbers, got "
-            f"{jnp.result_type(values)}"
-        )
+    checks.shape(name, values, shape, f"[n, n'] = {shape} of its values for two batches")
     return values
 
 
@@ -180,12 +176,8 @@ def losses_of_factors(errors: jax.Array, left: jax.Array, right: jax.Array) -> j
     quadratic forms u_iᵀ (Σ_j v_j v_jᵀ) u_i, in O(n (m + r)²) time if that is faster.
     """
     n = len(errors)
-    for side, values in (("left", left), ("right", right)):
-        if jnp.shape(values) != (n, *jnp.shape(left)[1:]) or jnp.ndim(values) != 2:
-            raise ValueError(
-                f"function.factors: expected two arrays [n, r] with n = {n}, got the {side} one "
-                f"with shape {jnp.shape(values)}"
-            )
+    checks.shape("function.factors", left, (n, None), f"[n, r] with n = {n}")
+    checks.shape("function.factors", right, left.shape, "[n, r], as the left one")
     size = errors.shape[1] + left.shape[1]
     if 4 * size > n:
         return _losses(errors, lambda right, row: matmul(right, row), right, left)

@@ -11,7 +11,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import one_hot
-from calibjax._core.pytree import parameter, record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, parameter, record
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import Bernoulli, constraints
 from calibjax.distributions.base import Distribution
@@ -23,14 +24,7 @@ from calibjax.estimators.kernel_density import (
     label_proportions,
 )
 from calibjax.recalibration.base import tempered
-from calibjax.risk.base import (
-    EstimationFunction,
-    checked,
-    checked_points,
-    residuals,
-    vectors,
-    with_hyperparameter,
-)
+from calibjax.risk.base import FIT, POINTS, EstimationFunction, residuals, vectors
 
 
 @record
@@ -52,6 +46,11 @@ class BinResiduals:
     num_bins: jax.Array = parameter(constraints.nonnegative_integer)
     biases: jax.Array = parameter(constraints.real.with_axes("b"))
 
+    @property
+    def num_components(self) -> int:
+        """Number of classes, or 1 for confidences."""
+        return self.means.shape[-1]
+
     def check_values(self, name: str) -> "BinResiduals":
         """Refuses what no samples give, and numbers of intervals outside 1, ..., b."""
         checked, size = checks.constrained(name, self), len(self.counts)
@@ -64,6 +63,14 @@ class BinResiduals:
         is_wrong = jnp.any(checks.is_missing(checked.counts)) | checks.is_missing(number)
         means = checks.nan_unless(~is_wrong, checked.means)  # integers cannot be NaN
         return BinResiduals(means, checked.counts, number, checked.biases)
+
+
+def _whole(name: str, value: Any, seen: Any) -> Any:
+    """Numbers of bins."""
+    limit = seen["self"].max_bins or MAX_BINS
+    expected = f"whole numbers between 1 and {limit}"
+    is_right = lambda x: (x >= 1) & (x <= limit) & (x == x.round())  # noqa: E731
+    return checks.satisfying(name, checks.real(name, value), is_right, expected)
 
 
 @record
@@ -126,33 +133,37 @@ class Binning(EstimationFunction):
     _: dataclasses.KW_ONLY
     debias: bool = dataclasses.field(default=False, metadata={"static": True})
 
+    params_type = BinResiduals
+
+    def check_values(self, name: str) -> None:
+        """Refuses wrong options."""
+        checks.truth_value(f"{name}.debias", self.debias)
+        if self.max_bins is not None:
+            checks.size_in_range(f"{name}.max_bins", self.max_bins, 1, MAX_BINS)
+
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with the largest M of the grid."""
         del predictions
-        checks.real("grid", grid)
-        return dataclasses.replace(self, max_bins=_num_intervals("grid", grid, self.max_bins))
+        grid = _whole("grid", grid, {"self": self})
+        return dataclasses.replace(self, max_bins=_num_intervals(grid, self.max_bins))
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
         del num_samples, canonical
         return np.arange(5, 101, 5)
 
+    @checked(**POINTS, hyperparameter=_whole)
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+        self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers
     ) -> BinResiduals:
         """Mean residuals in the intervals, and the biases of their squares."""
-        debias = checks.truth_value("debias", self.debias)
-        predictions, targets = checked(predictions, targets)
-        num_components = vectors(predictions).shape[1]
-        if num_components > 2:
+        if (number := vectors(predictions).shape[1]) > 2:
             raise ValueError(
-                "predictions: expected confidences or predictions of two classes, as the lenses "
-                f"estimators.top_label and estimators.class_wise give them, got {num_components} "
-                "classes"
+                f"predictions: expected confidences or two classes, got {number} classes; use the "
+                "lens estimators.top_label or class_wise"
             )
-        hyperparameter = checks.real("hyperparameter", hyperparameter)
         checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
-        size = _num_intervals("hyperparameter", hyperparameter, self.max_bins)
-        return _mean_residuals(predictions, targets, hyperparameter, size, debias)
+        size = _num_intervals(hyperparameter, self.max_bins)
+        return _mean_residuals(predictions, targets, hyperparameter, size, self.debias)
 
     def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Mean residuals of the intervals of the predictions, [n, m], twice.
@@ -160,8 +171,7 @@ class Binning(EstimationFunction):
         With `debias` also the indicator of the interval with and without the bias, [n, m + b]: the
         products of the indicators are 1 for two predictions in one interval.
         """
-        params = checks.learned("params", params, BinResiduals)
-        points = vectors(checked_points(p, params.means.shape[-1]))
+        points = vectors(p)
         means = _looked_up(params, points)
         if not self.debias:
             return means, means
@@ -171,21 +181,14 @@ class Binning(EstimationFunction):
         return jnp.concatenate([means, left], 1), jnp.concatenate([means, is_in], 1)
 
 
-def _num_intervals(name: str, values: ArrayLike, max_bins: int | None) -> int:
+def _num_intervals(values: ArrayLike, max_bins: int | None) -> int:
     """Size of arrays for the given numbers of bins: `max_bins`, by default their maximum."""
-    if max_bins is not None:
-        max_bins = checks.size_in_range("max_bins", max_bins, 1, MAX_BINS)
-    if checks.is_concrete(values):
-        array, limit = np.asarray(values), max_bins or MAX_BINS
-        is_number = (array >= 1) & (array <= limit) & (array == np.floor(array))
-        checks.refuse_where(~is_number, name, f"whole numbers between 1 and {limit}", array)
-        return max_bins or int(array.max())
-    if max_bins is None:
+    if max_bins is None and not checks.is_concrete(values):
         raise TypeError(
-            f"{name}: expected numbers of bins that are known when compiling, or their largest "
-            f"value as in Binning(max_bins=100), got {values}"
+            f"hyperparameter: expected numbers of bins that are known when compiling, got {values};"
+            " say how many there are at most, as in Binning(max_bins=100)"
         )
-    return max_bins
+    return max_bins or int(np.max(np.asarray(values)))
 
 
 @functools.partial(jax.jit, static_argnames=("max_bins", "debias"))
@@ -193,16 +196,16 @@ def _mean_residuals(
     predictions: Distribution, targets: jax.Array, num_bins: jax.Array, max_bins: int, debias: bool
 ) -> BinResiduals:
     errors = residuals(predictions, targets)
-    is_valid = (num_bins >= 1) & (num_bins <= max_bins) & (num_bins == jnp.floor(num_bins))
-    num_bins = jnp.where(is_valid, num_bins, 1).astype(jnp.int32)
+    is_valid = ~jnp.any(jnp.isnan(errors)) & ~jnp.isnan(num_bins)
+    num_bins = jnp.where(jnp.isnan(num_bins), 1, num_bins).astype(jnp.int32)
     # Traced numbers outside [0, 1] belong to no bin.
-    errors = jnp.where(is_valid & ~jnp.any(jnp.isnan(errors)), errors, jnp.nan)
+    errors = jnp.where(is_valid, errors, jnp.nan)
     index = interval_index(vectors(predictions)[:, -1], num_bins)
     counts = jax.ops.segment_sum(jnp.ones_like(index), index, max_bins)
     sums = jax.ops.segment_sum(errors, index, max_bins)
     # Empty sums are 0, not NaN.
     means = sums / jnp.maximum(counts, 1)[:, None].astype(sums.dtype)
-    means = jnp.where(jnp.all(jnp.isnan(errors)), jnp.nan, means)
+    means = jnp.where(is_valid, means, jnp.nan)
     if not debias:
         return BinResiduals(means, counts, num_bins, jnp.zeros_like(means[:, 0]))
     squares = jnp.sum(jnp.square(errors - means[index]), 1)
@@ -233,6 +236,11 @@ class KernelDensities:
     labels: jax.Array = parameter(nonnegative_integer.with_axes("n"))
     bandwidth: jax.Array = parameter(positive)
 
+    @property
+    def num_components(self) -> int:
+        """Number of classes, or 1 for confidences."""
+        return self.vectors.shape[-1]
+
     def check_values(self, name: str) -> "KernelDensities":
         """Refuses what no data set and no bandwidth is."""
         checked, num_columns = checks.constrained(name, self), self.vectors.shape[1]
@@ -242,6 +250,7 @@ class KernelDensities:
         labels = checks.labels(f"{name}.labels", checked.labels, max(2, num_columns))
         return KernelDensities(vectors, labels, checked.bandwidth)
 
+    @checked
     def leave_one_out(self) -> jax.Array:
         """Values h(p_i, p_i) of the training predictions, without sample i in the sums, [n].
 
@@ -250,9 +259,8 @@ class KernelDensities:
 
         Cost: that of the diagonal at n points.
         """
-        params = checks.learned("params", self, KernelDensities)
-        n = checks.leading_size("vectors", params.vectors, 2)
-        return jnp.sum(jnp.square(_residuals(params, params.vectors, jnp.arange(n))), -1)
+        n = checks.leading_size("vectors", self.vectors, 2)
+        return jnp.sum(jnp.square(_residuals(self, self.vectors, jnp.arange(n))), -1)
 
 
 @record
@@ -296,37 +304,31 @@ class KernelDensity(EstimationFunction):
     [0.   0.   0.25]
     """
 
+    params_type = KernelDensities
+
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
         del num_samples, canonical
         return np.array(BANDWIDTHS)
 
+    @checked(**FIT)
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+        self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers
     ) -> KernelDensities:
         """The training data."""
-        predictions, targets = checked(predictions, targets)
-        samples = vectors(predictions)
         # Invalid traced targets of confidences are NaN, which integers cannot be.
         labels = jnp.where(jnp.isnan(targets), -1, targets).astype(jnp.int32)
-        bandwidth = checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
-        return KernelDensities(samples, labels, bandwidth)
+        return KernelDensities(vectors(predictions), labels, hyperparameter)
 
-    def refit(self, params: KernelDensities, hyperparameter: ArrayLike) -> KernelDensities:
+    @checked(**FIT)
+    def refit(self, params: KernelDensities, hyperparameter: Numbers) -> KernelDensities:
         """The training data with another bandwidth."""
-        return with_hyperparameter(params, KernelDensities, "bandwidth", hyperparameter)
+        return dataclasses.replace(params, bandwidth=hyperparameter)
 
     def factors(self, params: KernelDensities, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """Residuals p − π(p) of predictions, [n, m], twice."""
-        params = checks.learned("params", params, KernelDensities)
-        points = vectors(checked_points(p, params.vectors.shape[-1]))
+        points = vectors(p)
         errors = _residuals(params, points, jnp.full(len(points), -1))
         return errors, errors
-
-    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The unchanged function; checks the grid."""
-        del predictions
-        checks.positive("grid", grid)
-        return self
 
 
 @jax.jit
@@ -388,35 +390,26 @@ class Temperature(EstimationFunction):
     [0.     0.0225]
     """
 
+    params_type = TemperatureParams
+
+    @checked(**FIT)
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+        self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers
     ) -> TemperatureParams:
         """Stores the temperature."""
-        samples = vectors(checked(predictions, targets)[0])
-        value = checks.positive_number("hyperparameter", hyperparameter, samples.dtype)
-        return TemperatureParams(value, samples.shape[1])
+        del targets
+        return TemperatureParams(hyperparameter, vectors(predictions).shape[1])
 
-    def refit(self, params: TemperatureParams, hyperparameter: ArrayLike) -> TemperatureParams:
+    @checked(**FIT)
+    def refit(self, params: TemperatureParams, hyperparameter: Numbers) -> TemperatureParams:
         """Replaces the temperature."""
-        return with_hyperparameter(params, TemperatureParams, "value", hyperparameter)
+        return dataclasses.replace(params, value=hyperparameter)
 
     def factors(self, params: TemperatureParams, p: Any) -> tuple[jax.Array, jax.Array]:
         """Differences p − p_T of predictions, [n, m], twice."""
-        params = checks.learned("params", params, TemperatureParams)
-        p = checked_points(p, params.num_components)
-        is_confidence = not hasattr(p, "class_probs")
-        errors = _residuals_temperature(Bernoulli(p) if is_confidence else p, params.value)
-        errors = errors[:, 1:] if is_confidence else errors
+        batch = p if hasattr(p, "class_probs") else Bernoulli(p)
+        tempered_batch = jax.vmap(tempered, (0, None))(batch, params.value)
+        errors = batch.class_probs - tempered_batch.class_probs
+        errors = jnp.where(jnp.isnan(params.value), jnp.nan, errors)
+        errors = errors if batch is p else errors[:, 1:]
         return errors, errors
-
-    def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The unchanged function; checks the grid."""
-        del predictions
-        checks.positive("grid", grid)
-        return self
-
-
-@jax.jit
-def _residuals_temperature(p: Any, temperature: jax.Array) -> jax.Array:
-    errors = p.class_probs - jax.vmap(tempered, (0, None))(p, temperature).class_probs
-    return jnp.where(jnp.isnan(temperature), jnp.nan, errors)

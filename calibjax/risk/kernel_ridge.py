@@ -15,21 +15,16 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.pytree import parameter, record
-from calibjax.distributions import Categorical, CategoricalLogits
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, parameter, record
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare, like
 from calibjax.distributions.constraints import nonnegative, positive, real
 from calibjax.kernels import Kernel, SquaredExponential, nystrom
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.nystrom import PivotedCholesky, factor_at_pivots
-from calibjax.risk.base import (
-    EstimationFunction,
-    checked,
-    checked_points,
-    residuals,
-    with_hyperparameter,
-)
+from calibjax.risk.base import FIT, POINTS, EstimationFunction, residuals
 
 _ROUNDING = 8  # in units of the last place of the largest eigenvalue; up to three were observed
 
@@ -103,6 +98,11 @@ class KernelRidgeParams:
     residual: jax.Array = parameter(nonnegative)
     penalty: jax.Array = parameter(positive)
     num_samples: int = dataclasses.field(metadata={"static": True})
+
+    @property
+    def num_components(self) -> int:
+        """Number of classes, or 1 for confidences."""
+        return self.projections.shape[-1]
 
     def check_values(self, name: str) -> "KernelRidgeParams":
         """Refuses wrong hyperparameters, and another number of points than of rows of the basis."""
@@ -191,92 +191,78 @@ class KernelRidge(EstimationFunction):
             powers = (9 - np.arange(1, 19)) / 2 if canonical else -np.arange(1, 10)
         return math.sqrt(num_samples) * 10.0**powers
 
+    params_type = KernelRidgeParams
+
+    def check_values(self, name: str) -> Self:
+        """Refuses wrong options."""
+        kernel = checks.kernel_or_function(self.kernel, f"{name}.kernel")
+        if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
+            kernel = Partial(kernel)
+        checks.truth_value(f"{name}.two_step", self.two_step)
+        if self.rank is not None:
+            checks.size_in_range(f"{name}.rank", self.rank, 1)
+        tolerance = self.tolerance
+        if tolerance is not None:
+            tolerance = checks.proportion(f"{name}.tolerance", tolerance)
+        return checks.replaced(self, kernel=kernel, tolerance=tolerance)
+
+    @checked(**FIT)
     def fit(
-        self, predictions: Distribution, targets: ArrayLike, hyperparameter: ArrayLike
+        self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers
     ) -> KernelRidgeParams:
         """Fits the regression."""
-        checks.truth_value("two_step", self.two_step)
-        predictions, targets = checked(predictions, targets)
         errors, points = residuals(predictions, targets), _as_points(predictions)
-        penalty = checks.positive_number("hyperparameter", hyperparameter, errors.dtype)
-        kernel, rank, tolerance = self._options(points)
+        rank, tolerance = self._options(points)
         size = None if rank >= len(errors) else rank
-        params = _learned(kernel, tolerance, points, errors, penalty, size=size)
-        _warn_about_rank(params, tolerance)
+        params = _learned(self.kernel, tolerance, points, errors, hyperparameter, size=size)
+        if checks.is_concrete(params.residual, tolerance) and params.residual > tolerance:
+            warnings.warn(
+                f"kernel ridge: with rank {rank} entries of the kernel matrix are wrong by up to "
+                f"{params.residual:.1e} of the largest, more than the tolerance {tolerance}",
+                UserWarning,
+                stacklevel=3,
+            )
         return params
 
-    def refit(self, params: KernelRidgeParams, hyperparameter: ArrayLike) -> KernelRidgeParams:
+    @checked(**FIT)
+    def refit(self, params: KernelRidgeParams, hyperparameter: Numbers) -> KernelRidgeParams:
         """Replaces the penalty."""
-        return with_hyperparameter(params, KernelRidgeParams, "penalty", hyperparameter)
+        return dataclasses.replace(params, penalty=hyperparameter)
 
     def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
         """The factors of h at other predictions."""
-        params = checks.learned("params", params, KernelRidgeParams)
-        points = _as_points(checked_points(p, params.projections.shape[-1]))
+        points = _as_points(p)
         checks.same_kind("p", points, "the predictions that fit was given", params.points)
         return _factors(params, points, self.two_step)
 
+    @checked(**POINTS)
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
-        """The function with the rank that these predictions need; checks the grid."""
-        checks.positive("grid", grid)
-        points = _as_points(checked_points(predictions, name="predictions"))
-        kernel, rank, _ = self._options(points)
-        return dataclasses.replace(self, kernel=kernel, rank=rank)
+        """The function with the rank that these predictions need."""
+        del grid
+        rank, _ = self._options(_as_points(predictions))
+        return dataclasses.replace(self, rank=rank)
 
-    def _options(self, points: Distribution) -> tuple[Any, int, Any]:
-        """Kernel, rank and tolerance for these predictions."""
-        kernel = checks.kernel_or_function(self.kernel)
-        if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
-            kernel = Partial(kernel)
-        _refuse_values(kernel, points)
-        tolerance = nystrom.TOLERANCE[jax.tree.leaves(points)[0].dtype.itemsize]
-        if self.tolerance is not None:
-            tolerance = checks.proportion("tolerance", self.tolerance)
-        if self.rank is None:
-            return kernel, _needed_rank(kernel, tolerance, points), tolerance
-        return kernel, checks.size_in_range("rank", self.rank, 1), tolerance
+    def _options(self, points: Distribution) -> tuple[int, Any]:
+        """Rank and tolerance for these predictions; rank n if the full matrix is faster."""
+        leaves = jax.tree.leaves(points)
+        tolerance = self.tolerance
+        if tolerance is None:
+            tolerance = nystrom.TOLERANCE[leaves[0].dtype.itemsize]
+        rank, n = self.rank, len(leaves[0])
+        if rank is None and n >= 4 and checks.is_outermost(self.kernel, tolerance, points):
+            rank = nystrom.numerical_rank(self.kernel, points, tolerance, n // 4)
+        return rank or n, tolerance
 
 
 def _as_points(predictions: Any) -> Distribution:
     """Predictions as the kernel sees them, with probabilities in place of logits."""
     predictions = without_draws(predictions)
-    if isinstance(bare(predictions), CategoricalLogits):
-        return like(predictions, Categorical(predictions.class_probs))
+    plain = bare(predictions)
+    if isinstance(plain, Bernoulli):
+        return like(predictions, Bernoulli(plain.probs))
+    if isinstance(plain, Categorical | CategoricalLogits):
+        return like(predictions, Categorical(plain.class_probs))
     return predictions
-
-
-def _refuse_values(kernel: Any, points: Distribution) -> None:
-    """Refuses kernels that are not functions of two predictions, or do not return numbers."""
-    one = jax.tree.map(lambda leaf: leaf[0], points)
-    try:
-        value = jax.eval_shape(kernel, one, one)
-    except TypeError as error:
-        raise TypeError(
-            f"kernel: expected a kernel on two predictions like {one}, got "
-            f"{checks.described(kernel)}, which says: {error}"
-        ) from error
-    is_real = getattr(value, "shape", None) == () and not jnp.iscomplexobj(value)
-    if not is_real:
-        raise TypeError(f"kernel: expected a real number for two predictions, got {value}")
-
-
-def _needed_rank(kernel: Any, tolerance: jax.Array | float, points: Distribution) -> int:
-    """Rank that saves time; n if the full matrix is faster, or if values are traced."""
-    n = len(jax.tree.leaves(points)[0])
-    if n < 4 or not checks.is_outermost(kernel, tolerance, points):
-        return n
-    return nystrom.numerical_rank(kernel, points, tolerance, n // 4) or n
-
-
-def _warn_about_rank(params: KernelRidgeParams, tolerance: float) -> None:
-    """Warns about a kernel matrix that is less exact than it should be."""
-    if checks.is_concrete(params.residual, tolerance) and params.residual > tolerance:
-        warnings.warn(
-            f"kernel ridge: with rank {len(params.basis)} entries of the kernel matrix are wrong "
-            f"by up to {params.residual:.1e} of the largest, more than the tolerance {tolerance}",
-            UserWarning,
-            stacklevel=3,
-        )
 
 
 @functools.partial(jax.jit, static_argnames="size")

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from calibjax import record, risk
-from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Normal
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.operators import tiles
 from calibjax.risk.estimation import losses_of_factors
 
@@ -132,22 +132,6 @@ def test_risks_are_unbiased():
     assert found.std(0)[0] > found.std(0)[1] > found.std(0)[2]  # more pairs, less variance
 
 
-@pytest.mark.parametrize(
-    ("values", "block_size", "error", "message"),
-    [
-        (VALUES, 2, TypeError, "values: expected a function of two batches, got"),
-        (products_of, 1, ValueError, "block_size: expected an integer between 2 and 23, got 1"),
-        (products_of, N + 1, ValueError, "block_size: expected an integer between 2 and 23"),
-        (products_of, 2.5, TypeError, "block_size: expected an integer, got 2.5"),
-        (lambda p, q: 0.0, 2, ValueError, "values: expected a function that returns [n, n'] = "),
-    ],
-)
-def test_wrong_blocks(values, block_size, error, message):
-    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
-    with pytest.raises(error, match=re.escape(message)):
-        risk.estimation_risk(values, *data, block_size=block_size)
-
-
 def test_standard_error_is_the_jackknife():
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
     error = risk.estimation_risk(jnp.array(VALUES), *data).standard_error
@@ -237,31 +221,6 @@ def test_jit_and_gradient():
     assert jnp.isnan(traced.value)
 
 
-WRONG = {
-    "shape of values": (jnp.zeros((N, N - 1)), None, None, ValueError, "values: expected shape"),
-    "nan": (jnp.full((N, N), jnp.nan), None, None, ValueError, "values: expected finite"),
-    "no array": ([["a"]], None, None, TypeError, "values: expected numbers, got list"),
-    "label": (jnp.zeros((N, N)), None, LABELS + 1, ValueError, "targets: expected labels in 0"),
-    "number of labels": (jnp.zeros((N, N)), None, LABELS[1:], ValueError, "targets: expected one"),
-    "no classes": (
-        jnp.zeros((N, N)),
-        Normal(jnp.zeros(N), jnp.ones(N)),
-        jnp.zeros(N),
-        TypeError,
-        "predictions: expected class predictions",
-    ),
-    "confidences": (jnp.zeros((N, N)), jnp.full(N, 1.5), CORRECT, ValueError, "predictions: exp"),
-    "correct": (jnp.zeros((N, N)), jnp.array(CONFIDENCES), LABELS, ValueError, "targets: exp"),
-    "one sample": (
-        jnp.zeros((1, 1)),
-        jnp.array([0.5]),
-        jnp.array([1]),
-        ValueError,
-        "predictions: expected at least 2 samples, got 1",
-    ),
-}
-
-
 @record
 class Flat(risk.EstimationFunction):
     def evaluate(self, params, p, q):
@@ -270,19 +229,9 @@ class Flat(risk.EstimationFunction):
 
 def test_values_of_functions_have_the_right_shape():
     data = jnp.array(CONFIDENCES), jnp.array(CORRECT)
+    message = re.escape("values: expected shape [n, n']")
     for function in (lambda p, q: p * q, lambda p, q: jnp.outer(q, p), lambda p, q: 0.0):
-        with pytest.raises(ValueError, match=re.escape("values: expected a function that returns")):
+        with pytest.raises(ValueError, match=message):
             risk.estimation_risk(function, *data)
-    with pytest.raises(TypeError, match="values: expected a function whose values are floating"):
-        risk.estimation_risk(lambda p, q: jnp.outer(p, q) * 1j, *data)
     with pytest.raises(ValueError, match=re.escape("function.evaluate: expected shape [n, n']")):
         Flat().diagonal(1.0, data[0])
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_input(case):
-    values, predictions, targets, error, message = WRONG[case]
-    predictions = Categorical(jnp.array(PROBS)) if predictions is None else predictions
-    targets = LABELS if targets is None else targets
-    with pytest.raises(error, match=re.escape(message)):
-        risk.estimation_risk(values, predictions, jnp.asarray(targets))

@@ -101,9 +101,3 @@ def test_gradient_in_the_bandwidth():
     step = 1e-7
     expected = (total(1 + step) - total(1 - step)) / (2 * step)
     np.testing.assert_allclose(jax.grad(total)(1.0), expected, rtol=1e-6)
-
-
-def test_one_sample_cannot_be_left_out():
-    params = KernelDensity().fit(jnp.array([0.6]), jnp.array([1]), 0.1)
-    with pytest.raises(ValueError, match="vectors: expected at least 2 samples, got 1"):
-        params.leave_one_out()

@@ -8,7 +8,7 @@ import pytest
 from calibjax import risk
 from calibjax._core.pytree import record
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
-from calibjax.kernels import Exponential, Kernel, SquaredExponential, TensorProduct, White
+from calibjax.kernels import Kernel, SquaredExponential
 
 FUNCTIONS = (risk.KernelRidge, functools.partial(risk.KernelRidge, two_step=True))
 PENALTIES = np.array([10.0, 1e-2, 1e-5])
@@ -225,40 +225,6 @@ def test_gradients():
         )
     )(at, 1e-6 * jnp.eye(3))
     np.testing.assert_allclose(slopes, (above - below) / 2e-6, rtol=1e-5)
-
-
-def test_wrong_input():
-    probs, labels, _ = samples(2)
-    predictions = as_predictions(probs)
-    for make in FUNCTIONS:
-        for kind, message, options in (
-            (TypeError, "kernel: expected a kernel record, got float", {"kernel": 1.0}),
-            (TypeError, "kernel: expected .* the class", {"kernel": SquaredExponential}),
-            (ValueError, "kernel.length_scale: expected", {"kernel": SquaredExponential(-1.0)}),
-            (ValueError, "rank: expected an integer >= 1, got 0", {"rank": 0}),
-            (TypeError, "rank: expected an integer, got 2.5", {"rank": 2.5}),
-            (ValueError, r"tolerance: expected values in \(0, 1\)", {"tolerance": 1.0}),
-            (ValueError, "tolerance: expected positive", {"tolerance": 0.0}),
-        ):
-            with pytest.raises(kind, match=message):
-                make(**options).fit(predictions, labels, 0.1)
-    one = risk.KernelRidge()
-    params = one.fit(predictions, labels, 0.1)
-    with pytest.raises(TypeError, match="params: expected KernelRidgeParams as fit returns it"):
-        one.diagonal(0.1, predictions)
-    with pytest.raises(ValueError, match="p: expected entries like .*Bernoulli.*Categorical"):
-        one.diagonal(params, Categorical(predictions.class_probs))
-    with pytest.raises(ValueError, match="p: expected predictions of 2 classes.*of 3 classes"):
-        one.diagonal(params, as_predictions(samples(3)[0]))
-    vector = Regularised(Exponential(), jnp.ones(3))
-    message = r"kernel Regularised: .*got shape \(3,\) for an array of shape \(\)"
-    with pytest.raises(ValueError, match=message):
-        risk.KernelRidge(vector).fit(jnp.asarray(probs[:, 0]), labels, 0.1)
-    with pytest.raises(TypeError, match="kernel: expected a real number for two predictions"):
-        risk.KernelRidge(lambda p, q: jnp.stack([p, q])).fit(probs[:, 0], labels, 0.1)
-    kernel = TensorProduct(Exponential(), White())
-    with pytest.raises(TypeError, match="kernel: expected a kernel on two predictions.*TensorProd"):
-        risk.KernelRidge(kernel).fit(predictions, labels, 0.1)
 
 
 def plain_rbf(p, q):
