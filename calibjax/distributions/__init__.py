@@ -44,11 +44,11 @@ exp(−y²) exp(−z²) (one feature, exp(−y²)):
 ... class OneFeature(kernels.Kernel):
 ...     def __call__(self, y, z):
 ...         return jnp.exp(-(y**2) - z**2)
->>> def single(kernel, p, z):  # E exp(−Z²) = 1 / (1 + 2 scale²)
+>>> def mean(kernel, p, z):  # E exp(−Z²) = 1 / (1 + 2 scale²)
 ...     return jnp.exp(-(z**2)) / (1 + 2 * p.scale**2)
->>> def double(kernel, p, q):
+>>> def inner(kernel, p, q):
 ...     return 1 / ((1 + 2 * p.scale**2) * (1 + 2 * q.scale**2))
->>> kernels.expectations.register_expectations(OneFeature, Rayleigh, single=single, double=double)
+>>> kernels.expectations.register_expectations(OneFeature, Rayleigh, mean=mean, inner=inner)
 >>> predictions = Rayleigh(scale=jnp.array([0.5, 1.0, 1.5]))
 >>> kernel = kernels.TensorProduct(kernels.SquaredExponential(), OneFeature())
 >>> targets = jnp.array([0.4, 1.2, 0.9])

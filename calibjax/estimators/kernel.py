@@ -23,7 +23,7 @@ from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.kernels import Kernel, Nystrom, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
-from calibjax.kernels.expectations import batch_features, check_expectations, prepare_features
+from calibjax.kernels.expectations import batch_features, check_values, prepare_features
 from calibjax.kernels.labels import checked_labels
 from calibjax.kernels.line import Line, exponentials, line_of_many
 from calibjax.kernels.residuals import informed
@@ -250,7 +250,7 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
     """Refuses target kernels whose values the expectations do not support."""
     for part in jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct)):
         if isinstance(part, TensorProduct):
-            check_expectations(part.target, predictions)
+            check_values(part.target, predictions)
 
 
 @jax.jit

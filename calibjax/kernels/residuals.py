@@ -5,7 +5,7 @@ import functools
 import operator
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,9 @@ from calibjax.distributions import (
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 from calibjax.distributions.constraints import nonnegative, positive, real
+from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.kernels.base import Conditional, Interval, Kernel, without_draws
+from calibjax.kernels.expectations import diagonal_expectation
 from calibjax.kernels.stationary import SquaredExponential
 
 _LARGEST_SCORE = largest_score(np.float64)  # in absolute value, of all precisions
@@ -127,6 +129,10 @@ class NormalScore(Conditional):
     def value_range(self) -> Interval:
         """Bounds of the inner kernel."""
         return self.kernel.value_range()
+
+    def expected_norm(self, p: Distribution) -> jax.Array | float:
+        """That of the inner kernel under the distribution of the scores."""
+        return diagonal_expectation(self.kernel, standard_normal(p))
 
 
 def normal_score(p: Any, y: ArrayLike) -> jax.Array:
@@ -233,17 +239,26 @@ def score_of_rank(p: Ensemble, y: ArrayLike) -> jax.Array:
 
 
 def standard_normal(p: Any) -> Normal | DiagNormal:
-    """The distribution of the scores."""
+    """The distribution of the scores of one prediction."""
     if isinstance(p, VECTORS):
         zeros = jnp.zeros_like(p.loc)
         return DiagNormal(zeros, jnp.ones_like(zeros))
+    is_number = hasattr(p, "cdf") and not getattr(getattr(p, "support", real), "axes", ())
+    is_number = jnp.ndim(p.values) == 1 if isinstance(p, Ensemble) else is_number
+    if not is_number or isinstance(p, MonteCarlo) or has_class_probs(p):
+        raise NotImplementedError(
+            f"no normal scores of targets of {type(p).__name__} predictions; expected "
+            "distributions of numbers with a method cdf, ensembles of numbers, DiagNormal or "
+            "MvNormal"
+        )
     zero = jnp.zeros((), floating_dtype(p))
     return Normal(zero, jnp.ones_like(zero))
 
 
 _LEAST = 1e6  # of probabilities that scores see, in units of the smallest normal number
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(8)  # exact for polynomials of degree 15
-SHAPES = "skewness", "peakedness"
+_Shape = Literal["skewness", "peakedness"]
+SHAPES = get_args(_Shape)
 _SKEWNESS = 1.3545308064813153, 0.7138394440448623  # a and b of `Shape`, by quadrature
 _DRAWS = 128  # that the information is estimated with where there are neither classes nor quantiles
 
@@ -263,9 +278,6 @@ class Residual(Conditional):
     def expected_norm(self, p: Distribution) -> jax.Array:
         """E ‖r(p, Y)‖², which `estimators.skce_dispersion` and composite tests need."""
         raise NotImplementedError(f"{type(self).__name__} does not define expected_norm(p)")
-
-    def check_predictions(self, predictions: Distribution) -> None:
-        """Refuses predictions that the residual is not defined for."""
 
 
 @record
@@ -301,6 +313,10 @@ class PearsonResidual(Residual):
 
     def residual(self, p: Any, y: ArrayLike) -> jax.Array:
         """(e_y − p) / √(p + offset), [m]."""
+        if not has_class_probs(p):
+            raise NotImplementedError(
+                f"no Pearson residuals under {type(p).__name__} predictions; expected ones of classes"
+            )
         probs = p.class_probs
         residual = one_hot(jnp.asarray(y), probs.shape[-1], probs.dtype) - probs
         return residual * self.label_scales(probs)
@@ -314,13 +330,15 @@ class PearsonResidual(Residual):
         probs = p.class_probs
         return jnp.sum(probs * (1 - probs) / (probs + jnp.asarray(self.offset, probs.dtype)))
 
-    def check_predictions(self, predictions: Distribution) -> None:
-        """Refuses predictions that are not of classes."""
-        if not has_class_probs(predictions):
-            raise NotImplementedError(
-                f"no Pearson residuals under {type(predictions).__name__} predictions; expected "
-                "predictions of classes"
-            )
+
+def _with_identity(value: Any, name: str) -> Any:
+    """A recalibration whose params there are that change nothing."""
+    if not all(callable(getattr(value, method, None)) for method in ("identity", "apply")):
+        raise TypeError(
+            f"{name}: expected a record with methods identity and apply, such as "
+            f"recalibration.TemperatureScaling(), got {checks.described(value)}"
+        )
+    return checks.record_values(value, name)
 
 
 @record
@@ -366,7 +384,7 @@ class Fisher(Residual):
     0.001
     """
 
-    recalibration: Any
+    recalibration: Any = part(_with_identity)
     only: str | None = dataclasses.field(default=None, metadata={"static": True})
     information: jax.Array | None = None
 
@@ -383,6 +401,10 @@ class Fisher(Residual):
 
     def score(self, p: Any, y: ArrayLike) -> jax.Array:
         """∂_θ log (T_θ p)(y) at the params that change nothing, [k]."""
+        if not hasattr(p, "log_prob"):
+            raise NotImplementedError(
+                f"no scores under {type(p).__name__} predictions; expected ones with a log_prob"
+            )
         batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], _with_finite_logs(p))
         params, structure = jax.tree.flatten_with_path(
             jax.tree.map(
@@ -408,29 +430,11 @@ class Fisher(Residual):
         residuals = jax.vmap(lambda y: self.residual(p, y))(targets)
         return jnp.sum(weights[:, None].astype(residuals.dtype) * jnp.square(residuals))
 
-    def check_predictions(self, predictions: Distribution) -> None:
-        """Refuses predictions that the recalibration cannot be applied to, or without density."""
-        for name in ("identity", "apply"):
-            if not callable(getattr(self.recalibration, name, None)):
-                raise TypeError(
-                    "kernel.target.recalibration: expected a record with methods identity and apply"
-                    f", such as recalibration.TemperatureScaling(), got "
-                    f"{checks.described(self.recalibration)}"
-                )
-        same = self.recalibration  # traced, so that it is not computed
-        jax.eval_shape(lambda p: same.apply(same.identity(p), p), predictions)
-        if not hasattr(predictions, "log_prob"):
-            raise NotImplementedError(
-                f"no scores under {type(predictions).__name__} predictions; expected predictions "
-                "with a method log_prob"
-            )
-
     def informed(self, predictions: Distribution) -> "Fisher":
         """The same with the mean information of a batch of predictions."""
-        if self.information is not None:
-            return self
-        information = _information(self, predictions)
-        return dataclasses.replace(self, information=information)
+        information = self.information
+        information = _information(self, predictions) if information is None else information
+        return checks.replaced(self, information=information)
 
 
 @record
@@ -468,12 +472,17 @@ class Shape(Residual):
     0.001
     """
 
-    of: str = dataclasses.field(default="skewness", metadata={"static": True})
+    of: _Shape = dataclasses.field(default="skewness", metadata={"static": True})
 
     def residual(self, p: Any, y: ArrayLike) -> jax.Array:
         """The number r of the standardised target, [1]."""
+        if not isinstance(p, Normal):
+            raise NotImplementedError(
+                f"no shape of {type(p).__name__} predictions; expected Normal ones, or the scores "
+                "that NormalScore(Shape(...)) makes of numbers"
+            )
         score = (y - p.loc) / p.scale
-        if checks.choice("of", self.of, SHAPES) == "skewness":
+        if self.of == "skewness":
             along, size = _SKEWNESS
             square = jnp.square(score)
             return jnp.atleast_1d((score * (square / jnp.sqrt(1 + square)) - along * score) / size)
@@ -483,15 +492,6 @@ class Shape(Residual):
     def expected_norm(self, p: Any) -> jax.Array:
         """1."""
         return jnp.ones_like(p.loc)
-
-    def check_predictions(self, predictions: Distribution) -> None:
-        """Refuses predictions that are not normal."""
-        checks.choice("of", self.of, SHAPES)
-        if not isinstance(predictions, Normal):
-            raise NotImplementedError(
-                f"no shape of {type(predictions).__name__} predictions; expected Normal ones, or "
-                "the scores that NormalScore(Shape(...)) makes of numbers"
-            )
 
 
 def _with_finite_logs(p: Any) -> Any:
@@ -599,17 +599,14 @@ class Regressor(Kernel):
      [-1.  1.]]
     """
 
-    of: str = dataclasses.field(metadata={"static": True})
+    of: Literal["location", "log scale"] = dataclasses.field(metadata={"static": True})
     center: jax.Array | float = parameter(real, default=0.0)
     unit: jax.Array | float = parameter(nonnegative, default=1.0)
 
     @classmethod
-    def among(cls, predictions: Distribution, of: str) -> "Regressor":
+    def among(cls, predictions: Distribution, of: Any) -> "Regressor":
         """The kernel with mean and standard deviation of the number among n predictions."""
-        predictions = bare(checks.batch(predictions))
-        of = checks.choice("of", of, tuple(_NUMBERS))
-        number = _numbers(of, predictions)
-        checks.shape("predictions", number, (None,), "scalar predictions")
+        number = _numbers(of, bare(predictions))
         xp: ModuleType = np if checks.is_concrete(number) else jnp
         number = xp.asarray(number)
         center = xp.mean(number, dtype=number.dtype)

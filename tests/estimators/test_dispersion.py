@@ -57,13 +57,15 @@ class Product(kernels.Kernel):
     def __call__(self, y, z):
         return y * z
 
+    def expected_norm(self, p):
+        return p.loc**2 + p.scale**2
+
 
 register_expectations(
     Product,
     distributions.Normal,
-    single=lambda kernel, p, z: p.loc * z,
-    double=lambda kernel, p, q: p.loc * q.loc,
-    diagonal=lambda kernel, p: p.loc**2 + p.scale**2,
+    mean=lambda kernel, p, z: p.loc * z,
+    inner=lambda kernel, p, q: p.loc * q.loc,
 )
 
 
@@ -115,7 +117,7 @@ def test_unknown_diagonals_are_refused_by_name():
     samples = distributions.Categorical(jnp.full((2, 2), 0.5)), jnp.array([0, 1])
     normal = distributions.Normal(jnp.array(0.0), jnp.array(1.0))
     nothing = lambda *_: 0.0  # noqa: E731
-    register_expectations(Bare, distributions.Normal, single=nothing, double=nothing)
+    register_expectations(Bare, distributions.Normal, mean=nothing, inner=nothing)
     with pytest.raises(NotImplementedError, match=r"Bare.*Normal.*diagonal"):
         kernels.expectations.diagonal_expectation(Bare(), normal)
     with pytest.raises(ValueError, match="at least 2 samples"):

@@ -13,7 +13,6 @@ from calibjax.kernels.expectations import (
     features,
     four_terms,
     prepare_features,
-    register_expectations,
 )
 from calibjax.kernels.expectations.normal import centered_without_offset
 from tests import compiled, oracles
@@ -126,7 +125,7 @@ def test_gradients_in_float32_stay_finite(length_scale, outlier):
 
 
 @pytest.mark.parametrize("m", [2, 4])
-@pytest.mark.parametrize("family", ["label", "white", "squared exponential", "product"])
+@pytest.mark.parametrize("family", ["label", "white", "product"])
 def test_class_expectations_by_sums(m, family):
     rng = np.random.default_rng(m)
     p, q = rng.dirichlet(np.ones(m), size=2)
@@ -134,7 +133,6 @@ def test_class_expectations_by_sums(m, family):
     kernel = {
         "label": kernels.LabelKernel(jnp.asarray(matrix)),
         "white": kernels.White(),
-        "squared exponential": kernels.SquaredExponential(1.5),
         "product": kernels.LabelKernel(jnp.asarray(matrix)) * kernels.White(),
     }[family]
     labels = range(m)
@@ -267,9 +265,3 @@ def test_features_of_sums_and_multiples(name):
     expected = test(2.0 * kernel, predictions, targets)  # by pairs
     assert ours.pvalue == expected.pvalue
     np.testing.assert_allclose(ours.estimate, expected.estimate, rtol=1e-10)
-
-
-def test_rules_are_registered_for_classes():
-    nothing = lambda *_: 0.0  # noqa: E731
-    with pytest.raises(TypeError, match=r"kernel_type: expected a class, got White\(\)"):
-        register_expectations(kernels.White(), distributions.Normal, single=nothing, double=nothing)

@@ -128,28 +128,6 @@ def test_length_scales_whose_squares_overflow_give_the_limits(kind):
         assert jnp.isnan(kind(length_scale)(x, x + 1))
 
 
-@pytest.mark.parametrize(
-    ("target", "predictions"),
-    [
-        (kernels.SquaredExponential, lambda x: distributions.Normal(x, x)),
-        (kernels.SquaredExponential, lambda x: distributions.DiagNormal(x[:, None], x[:, None])),
-        (
-            kernels.SquaredExponential,
-            lambda x: distributions.MvNormal(x[:, None], x[:, None, None]),
-        ),
-        (kernels.Exponential, lambda x: distributions.Laplace(x, x)),
-    ],
-)
-def test_length_scales_too_far_from_the_predictions_are_refused(target, predictions):
-    predictions = predictions(jnp.ones(4, jnp.float32))
-    targets = jnp.arange(4, dtype=jnp.float32).reshape(predictions.loc.shape)
-    kernel = kernels.TensorProduct(kernels.Exponential(1.0, distances.Wasserstein()), target(1e-25))
-    with pytest.raises(
-        ValueError, match=r"kernel.target.length_scale: expected values from 1.4e-13"
-    ):
-        estimators.skce(kernel, predictions, targets)
-
-
 def _bernoulli(x):
     return distributions.Bernoulli(jnp.sum(x))
 

@@ -21,6 +21,7 @@ from calibjax.hypothesis_tests.simulation import bytes_of_tile
 from calibjax.kernels import Kernel, NormalScore, TensorProduct
 from calibjax.kernels.base import Conditional, prediction_kernel
 from calibjax.kernels.expectations import (
+    Features,
     batch_features,
     centered_kernel,
     centered_norm,
@@ -28,7 +29,6 @@ from calibjax.kernels.expectations import (
     prepare_features,
     register_expectations,
 )
-from calibjax.kernels.expectations.others import EVERY_FAMILY
 from calibjax.kernels.line import Exponentials, Line
 from calibjax.operators.reductions import BLOCK_SIZE
 
@@ -76,20 +76,19 @@ def _unknown(*_: object) -> NoReturn:
     raise NotImplementedError("no expectations without repaired predictions")
 
 
-for _distribution in EVERY_FAMILY:
-    register_expectations(
-        _AfterRepair,
-        _distribution,
-        single=_unknown,
-        double=_unknown,
-        centered=_centered,
-        features=(
-            lambda kernel, _, repaired: prepare_features(kernel.kernel, *kernel.seen(repaired)),
-            lambda kernel, prepared, _, repaired: features(
-                kernel.kernel, prepared, *kernel.seen(repaired)
-            ),
+register_expectations(
+    _AfterRepair,
+    object,
+    mean=_unknown,
+    inner=_unknown,
+    centered=_centered,
+    features=Features(
+        lambda kernel, prepared, _, repaired: features(
+            kernel.kernel, prepared, *kernel.seen(repaired)
         ),
-    )
+        lambda kernel, _, repaired: prepare_features(kernel.kernel, *kernel.seen(repaired)),
+    ),
+)
 
 
 def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, TensorProduct]:

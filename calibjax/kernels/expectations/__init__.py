@@ -1,21 +1,400 @@
-"""Expectations of target kernels under predicted distributions: a registry, and a file per family.
+"""Expectations of target kernels under predicted distributions: rules, and a file per family.
 
 `calibjax.kernels` imports the families, which register their rules.
+
+For a target kernel k and predictions p, q the calibration kernel needs
+
+    m_p(z) = E_{Z~p} k(Z, z)                      `single_expectation`
+    M_{p,q} = E_{Z~p, Z'~q} k(Z, Z')              `double_expectation`
+    k(y, z) − m_p(z) − m_q(y) + M_{p,q}           `centered_kernel`
+
+The last is the inner product of k(y, ·) − m_p and k(z, ·) − m_q in the Hilbert space of k. Target
+kernels do not see the features of predictions that have any.
+
+References: W21 §3.2, eq. (5), and App. D.
 """
 
-from calibjax.kernels.expectations.registry import batch_features as batch_features
-from calibjax.kernels.expectations.registry import centered_kernel as centered_kernel
-from calibjax.kernels.expectations.registry import centered_norm as centered_norm
-from calibjax.kernels.expectations.registry import check_expectations as check_expectations
-from calibjax.kernels.expectations.registry import combine as combine
-from calibjax.kernels.expectations.registry import diagonal_expectation as diagonal_expectation
-from calibjax.kernels.expectations.registry import double_expectation as double_expectation
-from calibjax.kernels.expectations.registry import features as features
-from calibjax.kernels.expectations.registry import few_features as few_features
-from calibjax.kernels.expectations.registry import four_terms as four_terms
-from calibjax.kernels.expectations.registry import missing as missing
-from calibjax.kernels.expectations.registry import prepare_features as prepare_features
-from calibjax.kernels.expectations.registry import register_expectations as register_expectations
-from calibjax.kernels.expectations.registry import rules as rules
-from calibjax.kernels.expectations.registry import single_expectation as single_expectation
-from calibjax.kernels.expectations.registry import terms as terms
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
+from calibjax._core.pytree import PyTree
+from calibjax.distributions import Categorical, Ensemble, Mixture
+from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.composed import bare
+
+
+class TargetKernel(Protocol):
+    """What expectations ask of a target kernel: its values.
+
+    A sum or a multiple of kernels has a method `combination()` besides, its factors and terms; a
+    kernel whose values k(z, z) are the same for all z has them as attribute `diagonal`.
+    """
+
+    def __call__(self, x: Any, y: Any, /) -> jax.Array:
+        """Value at two targets."""
+        ...
+
+
+class Features(NamedTuple):
+    """Finitely many residual features f with centered_kernel(k, p, y, q, z) = ⟨f(p, y), f(q, z)⟩.
+
+    Attributes:
+        residual: (kernel, prepared, p, y) → f of one sample, [r], with mean zero for Y ~ p.
+        prepare: (kernel, predictions, targets) → a pytree of what the features need, or None if
+            this data set has none that are both cheap and accurate to machine precision. Without
+            it they need `()` and are exact, so that the centered kernel is their inner product.
+        few: number of features beyond which evaluating all pairs is cheaper than matrix products,
+            unless the kernel on predictions has a matrix of low rank; by default there is none.
+        batch: (kernel, prepared, predictions, targets) → features of targets [b, n, ...] of n
+            predictions, [r, b, n], where that is faster than mapping `residual` over them.
+    """
+
+    residual: Callable[..., jax.Array]
+    prepare: Callable[..., Any] | None = None
+    few: float = math.inf
+    batch: Callable[..., jax.Array] | None = None
+
+
+class Rules(NamedTuple):
+    """The rules for one pair (target kernel, distribution); see `register_expectations`."""
+
+    mean: Callable[..., jax.Array]
+    inner: Callable[..., jax.Array]
+    centered: Callable[..., jax.Array] | None = None
+    features: Features | None = None
+    check: Callable[..., None] | None = None
+
+
+_REGISTRY: dict[tuple[type, type], Rules] = {}
+
+
+def register_expectations(
+    kernel_type: type,
+    distribution_type: type,
+    *,
+    mean: Callable[..., jax.Array],
+    inner: Callable[..., jax.Array],
+    centered: Callable[..., jax.Array] | None = None,
+    features: Features | None = None,
+    check: Callable[..., None] | None = None,
+) -> None:
+    """Registers the expectations of a target kernel under a distribution.
+
+    The functions are for one prediction and one target. They may raise a `NotImplementedError` or
+    a `ValueError` for kernels and predictions without these expectations.
+
+    Args:
+        kernel_type: class of the target kernel; subclasses inherit the rule.
+        distribution_type: class of the predictions; subclasses inherit the rule.
+        mean: (kernel, p, z) → m_p(z), the mean embedding of p at z.
+        inner: (kernel, p, q) → M_{p,q}, the inner product of two mean embeddings.
+        centered: (kernel, p, y, q, z) → k − m − m + M, only if the sum of these four terms, which
+            is the default, cancels to a small number that another form has exactly.
+        features: `Features`, if the centered kernel is the inner product of finitely many, with
+            which `exact_skce_test` evaluates redraws by matrix products.
+        check: (kernel, predictions) → None, which refuses known values of the kernel for which the
+            expectations are NaN.
+
+    The expectation of k(Z, Z), which `estimators.skce_dispersion` needs, is the attribute
+    `diagonal` of a kernel that has the same value for all z. It is known of classes and draws;
+    other kernels have a method `expected_norm(p)`. Rules that are registered again replace earlier
+    ones.
+
+    A runnable example is in `calibjax.distributions`.
+    """
+    _REGISTRY[kernel_type, distribution_type] = Rules(mean, inner, centered, features, check)
+
+
+def rules(kernel: TargetKernel, distribution: Distribution) -> Rules:
+    """Looks up the rules of a pair: the most specific class of kernel first, then of distribution.
+
+    Mixtures of class predictions are class predictions.
+
+    Raises:
+        NotImplementedError: if there are no rules.
+    """
+    is_of_classes = isinstance(distribution, Mixture) and has_class_probs(distribution)
+    family = Categorical if is_of_classes else type(distribution)
+    for kernel_type in type(kernel).__mro__:
+        for distribution_type in family.__mro__:
+            if (kernel_type, distribution_type) in _REGISTRY:
+                return _REGISTRY[kernel_type, distribution_type]
+    raise missing(kernel, distribution)
+
+
+def terms(kernel: TargetKernel) -> Iterator[tuple[Any, Any]]:
+    """Factors c and kernels k of a linear combination Σ c k; any other kernel is a single term.
+
+    This is where sums and multiples of kernels are taken apart: everything that is linear in the
+    kernel is computed from the terms. A factor of one is None.
+    """
+    combination = getattr(type(kernel), "combination", None)
+    if combination is None:
+        yield None, kernel
+        return
+    for factor, part in combination(kernel):
+        for inner, term in terms(part):
+            factors = [c for c in (factor, inner) if c is not None]
+            yield functools.reduce(operator.mul, factors) if factors else None, term
+
+
+def combine(kernel: TargetKernel, function: Callable[[Any], Any]) -> PyTree:
+    """Σ c function(k) over the terms of a kernel."""
+    values = (function(k) if c is None else c * function(k) for c, k in terms(kernel))
+    return functools.reduce(operator.add, values)
+
+
+def check_expectations(kernel: TargetKernel, predictions: Distribution) -> None:
+    """Raises what expectations under a batch of predictions would, without computing them."""
+    p = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), bare(predictions))
+    jax.eval_shape(lambda p: double_expectation(kernel, p, p), p)
+    check_values(kernel, predictions)
+
+
+def check_values(kernel: TargetKernel, predictions: Distribution) -> None:
+    """Refuses known values of a kernel that the rules do not support."""
+    p = bare(predictions)
+    p = p.components if isinstance(p, Mixture) else p
+    for _, term in terms(kernel):
+        if (check := rules(term, p).check) is not None:
+            check(term, p)
+
+
+def missing(kernel: TargetKernel, distribution: Distribution, why: str = "") -> NotImplementedError:
+    """Error for a pair without closed-form expectations."""
+    if not hasattr(distribution, "sample"):
+        return NotImplementedError(
+            f"no expectations of the target kernel {type(kernel).__name__} under "
+            f"{checks.described(distribution)}, which has no method sample"
+        )
+    return NotImplementedError(
+        f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
+        f"{type(distribution).__name__} predictions{why}; register them with "
+        "calibjax.kernels.expectations.register_expectations, or estimate them by Monte Carlo: "
+        "hand over calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions"
+    )
+
+
+def single_expectation(kernel: TargetKernel, p: Distribution, z: ArrayLike) -> jax.Array:
+    """Expectation m_p(z) = E_{Z~p} k(Z, z), the kernel mean embedding of p at z.
+
+    Args:
+        kernel: target kernel k.
+        p: one distribution.
+        z: one target.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        NotImplementedError: if the pair has no closed form.
+
+    References: W21 App. D.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.kernels import White
+    >>> from calibjax.kernels.expectations import single_expectation
+    >>> print(single_expectation(White(), Categorical(jnp.array([0.25, 0.75])), 1))
+    0.75
+    """
+    p = bare(p)
+    return combine(kernel, lambda term: rules(term, p).mean(term, p, z))
+
+
+def double_expectation(kernel: TargetKernel, p: Distribution, q: Distribution) -> jax.Array:
+    """Expectation M_{p,q} = E_{Z~p, Z'~q} k(Z, Z') with independent Z, Z'.
+
+    Args:
+        kernel: target kernel k.
+        p: one distribution.
+        q: one distribution of the same class.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        NotImplementedError: if the pair has no closed form.
+
+    References: W21 App. D.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.kernels import White
+    >>> from calibjax.kernels.expectations import double_expectation
+    >>> p = Categorical(jnp.array([0.25, 0.75]))
+    >>> print(double_expectation(White(), p, p))
+    0.625
+    """
+    p, q = bare(p), bare(q)
+    return combine(kernel, lambda term: rules(term, p).inner(term, p, q))
+
+
+def diagonal_expectation(kernel: TargetKernel, p: Any) -> jax.Array | float:
+    """Expectation E_{Z~p} k(Z, Z) of the values of a target kernel on the diagonal.
+
+    Args:
+        kernel: target kernel k.
+        p: one distribution.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        NotImplementedError: if it is not known, see `register_expectations`.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.kernels import LabelKernel
+    >>> kernel = LabelKernel(jnp.array([[1.0, 0.0], [0.0, 3.0]]))
+    >>> print(diagonal_expectation(kernel, Categorical(jnp.array([0.25, 0.75]))))
+    2.5
+    """
+    p = bare(p)
+
+    def of_term(term: Any) -> Any:
+        if (constant := getattr(term, "diagonal", None)) is not None:
+            return constant
+        if hasattr(term, "expected_norm"):
+            return term.expected_norm(p)
+        if isinstance(draws := getattr(p, "draws", p), Ensemble):
+            values, probs = draws.values, draws.probs
+        elif has_class_probs(p):
+            values, probs = jnp.arange(p.class_probs.shape[-1]), p.class_probs
+        elif isinstance(p, Mixture):
+            diagonals = jax.vmap(lambda q: diagonal_expectation(term, q))(p.components)
+            return matmul(p.mixing_probs, diagonals)
+        else:
+            name, under = type(term).__name__, type(p).__name__
+            raise NotImplementedError(
+                f"no expectation of k(Z, Z) of the target kernel {name} under {under} predictions; "
+                "give the kernel an attribute diagonal, or a method expected_norm(p)"
+            )
+        return matmul(probs, jax.vmap(lambda z: term(z, z))(values).astype(probs.dtype))
+
+    return combine(kernel, of_term)
+
+
+def centered_norm(kernel: TargetKernel, p: Distribution) -> jax.Array:
+    """Expectation E k(Z, Z) − M_{p,p} of the centered kernel on the diagonal for Z ~ p, a scalar.
+
+    Raises NotImplementedError as `diagonal_expectation` and `double_expectation` do.
+    """
+    return jnp.asarray(diagonal_expectation(kernel, p) - double_expectation(kernel, p, p))
+
+
+def centered_kernel(
+    kernel: TargetKernel, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
+    """Centered kernel k(y, z) − m_p(z) − m_q(y) + M_{p,q}.
+
+    The inner product of exact features, or the registered form, or the sum of the four terms.
+
+    Args:
+        kernel: target kernel k.
+        p: one distribution.
+        y: one target, paired with p.
+        q: one distribution of the same class.
+        z: one target, paired with q.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        NotImplementedError: if the pair has no closed form.
+
+    References: W21 §3.2.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Categorical
+    >>> from calibjax.kernels import White
+    >>> p = Categorical(jnp.array([0.25, 0.75]))
+    >>> print(centered_kernel(White(), p, 1, p, 1))
+    0.125
+    """
+    p, q = bare(p), bare(q)
+
+    def of_term(term: TargetKernel) -> jax.Array:
+        rule = rules(term, p)
+        if rule.features is not None and rule.features.prepare is None:
+            residual = functools.partial(rule.features.residual, term, ())
+            return matmul(residual(p, y), residual(q, z))
+        return (rule.centered or four_terms)(term, p, y, q, z)
+
+    return combine(kernel, of_term)
+
+
+def four_terms(
+    kernel: TargetKernel, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
+) -> jax.Array:
+    """The centered kernel as the sum of its four terms."""
+    singles = single_expectation(kernel, p, z) + single_expectation(kernel, q, y)
+    return kernel(y, z) - singles + double_expectation(kernel, p, q)
+
+
+def prepare_features(
+    kernel: TargetKernel, predictions: Distribution, targets: ArrayLike
+) -> tuple[Any, ...] | None:
+    """What `features` needs for each term of a target kernel; None if one has no features."""
+    predictions, prepared = bare(predictions), []
+    for _, term in terms(kernel):
+        if (rule := rules(term, predictions).features) is None:
+            return None
+        prepared.append(() if rule.prepare is None else rule.prepare(term, predictions, targets))
+    return None if any(one is None for one in prepared) else tuple(prepared)
+
+
+def few_features(kernel: TargetKernel, predictions: Distribution) -> float:
+    """Number of features beyond which evaluating all pairs is cheaper than matrix products."""
+    return sum(_features_of(term, bare(predictions)).few for _, term in terms(kernel))
+
+
+def features(
+    kernel: TargetKernel, prepared: tuple[Any, ...], p: Distribution, y: ArrayLike
+) -> jax.Array:
+    """Features of one sample, [r], whose inner products are the centered kernel."""
+    p = bare(p)
+    return _joined(kernel, prepared, lambda *of: _features_of(of[0], p).residual(*of, p, y))
+
+
+def batch_features(
+    kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, targets: ArrayLike
+) -> jax.Array:
+    """Features of targets [b, n, ...] of n predictions, [r, b, n]."""
+    predictions = bare(predictions)
+
+    def of_term(term: Any, one: Any) -> jax.Array:
+        rule = _features_of(term, predictions)
+        if rule.batch is not None:
+            return rule.batch(term, one, predictions, targets)
+        samples = jax.vmap(functools.partial(rule.residual, term, one), out_axes=-1)
+        return jax.vmap(samples, (None, 0), out_axes=1)(predictions, targets)
+
+    return _joined(kernel, prepared, of_term)
+
+
+def _features_of(term: TargetKernel, p: Distribution) -> Features:
+    rule = rules(term, p).features
+    assert rule is not None, "prepared only where there is a rule"
+    return rule
+
+
+def _joined(
+    kernel: TargetKernel, prepared: tuple[Any, ...], of_term: Callable[[Any, Any], jax.Array]
+) -> jax.Array:
+    """Features (term, prepared) → [r, ...] of all terms of a kernel."""
+    parts = [
+        values if factor is None else jnp.sqrt(factor).astype(values.dtype) * values
+        for (factor, term), one in zip(terms(kernel), prepared, strict=True)
+        for values in [of_term(term, one)]
+    ]
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)

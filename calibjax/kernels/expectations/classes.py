@@ -25,6 +25,8 @@ References: Piessens and Branders (1973), The evaluation and application of some
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,74 +40,67 @@ from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Beta, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.expectations import missing, register_expectations
+from calibjax.kernels.expectations import Features, missing, register_expectations
 from calibjax.kernels.labels import LabelKernel, White, gram_matrix
 from calibjax.kernels.stationary import SquaredExponential, Stationary
 
-_OF_NUMBERS = Euclidean | SquaredEuclidean | Manhattan
+
+def _bilinear(
+    at: Callable[[Any, Any], jax.Array],
+    mean: Callable[[Any], jax.Array],
+    product: Callable[..., jax.Array],
+) -> dict[str, Any]:
+    """Rules for a kernel with values a(y)ᵀ A a(z), from a, its expectation, and (kernel, p) ↦ A.
+
+    The last is a function (kernel, p, x, y) → xᵀ A y: within a tile, a product of matrices.
+    """
+    return {
+        "mean": lambda kernel, p, z: product(kernel, p, mean(p), at(p, z)),
+        "inner": lambda kernel, p, q: product(kernel, p, mean(p), mean(q)),
+        "centered": lambda kernel, p, y, q, z: product(
+            kernel, p, at(p, y) - mean(p), at(q, z) - mean(q)
+        ),
+    }
 
 
 def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
-    """Matrix A[c, c'] = k(c, c') over all classes, [m, m]."""
+    """Matrix A[c, c'] = k(c, c') over all classes, [m, m].
+
+    Distances between class labels, which are names and not numbers, are refused.
+    """
     num_classes = p.class_probs.shape[-1]
-    for part in jax.tree.leaves(kernel, is_leaf=lambda k: isinstance(k, LabelKernel)):
+    parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel))
+    for part in parts:
         if isinstance(part, LabelKernel):
-            expected = (num_classes, num_classes)
             described = f"[{num_classes}, {num_classes}], as the predictions' classes"
-            checks.shape("kernel.target.matrix", part.matrix, expected, described)
+            checks.shape("kernel.target.matrix", part.matrix, (num_classes,) * 2, described)
+        distance = getattr(part, "distance", None)
+        if isinstance(distance, Euclidean | SquaredEuclidean | Manhattan):
+            name = type(part).__name__
+            raise ValueError(
+                f"kernel.target: expected a kernel on class labels such as White() or "
+                f"LabelKernel(matrix), got {name} with distance {type(distance).__name__}; "
+                f"for ordered classes take LabelKernel(gram_matrix({name}(...), "
+                f"jnp.arange({num_classes}.0)))"
+            )
     return gram_matrix(kernel, jnp.arange(num_classes))
 
 
-def _check(kernel: Kernel, predictions: ClassPredictions) -> None:
-    """Refuses distances between class labels, which are names, not numbers."""
-    num_classes = predictions.class_probs.shape[-1]
-    parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, Stationary | LabelKernel))
-    for part in parts:
-        distance = getattr(part, "distance", None)
-        if isinstance(part, Stationary) and isinstance(distance, _OF_NUMBERS):
-            name, metric = type(part).__name__, type(distance).__name__
-            raise ValueError(
-                f"kernel.target: expected a kernel on class labels such as White() or "
-                f"LabelKernel(matrix), got {name} with distance {metric}, which takes the labels "
-                f"0, ..., {num_classes - 1} for numbers with distances; if the classes are "
-                f"ordered, ask for it: LabelKernel(gram_matrix({name}(...), "
-                f"jnp.arange({num_classes}.0)))"
-            )
-
-
-def _entry(values: jax.Array, label: jax.Array) -> jax.Array:
-    """values[label]; NaN for a label out of range, where indexing would clamp."""
-    return values.at[label].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+def _labels(p: ClassPredictions, y: jax.Array) -> jax.Array:
+    """One-hot encoded label, e_y, [m]."""
+    return one_hot(jnp.asarray(y), p.class_probs.shape[-1], p.class_probs.dtype)
 
 
 def _residual(p: ClassPredictions, y: jax.Array) -> jax.Array:
     """One-hot encoded label minus the prediction, e_y − p, [m]."""
-    probs = p.class_probs
-    return one_hot(jnp.asarray(y), probs.shape[-1], probs.dtype) - probs
+    return _labels(p, y) - p.class_probs
 
 
-def _any_single(kernel: Kernel, p: ClassPredictions, z: jax.Array) -> jax.Array:
-    return _entry(matmul(_label_matrix(kernel, p), p.class_probs), z)
+def _product(kernel: Kernel, p: ClassPredictions, x: jax.Array, y: jax.Array) -> jax.Array:
+    return matmul(x, matmul(_label_matrix(kernel, p), y))
 
 
-def _any_double(kernel: Kernel, p: ClassPredictions, q: ClassPredictions) -> jax.Array:
-    return matmul(p.class_probs, matmul(_label_matrix(kernel, p), q.class_probs))
-
-
-def _any_centered(
-    kernel: Kernel, p: ClassPredictions, y: jax.Array, q: ClassPredictions, z: jax.Array
-) -> jax.Array:
-    """⟨e_y − p, A (e_z − q)⟩: within a tile, a product of matrices."""
-    return matmul(_residual(p, y), matmul(_label_matrix(kernel, p), _residual(q, z)))
-
-
-def _any_diagonal(kernel: Kernel, p: ClassPredictions) -> jax.Array:
-    return matmul(p.class_probs, jnp.diagonal(_label_matrix(kernel, p)))
-
-
-def _any_prepare(
-    kernel: Kernel, predictions: ClassPredictions, targets: jax.Array
-) -> jax.Array | None:
+def _root(kernel: Kernel, predictions: ClassPredictions, targets: jax.Array) -> jax.Array | None:
     """Square root R of the label matrix, A = R Rᵀ, [m, m]."""
     del targets
     if not checks.is_concrete(kernel):
@@ -114,59 +109,22 @@ def _any_prepare(
     return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
 
 
-def _any_features(kernel: Kernel, root: jax.Array, p: ClassPredictions, y: jax.Array) -> jax.Array:
-    del kernel
-    return matmul(_residual(p, y), root)
-
-
-def _white_single(kernel: White, p: ClassPredictions, z: jax.Array) -> jax.Array:
-    del kernel
-    return _entry(p.class_probs, z)
-
-
-def _white_double(kernel: White, p: ClassPredictions, q: ClassPredictions) -> jax.Array:
-    del kernel
-    return matmul(p.class_probs, q.class_probs)
-
-
-def _white_centered(
-    kernel: White, p: ClassPredictions, y: jax.Array, q: ClassPredictions, z: jax.Array
-) -> jax.Array:
-    """⟨e_y − p, e_z − q⟩: within a tile, a product of matrices."""
-    del kernel
-    return matmul(_residual(p, y), _residual(q, z))
-
-
-def _white_prepare(kernel: White, predictions: ClassPredictions, targets: jax.Array) -> tuple[()]:
-    del kernel, predictions, targets
-    return ()
-
-
-def _white_features(
-    kernel: White, prepared: tuple[()], p: ClassPredictions, y: jax.Array
-) -> jax.Array:
-    del kernel, prepared
-    return _residual(p, y)
+def _probs(p: ClassPredictions) -> jax.Array:
+    return p.class_probs
 
 
 for _distribution in (Categorical, CategoricalLogits, Bernoulli):
     register_expectations(
         Kernel,
         _distribution,
-        single=_any_single,
-        double=_any_double,
-        centered=_any_centered,
-        features=(_any_prepare, _any_features),
-        diagonal=_any_diagonal,
-        check=_check,
+        **_bilinear(_labels, _probs, _product),
+        features=Features(lambda kernel, root, p, y: matmul(_residual(p, y), root), _root),
     )
     register_expectations(
         White,
         _distribution,
-        single=_white_single,
-        double=_white_double,
-        centered=_white_centered,
-        features=(_white_prepare, _white_features),
+        **_bilinear(_labels, _probs, lambda kernel, p, x, y: matmul(x, y)),
+        features=Features(lambda kernel, prepared, p, y: _residual(p, y)),
     )
 
 
@@ -220,34 +178,23 @@ def _moments(p: Beta) -> jax.Array:
     return _recurrence((p.alpha - p.beta) / total, 1 / total)
 
 
-def single(kernel: Kernel, p: Beta, z: jax.Array) -> jax.Array:
-    """Expectation m_p(z) of a kernel that is smooth on [0, 1]."""
-    return matmul(matmul(_coefficients(kernel, p), _moments(p)), _polynomials(z))
-
-
-def double(kernel: Kernel, p: Beta, q: Beta) -> jax.Array:
-    """Expectation M_{p,q} of a kernel that is smooth on [0, 1]."""
-    return matmul(_moments(p), matmul(_coefficients(kernel, p), _moments(q)))
-
-
-def centered(kernel: Kernel, p: Beta, y: jax.Array, q: Beta, z: jax.Array) -> jax.Array:
-    """Centered kernel of a kernel that is smooth on [0, 1]."""
-    one, two = _polynomials(y) - _moments(p), _polynomials(z) - _moments(q)
-    return matmul(one, matmul(_coefficients(kernel, p), two))
-
-
-def check(kernel: Kernel, predictions: Beta) -> None:
-    """Refuses kernels that the polynomials cannot resolve."""
-    if not checks.is_outermost(kernel, predictions):
-        return  # its values are NaN then
-    if bool(jnp.any(jnp.isnan(_coefficients(kernel, predictions)))):
+def _check(kernel: Kernel, predictions: Beta) -> None:
+    """Refuses kernels that the polynomials cannot resolve; of traced ones the values are NaN."""
+    if checks.is_outermost(kernel) and jnp.any(jnp.isnan(_coefficients(kernel, predictions))):
         raise ValueError(
-            f"kernel.target: expected a kernel that polynomials of degree {_SIZE - 1} resolve on "
-            "[0, 1], such as SquaredExponential with a length scale >= 0.04, for Beta predictions, "
-            f"got {kernel}; use distributions.monte_carlo for narrower ones"
+            f"kernel.target: expected one that polynomials of degree {_SIZE - 1} resolve on [0, 1] "
+            f"(length_scale >= 0.04) for Beta predictions, got {kernel}; others need "
+            "distributions.monte_carlo"
         )
 
 
 register_expectations(
-    SquaredExponential, Beta, single=single, double=double, centered=centered, check=check
+    SquaredExponential,
+    Beta,
+    **_bilinear(
+        lambda p, y: _polynomials(y),
+        _moments,
+        lambda kernel, p, x, y: matmul(x, matmul(_coefficients(kernel, p), y)),
+    ),
+    check=_check,
 )

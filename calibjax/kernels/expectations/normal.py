@@ -28,14 +28,13 @@ References: W21 App. D.1.
 
 Kernels on normal scores: expectations are those under the standard normal distribution.
 
-The rules are for all classes of continuous predictions and of counts, those of a user, too.
 Expectations under ensembles are means over the members.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -59,25 +58,12 @@ from calibjax._core.arithmetic import (
 from calibjax._core.matrices import Factor, Matrix, Vector
 from calibjax._core.pytree import PyTree
 from calibjax.distances import Euclidean
-from calibjax.distributions import (
-    Bernoulli,
-    Categorical,
-    CategoricalLogits,
-    DiagNormal,
-    Ensemble,
-    Mixture,
-    Normal,
-    Poisson,
-    constraints,
-)
+from calibjax.distributions import DiagNormal, Ensemble, MvNormal, Normal
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.distributions.normal import MvNormal
 from calibjax.kernels.expectations import (
+    Features,
     batch_features,
     centered_kernel,
-    check_expectations,
-    diagonal_expectation,
     double_expectation,
     features,
     four_terms,
@@ -89,12 +75,13 @@ from calibjax.kernels.expectations import (
 from calibjax.kernels.residuals import (
     VECTORS,
     NormalScore,
+    Scores,
     score_of_rank,
     scores,
     standard_normal,
     total,
 )
-from calibjax.kernels.stationary import SquaredExponential, refuse_far_length_scale
+from calibjax.kernels.stationary import SquaredExponential
 
 # Beyond, pairs are cheaper even if the kernel on predictions has low rank.
 _MAX_FREQUENCIES, _PER_FREQUENCY = 96, 16  # or one for as many samples
@@ -116,15 +103,12 @@ def _shrink(s: jax.Array, t: jax.Array) -> jax.Array:
     return 1 / (1 + s + t)
 
 
-def inverse_length_scale(kernel: SquaredExponential, p: Any) -> jax.Array:
-    """Inverse length scale."""
-    return reciprocal(_length_scale(kernel, p))
-
-
-def _length_scale(kernel: SquaredExponential, p: Normal | DiagNormal | MvNormal) -> jax.Array:
+def _inverse_length_scale(
+    kernel: SquaredExponential, p: Normal | DiagNormal | MvNormal
+) -> jax.Array:
     if not isinstance(kernel.distance, Euclidean):
         raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
-    return jnp.asarray(kernel.length_scale, jnp.result_type(p.loc))
+    return reciprocal(jnp.asarray(kernel.length_scale, jnp.result_type(p.loc)))
 
 
 def _gaussian(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
@@ -169,15 +153,13 @@ def _excess(rate: jax.Array, p: Normal | DiagNormal) -> list[jax.Array]:
     return map_components(lambda scale: jnp.square(scale * rate), p.scale)
 
 
-def _single(kernel: SquaredExponential, p: Normal | DiagNormal, z: ArrayLike) -> jax.Array:
-    rate = inverse_length_scale(kernel, p)
+def _mean(kernel: SquaredExponential, p: Normal | DiagNormal, z: ArrayLike) -> jax.Array:
+    rate = _inverse_length_scale(kernel, p)
     return _gaussian(rate, map_components(jnp.subtract, z, p.loc), _excess(rate, p))
 
 
-def _double(
-    kernel: SquaredExponential, p: Normal | DiagNormal, q: Normal | DiagNormal
-) -> jax.Array:
-    rate = inverse_length_scale(kernel, p)
+def _inner(kernel: SquaredExponential, p: Normal | DiagNormal, q: Normal | DiagNormal) -> jax.Array:
+    rate = _inverse_length_scale(kernel, p)
     s = map_components(jnp.add, _excess(rate, p), _excess(rate, q))
     return _gaussian(rate, map_components(jnp.subtract, p.loc, q.loc), s)
 
@@ -212,7 +194,7 @@ def centered_without_offset(
     exponents enter several terms that cancel on average. So they leave no offset (1e-11 for W21's
     model in float32), in contrast to the plain sum of the four terms (2e-8).
     """
-    rate = inverse_length_scale(kernel, p)
+    rate = _inverse_length_scale(kernel, p)
     s, t = (jnp.square(x.scale * rate) for x in (p, q))
     a, b = (-jnp.expm1(-0.5 * sum_over_components(jnp.log1p, x)) for x in (s, t))
     u, v = s / (1 + s), t / (1 + t)
@@ -254,9 +236,9 @@ def _centered_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
 
     def plain(kernel: Any, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
         difference = map_components(jnp.subtract, y, z)
-        rate, nothing = inverse_length_scale(kernel, p), [jnp.zeros_like(x) for x in difference]
+        rate, nothing = _inverse_length_scale(kernel, p), [jnp.zeros_like(x) for x in difference]
         value = _gaussian(rate, difference, nothing)  # finite where the kernel's slope is not
-        return value - (_single(kernel, p, z) + _single(kernel, q, y)) + _double(kernel, p, q)
+        return value - (_mean(kernel, p, z) + _mean(kernel, q, y)) + _inner(kernel, p, q)
 
     return centered_without_offset(*primals), jax.jvp(plain, primals, tangents)[1]
 
@@ -270,8 +252,7 @@ def _prepare_features(
     observed targets and of five standard deviations around the predictions; beyond, they grow
     more slowly than the probability of such targets decreases.
     """
-    if not isinstance(kernel.distance, Euclidean):
-        raise missing(kernel, predictions, f" with distance {type(kernel.distance).__name__}")
+    _inverse_length_scale(kernel, predictions)  # which refuses other distances
     if not checks.is_concrete(kernel, predictions, targets):
         return None
     # NumPy computes: the data may be known while a random key is traced.
@@ -304,7 +285,7 @@ def _features(kernel: SquaredExponential, prepared: tuple, p: Normal, y: jax.Arr
     do not vectorise.
     """
     center, frequencies = prepared
-    rate = inverse_length_scale(kernel, p)
+    rate = _inverse_length_scale(kernel, p)
     s = jnp.square(p.scale * rate)
     spacing = frequencies[0]
     # exp(iωy) − φ(ω) = exp(iω loc) [exp(iω (y − loc)) − exp(−s ω² / 2)]
@@ -329,27 +310,17 @@ def _complex_product(x: tuple, y: tuple) -> tuple[jax.Array, jax.Array]:
     return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
 
 
-def _check(kernel: SquaredExponential, predictions: Normal | DiagNormal) -> None:
-    refuse_far_length_scale(kernel, predictions.scale)
-
-
-register_expectations(
-    SquaredExponential,
-    Normal,
-    single=_single,
-    double=_double,
-    centered=_centered,
-    features=(_prepare_features, _features, _FEW_FEATURES, _features),
-    check=_check,
-)
-register_expectations(
-    SquaredExponential,
-    DiagNormal,
-    single=_single,
-    double=_double,
-    centered=_centered,
-    check=_check,
-)
+for _distribution in (Normal, DiagNormal):
+    register_expectations(
+        SquaredExponential,
+        _distribution,
+        mean=_mean,
+        inner=_inner,
+        centered=_centered,
+        features=Features(_features, _prepare_features, _FEW_FEATURES, _features)
+        if _distribution is Normal
+        else None,
+    )
 
 
 def _scaled(rate: jax.Array, p: MvNormal) -> jax.Array:
@@ -396,14 +367,14 @@ def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, j
     return value, value * slope
 
 
-def _single_multivariate(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
-    rate = inverse_length_scale(kernel, p)
+def _mean_multivariate(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
+    rate = _inverse_length_scale(kernel, p)
     factored = matrices.factor_sample(_scaled(rate, p))
     return _gaussian_multivariate(factored, matrices.vector((z - p.loc) * rate))
 
 
-def _double_multivariate(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
-    rate = inverse_length_scale(kernel, p)
+def _inner_multivariate(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
+    rate = _inverse_length_scale(kernel, p)
     s, t = (matrices.matrix(_scaled(rate, x)) for x in (p, q))
     difference = matrices.vector((p.loc - q.loc) * rate)
     return _gaussian_of_pair(matrices.add(s, t), difference)
@@ -421,7 +392,7 @@ def _centered_in_low_precision(
     kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
 ) -> jax.Array:
     """The four terms for wide predictions, where they are accurate, and for derivatives."""
-    square = jnp.square(inverse_length_scale(kernel, p))
+    square = jnp.square(_inverse_length_scale(kernel, p))
     is_wide = (jnp.trace(p.cov) + jnp.trace(q.cov)) * square > 1
     arguments = kernel, p, y, q, z
     return jnp.where(
@@ -465,7 +436,7 @@ def centered_without_offset_multivariate(
     of K minus dᵀ U d, d'ᵀ V d' and Dᵀ U D + Dᵀ V D − (U D)ᵀ S' x − (V D)ᵀ S x. All corrections
     are small if S and S' are, and the rounding errors of U and V cancel on average.
     """
-    rate = inverse_length_scale(kernel, p)
+    rate = _inverse_length_scale(kernel, p)
     arrays = _scaled(rate, p), _scaled(rate, q)
     factors = [matrices.factor_sample(a) for a in arrays]
     u, v = (matrices.matrix(_shrinkage(*af)) for af in zip(arrays, factors, strict=True))
@@ -494,30 +465,31 @@ def centered_without_offset_multivariate(
     return ((big_k - big_p) - (big_q - big_m)) + (a * big_p + b * big_q - c * big_m)
 
 
-def _check_multivariate(kernel: SquaredExponential, predictions: MvNormal) -> None:
-    if checks.is_concrete(predictions.cov):
-        variances = np.asarray(predictions.cov).diagonal(0, -2, -1)
-        refuse_far_length_scale(kernel, variances**0.5)
-
-
 register_expectations(
     SquaredExponential,
     MvNormal,
-    single=_single_multivariate,
-    double=_double_multivariate,
+    mean=_mean_multivariate,
+    inner=_inner_multivariate,
     centered=_centered_multivariate,
-    check=_check_multivariate,
 )
 
 
-def _single_scores(kernel: NormalScore, p: Distribution, z: ArrayLike) -> jax.Array:
-    """The score is that of a target of p."""
+def _mean_scores(kernel: NormalScore, p: Distribution, z: ArrayLike) -> jax.Array:
+    """The score is that of a target of p; expectations under ensembles are over the members."""
+    if isinstance(p, Ensemble):
+        return single_expectation(kernel.kernel, _of_scores(p), score_of_rank(p, z))
     standard = standard_normal(p)
     return total(scores(p, z), lambda s: single_expectation(kernel.kernel, standard, s))
 
 
-def _double_scores(kernel: NormalScore, p: Distribution, q: Distribution) -> jax.Array:
-    return double_expectation(kernel.kernel, standard_normal(p), standard_normal(q))
+def _inner_scores(kernel: NormalScore, p: Distribution, q: Distribution) -> jax.Array:
+    standard = standard_normal(p), standard_normal(q)
+    both = (_of_scores(p), _of_scores(q)) if isinstance(p, Ensemble) else standard
+    return double_expectation(kernel.kernel, *both)
+
+
+def _of_scores(p: Any) -> Ensemble:
+    return dataclasses.replace(p, values=score_of_rank(p, p.values))
 
 
 def _centered_scores(
@@ -531,10 +503,6 @@ def _centered_scores(
         )
 
     return total(scores(p, y), of_score)
-
-
-def _diagonal(kernel: NormalScore, p: Distribution) -> jax.Array | float:
-    return diagonal_expectation(kernel.kernel, standard_normal(p))
 
 
 def _prepare_features_scores(
@@ -562,69 +530,31 @@ def _batch_features(
     kernel: NormalScore, prepared: tuple, predictions: Distribution, targets: jax.Array
 ) -> jax.Array:
     """Features of targets [b, n], [r, b, n], in loops of the inner kernel over all of them."""
-    own, *panels = jax.vmap(jax.vmap(scores), (None, 0))(predictions, targets)
-    zeros = jnp.zeros(targets.shape[1], floating_dtype(predictions))
-    standard = Normal(zeros, zeros + 1)
-    points, weights = (jnp.moveaxis(x, -1, 0) for x in own[:2])  # [k, b, n]
-    flat = points.reshape(-1, points.shape[-1])
-    values = batch_features(kernel.kernel, prepared, standard, flat)
-    total_features = jnp.sum(weights * values.reshape(-1, *points.shape), 1)
-    for part in panels:
+    standard = jax.vmap(standard_normal)(predictions)
+
+    def of_points(part: Scores) -> jax.Array:
+        points = jnp.moveaxis(part.points, -1, 0)  # [k, b, n]
+        flat = points.reshape(-1, points.shape[-1])
+        values = batch_features(kernel.kernel, prepared, standard, flat)
+        return jnp.sum(jnp.moveaxis(part.weights, -1, 0) * values.reshape(-1, *points.shape), 1)
+
+    first, *others = jax.vmap(jax.vmap(scores), (None, 0))(predictions, targets)
+    sums = of_points(first)
+    for part in others:
+        if part.shares is None:  # of members, the same for all targets
+            sums += of_points(jax.tree.map(lambda x: x[:1], part))
+            continue
         one, normal = jax.tree.map(lambda x: x[0, 0], part), jax.tree.map(lambda x: x[0], standard)
         of_panels = one.mapped(lambda s, p=normal: features(kernel.kernel, prepared, p, s))
-        total_features += einsum("kr,bnk->rbn", of_panels, part.weights)
-    return total_features
+        sums += einsum("kr,bnk->rbn", of_panels, part.weights)
+    return sums
 
 
-def _check_scores(kernel: NormalScore, predictions: Distribution) -> None:
-    """Refuses predictions of other things than numbers, or without a distribution function."""
-    if isinstance(predictions, Ensemble):
-        is_scalar = jnp.ndim(predictions.values) == 2
-    else:
-        support = getattr(predictions, "support", constraints.real)
-        is_scalar = not getattr(support, "axes", ()) and hasattr(predictions, "cdf")
-    if not isinstance(predictions, VECTORS) and not is_scalar:
-        _refuse(kernel, predictions)
-    check_expectations(kernel.kernel, jax.tree.map(lambda x: x[None], standard_normal(predictions)))
-
-
-def _refuse(kernel: NormalScore, predictions: Distribution, *others: object) -> NoReturn:
-    del kernel, others
-    raise NotImplementedError(
-        f"no normal scores of targets of {type(predictions).__name__} predictions; expected "
-        "distributions of numbers with a method cdf, ensembles of numbers, DiagNormal or MvNormal"
-    )
-
-
-def _of_members(kernel: NormalScore, p: Ensemble, z: ArrayLike) -> jax.Array:
-    return single_expectation(kernel.kernel, _of_scores(p), score_of_rank(p, z))
-
-
-def _of_two(kernel: NormalScore, p: Ensemble, q: Ensemble) -> jax.Array:
-    return double_expectation(kernel.kernel, _of_scores(p), _of_scores(q))
-
-
-def _of_scores(p: Ensemble) -> Ensemble:
-    return dataclasses.replace(p, values=score_of_rank(p, p.values))
-
-
-# There are rules of other kernels for some, which the search for classes of predictions finds.
-for _distribution in (object, Mixture, Poisson, Ensemble):
-    of_members = _distribution is Ensemble  # whose scores are the same for all targets
-    register_expectations(
-        NormalScore,
-        _distribution,
-        single=_of_members if of_members else _single_scores,
-        double=_of_two if of_members else _double_scores,
-        centered=_centered_scores,
-        features=(
-            _prepare_features_scores,
-            _features_scores,
-            math.inf,
-            None if of_members else _batch_features,
-        ),
-        check=_check_scores,
-        diagonal=_diagonal,
-    )
-for _distribution in (MonteCarlo, Categorical, CategoricalLogits, Bernoulli):
-    register_expectations(NormalScore, _distribution, single=_refuse, double=_refuse, check=_refuse)
+register_expectations(
+    NormalScore,
+    object,
+    mean=_mean_scores,
+    inner=_inner_scores,
+    centered=_centered_scores,
+    features=Features(_features_scores, _prepare_features_scores, batch=_batch_features),
+)

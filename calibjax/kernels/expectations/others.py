@@ -84,7 +84,7 @@ with the score s_p = ∇ log p. The rule is for all classes of predictions, thos
 
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -96,25 +96,14 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, floating_dtype, matmul, reciprocal, tensordot
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Euclidean
-from calibjax.distributions import (
-    Bernoulli,
-    Categorical,
-    CategoricalLogits,
-    Ensemble,
-    Laplace,
-    Mixture,
-    Poisson,
-    Uniform,
-    constraints,
-)
-from calibjax.distributions.base import Distribution
+from calibjax.distributions import Ensemble, Laplace, Mixture, Poisson, Uniform, constraints
+from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.kernels import nystrom
 from calibjax.kernels.base import Kernel
 from calibjax.kernels.expectations import (
+    Features,
     centered_kernel,
-    check_expectations,
-    diagonal_expectation,
     double_expectation,
     features,
     four_terms,
@@ -125,12 +114,7 @@ from calibjax.kernels.expectations import (
 )
 from calibjax.kernels.labels import White, gram_matrix
 from calibjax.kernels.residuals import Residual
-from calibjax.kernels.stationary import (
-    Exponential,
-    SquaredExponential,
-    Stein,
-    refuse_far_length_scale,
-)
+from calibjax.kernels.stationary import Exponential, SquaredExponential, Stein
 
 _CLOSE = 0.5  # largest difference of arguments whose divided difference is a Taylor series
 
@@ -266,13 +250,13 @@ def _distance(rate: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.minimum(absolute(x - y) * rate, largest)
 
 
-def _single(kernel: Exponential, p: Laplace, z: jax.Array) -> jax.Array:
+def _mean(kernel: Exponential, p: Laplace, z: jax.Array) -> jax.Array:
     rate, s = _scaled(kernel, p)
     x = _distance(rate, z, p.loc)
     return jnp.exp(-x) + _first(s, x)
 
 
-def _double(kernel: Exponential, p: Laplace, q: Laplace) -> jax.Array:
+def _inner(kernel: Exponential, p: Laplace, q: Laplace) -> jax.Array:
     (rate, s), (_, t) = _scaled(kernel, p), _scaled(kernel, q)
     x = _distance(rate, p.loc, q.loc)
     return jnp.exp(-x) + (_first(s, x) + _first(t, x)) + _second(s, t, x)
@@ -299,13 +283,7 @@ def _centered(kernel: Exponential, p: Laplace, y: jax.Array, q: Laplace, z: jax.
     return values + firsts + _second(s, t, m)
 
 
-def _check(kernel: Exponential, predictions: Laplace) -> None:
-    refuse_far_length_scale(kernel, predictions.scale)
-
-
-register_expectations(
-    Exponential, Laplace, single=_single, double=_double, centered=_centered, check=_check
-)
+register_expectations(Exponential, Laplace, mean=_mean, inner=_inner, centered=_centered)
 
 
 _NUM_NODES = 31
@@ -313,12 +291,12 @@ _MAX_COUNTS = 128  # with more, matrix products are no faster than pairs
 _EXPONENT = 21.0  # e⁻²¹ bounds the omitted part
 
 
-def _white_single(kernel: White, p: Poisson, z: jax.Array) -> jax.Array:
+def _mean_white(kernel: White, p: Poisson, z: jax.Array) -> jax.Array:
     del kernel
     return jnp.exp(p.log_prob(z))
 
 
-def _white_double(kernel: White, p: Poisson, q: Poisson) -> jax.Array:
+def _inner_white(kernel: White, p: Poisson, q: Poisson) -> jax.Array:
     del kernel
     one, two = jnp.sqrt(p.rate), jnp.sqrt(q.rate)
     return jnp.exp(-jnp.square(one - two)) * jax.scipy.special.i0e(2 * one * two)
@@ -368,7 +346,7 @@ def _sine_rest(w: jax.Array) -> jax.Array:
     return jnp.where(w < 1, w * series, w - jnp.sin(w))
 
 
-def _single_poisson(kernel: SquaredExponential, p: Poisson, z: jax.Array) -> jax.Array:
+def _mean_poisson(kernel: SquaredExponential, p: Poisson, z: jax.Array) -> jax.Array:
     """Σ_j a_j cos(w_j (λ − z) − λ (w_j − sin w_j)), as a polynomial in exp(i w_1 (λ − z))."""
     length_scale = _length_scale(kernel, p)
     reach = _reach(length_scale, p.rate)
@@ -389,7 +367,7 @@ def _single_poisson(kernel: SquaredExponential, p: Poisson, z: jax.Array) -> jax
     return jnp.where(is_near, real, 0)
 
 
-def _double_poisson(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
+def _inner_poisson(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
     length_scale, variance = _length_scale(kernel, p), p.rate + q.rate
     reach = _reach(length_scale, variance)
     difference = p.rate - q.rate
@@ -427,21 +405,14 @@ def _features(kernel: Kernel, root: jax.Array, p: Poisson, y: jax.Array) -> jax.
     return matmul((counts == y) - jnp.exp(p.log_prob(counts)), root)
 
 
-_FEATURES = (_prepare_features, _features)
+_FEATURES = Features(_features, _prepare_features)
+register_expectations(White, Poisson, mean=_mean_white, inner=_inner_white, features=_FEATURES)
 register_expectations(
-    White, Poisson, single=_white_single, double=_white_double, features=_FEATURES
-)
-register_expectations(
-    SquaredExponential, Poisson, single=_single_poisson, double=_double_poisson, features=_FEATURES
+    SquaredExponential, Poisson, mean=_mean_poisson, inner=_inner_poisson, features=_FEATURES
 )
 
 
 _UNROLLED = 4  # components; a loop over more of them holds one tile of pairs at a time
-
-
-def _classes(p: Mixture) -> Categorical | None:
-    """A mixture of class predictions as a single class prediction."""
-    return Categorical(p.class_probs) if hasattr(p.components, "class_probs") else None
 
 
 def _average(function: Callable[[Any], jax.Array | float], p: Mixture) -> jax.Array:
@@ -462,23 +433,12 @@ def _average(function: Callable[[Any], jax.Array | float], p: Mixture) -> jax.Ar
     return lax.scan(add, sum(written, 0 + first), rest)[0]
 
 
-def _single_mixture(kernel: Kernel, p: Mixture, z: ArrayLike) -> jax.Array:
-    if (classes := _classes(p)) is not None:
-        return single_expectation(kernel, classes, z)
+def _mean_mixture(kernel: Kernel, p: Mixture, z: ArrayLike) -> jax.Array:
     return _average(lambda component: single_expectation(kernel, component, z), p)
 
 
-def _double_mixture(kernel: Kernel, p: Mixture, q: Mixture) -> jax.Array:
-    classes, others = _classes(p), _classes(q)
-    if classes is not None and others is not None:
-        return double_expectation(kernel, classes, others)
+def _inner_mixture(kernel: Kernel, p: Mixture, q: Mixture) -> jax.Array:
     return _average(lambda a: _average(lambda b: double_expectation(kernel, a, b), q), p)
-
-
-def _diagonal(kernel: Kernel, p: Mixture) -> jax.Array | float:
-    if (classes := _classes(p)) is not None:
-        return diagonal_expectation(kernel, classes)
-    return _average(lambda component: diagonal_expectation(kernel, component), p)
 
 
 def _centered_mixture(
@@ -489,9 +449,6 @@ def _centered_mixture(
     The latter, Σ_ij w_i v_j [k(y, z) − m_{p_i}(z) − m_{q_j}(y) + M_{p_i, q_j}], costs up to five
     times as much, but cancels within the components, which have forms that are accurate there.
     """
-    classes, others = _classes(p), _classes(q)
-    if classes is not None and others is not None:
-        return centered_kernel(kernel, classes, y, others, z)
     if p.mixing_probs.dtype == jnp.float64:
         return four_terms(kernel, p, y, q, z)
     return _average(lambda a: _average(lambda b: centered_kernel(kernel, a, y, b, z), q), p)
@@ -522,12 +479,10 @@ def _features_mixture(kernel: Kernel, prepared: tuple, p: Mixture, y: ArrayLike)
 register_expectations(
     Kernel,
     Mixture,
-    single=_single_mixture,
-    double=_double_mixture,
+    mean=_mean_mixture,
+    inner=_inner_mixture,
     centered=_centered_mixture,
-    features=(_prepare, _features_mixture),
-    check=lambda kernel, predictions: check_expectations(kernel, predictions.components),
-    diagonal=_diagonal,
+    features=Features(_features_mixture, _prepare),
 )
 
 
@@ -557,13 +512,13 @@ def _expectation(function: Callable[[Any], jax.Array], p: Ensemble) -> jax.Array
     return jnp.where(jnp.any(checks.is_missing(p.values)), jnp.nan, mean)
 
 
-def _single_ensemble(kernel: Kernel, p: Ensemble, z: ArrayLike) -> jax.Array:
+def _mean_ensemble(kernel: Kernel, p: Ensemble, z: ArrayLike) -> jax.Array:
     return _expectation(lambda x: kernel(x, z), p)
 
 
-def _double_ensemble(kernel: Kernel, p: Ensemble, q: Ensemble) -> jax.Array:
+def _inner_ensemble(kernel: Kernel, p: Ensemble, q: Ensemble) -> jax.Array:
     """M_{p,q}; without pairs of a draw with itself if the two are the same prediction."""
-    every = _expectation(lambda x: _single_ensemble(kernel, q, x), p)
+    every = _expectation(lambda x: _mean_ensemble(kernel, q, x), p)
     if p.index is None or q.index is None or jnp.shape(p.values) != jnp.shape(q.values):
         return every
     is_same = p.index == q.index
@@ -576,10 +531,6 @@ def _double_ensemble(kernel: Kernel, p: Ensemble, q: Ensemble) -> jax.Array:
         paired = _sum_over(lambda x, z, w: w * kernel(x, z), draws)
     # The denominator is kept away from zero where it is not used.
     return jnp.where(is_same, (every - paired) / (1 - jnp.where(is_same, share, 0)), every)
-
-
-def _diagonal_ensemble(kernel: Kernel, p: Ensemble) -> jax.Array:
-    return _expectation(lambda x: kernel(x, x), p)
 
 
 def _prepare_features_ensemble(
@@ -617,69 +568,59 @@ def _features_ensemble(
     return matmul(inverse, values(y) - mean)
 
 
-def _check_ensemble(kernel: Kernel, predictions: MonteCarlo) -> None:
-    """Draws of classes are labels, so the check for class predictions applies."""
-    if hasattr(predictions, "class_probs"):
-        check_expectations(kernel, predictions.distribution)
+def _draws(kernel: Kernel, p: MonteCarlo) -> Ensemble:
+    """The draws, of which those of classes are labels."""
+    if has_class_probs(p):
+        single_expectation(kernel, p.distribution, 0)  # which refuses distances between them
+    return p.draws
 
 
 register_expectations(
     Kernel,
     Ensemble,
-    single=_single_ensemble,
-    double=_double_ensemble,
-    features=(_prepare_features_ensemble, _features_ensemble),
-    diagonal=_diagonal_ensemble,
+    mean=_mean_ensemble,
+    inner=_inner_ensemble,
+    features=Features(_features_ensemble, _prepare_features_ensemble),
 )
 register_expectations(
     Kernel,
     MonteCarlo,
-    single=lambda kernel, p, z: _single_ensemble(kernel, p.draws, z),
-    double=lambda kernel, p, q: _double_ensemble(kernel, p.draws, q.draws),
-    diagonal=lambda kernel, p: _diagonal_ensemble(kernel, p.draws),
-    check=_check_ensemble,
+    mean=lambda kernel, p, z: _mean_ensemble(kernel, _draws(kernel, p), z),
+    inner=lambda kernel, p, q: _inner_ensemble(kernel, _draws(kernel, p), q.draws),
 )
 
 
-def _zero(kernel: Residual, p: Distribution, *others: object) -> jax.Array:
-    del kernel, others
-    return jnp.zeros((), floating_dtype(p))
+register_expectations(
+    Residual,
+    object,
+    mean=lambda kernel, p, z: jnp.zeros((), floating_dtype(p)),
+    inner=lambda kernel, p, q: jnp.zeros((), floating_dtype(p)),
+    features=Features(lambda kernel, prepared, p, y: kernel.residual(p, y)),
+)
 
 
-def _centered_residuals(
-    kernel: Residual, p: Distribution, y: ArrayLike, q: Distribution, z: ArrayLike
-) -> jax.Array:
-    return matmul(kernel.residual(p, y), kernel.residual(q, z))
-
-
-def _features_residuals(
-    kernel: Residual, prepared: tuple[()], p: Distribution, y: ArrayLike
-) -> jax.Array:
-    del prepared
-    return kernel.residual(p, y)
-
-
-# The search goes through classes of predictions first, and some of them have rules of all kernels.
-EVERY_FAMILY = object, Mixture, Categorical, CategoricalLogits, Bernoulli, Ensemble, MonteCarlo
-for _distribution in EVERY_FAMILY:
-    register_expectations(
-        Residual,
-        _distribution,
-        single=_zero,
-        double=_zero,
-        centered=_centered_residuals,
-        features=(lambda *_: (), _features_residuals),
-        check=lambda kernel, predictions: kernel.check_predictions(predictions),
-        diagonal=lambda kernel, p: kernel.expected_norm(p),
-    )
+def _end(p: Distribution) -> float | None:
+    """The upper end of the support, None for real numbers and vectors; refuses other supports."""
+    support = getattr(p, "support", constraints.real)
+    is_positive = support in (constraints.positive, constraints.nonnegative)
+    is_known = is_positive or support is constraints.unit_interval
+    is_known |= getattr(support, "words", None) == constraints.real.words
+    if not is_known or isinstance(p, Uniform | MonteCarlo) or not hasattr(p, "log_prob"):
+        raise NotImplementedError(
+            f"no Stein kernel for {type(p).__name__} predictions; expected a density on real "
+            "numbers, positive numbers, proportions or vectors, without a step at its ends, whose "
+            "attribute support, if there is one, is one of calibjax.distributions.constraints"
+        )
+    if is_positive:
+        return math.inf
+    return 1.0 if support is constraints.unit_interval else None
 
 
 def _weight_stein(p: Distribution, y: jax.Array) -> jax.Array | float:
     """A smooth factor that is zero at the ends of the support."""
-    support = getattr(p, "support", constraints.real)
-    if support is constraints.unit_interval:
-        return y * (1 - y)
-    return y if support in (constraints.positive, constraints.nonnegative) else 1.0
+    if (end := _end(p)) is None:
+        return 1.0
+    return y * (1 - y) if end == 1 else y
 
 
 def _inside(p: Distribution, y: jax.Array) -> jax.Array:
@@ -688,21 +629,18 @@ def _inside(p: Distribution, y: jax.Array) -> jax.Array:
     The density may be infinite or zero there. Its slope times the weight has a limit, which is
     taken as close to the end as the slope, for concentrations up to 1e4, does not overflow.
     """
-    info = jnp.finfo(y.dtype)
-    support = getattr(p, "support", constraints.real)
-    is_positive = support in (constraints.positive, constraints.nonnegative)
-    if not is_positive and support is not constraints.unit_interval:
+    if (end := _end(p)) is None:
         return y
+    info = jnp.finfo(y.dtype)
     least = float(info.tiny) * 1e6
     # What is outside of the support stays there.
     inner = jnp.where((y >= 0) & (y < least), least, y)
-    if is_positive:
-        return inner
-    return jnp.where((y <= 1) & (y > 1 - info.epsneg), 1 - info.epsneg, inner)
+    return jnp.where((y <= end) & (y > end - info.epsneg), end - info.epsneg, inner)
 
 
 def _zero_stein(kernel: Stein, p: Distribution, *others: object) -> jax.Array:
     del kernel, others
+    _end(p)
     return jnp.zeros((), jnp.result_type(*jax.tree.leaves(p)))
 
 
@@ -724,34 +662,4 @@ def _centered_stein(kernel: Stein, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -
     return both + matmul(score_y, in_z(y, z)) + matmul(score_z, in_y(y, z)) + jnp.trace(mixed)
 
 
-def _check_stein(kernel: Stein, predictions: Distribution) -> None:
-    """Refuses predictions without a density on numbers, positive numbers, proportions, vectors."""
-    support = getattr(predictions, "support", constraints.real)
-    known = (constraints.positive, constraints.nonnegative, constraints.unit_interval)
-    is_known = support in known or getattr(support, "words", None) == constraints.real.words
-    if isinstance(predictions, Uniform) or not is_known:
-        _refuse(kernel, predictions)
-    checks.method("predictions", predictions, "log_prob")
-
-
-def _refuse(kernel: Stein, predictions: Distribution, *others: object) -> NoReturn:
-    del kernel, others
-    raise NotImplementedError(
-        f"no Stein kernel for {type(predictions).__name__} predictions; expected a density on real "
-        "numbers, positive numbers, proportions or vectors, without a step at its ends, whose "
-        "attribute support, if there is one, is one of calibjax.distributions.constraints"
-    )
-
-
-for _distribution in (object, Mixture):
-    register_expectations(
-        Stein,
-        _distribution,
-        single=_zero_stein,
-        double=_zero_stein,
-        centered=_centered_stein,
-        check=_check_stein,
-    )
-# There are rules of other kernels for these, which the search for classes of predictions finds.
-for _distribution in (Ensemble, MonteCarlo, Categorical, CategoricalLogits, Bernoulli):
-    register_expectations(Stein, _distribution, single=_refuse, double=_refuse, check=_refuse)
+register_expectations(Stein, object, mean=_zero_stein, inner=_zero_stein, centered=_centered_stein)
