@@ -17,10 +17,11 @@ are checked, and `support` how targets are; see `distributions.constraints`. It 
 - `distances.Wasserstein.register(Family, squared)` if kernels on predictions use that distance.
 
 Any other frozen dataclass pytree with a method `sample(key)` works, too. Then only the common
-length of the leading axes and finiteness are checked, unless it has methods
-`check_structure(name)`, `check_values(name)` and `check_targets(name, targets)`, which receive a
-batch and raise `ValueError` or `TypeError`. The last two may return the batch and the targets with
-invalid traced values replaced by NaN (integers by the smallest integer).
+length of the leading axes and finiteness are checked, unless it has methods `check_values(name)`
+and `check_targets(name, targets)`, which receive a batch and raise `ValueError` or `TypeError`.
+They may return the batch and the targets with invalid traced values replaced by NaN (integers by
+the smallest integer). A family with declared parameters may have them, too: `check_values` then
+checks what constraints cannot say.
 
 Parameters and targets may be anything that NumPy reads as real numbers; float16 and bfloat16 are
 converted to float32.

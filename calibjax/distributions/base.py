@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
@@ -53,14 +53,12 @@ def _of_rows(record: Any, function: Callable[[Any], Any], axes: int = 0) -> Any:
     These have more axes than one prediction has, which constraints or `axes` of fields say.
     """
     changes = {}
-    for field in dataclasses.fields(record):
-        value, constraint = getattr(record, field.name), field.metadata.get("constraint")
-        width = axes + (len(constraint.axes) if constraint else field.metadata.get("axes", 0))
-        if dataclasses.is_dataclass(value):
-            changes[field.name] = _of_rows(value, function, width)
-        elif not field.metadata.get("static"):
-            take = lambda x, width=width: function(x) if jnp.ndim(x) > width else x  # noqa: E731
-            changes[field.name] = jax.tree.map(take, value)
+    for key, constraint, extra in checks.declared(type(record)):
+        value = getattr(record, key)
+        width = axes + len(constraint.axes if constraint else extra.get("axes", ()))
+        take = lambda x, width=width: function(x) if jnp.ndim(x) > width else x  # noqa: E731
+        is_record = dataclasses.is_dataclass(value)
+        changes[key] = _of_rows(value, function, width) if is_record else jax.tree.map(take, value)
     return dataclasses.replace(record, **changes)
 
 
@@ -83,38 +81,47 @@ class Distribution(Batch):
 
     support: Any = real  # a Constraint; if it were a ClassVar, no property could override it
 
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch whose parameters are not arrays with the declared axes."""
-        self._sizes(name)
-
-    def _sizes(self, name: str) -> dict[str, int]:
-        """Lengths of the declared axes, after a check of the shapes."""
-        return checks.axis_lengths(name, self, ("n",))
-
-    def check_values(self, name: str) -> Self:
-        """Refuses parameters outside their constraints; invalid traced ones become NaN."""
-        return checks.constrained(name, self)
-
-    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
+    def check_targets(self, name: str, targets: Any) -> jax.Array:
         """Refuses targets of the wrong shape, or outside the support."""
-        support: Constraint = self.support
-        if not checks.constraints_of(self):
-            raise TypeError(
-                f"predictions: expected a class with parameters, got {type(self).__name__} "
-                "without any; declare them, as in scale: jax.Array = "
-                "parameter(constraints.positive)"
-            )
-        key = next(iter(checks.constraints_of(self)))
-        if support.is_integer:
-            targets = checks.integer(name, targets, support.words)
-        else:
-            targets = checks.floating(name, targets, jnp.result_type(getattr(self, key)))
-        axes, sizes = ("n", *support.axes), self._sizes("predictions")
-        shown = f"[{', '.join(axes)}], as the predictions' {key}"
-        is_one_hot = support.words == "class labels" and jnp.ndim(targets) == 2
-        hint = f"; labels of one-hot rows are jnp.argmax({name}, 1)" if is_one_hot else ""
-        checks.shape(name, targets, tuple(sizes[axis] for axis in axes), shown, hint=hint)
-        return support.check(name, targets)
+        return checked_targets(self, name, targets)
+
+
+def checked_targets(p: Any, name: str, targets: Any, more: tuple[str, ...] = ()) -> jax.Array:
+    """Targets of a batch of declared shape and support, with `more` axes after the first."""
+    support: Constraint | None = getattr(getattr(p, "components", p), "support", None)
+    if support is None:
+        return checks.finite(name, targets)
+    if not (lengths := checks.axis_lengths(p)):
+        raise TypeError(
+            f"predictions: expected a class with parameters, got {type(p).__name__} without any; "
+            "declare them, as in scale: jax.Array = parameter(constraints.positive)"
+        )
+    is_integer = support.is_integer
+    if is_integer is None:  # as the first parameter
+        is_integer = jnp.issubdtype(jax.tree.leaves(p)[0].dtype, jnp.integer)
+    if is_integer:
+        targets = checks.integer(name, targets, support.words)
+    elif not jnp.issubdtype(targets.dtype, jnp.floating):
+        targets = checks.floating(name, targets, floating_dtype(p))
+    is_one_hot = support.words == "class labels" and jnp.ndim(targets) == 2
+    advice = f"labels of one-hot rows are jnp.argmax({name}, 1)" if is_one_hot else ""
+    declared = support.with_axes(*more, *support.axes, advice=advice)
+    checks.of_axes(name, targets, declared, ("n",), lengths)
+    return support.check(name, targets)
+
+
+class Wrapper(Batch):
+    """A prediction with something else.
+
+    Subclasses are records with a field `distribution`, to which attributes are passed through.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        # Existing fields do not get here; they are missing only while Python makes or copies self.
+        is_special = name.startswith("__") and name != "__jax_array__"  # confidences are arrays
+        if is_special or name in type(self).__dataclass_fields__:  # pyright: ignore
+            raise AttributeError(name)
+        return getattr(self.distribution, name)
 
 
 Family = TypeVar("Family", bound=Distribution)

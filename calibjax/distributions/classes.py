@@ -13,7 +13,7 @@ from calibjax._core import checks
 from calibjax._core.pytree import parameter, record
 from calibjax._core.special import log_dirichlet_density
 from calibjax.distributions.base import Distribution, DrawnByInversion
-from calibjax.distributions.constraints import Constraint, labels, positive, real, simplex
+from calibjax.distributions.constraints import Constraint, labels, positive, simplex
 
 _UNDERFLOW = -800.0  # smaller exponents, which give zero, are left out: derivatives would be 0 / 0
 
@@ -25,8 +25,8 @@ class Categorical(DrawnByInversion):
     Attributes:
         probs: class probabilities, [m], or [n, m] for a batch; logits go into `CategoricalLogits`.
         log_probs: their logarithms, of the same shape, where these are known better than `probs`
-            says: functions of log-probabilities fill them in for float64 arrays of NumPy that JAX
-            will cast to float32. None without.
+            says: functions fill them in for float64 arrays of NumPy that JAX will cast to float32.
+            None without.
 
     >>> import jax.numpy as jnp
     >>> p = Categorical(probs=jnp.array([0.2, 0.3, 0.5]))
@@ -34,37 +34,19 @@ class Categorical(DrawnByInversion):
     0.5 2
     """
 
-    probs: jax.Array = parameter(simplex.with_axes("m", min_size=2))
-    log_probs: jax.Array | None = dataclasses.field(
-        default=None, repr=False, kw_only=True, metadata={"axes": 1}
+    probs: jax.Array = parameter(
+        simplex.with_axes(
+            "m", min_size=2, advice="probabilities of label 1 are distributions.Bernoulli(probs)"
+        )
     )
-
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch without an axis of classes, such as the probabilities of label 1."""
-        shape = jnp.shape(self.probs)
-        if len(shape) == 1 or shape[1:] == (1,):
-            column = "[:, 0]" if len(shape) == 2 else ""
-            raise ValueError(
-                f"{name}.probs: expected shape [n, m] with m >= 2, got {shape}; probabilities of "
-                f"label 1, one for each target, are distributions.Bernoulli(probs{column})"
-            )
-        super().check_structure(name)
+    log_probs: jax.Array | None = dataclasses.field(
+        default=None, repr=False, kw_only=True, metadata={"axes": ("m",), "logs": np.log}
+    )
 
     @property
     def support(self) -> Constraint:
         """The labels 0, ..., m − 1."""
         return labels(jnp.shape(self.probs)[-1])
-
-    def with_logs(self) -> "Categorical":
-        """The same with `log_probs`, if the probabilities are float64 arrays of NumPy."""
-        if self.log_probs is not None or not _is_double(self.probs):
-            return self
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return dataclasses.replace(self, log_probs=np.log(self.probs))
-
-    def without_logs(self) -> "Categorical":
-        """The same without `log_probs`."""
-        return self if self.log_probs is None else dataclasses.replace(self, log_probs=None)
 
     def _logs(self) -> jax.Array:
         """Logarithms of the probabilities, with finite derivatives; −inf for zeros."""
@@ -132,6 +114,17 @@ class Categorical(DrawnByInversion):
         return dataclasses.replace(self, probs=powers / total, log_probs=scaled)
 
 
+def _checked_logits(name: str, logits: jax.Array) -> jax.Array:
+    logits = checks.finite(name, logits)
+    if checks.is_concrete(logits) and checks.is_simplex(logits):
+        warnings.warn(
+            f"{name}: all rows are probabilities, which sum to one; they belong into "
+            "distributions.Categorical(probs), or jnp.log(probs) here",
+            stacklevel=2,
+        )
+    return logits
+
+
 @record
 class CategoricalLogits(DrawnByInversion):
     """Distribution of a class label 0, ..., m − 1, given by unnormalised log-probabilities.
@@ -149,18 +142,7 @@ class CategoricalLogits(DrawnByInversion):
     [0. 1.] -500.0
     """
 
-    logits: jax.Array = parameter(real.with_axes("m", min_size=2))
-
-    def check_values(self, name: str) -> "CategoricalLogits":
-        """Refuses logits that are not finite, and warns where all rows are probabilities."""
-        checked = super().check_values(name)
-        if checks.is_concrete(self.logits) and checks.is_simplex(self.logits):
-            warnings.warn(
-                f"{name}.logits: all rows are probabilities, which sum to one; they belong into "
-                "distributions.Categorical(probs), or jnp.log(probs) here",
-                stacklevel=2,
-            )
-        return checked
+    logits: jax.Array = parameter(Constraint("finite logits", _checked_logits, ("m",), 2))
 
     @property
     def support(self) -> Constraint:
@@ -206,11 +188,6 @@ def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.take_along_axis(values, index, -1, mode="fill")[..., 0]
 
 
-def _is_double(probs: object) -> bool:
-    """Whether these are probabilities that JAX, computing in float32, would round."""
-    return isinstance(probs, np.ndarray) and probs.dtype == np.float64
-
-
 def _agree(log_probs: jax.Array, probs: jax.Array) -> jax.Array:
     """Whether these are logarithms of these probabilities, up to their rounding.
 
@@ -228,6 +205,10 @@ def _divisor(temperature: jax.Array) -> jax.Array:
     Below, the derivative, which contains 1 / T², would be zero times infinity.
     """
     return jnp.maximum(temperature, 1e-4 * jnp.finfo(temperature.dtype).eps)
+
+
+def _logs_of_both(probs: np.ndarray) -> np.ndarray:
+    return np.stack([np.log1p(-probs), np.log(probs)], -1)
 
 
 @record
@@ -258,20 +239,16 @@ class Bernoulli(DrawnByInversion):
         logs = jnp.stack([jax.nn.log_sigmoid(-log_odds), jax.nn.log_sigmoid(log_odds)], -1)
         return cls(jax.nn.sigmoid(log_odds), log_probs=logs)
 
-    probs: jax.Array = parameter(Constraint("probabilities in [0, 1]", checks.unit_interval))
-    log_probs: jax.Array | None = dataclasses.field(
-        default=None, repr=False, kw_only=True, metadata={"axes": 1}
+    probs: jax.Array = parameter(
+        Constraint(
+            "probabilities in [0, 1]",
+            checks.unit_interval,
+            advice="probabilities of both classes are distributions.Categorical(probs)",
+        )
     )
-
-    def check_structure(self, name: str) -> None:
-        """Refuses a batch of probabilities of both classes."""
-        shape = jnp.shape(self.probs)
-        if len(shape) == 2 and shape[1] == 2:
-            raise ValueError(
-                f"{name}.probs: expected shape [n], got {shape}; probabilities of both classes are "
-                "distributions.Categorical(probs), that of label 1 is probs[:, 1]"
-            )
-        super().check_structure(name)
+    log_probs: jax.Array | None = dataclasses.field(
+        default=None, repr=False, kw_only=True, metadata={"axes": ("m",), "logs": _logs_of_both}
+    )
 
     def __jax_array__(self) -> jax.Array:
         return jnp.asarray(self.probs)
@@ -284,18 +261,6 @@ class Bernoulli(DrawnByInversion):
         """Probability of each class, [2]."""
         probs = jnp.asarray(self.probs)
         return jnp.stack([1 - probs, probs], -1)
-
-    def with_logs(self) -> "Bernoulli":
-        """The same with `log_probs`, if the probabilities are a float64 array of NumPy."""
-        if self.log_probs is not None or not _is_double(self.probs):
-            return self
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.stack([np.log1p(-self.probs), np.log(self.probs)], -1)
-        return dataclasses.replace(self, log_probs=logs)
-
-    def without_logs(self) -> "Bernoulli":
-        """The same without `log_probs`."""
-        return self if self.log_probs is None else dataclasses.replace(self, log_probs=None)
 
     def _with_both(self) -> Categorical | None:
         """The same as a `Categorical`, if logarithms of both probabilities are known."""

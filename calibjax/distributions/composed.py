@@ -23,9 +23,9 @@ from calibjax._core.arithmetic import (
 )
 from calibjax._core.pytree import PyTree, parameter, record
 from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
-from calibjax.distributions.base import Batch, Distribution, has_class_probs
+from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
 from calibjax.distributions.classes import Categorical
-from calibjax.distributions.constraints import Constraint, simplex
+from calibjax.distributions.constraints import Constraint, real, simplex
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.distributions.normal import Normal, mean_distance
 
@@ -48,7 +48,7 @@ class Mixture(Distribution):
     """
 
     weights: jax.Array | None = parameter(simplex.with_axes("k"))
-    components: Any = dataclasses.field(metadata={"axes": 1})
+    components: Any = dataclasses.field(metadata={"axes": ("k",)})
 
     @property
     def mixing_probs(self) -> jax.Array:
@@ -132,58 +132,15 @@ class Mixture(Distribution):
         components = jax.vmap(lambda p: p.tempered(temperature))(self.components)
         return dataclasses.replace(self, components=components)
 
-    def with_index(self, num_axes: int = 1) -> "Mixture":
-        """The batch, whose components have their own index if they need one."""
-        if not hasattr(self.components, "with_index"):
-            return self
-        return dataclasses.replace(self, components=self.components.with_index(num_axes + 1))
-
-    def without_index(self) -> "Mixture":
-        """The mixture or batch as kernels on predictions see it."""
-        if not hasattr(self.components, "without_index"):
-            return self
-        return dataclasses.replace(self, components=self.components.without_index())
-
-    def check_structure(self, name: str) -> None:
-        """Refuses components without leading axes [n, k], and weights of another shape."""
+    def check_values(self, name: str) -> None:
+        """Refuses components that are no distributions, and none."""
         if not checks.is_distribution(self.components):
             raise TypeError(
                 f"{name}.components: expected distributions such as distributions.Normal, "
                 f"got {checks.described(self.components)}"
             )
-        sizes = {}
-        for path, leaf in jax.tree_util.tree_leaves_with_path(self.components):
-            place = f"{name}.components{jax.tree_util.keystr(path)}"
-            if jnp.ndim(leaf) < 2:
-                raise ValueError(f"{place}: expected leading axes [n, k], got {jnp.shape(leaf)}")
-            sizes[place] = jnp.shape(leaf)[:2]
-        if len(set(sizes.values())) > 1:
-            raise ValueError(f"{name}.components: expected the same axes [n, k], got {sizes}")
-        num_samples, num_components = next(iter(sizes.values()))
-        if num_components == 0:
+        if jnp.shape(jax.tree.leaves(self.components)[0])[1] == 0:
             raise ValueError(f"{name}.components: expected at least one component, got [n, 0]")
-        if self.weights is not None:
-            checks.floating(f"{name}.weights", self.weights)
-            expected = (num_samples, num_components)
-            checks.shape(f"{name}.weights", self.weights, expected, f"{expected}, as components")
-        if hasattr(self.components, "check_structure"):
-            self._first().check_structure(f"{name}.components[:, 0]")
-
-    def check_values(self, name: str) -> "Mixture":
-        """Refuses weights outside the probability simplex, and invalid components."""
-        weights = self.weights
-        if weights is not None:
-            weights = checks.simplex(f"{name}.weights", weights)
-        components = checks.record_values(self.components, f"{name}.components")
-        return checks.replaced(self, weights=weights, components=components)
-
-    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
-        """Refuses targets that the first component refuses."""
-        return checks.targets_of(self._first(), name, targets)
-
-    def _first(self) -> Distribution:
-        """The first component of each mixture of a batch."""
-        return jax.tree.map(lambda leaf: leaf[:, 0], self.components)
 
 
 def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
@@ -250,7 +207,7 @@ class Recalibrated(Distribution):
     @property
     def support(self) -> Constraint:
         """That of the distribution."""
-        return self.distribution.support
+        return getattr(self.distribution, "support", real)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one value."""
@@ -320,28 +277,11 @@ class Recalibrated(Distribution):
         points, weights = (jnp.concatenate(parts) for parts in zip(*rules, strict=True))
         return weights / jnp.sum(weights), self._quantiles(points)
 
-    def check_structure(self, name: str) -> None:
+    def check_values(self, name: str) -> None:
         """Refuses all but continuous distributions of numbers, and maps without methods."""
         check_continuous(f"{name}.distribution", self.distribution)
         for method in ("cdf", "icdf", "log_prob"):
             checks.method(f"{name}.map", self.map, method)
-        if hasattr(self.distribution, "check_structure"):
-            self.distribution.check_structure(f"{name}.distribution")
-        if hasattr(self.map, "check_structure"):
-            self.map.check_structure(f"{name}.map")
-        else:
-            checks.axis_lengths(f"{name}.map", self.map, ("n",))
-
-    def check_values(self, name: str) -> "Recalibrated":
-        """Checks the values of the distribution and of the map."""
-        distribution = checks.record_values(self.distribution, f"{name}.distribution")
-        has_own = hasattr(self.map, "check_values") or not checks.constraints_of(self.map)
-        check = checks.record_values if has_own else lambda x, name: checks.constrained(name, x)
-        return checks.replaced(self, distribution=distribution, map=check(self.map, f"{name}.map"))
-
-    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
-        """Refuses targets that the distribution refuses."""
-        return checks.targets_of(self.distribution, name, targets)
 
 
 def check_continuous(name: str, predictions: Distribution) -> None:
@@ -371,7 +311,7 @@ def _rule(low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @record
-class WithFeatures(Batch):
+class WithFeatures(Wrapper):
     """A prediction together with features, made by `with_features`.
 
     The distance `calibjax.distances.Features` sees the features. Everything else sees the
@@ -386,42 +326,9 @@ class WithFeatures(Batch):
     distribution: Any
     features: Any
 
-    def __getattr__(self, name: str) -> PyTree:
-        # Existing fields do not get here; they are missing only while Python makes or copies self.
-        is_special = name.startswith("__") and name != "__jax_array__"  # confidences are arrays
-        if is_special or name in ("distribution", "features"):
-            raise AttributeError(name)
-        return getattr(self.distribution, name)
-
-    def with_index(self, num_axes: int = 1) -> "WithFeatures":
-        """The batch in which draws know their prediction, see `Ensemble`."""
-        if not hasattr(self.distribution, "with_index"):
-            return self
-        return dataclasses.replace(self, distribution=self.distribution.with_index(num_axes))
-
-    def without_index(self) -> "WithFeatures":
-        """The batch as kernels on predictions see it."""
-        if not hasattr(self.distribution, "without_index"):
-            return self
-        return dataclasses.replace(self, distribution=self.distribution.without_index())
-
     def tempered(self, temperature: jax.Array) -> "WithFeatures":
         """The tempered distribution with the same features."""
         return dataclasses.replace(self, distribution=self.distribution.tempered(temperature))
-
-    def check_structure(self, name: str) -> None:
-        """Checks the structure of the distributions; features are checked with the values."""
-        if hasattr(self.distribution, "check_structure"):
-            self.distribution.check_structure(f"{name}.distribution")
-
-    def check_values(self, name: str) -> "WithFeatures":
-        """Checks the values of the distributions, and that features are finite."""
-        n = checks.leading_size(f"{name}.distribution", self.distribution)
-        return checks.replaced(
-            self,
-            distribution=checks.record_values(self.distribution, f"{name}.distribution"),
-            features=checks.features(f"{name}.features", self.features, n),
-        )
 
 
 def with_features(predictions: Distribution, features: PyTree) -> PyTree:
@@ -487,6 +394,6 @@ def like(original: object, predictions: Any) -> Any:
     return WithFeatures(predictions, original.features)
 
 
-def bare(p: object) -> Any:
-    """A prediction without its features."""
-    return p.distribution if isinstance(p, WithFeatures) else p
+def bare(p: object, kind: type[Wrapper] = WithFeatures) -> Any:
+    """A prediction without its features, or without what a wrapper of another kind adds."""
+    return p.distribution if isinstance(p, kind) else p

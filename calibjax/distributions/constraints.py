@@ -41,19 +41,23 @@ class Constraint:
         check: (name, array) → the array; refuses other values, or replaces traced ones by NaN.
         axes: names of the axes of one value, empty for scalars. Axes of the same name have the
             same length.
-        min_size: smallest length of the last axis.
-        is_integer: whether the values are integers.
+        min_size: smallest length of the last of these axes.
+        is_integer: whether the values are integers; None if they may be either.
+        optional: names of axes that come last, where they are there.
+        advice: what to do with values of another shape.
     """
 
     words: str
     check: Callable[[str, Any], Any]
     axes: tuple[str, ...] = ()
     min_size: int = 1
-    is_integer: bool = False
+    is_integer: bool | None = False
+    optional: tuple[str, ...] = ()
+    advice: str = ""
 
-    def with_axes(self, *axes: str, min_size: int = 1) -> "Constraint":
+    def with_axes(self, *axes: str, min_size: int = 1, advice: str = "") -> "Constraint":
         """The constraint of an array of such values."""
-        return dataclasses.replace(self, axes=axes, min_size=min_size)
+        return dataclasses.replace(self, axes=axes, min_size=min_size, advice=advice)
 
 
 def _satisfying(condition: Callable[[Any], Any], words: str) -> Constraint:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +13,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, weighted_mean, weighted_variance
-from calibjax._core.pytree import PyTree, parameter, record
-from calibjax.distributions.base import Batch, Distribution, draw
+from calibjax._core.pytree import parameter, record
+from calibjax.distributions.base import Distribution, Wrapper, checked_targets, draw
 from calibjax.distributions.classes import Categorical
 from calibjax.distributions.constraints import Constraint, simplex
 
@@ -27,11 +26,16 @@ def _gap(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 @jax.jit
-@jax.vmap
 def _present(values: jax.Array, weights: jax.Array) -> jax.Array:
-    """Draws [m] or [m, d], with one of positive weight in place of those without weight."""
-    is_absent = jnp.reshape(weights == 0, (-1, *[1] * (values.ndim - 1)))
-    return jnp.where(is_absent, values[jnp.argmax(weights > 0)], values)
+    """Draws of a batch, with one of positive weight in place of those without weight."""
+    more, axis = [1] * (values.ndim - weights.ndim), weights.ndim - 1
+    index = jnp.argmax(weights > 0, -1, keepdims=True)
+    others = jnp.take_along_axis(values, index.reshape(*index.shape, *more), axis)
+    return jnp.where((weights == 0).reshape(*weights.shape, *more), others, values)
+
+
+# Their values are checked together with their weights.
+_DRAWS = Constraint("draws", lambda name, x: x, ("m",), 2, None, ("d",))
 
 
 @record
@@ -69,23 +73,13 @@ class Ensemble(Distribution):
     3.0 2.0 0.67
     """
 
-    values: jax.Array = dataclasses.field(metadata={"axes": 1})
+    support = Constraint("targets, as the draws", checks.finite, (), 1, None, ("d",))
+
+    values: jax.Array = parameter(_DRAWS)
     weights: jax.Array | None = dataclasses.field(
         default=None, metadata={"constraint": simplex.with_axes("m"), "mask": True}
     )
-    index: jax.Array | None = None
-
-    def with_index(self, num_axes: int = 1) -> "Ensemble":
-        """The batch, with `num_axes` leading axes, in which each prediction has its own index."""
-        if self.index is not None:
-            return self
-        shape = jnp.shape(self.values)[:num_axes]
-        index = jax.device_put(np.arange(math.prod(shape), dtype=int).reshape(shape))
-        return dataclasses.replace(self, index=index)
-
-    def without_index(self) -> "Ensemble":
-        """The distribution or batch as kernels on predictions see it."""
-        return dataclasses.replace(self, index=None)
+    index: jax.Array | None = dataclasses.field(default=None, metadata={"numbers": True})
 
     @property
     def probs(self) -> jax.Array:
@@ -174,44 +168,18 @@ class Ensemble(Distribution):
             )
         return self.values
 
-    def check_structure(self, name: str) -> None:
-        """Refuses batches whose shape is not [n, m] or [n, m, d], and single draws."""
-        shape = jnp.shape(self.values)
-        if len(shape) not in (2, 3):
-            raise ValueError(f"{name}.values: expected shape [n, m] or [n, m, d], got {shape}")
-        if shape[1] < 2:
-            raise ValueError(
-                f"{name}.values: expected at least two draws or ensemble members for each "
-                f"prediction, got shape {shape}"
-            )
-        checks.real(f"{name}.values", self.values)
-        if self.index is not None:
-            index = checks.integer(f"{name}.index", self.index, "indices of the predictions")
-            checks.shape(f"{name}.index", index, shape[:1], "[n], as the values")
-        if self.weights is not None:
-            checks.floating(f"{name}.weights", self.weights)
-            checks.shape(f"{name}.weights", self.weights, shape[:2], "[n, m], as the values")
-
     def check_values(self, name: str) -> "Ensemble":
-        """Refuses draws that are not finite, and weights that are not probabilities."""
-        place = f"{name}.values"
-        values = self.values if self.weights is None else _present(self.values, self.weights)
-        values = self._shared_draws(name, checks.finite(place, values))
-        if checks.is_concrete(values):  # integers that are not NaN, but stand for it
-            known = np.asarray(values)
-            is_integer = np.issubdtype(known.dtype, np.integer)
-            bad = known == np.iinfo(known.dtype).min if is_integer else np.isnan(known)
-            checks.refuse_where(bad, place, "draws that are not missing", values)
-        weights, place = self.weights, f"{name}.weights"
+        """Refuses draws that are missing, and those without weights of which there are two."""
+        values, weights, place = self.values, self.weights, f"{name}.values"
         if weights is not None:
-            weights = checks.simplex(place, weights)
-            if checks.is_concrete(weights):
-                number = (np.asarray(weights) != 0).sum(-1)
-                expected = "at least two draws of positive weight"
-                checks.refuse_where(number < 2, f"number of positive {place}", expected, number)
-            else:
-                number = jnp.count_nonzero(weights, -1, keepdims=True)
-                weights = checks.nan_unless(number >= 2, weights)
+            values = _present(values, weights)
+            expected = "at least two draws of positive weight"
+            has_two = lambda w: (w != 0).sum(-1, keepdims=True) > 1  # noqa: E731
+            weights = checks.satisfying(f"{name}.weights", weights, has_two, expected)
+        if jnp.issubdtype(values.dtype, jnp.integer):
+            is_there = lambda z: z != np.iinfo(z.dtype).min  # noqa: E731
+            values = checks.satisfying_integers(place, values, is_there, "draws")
+        values = self._shared_draws(name, checks.finite(place, values))
         return checks.replaced(self, values=values, weights=weights)
 
     def _shared_draws(self, name: str, values: jax.Array) -> jax.Array:
@@ -219,98 +187,44 @@ class Ensemble(Distribution):
         if self.index is None:
             return values
         is_known = checks.is_concrete(self.index, values)
-        index, rows = (np.asarray(x) if is_known else x for x in (self.index, values))
-        index, rows = index.reshape(-1), rows.reshape(index.size, -1)
+        xp: Any = np if is_known else jnp
+        index, rows = xp.asarray(self.index).reshape(-1), xp.asarray(values)
         if is_known and (index[1:] > index[:-1]).all():
             return values
-        order = index.argsort()
-        same = index[order[1:]] == index[order[:-1]]
-        differs = same & (rows[order[1:]] != rows[order[:-1]]).any(1)
+        rows, order = rows.reshape(index.size, -1), index.argsort()
+        differs = (rows != rows[order[xp.searchsorted(index[order], index)]]).any(1)
         if not is_known:
-            bad = jnp.zeros(index.shape, bool)
-            bad = bad.at[order[1:]].max(differs).at[order[:-1]].max(differs)
-            return checks.missing_where(bad, jnp.asarray(rows)).reshape(values.shape)
-        if differs.any():
-            i = checks.first_where(differs)[0]
-            raise ValueError(
-                f"{name}.index: expected one index for each prediction, got {index[order[i]]} for "
-                f"different draws in rows {order[i]} and {order[i + 1]}, as if batches were "
-                "concatenated; hand over Ensemble(values) of all draws, without index"
-            )
+            return checks.missing_where(differs, rows).reshape(values.shape)
+        expected = "one number for each prediction, and Ensemble(values) of batches together"
+        checks.refuse_where(differs, f"{name}.index", expected, index)
         return values
-
-    def check_targets(self, name: str, targets: ArrayLike) -> jax.Array:
-        """Refuses targets that are not finite, [n] or [n, d], and of the same kind as the draws."""
-        if jnp.issubdtype(jnp.result_type(self.values), jnp.floating):
-            targets = checks.floating(name, targets, jnp.result_type(self.values))
-        else:
-            targets = checks.integer(name, targets, "targets, as the draws")
-        shape = jnp.shape(self.values)
-        described = "[n], as the predictions' draws [n, m]"
-        if len(shape) == 3:
-            described = "[n, d], as the predictions' draws [n, m, d]"
-        checks.shape(name, targets, (shape[0], *shape[2:]), described)
-        return checks.finite(name, targets)
 
 
 @record
-class MonteCarlo(Batch):
+class MonteCarlo(Wrapper):
     """A distribution together with draws from it, made by `monte_carlo`.
 
     Expectations of target kernels are averages over the draws. Everything else uses the
     distribution itself: kernels on predictions and distances see it, targets are drawn from it, and
-    attributes such as `log_prob`, `mean` or the parameters are passed through.
+    attributes such as `log_prob`, `mean` or the parameters are passed through. Its features, if it
+    has any, are those of the distribution, and what is made of it has no draws.
 
     Attributes:
         distribution: the distribution.
         draws: its draws, a `Ensemble`.
     """
 
-    distribution: Distribution
-    draws: Ensemble
+    distribution: Any
+    draws: Any
 
-    def with_index(self, num_axes: int = 1) -> "MonteCarlo":
-        """The batch, with `num_axes` leading axes, in which each prediction has its own index."""
-        return dataclasses.replace(self, draws=self.draws.with_index(num_axes))
-
-    def tempered(self, temperature: jax.Array) -> "MonteCarlo":
-        """Not defined: the draws belong to one temperature."""
-        del temperature
-        raise NotImplementedError(
-            "tempered is not defined for MonteCarlo, whose draws belong to one temperature: scale "
-            "its distribution, and draw again with distributions.monte_carlo"
-        )
-
-    def __getattr__(self, name: str) -> PyTree:
-        # Existing fields do not get here; they are missing only while Python makes or copies self.
-        if name.startswith("__") or name in ("distribution", "draws"):
-            raise AttributeError(name)
-        return getattr(self.distribution, name)
-
-    def check_structure(self, name: str) -> None:
-        """Checks the batches of distributions and draws."""
-        if hasattr(self.distribution, "check_structure"):
-            self.distribution.check_structure(f"{name}.distribution")
+    def check_values(self, name: str) -> "MonteCarlo":
+        """Refuses draws that are no possible targets."""
         if not isinstance(self.draws, Ensemble):
             got = checks.described(self.draws)
             raise TypeError(f"{name}.draws: expected distributions.Ensemble, got {got}")
-        self.draws.check_structure(f"{name}.draws")
-
-    def check_values(self, name: str) -> "MonteCarlo":
-        """Checks the values of distributions and draws, which have to be possible targets."""
-        distribution = checks.record_values(self.distribution, f"{name}.distribution")
-        draws, place = self.draws.check_values(f"{name}.draws"), f"{name}.draws.values"
-        # Traced as they are here, values that are no targets become missing.
-        check = jax.vmap(lambda y: checks.targets_of(distribution, place, y), 1, 1)
-        checked = check(draws.values)
-        bad = checks.is_missing(checked)
-        if checks.is_concrete(bad):
-            kind = type(self.distribution).__name__
-            expected = f"draws from the distributions, {kind}"
-            checks.refuse_where(bad, place, expected, draws.values)
-        else:  # integers cannot be NaN
-            distribution = checks.nan_rows(checks.missing_rows(checked), distribution)
-        return checks.replaced(self, distribution=distribution, draws=draws)
+        inner, draws = getattr(self.distribution, "distribution", self.distribution), self.draws
+        values = checked_targets(inner, f"{name}.draws.values", draws.values, ("draws",))
+        return checks.replaced(self, draws=checks.replaced(draws, values=values))
 
 
 def undrawn(p: object) -> Any:
@@ -370,11 +284,19 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
     numbers_each = sum(map(jnp.size, jax.tree.leaves(predictions)))
     num_samples = checks.number_of_draws("num_samples", num_samples, 2, numbers_each=numbers_each)
     values = _draw_many(key, predictions, num_samples)
-    return MonteCarlo(predictions, Ensemble(values).with_index())
+    return MonteCarlo(predictions, Ensemble(values, index=jnp.arange(len(values))))
 
 
-_WORDS = "finite values, -inf or inf"
-_EXTENDED = Constraint(_WORDS, lambda name, x: checks.satisfying(name, x, lambda v: v == v, _WORDS))
+def _levels(name: str, levels: jax.Array) -> jax.Array:
+    return checks.increasing(
+        name, checks.proportions(name, levels), "increasing levels", strictly=True
+    )
+
+
+def _quantiles(name: str, values: jax.Array) -> jax.Array:
+    values = checks.satisfying(name, values, lambda x: x == x, "finite values, -inf or inf")
+    advice = "distributions.Quantiles.sorted(levels, values) sorts them"
+    return checks.increasing(name, values, f"quantiles that do not cross ({advice})")
 
 
 @record
@@ -407,8 +329,8 @@ class Quantiles(Distribution):
     1 1 2 [0.25 0.5  0.25]
     """
 
-    levels: jax.Array = parameter(Constraint("values in (0, 1)", checks.proportions, ("k",)))
-    values: jax.Array = parameter(_EXTENDED.with_axes("k"))
+    levels: jax.Array = parameter(Constraint("increasing levels in (0, 1)", _levels, ("k",)))
+    values: jax.Array = parameter(Constraint("quantiles", _quantiles, ("k",)))
 
     @classmethod
     def sorted(cls, levels: ArrayLike, values: ArrayLike) -> "Quantiles":
@@ -449,22 +371,3 @@ class Quantiles(Distribution):
     def interval(self, y: ArrayLike) -> jax.Array:
         """Index of the interval that contains y, 0, ..., k: the number of quantiles below y."""
         return jnp.sum(self.values < jnp.asarray(y), -1)
-
-    def check_values(self, name: str) -> "Quantiles":
-        """Refuses levels that are 0, 1 or not increasing, and quantiles that cross."""
-        checked = super().check_values(name)
-        levels = checked.levels
-        levels = checks.increasing(f"{name}.levels", levels, "increasing levels", strictly=True)
-        expected = f"quantiles that do not cross{_advice(checked.values)}"
-        values = checks.increasing(f"{name}.values", checked.values, expected)
-        return checks.replaced(checked, levels=levels, values=values)
-
-
-def _advice(values: ArrayLike) -> str:
-    """How many rows have quantiles that cross, where that is known, and what to do."""
-    if not checks.is_concrete(values):
-        return ""
-    array = np.asarray(values)
-    crossing = np.asarray((array[..., 1:] < array[..., :-1]).any(-1))
-    rows = f"{crossing.sum()} of {crossing.size} rows do; " if crossing.ndim else ""
-    return f" ({rows}distributions.Quantiles.sorted(levels, values) sorts them)"

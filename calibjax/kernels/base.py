@@ -150,8 +150,7 @@ def _is_scalar(value: object) -> bool:
 
 def without_draws(predictions: Any) -> PyTree:
     """The predictions that kernels on predictions see: without added draws or indices."""
-    predictions = undrawn(predictions)
-    return predictions.without_index() if hasattr(predictions, "without_index") else predictions
+    return checks.unnumbered(undrawn(predictions))
 
 
 def prediction_kernel(kernel: Kernel, p: Distribution, q: Distribution) -> jax.Array:

@@ -65,5 +65,6 @@ def test_between_samples_it_is_that_of_the_empirical_distributions():
     matrix = jax.jit(kernels.gram_matrix)(kernel, samples)
     assert np.linalg.eigvalsh(matrix)[0] > 0
     # Estimators number the samples, which kernels on predictions do not see.
-    p, q = (jax.tree.map(lambda leaf, i=i: leaf[i], samples.with_index()) for i in range(2))
+    numbered = distributions.Ensemble(samples.values, index=jnp.arange(40))
+    p, q = (jax.tree.map(lambda leaf, i=i: leaf[i], numbered) for i in range(2))
     np.testing.assert_allclose(prediction_kernel(kernel, p, q), matrix[0, 1], rtol=1e-12)

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from calibjax import distributions
+from calibjax._core import checks
 from calibjax.evaluation.data import (
     checked_data,
     checked_groups,
@@ -160,8 +161,8 @@ def test_ensembles_that_temperatures_change(unit):
     values = unit * (300 + np.random.default_rng(0).normal(size=(12, 4)))
     with jax.enable_x64(False):
         spread, equal = (distributions.Ensemble(np.float32(x)) for x in (values, 0 * values + unit))
-        indexed = [jax.tree.map(jax.numpy.asarray, x.with_index()) for x in (spread, equal)]
-        assert [bool(is_idle(x)) for x in indexed] == [False, True]
+        checked = [checks.batch(x) for x in (spread, equal)]  # which numbers them
+        assert [bool(is_idle(x)) for x in checked] == [False, True]
 
 
 def test_classes_that_temperatures_change():

@@ -187,7 +187,8 @@ def test_equal_draws_of_different_predictions_are_different_draws():
 
 
 def test_resampled_predictions_are_paired_with_themselves():
-    batch = distributions.Ensemble(jnp.array([[0.0, 1.0], [0.0, 1.0], [2.0, 3.0]])).with_index()
+    values = jnp.array([[0.0, 1.0], [0.0, 1.0], [2.0, 3.0]])
+    batch = distributions.Ensemble(values, index=jnp.arange(3))
     double = functools.partial(double_expectation, kernels.SquaredExponential())
     p, q = (jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in (0, 1))
     np.testing.assert_allclose(double(p, p), np.exp(-0.5), rtol=1e-14)

@@ -32,6 +32,7 @@ from calibjax._core.checks.arrays import (
 from calibjax._core.checks.data import (
     batch,
     bin_ids,
+    checked_batch,
     class_predictions,
     confidence_array,
     confidences_and_correct,
@@ -51,6 +52,7 @@ from calibjax._core.checks.data import (
     smoothing_weights,
     targets_of,
     transposed,
+    unnumbered,
     weighted_confidences,
     weighted_samples,
 )
@@ -75,7 +77,7 @@ from calibjax._core.checks.values import (
     an_array,
     axis_lengths,
     constrained,
-    constraints_of,
+    declared,
     equal_weights,
     finite,
     floating,
@@ -85,6 +87,7 @@ from calibjax._core.checks.values import (
     labels,
     leading_size,
     length_scales,
+    of_axes,
     positive,
     positive_definite,
     positive_number,

@@ -1,6 +1,8 @@
 """Checks of data sets: predictions, targets, confidences, features, groups."""
 
 import dataclasses
+import math
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -24,14 +26,14 @@ from calibjax._core.checks.arrays import (
     originals,
     refuse_where,
 )
-from calibjax._core.checks.options import record_values
 from calibjax._core.checks.values import (
     an_array,
+    declared,
     finite,
     floating,
-    full,
     integer,
     leading_size,
+    of_axes,
     replaced,
     satisfying,
     satisfying_integers,
@@ -47,11 +49,6 @@ def batch(
     predictions: Any, *, minimum: int = 1, name: str = "predictions", keep_logs: bool = False
 ) -> PyTree:
     """Checks a batch of predictions and returns it with JAX arrays as leaves.
-
-    Functions of log-probabilities, and those that hand predictions on to functions of users,
-    `keep_logs`: of probabilities in float64, of which float32 would make 0 or 1, they get the
-    logarithms as well, see `distributions.Categorical`. To others a batch is the same with and
-    without them.
 
     Raises:
         TypeError: if `predictions` is not a distribution, or a parameter is
@@ -73,32 +70,172 @@ def batch(
             "documentation of calibjax.distributions"
         )
     same_rows(**{name: predictions})
-    received = _logs(with_whole_rows(originals(name, predictions)), keep_logs)
-    predictions = full(name, narrowed(name, received))
-    leading_size(name, predictions, minimum)
-    if hasattr(predictions, "check_structure"):
-        predictions.check_structure(name)
-    predictions = record_values(predictions, name)
-    refuse_rounded(name, received, predictions, predictions)
-    return predictions.with_index() if hasattr(predictions, "with_index") else predictions
+    lengths: dict[str, int] = {}
+    predictions = checked_batch(name, predictions, ("n",), lengths)
+    if (size := lengths.get("n", 0)) < minimum:
+        samples = "sample" if minimum == 1 else "samples"
+        raise ValueError(f"{name}: expected at least {minimum} {samples}, got {size}")
+    return predictions
 
 
-def _logs(predictions: T, keep: bool) -> T:
-    """The predictions, and what they contain, with logarithms of probabilities, or without."""
+def checked_batch(
+    name: str, record: Any, leading: tuple[str, ...], lengths: dict[str, int]
+) -> PyTree:
+    """A batch of records, or a part of it, as JAX arrays, after one pass through its fields.
 
-    def changed(node: Any) -> PyTree:
-        if not _has_logs(node):
-            return node
-        if not keep:
-            return node.without_logs()
-        return node if has_64_bits() else node.with_logs()
+    Parameters have the axes that they declare, behind the leading ones, and satisfy their
+    constraints; without leading axes they are the same for the whole batch. Other fields have the
+    leading axes; they are finite in records that declare no parameters and have no method
+    `check_values(name)`, which checks what constraints cannot say.
 
-    return jax.tree.map(changed, predictions, is_leaf=_has_logs)
+    Args:
+        name: how messages call it.
+        record: a record, or any pytree of arrays.
+        leading: names of the axes of the batch.
+        lengths: their lengths as far as they are known; the others are added.
+    """
+    kind = type(record)
+    has_own = hasattr(kind, "check_values")  # of wrappers it is not that of the distribution
+    fields = declared(kind) if dataclasses.is_dataclass(kind) else ()
+    if not fields:
+        record = _plain(name, record, leading, lengths, is_finite=not has_own)
+    constraints, received, narrow, inner, changes = {}, {}, {}, dict(lengths), {}
+    for key, constraint, extra in fields:
+        if constraint is not None and (value := getattr(record, key)) is not None:
+            place, constraints[key] = f"{name}.{key}", constraint
+            value = received[key] = _received(place, value, constraint, "mask" in extra)
+            narrow[key] = value if _is_ready(value) else narrowed(place, value)
+    for key, value in _aligned(name, narrow, constraints).items():
+        of_axes(f"{name}.{key}", value, constraints[key], leading, inner)
+        changes[key] = constraints[key].check(f"{name}.{key}", value)
+    lengths.update((axis, inner[axis]) for axis in leading if axis in inner)
+    for key, constraint, extra in fields:
+        value, place = getattr(record, key), f"{name}.{key}"
+        if constraint is not None or not _is_child(record, value):
+            continue
+        if value is None and "logs" in extra:
+            value = _logs(extra["logs"], *received.values())
+        if dataclasses.is_dataclass(value):
+            axes = (*leading, *extra.get("axes", ()))
+            changes[key] = checked_batch(place, value, axes, lengths)
+        elif value is not None:
+            is_finite = not (has_own or received)
+            changes[key] = _plain(place, value, leading, lengths, is_finite=is_finite)
+    record = replaced(record, **changes)
+    key = "loc" if "loc" in received else "values"
+    if key in received and (key == "loc" or len(leading) == 1):
+        refuse_rounded(f"{name}.{key}", received[key], changes[key], record)
+    checked = record.check_values(name) if has_own else None
+    record = record if checked is None else checked
+    for key, _, extra in fields:
+        if "numbers" in extra and getattr(record, key) is None:
+            shape = tuple(lengths[axis] for axis in leading)
+            numbers = np.arange(math.prod(shape), dtype=int).reshape(shape)
+            record = replaced(record, **{key: jax.device_put(numbers)})
+    return record
 
 
-def _has_logs(node: object) -> bool:
-    """Whether these are probabilities of classes; wrappers only seem to have their methods."""
-    return hasattr(type(node), "with_logs")
+def _is_ready(value: object) -> bool:
+    """Whether this is an array of JAX that needs no conversion."""
+    return isinstance(value, jax.Array) and value.dtype in (jnp.float32, jnp.float64)
+
+
+def _is_child(record: Any, value: object) -> bool:
+    """Whether the value of a field takes part in computations, and is no static one."""
+    children, _ = jax.tree_util.default_registry.flatten_one_level(record)
+    return any(child is value for child in children)
+
+
+def _received(place: str, value: Any, constraint: Any, may_be_mask: bool) -> Any:
+    """A parameter in the precision in which it came; probabilities without rounding errors.
+
+    Rounding to float16 or bfloat16 changes sums, and moves probabilities past 0 and 1, by more than
+    rounding to float32 does. What differs by more than that stays as it is. Truth values that say
+    which draws there are become their probabilities.
+    """
+    if _is_ready(value):
+        return value
+    value = originals(place, jnp.asarray(value) if hasattr(value, "__jax_array__") else value)
+    if constraint.check not in (simplex, unit_interval) or not hasattr(value, "dtype"):
+        return value
+    value, dtype = unrounded(value), value.dtype
+    if constraint.check is simplex and jnp.ndim(value):
+        xp: ModuleType = np if is_concrete(value) else jnp
+        if may_be_mask and dtype == np.bool_:
+            wide = xp.asarray(value, jnp.result_type(float))
+            return wide / wide.sum(-1, keepdims=True).clip(1)
+        if dtype in (jnp.float16, jnp.bfloat16):
+            wide = xp.asarray(value, np.float32)
+            sums = wide.sum(-1, keepdims=True)
+            is_rounded = abs(sums - 1) <= _ROUNDINGS * float(jnp.finfo(dtype).eps)
+            return wide / xp.where(is_rounded, sums, 1)
+    return value
+
+
+def _logs(logs: Callable[[np.ndarray], np.ndarray], probs: Any) -> np.ndarray | None:
+    """Logarithms of probabilities that float32 would round, before it does."""
+    if has_64_bits() or not isinstance(probs, np.ndarray) or probs.dtype != np.float64:
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return logs(probs)
+
+
+def _aligned(name: str, values: dict[str, Any], constraints: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of one dtype, those that the whole batch shares with its leading axes."""
+    dtypes = {x.dtype for x in values.values() if x.dtype.kind == "f" and not x.weak_type}
+    dtype = max(dtypes, key=lambda x: x.itemsize, default=float)
+    aligned, longest = {}, ()
+    for key, value in values.items():
+        is_integer = constraints[key].is_integer
+        if is_integer or (is_integer is None and value.dtype.kind == "i"):
+            value = integer(f"{name}.{key}", value, "numbers")
+        else:
+            value = floating(f"{name}.{key}", value, dtype)
+            value = value.astype(dtype) if value.weak_type else value
+        leading = value.shape[: value.ndim - len(constraints[key].axes)]
+        longest, aligned[key] = max(longest, leading, key=len), value
+    for key, value in aligned.items() if longest else ():
+        shape = value.shape
+        # [n, d] for [d, d] is a mistake
+        is_one = len(shape) < 2 or shape[-2] == shape[-1]
+        if len(shape) == len(constraints[key].axes) and is_one:
+            xp = np if is_concrete(value) else jnp  # NumPy compiles nothing
+            shared = xp.broadcast_to(xp.asarray(value), longest + shape)
+            aligned[key] = jax.device_put(shared) if xp is np else shared
+    return aligned
+
+
+def _plain(
+    name: str, tree: Any, leading: tuple[str, ...], lengths: dict[str, int], *, is_finite: bool
+) -> PyTree:
+    """A pytree of arrays with leading axes, which declare nothing."""
+
+    def checked(path: Any, leaf: jax.Array) -> jax.Array:
+        place, actual = name + jax.tree_util.keystr(path), jnp.shape(leaf)[: len(leading)]
+        known = tuple(lengths.get(axis) for axis in leading)
+        if len(actual) < len(leading) or any(
+            e not in (None, a) for e, a in zip(known, actual, strict=True)
+        ):
+            shown = ", ".join(f"{axis} = {lengths.get(axis, axis)}" for axis in leading)
+            raise ValueError(
+                f"{place}: expected leading axes [{', '.join(leading)}] with {shown}, got shape "
+                f"{jnp.shape(leaf)}"
+            )
+        lengths.update(zip(leading, actual, strict=True))
+        return finite(place, leaf) if is_finite else leaf
+
+    return jax.tree_util.tree_map_with_path(checked, as_arrays(name, tree))
+
+
+def unnumbered(record: T) -> T:
+    """Predictions as kernels on them see them: without the numbers of `Ensemble.index`."""
+    if not dataclasses.is_dataclass(record) or isinstance(record, type):
+        return record
+    changes = {
+        key: None if "numbers" in extra else unnumbered(getattr(record, key))
+        for key, _, extra in declared(type(record))
+    }
+    return replaced(record, **changes)
 
 
 def same_rows(**arguments: object) -> None:
@@ -144,8 +281,7 @@ def in_time_order(times: ArrayLike | None, num_samples: int) -> None:
 def points(name: str, values: Any, minimum: int = 1) -> PyTree:
     """Checks points of kernels and distances: a batch of distributions, or finite numbers."""
     if is_distribution(values):
-        values = batch(values, minimum=minimum, name=name)
-        return values.without_index() if hasattr(values, "without_index") else values
+        return unnumbered(batch(values, minimum=minimum, name=name))
     values = as_arrays(name, values)
     leading_size(name, values, minimum)
     refuse_empty(name, values)
@@ -317,14 +453,9 @@ def features(name: str, values: ArrayLike, num_samples: int) -> PyTree:
         TypeError: if they are not arrays.
         ValueError: if shapes or values are wrong.
     """
-    values = as_arrays(name, values)
-    size = leading_size(name, values)
-    if size != num_samples:
-        raise ValueError(
-            f"{name}: expected features of each of the {num_samples} samples, got {size}"
-        )
+    values = unnumbered(checked_batch(name, values, ("n",), {"n": num_samples}))
     refuse_empty(name, values)
-    return jax.tree.map(lambda leaf: finite(name, leaf), record_values(values, name))
+    return values
 
 
 def smoothing_weights(totals: jax.Array) -> None:
@@ -376,51 +507,17 @@ _LARGEST = 0.05  # the largest change of a location or target, in standard devia
 _ROUNDINGS = 4  # of probabilities, by which their sum may differ from one
 
 
-def with_whole_rows(record: T) -> T:
-    """A batch whose probabilities are within [0, 1], of float32 or float64, and sum to one.
-
-    Rounding to float16 or bfloat16 changes sums, and moves probabilities past 0 and 1, by more than
-    rounding to float32 does. What differs by more than that stays as it is. Truth values that say
-    which draws there are become their probabilities.
-    """
-    if not dataclasses.is_dataclass(record) or isinstance(record, type):
-        return record
-    changes = {}
-    for field in dataclasses.fields(record):
-        value, constraint = getattr(record, field.name), field.metadata.get("constraint")
-        check = getattr(constraint, "check", None)
-        if check in (simplex, unit_interval) and hasattr(value, "dtype"):
-            value = unrounded(value)
-            if field.metadata.get("mask") and value.dtype == bool:
-                value = value / value.sum(-1, keepdims=True).clip(1)
-                value = value.astype(floating_dtype(record))
-        changes[field.name] = _whole_rows(value) if check is simplex else with_whole_rows(value)
-    return replaced(record, **changes)
-
-
-def _whole_rows(values: Any) -> Any:
-    dtype = getattr(values, "dtype", None)
-    if dtype not in (jnp.float16, jnp.bfloat16) or not jnp.ndim(values):
-        return values
-    xp: ModuleType = np if is_concrete(values) else jnp
-    wide = xp.asarray(values, np.float32)
-    sums = wide.sum(-1, keepdims=True)
-    is_rounded = abs(sums - 1) <= _ROUNDINGS * float(jnp.finfo(dtype).eps)
-    return wide / xp.where(is_rounded, sums, 1)
-
-
 @np.errstate(invalid="ignore")  # differences of infinite quantiles
 def refuse_rounded(name: str, given: object, converted: object, predictions: object) -> None:
-    """Refuses targets and locations that conversion moved by a part of a standard deviation.
+    """Refuses targets or locations that conversion moved by a part of a standard deviation.
 
     Args:
         name: how messages call the values.
-        given: targets or predictions as they came, in float64 or integers.
+        given: targets or locations as they came, in float64 or integers.
         converted: the same in JAX's precision.
         predictions: the batch whose standard deviations decide, converted.
     """
-    pairs = zip(_located(given), _located(converted), strict=True)
-    for (place, wide), (_, narrow) in pairs:
+    for wide, narrow in zip(*map(jax.tree.leaves, (given, converted)), strict=True):
         is_wide = isinstance(wide, np.ndarray) and wide.dtype in (np.float64, np.int64, np.uint64)
         if not is_wide or not is_concrete(narrow) or narrow.dtype != jnp.float32:
             continue
@@ -433,22 +530,11 @@ def refuse_rounded(name: str, given: object, converted: object, predictions: obj
         if bad.any():
             index = first_where(bad)
             raise ValueError(
-                f"{name}{place}: expected values that float32 resolves to {_LARGEST:g} standard "
+                f"{name}: expected values that float32 resolves to {_LARGEST:g} standard "
                 f"deviations of the predictions, got {wide[index]!r}, which becomes "
                 f"{np.asarray(narrow)[index]!r}; subtract a constant from targets and "
                 "predictions, or set jax_enable_x64"
             )
-
-
-def _located(tree: Any) -> list[tuple[str, Any]]:
-    """The targets, or the locations of a batch of predictions."""
-    if not is_distribution(tree):
-        return [("", leaf) for leaf in jax.tree.leaves(tree)]
-    if hasattr(tree, "components"):
-        return [(f".components{place}", x) for place, x in _located(tree.components)]
-    tree = getattr(tree, "distribution", tree)
-    field = next((x for x in ("loc", "values") if hasattr(tree, x)), None)
-    return [(f".{field}", getattr(tree, field))] if field else []
 
 
 def _scale(predictions: Any, shape: tuple[int, ...]) -> np.ndarray | None:

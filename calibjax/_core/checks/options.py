@@ -15,7 +15,6 @@ import numpy as np
 
 from calibjax._core.checks.arrays import as_arrays, described, is_distribution
 from calibjax._core.checks.values import (
-    axis_lengths,
     constrained,
     finite,
     real,
@@ -100,6 +99,8 @@ def record_values(record: Any, name: str) -> PyTree:
     if hasattr(record, "check_values"):
         checked = record.check_values(name)
         return record if checked is None else checked
+    if dataclasses.is_dataclass(record) and is_distribution(record):
+        return constrained(name, record)
     if dataclasses.is_dataclass(record):
         fields = dataclasses.fields(record)
         checked = {x.name: _field_value(x, getattr(record, x.name), name) for x in fields}
@@ -180,12 +181,12 @@ def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...
     """Params as `fit` returns them, with arrays of the declared axes and values.
 
     Their fields are declared as `parameter(constraint)`, and a method `check_values(name)` checks
-    what constraints cannot say; see `axis_lengths` for the arguments.
+    what constraints cannot say; see `constrained` for the arguments.
     """
     fitted(name, value, expected)
     value = as_arrays(name, value)
-    axis_lengths(name, value, leading)
-    return value.check_values(name) if hasattr(value, "check_values") else constrained(name, value)
+    value = constrained(name, value, leading)
+    return value.check_values(name) if hasattr(value, "check_values") else value
 
 
 def key_first(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -1,6 +1,7 @@
 """Checks of arrays: their values, dtypes and shapes."""
 
 import dataclasses
+import functools
 import numbers
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,6 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.checks.arrays import (
     as_arrays,
     described,
@@ -381,85 +381,65 @@ def leading_size(name: str, tree: object, minimum: int = 1) -> int:
     return size
 
 
-def axis_lengths(name: str, record: Any, leading: tuple[str, ...] = ()) -> dict[str, int]:
-    """Lengths of the axes that parameters declare, after a check of dtypes and shapes.
+@functools.cache
+def declared(kind: type) -> tuple[tuple[str, Any, Any], ...]:
+    """Names, constraints (None without) and metadata of the fields that are no static ones."""
+    fields = [x for x in dataclasses.fields(kind) if not x.metadata.get("static")]
+    return tuple((x.name, x.metadata.get("constraint"), x.metadata) for x in fields)
+
+
+def axis_lengths(record: Any, leading: tuple[str, ...] = ("n",)) -> dict[str, int]:
+    """Lengths of the axes of the parameters of a checked batch, by the names that they declare."""
+    lengths: dict[str, int] = {}
+    for key, constraint, extra in declared(type(record)):
+        value = getattr(record, key)
+        if constraint is not None:
+            axes = (*leading, *constraint.axes, *constraint.optional)
+            lengths |= dict(zip(axes, jnp.shape(value), strict=False)) if value is not None else {}
+        elif dataclasses.is_dataclass(value):
+            lengths |= axis_lengths(value, (*leading, *extra.get("axes", ())))
+    return lengths
+
+
+def of_axes(
+    place: str, value: Any, constraint: Any, leading: tuple[str, ...], lengths: dict[str, int]
+) -> None:
+    """Refuses a parameter without the declared axes; those whose lengths are known have them."""
+    axes = (*leading, *constraint.axes)
+    if jnp.ndim(value) == len(axes) + len(constraint.optional):
+        axes += constraint.optional
+    actual, expected = jnp.shape(value), tuple(lengths.get(axis) for axis in axes)
+    advice = f"; {constraint.advice}" if constraint.advice else ""
+    if len(actual) != len(axes) or any(
+        e not in (None, a) for e, a in zip(expected, actual, strict=True)
+    ):
+        names = dict.fromkeys(axis for axis in axes if axis in lengths)
+        known = ", ".join(f"{axis} = {lengths[axis]}" for axis in names)
+        shown = f"[{', '.join(axes)}]" if axes else "() (a scalar)"
+        shape(place, value, expected, f"{shown} with {known}" if known else shown, hint=advice)
+    lengths.update(zip(axes, actual, strict=True))
+    if constraint.axes and lengths[constraint.axes[-1]] < constraint.min_size:
+        least = f"[{', '.join(axes)}] with {constraint.axes[-1]} >= {constraint.min_size}"
+        raise ValueError(f"{place}: expected shape {least}, got {actual}{advice}")
+
+
+def constrained(name: str, record: T, leading: tuple[str, ...] | None = None) -> T:
+    """A record whose parameters satisfy their constraints; invalid traced ones become NaN.
 
     Args:
-        name: how messages call the record.
+        name: how messages call it.
         record: a record with fields `parameter(constraint)`, which are arrays.
-        leading: names of the axes before those that are declared, such as ("n",) of a batch.
+        leading: names of the axes before those that are declared; None if shapes are known.
     """
-    sizes: dict[str, int] = {}
-    first = ""
-    for key, constraint in constraints_of(record).items():
-        place, value = f"{name}.{key}", getattr(record, key)
-        if constraint.is_integer:
-            integer(place, value, "numbers")
-        else:
-            floating(place, value)
-        axes = (*leading, *constraint.axes)
-        shown = f"[{', '.join(axes)}]" if axes else "() (a scalar)"
-        expected = tuple(sizes.get(axis) for axis in axes)
-        lengths = [f"{k} = {sizes[k]}" for k in axes[len(leading) :] if k in sizes]
-        shape(place, value, expected, ", ".join([shown + first, *lengths]))
-        actual = jnp.shape(value)
-        if constraint.axes and actual[-1] < constraint.min_size:
-            least = f"{axes[-1]} >= {constraint.min_size}"
-            raise ValueError(f"{place}: expected {shown} with {least}, got shape {actual}")
-        first = first or (f", as {key} {shown}" if axes else "")
-        sizes.update(zip(axes, actual, strict=True))
-    return sizes
-
-
-def constraints_of(record: Any) -> dict[str, Any]:
-    """The constraints of the parameters of a record."""
-    constraints = {f.name: f.metadata.get("constraint") for f in dataclasses.fields(record)}
-    return {name: constraint for name, constraint in constraints.items() if constraint is not None}
-
-
-def constrained(name: str, record: T) -> T:
-    """A record whose parameters satisfy their constraints; invalid traced ones become NaN."""
-    checked = {
-        key: constraint.check(f"{name}.{key}", getattr(record, key))
-        for key, constraint in constraints_of(record).items()
-    }
+    checked, lengths = {}, {}
+    for key, constraint, _ in declared(type(record)):
+        if constraint is not None:
+            place, value = f"{name}.{key}", getattr(record, key)
+            if leading is not None:
+                (integer if constraint.is_integer else floating)(place, value)
+                of_axes(place, value, constraint, leading, lengths)
+            checked[key] = constraint.check(place, value)
     return replaced(record, **checked)
-
-
-def full(name: str, record: T) -> T:
-    """A batch whose parameters are floating-point arrays with all leading axes.
-
-    A parameter is a field with a constraint, which names the axes that it has in one distribution
-    (see `distributions.parameter`). Without leading axes it is the same for the whole batch.
-    """
-    changes, axes = {}, {}
-    for field in dataclasses.fields(record) if dataclasses.is_dataclass(record) else ():
-        if "constraint" in field.metadata:
-            axes[field.name] = len(field.metadata["constraint"].axes)
-        value = getattr(record, field.name)
-        if dataclasses.is_dataclass(value):
-            changes[field.name] = full(f"{name}.{field.name}", value)
-    parameters = {key: getattr(record, key) for key in axes if getattr(record, key) is not None}
-    dtype = floating_dtype([x for x in parameters.values() if not getattr(x, "weak_type", False)])
-    for key, value in parameters.items():
-        value = floating(f"{name}.{key}", value, dtype)
-        changes[key] = value.astype(dtype) if getattr(value, "weak_type", False) else value
-    leading = {
-        key: jnp.shape(changes[key])[: jnp.ndim(changes[key]) - axes[key]] for key in parameters
-    }
-    longest = max(leading.values(), key=len, default=())
-    for key in parameters:
-        actual = jnp.shape(changes[key])
-        is_shared = leading[key] == () and len(actual) == axes[key]
-        if is_shared and (
-            len(actual) < 2 or actual[-2] == actual[-1]
-        ):  # [n, d] for [d, d] is a mistake
-            shared = changes[key]
-            is_known = is_concrete(shared)  # NumPy compiles nothing
-            shared = np.asarray(shared) if is_known else shared
-            changes[key] = (np if is_known else jnp).broadcast_to(shared, longest + actual)
-            changes[key] = jax.device_put(changes[key]) if is_known else changes[key]
-    return replaced(record, **changes)
 
 
 def replaced(record: Any, **fields: object) -> PyTree:
