@@ -1,4 +1,4 @@
-"""Wrong rows that stand beside right ones: draws under one index, draws that are none, far targets."""
+"""Wrong rows beside right ones: draws under one index, draws that are none, far targets."""
 
 import jax
 import jax.numpy as jnp
