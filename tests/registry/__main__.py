@@ -16,11 +16,15 @@ jax.config.update("jax_disable_most_optimizations", True)
 total, wrong = 0, []
 for number, call in enumerate(chosen, 1):
     for dtype in (np.float32, np.float64):
-        with jax.enable_x64(dtype == np.float64):
-            evaluate(call, call.values(dtype))
-            tried = list(try_eagerly(call, dtype))
-            tried += try_compiled(call, dtype) if call.compiled else []
-        found = [one for one in tried if one.outcome not in ALLOWED]
+        tried, found = [], []
+        try:
+            with jax.enable_x64(dtype == np.float64):
+                evaluate(call, call.values(dtype))
+                tried += try_eagerly(call, dtype)
+                tried += try_compiled(call, dtype) if call.compiled else []
+        except Exception as error:
+            found = [f"{call.name}: of right values, {type(error).__name__}: {error}"]
+        found += [one for one in tried if one.outcome not in ALLOWED]
         place = f"{number}/{len(chosen)} {call.name}, {dtype.__name__}"
         print(f"{place}: {len(tried)} wrong values, {len(found)} wrong outcomes", flush=True)
         total += len(tried)

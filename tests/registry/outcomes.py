@@ -12,6 +12,7 @@ Anything else is a *plausible number*. Integers and truth values cannot be NaN a
 numbers of the package that are made from them do.
 """
 
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -62,8 +63,7 @@ def _is_close(x: np.ndarray, y: np.ndarray) -> bool:
         return False
     if {x.dtype.kind, y.dtype.kind} <= set("iub"):
         return np.array_equal(x, y)
-    finite = np.abs(y[np.isfinite(y)])
-    scale = finite.max(initial=0.0)
+    scale = np.abs(y[np.isfinite(y)]).max(initial=0.0)
     return np.allclose(x, y, rtol=1e-3, atol=1e-5 * scale, equal_nan=True)
 
 
@@ -80,22 +80,18 @@ def eager_outcome(
     """Outcome of a call outside of `jit`, and what came."""
     try:
         result = evaluate(call, {**valid, name: mutant.value})
-    except REFUSALS as error:
-        return Outcome.REFUSED, f"{type(error).__name__}: {error}"
     except Exception as error:
-        return Outcome.CRASH, f"{type(error).__name__}: {error}"
+        outcome = Outcome.REFUSED if isinstance(error, REFUSALS) else Outcome.CRASH
+        return outcome, f"{type(error).__name__}: {error}"
     leaves = numbers_of(result)
-    said = ", ".join(str(leaf.ravel()[:3]) for leaf in leaves[:3])
     floats = [leaf for leaf in leaves if leaf.dtype.kind == "f" and leaf.size]
     if floats and all(np.isnan(leaf).all() for leaf in floats):
         return Outcome.NAN, ""
     for meaning in mutant.meanings:
-        try:
+        with contextlib.suppress(*REFUSALS):
             if is_same(result, right(meaning)):
                 return Outcome.SAME, ""
-        except REFUSALS:
-            continue
-    return Outcome.SILENT, said
+    return Outcome.SILENT, ", ".join(str(leaf.ravel()[:3]) for leaf in leaves[:3])
 
 
 class Compiled:
