@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import (
-    distances,
-    distributions,
-    kernels,
-    scores,
-)
+from calibjax import distances, distributions, kernels, scores
 from calibjax.kernels.expectations import single_expectation
 from tests.compiled_cases import (
     CASES,
@@ -140,10 +135,7 @@ def test_values(name):
     np.testing.assert_allclose(result, expected, **tolerances)
 
 
-SLOW = (
-    "estimators-diagonal_normal",
-    "recalibration-local_recalibration",
-)
+SLOW = ("estimators-diagonal_normal", "recalibration-local_recalibration")
 
 
 @pytest.mark.parametrize(

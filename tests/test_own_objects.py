@@ -54,11 +54,7 @@ NO_KERNELS = {
         TypeError,
         "kernel.prediction: expected a kernel record, got the distance TotalVariation; kernels.Exp",
     ),
-    "an empty sum": (
-        Sum(()),
-        ValueError,
-        r"kernel.terms: expected a tuple of at least",
-    ),
+    "an empty sum": (Sum(()), ValueError, r"kernel.terms: expected a tuple of at least"),
     "a product of products": (
         TensorProduct(Exponential(), TensorProduct(Exponential(), White())),
         TypeError,

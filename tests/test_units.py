@@ -151,10 +151,7 @@ OF_DATA = {
         lambda d: jax.tree.leaves(estimators.skce_dispersion(d.kernel, d.predictions, d.targets)),
         0,
     ),
-    "matrix": (
-        lambda d: oracles.calibration_kernel_matrix(d.kernel, d.predictions, d.targets),
-        0,
-    ),
+    "matrix": (lambda d: oracles.calibration_kernel_matrix(d.kernel, d.predictions, d.targets), 0),
     "UCME": (lambda d: estimators.ucme(d.kernel, d.predictions, d.targets, *_locations(d)), 0),
     "witness": (
         lambda d: estimators.witness(d.kernel, d.predictions, d.targets, *_locations(d)),

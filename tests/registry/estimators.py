@@ -27,9 +27,7 @@ def _kernel_estimators() -> list[Call]:
         kernel = a.kernel(family.kernel)
         for name in ("skce_biased", "skce_dispersion"):
             found.append(family.call(f"estimators.{name}", kernel=kernel))
-        found += [
-            family.call("estimators.skce_block", kernel=kernel, block_size=a.integer(2)),
-        ]
+        found += [family.call("estimators.skce_block", kernel=kernel, block_size=a.integer(2))]
     return [
         *found,
         NORMAL.call(
@@ -100,7 +98,7 @@ def _density() -> list[Call]:
             "estimators.kernel_density.kde_calibration_error",
             bandwidth=a.scale(0.1),
             order=a.at_least_one(1.5),
-        ),
+        )
     ]
 
 

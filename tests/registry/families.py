@@ -9,14 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from calibjax import (
-    distances,
-    distributions,
-    estimators,
-    hypothesis_tests,
-    kernels,
-    scores,
-)
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, scores
 from calibjax.distributions.composed import Recalibrated
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.recalibration.numbers import AffineMap
@@ -238,10 +231,7 @@ _DRAWN_FROM = {  # of which only draws and scores are asked for
         positive(np.exp(Y), without=("0", "-0.0")),
     ),
     "Uniform": ({"low": real(LOC), "high": real(LOC + SCALE)}, real(LOC + 0.5 * SCALE)),
-    "GeneralizedNormal": (
-        {"loc": real(LOC), "scale": positive(SCALE), "power": _SHAPES},
-        real(Y),
-    ),
+    "GeneralizedNormal": ({"loc": real(LOC), "scale": positive(SCALE), "power": _SHAPES}, real(Y)),
     "NegativeBinomial": ({"mean_": _SHAPES, "concentration": positive(SCALE)}, counts(_COUNTS)),
 }
 _DRAWN_FROM = {

@@ -193,10 +193,4 @@ def _distances() -> list[Call]:
 
 def calls() -> list[Call]:
     """Calls of kernels and distances, through functions that check."""
-    return [
-        *_target_kernels(),
-        *_landmarks(),
-        *_prediction_kernels(),
-        *_points(),
-        *_distances(),
-    ]
+    return [*_target_kernels(), *_landmarks(), *_prediction_kernels(), *_points(), *_distances()]

@@ -210,10 +210,7 @@ def _of_distributions() -> list[Call]:
     )
     methods = {
         "QuantileRecalibration": (NORMAL, r.QuantileRecalibration()),
-        "KernelRecalibration": (
-            NORMAL,
-            r.KernelRecalibration(kernels.SquaredExponential(1.0)),
-        ),
+        "KernelRecalibration": (NORMAL, r.KernelRecalibration(kernels.SquaredExponential(1.0))),
         "MatrixScaling": (CATEGORICAL, r.MatrixScaling(1.0)),
     }
     found += [
@@ -243,10 +240,7 @@ def _of_distributions() -> list[Call]:
             method=r.QuantileShift(),
         ),
         NORMAL.call(
-            "recalibration.recalibration_gain",
-            label,
-            recalibrations={"affine": affine},
-            **folds,
+            "recalibration.recalibration_gain", label, recalibrations={"affine": affine}, **folds
         ),
         NORMAL.call("recalibration.Recalibrator", "cross_fitted", affine.cross_fitted, **folds),
         NORMAL.call(
@@ -268,12 +262,7 @@ def _functions() -> list[Call]:
         return function.evaluate(params, new, new)
 
     def run(
-        predictions: Any,
-        targets: Any,
-        p: Any,
-        q: Any,
-        hyperparameter: Any,
-        function: Any,
+        predictions: Any, targets: Any, p: Any, q: Any, hyperparameter: Any, function: Any
     ) -> Any:
         params = function.fit(predictions, targets, hyperparameter)
         return function.evaluate(params, p, q), function.diagonal(params, p)
@@ -364,14 +353,7 @@ def _cross_validation() -> list[Call]:
         "num_folds": a.integer(2),
     }
     return [
-        call(
-            "risk.cross_validate",
-            "",
-            cross_validate,
-            **data,
-            **shared,
-            slow=True,
-        ),
+        call("risk.cross_validate", "", cross_validate, **data, **shared, slow=True),
         call(
             "risk.cross_validate risk.EstimationFunction",
             "records",

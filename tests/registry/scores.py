@@ -35,7 +35,7 @@ def _from_numpyro() -> list[Call]:
             distribution=a.record(numpyro.Normal(np.zeros(3), np.ones(3))),
             compiled=False,
             reason="a conversion of one object to another",
-        ),
+        )
     ]
 
 
@@ -65,10 +65,7 @@ def _curves() -> list[Call]:
             slow=True,
         ),
         BERNOULLI.call(
-            "estimators.isotonic_curve",
-            **_BAND,
-            max_points=a.integer(8, limit=8),
-            slow=True,
+            "estimators.isotonic_curve", **_BAND, max_points=a.integer(8, limit=8), slow=True
         ),
         NORMAL.call("estimators.isotonic_curve", num_draws=19, slow=True),
         NORMAL.call(
@@ -105,11 +102,7 @@ def calls() -> list[Call]:
     """Calls of the scores and what is left."""
     alone = (*a.ALONE, "scalar", *a.OPTIONAL)
     return [
-        NORMAL.call(
-            "scores.crps_decomposition",
-            num_thresholds=a.integer(5),
-            slow=True,
-        ),
+        NORMAL.call("scores.crps_decomposition", num_thresholds=a.integer(5), slow=True),
         NORMAL.call("scores.interval_score", confidence_level=a.proportion(0.9)),
         NORMAL.call(
             "scores.pinball_loss",

@@ -96,13 +96,7 @@ def calls() -> list[Call]:
     return [
         *_skce(),
         _watched(streaming.EProcess),
-        NORMAL.call(
-            covers,
-            None,
-            _streamed(streaming.MeanScore),
-            score=score,
-            weights=weights,
-        ),
+        NORMAL.call(covers, None, _streamed(streaming.MeanScore), score=score, weights=weights),
         call(covers, "state", mean.result, state=a.record(mean_state), **unchanging),
         call(covers, "state of bins", bins.result, state=a.record(state), **unchanging),
         BERNOULLI.call(*of_bins, streamed, **in_bins),

@@ -5,14 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from calibjax import (
-    distances,
-    distributions,
-    estimators,
-    kernels,
-    recalibration,
-    scores,
-)
+from calibjax import distances, distributions, estimators, kernels, recalibration, scores
 from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
@@ -73,10 +66,7 @@ def _skce_tests(family: Family) -> list[Call]:
         )
         calls.append(
             family.call(
-                f"hypothesis_tests.{names}",
-                f"{family.name}, {label}",
-                kernel=kernel,
-                **options,
+                f"hypothesis_tests.{names}", f"{family.name}, {label}", kernel=kernel, **options
             )
         )
     return calls
@@ -94,12 +84,7 @@ def _locations() -> list[Call]:
     places = Made(Categorical, {"at_probs": a.simplex(a.PROBS[4:7])})
     at = {"at_predictions": _normal("at_loc", "at_scale", _AT), "at_targets": _AT_TARGETS}
     return [
-        NORMAL.call(
-            "hypothesis_tests.cme_test",
-            key=None,
-            **at,
-            kernel=a.kernel(_PLAIN),
-        ),
+        NORMAL.call("hypothesis_tests.cme_test", key=None, **at, kernel=a.kernel(_PLAIN)),
         CATEGORICAL.call(
             "hypothesis_tests.cme_test",
             key=None,
@@ -223,12 +208,7 @@ def _comparison() -> list[Call]:
 def _score_differences(others: Made) -> list[Call]:
     optional = a.function(scores.crps, without=a.OPTIONAL)
     return [
-        NORMAL.call(
-            "hypothesis_tests.score_difference",
-            others=others,
-            score=optional,
-            one_of=4,
-        ),
+        NORMAL.call("hypothesis_tests.score_difference", others=others, score=optional, one_of=4),
         NORMAL.call(
             "hypothesis_tests.gain_difference",
             recalibration=recalibration.AffineScaling(),
@@ -306,7 +286,7 @@ def _sequential() -> list[Call]:
                 significance_level=a.proportion(0.1),
             )
             for family, bet in bets
-        ),
+        )
     ]
 
 

@@ -32,10 +32,7 @@ OF_CONFIDENCES = {
     "MMCEScaling": (MMCEScaling(), {"rtol": 1e-5, "differentiable": False}),
 }
 OF_NORMALS = {
-    "KernelRecalibration": (
-        recalibration.KernelRecalibration(kernels.SquaredExponential(1.0)),
-        {},
-    ),
+    "KernelRecalibration": (recalibration.KernelRecalibration(kernels.SquaredExponential(1.0)), {}),
     "QuantileRecalibration": (
         recalibration.QuantileRecalibration("isotonic", num_knots=5),
         {"differentiable": False},
