@@ -1,5 +1,3 @@
-import functools
-
 import chex
 import jax
 import jax.numpy as jnp
@@ -8,7 +6,6 @@ import pytest
 
 from calibjax import estimators
 from calibjax.distributions import Bernoulli, Categorical
-from tests.wrong_data import LABELS, PROBS
 
 BINNINGS = {
     "uniform": estimators.UniformBins(5),
@@ -256,33 +253,3 @@ def test_binnings_are_static_arguments():
         np.testing.assert_allclose(
             evaluate(binning, *arguments), estimators.ece(*arguments, binning=binning), atol=1e-15
         )
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (estimators.UniformBins, "num_bins"),
-        (estimators.EqualMassBins, "num_bins"),
-        (estimators.MedianVarianceBins, "min_size"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("value", "error"),
-    [(0, ValueError), (-1, ValueError), (2.5, TypeError), ("10", TypeError), (None, TypeError)],
-)
-def test_wrong_options(make, name, value, error):
-    with pytest.raises(error, match=f"{name}: expected an integer"):
-        make(value)(Categorical(PROBS))
-
-
-def test_too_many_bins_or_too_few_samples():
-    with pytest.raises(ValueError, match="num_bins: expected an integer between 1 and 16777216"):
-        estimators.UniformBins(2**24 + 1)(Categorical(PROBS))
-    message = "predictions: expected at least 7 samples, got 6"
-    for binning in (estimators.MedianVarianceBins(7), estimators.EqualMassBins(7)):
-        evaluate = functools.partial(estimators.ece, binning=binning)
-        for wrap in (lambda f: f, jax.jit):
-            with pytest.raises(ValueError, match=message):
-                wrap(binning)(Categorical(PROBS))
-            with pytest.raises(ValueError, match=message):
-                wrap(evaluate)(Categorical(PROBS), LABELS)

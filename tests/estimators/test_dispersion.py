@@ -105,25 +105,6 @@ def test_expectations_on_the_diagonal_against_draws(name):
     assert abs(float(ours) - values.mean()) <= 4 * error + 1e-6
 
 
-class Bare(kernels.Kernel):
-    """Known to nobody."""
-
-    def __call__(self, x, y):
-        return x * y
-
-
-def test_unknown_diagonals_are_refused_by_name():
-    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
-    samples = distributions.Categorical(jnp.full((2, 2), 0.5)), jnp.array([0, 1])
-    normal = distributions.Normal(jnp.array(0.0), jnp.array(1.0))
-    nothing = lambda *_: 0.0  # noqa: E731
-    register_expectations(Bare, distributions.Normal, mean=nothing, inner=nothing)
-    with pytest.raises(NotImplementedError, match=r"Bare.*Normal.*diagonal"):
-        kernels.expectations.diagonal_expectation(Bare(), normal)
-    with pytest.raises(ValueError, match="at least 2 samples"):
-        estimators.skce_dispersion(kernel, *jax.tree.map(lambda x: x[:1], samples))
-
-
 SIGNS = {"narrow": (1.4, 1), "wide": (0.7, -1), "calibrated": (1.0, 0)}
 
 

@@ -86,23 +86,6 @@ def test_means_of_numbers_in_all_units(unit):
     assert curve.is_outside.any()
 
 
-def test_refused_by_name():
-    predictions = distributions.Bernoulli(PROBS)
-    classes = distributions.Categorical(np.full((60, 3), 1 / 3))
-    vectors = distributions.DiagNormal(np.zeros((60, 2)), np.ones((60, 2)))
-    quantiles = distributions.Quantiles(np.array([0.5]), np.zeros((60, 1)))
-    with pytest.raises(TypeError, match="^predictions: expected binary"):
-        estimators.isotonic_curve(KEY, classes, LABELS)
-    with pytest.raises(ValueError, match="^targets: .*only numbers"):
-        estimators.isotonic_curve(KEY, vectors, np.zeros((60, 2)))
-    with pytest.raises(TypeError, match="^predictions: expected .*method"):
-        estimators.isotonic_curve(KEY, quantiles, TARGETS)
-    with pytest.raises(ValueError, match="^max_points: "):
-        estimators.isotonic_curve(KEY, predictions, LABELS, max_points=1)
-    with pytest.raises(ValueError, match="^num_draws: expected at least 19"):
-        estimators.isotonic_curve(KEY, predictions, LABELS, num_draws=18)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("of_labels", [True, False])
 def test_level_of_both_bands(of_labels):

@@ -132,15 +132,6 @@ def test_gradients_at_equal_predictions_are_finite():
         chex.assert_tree_all_finite(jax.grad(estimators.skce_biased, argnums=(0, 1, 2))(*arguments))
 
 
-def test_kernels_without_calibration_kernel_are_refused():
-    predictions, targets, _ = oracles.normal_data(5)
-    with pytest.raises(NotImplementedError, match="not defined for kernel Exponential"):
-        estimators.skce(kernels.Exponential(1.0), predictions, targets)
-    tensor = kernels.TensorProduct(kernels.Exponential(1.0), kernels.Exponential(1.0))
-    with pytest.raises(NotImplementedError, match="Exponential under Normal"):
-        estimators.skce(tensor, predictions, targets)
-
-
 @pytest.mark.parametrize("family", ["normal", "diagonal", "classes"])
 @pytest.mark.parametrize("num_datasets", [2000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_unbiased_means_unbiased(family, num_datasets):

@@ -11,7 +11,6 @@ from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators.kernel import mmce
 from calibjax.lenses import OneVersusRest
 from tests import oracles
-from tests.wrong_data import LABELS, PROBS
 
 LENSES = {
     "top_label": estimators.top_label,
@@ -153,21 +152,6 @@ def test_gradient_of_the_mmce_of_perfect_confidences():
         kernels.Exponential(0.4), jnp.array([1.0, 0.0]), jnp.array([1, 0])
     )
     np.testing.assert_array_equal(perfect, 0)
-
-
-def test_what_belongs_to_other_estimators_is_refused_by_name():
-    kernel = kernels.Exponential(0.4)
-    with pytest.raises(TypeError, match=r"confidences: .* as estimators.top_label .*got Categor"):
-        mmce(kernel, Categorical(PROBS), LABELS)
-    confidences = jnp.array([0.5, 0.5])
-    with pytest.raises(
-        TypeError, match="kernel: expected a kernel on single points .*, got Tensor"
-    ):
-        mmce(oracles.categorical_kernel(), confidences, jnp.array([0, 1]))
-    with pytest.raises(
-        TypeError, match="targets: expected an array of observed targets, got Bernoulli"
-    ):
-        estimators.top_label(Categorical(PROBS), Bernoulli(confidences))
 
 
 def test_a_bernoulli_is_an_array_of_confidences():

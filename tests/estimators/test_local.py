@@ -173,16 +173,6 @@ def test_standard_errors():
     assert np.max(np.abs(z)) < 4.5
 
 
-NAN_FEATURES = FEATURES.copy()
-NAN_FEATURES[3, 1] = np.nan
-
-
-def near(kernel, binning=UniformBins(5)):  # noqa: B008
-    return {"neighbourhood": Neighbourhood(kernel, binning)}
-
-
-def laplacian(length_scale=1.0, num_bins=5):
-    return {"neighbourhood": Neighbourhood.laplacian(length_scale, num_bins)}
 
 
 SMOOTHER = functools.partial(kernels.Matern, nu=2.5)

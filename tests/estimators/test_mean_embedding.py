@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, kernels
+from calibjax import distributions, estimators
 from calibjax.estimators.mean_embedding import location_pair
 from tests import oracles
 
@@ -80,9 +80,3 @@ def test_mean_on_calibrated_data_is_the_variance():
     difference = ours - variance
     assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(4000)
     assert abs(ours.mean()) > 10 * difference.std() / np.sqrt(4000)
-
-
-def test_kernels_without_embedding_difference_are_refused():
-    (_, *data), _ = case("normal-None")
-    with pytest.raises(NotImplementedError, match="embedding_difference is not defined for kernel"):
-        estimators.ucme(kernels.Exponential(1.0), *data)

@@ -106,25 +106,3 @@ def test_uniform_under_calibration(name):
     values = pit(predictions, targets)
     for half in np.split(values, 2):
         assert scipy.stats.kstest(half, "uniform").pvalue > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("predictions", "targets", "error", "message"),
-    [
-        (d.Bernoulli(np.full(6, 0.5)), np.ones(6, int), TypeError, "expected distributions of num"),
-        (d.Categorical(np.full((6, 2), 0.5)), np.ones(6, int), TypeError, "classes have no order"),
-        (d.MvNormal(np.zeros((6, 2)), np.tile(np.eye(2), (6, 1, 1))), None, TypeError, "cdf"),
-        (d.Ensemble(np.zeros((6, 3, 2))), np.zeros((6, 2)), ValueError, "only numbers have"),
-        (
-            d.Ensemble(np.zeros((6, 2)), np.tile([0.4, 0.6], (6, 1))),
-            np.zeros(6),
-            ValueError,
-            "predictions.weights: expected None",
-        ),
-        (d.Normal(np.zeros(6), np.ones(6)), Y[:5], ValueError, "targets: expected one target"),
-    ],
-)
-def test_predictions_without_a_place_for_targets(predictions, targets, error, message):
-    targets = np.zeros((6, 2)) if targets is None else targets
-    with pytest.raises(error, match=message):
-        pit(predictions, targets)

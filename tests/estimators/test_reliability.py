@@ -7,7 +7,7 @@ import pytest
 from sklearn.calibration import calibration_curve
 
 from calibjax import estimators
-from calibjax.distributions import Bernoulli, Categorical
+from calibjax.distributions import Bernoulli
 from calibjax.estimators import curves
 from calibjax.estimators.curves import ReliabilityCurve
 
@@ -221,33 +221,6 @@ def test_more_redraws_than_a_batch_holds():
 
 
 P, Y = data(20, dtype=np.float32)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        (
-            {"predictions": Categorical(jnp.full((20, 3), 1 / 3))},
-            TypeError,
-            r"predictions: expected .*Bernoulli, got Categorical.*top_label.*class_wise",
-        ),
-        ({"max_bins": 3}, ValueError, "expected at most max_bins = 3 different bins, got"),
-        ({"confidence_level": 1}, ValueError, r"_level: expected values in \(0, 1\), got conf"),
-        ({"confidence_level": 0.99}, ValueError, "at least 199 redraws .* of level 0.99, got 100"),
-    ],
-)
-def test_wrong_arguments(arguments, error, message):
-    given = {"key": KEY, "predictions": Bernoulli(P), "targets": Y, "binning": TENTHS}
-    given |= {"num_draws": 100} | arguments
-    with pytest.raises(error, match=message):
-        estimators.reliability_curve(
-            given.pop("key"), given.pop("predictions"), given.pop("targets"), **given
-        )
-
-
-def test_traced_levels_are_refused():
-    with pytest.raises(TypeError, match="level: expected a number that is known when compiling"):
-        jax.jit(lambda level: curve(P, Y, confidence_level=level))(0.9)
 
 
 @pytest.mark.parametrize(

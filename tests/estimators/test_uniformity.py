@@ -108,19 +108,6 @@ def test_wrong_spread_is_outside():
     assert np.all(curve.coverage[5:-1] < curve.simultaneous_lower[5:-1])
 
 
-@pytest.mark.parametrize(
-    ("levels", "error", "message"),
-    [
-        ([0.5, 1.0], ValueError, r"levels: expected values in \(0, 1\), got levels\[1\] = 1.0"),
-        (np.zeros(0), ValueError, "levels: expected at least 1"),
-        (np.zeros((2, 2)) + 0.5, ValueError, r"levels: expected shape \[L\]"),
-    ],
-)
-def test_wrong_levels(levels, error, message):
-    with pytest.raises(error, match=message):
-        estimators.coverage_curve(KEY, U, levels=levels)
-
-
 def test_missing_values_are_nobodys_count():
     broken = jnp.array([0.1, jnp.nan, 0.5])
     histogram = jax.jit(lambda u: estimators.pit_counts(KEY, u, num_bins=2, num_draws=19))(broken)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from sklearn.isotonic import IsotonicRegression
 
 from calibjax import distributions as d
@@ -99,11 +100,9 @@ def test_crps_parts_are_integrals_over_thresholds():
     loc = 2 * RANDOM.normal(size=n)
     targets = loc + 1.5 * RANDOM.normal(size=n)
     found = scores.crps_decomposition(d.Normal(loc, np.ones(n)), targets)
-    from scipy.stats import norm
-
     ends = np.linspace(-10, 10, 1001)
     middles = (ends[1:] + ends[:-1]) / 2
-    parts = [of_event(norm.cdf(z - loc), (targets <= z) * 1.0) for z in middles]
+    parts = [of_event(scipy.stats.norm.cdf(z - loc), (targets <= z) * 1.0) for z in middles]
     expected = np.sum(parts, 0) * (ends[1] - ends[0])
     np.testing.assert_allclose(parts_of(found), expected, rtol=1e-2)
 
@@ -130,13 +129,11 @@ def test_crps_parts_of_ensembles_are_exact():
 
 def test_crps_parts_converge_with_the_thresholds():
     """Of few normal predictions, against scikit-learn on a fine grid."""
-    from scipy.stats import norm
-
     n = 25
     loc, targets = RANDOM.normal(size=n), RANDOM.normal(size=n)
     ends = np.unique(np.append(np.linspace(-8, 8, 8001), targets))
     middles = (ends[1:] + ends[:-1]) / 2
-    parts = [of_event(norm.cdf(z - loc), (targets <= z) * 1.0) for z in middles]
+    parts = [of_event(scipy.stats.norm.cdf(z - loc), (targets <= z) * 1.0) for z in middles]
     expected = np.diff(ends) @ np.array(parts)
     found = scores.crps_decomposition(d.Normal(loc, np.ones(n)), targets, num_thresholds=4000)
     np.testing.assert_allclose(parts_of(found), expected, rtol=2e-5)
@@ -144,12 +141,10 @@ def test_crps_parts_converge_with_the_thresholds():
 
 def test_crps_of_counts_is_a_sum():
     """Thresholds between all counts are exact."""
-    from scipy.stats import poisson
-
     rate, counts = RANDOM.uniform(1, 6, 100), RANDOM.poisson(3, 100)
     found = scores.crps_decomposition(d.Poisson(rate), counts)
     upto = np.arange(40)
-    differences = poisson.cdf(upto, rate[:, None]) - (counts[:, None] <= upto)
+    differences = scipy.stats.poisson.cdf(upto, rate[:, None]) - (counts[:, None] <= upto)
     np.testing.assert_allclose(found.score, np.mean(np.sum(differences**2, 1)), rtol=1e-3)
 
 
@@ -172,20 +167,83 @@ def test_null_by_redrawing():
     assert result.null_samples.score.shape == (99,)
 
 
-def test_wrong_predictions():
-    with pytest.raises(TypeError, match="predictions: expected class predictions"):
-        scores.brier_decomposition(d.Normal(np.zeros(2), np.ones(2)), np.zeros(2))
-    with pytest.raises(TypeError, match="classes have a brier_decomposition"):
-        scores.crps_decomposition(d.Bernoulli(PROBS), LABELS)
-    quantiles = d.Quantiles(np.array([0.5]), np.zeros((3, 1)))
-    with pytest.raises(TypeError, match="cdf"):
-        scores.crps_decomposition(quantiles, np.zeros(3))
-    with pytest.raises(ValueError, match="num_thresholds: expected"):
-        scores.crps_decomposition(d.Normal(np.zeros(2), np.ones(2)), np.zeros(2), num_thresholds=0)
-
-
 def test_missing_values_are_no_score():
     found = jax.jit(lambda p: scores.brier_decomposition(d.Bernoulli(p), LABELS))(
         jnp.asarray(PROBS).at[3].set(jnp.nan)
     )
     assert np.all(np.isnan(parts_of(found)))
+
+
+GENERATOR = np.random.default_rng(0)
+LOC, TARGETS = GENERATOR.normal(size=(2, 40))
+NORMALS = d.Normal(LOC, np.full(40, 0.5))
+
+
+def plain(forecasts, targets, theta, level=None):
+    """Mean score by a loop over the samples, as Ehm et al. define it."""
+    total = 0.0
+    for x, y in zip(forecasts, targets, strict=True):
+        if min(x, y) <= theta < max(x, y):
+            total += abs(y - theta) if level is None else (1 - level if y < x else level)
+    return total / len(targets)
+
+
+@pytest.mark.parametrize("level", [None, 0.3])
+def test_formula(level):
+    forecasts = LOC if level is None else LOC + 0.5 * scipy.stats.norm.ppf(level)
+    curve = scores.murphy_curve(NORMALS, TARGETS, level=level)
+    assert curve.thresholds.shape == (101,)
+    np.testing.assert_allclose(curve.thresholds[0], min(forecasts.min(), TARGETS.min()), rtol=1e-6)
+    expected = [plain(forecasts, TARGETS, theta, level) for theta in np.asarray(curve.thresholds)]
+    np.testing.assert_allclose(curve.score[1:-1], expected[1:-1], atol=1e-6)
+    assert curve.level == level
+
+
+def test_integrals_are_scores():
+    thresholds = jnp.linspace(-6, 6, 20001)
+    step = thresholds[1] - thresholds[0]
+    curve = scores.murphy_curve(NORMALS, TARGETS, thresholds=thresholds)
+    squared = np.mean((LOC - TARGETS) ** 2)
+    np.testing.assert_allclose(2 * curve.score.sum() * step, squared, rtol=1e-3)
+    curve = scores.murphy_curve(NORMALS, TARGETS, thresholds=thresholds, level=0.8)
+    pinball = scores.pinball_loss(NORMALS, TARGETS, levels=[0.8])
+    np.testing.assert_allclose(curve.score.sum() * step, pinball, rtol=1e-3)
+    labels = (TARGETS > 0).astype(int)
+    probs = d.Bernoulli(scipy.stats.norm.cdf(LOC))
+    curve = scores.murphy_curve(probs, labels, thresholds=thresholds)
+    np.testing.assert_allclose(
+        4 * curve.score.sum() * step, 2 * scores.brier_score(probs, labels), rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("level", [None, 0.7])
+def test_numbers_of_model_diagnostics(level):
+    scoring = pytest.importorskip("model_diagnostics.scoring")
+    forecasts = LOC if level is None else LOC + 0.5 * scipy.stats.norm.ppf(level)
+    curve = scores.murphy_curve(NORMALS, TARGETS, level=level, thresholds=jnp.linspace(-2, 2, 50))
+    options = (
+        {"functional": "mean"} if level is None else {"functional": "quantile", "level": level}
+    )
+    expected = [
+        scoring.ElementaryScore(eta=float(theta), **options)(y_obs=TARGETS, y_pred=forecasts)
+        for theta in np.asarray(curve.thresholds)
+    ]
+    np.testing.assert_allclose(curve.score, expected, atol=1e-6)
+
+
+def test_decomposition_of_model_diagnostics():
+    """The parts of the Brier score, of which each class counts, are those of its `decompose`."""
+    scoring = pytest.importorskip("model_diagnostics.scoring")
+    probs, labels = scipy.stats.norm.cdf(LOC), (TARGETS > 0).astype(int)
+    found = scores.brier_decomposition(d.Bernoulli(probs), labels)
+    expected = scoring.decompose(labels, probs, scoring_function=scoring.SquaredError())
+    for part in ("miscalibration", "discrimination", "uncertainty", "score"):
+        np.testing.assert_allclose(getattr(found, part) / 2, expected[part].item(), atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1e7])
+def test_units(unit):
+    large = d.Normal(LOC * unit, np.full(40, 0.5 * unit))
+    found = scores.murphy_curve(large, TARGETS * unit)
+    expected = scores.murphy_curve(NORMALS, TARGETS)
+    np.testing.assert_allclose(found.score[1:-1] / unit, expected.score[1:-1], rtol=1e-4, atol=1e-6)

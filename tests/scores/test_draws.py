@@ -9,7 +9,7 @@ import pytest
 
 from calibjax import distributions as D
 from calibjax import scores
-from calibjax.scores import base
+from calibjax._core.gate import inner
 from tests import oracles
 
 N, M, SIZE = 6, 5, 3
@@ -125,24 +125,15 @@ def test_units():
         np.testing.assert_allclose(scores.energy_score(D.Ensemble(x), y), expected, rtol=1e-10)
 
 
-def test_refusals():
-    normal = D.Normal(Y[:, 0], np.ones(N))
-    for score in (scores.energy_score, FAIR_CRPS, FAIR_ENERGY):
-        with pytest.raises(TypeError, match="expected draws, distributions.Ensemble"):
-            score(normal, Y[:, 1])
+def test_numbers_only_for_the_crps():
     with pytest.raises(ValueError, match="vectors have an energy_score"):
         FAIR_CRPS(D.Ensemble(X), Y)
 
 
-def test_one_program_for_all_calls():
-    """Of scores with parameters, which are arrays of the program."""
+def test_one_program_for_all_levels():
     p = D.Normal(jnp.asarray(Y[:, 0]), jnp.ones(N))
-
-    def call(number):
-        scores.pinball_loss(p, Y[:, 1], levels=[number])
-
-    call(0.3)
-    program = base._values_and_mean
+    program = inner(scores.pinball_loss)
+    scores.pinball_loss(p, Y[:, 1], levels=[0.3])
     before = program._cache_size()
-    call(0.4)
+    scores.pinball_loss(p, Y[:, 1], levels=[0.4])
     assert program._cache_size() == before

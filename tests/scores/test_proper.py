@@ -1,4 +1,4 @@
-import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,12 @@ def test_against_scipy_and_scikit_learn(dtype):
     log_probs = stats.norm(LOC, SCALE).logpdf(TARGETS)
     compare(nll(*converted(DiagNormal(LOC, SCALE), TARGETS)), -log_probs.sum(1).mean())
     compare(nll(*converted(Normal(LOC[:, 0], SCALE[:, 0]), TARGETS[:, 0])), -log_probs[:, 0].mean())
+    mse = scores.mean_squared_error
+    compare(mse(*converted(DiagNormal(LOC, SCALE), TARGETS)), np.mean((LOC - TARGETS) ** 2))
+    mixture, number = Mixture(None, Normal(LOC, SCALE)), TARGETS[:, 0]
+    compare(mse(*converted(mixture, number)), np.mean((LOC.mean(1) - number) ** 2))
     classes = converted(Categorical(PROBS), LABELS)
+    compare(scores.accuracy(*classes), metrics.accuracy_score(LABELS, PROBS.argmax(1)))
     compare(nll(*classes), metrics.log_loss(LABELS, PROBS, labels=range(M)))
     compare(brier(*classes), np.mean(np.sum((PROBS - np.eye(M)[LABELS]) ** 2, 1)))
     binary = converted(Bernoulli(CONFIDENCES), CORRECT)
@@ -49,8 +54,6 @@ def test_options_and_scores_of_intervals_and_ordered_classes():
     half = scores.brier_score(classes, LABELS, scale_by_half=True)
     theirs = metrics.brier_score_loss(LABELS, PROBS, labels=range(M), scale_by_half=True)
     np.testing.assert_allclose(half, theirs)
-    with pytest.raises(ValueError, match="scale_by_half: expected one of 'auto'"):
-        scores.brier_score(classes, LABELS, scale_by_half="half")
     below, reached = PROBS.cumsum(1), LABELS[:, None] <= np.arange(M)
     expected = np.sum((below - reached)[:, :-1] ** 2, 1)
     found = scores.ranked_probability_score(classes, LABELS, reduction="none")
@@ -81,8 +84,6 @@ def test_scores_of_single_samples(score, predictions, targets):
     weights = np.arange(N) / 10
     mean = score(predictions, targets, weights=weights)
     np.testing.assert_allclose(np.average(found, weights=weights), mean)
-    with pytest.raises(ValueError, match="reduction: expected one of 'mean', 'none'"):
-        score(predictions, targets, reduction="sum")
 
 
 def test_compiled_is_eager_and_two_classes_are_a_bernoulli():
@@ -110,13 +111,60 @@ def test_classes_of_a_mixture():
         )
 
 
-def test_distributions_without_the_method():
-    silent = dataclasses.make_dataclass("Silent", ["loc"], frozen=True)
-    silent.sample = Normal.sample
-    jax.tree_util.register_dataclass(silent)
-    with pytest.raises(TypeError, match="predictions: expected .* method log_prob, got Silent"):
-        scores.negative_log_likelihood(silent(LOC[:, 0]), TARGETS[:, 0])
-    with pytest.raises(TypeError, match="predictions.components: expected .* method log_prob"):
-        scores.negative_log_likelihood(Mixture(None, silent(LOC)), TARGETS[:, 0])
-    with pytest.raises(TypeError, match="expected class predictions"):
-        scores.brier_score(Normal(LOC[:, 0], SCALE[:, 0]), TARGETS[:, 0])
+def test_accuracy_of_ties_and_truth_values():
+    predictions = Bernoulli(jnp.array([0.5, 0.5, 0.9, 0.1]))
+    assert scores.accuracy(predictions, jnp.array([True, False, True, True])) == 0.5
+    predictions = Categorical(jnp.array([[0.4, 0.4, 0.2], [0.2, 0.4, 0.4]]))
+    assert scores.accuracy(predictions, jnp.array([0, 2])) == 0.5
+
+
+def test_labels_are_no_numbers():
+    with pytest.raises(TypeError, match="classes have a brier_score"):
+        scores.mean_squared_error(Categorical(PROBS), LABELS)
+
+
+NORMALS, NUMBERS = Normal(LOC[:, 0], SCALE[:, 0]), TARGETS[:, 0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_pinball_loss_against_scikit_learn(dtype):
+    data = oracles.as_dtype((NORMALS, NUMBERS), dtype)
+    for levels in (None, [0.2, 0.9]):
+        value = jax.jit(functools.partial(scores.pinball_loss, levels=levels))(*data)
+        assert value.dtype == dtype
+        levels = np.linspace(0.05, 0.95, 19) if levels is None else levels
+        quantiles = [stats.norm(LOC[:, 0], SCALE[:, 0]).ppf(level) for level in levels]
+        expected = [
+            metrics.mean_pinball_loss(NUMBERS, q, alpha=level)
+            for q, level in zip(quantiles, levels, strict=True)
+        ]
+        rtol = 1e-12 if dtype == np.float64 else 2e-6
+        np.testing.assert_allclose(value, np.mean(expected), rtol=rtol)
+
+
+def test_quantiles_by_bisection_and_of_ordered_classes():
+    twice = Mixture(None, Normal(*(jnp.stack([x[:, 0]] * 2, 1) for x in (LOC, SCALE))))
+    one, two = (scores.pinball_loss(p, NUMBERS) for p in (NORMALS, twice))
+    np.testing.assert_allclose(two, one, rtol=1e-12)
+    classes = Categorical(jnp.array([[0.25, 0.5, 0.25]]))
+    loss = scores.pinball_loss(classes, jnp.array([2]), levels=[0.5, 0.9])
+    np.testing.assert_allclose(loss, 0.5 * (2 - 1) / 2)
+    draws = Ensemble(jnp.array([[1, 1, 2, 4]]))
+    loss = scores.pinball_loss(draws, jnp.array([2]), levels=[0.5, 0.9])
+    np.testing.assert_allclose(loss, (0.5 * 1 + 0.1 * 2) / 2)
+
+
+def test_many_levels_approach_half_of_the_crps():
+    loss = scores.pinball_loss(NORMALS, NUMBERS, levels=(np.arange(2000) + 0.5) / 2000)
+    np.testing.assert_allclose(2 * loss, scores.crps(NORMALS, NUMBERS), rtol=1e-4)
+
+
+def test_the_gradient_of_the_pinball_loss_is_the_empirical_one():
+    """dL/dloc is the mean of 1(y < q) − τ."""
+
+    def loss(shift):
+        predictions = Normal(LOC[:, 0] + shift, SCALE[:, 0])
+        return scores.pinball_loss(predictions, NUMBERS, levels=jnp.array([0.3]))
+
+    below = stats.norm(LOC[:, 0], SCALE[:, 0]).cdf(NUMBERS) < 0.3
+    np.testing.assert_allclose(jax.grad(loss)(0.0), below.mean() - 0.3, atol=1e-15)

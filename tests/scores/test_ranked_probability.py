@@ -7,8 +7,6 @@ from scipy import special, stats
 from calibjax import scores
 from calibjax.distributions import (
     Beta,
-    Categorical,
-    DiagNormal,
     Ensemble,
     Laplace,
     Mixture,
@@ -166,16 +164,6 @@ def test_gradient(name):
 
     numeric = (along(1e-4) - along(-1e-4)) / 2e-4
     np.testing.assert_allclose(jax.jit(jax.grad(along))(0.0), numeric, rtol=1e-5)
-
-
-def test_families_without_a_closed_form():
-    with pytest.raises(NotImplementedError, match="no closed form for DiagNormal predictions"):
-        scores.crps(DiagNormal(jnp.asarray(LOC), jnp.asarray(SCALE)), jnp.asarray(LOC))
-    classes = Mixture(None, Categorical(jnp.asarray(WEIGHTS)[:, None]))
-    with pytest.raises(NotImplementedError, match="no closed form for an Ensemble of vectors"):
-        scores.crps(Ensemble(jnp.zeros((N, 2, 3))), jnp.zeros((N, 3)))
-    with pytest.raises(NotImplementedError, match="no closed form for Mixture of Categorical"):
-        scores.crps(classes, jnp.zeros(N, int))
 
 
 def test_a_family_of_your_own():
