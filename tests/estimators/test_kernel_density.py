@@ -15,7 +15,6 @@ from calibjax.estimators.kernel_density import (
     kde_calibration_error,
     label_proportions,
 )
-from tests import oracles
 
 DTYPES = [np.float32, np.float64]
 
@@ -74,18 +73,6 @@ def test_against_loops(n, m, h, order):
             np.testing.assert_allclose(
                 error(probs, labels, h, order), error_oracle(probs, labels, h, order), rtol=2e-9
             )
-
-
-@pytest.mark.parametrize("h", [1.0, 0.05, 0.001])
-def test_two_classes_against_beta_densities(h):
-    rng = np.random.default_rng(0)
-    f, y = rng.uniform(size=30), rng.integers(0, 2, size=30)
-    total = 0.0
-    for j in range(30):
-        logs = np.array([scipy.stats.beta.logpdf(f[j], p / h + 1, (1 - p) / h + 1) for p in f])
-        weights = np.where(np.arange(30) == j, 0, np.exp(logs - logs.max()))
-        total += abs(weights @ y / weights.sum() - f[j])
-    np.testing.assert_allclose(error(f, y, h, 1), 2 * total / 30, rtol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -285,12 +272,3 @@ def test_converges_to_the_error_of_a_known_model():
         allowed = bias + 4 * values.std() / np.sqrt(values.size)
         assert abs(values.mean() - 1 / 15) < allowed
     assert allowed < 0.2 / 15
-
-
-@pytest.mark.slow
-def test_calibrated_predictions_of_many_classes():
-    values = []
-    for n in (100, 400, 1600):
-        predictions, targets, _ = oracles.categorical_data(n, 3)
-        values.append(kde_calibration_error(predictions, targets, bandwidth=0.1, order=2))
-    assert values[0] > values[1] > values[2]

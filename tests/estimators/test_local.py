@@ -173,8 +173,6 @@ def test_standard_errors():
     assert np.max(np.abs(z)) < 4.5
 
 
-
-
 SMOOTHER = functools.partial(kernels.Matern, nu=2.5)
 RATES = {kernels.Exponential: 1.0, kernels.Matern: 3**0.5, SMOOTHER: 5**0.5}
 

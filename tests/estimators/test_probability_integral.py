@@ -1,4 +1,7 @@
+import itertools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -106,3 +109,116 @@ def test_uniform_under_calibration(name):
     values = pit(predictions, targets)
     for half in np.split(values, 2):
         assert scipy.stats.kstest(half, "uniform").pvalue > 1e-3
+
+
+def test_classes_and_weighted_members_have_no_ranks():
+    with pytest.raises(TypeError, match="classes have no order"):
+        pit(d.Bernoulli(np.full(6, 0.5)), np.ones(6, int))
+    with pytest.raises(ValueError, match=r"predictions.weights: expected None"):
+        pit(d.Ensemble(np.zeros((6, 2)), np.tile([0.4, 0.6], (6, 1))), np.zeros(6))
+
+
+U = np.array([0.02, 0.1, 0.1, 0.35, 0.5, 0.51, 0.97, 1.0])
+
+
+def test_counts_of_the_histogram():
+    histogram = estimators.pit_counts(KEY, U, num_bins=4, num_draws=19)
+    edges = np.array([0, 0.25, 0.5, 0.75, 1])
+    expected = [np.sum((a < U) & (b >= U)) for a, b in itertools.pairwise(edges)]
+    np.testing.assert_array_equal(histogram.counts, expected)
+    np.testing.assert_allclose(histogram.edges, edges)
+    at_zero = estimators.pit_counts(KEY, np.zeros(3), num_bins=4, num_draws=19)
+    np.testing.assert_array_equal(at_zero.counts, [3, 0, 0, 0])
+
+
+def test_shares_of_the_curves():
+    levels = np.array([0.5, 0.1, 0.9])
+    curve = estimators.coverage_curve(KEY, U, kind="quantile", levels=levels, num_draws=19)
+    np.testing.assert_allclose(curve.levels, np.sort(levels))
+    expected = [np.mean(U.astype(np.float32) <= np.float32(x)) for x in np.sort(levels)]
+    np.testing.assert_allclose(curve.coverage, expected)
+    curve = estimators.coverage_curve(KEY, U, levels=levels, num_draws=19)
+    low, high = (1 - np.sort(levels)) / 2, (1 + np.sort(levels)) / 2
+    expected = [np.mean((a <= U) & (b >= U)) for a, b in zip(low, high)]
+    np.testing.assert_allclose(curve.coverage, expected)
+    assert curve.kind == "interval"
+
+
+@pytest.mark.parametrize("kind", ["interval", "quantile"])
+def test_one_number_for_a_curve(kind):
+    """Uncertainty Toolbox's formulas, by loops over 100 levels; areas by a fine grid."""
+    u = RANDOM.beta(2, 1, size=80)
+    levels = np.linspace(0, 1, 100)
+    curve = estimators.coverage_curve(KEY, u, kind=kind, levels=levels[1:-1], num_draws=19)
+    inside = np.abs(2 * u - 1) if kind == "interval" else u
+    gaps = np.array([np.mean(inside <= x) for x in levels]) - levels
+    errors = curve.mean_absolute_calibration_error(), curve.root_mean_squared_calibration_error()
+    expected = np.abs(gaps).sum() / 98, np.sqrt(np.square(gaps).sum() / 98)  # gaps of 0 at the ends
+    np.testing.assert_allclose(errors, expected, rtol=1e-5)
+    fine = np.linspace(0, 1, 2_000_001)
+    area = np.trapezoid(np.abs(np.interp(fine, levels, gaps)), fine)
+    np.testing.assert_allclose(curve.miscalibration_area(), area, rtol=1e-5)
+
+
+CURVES = {
+    "pit_counts": lambda u: np.histogram(u, 10, (0, 1))[0],
+    "quantile": lambda u: np.searchsorted(np.sort(u), np.arange(1, 20) / 20, "right"),
+    "interval": lambda u: np.searchsorted(np.sort(abs(2 * u - 1)), np.arange(1, 20) / 20, "right"),
+}
+
+
+def banded(name, key, values, **options):
+    """Counts in bins, or a curve of this kind."""
+    if name == "pit_counts":
+        return estimators.pit_counts(key, values, **options)
+    return estimators.coverage_curve(key, values, kind=name, **options)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_band_is_that_of_the_largest_standardised_difference(name):
+    """Against redraws of NumPy: the same critical value, up to the Monte Carlo error of both."""
+    n, size = 200, 4000
+    found = banded(name, KEY, RANDOM.random(n), num_draws=size)
+    probs = np.full(10, 0.1) if name == "pit_counts" else np.arange(1, 20) / 20
+    redraws = np.stack([CURVES[name](RANDOM.random(n)) for _ in range(size)])
+    deviation = np.sqrt(n * probs * (1 - probs))
+    critical = np.quantile(np.max(abs(redraws - n * probs) / deviation, 1), 0.9)
+    scale = 1 if name == "pit_counts" else n
+    lower, upper = found.simultaneous_lower * scale, found.simultaneous_upper * scale
+    np.testing.assert_allclose(upper, np.floor(n * probs + critical * deviation), atol=1.01)
+    np.testing.assert_allclose(lower, np.ceil(n * probs - critical * deviation), atol=1.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1, 7, 60])
+@pytest.mark.parametrize("name", CURVES)
+def test_bands_hold_at_once(name, n):
+    """For uniform numbers with at least the probability that is asked for, for every n and B."""
+    runs, level = 4000, 0.8
+    values = jax.random.uniform(jax.random.key(7), (runs, n))
+    keys = jax.random.split(jax.random.key(8), runs)
+    options = {"num_draws": 19, "confidence_level": level}
+    is_outside = jax.vmap(lambda key, u: banded(name, key, u, **options).is_outside)(keys, values)
+    rate = np.mean(np.any(is_outside, 1))
+    assert rate <= 1 - level + 3 * np.sqrt(level * (1 - level) / runs)
+    if n == 60:  # the band is not wider than it has to be for counts, which have ties
+        assert rate > (1 - level) / 2
+
+
+def test_wrong_spread_is_outside():
+    predictions = d.Normal(np.zeros(300), np.full(300, 0.5))
+    narrow = estimators.pit_values(KEY, predictions, RANDOM.normal(size=300))
+    histogram = estimators.pit_counts(KEY, narrow)
+    assert histogram.is_outside[0]
+    assert histogram.is_outside[-1]
+    assert np.all(histogram.counts[np.array([0, -1])] > histogram.simultaneous_upper[0])
+    curve = estimators.coverage_curve(KEY, narrow)
+    assert np.all(curve.coverage[5:-1] < curve.simultaneous_lower[5:-1])
+
+
+def test_missing_values_are_nobodys_count():
+    broken = jnp.array([0.1, jnp.nan, 0.5])
+    histogram = jax.jit(lambda u: estimators.pit_counts(KEY, u, num_bins=2, num_draws=19))(broken)
+    assert np.all(histogram.counts == np.iinfo(np.int32).min)
+    assert np.all(np.isnan(histogram.simultaneous_upper))
+    assert np.all(histogram.is_outside)

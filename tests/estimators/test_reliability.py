@@ -1,3 +1,5 @@
+"""Reliability curves in bins and isotonic ones, against loops, scikit-learn and NumPy."""
+
 import math
 
 import jax
@@ -5,14 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve
+from sklearn.isotonic import IsotonicRegression
 
+from calibjax import distributions as d
 from calibjax import estimators
 from calibjax.distributions import Bernoulli
 from calibjax.estimators import curves
 from calibjax.estimators.curves import ReliabilityCurve
 
 KEY = jax.random.key(0)
-BANDS = ("pointwise", "simultaneous")
 TENTHS = estimators.UniformBins(10)
 ARRAYS = [name for name in ReliabilityCurve.__dataclass_fields__ if name != "confidence_level"]
 
@@ -108,14 +111,11 @@ def test_against_loops(binning, n, num_draws, level, dtype):
         assert not np.any(values[len(expected) :])
 
 
-@pytest.mark.parametrize(
-    "num_bins", [*(pytest.param(k, marks=pytest.mark.slow) for k in (1, 5)), 15]
-)
-def test_against_scikit_learn(num_bins):
+def test_against_scikit_learn():
     p, y = data(500)
     p = jnp.concatenate([p[:400], np.arange(100) % 11 / 10])  # on edges, 0 and 1
-    frequency, confidence = calibration_curve(np.asarray(y), np.asarray(p), n_bins=num_bins)
-    ours = curve(p, y, binning=estimators.UniformBins(num_bins))
+    frequency, confidence = calibration_curve(np.asarray(y), np.asarray(p), n_bins=15)
+    ours = curve(p, y, binning=estimators.UniformBins(15))
     is_full = np.asarray(ours.counts) > 0
     np.testing.assert_allclose(ours.confidence[is_full], confidence, rtol=1e-12)
     np.testing.assert_allclose(ours.frequency[is_full], frequency, rtol=1e-12)
@@ -129,19 +129,16 @@ LARGE = np.random.default_rng(2).random(400)
 RARE = np.random.default_rng(3).beta(0.2, 5, 100)
 
 
-def inside(p, keys, num_draws, level, binning=by_tenths):
+def inside(p, keys, num_draws, level):
     """Whether calibrated targets are in the pointwise and simultaneous band, [data sets, bins]."""
+    options = {"binning": by_tenths, "num_draws": num_draws, "max_bins": 10}
 
     def one(key):
         target_key, key = jax.random.split(key)
         y = (jax.random.uniform(target_key, p.shape) < p).astype(int)
-        c = curve(
-            p, y, key, binning=binning, num_draws=num_draws, confidence_level=level, max_bins=10
-        )
-        return (
-            (c.pointwise_lower <= c.frequency) & (c.frequency <= c.pointwise_upper),
-            ~c.is_outside,
-        )
+        c = curve(p, y, key, confidence_level=level, **options)
+        is_inside = (c.pointwise_lower <= c.frequency) & (c.frequency <= c.pointwise_upper)
+        return is_inside, ~c.is_outside
 
     return [np.asarray(x) for x in jax.jit(jax.vmap(one))(keys)]
 
@@ -179,32 +176,18 @@ def test_as_many_redraws_as_stated_are_in_the_simultaneous_band(dtype):
     for seed in range(3):
         ours = curve(p, p > 0.5, jax.random.key(seed), binning=by_tenths, num_draws=39)
         redraws = redraws_in_bins(jax.random.key(seed), p, groups, 39)
-        shares = (redraws / ours.counts[: len(groups)]).astype(dtype)
-        lower, upper = ours.simultaneous_lower, ours.simultaneous_upper
-        slack = 10 * np.finfo(dtype).eps
-        is_inside = (shares >= lower[: len(groups)] - slack) & (
-            shares <= upper[: len(groups)] + slack
-        )
+        ends = ours.counts, ours.simultaneous_lower, ours.simultaneous_upper
+        counts, lower, upper = (x[: len(groups)] for x in ends)
+        shares, slack = (redraws / counts).astype(dtype), 10 * np.finfo(dtype).eps
+        is_inside = (shares >= lower - slack) & (shares <= upper + slack)
         assert is_inside.all(1).sum() >= 36
-
-
-@pytest.mark.slow
-def test_uncalibrated_data_leave_the_simultaneous_band():
-    p, _ = data(2000)
-    too_confident = jnp.asarray(np.random.default_rng(0).random(2000) < 0.25 + 0.5 * p).astype(int)
-    is_outside = np.asarray(curve(p, too_confident).is_outside)
-    assert is_outside[:3].all()
-    assert not is_outside[10:].any()
 
 
 def test_predictions_of_0_and_1_have_a_band_of_no_width():
     p = jnp.array([0.0] * 5 + [1.0] * 4)
     calibrated = curve(p, p.astype(int))
-    for band in BANDS:
-        for end in ("lower", "upper"):
-            np.testing.assert_array_equal(
-                getattr(calibrated, f"{band}_{end}"), [0, 1, 0, 0, 0, 0, 0, 0, 0]
-            )
+    for end in ("pointwise_lower", "pointwise_upper", "simultaneous_lower", "simultaneous_upper"):
+        np.testing.assert_array_equal(getattr(calibrated, end), [0, 1, 0, 0, 0, 0, 0, 0, 0])
     assert not np.any(calibrated.is_outside)
     wrong = curve(p, p.astype(int).at[0].set(1))
     np.testing.assert_array_equal(wrong.is_outside, [True] + [False] * 8)
@@ -220,9 +203,6 @@ def test_more_redraws_than_a_batch_holds():
     np.testing.assert_allclose(values[: len(expected)], expected, rtol=1e-9)
 
 
-P, Y = data(20, dtype=np.float32)
-
-
 @pytest.mark.parametrize(
     ("num_draws", "level", "expected"),
     [(19, 0.9, (1, 18)), (1000, 0.9, (50, 901)), (39, 0.95, (1, 38)), (99, 0.8, (10, 80))],
@@ -230,3 +210,101 @@ P, Y = data(20, dtype=np.float32)
 def test_ranks_are_those_of_the_decimal_level(num_draws, level, expected):
     """(1 - 0.9) / 2 * 20 is below 1 in floating-point numbers."""
     assert curves.ranks_of_band(level, num_draws) == expected
+
+
+GENERATOR = np.random.default_rng(0)
+RATES = GENERATOR.uniform(size=60).round(2)  # with ties
+LABELS = (GENERATOR.uniform(size=60) < RATES**2).astype(int)
+WEIGHTS = GENERATOR.integers(0, 4, 60).astype(float)
+
+
+def by_sklearn(weights=None):
+    used = np.ones(60, bool) if weights is None else weights > 0
+    own = None if weights is None else weights[used]
+    fit = IsotonicRegression().fit(RATES[used], LABELS[used], own)
+    return fit.predict(np.sort(RATES[used]))
+
+
+def test_regression_of_all_points():
+    curve = estimators.isotonic_curve(KEY, d.Bernoulli(RATES), LABELS, num_draws=19)
+    np.testing.assert_allclose(curve.confidence, np.sort(RATES), rtol=1e-6)
+    np.testing.assert_allclose(curve.frequency, by_sklearn(), atol=1e-6)
+    some = estimators.isotonic_curve(KEY, d.Bernoulli(RATES), LABELS, num_draws=19, max_points=4)
+    places = [0, 20, 39, 59]
+    np.testing.assert_allclose(some.frequency, by_sklearn()[places], atol=1e-6)
+    assert not (curve.pointwise_lower < curve.simultaneous_lower).all()
+
+
+def test_weights_are_copies():
+    predictions = d.Bernoulli(RATES)
+    curve = estimators.isotonic_curve(KEY, predictions, LABELS, weights=WEIGHTS, num_draws=19)
+    expected = by_sklearn(WEIGHTS)
+    found = np.interp(np.sort(RATES[WEIGHTS > 0]), curve.confidence, curve.frequency)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    scaled = estimators.isotonic_curve(KEY, predictions, LABELS, weights=5 * WEIGHTS, num_draws=19)
+    np.testing.assert_allclose(scaled.simultaneous_upper, curve.simultaneous_upper, atol=1e-6)
+
+
+def test_bands_from_regressions_of_redraws():
+    """Bands by NumPy from regressions by scikit-learn of binomial groups."""
+    probs = np.repeat([0.2, 0.5, 0.9], 30)
+    labels = np.arange(90) % 2
+    curve = estimators.isotonic_curve(
+        KEY, d.Bernoulli(probs), labels, num_draws=1999, max_points=90
+    )
+    generator = np.random.default_rng(1)
+    counts = generator.binomial(30, [[0.2, 0.5, 0.9]], (4000, 3)) / 30
+    regressions = np.stack(
+        [IsotonicRegression().fit(range(3), c).predict(range(3)) for c in counts]
+    )
+    middle = np.array([15, 45, 75])
+    expected = np.quantile(regressions, [0.05, 0.95], 0)
+    found = np.stack([curve.pointwise_lower, curve.pointwise_upper])[:, middle]
+    np.testing.assert_allclose(found, expected, atol=1.01 / 30)  # one count
+    mean, spread = regressions.mean(0), regressions.std(0)
+    critical = np.quantile(np.abs((regressions - mean) / spread).max(1), 0.9)
+    np.testing.assert_allclose(
+        curve.simultaneous_upper[middle], np.minimum(mean + critical * spread, 1), atol=1.01 / 30
+    )
+    assert curve.is_outside.any()
+
+
+OF_NUMBERS = np.random.default_rng(1)
+NORMALS = d.Normal(OF_NUMBERS.normal(size=60).round(1), OF_NUMBERS.uniform(1, 2, 60))
+TARGETS = np.asarray(NORMALS.loc + NORMALS.scale * OF_NUMBERS.normal(size=60)).round(1)
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
+def test_means_of_numbers_in_all_units(unit):
+    """By scikit-learn; curves and bands have the unit of the targets."""
+    predictions = d.Normal(unit * NORMALS.loc, unit * NORMALS.scale)
+    curve = estimators.isotonic_curve(KEY, predictions, unit * (TARGETS - 2), num_draws=19)
+    fit = IsotonicRegression().fit(NORMALS.loc, TARGETS - 2)
+    np.testing.assert_allclose(curve.frequency, unit * fit.predict(np.sort(NORMALS.loc)), rtol=1e-6)
+    plain = estimators.isotonic_curve(KEY, NORMALS, TARGETS - 2, num_draws=19)
+    np.testing.assert_allclose(
+        curve.simultaneous_lower, unit * plain.simultaneous_lower, rtol=1e-6, atol=1e-9 * unit
+    )
+    assert curve.is_outside.any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of_labels", [True, False])
+def test_level_of_both_bands(of_labels):
+    """Of labels and of means of numbers; scales of numbers differ by a factor of 30."""
+    predictions = d.Bernoulli(RATES)
+    if not of_labels:
+        predictions = d.Normal(NORMALS.loc, np.exp(1.5 * NORMALS.loc))
+
+    @jax.jit
+    def outside(key):
+        first, second = jax.random.split(key)
+        labels = d.sample_targets(first, predictions)
+        curve = estimators.isotonic_curve(second, predictions, labels, num_draws=99)
+        low, high = curve.pointwise_lower, curve.pointwise_upper
+        return curve.is_outside.any(), (curve.frequency < low) | (curve.frequency > high)
+
+    simultaneous, pointwise = jax.lax.map(outside, jax.random.split(KEY, 2000))
+    error = np.sqrt(0.1 * 0.9 / 2000)
+    assert 0.06 < simultaneous.mean() < 0.1 + 3 * error
+    assert pointwise.mean(0).max() < 0.1 + 4 * error
