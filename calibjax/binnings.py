@@ -57,15 +57,12 @@ class _ProbabilityBins:
 
     def check_values(self, name: str) -> PyTree:
         """Refuses options that are not integers in 1, ..., 2²⁴."""
-        sizes = {
-            k: checks.size_in_range(f"{name}.{k}", v, 1, MAX_BINS) for k, v in vars(self).items()
-        }
-        return checks.replaced(self, **sizes)
+        ((option, size),) = vars(self).items()
+        size = checks.size_in_range(f"{name}.{option}", size, 1, MAX_BINS)
+        return checks.replaced(self, **{option: size})
 
-    def _bins(
-        self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
-    ) -> jax.Array:
-        """Bins of predictions and of other points, [n + n']."""
+    def _bins(self, predictions: Any, probs: jax.Array, weights: jax.Array | None) -> jax.Array:
+        """Bins of predictions and of other points, of which these are all probabilities."""
         raise NotImplementedError
 
 
@@ -84,26 +81,17 @@ def bins_of(
         TypeError: if the binning does not return integers.
         ValueError: if it does not return one integer per prediction, or one is out of range.
     """
+    n, is_own = checks.leading_size("", predictions), isinstance(binning, _ProbabilityBins)
+    both: Any = predictions.class_probs if is_own else predictions
+    if at is not None:
+        others = at.class_probs if is_own else at
+        both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), both, others)
     if isinstance(binning, _ProbabilityBins):
-        bins = binning._bins(predictions, at, weights)
+        bins = binning._bins(predictions, both, weights)
     else:
-        both = predictions
-        if at is not None:
-            both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), predictions, at)
         bins = checks.as_arrays("binning(predictions)", binning(both))
-        size = checks.leading_size("predictions", both)
-        bins = checks.bin_ids("binning(predictions)", bins, size)
-    if at is None:
-        return bins
-    n = checks.leading_size("predictions", predictions)
-    return bins[:n], bins[n:]
-
-
-def _probs(predictions: ClassPredictions, at: ClassPredictions | None) -> jax.Array:
-    """Class probabilities of the predictions, followed by those of other points."""
-    if at is None:
-        return predictions.class_probs
-    return jnp.concatenate([predictions.class_probs, at.class_probs])
+        bins = checks.bin_ids("binning(predictions)", bins, checks.leading_size("", both))
+    return bins if at is None else (bins[:n], bins[n:])
 
 
 @record
@@ -145,13 +133,11 @@ class UniformBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(
-        self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
-    ) -> jax.Array:
+    def _bins(self, predictions: Any, probs: jax.Array, weights: jax.Array | None) -> jax.Array:
         del weights  # the grid does not depend on the data
         is_binary = isinstance(bare(predictions), Bernoulli)
         cells = _binary_grid_cells if is_binary else _grid_cells
-        return cells(_probs(predictions, at), num_bins=self.num_bins)
+        return cells(probs, num_bins=self.num_bins)
 
 
 @functools.partial(jax.jit, static_argnames="num_bins")
@@ -241,11 +227,9 @@ class EqualMassBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(
-        self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
-    ) -> jax.Array:
+    def _bins(self, predictions: Any, probs: jax.Array, weights: jax.Array | None) -> jax.Array:
         num_samples = checks.leading_size("predictions", predictions, self.num_bins)
-        return _quantile_cells(_probs(predictions, at), num_samples, self.num_bins, weights)
+        return _quantile_cells(probs, num_samples, self.num_bins, weights)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
@@ -313,11 +297,9 @@ class MedianVarianceBins(_ProbabilityBins):
 
     min_size: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(
-        self, predictions: ClassPredictions, at: ClassPredictions | None, weights: jax.Array | None
-    ) -> jax.Array:
+    def _bins(self, predictions: Any, probs: jax.Array, weights: jax.Array | None) -> jax.Array:
         num_samples = checks.leading_size("predictions", predictions, self.min_size)
-        return median_cells(_probs(predictions, at), num_samples, self.min_size, weights)
+        return median_cells(probs, num_samples, self.min_size, weights)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))

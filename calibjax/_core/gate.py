@@ -251,7 +251,7 @@ def _of_annotation(name: str, annotation: Any) -> Check | None:
         return lambda name, value, seen: checks.truth_value(name, value)
     if annotation is int:
         smallest = _SMALLEST.get(name, 1)
-        largest = checks.MAX_DRAWS if name in _DRAWS else None
+        largest = checks.MAX_DRAWS if name in _DRAWS or name.startswith("num_") else None
         return lambda name, value, seen: checks.size_in_range(name, value, smallest, largest)
     if typing.get_origin(annotation) is Callable:
         return _function
@@ -302,9 +302,10 @@ def _learned(name: str, value: Any, seen: Seen) -> Any:
     return checks.learned(name, value, type(value)) if is_record else value
 
 
-@argument("significance_level", "confidence_level", "test_fraction")
+@argument("significance_level", "confidence_level", "test_fraction", "level")
 def _proportion(name: str, value: Any, seen: Seen) -> Any:
-    return checks.proportion(name, value)
+    value = checks.proportion(name, value)
+    return float(value) if checks.is_concrete(value) else value
 
 
 @argument("predictions", "at_predictions", "others", "example_predictions")

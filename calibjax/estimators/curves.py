@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import math
 from fractions import Fraction
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,20 +32,13 @@ from calibjax.distributions.base import Distribution, check_draws, draw, has_cla
 from calibjax.distributions.composed import bare
 
 
-def checked_level(name: str, value: Any, _: object) -> float:
-    """A level in (0, 1) that is known when compiling."""
-    return float(checks.proportion(name, value))
-
-
 def ranks_of_band(confidence_level: float, num_draws: int) -> tuple[int, int]:
     """Ranks of the ends of the bands among redraws: pointwise, simultaneous."""
     share = Fraction(str(confidence_level))  # 1 − 0.9 is 0.1 here, for which 19 redraws suffice
     least = math.ceil(2 / (1 - share)) - 1
     if num_draws < least:
-        raise ValueError(
-            f"num_draws: expected at least {least} redraws for a band of level {confidence_level}, "
-            f"got {num_draws}"
-        )
+        expected = f"at least {least} redraws for a band of level {confidence_level}"
+        raise ValueError(f"num_draws: expected {expected}, got {num_draws}")
     pointwise = math.floor((num_draws + 1) * (1 - share) / 2)
     return pointwise, math.ceil((num_draws + 1) * share)
 
@@ -136,7 +128,7 @@ class ReliabilityCurve:
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
-@checked(confidence_level=checked_level)
+@checked
 def reliability_curve(
     key: jax.Array,
     predictions: Distribution,
@@ -234,10 +226,8 @@ def binary(predictions: Distribution) -> Bernoulli:
     """Predictions of two classes, without features."""
     predictions = bare(predictions)
     if not isinstance(predictions, Bernoulli):
-        raise TypeError(
-            f"predictions: expected Bernoulli, got {checks.described(predictions)}; for several "
-            "classes estimators.top_label and estimators.class_wise make them"
-        )
+        got = f"{checks.described(predictions)}; a lens such as estimators.top_label makes them"
+        raise TypeError(f"predictions: expected Bernoulli, got {got}")
     return predictions
 
 
@@ -387,11 +377,7 @@ class IsotonicCurve:
         return is_outside(self.frequency, self.simultaneous_lower, self.simultaneous_upper)
 
 
-@checked(
-    compiled=True,
-    static=("num_draws", "confidence_level", "max_points"),
-    confidence_level=checked_level,
-)
+@checked(compiled=True, static=("num_draws", "confidence_level", "max_points"))
 def isotonic_curve(
     key: jax.Array,
     predictions: Distribution,

@@ -56,17 +56,11 @@ class Point(NamedTuple):
     excluded: jax.Array
 
 
-def _order(name: str, value: Any, _: object) -> Any:
-    is_right = lambda x: (x >= 1) & (x < np.inf)  # noqa: E731
-    return checks.satisfying(name, checks.positive_scalar(name, value), is_right, "a number >= 1")
+def _positive(name: str, value: Any, _: object) -> Any:
+    return checks.positive_scalar(name, value)
 
 
-@checked(
-    minimum=2,
-    compiled=True,
-    bandwidth=lambda name, value, _: checks.positive_scalar(name, value),
-    order=_order,
-)
+@checked(minimum=2, compiled=True, bandwidth=_positive, order=_positive)
 def kde_calibration_error(
     predictions: ClassPredictions,
     targets: Numbers,
@@ -96,7 +90,7 @@ def kde_calibration_error(
         predictions: batch of n ≥ 2 class predictions, `Categorical` or `Bernoulli`.
         targets: labels 0, ..., m − 1, [n].
         bandwidth: h > 0, scalar; kernels have variances p_c (1 − p_c) h for small h.
-        order: p ≥ 1, scalar.
+        order: p > 0, usually 1 or 2, scalar.
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally. Derivatives by
             weights that are 0 are 0.
 

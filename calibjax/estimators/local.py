@@ -81,13 +81,13 @@ class Neighbourhood:
         kernel, binning = self.kernel, checks.record_values(self.binning, f"{name}.binning")
         if isinstance(binning, types.FunctionType | functools.partial):  # which are not pytrees
             binning = Partial(binning)
-        place, scales = f"{name}.kernel", getattr(kernel, "length_scale", 0.0)
-        if np.ndim(scales) != 1 or isinstance(kernel, type):
-            kernel = checks.kernel_values(kernel, place)
-        else:
-            scales = checks.length_scales(f"{place}.length_scale", scales)
-            one = checks.kernel_values(dataclasses.replace(kernel, length_scale=scales[0]), place)
-            kernel = dataclasses.replace(one, length_scale=jnp.asarray(scales))
+        scales: Any = getattr(kernel, "length_scale", None)
+        if np.ndim(scales) == 1:
+            scales = checks.length_scales(f"{name}.kernel.length_scale", scales)
+            kernel = dataclasses.replace(kernel, length_scale=scales[0])
+        kernel = checks.kernel_values(kernel, f"{name}.kernel")
+        if np.ndim(scales) == 1:
+            kernel = dataclasses.replace(kernel, length_scale=jnp.asarray(scales))
         return checks.replaced(self, kernel=kernel, binning=binning)
 
 

@@ -22,12 +22,7 @@ from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import undrawn
-from calibjax.estimators.curves import (
-    checked_level,
-    is_outside,
-    ranks_of_band,
-    simultaneous_band,
-)
+from calibjax.estimators.curves import is_outside, ranks_of_band, simultaneous_band
 
 
 @checked
@@ -277,8 +272,6 @@ def _of_unit_interval(name: str, value: Any, _: object) -> jax.Array:
     compiled=True,
     static=("num_bins", "num_draws", "confidence_level"),
     values=_of_unit_interval,
-    num_bins=lambda name, value, _: checks.size_in_range(name, value, 1, 2**16),
-    confidence_level=checked_level,
 )
 def pit_counts(
     key: jax.Array,
@@ -339,10 +332,7 @@ def pit_counts(
 
 def checked_levels(name: str, value: Any, _: object) -> jax.Array:
     """Levels in (0, 1), [L]."""
-    levels = checks.floating(name, checks.as_arrays(name, value))
-    checks.shape(name, levels, (None,), "[L]")
-    checks.leading_size(name, levels)
-    return checks.proportions(name, levels)
+    return checks.proportions(name, checks.confidence_array(value, name))
 
 
 @checked(
@@ -350,7 +340,6 @@ def checked_levels(name: str, value: Any, _: object) -> jax.Array:
     static=("kind", "num_draws", "confidence_level"),
     values=_of_unit_interval,
     levels=checked_levels,
-    confidence_level=checked_level,
 )
 def coverage_curve(
     key: jax.Array,

@@ -14,7 +14,6 @@ from calibjax._core import checks
 from calibjax.estimators.curves import (
     IsotonicCurve,
     ReliabilityCurve,
-    checked_level,
     pointwise_band,
     ranks_of_band,
 )
@@ -620,7 +619,7 @@ def _band(draws: object, confidence_level: float) -> tuple[np.ndarray, np.ndarra
         )
     size = checks.leading_size("decomposition.null_samples", draws)
     values = _shown("decomposition.null_samples", draws, (size,), "[B], the draws")
-    rank, _ = ranks_of_band(checked_level("confidence_level", confidence_level, None), size)
+    rank, _ = ranks_of_band(float(checks.proportion("confidence_level", confidence_level)), size)
     lower, upper = pointwise_band(jnp.asarray(values.T), rank)
     return np.asarray(lower), np.asarray(upper)
 

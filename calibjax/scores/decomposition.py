@@ -23,7 +23,7 @@ from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.composed import bare
-from calibjax.estimators.curves import checked_level, forecasts_of
+from calibjax.estimators.curves import forecasts_of
 from calibjax.scores.base import weighted_mean
 
 _ROUNDING = 1e-9  # of levels, which may be whole numbers of samples
@@ -224,7 +224,7 @@ class MurphyCurve:
     """Mean elementary scores by threshold.
 
     Attributes:
-        thresholds: θ in increasing order, [k].
+        thresholds: θ, [k].
         score: their mean scores, [k].
         level: of the quantile that is scored; None for means and probabilities.
     """
@@ -237,11 +237,10 @@ class MurphyCurve:
 def _thresholds(name: str, value: Any, _: object) -> jax.Array:
     values = checks.floating(name, checks.as_arrays(name, value))
     checks.shape(name, values, (None,), "[k]")
-    values = checks.finite(name, values)
-    return checks.increasing(name, values, "numbers that do not decrease")
+    return values
 
 
-@checked(compiled=True, static=("level",), level=checked_level, thresholds=_thresholds)
+@checked(compiled=True, static=("level",), thresholds=_thresholds)
 def murphy_curve(
     predictions: Distribution,
     targets: Numbers,
@@ -265,7 +264,7 @@ def murphy_curve(
             its probability.
         targets: [n].
         level: τ in (0, 1) of the quantile that is scored; None to score means.
-        thresholds: θ in increasing order, [k]; by default 101 from the smallest to the largest of
+        thresholds: θ, [k]; by default 101 from the smallest to the largest of
             predicted and observed numbers.
         weights: w ≥ 0 of the samples, [n]; None for samples that count equally.
 

@@ -49,46 +49,7 @@ def prediction_rejection_ratio(
     >>> print(prediction_rejection_ratio(confidences, correct))
     0.5
     """
-    errors, sizes = _rejected(confidences, correct, weights)
-    total, n = errors[-1], sizes[-1]
-    has_both = (total > 0) & (total < n)
-    remaining, widths = total - errors, jnp.diff(sizes)
-    # All areas are in units of n errors.
-    area = jnp.sum((remaining[1:] + remaining[:-1]) * widths) / n / 2
-    area = area / jnp.where(has_both, total, 1)
-    ratio = (0.5 - area) / (0.5 - jnp.where(has_both, total, 0) / (2 * n))
-    return jnp.where(has_both, ratio, jnp.nan)
-
-
-def _rejected(
-    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-) -> tuple[jax.Array, jax.Array]:
-    """Errors and samples among the 0, ..., n least confident, [n + 1] each.
-
-    The errors are linear among samples of the same confidence.
-    """
-    n = correct.size
-    confidences, errors, sizes = _errors_in_order(confidences, correct, weights)
-    positions = jnp.arange(n, dtype=jnp.int32)
-    is_new = confidences[1:] != confidences[:-1]
-    # Samples with the same confidence have the indices first, ..., behind - 1.
-    is_first = jnp.pad(is_new, (1, 0), constant_values=True)
-    first = lax.cummax(jnp.where(is_first, positions, 0))
-    is_last = jnp.pad(is_new, (0, 1), constant_values=True)
-    behind = lax.cummin(jnp.where(is_last, positions + 1, n), reverse=True)
-    width = sizes[behind] - sizes[first]
-    share = (sizes[:-1] - sizes[first]).astype(errors.dtype) / jnp.where(width == 0, 1, width)
-    return jnp.append(errors[first] + share * (errors[behind] - errors[first]), errors[-1]), sizes
-
-
-def _errors_in_order(
-    confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Confidences in increasing order, [n], and cumulative numbers of errors and samples, [n + 1].
-
-    The errors are all NaN if a traced value is out of range.
-    """
-    is_valid = jnp.all((confidences >= 0) & (confidences <= 1) & ~jnp.isnan(correct))
+    is_missing = jnp.any(jnp.isnan(confidences) | jnp.isnan(correct))
     is_wrong, ordered = correct == 0, lax.stop_gradient(confidences)
     sizes = jnp.arange(correct.size + 1, dtype=jnp.int32)
     if weights is None:
@@ -97,5 +58,29 @@ def _errors_in_order(
         errors = jnp.where(is_wrong, weights, 0)
         ordered, errors, weights = lax.sort((ordered, errors, weights), num_keys=1)
         sizes = jnp.pad(jnp.cumsum(weights), (1, 0))
+    # Errors and sizes of the 0, ..., n least confident samples.
     errors = jnp.pad(jnp.cumsum(errors), (1, 0)).astype(correct.dtype)
-    return ordered, jnp.where(is_valid, errors, jnp.nan), sizes
+    errors = _linear_in_ties(ordered, jnp.where(is_missing, jnp.nan, errors), sizes)
+    total, size = errors[-1], sizes[-1]
+    has_both = (total > 0) & (total < size)
+    remaining, widths = total - errors, jnp.diff(sizes)
+    # All areas are in units of n errors.
+    area = jnp.sum((remaining[1:] + remaining[:-1]) * widths) / size / 2
+    area = area / jnp.where(has_both, total, 1)
+    ratio = (0.5 - area) / (0.5 - jnp.where(has_both, total, 0) / (2 * size))
+    return jnp.where(has_both, ratio, jnp.nan)
+
+
+def _linear_in_ties(ordered: jax.Array, errors: jax.Array, sizes: jax.Array) -> jax.Array:
+    """Cumulative errors, which become linear among samples of the same confidence, [n + 1]."""
+    n = ordered.size
+    positions = jnp.arange(n, dtype=jnp.int32)
+    is_new = ordered[1:] != ordered[:-1]
+    # Samples with the same confidence have the indices first, ..., behind - 1.
+    is_first = jnp.pad(is_new, (1, 0), constant_values=True)
+    first = lax.cummax(jnp.where(is_first, positions, 0))
+    is_last = jnp.pad(is_new, (0, 1), constant_values=True)
+    behind = lax.cummin(jnp.where(is_last, positions + 1, n), reverse=True)
+    width = sizes[behind] - sizes[first]
+    share = (sizes[:-1] - sizes[first]).astype(errors.dtype) / jnp.where(width == 0, 1, width)
+    return jnp.append(errors[first] + share * (errors[behind] - errors[first]), errors[-1])

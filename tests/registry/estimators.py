@@ -97,7 +97,7 @@ def _density() -> list[Call]:
         CATEGORICAL.call(
             "estimators.kernel_density.kde_calibration_error",
             bandwidth=a.scale(0.1),
-            order=a.at_least_one(1.5),
+            order=a.scale(1.5),
         )
     ]
 
