@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.pytree import PyTree
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions import Ensemble
-from calibjax.distributions.base import Distribution, check_draws
+from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.hypothesis_tests._redraw.components import OF_CLASSES, OF_NUMBERS, skce_components
 from calibjax.hypothesis_tests._redraw.plan import evaluate_plan, planned
@@ -203,13 +203,13 @@ def _number(target: Any, p: Any, y: Any) -> jax.Array:
     return target.residual(p, y)[0]
 
 
-@checks.key_first
+@checked(minimum=2)
 def aggregated_skce_test(
     key: jax.Array,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     kernels: PyTree | None = None,
     num_draws: int = 999,
     batch_size: int | None = None,
@@ -288,24 +288,14 @@ def aggregated_skce_test(
       normal scores 8, predictions 1/8 median: similar predictions share the same error, adj...
       directions, scale: predictions too narrow: scale, adjusted p = 0.041, z = +3.2
     """
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, minimum=2
-    )
     if isinstance(bare(predictions), Ensemble):
         predictions = with_targets(checked_ensembles(predictions, 2), targets)
-    check_draws(predictions, targets)
-    if kernels is None:
-        kernels = default_kernels(predictions)
+    kernels = default_kernels(predictions) if kernels is None else kernels
     members, structure = checked_family(kernels, predictions, targets)
     plan = planned(members, predictions, targets, weights)
     parts = evaluate_plan(key, plan, num_draws=num_draws, batch_size=batch_size)
-    pool, components = skce_components(
-        *parts,
-        num_targets=plan.number,
-        ranked="omnibus",
-        family=structure,
-        squares=are_squares(members),
-    )
+    options = {"ranked": "omnibus", "family": structure, "squares": are_squares(members)}
+    pool, components = skce_components(*parts, num_targets=plan.number, **options)
     words = direction_words(members, plan.predictions)
     judged = plan.predictions, plan.targets, None
     scores = direction_scores(members, words, plan.predictions, judged, plan.weights)

@@ -14,7 +14,7 @@ with the centered matrix H̃ of h.
 """
 
 import functools
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +22,16 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import gammaincc
 from jax.scipy.stats import norm
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import default_batch_size, in_batches
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers
 from calibjax.distributions.base import DataSet, Distribution
-from calibjax.estimators.kernel import checked_samples, sample_matrix, sample_pair
+from calibjax.estimators.kernel import sample_matrix, sample_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.hypothesis_tests.simulation import multinomial_counts
 from calibjax.kernels import Kernel
@@ -270,27 +272,13 @@ def checked_null(
     """`_null` of checked samples; raises a ValueError where there is no null distribution."""
     statistic, estimate, law = _null(kernel, samples, num_eigenvalues=num_eigenvalues)
     if checks.is_concrete(law.squares) and np.isnan(law.squares):
-        raise ValueError(
-            "predictions, targets: expected samples that differ, got a calibration kernel that "
-            f"is constant on all pairs up to rounding (SKCE {estimate})"
-        )
+        expected = "predictions, targets: expected samples that differ, got a calibration kernel"
+        raise ValueError(f"{expected} that is {estimate} on all pairs up to rounding")
     return statistic, estimate, law
 
 
 _TAILS = {"spectrum": numerical_tail, "gamma": gamma_tail, "pearson": pearson_tail}
-NULLS = {"bootstrap": ("num_draws",), "blocks": ("block_size",)}  # with their options
-NULLS |= dict.fromkeys(_TAILS, ()) | {"spectrum": ("block_size",)}
 _NUM_EIGENVALUES = 64
-
-
-def checked_choice(
-    name: str, value: str, takes: dict[str, tuple[str, ...]], options: dict[str, bool]
-) -> None:
-    """Refuses other choices, and options that are set and that this choice does not take."""
-    checks.choice(name, value, tuple(takes))
-    wrong = [option for option, is_set in options.items() if is_set and option not in takes[value]]
-    if wrong:
-        raise ValueError(f'{", ".join(wrong)}: expected the default with {name}="{value}"')
 
 
 @functools.partial(jax.jit, static_argnames=("num_draws", "batch_size"))
@@ -319,20 +307,19 @@ def _standardised(blocks: jax.Array, estimate: jax.Array) -> jax.Array:
     spread = jnp.std(blocks / size, ddof=1)
     spread = jnp.where(spread > 100 * jnp.finfo(blocks.dtype).eps, spread, jnp.nan)
     if checks.is_concrete(spread) and np.isnan(spread):
-        raise ValueError(
-            f"predictions, targets: expected block estimates that differ, got {blocks.shape[0]} "
-            f"blocks that are all {estimate} up to rounding"
-        )
+        expected = "predictions, targets: expected block estimates that differ"
+        raise ValueError(f"{expected}, got {estimate} of all {len(blocks)} up to rounding")
     return jnp.sqrt(blocks.shape[0]) * (estimate / size) / spread
 
 
+@checked(minimum=2)
 def asymptotic_skce_test(
     key: jax.Array | None,
     kernel: Kernel | None,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    null: str = "bootstrap",
+    null: Literal["bootstrap", "spectrum", "gamma", "pearson", "blocks"] = "bootstrap",
     num_draws: int = 999,
     block_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -426,23 +413,20 @@ def asymptotic_skce_test(
     >>> print(f"{test.pvalue:.2f}")
     0.53
     """
-    options = {"num_draws": num_draws != 999, "block_size": block_size is not None}
-    checked_choice("null", null, NULLS, options)
-    if key is not None or null == "bootstrap":
-        key = checks.random_key(cast(jax.Array, key))
-    num_draws = checks.number_of_draws("num_draws", num_draws)
-    kernel = default_kernel(predictions) if kernel is None else kernel
-    least = 4 if null == "blocks" else 2
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=least)
-    n = checks.leading_size("predictions", samples[0])
+    if block_size is not None and null not in ("spectrum", "blocks"):
+        raise ValueError(f'block_size: expected None with null="{null}", got {block_size}')
+    samples = predictions, targets
+    kernel = kernel or default_kernel(predictions)
+    n = checks.leading_size("predictions", predictions)
     if null == "bootstrap":
+        key = checks.random_key(cast(jax.Array, key))
         draws = {"num_draws": num_draws, "batch_size": default_batch_size(n)}
         estimate, null_samples = _bootstrap(key, kernel, samples, **draws)
         return simulated_result(n * estimate, null_samples, estimate, draws="resamples")
     blocks, size = jnp.zeros(1), n
     if block_size is not None or null == "blocks":
         largest = n // 2 if null == "blocks" else n
-        size = checks.size_in_range("block_size", cast(int, block_size), 2, largest)
+        size = checks.size_in_range("block_size", block_size, 2, largest)
         blocks = operators.block_means(sample_pair, kernel, samples, block_size=size)
     if null == "blocks":
         estimate = blocks.mean()

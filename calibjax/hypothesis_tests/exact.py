@@ -14,14 +14,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree
-from calibjax.distributions.base import Distribution, check_draws, draw
-from calibjax.estimators.kernel import refuse_without_expectations, sample_pair, weighted_samples
-from calibjax.hypothesis_tests._redraw.components import STATISTICS, skce_components
-from calibjax.hypothesis_tests._redraw.plan import Plan, evaluate_plan, planned, rank_among_redraws
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, PyTree
+from calibjax.distributions.base import Distribution, draw
+from calibjax.estimators.kernel import ready
+from calibjax.hypothesis_tests._redraw.components import Statistic, skce_components
+from calibjax.hypothesis_tests._redraw.plan import evaluate_plan, planned, rank_among_redraws
 from calibjax.hypothesis_tests.pit_statistics import (
     has_jumps,
     pit_ks,
@@ -31,16 +31,16 @@ from calibjax.hypothesis_tests.pit_statistics import (
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.kernels import Kernel, default_kernel
-from calibjax.kernels.residuals import informed
 
 
+@checked
 def exact_test(
     key: jax.Array,
     statistic: Callable[..., Any],
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     batch_size: int | None = None,
     adjust: bool = False,
@@ -116,41 +116,29 @@ def exact_test(
     0.001
     """
     value = checked_statistic(statistic, with_weights=weights is not None)
-    adjust = checks.truth_value("adjust", adjust)
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, keep_logs=True
-    )
     function = statistic.func if isinstance(statistic, functools.partial) else statistic
     if function is pit_ks and has_jumps(predictions):
-        pit_key, key = jax.random.split(checks.random_key(key))
+        pit_key, key = jax.random.split(key)
         predictions, targets = uniform_ranks(pit_key, predictions, targets)
-    check_draws(predictions, targets)
-    result = rank_among_redraws(
-        key,
-        value,
-        weights,
-        predictions,
-        targets,
-        num_draws=num_draws,
-        batch_size=batch_size,
-        num_bytes=bytes_of_tile(checks.leading_size("targets", targets)),
-        adjust=adjust,
-    )
+    options = {"num_draws": num_draws, "batch_size": batch_size, "adjust": adjust}
+    options["num_bytes"] = bytes_of_tile(checks.leading_size("targets", targets))
+    result = rank_among_redraws(key, value, weights, predictions, targets, **options)
     if weights is not None:
         return result
     of_textbooks = textbook_pvalue_of(statistic, result.statistic, predictions, targets)
     return dataclasses.replace(result, textbook_pvalue=of_textbooks)
 
 
+@checked(minimum=2)
 def exact_skce_test(
     key: jax.Array,
     kernel: Kernel | None,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
-    statistic: str = "omnibus",
+    statistic: Statistic = "omnibus",
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
     """Exact test of calibration with the squared kernel calibration error.
@@ -223,18 +211,10 @@ def exact_skce_test(
       unbiased    errors shared by similar predictions  unadjusted p = 0.001   z = +4.5
       dispersion  targets scatter less: underconfident  unadjusted p = 0.001   z = -6.1 <- largest
     """
-    kernel = default_kernel(predictions) if kernel is None else kernel
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=2)
-    warn_of_members(samples[0])
-    return ranked_skce(
-        key,
-        kernel,
-        *samples,
-        weights,
-        num_draws=num_draws,
-        statistic=statistic,
-        batch_size=batch_size,
-    )
+    warn_of_members(predictions)
+    options = {"num_draws": num_draws, "batch_size": batch_size}
+    data = kernel or default_kernel(predictions), predictions, targets, weights
+    return ranked_skce(key, *data, statistic=statistic, **options)
 
 
 def ranked_skce(
@@ -244,36 +224,26 @@ def ranked_skce(
     targets: jax.Array,
     weights: jax.Array | None,
     *,
-    num_draws: int,
     statistic: str,
-    batch_size: int | None,
+    **options: Any,
 ) -> CalibrationTestResult:
     """`exact_skce_test` of a checked kernel and checked data."""
-    statistic = checks.choice("statistic", statistic, STATISTICS)
-    plan = _plan_of_one(kernel, predictions, targets, weights)
-    parts = evaluate_plan(key, plan, num_draws=num_draws, batch_size=batch_size)
-    unbiased, diagonal = (part[:, 0] for part in parts)
-    return result_of_pool(unbiased, diagonal, num_targets=plan.number, statistic=statistic)
-
-
-def _plan_of_one(
-    kernel: Kernel, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-) -> Plan:
-    check_draws(predictions, targets)
-    return planned([(None, kernel)], predictions, targets, weights)
+    plan = planned([(None, kernel)], predictions, targets, weights)
+    parts = evaluate_plan(key, plan, **options)
+    return result_of_pool(*parts, num_targets=plan.number, statistic=statistic)
 
 
 def result_of_pool(
     unbiased: jax.Array, diagonal: jax.Array, *, num_targets: jax.Array | int, statistic: str
 ) -> CalibrationTestResult:
-    """Result of an exact test from SKCE_u and D, of the observed targets first, [B + 1] each."""
-    pool, components = skce_components(
-        unbiased, diagonal, num_targets=num_targets, ranked=statistic
-    )
-    return skce_result(pool, components, unbiased[0], draws="targets resampled under the null")
+    """Result of an exact test from SKCE_u and D of the observed targets first, [B + 1] or more."""
+    options = {"num_targets": num_targets, "ranked": statistic}
+    pool, components = skce_components(unbiased, diagonal, **options)
+    estimate = components.unbiased.statistic
+    return skce_result(pool, components, estimate, draws="targets resampled under the null")
 
 
-@checks.key_first
+@checked
 def power_curve(
     key: jax.Array,
     kernel: Kernel | None,
@@ -283,7 +253,7 @@ def power_curve(
     num_data_sets: int = 200,
     num_draws: int = 999,
     significance_level: float = 0.05,
-    statistic: str = "omnibus",
+    statistic: Statistic = "omnibus",
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """How often `exact_skce_test` rejects simulated data sets, by their number of samples.
 
@@ -325,16 +295,8 @@ def power_curve(
     >>> print(power[1] - power[0] > 3 * error.max())
     True
     """
-    key = checks.random_key(key)
-    kernel = None if kernel is None else checks.kernel_values(kernel)
-    checks.function("function (key, n) -> predictions, targets", "simulate", simulate, "key", "n")
-    if not isinstance(sizes, Sequence | np.ndarray) or isinstance(sizes, str) or not len(sizes):
-        raise TypeError(f"sizes: expected a sequence of integers, got {checks.described(sizes)}")
-    sizes = [checks.number_of_draws(f"sizes[{i}]", n, 2) for i, n in enumerate(sizes)]
-    number = checks.number_of_draws("num_data_sets", num_data_sets)
-    num_draws = checks.number_of_draws("num_draws", num_draws)
-    level = checks.proportion("significance_level", significance_level)
-    level = level + 1e-6  # p-values are rounded
+    sizes = [checks.size_in_range("sizes", n, 2) for n in sizes]
+    level = significance_level + 1e-6  # p-values are rounded
     if checks.is_concrete(level) and level * (num_draws + 1) < 1:
         raise ValueError(
             f"num_draws: expected more: {num_draws} never reject at the level {significance_level}"
@@ -349,11 +311,11 @@ def power_curve(
 
     shares = []
     for n in sizes:
-        keys = jax.random.split(jax.random.fold_in(key, n), number)
+        keys = jax.random.split(jax.random.fold_in(key, n), num_data_sets)
         shares.append(jnp.mean(jax.lax.map(functools.partial(rejects, n), keys)))
     power = jnp.stack(shares)
-    inside = (number * power + 1) / (number + 2)  # never 0 or 1
-    return jnp.asarray(sizes), power, jnp.sqrt(inside * (1 - inside) / number)
+    inside = (num_data_sets * power + 1) / (num_data_sets + 2)  # never 0 or 1
+    return jnp.asarray(sizes), power, jnp.sqrt(inside * (1 - inside) / num_data_sets)
 
 
 def checked_family(
@@ -369,30 +331,22 @@ def checked_family(
         ValueError: if there are none, or a value is wrong for these predictions.
         NotImplementedError: if expectations have no closed form.
     """
-    try:
-        leaves, structure = jax.tree_util.tree_flatten_with_path(kernels, is_leaf=_is_member)
-    except ValueError as error:
-        raise ValueError(f"kernels: expected names that can be sorted, got {kernels}") from error
+    leaves, structure = jax.tree_util.tree_flatten_with_path(kernels, is_leaf=_is_member)
     if not leaves:
         raise ValueError(f"kernels: expected at least one kernel, got {kernels!r}")
     members = []
-    views: dict[int, Any] = {}  # by lens
+    views: dict[int, Any] = {id(None): (None, (predictions, targets))}  # by lens
     redrawn = functools.cache(lambda: draw(jax.random.key(0), predictions))
     for path, member in leaves:
         name = f"kernels{jax.tree_util.keystr(path)}"
         lens, kernel = member if isinstance(member, tuple) else (None, member)
-        if not isinstance(kernel, Kernel):
-            raise TypeError(
-                f"{name}: expected a kernel, or a tuple (lens, kernel), got "
-                f"{checks.described(kernel)}"
-            )
         if id(lens) not in views:
-            checked = None if lens is None else _checked_lens(f"{name}[0]", lens)
-            views[id(lens)] = checked, _seen(f"{name}[0]", checked, predictions, targets, redrawn)
+            # A function becomes a pytree, so that it goes through compiled functions.
+            lens_record = jax.tree_util.Partial(lens) if jax.tree_util.all_leaves([lens]) else lens
+            samples = _seen(f"{name}[0]", lens, predictions, targets, redrawn)
+            views[id(lens)] = lens_record, samples
         lens, samples = views[id(lens)]
-        kernel = checks.kernel_values(kernel, name)
-        _refuse_other_kind(name, kernel, samples)
-        members.append((lens, informed(kernel, samples[0])))
+        members.append((lens, ready(checks.kernel_values(kernel, name), *samples)[0]))
     return members, structure
 
 
@@ -403,18 +357,6 @@ def _is_member(node: object) -> bool:
     return not isinstance(node, dict | list | tuple)
 
 
-def _checked_lens(name: str, lens: object) -> Any:
-    """The lens as a pytree, so that it goes through compiled functions."""
-    checks.function(
-        "lens (predictions, targets) -> (predictions, targets)",
-        name,
-        lens,
-        "predictions",
-        "targets",
-    )
-    return jax.tree_util.Partial(lens) if jax.tree_util.all_leaves([lens]) else lens
-
-
 def _seen(
     name: str,
     lens: Any,
@@ -423,37 +365,16 @@ def _seen(
     redrawn: Callable[[], PyTree],
 ) -> PyTree:
     """The data as a lens shows them, whose predictions must not depend on the targets."""
-    if lens is None:
-        return predictions, targets
-    try:
-        seen = lens(predictions, targets)
-        others = lens(predictions, redrawn())
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{name}: {error}") from error
-    if not isinstance(seen, tuple) or len(seen) != 2:
-        raise TypeError(
-            f"{name}: expected a lens that returns a pair (predictions, targets), got "
-            f"{checks.described(seen)}"
-        )
     names = f"{name}: predictions", f"{name}: targets"
-    seen = checks.predictions_and_targets(*seen, names=names)
+    seen = checks.predictions_and_targets(*lens(predictions, targets), names=names)
     n, size = (checks.leading_size("predictions", x) for x in (predictions, seen[0]))
     if n != size:
         raise ValueError(f"{name}: expected a lens that returns all {n} samples, got {size}")
-    for one, other in zip(*map(jax.tree.leaves, (seen[0], others[0])), strict=True):
+    others, _ = lens(predictions, redrawn())
+    for one, other in zip(*map(jax.tree.leaves, (seen[0], others)), strict=True):
         if checks.is_concrete(one, other) and not np.array_equal(one, other):
             raise ValueError(
                 f"{name}: expected a lens whose predictions do not depend on the targets, got "
                 f"{one} and, for resampled targets, {other}"
             )
     return seen
-
-
-def _refuse_other_kind(name: str, kernel: Kernel, seen: tuple[Any, Any]) -> None:
-    """Refuses kernels that are not defined for these predictions and targets."""
-    first = jax.eval_shape(lambda: jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], seen))
-    try:
-        refuse_without_expectations(kernel, seen[0])
-        jax.eval_shape(sample_pair, kernel, first, first)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        raise type(error)(f"{name}: {error}") from error

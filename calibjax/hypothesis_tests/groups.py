@@ -8,15 +8,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
-from calibjax._core.pytree import PyTree
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions import Bernoulli, Categorical, Quantiles
-from calibjax.distributions.base import Distribution, check_draws
+from calibjax.distributions.base import Distribution
 from calibjax.estimators.local import LocalProblem, Neighbourhood, local_problem
-from calibjax.estimators.mean_embedding import checked_locations, mean_difference
+from calibjax.estimators.mean_embedding import mean_difference
 from calibjax.estimators.pit import randomised_intervals
 from calibjax.hypothesis_tests._redraw.plan import observed_and_redrawn, rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
@@ -34,14 +34,23 @@ _BYTES_PER_NUMBER = 32  # of residuals and of group errors of one redraw, with w
 _FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
 
 
-@checks.key_first
+def _memberships(name: str, groups: Any, seen: dict[str, Any]) -> jax.Array:
+    """Truth values or weights of each sample in each group, [n, G]."""
+    groups = checks.as_arrays(name, groups)
+    expected = "[n, G], a column of memberships for each group, as by jax.nn.one_hot(groups, G)"
+    checks.shape(name, groups, (seen["length"][1], None), expected)
+    dtype = jnp.result_type(groups, floating_dtype(seen["predictions"]))
+    return checks.finite(name, groups.astype(dtype))
+
+
+@checked(groups=_memberships)
 def group_calibration_test(
     key: jax.Array,
     predictions: Distribution,
-    targets: ArrayLike,
-    groups: ArrayLike,
+    targets: Numbers,
+    groups: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     residual: Callable[[Any, Any], Any] | None = None,
     batch_size: int | None = None,
@@ -109,30 +118,30 @@ def group_calibration_test(
     >>> print(test.estimate[:, 1].round(4), test.adjusted_pvalue[:, 1])  # of class 1
     [0.  0.5] [1.    0.001]
     """
-    checks.same_rows(predictions=predictions, targets=targets, groups=groups)
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
-    check_draws(predictions, targets)
     warn_of_members(predictions)
-    shares = _checked_shares(groups, predictions, weights)
-    errors = Bound(_group_errors, (_checked_residual(residual, predictions),))
+    shares, totals = _shares(groups, weights)
+    if checks.is_concrete(totals):
+        place = "members of groups"
+        checks.refuse_where(np.asarray(totals) == 0, place, "at least one in each", totals)
+    shares = checks.nan_with(shares, shares)
+    if residual is None and not hasattr(predictions, "class_probs"):
+        checks.method("predictions", predictions, "mean")
+    of_samples = functools.partial(checked_statistic(residual, "residual"), None)
+    errors = Bound(_group_errors, (mean_residual if residual is None else of_samples,))
     each = jax.eval_shape(errors, shares, predictions, targets)
     numbers_each = each.size + each.size // each.shape[0] * len(shares)
-    observed, redrawn = observed_and_redrawn(
-        key,
-        errors,
-        shares,
-        predictions,
-        targets,
-        num_draws=num_draws,
-        batch_size=batch_size,
-        num_bytes=_BYTES_PER_NUMBER * numbers_each,
-    )
+    options: Any = {"num_draws": num_draws, "batch_size": batch_size}
+    options["num_bytes"] = _BYTES_PER_NUMBER * numbers_each
+    pool = observed_and_redrawn(key, errors, shares, predictions, targets, **options)
     if residual is not None:
-        _refuse_off_zero(redrawn)
-    sizes = jnp.abs(observed), jnp.abs(redrawn)
-    return simulated_result(
-        *sizes, observed, draws="targets resampled under the null", adjust=True, entries="groups"
-    )
+        _refuse_off_zero(pool[1])
+    return _of_signed(*pool, "groups")
+
+
+def _of_signed(observed: jax.Array, redrawn: jax.Array, entries: str) -> CalibrationTestResult:
+    """The result of statistics that are absolute values of signed ones."""
+    options = {"draws": "targets resampled under the null", "entries": entries}
+    return simulated_result(jnp.abs(observed), jnp.abs(redrawn), observed, adjust=True, **options)
 
 
 @jax.jit
@@ -144,43 +153,6 @@ def mean_residual(predictions: Any, targets: jax.Array) -> jax.Array:
         top = jnp.take_along_axis(errors, jnp.argmax(probs, 1)[:, None], 1)
         return jnp.concatenate([errors, top], 1)
     return targets - jax.vmap(lambda p: p.mean())(predictions)
-
-
-def _checked_residual(
-    residual: Callable[[Any, Any], Any] | None, predictions: Distribution
-) -> Callable[[Any, Any], Any]:
-    """The residual, by default that of the mean."""
-    if residual is not None:
-        return functools.partial(checked_statistic(residual, "residual"), None)
-    if not hasattr(predictions, "class_probs"):
-        checks.method("predictions", predictions, "mean")
-    return mean_residual
-
-
-def _checked_shares(
-    groups: ArrayLike, predictions: Distribution, weights: jax.Array | None
-) -> jax.Array:
-    """Weighted memberships whose absolute values add up to one in each group, [n, G]."""
-    num_samples = checks.leading_size("predictions", predictions)
-    members = checks.as_arrays("groups", groups)
-    checks.an_array("groups", members, "an array [n, G]")
-    if jnp.ndim(members) == 1:
-        raise ValueError(
-            f"groups: expected shape [n, G], a column of memberships for each group, got "
-            f"{jnp.shape(members)}; numbers become memberships by jax.nn.one_hot(groups, G)"
-        )
-    checks.shape("groups", members, (num_samples, None), "[n, G], as the n predictions")
-    if not jnp.size(members):
-        raise ValueError(f"groups: expected at least one group, got shape {jnp.shape(members)}")
-    members = checks.finite(
-        "groups", members.astype(jnp.result_type(members, floating_dtype(predictions)))
-    )
-    shares, totals = _shares(members, weights)
-    if checks.is_concrete(totals):
-        checks.refuse_where(
-            np.asarray(totals) == 0, "members of groups", "at least one in each group", totals
-        )
-    return checks.nan_with(shares, shares)
 
 
 @jax.jit
@@ -195,16 +167,13 @@ def _group_errors(
     residual: Callable[[Any, Any], Any],
     shares: jax.Array,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
 ) -> jax.Array:
     """Signed mean residual of each group, [G] or [G, k]."""
     errors = jnp.asarray(residual(predictions, targets))
     n = len(shares)
     if errors.ndim not in (1, 2) or len(errors) != n:
-        raise ValueError(
-            f"residual(predictions, targets): expected shape [{n}] or [{n}, k], one residual or k "
-            f"of them for each sample, got {errors.shape}"
-        )
+        raise ValueError(f"residual: expected shape [{n}] or [{n}, k], got {errors.shape}")
     return matmul(shares.T.astype(errors.dtype), errors)
 
 
@@ -213,27 +182,24 @@ def _refuse_off_zero(redrawn: jax.Array) -> None:
     if not checks.is_concrete(redrawn) or len(redrawn) < _ENOUGH:
         return
     values = np.asarray(redrawn, float)
-    mean, error = values.mean(0), values.std(0) / np.sqrt(max(len(values) - 1, 1))
+    mean, error = values.mean(0), values.std(0) / np.sqrt(len(values) - 1)
     largest = np.abs(values).max(0)
     is_varied = values.std(0) > 1e-3 * largest  # otherwise the event in question did not happen
-    checks.refuse_where(
-        is_varied & (np.abs(mean) > _FAR * error + _PROPORTION * largest),
-        "mean of residual(predictions, targets) over targets resampled under the null, in groups",
-        "zero: subtract the expectation under the predictions",
-        mean,
-    )
+    bad = is_varied & (np.abs(mean) > _FAR * error + _PROPORTION * largest)
+    expected = "zero over targets resampled under the null, in groups; subtract the expectation"
+    checks.refuse_where(bad, "mean of residual", expected, mean)
 
 
 _BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one redraw
 
 
-@checks.key_first
+@checked
 def coverage_test(
     key: jax.Array,
     predictions: Quantiles,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -299,13 +265,6 @@ def coverage_test(
     >>> print(test.estimate["central"].round(1), test.adjusted_pvalue["central"] < 0.01)
     [-0.4] [ True]
     """
-    if not isinstance(predictions, Quantiles):
-        raise TypeError(
-            "predictions: expected a batch of distributions.Quantiles, got "
-            f"{checks.described(predictions)}"
-        )
-    key = checks.random_key(key)
-    predictions, targets, weights = checks.weighted_samples(predictions, targets, weights)
     predictions, places, probs, intervals = _counted(key, predictions, targets, weights)
     options = {"num_draws": num_draws, "batch_size": batch_size}
     result = coverage_among_redraws(key, places, Categorical(probs), intervals, weights, **options)
@@ -367,10 +326,8 @@ def differences(
     levels, probs, y = predictions.levels, predictions.probs, targets[:, None]
     is_in = predictions.interval(y)[:, None] == jnp.arange(probs.shape[-1])
     mean = functools.partial(jnp.average, axis=0, weights=weights)
-    at_levels, below = (
-        mean((y <= predictions.values) - levels),
-        mean((y < predictions.values) - levels),
-    )
+    at_levels = mean((y <= predictions.values) - levels)
+    below = mean((y < predictions.values) - levels)
     central = at_levels[pairs[1]] - below[pairs[0]]
     return {"levels": at_levels, "intervals": mean(is_in - probs), "central": central}
 
@@ -387,10 +344,10 @@ def local_calibration_test(
     key: jax.Array,
     neighbourhood: Neighbourhood,
     features: PyTree,
-    confidences: PyTree,
-    correct: ArrayLike,
+    confidences: Numbers,
+    correct: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -452,17 +409,10 @@ def local_calibration_test(
     # If a traced value is NaN, nothing is known about any sample.
     _, confidences = checks.nan_with(problem.confidences, problem.confidences, problem.correct)
     problem = problem._replace(confidences=(confidences, confidences))
-    result = rank_among_redraws(
-        key,
-        _statistic_local,
-        problem,
-        Bernoulli(confidences),
-        problem.correct,
-        num_draws=num_draws,
-        batch_size=batch_size,
-        num_bytes=_BYTES_PER_SAMPLE * confidences.size,
-        adjust=True,
-    )
+    data = problem, Bernoulli(confidences), problem.correct
+    options = {"num_draws": num_draws, "batch_size": batch_size, "adjust": True}
+    options["num_bytes"] = _BYTES_PER_SAMPLE * confidences.size
+    result = rank_among_redraws(key, _statistic_local, *data, **options)
     return dataclasses.replace(result, estimate=problem.errors()[0])
 
 
@@ -475,15 +425,16 @@ def _statistic_local(
     return errors if problem.weights is None else jnp.where(problem.weights == 0, 0, errors)
 
 
+@checked
 def witness_test(
     key: jax.Array,
     kernel: Kernel | None,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     at_predictions: Distribution,
-    at_targets: ArrayLike,
+    at_targets: Numbers,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     batch_size: int | None = None,
 ) -> CalibrationTestResult:
@@ -541,30 +492,13 @@ def witness_test(
     >>> print(test.adjusted_pvalue < 0.05, jnp.sign(test.estimate[1:]))
     [False  True  True] [-1.  1.]
     """
-    kernel = default_kernel(predictions) if kernel is None else kernel
-    kernel, samples, locations, weights = checked_locations(
-        kernel, predictions, targets, at_predictions, at_targets, weights
-    )
-    check_draws(*samples)
-    warn_of_members(samples[0])
-    observed, redrawn = observed_and_redrawn(
-        key,
-        _signed,
-        (checks.kernel_values(kernel), locations, weights),
-        *samples,
-        num_draws=num_draws,
-        batch_size=batch_size,
-        num_bytes=bytes_of_tile(checks.leading_size("targets", samples[1])),
-    )
-    observed = checks.nan_with(observed, locations, weights)
-    return simulated_result(
-        jnp.abs(observed),
-        jnp.abs(redrawn),
-        observed,
-        draws="targets resampled under the null",
-        adjust=True,
-        entries="locations",
-    )
+    warn_of_members(predictions)
+    locations = at_predictions, at_targets
+    data = kernel or default_kernel(predictions), locations, weights
+    options: Any = {"num_draws": num_draws, "batch_size": batch_size}
+    options["num_bytes"] = bytes_of_tile(checks.leading_size("targets", targets))
+    observed, redrawn = observed_and_redrawn(key, _signed, data, predictions, targets, **options)
+    return _of_signed(checks.nan_with(observed, locations, weights), redrawn, "locations")
 
 
 def _signed(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -14,17 +14,13 @@ from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
 from calibjax._core.batches import jit_long
-from calibjax._core.pytree import record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
-from calibjax.estimators.kernel import (
-    checked_samples,
-    linear_row_sums,
-    sample_pair,
-    weighted_samples,
-)
+from calibjax.estimators.kernel import linear_row_sums, sample_pair
 from calibjax.hypothesis_tests._redraw.family import number_of
-from calibjax.hypothesis_tests.asymptotic import checked_choice, diagonal
+from calibjax.hypothesis_tests.asymptotic import diagonal
 from calibjax.hypothesis_tests.ensembles import (
     Clusters,
     checked_clusters,
@@ -36,17 +32,14 @@ from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.defaults import default_kernel
 
-ESTIMATORS = ("biased", "unbiased", "block")
+Estimator = Literal["biased", "unbiased", "block"]
+Alternative = Literal["two-sided", "less", "greater"]
+ALTERNATIVES = get_args(Alternative)
 
 
 def _bound(kernel: Kernel) -> jax.Array | float:
     """Bound B ≥ sup |h| of the calibration kernel, computed from the kernel."""
     return combine_on_pairs(kernel, "calibration_kernel_bound", lambda bound: bound())
-
-
-def _num_pairs(n: int, block_size: int | None) -> int:
-    """Number of independent pairs to whose mean Hoeffding's inequality applies."""
-    return n // 2 if block_size is None else (n // block_size) * (block_size // 2)
 
 
 class Bounded(NamedTuple):
@@ -64,49 +57,35 @@ class Bounded(NamedTuple):
 
 
 def bounded_estimate(
-    kernel: Kernel | None,
-    predictions: Distribution,
-    targets: ArrayLike,
-    estimator: str,
+    kernel: Kernel,
+    samples: DataSet,
+    estimator: Estimator,
     block_size: int | None,
     bound: jax.Array | float | None,
 ) -> Bounded:
-    """The checked estimate, and what Hoeffding's or McDiarmid's inequality needs."""
-    checks.choice("estimator", estimator, ESTIMATORS)
-    kernel = default_kernel(predictions) if kernel is None else kernel
+    """The estimate, and what Hoeffding's or McDiarmid's inequality needs."""
     if (block_size is None) == (estimator == "block"):
-        expected = "an integer" if estimator == "block" else "None"
-        raise ValueError(
-            f'block_size: expected {expected} with estimator="{estimator}", got {block_size}'
-        )
-    minimum = 1 if estimator == "biased" else 2
-    kernel, samples = checked_samples(kernel, predictions, targets, minimum=minimum)
+        expected = 'an integer with estimator="block", and None with others'
+        raise ValueError(f"block_size: expected {expected}, got {block_size}")
     n = checks.leading_size("targets", samples[1])
-    if bound is None:
-        bound = _bound(kernel)
-        if checks.is_concrete(bound) and bound == 0:
-            raise ValueError(
-                "kernel: expected a calibration kernel that is not zero for all samples, got one "
-                "whose target kernel is constant"
-            )
-    largest = checks.positive_scalar("bound", bound)
+    largest = checks.positive_scalar("bound", _bound(kernel) if bound is None else bound)
     if estimator == "biased":
         estimate = operators.mean_over_pairs(sample_pair, kernel, samples, include_diagonal=True)
         return Bounded(estimate, largest, n)
     if block_size is None:
-        estimate = operators.mean_over_pairs(sample_pair, kernel, samples)
-    else:
-        size = checks.size_in_range("block_size", block_size, 2, n)
-        estimate = operators.block_means(sample_pair, kernel, samples, block_size=size).mean()
-    return Bounded(estimate, largest, _num_pairs(n, block_size))
+        return Bounded(operators.mean_over_pairs(sample_pair, kernel, samples), largest, n // 2)
+    size = checks.size_in_range("block_size", block_size, 2, n)
+    means = operators.block_means(sample_pair, kernel, samples, block_size=size)
+    return Bounded(means.mean(), largest, n // size * (size // 2))
 
 
+@checked(minimum=2)
 def distribution_free_skce_test(
     kernel: Kernel | None,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    estimator: str = "biased",
+    estimator: Estimator = "biased",
     block_size: int | None = None,
     bound: jax.Array | float | None = None,
 ) -> CalibrationTestResult:
@@ -133,7 +112,7 @@ def distribution_free_skce_test(
 
     Args:
         kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
-        predictions: batch of n ≥ 2 distributions (n ≥ 1 for the biased estimator).
+        predictions: batch of n ≥ 2 distributions.
         targets: [n] or [n, d].
         estimator: "biased", "unbiased" or "block".
         block_size: b, 2 ≤ b ≤ n, for the block estimator only; 2 is W19's linear estimator.
@@ -162,9 +141,8 @@ def distribution_free_skce_test(
     >>> print(f"{test.estimate:.2f} {test.pvalue:.1e}")
     1.62 1.3e-14
     """
-    estimate, largest, size = bounded_estimate(
-        kernel, predictions, targets, estimator, block_size, bound
-    )
+    kernel, samples = kernel or default_kernel(predictions), (predictions, targets)
+    estimate, largest, size = bounded_estimate(kernel, samples, estimator, block_size, bound)
     if estimator == "biased":
         exceeded = safe_sqrt(size * jnp.maximum(estimate, 0) / largest) - 1
         exponent = jnp.square(jnp.maximum(exceeded, 0)) / 2
@@ -187,13 +165,6 @@ def distribution_free_limits(
         return jnp.square(jnp.maximum(root - reach, 0)), jnp.square(root + reach)
     reach = largest * deviation / size**0.5
     return estimate - reach, estimate + reach
-
-
-METHODS = {  # with their options
-    "asymptotic": ("weights", "clusters"),
-    "distribution_free": ("estimator", "block_size", "bound"),
-}
-ALTERNATIVES = ("two-sided", "less", "greater")
 
 
 @record
@@ -265,19 +236,20 @@ def _jackknife(
     return estimate, jnp.where(error > rounding, error, jnp.nan)
 
 
+@checked(minimum=3)
 def skce_confidence_interval(
     kernel: Kernel | None,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
-    method: str = "asymptotic",
-    weights: ArrayLike | None = None,
-    clusters: ArrayLike | None = None,
-    estimator: str = "biased",
+    method: Literal["asymptotic", "distribution_free"] = "asymptotic",
+    weights: Numbers | None = None,
+    clusters: Numbers | None = None,
+    estimator: Estimator = "biased",
     block_size: int | None = None,
     bound: jax.Array | float | None = None,
     confidence_level: float = 0.95,
-    alternative: str = "two-sided",
+    alternative: Alternative = "two-sided",
 ) -> ConfidenceInterval:
     """Confidence interval for the SKCE.
 
@@ -307,8 +279,7 @@ def skce_confidence_interval(
 
     Args:
         kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
-        predictions: batch of n ≥ 3 distributions; for "distribution_free" n ≥ 2 (n ≥ 1 for the
-            biased estimator).
+        predictions: batch of n ≥ 3 distributions.
         targets: [n] or [n, d].
         method: "asymptotic" or "distribution_free"; each takes its own options only.
         weights: for "asymptotic" w ≥ 0 of the samples, [n]; U_{−i} is then without the weight of
@@ -356,29 +327,25 @@ def skce_confidence_interval(
     >>> print(hypothesis_tests.skce_confidence_interval(*data, method="distribution_free"))
     ConfidenceInterval(0.113, low=0, high=0.678)
     """
-    options = {"weights": weights, "clusters": clusters, "block_size": block_size, "bound": bound}
-    is_set = {name: value is not None for name, value in options.items()}
-    checked_choice("method", method, METHODS, is_set | {"estimator": estimator != "biased"})
-    level = checks.proportion("confidence_level", confidence_level)
-    checks.choice("alternative", alternative, ALTERNATIVES)
+    of_others = {"asymptotic": (block_size, bound), "distribution_free": (weights, clusters)}
+    if any(option is not None for option in of_others[method]):
+        raise ValueError(f'method: expected "{method}" without options of the other one')
+    kernel, samples = kernel or default_kernel(predictions), (predictions, targets)
     if method == "distribution_free":
-        bounded = bounded_estimate(kernel, predictions, targets, estimator, block_size, bound)
+        bounded = bounded_estimate(kernel, samples, estimator, block_size, bound)
         two_sided = alternative == "two-sided"
-        limits = distribution_free_limits(bounded, estimator, level, two_sided=two_sided)
+        limits = distribution_free_limits(bounded, estimator, confidence_level, two_sided=two_sided)
         return _interval(*limits, bounded.estimate, None, alternative)
-    kernel = default_kernel(predictions) if kernel is None else kernel
-    checks.same_rows(predictions=predictions, targets=targets, clusters=clusters)
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights, minimum=3)
     groups = None if clusters is None else checked_clusters(clusters, kernel, samples, weights)
     sums = linear_row_sums(kernel, samples, weights) if groups is None else None
     estimate, error = _jackknife(kernel, samples, weights, groups, sums)
     if checks.is_concrete(error) and np.isnan(error):
-        raise ValueError(
-            "predictions, targets: expected samples that differ, got a calibration kernel that is "
-            f"constant up to rounding (SKCE {estimate}), which has no standard error"
-        )
-    interval = asymptotic_interval(estimate, error, level, groups, alternative=alternative)
-    size = number_of(samples[0], weights) if groups is None else groups.number
+        expected = "predictions, targets: expected samples that differ, got a calibration kernel"
+        raise ValueError(f"{expected} that is {estimate} on all pairs up to rounding")
+    interval = asymptotic_interval(
+        estimate, error, confidence_level, groups, alternative=alternative
+    )
+    size = number_of(predictions, weights) if groups is None else groups.number
     return dataclasses.replace(interval, effective_size=size)
 
 

@@ -7,25 +7,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaincc
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax.distributions.base import DataSet, Distribution, sample_targets
-from calibjax.estimators.kernel import checked_samples
-from calibjax.estimators.mean_embedding import checked_locations, location_pair
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers
+from calibjax.distributions.base import DataSet, Distribution, draw
+from calibjax.estimators.mean_embedding import location_pair
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
 
 
+@checked(minimum=2)
 def cme_test(
     key: jax.Array | None,
     kernel: Kernel,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     *,
     at_predictions: Distribution | None = None,
-    at_targets: ArrayLike | None = None,
+    at_targets: Numbers | None = None,
     num_locations: int = 10,
 ) -> CalibrationTestResult:
     """Asymptotic test of calibration with the mean embedding at J test locations (CME test).
@@ -81,32 +82,27 @@ def cme_test(
     >>> print(f"{exact.pvalue:.3f}")
     0.001
     """
+    if (at_predictions is None) != (at_targets is None):
+        raise ValueError("at_predictions, at_targets: expected both or none, got one of them")
+    samples: Any = predictions, targets
     locations: Any = at_predictions, at_targets
-    is_drawn = at_predictions is None and at_targets is None
-    if is_drawn or key is not None:
+    if at_predictions is None:
         rows_key, targets_key = jax.random.split(checks.random_key(cast(jax.Array, key)))
-        if is_drawn:
-            num_locations = checks.number_of_draws("num_locations", num_locations)
-            drawn, _ = checked_samples(kernel, predictions, targets)[1]
-            rows = jax.random.permutation(rows_key, checks.leading_size("predictions", drawn))[
-                :num_locations
-            ]
-            drawn = jax.tree.map(lambda leaf: leaf[rows], drawn)
-            locations = drawn, sample_targets(targets_key, drawn)
-    kernel, samples, locations, _ = checked_locations(kernel, predictions, targets, *locations)
-    n = checks.leading_size("targets", samples[1])
-    num_locations = checks.leading_size("at_targets", locations[1])
+        n = checks.leading_size("predictions", predictions)
+        rows = jax.random.permutation(rows_key, n)[:num_locations]
+        drawn = jax.tree.map(lambda leaf: leaf[rows], predictions)
+        locations = drawn, draw(targets_key, drawn)
+    n, num_locations = (checks.leading_size("targets", y) for _, y in (samples, locations))
     if n <= num_locations:
         raise ValueError(
-            f"predictions: expected more samples than the {num_locations} test locations, "
-            f"got {n}; the covariance would be singular"
+            f"predictions: expected more than the {num_locations} test locations, got {n}"
         )
     statistic, estimate = _hotelling(kernel, samples, locations)
     if checks.is_concrete(statistic) and np.isnan(statistic):
         raise ValueError(
             "at_predictions, at_targets: expected locations with a covariance that is not "
-            f"singular up to rounding in {statistic.dtype}, got {num_locations} locations of "
-            "which one depends on the others (take fewer, or float64)"
+            f"singular up to rounding in {statistic.dtype}; take fewer than {num_locations}, or "
+            "float64"
         )
     tail = gammaincc(jnp.asarray(num_locations / 2, statistic.dtype), statistic / 2)
     pvalue = jnp.maximum(tail, jnp.finfo(statistic.dtype).tiny)  # never zero

@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks, environment
+from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, record
 from calibjax.hypothesis_tests._redraw.components import (
     SKCEComponents,
@@ -83,19 +83,17 @@ class CalibrationTestResult:
     def _repr_html_(self) -> str:
         """What notebooks show: the same in a table."""
         rows = [("p-value", self._shown_pvalue())]
-        if self.adjusted_pvalue is not None:
-            leaves = jax.tree_util.tree_leaves_with_path(self.adjusted_pvalue)
-            for path, value in leaves[:_MOST_ROWS]:
-                name = jax.tree_util.keystr(path, simple=True, separator=", ")
-                rows.append((f"adjusted p-value {name}".rstrip(), _shown(value)))
-            if len(leaves) > _MOST_ROWS:
-                rows.append(("…", f"{len(leaves) - _MOST_ROWS} more adjusted p-values"))
+        leaves = jax.tree_util.tree_leaves_with_path(self.adjusted_pvalue)
+        for path, value in leaves[:_MOST_ROWS]:
+            name = jax.tree_util.keystr(path, simple=True, separator=", ")
+            rows.append((f"adjusted p-value {name}".rstrip(), _shown(value)))
+        if len(leaves) > _MOST_ROWS:
+            rows.append(("…", f"{len(leaves) - _MOST_ROWS} more adjusted p-values"))
         if self.textbook_pvalue is not None:
             rows.append(("textbook p-value", _shown(self.textbook_pvalue)))
         rows += [("statistic", _shown(self.statistic)), ("estimate", _shown(self.estimate))]
         lines = [f"<strong>{type(self).__name__}</strong>", *environment.table((), rows)]
-        if self.components is not None and _is_number(self.statistic):
-            described = self.components.described(jax.tree.leaves(self.adjusted_pvalue))
+        if described := str(self).removeprefix(repr(self))[1:]:
             lines.append(environment.code(described))
         return "\n".join(["<div>", *lines, "</div>"])
 
@@ -124,11 +122,8 @@ class CalibrationTestResult:
         if self.components is None or self.components.family is None:
             return None
         pvalues = jax.tree.leaves(self.adjusted_pvalue)
-        groups = self.components.groups.items()
-        return {
-            name: functools.reduce(jnp.minimum, [pvalues[i] for i in places])
-            for name, places in groups
-        }
+        smallest = lambda places: functools.reduce(jnp.minimum, [pvalues[i] for i in places])  # noqa: E731
+        return {name: smallest(places) for name, places in self.components.groups.items()}
 
     @property
     def direction_pvalue(self) -> float | None:
@@ -170,10 +165,9 @@ class CalibrationTestResult:
         Where the statistic is the absolute value of a signed estimate, as in
         `group_calibration_test`, it is the standard error of the estimate under calibration.
         """
-        if self.null_samples is None:
-            return None
         return jax.tree.map(lambda x: jnp.sqrt(jnp.mean(jnp.square(x), 0)), self.null_samples)
 
+    @checked(self=lambda name, value, seen: value)
     def critical_value(self, significance_level: float = 0.05) -> PyTree:
         """Largest values of the statistics that the test does not reject at this level.
 
@@ -204,9 +198,8 @@ class CalibrationTestResult:
             raise ValueError("result: expected a simulated test, got one without draws")
         if not checks.is_concrete(significance_level, self.statistic, self.null_samples):
             raise TypeError("result: expected values that are known, got traced ones")
-        level = float(checks.proportion("significance_level", significance_level))
-        adjust = self.adjusted_pvalue is not None
-        return critical_values(self.statistic, self.null_samples, level=level, adjust=adjust)
+        options = {"level": float(significance_level), "adjust": self.adjusted_pvalue is not None}
+        return critical_values(self.statistic, self.null_samples, **options)
 
 
 def _is_number(value: Any) -> bool:
@@ -238,12 +231,6 @@ def _standard_error(pvalue: jax.Array, null_samples: jax.Array) -> jax.Array:
     return jnp.sqrt(inside * (1 - inside) / (num_draws + 2))
 
 
-def _is_nan(values: ArrayLike) -> Any:
-    """Which numbers of a concrete array are NaN, on the device that holds them."""
-    values = np.asarray(values)
-    return values != values
-
-
 def simulated_result(
     statistic: PyTree,
     null_samples: PyTree,
@@ -261,21 +248,13 @@ def simulated_result(
     Raises:
         ValueError: if a statistic is a concrete NaN.
     """
-    for value in jax.tree.leaves(statistic):
-        if checks.is_concrete(value):
-            checks.refuse_where(_is_nan(value), "statistic", "a number", value)
-    num_missing = sum(
-        int(_is_nan(values).reshape(len(values), -1).any(1).sum())
-        for values in jax.tree.leaves(null_samples)
-        if checks.is_concrete(values)
-    )
+    for value in filter(checks.is_concrete, jax.tree.leaves(statistic)):
+        checks.refuse_where(np.isnan(value), "statistic", "a number", value)
+    draws_known = filter(checks.is_concrete, jax.tree.leaves(null_samples))
+    num_missing = sum(np.isnan(x).reshape(len(x), -1).any(1).sum() for x in draws_known)
     if num_missing:
-        warnings.warn(
-            f"statistic: {num_missing} of the statistics under the null are nan, and count against "
-            f"rejection; {missing}",
-            UserWarning,
-            stacklevel=4,
-        )
+        few = f"statistic: {num_missing} of the statistics under the null are nan"
+        warnings.warn(f"{few}, and count against rejection; {missing}", UserWarning, stacklevel=5)
     pvalue, adjusted = _pvalues(statistic, null_samples, adjust)
     return CalibrationTestResult(
         statistic, pvalue, estimate, null_samples, adjusted, draws, entries=entries
@@ -301,7 +280,7 @@ def skce_result(
     The pool is [B + 1], or [B + 1, K] for a family of K kernels.
     """
     if components.family is None:
-        result = simulated_result(pool[0], pool[1:], estimate, draws=draws, missing=missing)
+        result = simulated_result(*_observed(pool), estimate, draws=draws, missing=missing)
         return dataclasses.replace(result, components=components)
     groups = tuple(components.groups.values())
     combined, null_samples, adjusted, alone = _of_family(pool, components.biased.z, groups)
@@ -309,6 +288,12 @@ def skce_result(
     tree = jax.tree.unflatten(components.family, adjusted)
     components = dataclasses.replace(components, direction_pvalues=alone)
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
+
+
+@jax.jit
+def _observed(pool: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The observed value, and the draws."""
+    return pool[0], pool[1:]
 
 
 @functools.partial(jax.jit, static_argnums=2)

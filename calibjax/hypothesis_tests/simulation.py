@@ -7,11 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
-from calibjax._core import checks
 from calibjax._core.batches import default_batch_size
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
@@ -30,7 +28,7 @@ def warn_of_members(predictions: Distribution) -> None:
             "predictions: targets are resampled from the draws, which rejects calibrated ensembles "
             "of few members; ensemble_skce_test is exact for every number of members",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -46,8 +44,7 @@ def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
 
 def checked_batch_size(batch_size: int | None, num_bytes: int) -> int:
     """The number of draws that are evaluated at once, by default by the memory of one."""
-    batch_size = default_batch_size(num_bytes) if batch_size is None else batch_size
-    return checks.size_in_range("batch_size", batch_size, 1)
+    return batch_size or default_batch_size(num_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,11 +63,8 @@ def checked_statistic(
     statistic: Callable[..., Any], name: str = "statistic", *, with_weights: bool = False
 ) -> Callable[..., Any]:
     """The statistic as (weights or None, predictions, targets) → checked floating-point values."""
-    call = f"(predictions, targets{', weights=weights' if with_weights else ''})"
-    keywords = ("weights",) if with_weights else ()
-    kind = f"function {call} -> numbers"
-    checks.function(kind, name, statistic, "predictions", "targets", keywords=keywords)
-    return Bound(_checked_value, (statistic, f"{name}{call}"))
+    call = f"{name}(predictions, targets{', weights=weights' if with_weights else ''})"
+    return Bound(_checked_value, (statistic, call))
 
 
 def _checked_value(
@@ -78,17 +72,16 @@ def _checked_value(
     call: str,
     weights: jax.Array | None,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
 ) -> PyTree:
     """What a statistic returns, as numbers of floating-point precision."""
 
-    def checked(path: tuple[Any, ...], leaf: ArrayLike) -> jax.Array:
-        checks.real(f"{call}{jax.tree_util.keystr(path)}", leaf)
+    def number(leaf: Numbers) -> jax.Array:
         leaf = jnp.asarray(leaf)
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
     options = {} if weights is None else {"weights": weights}
-    values = jax.tree_util.tree_map_with_path(checked, statistic(predictions, targets, **options))
+    values = jax.tree.map(number, statistic(predictions, targets, **options))
     if not any(map(jnp.size, jax.tree.leaves(values))):
         raise ValueError(f"{call}: expected numbers, got none")
     return values

@@ -94,10 +94,7 @@ register_expectations(
 def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, TensorProduct]:
     """A member of the family, for targets that come with repaired predictions."""
     if not isinstance(kernel, TensorProduct):
-        raise TypeError(
-            "kernels: expected tensor products of a kernel on predictions and a target kernel, got "
-            f"{checks.described(kernel)}"
-        )
+        raise TypeError(f"kernels: expected tensor products, got {checks.described(kernel)}")
     product = TensorProduct(kernel.prediction, _AfterRepair(kernel.target))
     return None if lens is None else _OnBoth(lens), product
 
@@ -290,10 +287,7 @@ def number_with_pairs(predictions: Distribution, weights: jax.Array | None) -> j
     """`number_of` samples, refused where one has all the weight up to rounding: without pairs."""
     number, dtype = number_of(predictions, weights), floating_dtype(predictions)
     if checks.is_concrete(number) and float(number) - 1 <= 8 * float(jnp.finfo(dtype).eps):
-        raise ValueError(
-            "weights: expected pairs of samples that count, got one sample with all the weight up "
-            f"to rounding in {dtype}"
-        )
+        raise ValueError(f"weights: expected pairs that count, got one sample, rounded to {dtype}")
     return number
 
 
@@ -499,17 +493,13 @@ class Alike:
 
     members: ThroughLens
 
-    def __call__(
-        self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-    ) -> Parts:
+    def __call__(self, *data: Any) -> Parts:
         """Means for targets [b, n, ...], [b, K] each, one statistic after the other."""
-        return self._of_all(lambda member: member(predictions, targets, weights))
+        return self._of_all(lambda member: member(*data))
 
-    def expected_diagonal(
-        self, predictions: Distribution, repaired: Any, weights: jax.Array | None
-    ) -> jax.Array:
+    def expected_diagonal(self, *data: Any) -> jax.Array:
         """See `Family.expected_diagonal`."""
-        return self._of_all(lambda one: one.expected_diagonal(predictions, repaired, weights))
+        return self._of_all(lambda member: member.expected_diagonal(*data))
 
     def _of_all(self, values: Callable[[ThroughLens], Any]) -> Any:
         means = jax.lax.map(values, self.members)

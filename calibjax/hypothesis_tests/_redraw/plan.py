@@ -12,10 +12,9 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.batches import Result, jit_long, map_batches, map_shared
+from calibjax._core.batches import Result, default_batch_size, jit_long, map_batches, map_shared
 from calibjax._core.pytree import PyTree, T
-from calibjax.distances import Distance
-from calibjax.distributions.base import Distribution, draw
+from calibjax.distributions.base import Distribution, check_draws, draw
 from calibjax.hypothesis_tests._redraw.family import (
     Alike,
     ByFeatures,
@@ -26,11 +25,9 @@ from calibjax.hypothesis_tests._redraw.family import (
     Statistic,
     ThroughLens,
     num_features,
-    number_of,
     number_with_pairs,
 )
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import Constant, Kernel, Nystrom, TensorProduct, nystrom
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import few_features, prepare_features
@@ -38,7 +35,6 @@ from calibjax.kernels.line import (
     Line,
     distance_of_exponentials,
     exponentials,
-    is_same_distance,
     line_of,
 )
 from calibjax.kernels.residuals import Regressor
@@ -70,8 +66,8 @@ def planned(
     weights: jax.Array | None,
 ) -> Plan:
     """The plan for kernels, (lens, kernel) each, and checked data."""
-    n = number_of(predictions, None)
-    n = n if weights is None else number_with_pairs(predictions, weights)
+    check_draws(predictions, targets)
+    n = number_with_pairs(predictions, weights)
     return Plan(predictions, targets, weights, n, family_of(members, predictions, targets))
 
 
@@ -86,9 +82,7 @@ def family_of(
     planned: list[tuple[list[int], ThroughLens]] = []
     num_bytes = 0
     for lens, chosen in _distinct([lens for lens, _ in members]):
-        seen: tuple[Any, Any] = (
-            (predictions, targets) if lens is None else lens(predictions, targets)
-        )
+        seen: Any = (predictions, targets) if lens is None else lens(predictions, targets)
         for places, statistic in _statistics([members[i][1] for i in chosen], *seen):
             num_bytes = max(num_bytes, statistic.num_bytes(*seen))
             planned.append(([chosen[i] for i in places], ThroughLens(lens, statistic)))
@@ -102,12 +96,10 @@ def _distinct(values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
     """Different values, and where they are."""
     found: list[tuple[Any, list[int]]] = []
     for i, value in enumerate(values):
-        for other, places in found:
-            if _is_same(value, other):
-                places.append(i)
-                break
-        else:
-            found.append((value, [i]))
+        places = next((places for other, places in found if _is_same(value, other)), None)
+        if places is None:
+            found.append((value, places := []))
+        places.append(i)
     return found
 
 
@@ -136,11 +128,19 @@ def _statistics(
             target_kernels.append((kernel, prepared, size <= few_features(kernel, predictions)))
     prediction_kernels: list[PredictionKernel] = []
     featured: dict[int, tuple[int, int]] = {}
-    lines = _Lines(predictions)
-    for kernel, chosen in _distinct([products[i].prediction for i in target_of]):
-        found_kernel = lines.kernel(kernel) or PredictionKernel(
-            kernel, _factor(kernel, predictions)
-        )
+    different = _distinct([products[i].prediction for i in target_of])
+    lines: list[Line] = []
+    line_at: dict[int, int] = {}
+    for distance, same in _distinct([distance_of_exponentials(kernel) for kernel, _ in different]):
+        if (line := line_of(distance, predictions)) is not None:
+            line_at |= dict.fromkeys(same, len(lines))
+            lines.append(line)
+    for place, (kernel, chosen) in enumerate(different):
+        if (at := line_at.get(place)) is None:
+            found_kernel = PredictionKernel(kernel, _factor(kernel, predictions))
+        else:
+            terms = _exponentials(kernel, lines[at].positions.dtype)
+            found_kernel = PredictionKernel(kernel, None, terms, at)
         for i in (list(target_of)[i] for i in chosen):
             if found_kernel.is_linear or target_kernels[target_of[i]][2]:
                 featured[i] = len(prediction_kernels), target_of[i]
@@ -149,39 +149,13 @@ def _statistics(
     if featured:
         featured_kernels, prepared, _ = zip(*target_kernels, strict=True)
         places = tuple(featured.values())
-        by_features = ByFeatures(
-            lines.found, tuple(prediction_kernels), featured_kernels, prepared, places
-        )
+        of_predictions = tuple(lines), tuple(prediction_kernels)
+        by_features = ByFeatures(*of_predictions, featured_kernels, prepared, places)
         found.append((list(featured), by_features))
     return found + [([i], ByPairs(k)) for i, k in enumerate(kernels) if i not in featured]
 
 
-class _Lines:
-    """The lines on which predictions lie, as the distances of kernels see them."""
-
-    def __init__(self, predictions: Distribution) -> None:
-        self._predictions = predictions
-        self._seen: list[tuple[Distance, int | None]] = []
-        self.found: tuple[Line, ...] = ()
-
-    def kernel(self, kernel: Kernel) -> PredictionKernel | None:
-        """The kernel, if it is one of exponentials on a line."""
-        distance = distance_of_exponentials(kernel)
-        place = None if distance is None else self._place(distance)
-        if place is None:
-            return None
-        dtype = self.found[place].positions.dtype
-        return PredictionKernel(kernel, None, exponentials(kernel, dtype), place)
-
-    def _place(self, distance: Distance) -> int | None:
-        for other, place in self._seen:
-            if is_same_distance(distance, other):
-                return place
-        line = line_of(distance, self._predictions)
-        place = None if line is None else len(self.found)
-        self._seen.append((distance, place))
-        self.found += () if line is None else (line,)
-        return place
+_exponentials = jax.jit(exponentials, static_argnums=1)
 
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
@@ -230,11 +204,10 @@ def _alike(
     for chosen in groups.values():
         places = [place for i in chosen for place in planned[i][0]]
         members = [planned[i][1] for i in chosen]
-        if len(members) == 1:
-            found.append((places, members[0]))
-        else:
-            stacked = jax.tree.map(lambda *leaves: _stacked(leaves, dtype), *members)
-            found.append((places, Alike(stacked)))
+        one: Any = members[0]
+        if len(members) > 1:
+            one = Alike(jax.tree.map(lambda *leaves: _stacked(leaves, dtype), *members))
+        found.append((places, one))
     return found
 
 
@@ -248,20 +221,13 @@ _LARGE = 2**16  # samples, whose targets are drawn for one key after the other
 
 
 def rank_among_redraws(
-    key: jax.Array,
-    statistic: Callable[[T, Any, Any], Any],
-    data: T,
-    predictions: PyTree,
-    targets: PyTree,
-    *,
+    *data: Any,
     adjust: bool = False,
     draws: str = "targets resampled under the null",
     **options: Any,
 ) -> CalibrationTestResult:
     """The test with a statistic of checked data; arguments are those of `observed_and_redrawn`."""
-    observed, null_samples = observed_and_redrawn(
-        key, statistic, data, predictions, targets, **options
-    )
+    observed, null_samples = observed_and_redrawn(*data, **options)
     return simulated_result(observed, null_samples, observed, draws=draws, adjust=adjust)
 
 
@@ -290,13 +256,13 @@ def observed_and_redrawn(
         num_bytes: memory of one redraw.
         redraw: (key, predictions) → targets, the same object in all calls.
     """
-    key = checks.random_key(key)
-    each = jax.eval_shape(lambda: statistic(data, predictions, targets))
-    numbers_each = sum(leaf.size for leaf in jax.tree.leaves(each))
-    num_draws = checks.number_of_draws("num_draws", num_draws, numbers_each=numbers_each)
-    batch_size = checked_batch_size(batch_size, num_bytes)
-    keys = jax.random.split(key, num_draws)
-    return _pool(statistic, redraw, batch_size, keys, data, predictions, targets)
+    if redraw is draw:
+        check_draws(predictions, targets)
+    batch_size = batch_size or default_batch_size(num_bytes)
+    return _pool(statistic, redraw, batch_size, _split(key, num_draws), data, predictions, targets)
+
+
+_split = jax.jit(jax.random.split, static_argnums=1)  # one program for all tests
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -329,9 +295,8 @@ def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int
     Returns:
         Both means, [B + 1, K] each.
     """
-    number = checks.number_of_draws("num_draws", num_draws)
-    keys = jax.random.split(checks.random_key(key), number)  # by one program for all tests
-    return _evaluated(keys, plan, batch_size=checked_batch_size(batch_size, plan.family.num_bytes))
+    batch_size = batch_size or default_batch_size(plan.family.num_bytes)
+    return _evaluated(_split(key, num_draws), plan, batch_size=batch_size)
 
 
 @functools.partial(jit_long, static_argnames="batch_size")
