@@ -340,6 +340,7 @@ def _statistic(data: tuple[Any, ...], chances: Any, targets: jax.Array) -> dict[
 _BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw
 
 
+@checked
 def local_calibration_test(
     key: jax.Array,
     neighbourhood: Neighbourhood,

@@ -150,24 +150,14 @@ def test_block_test_does_not_depend_on_the_size_of_the_kernel():
     np.testing.assert_allclose(values, values[0], rtol=1e-4)
 
 
-@pytest.mark.parametrize("null", asymptotic.NULLS)
-def test_options_belong_to_a_null_distribution(null):
+def test_blocks_need_a_size_and_others_have_none():
     kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    test = functools.partial(hypothesis_tests.asymptotic_skce_test, KEY, kernel, predictions)
-    wrong = {"num_draws": 9, "block_size": 5}
-    wrong = {name: x for name, x in wrong.items() if name not in asymptotic.NULLS[null]}
-    with pytest.raises(ValueError, match=f"{', '.join(wrong)}: expected the default with null="):
-        test(targets, null=null, **wrong)
-
-
-def test_what_is_needed():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    with pytest.raises(TypeError, match="key: .*got None"):
-        hypothesis_tests.asymptotic_skce_test(None, kernel, predictions, targets)
     with pytest.raises(TypeError, match="block_size: expected an integer.*got None"):
         in_blocks(kernel, predictions, targets)
-    with pytest.raises(ValueError, match="null: expected one of 'bootstrap', 'blocks', 'spectrum'"):
-        hypothesis_tests.asymptotic_skce_test(KEY, kernel, predictions, targets, null="normal")
+    with pytest.raises(ValueError, match='block_size: expected None with null="gamma", got 5'):
+        hypothesis_tests.asymptotic_skce_test(
+            None, kernel, predictions, targets, null="gamma", block_size=5
+        )
 
 
 def test_the_default_kernel():

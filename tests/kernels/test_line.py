@@ -257,17 +257,12 @@ def test_exact_tests(n, weighted, monkeypatch):
     found = exact_skce_test(KEY, product, Bernoulli(probs), labels, **given)
     with monkeypatch.context() as patch:
         patch.setattr("calibjax.hypothesis_tests._redraw.plan.line_of", lambda *_: None)
-        patch.setattr("calibjax.hypothesis_tests.exact._plan_of_one", _plan_in_tiles)
         expected = exact_skce_test(KEY, product, Bernoulli(probs), labels, **given)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
     plan = planned([(None, product)], Bernoulli(probs), labels, None)
     assert not isinstance(plan.family.statistics[0].statistic, ByPairs)
     assert len(plan.family.statistics[0].statistic.lines) == 1
-
-
-def _plan_in_tiles(kernel, predictions, targets, weights):
-    return planned([(None, kernel)], predictions, targets, weights)
 
 
 @pytest.mark.parametrize("kind", ["plain", "rounded", "half equal", "large"])
