@@ -5,8 +5,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
-from calibjax import distributions, estimators, hypothesis_tests
+from calibjax import distributions, estimators
+from calibjax.hypothesis_tests import exact_skce_test, exact_test
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -28,39 +30,31 @@ def test_null_distribution_by_enumeration(label_kernel):
         for y in itertools.product(range(3), repeat=3)
     )
     num_draws = 20_000
-    test = hypothesis_tests.exact_skce_test(
-        KEY, kernel, predictions, observed, num_draws=num_draws, statistic="biased"
-    )
+    options = {"num_draws": num_draws, "statistic": "biased"}
+    test = exact_skce_test(KEY, kernel, predictions, observed, **options)
     error = np.sqrt(exact * (1 - exact) / num_draws)
     assert 0.01 < exact < 0.5
     assert abs(float(test.pvalue) - exact) < 4 * error + 1 / num_draws
 
 
+CASES = [*((name, jnp.float64) for name in FAST_NAMES), ("normal-None", jnp.float32)]
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [
-        ("categorical-5-label", jnp.float32),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                *((name, jnp.float64) for name in FAST_NAMES),
-                ("normal-None", jnp.float32),
-            )
-        ),
-    ],
+    [("categorical-5-label", jnp.float32)]
+    + [pytest.param(*case, marks=pytest.mark.slow) for case in CASES],
 )
 def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
     """Matrix products, pairs under jit, and plain redraws of the statistic: one test."""
     kernel, predictions, targets, _, _ = oracles.cases()[name]
     data = kernel, predictions, targets = oracles.as_dtype((kernel, predictions, targets), dtype)
-    test = functools.partial(
-        hypothesis_tests.exact_skce_test, KEY, num_draws=50, statistic="biased"
-    )
+    test = functools.partial(exact_skce_test, KEY, num_draws=50, statistic="biased")
 
     @jax.jit
     def plain(kernel, *data):
         statistic = functools.partial(estimators.skce_biased, kernel)
-        return hypothesis_tests.exact_test(KEY, statistic, *data, num_draws=50)
+        return exact_test(KEY, statistic, *data, num_draws=50)
 
     fast, others = test(*data), [plain(*data)]
     if name == "normal-None":  # has features only where its values are known
@@ -80,12 +74,8 @@ def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
 @pytest.mark.parametrize("name", ["normal-3", "categorical-5-label"])
 def test_batch_size_bounds_memory_and_changes_nothing(name):
     kernel, predictions, targets, _, _ = oracles.cases()[name]
-    results = [
-        hypothesis_tests.exact_skce_test(
-            KEY, kernel, predictions, targets, num_draws=23, batch_size=size
-        ).null_samples
-        for size in (1, 5, 1000)
-    ]
+    test = functools.partial(exact_skce_test, KEY, kernel, predictions, targets, num_draws=23)
+    results = [test(batch_size=size).null_samples for size in (1, 5, 1000)]
     for other in results[1:]:
         np.testing.assert_allclose(results[0], other, rtol=1e-10)
     assert results[0].shape == (23,)
@@ -94,8 +84,7 @@ def test_batch_size_bounds_memory_and_changes_nothing(name):
 
 def test_redraws_do_not_depend_on_the_targets():
     kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
-    one = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, targets)
-    two = hypothesis_tests.exact_skce_test(KEY, kernel, predictions, (targets + 1) % 5)
+    one, two = (exact_skce_test(KEY, kernel, predictions, y) for y in (targets, (targets + 1) % 5))
     for name in ("biased", "unbiased", "dispersion"):  # the omnibus statistic standardises them
         draws = (getattr(test.components, name).null_samples for test in (one, two))
         np.testing.assert_allclose(*draws, rtol=1e-12)
@@ -111,16 +100,12 @@ def _pvalues(n, d, num_datasets, calibrated):
         loc = jax.random.uniform(keys[0], (n, 1)) * jnp.ones(d)
         predictions = distributions.DiagNormal(loc, jnp.full((n, d), 0.1))
         center = jnp.where(calibrated, loc, loc.at[:, 0].set(0.1))
-        targets = distributions.sample_targets(
-            keys[1], distributions.DiagNormal(center, predictions.scale)
-        )
-        return hypothesis_tests.exact_skce_test(
-            keys[2], kernel, predictions, targets, num_draws=199
-        ).pvalue
+        truth = distributions.DiagNormal(center, predictions.scale)
+        targets = distributions.sample_targets(keys[1], truth)
+        return exact_skce_test(keys[2], kernel, predictions, targets, num_draws=199).pvalue
 
-    return jax.lax.map(
-        pvalue, jax.random.split(jax.random.key(n + d), num_datasets), batch_size=100
-    )
+    keys = jax.random.split(jax.random.key(n + d), num_datasets)
+    return jax.lax.map(pvalue, keys, batch_size=100)
 
 
 def _rejection_rates(n, d, calibrated, num_datasets):
@@ -131,13 +116,10 @@ def _rejection_rates(n, d, calibrated, num_datasets):
     return float(jnp.mean(pvalues <= 0.05))
 
 
-@pytest.mark.parametrize(
-    ("n", "d", "num_datasets"),
-    [
-        (4, 1, 400),
-        *(pytest.param(*case, 2000, marks=pytest.mark.slow) for case in ((4, 1), (4, 10), (16, 1))),
-    ],
-)
+LONG = [pytest.param(*case, 2000, marks=pytest.mark.slow) for case in ((4, 1), (4, 10), (16, 1))]
+
+
+@pytest.mark.parametrize(("n", "d", "num_datasets"), [(4, 1, 400), *LONG])
 def test_level(n, d, num_datasets):
     error = np.sqrt(0.05 * 0.95 / num_datasets)
     assert abs(_rejection_rates(n, d, True, num_datasets) - 0.05) < 3 * error
@@ -153,13 +135,9 @@ def test_power_with_four_samples(d, power):
 
 def test_general_statistic():
     """The number of successes is binomial: an exact one-sided binomial test."""
-    from scipy import stats
-
     predictions = distributions.Bernoulli(jnp.full(30, 0.3))
     targets = jnp.asarray(np.r_[np.ones(13, int), np.zeros(17, int)])
-    test = hypothesis_tests.exact_test(
-        KEY, lambda p, y: jnp.sum(y), predictions, targets, num_draws=20_000
-    )
+    test = exact_test(KEY, lambda p, y: jnp.sum(y), predictions, targets, num_draws=20_000)
     exact = stats.binom.sf(12, 30, 0.3)
     assert abs(float(test.pvalue) - exact) < 4 * np.sqrt(exact * (1 - exact) / 20_000)
     assert test.statistic == test.estimate == 13
@@ -168,9 +146,8 @@ def test_general_statistic():
 @pytest.mark.slow
 def test_arrays_of_statistics_are_trees_of_scalars():
     predictions, targets, _ = oracles.normal_data(6)
-    test = functools.partial(
-        hypothesis_tests.exact_test, KEY, predictions=predictions, targets=targets, adjust=True
-    )
+    data = {"predictions": predictions, "targets": targets}
+    test = functools.partial(exact_test, KEY, **data, adjust=True)
     # Of very different sizes, so that rounding of the large ones is no tie of the small ones.
     sizes = 10.0 ** jnp.array([0, 0, 15, 15, 15, 15])
     array = test(lambda p, y: (sizes * jnp.abs(y - p.loc)).reshape(2, 3), num_draws=99)
@@ -182,21 +159,6 @@ def test_arrays_of_statistics_are_trees_of_scalars():
         np.testing.assert_allclose(getattr(array, name), expected, rtol=1e-14)
 
 
-def test_memory_limits_the_number_of_draws_of_many_statistics(monkeypatch):
-    monkeypatch.setattr("calibjax._core.checks.options._MAX_NUMBERS", 1000)
-    predictions = distributions.Normal(jnp.zeros(2), jnp.ones(2))
-
-    def test(num_draws):
-        statistic = lambda p, y: jnp.full(100, y[0])  # noqa: E731
-        return hypothesis_tests.exact_test(
-            jax.random.key(0), statistic, predictions, predictions.loc, num_draws=num_draws
-        )
-
-    assert test(10).null_samples.shape == (10, 100)
-    with pytest.raises(ValueError, match="num_draws: expected an integer between 1 and 10, .* 11"):
-        test(11)
-
-
 @pytest.mark.parametrize("transform", [jax.grad, jax.jit, jax.jacfwd])
 def test_statistics_that_close_over_traced_values(transform):
     loc, targets = np.zeros(6), np.array([1.0, -2.0, 0.5, 0.0, 1.0, 3.0])
@@ -204,21 +166,7 @@ def test_statistics_that_close_over_traced_values(transform):
     def estimate(scale):
         statistic = lambda p, y: scale * jnp.mean(jnp.square(y - p.loc))  # noqa: E731
         predictions = distributions.Normal(loc, np.ones(6))
-        return hypothesis_tests.exact_test(
-            jax.random.key(0), statistic, predictions, targets, num_draws=9
-        ).estimate
+        return exact_test(KEY, statistic, predictions, targets, num_draws=9).estimate
 
     expected = np.mean(targets**2) * (2 if transform is jax.jit else 1)
     np.testing.assert_allclose(transform(estimate)(2.0), expected, rtol=1e-12)
-
-
-def test_statistics_without_a_hash_are_refused():
-    class Unhashable:
-        __hash__ = None
-
-        def __call__(self, predictions, targets):
-            return jnp.mean(targets)
-
-    predictions = distributions.Normal(np.zeros(4), np.ones(4))
-    with pytest.raises(TypeError, match="statistic: expected a function .* that has a hash"):
-        hypothesis_tests.exact_test(jax.random.key(0), Unhashable(), predictions, np.ones(4))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distributions import Bernoulli, Categorical, MvNormal, Normal, Quantiles
+from calibjax.distributions import Bernoulli, Categorical, MvNormal, Normal
 from calibjax.hypothesis_tests import group_calibration_test
 
 KEY = jax.random.key(0)
@@ -26,14 +26,8 @@ def test_pvalues_against_all_outcomes():
     largest = ((errors - mean) / deviation).max(1)
     scores = (observed - mean) / deviation
     adjusted = [weights @ (largest >= score - 1e-12) for score in scores]
-    test = group_calibration_test(
-        KEY,
-        Bernoulli(jnp.asarray(PROBS)),
-        jnp.asarray(LABELS),
-        jnp.asarray(GROUPS),
-        num_draws=20_000,
-        residual=lambda p, y: y - p.probs,
-    )
+    options = {"num_draws": 20_000, "residual": lambda p, y: y - p.probs}
+    test = group_calibration_test(KEY, Bernoulli(PROBS), LABELS, GROUPS, **options)
     np.testing.assert_allclose(test.pvalue, expected, atol=4 * np.sqrt(0.25 / 20_000))
     # The standardisation is that of the draws.
     np.testing.assert_allclose(test.adjusted_pvalue, adjusted, atol=6 * np.sqrt(0.25 / 20_000))
@@ -44,19 +38,13 @@ def test_pvalues_against_all_outcomes():
 def test_errors_of_classes_against_loops():
     probs = RNG.dirichlet(np.ones(3), 7)
     labels, weights = RNG.integers(0, 3, 7), RNG.normal(size=(7, 4))
-    predictions = Categorical(jnp.asarray(probs))
-    test = group_calibration_test(
-        KEY, predictions, jnp.asarray(labels), jnp.asarray(weights), num_draws=9
-    )
-    for g in range(4):
-        total = np.abs(weights[:, g]).sum()
-        for c in range(3):
-            error = sum(w * ((y == c) - p[c]) for w, y, p in zip(weights[:, g], labels, probs))
-            np.testing.assert_allclose(test.estimate[g, c], error / total, rtol=1e-9)
-        top = sum(
-            w * ((y == p.argmax()) - p.max()) for w, y, p in zip(weights[:, g], labels, probs)
-        )
-        np.testing.assert_allclose(test.estimate[g, 3], top / total, rtol=1e-9)
+    test = group_calibration_test(KEY, Categorical(probs), labels, weights, num_draws=9)
+    for g, of_group in enumerate(weights.T):
+        rows = list(zip(of_group, labels, probs, strict=True))
+        errors = [sum(w * ((y == c) - p[c]) for w, y, p in rows) for c in range(3)]
+        errors.append(sum(w * ((y == p.argmax()) - p.max()) for w, y, p in rows))
+        expected = np.array(errors) / np.abs(of_group).sum()
+        np.testing.assert_allclose(test.estimate[g], expected, rtol=1e-9)
     np.testing.assert_array_equal(test.statistic, jnp.abs(test.estimate))
 
 
@@ -71,41 +59,28 @@ def test_errors_of_vectors():
 def test_wrong_residuals():
     predictions, targets = Normal(jnp.zeros(8), jnp.ones(8)), jnp.asarray(RNG.normal(size=8))
 
-    def test(residual, predictions=predictions):
-        return group_calibration_test(
-            KEY, predictions, targets, jnp.asarray(GROUPS), residual=residual, num_draws=99
-        )
+    def test(residual):
+        options = {"residual": residual, "num_draws": 99}
+        return group_calibration_test(KEY, predictions, targets, GROUPS, **options)
 
-    with pytest.raises(ValueError, match="expected zero: subtract the expectation"):
+    with pytest.raises(ValueError, match="mean of residual: expected zero"):
         test(lambda p, y: y**2)
     test(lambda p, y: y**2 - p.scale**2)
     # None of the redraws may have such an event: that is chance.
     rare = Bernoulli(jnp.full(8, 1e-4))
+    options = {"residual": lambda p, y: y - p.probs, "num_draws": 99}
     for seed in range(5):
-        group_calibration_test(
-            jax.random.key(seed),
-            rare,
-            jnp.zeros(8, int),
-            jnp.asarray(GROUPS),
-            residual=lambda p, y: y - p.probs,
-            num_draws=99,
-        )
+        group_calibration_test(jax.random.key(seed), rare, np.zeros(8, int), GROUPS, **options)
     test(lambda p, y: (y <= 3) - jax.vmap(lambda q: q.cdf(3.0))(p))  # as in the docstring
-    with pytest.raises(ValueError, match=r"residual\(predictions, targets\): expected shape \[8\]"):
+    with pytest.raises(ValueError, match=r"residual: expected shape \[8\]"):
         test(lambda p, y: jnp.mean(y))
-    with pytest.raises(TypeError, match="residual: expected a function"):
-        test(3.0)
-    levels, values = jnp.array([0.1, 0.9]), jnp.tile(jnp.array([-1.0, 1.0]), (8, 1))
-    with pytest.raises(TypeError, match="predictions: expected distributions with a method"):
-        test(None, Quantiles(levels, values))
 
 
 @pytest.mark.slow
 def test_level_and_power_with_overlapping_groups():
     """51 groups of 1000 samples: family-wise level, and what unadjusted p-values give instead."""
-    groups = jnp.asarray(
-        np.concatenate([RNG.random((1000, 50)) < 0.2, np.ones((1000, 1), bool)], 1)
-    )
+    groups = jnp.asarray(np.c_[RNG.random((1000, 50)) < 0.2, np.ones((1000, 1), bool)])
+    options = {"num_draws": 199, "residual": lambda p, y: y - p.probs}
 
     @jax.jit
     def pvalues(key, shift):
@@ -113,14 +88,7 @@ def test_level_and_power_with_overlapping_groups():
         probs = jax.random.uniform(prediction_key, (1000,))
         truth = jnp.clip(probs + shift * groups[:, 0], 0, 1)
         labels = jax.random.bernoulli(target_key, truth).astype(int)
-        test = group_calibration_test(
-            test_key,
-            Bernoulli(probs),
-            labels,
-            groups,
-            num_draws=199,
-            residual=lambda p, y: y - p.probs,
-        )
+        test = group_calibration_test(test_key, Bernoulli(probs), labels, groups, **options)
         return jnp.min(test.pvalue), jnp.min(test.adjusted_pvalue), test.adjusted_pvalue[0]
 
     keys = jax.random.split(KEY, 600)

@@ -1,12 +1,15 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distances, distributions, hypothesis_tests, kernels
+from calibjax import distances, distributions, kernels
 from calibjax.estimators.kernel import sample_pair
 from calibjax.hypothesis_tests import intervals
+from calibjax.hypothesis_tests import skce_confidence_interval as interval_of
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -18,24 +21,19 @@ def test_jackknife_against_a_loop(name):
     """Leave out one sample at a time."""
     kernel, predictions, targets, h, samples = oracles.cases()[name]
     matrix = oracles.h_matrix(h, samples)
-    left_out = np.array(
-        [oracles.unbiased(np.delete(np.delete(matrix, i, 0), i, 1)) for i in range(23)]
-    )
+    without = [np.delete(np.delete(matrix, i, 0), i, 1) for i in range(23)]
+    left_out = np.array([oracles.unbiased(others) for others in without])
     error = np.sqrt(22 / 23 * np.sum((left_out - left_out.mean()) ** 2))
-    interval = hypothesis_tests.skce_confidence_interval(kernel, predictions, targets)
+    interval = interval_of(kernel, predictions, targets)
     np.testing.assert_allclose(interval.standard_error, error, rtol=1e-9)
     np.testing.assert_allclose(interval.estimate, oracles.unbiased(matrix), rtol=1e-10)
     expected = stats.norm.interval(0.95, oracles.unbiased(matrix), error)
     np.testing.assert_allclose((interval.low, interval.high), expected, rtol=1e-7)
-    lower = hypothesis_tests.skce_confidence_interval(
-        kernel, predictions, targets, confidence_level=0.9, alternative="greater"
-    )
+    data = functools.partial(interval_of, kernel, predictions, targets, confidence_level=0.9)
+    lower, upper = data(alternative="greater"), data(alternative="less")
     expected = stats.norm.isf(0.9, oracles.unbiased(matrix), error)
     np.testing.assert_allclose(lower.low, expected, rtol=1e-7)
     assert lower.high == jnp.inf
-    upper = hypothesis_tests.skce_confidence_interval(
-        kernel, predictions, targets, confidence_level=0.9, alternative="less"
-    )
     expected = stats.norm.isf(0.1, oracles.unbiased(matrix), error)
     np.testing.assert_allclose(upper.high, expected, rtol=1e-7)
     assert upper.low == -jnp.inf
@@ -77,26 +75,20 @@ def test_jackknife_in_linear_time(name, weighted, monkeypatch):
     error = np.sqrt((size - 1) / size * np.sum(deviations**2))
     monkeypatch.setattr(intervals.operators, "weighted_sums", None)  # no pairs
     monkeypatch.setattr("calibjax.kernels.line._MANY", 0)
-    interval = hypothesis_tests.skce_confidence_interval(
-        kernel, *samples, weights=weights if weighted else None
-    )
+    interval = interval_of(kernel, *samples, weights=weights if weighted else None)
     np.testing.assert_allclose(interval.estimate, total / mass, rtol=1e-10)
     np.testing.assert_allclose(interval.standard_error, error, rtol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_equal_samples_have_no_standard_error(dtype):
-    data = (
-        oracles.categorical_kernel(),
-        distributions.Bernoulli(jnp.full(20, 0.05, dtype)),
-        jnp.zeros(20, int),
-    )
-    for interval_of in (hypothesis_tests.skce_confidence_interval,):
-        with pytest.raises(ValueError, match="predictions, targets: expected samples that differ"):
-            interval_of(*data)
-        traced = jax.jit(interval_of)(*data)
-        assert jnp.isnan(traced.low)
-        assert jnp.isnan(traced.high)
+    predictions = distributions.Bernoulli(jnp.full(20, 0.05, dtype))
+    data = oracles.categorical_kernel(), predictions, jnp.zeros(20, int)
+    with pytest.raises(ValueError, match="predictions, targets: expected samples that differ"):
+        interval_of(*data)
+    traced = jax.jit(interval_of)(*data)
+    assert jnp.isnan(traced.low)
+    assert jnp.isnan(traced.high)
 
 
 def _uncalibrated(key, n):
@@ -110,7 +102,7 @@ def test_coverage():
     n, num_datasets, kernel = 128, 600, oracles.normal_kernel()
 
     def evaluate(key):
-        interval = hypothesis_tests.skce_confidence_interval(kernel, *_uncalibrated(key, n))
+        interval = interval_of(kernel, *_uncalibrated(key, n))
         return interval.low, interval.high, interval.estimate, interval.standard_error
 
     keys = jax.random.split(KEY, num_datasets)
@@ -121,22 +113,11 @@ def test_coverage():
     np.testing.assert_allclose(error.mean(), estimate.std(), rtol=0.1)
 
 
-def test_too_few_samples():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    for interval_of in (hypothesis_tests.skce_confidence_interval,):
-        few = jax.tree.map(lambda x: x[:2], (predictions, targets))
-        with pytest.raises(ValueError, match="predictions: expected at least 3 samples, got 2"):
-            interval_of(kernel, *few)
-
-
 def test_options_belong_to_a_method():
     data = oracles.cases()["normal-None"][:3]
-    with pytest.raises(ValueError, match="bound, estimator: expected the default with method="):
-        hypothesis_tests.skce_confidence_interval(*data, bound=1.0, estimator="unbiased")
-    with pytest.raises(ValueError, match='weights: expected the default with method="distribution'):
-        hypothesis_tests.skce_confidence_interval(
-            *data, method="distribution_free", weights=np.ones(23)
-        )
+    for wrong in ({"bound": 1.0}, {"method": "distribution_free", "weights": np.ones(23)}):
+        with pytest.raises(ValueError, match="method: expected"):
+            interval_of(*data, **wrong)
 
 
 def test_shown_in_a_line():

@@ -33,7 +33,7 @@ def test_as_many_locations_as_samples_are_refused():
     (kernel, predictions, targets, *locations), _ = case("normal-None")
     few = jax.tree.map(lambda x: x[:7], (predictions, targets))
     for test in (cme_test, jax.jit(cme_test)):
-        with pytest.raises(ValueError, match="more samples than the 7 test locations, got 7"):
+        with pytest.raises(ValueError, match="more than the 7 test locations, got 7"):
             test(kernel, *few, *locations)
 
 
@@ -52,13 +52,9 @@ def test_singular_covariances_are_refused():
 @pytest.mark.parametrize("n", [6, 7, 13])  # where means of equal numbers are rounded
 def test_columns_that_are_constant_up_to_rounding_are_refused(n, dtype):
     """Calibrated data: equal predictions of a rare event that did not happen."""
-    arguments = (
-        oracles.categorical_kernel(),
-        distributions.Bernoulli(jnp.full(n, 0.1, dtype)),
-        jnp.zeros(n, int),
-        distributions.Bernoulli(jnp.array([0.3], dtype)),
-        jnp.array([1]),
-    )
+    samples = distributions.Bernoulli(jnp.full(n, 0.1, dtype)), jnp.zeros(n, int)
+    at = distributions.Bernoulli(jnp.array([0.3], dtype)), jnp.array([1])
+    arguments = oracles.categorical_kernel(), *samples, *at
     with pytest.raises(ValueError, match="at_predictions, at_targets: expected locations"):
         cme_test(*arguments)
     assert jnp.isnan(jax.jit(cme_test)(*arguments).pvalue)
@@ -83,9 +79,8 @@ def _pvalues(n, num_datasets, exact):
             return cme_test(kernel, p, y, *locations).statistic
 
         if exact:
-            return hypothesis_tests.exact_test(
-                keys[3], statistic, predictions, targets, num_draws=99
-            ).pvalue
+            test = hypothesis_tests.exact_test
+            return test(keys[3], statistic, predictions, targets, num_draws=99).pvalue
         return cme_test(kernel, predictions, targets, *locations).pvalue
 
     keys = jax.random.split(KEY, num_datasets)
@@ -122,14 +117,9 @@ def test_drawn_locations():
     at = jax.tree.map(lambda x: x[rows], predictions)
     expected = cme_test(kernel, predictions, targets, at, distributions.sample_targets(keys[1], at))
     np.testing.assert_allclose(test.statistic, expected.statistic, rtol=1e-12)
-    with pytest.raises(TypeError, match="key: .*got None"):
-        hypothesis_tests.cme_test(None, kernel, predictions, targets)
-    with pytest.raises(ValueError, match="more samples than the 40 test locations"):
-        hypothesis_tests.cme_test(KEY, kernel, predictions, targets, num_locations=99)
 
 
 def test_the_estimate_is_the_ucme():
     arguments, _ = case("normal-None")
-    np.testing.assert_allclose(
-        cme_test(*arguments).estimate, estimators.ucme(*arguments), rtol=1e-10
-    )
+    ucme = estimators.ucme(*arguments)
+    np.testing.assert_allclose(cme_test(*arguments).estimate, ucme, rtol=1e-10)

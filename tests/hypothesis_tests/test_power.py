@@ -1,4 +1,4 @@
-"""Power of the exact test: that of tests one by one, and what is refused."""
+"""Power of the exact test: that of tests one by one."""
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,8 @@ def simulate(key, n, error=0.3):
 
 
 def test_power_is_that_of_tests_one_by_one():
-    sizes, power, error = power_curve(
-        KEY, KERNEL, simulate, [40, 12], num_data_sets=20, num_draws=199
-    )
+    options = {"num_data_sets": 20, "num_draws": 199}
+    sizes, power, error = power_curve(KEY, KERNEL, simulate, [40, 12], **options)
     assert sizes.tolist() == [40, 12]
     rejected = []
     for key in jax.random.split(jax.random.fold_in(KEY, 12), 20):
@@ -39,28 +38,14 @@ def test_power_is_that_of_tests_one_by_one():
 def test_power_grows_and_the_level_holds():
     _, power, error = power_curve(KEY, KERNEL, simulate, [20, 80], num_data_sets=100, num_draws=199)
     assert power[1] - power[0] > 3 * error.max()
-    _, level, error = power_curve(
-        KEY, KERNEL, lambda key, n: simulate(key, n, 0.0), [20], num_draws=199
-    )
+    calibrated = lambda key, n: simulate(key, n, 0.0)  # noqa: E731
+    _, level, error = power_curve(KEY, KERNEL, calibrated, [20], num_draws=199)
     assert abs(level[0] - 0.05) < 4 * error[0]
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"simulate": 1}, TypeError, "^simulate: expected a function"),
-        ({"simulate": lambda key: key}, TypeError, "^simulate: "),
-        ({"sizes": 9}, TypeError, "^sizes: expected a sequence of integers"),
-        ({"sizes": []}, TypeError, "^sizes: expected a sequence of integers"),
-        ({"sizes": [1]}, ValueError, r"^sizes\[0\]: expected an integer"),
-        ({"num_draws": 18}, ValueError, "^num_draws: expected more: 18 never reject"),
-        ({"statistic": "skce"}, ValueError, "^statistic: "),
-    ],
-)
-def test_refused_by_name(change, error, message):
-    arguments = {"kernel": KERNEL, "simulate": simulate, "sizes": [9], "num_draws": 19, **change}
-    with pytest.raises(error, match=message):
-        power_curve(KEY, **arguments)
+def test_too_few_draws_to_reject():
+    with pytest.raises(ValueError, match="^num_draws: expected more: 18 never reject"):
+        power_curve(KEY, KERNEL, simulate, [9], num_draws=18)
 
 
 def test_power_is_missing_if_a_pvalue_is():

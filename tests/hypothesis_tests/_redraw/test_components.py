@@ -87,23 +87,13 @@ def test_treats_the_pool_alike():
 def test_of_squares_the_biased_skce_alone_counts():
     rng = np.random.default_rng(0)
     unbiased, diagonal = rng.normal(size=(20, 2)), rng.gamma(3, size=(20, 2))
-    pool, parts = skce_components(
-        jnp.asarray(unbiased),
-        jnp.asarray(diagonal),
-        num_targets=7,
-        ranked="omnibus",
-        family=jax.tree.structure([0, 0]),
-        squares=(False, True),
-    )
+    options = {"num_targets": 7, "ranked": "omnibus"}
+    several = options | {"family": jax.tree.structure([0, 0]), "squares": (False, True)}
+    pool, parts = skce_components(jnp.asarray(unbiased), jnp.asarray(diagonal), **several)
     root = np.cbrt(6 * unbiased + diagonal)[:, 1]
     np.testing.assert_allclose(pool[:, 1], (root - root.mean()) / root.std(), rtol=1e-10)
     assert parts.of_kernel("1").largest == "biased"
-    alone, _ = skce_components(
-        jnp.asarray(unbiased[:, 0]),
-        jnp.asarray(diagonal[:, 0]),
-        num_targets=7,
-        ranked="omnibus",
-    )
+    alone, _ = skce_components(*map(jnp.asarray, (unbiased[:, 0], diagonal[:, 0])), **options)
     np.testing.assert_allclose(pool[:, 0], alone, rtol=1e-12)
 
 
@@ -119,15 +109,12 @@ def test_a_constant_diagonal_has_no_say():
 
 def test_draws_that_are_no_numbers_count_against_rejection():
     unbiased, diagonal = jnp.linspace(3.0, 0.0, 20), jnp.linspace(2.0, 1.0, 20)
-    pool, parts = skce_components(
-        unbiased.at[3].set(jnp.nan), diagonal.at[3].set(jnp.nan), num_targets=5, ranked="omnibus"
-    )
+    components = functools.partial(skce_components, num_targets=5, ranked="omnibus")
+    pool, parts = components(unbiased.at[3].set(jnp.nan), diagonal.at[3].set(jnp.nan))
     assert jnp.isnan(pool[3])
     assert jnp.isfinite(pool[0])
     np.testing.assert_allclose(parts.biased.pvalue, 2 / 20)
-    pool, parts = skce_components(
-        unbiased.at[0].set(jnp.nan), diagonal, num_targets=5, ranked="omnibus"
-    )
+    pool, parts = components(unbiased.at[0].set(jnp.nan), diagonal)
     assert jnp.isnan(pool[0])
     assert jnp.isnan(parts.biased.pvalue)
 
@@ -147,13 +134,8 @@ def test_prints_what_was_seen():
 
 
 # Models that are wrong in one way each: targets loc + 0.1 (shift + factor · e), or q ∝ p^(1/T).
-NORMALS = {
-    "calibrated": (0.0, 1.0),
-    "up": (0.3, 1.0),
-    "down": (-0.3, 1.0),
-    "narrow": (0.0, 1.4),
-    "wide": (0.0, 0.7),
-}
+NORMALS = {"calibrated": (0.0, 1.0), "up": (0.3, 1.0), "down": (-0.3, 1.0)}
+NORMALS |= {"narrow": (0.0, 1.4), "wide": (0.0, 0.7)}
 CLASSES = {"calibrated": (1.0, 100), "underconfident": (0.55, 100), "overconfident": (1.8, 100)} | {
     "a little underconfident": (0.8, 300),
     "a little overconfident": (1.25, 300),
@@ -242,12 +224,8 @@ def test_equal_data_sets_tie(ranked):
     found = []
     for _ in range(5):
         noise = eps * rng.normal(size=(2, 40))
-        statistic, components = skce_components(
-            unbiased + 30 * noise[0] * diagonal / n,
-            diagonal * (1 + 3 * noise[1]),
-            num_targets=n,
-            ranked=ranked,
-        )
+        noisy = unbiased + 30 * noise[0] * diagonal / n, diagonal * (1 + 3 * noise[1])
+        statistic, components = skce_components(*noisy, num_targets=n, ranked=ranked)
         parts = components.biased, components.unbiased, components.dispersion
         found.append([simulated_pvalue(statistic[0], statistic[1:]), *(p.pvalue for p in parts)])
     assert all(pvalues == found[0] for pvalues in found)
