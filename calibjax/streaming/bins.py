@@ -87,7 +87,7 @@ class CalibrationBins(Accumulator):
     num_classes: int | None = dataclasses.field(default=None, metadata={"static": True})
     distance: Distance = _TOTAL_VARIATION
 
-    @accumulating
+    @accumulating()
     def init(self) -> State:
         """The state before any samples.
 
@@ -106,7 +106,7 @@ class CalibrationBins(Accumulator):
         counts = {"samples": (), "missing": (), "sizes": shape[:1]}
         return zeros(counts, {"labels": shape, "residuals": shape})
 
-    @accumulating
+    @accumulating()
     def update(
         self,
         state: State,
@@ -140,7 +140,7 @@ class CalibrationBins(Accumulator):
         bins = {"num_bins": self.binning.num_bins, "is_binary": is_binary}
         return _with_samples(state, probs, targets, weights, **bins)
 
-    @accumulating
+    @accumulating()
     def result(self, state: State) -> BinnedErrors:
         """The errors and the bins.
 

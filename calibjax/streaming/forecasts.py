@@ -76,7 +76,7 @@ class EProcess:
         betting = betting_against(self.bets, example.prediction, *options)
         return betting, example, started(betting, example)
 
-    @accumulating
+    @accumulating()
     def init(self) -> Wealth:
         """The state before any forecasts.
 
@@ -87,7 +87,7 @@ class EProcess:
         """
         return self._started()[2]
 
-    @accumulating
+    @accumulating()
     def update(
         self,
         state: Wealth,
@@ -120,7 +120,7 @@ class EProcess:
         forecasts = jax.tree.map(lambda x, y: x.astype(y.dtype), forecasts, example)
         return after_all(betting, state, forecasts)[0]
 
-    @accumulating
+    @accumulating()
     def result(self, state: Wealth) -> EProcessResult:
         """The wealth after the forecasts so far.
 

@@ -101,12 +101,12 @@ class MeanScore(Accumulator):
 
     score: Callable[[Any, Any], Any] = dataclasses.field(metadata={"static": True})
 
-    @accumulating
+    @accumulating()
     def init(self) -> State:
         """The state before any samples."""
         return without_numbers("samples")
 
-    @accumulating
+    @accumulating()
     def update(
         self,
         state: State,
@@ -153,7 +153,7 @@ class MeanScore(Accumulator):
                 )
         return checks.nan_unless(~checks.missing_rows((predictions, targets)), values)
 
-    @accumulating
+    @accumulating()
     def result(self, state: State) -> MeanEstimate:
         """The mean and its standard error.
 

@@ -251,7 +251,7 @@ class SKCE(Accumulator):
     )
     confidence_level: float = dataclasses.field(default=0.95, kw_only=True)
 
-    @accumulating
+    @accumulating()
     def init(self) -> State:
         """The state before any samples.
 
@@ -261,7 +261,7 @@ class SKCE(Accumulator):
         """
         return _featured(self).zeros(()) if self.block_size is None else without_numbers("blocks")
 
-    @accumulating
+    @accumulating()
     def update(
         self,
         state: State,
@@ -294,7 +294,7 @@ class SKCE(Accumulator):
         sums = sums_of_batch(featured.kernel, featured.prepared, predictions, targets, weights)
         return with_batch(state, {"samples": _number_used(targets, weights)}, sums, weights)
 
-    @accumulating
+    @accumulating()
     def result(self, state: State) -> SKCEEstimate | ConfidenceInterval:
         """The estimates; with blocks the estimate with its interval.
 
@@ -378,7 +378,7 @@ class ExactSKCETest(Accumulator):
     statistic: Statistic = dataclasses.field(default="omnibus", metadata={"static": True})
     example_targets: Numbers | None = None
 
-    @accumulating
+    @accumulating()
     def init(self) -> State:
         """The state before any samples.
 
@@ -439,7 +439,7 @@ class ExactSKCETest(Accumulator):
         counts = {"used": _number_used(targets, weights), "zeros": jnp.sum(indices == 0)}
         return with_batch(state, {"samples": n, **counts}, sums, weights)
 
-    @accumulating
+    @accumulating()
     def result(self, state: State) -> CalibrationTestResult:
         """The result of the test of all samples so far, as `exact_skce_test` returns it.
 
