@@ -86,11 +86,9 @@ def checked_state(name: str, state: Any, seen: dict[str, Any]) -> Any:
     accumulator = seen["self"]
     state = checks.as_arrays(name, state)
     expected = jax.eval_shape(lambda: inner(type(accumulator).init)(accumulator))
-    kinds = [jax.tree.map(lambda x: f"{x.dtype}{x.shape}", tree) for tree in (expected, state)]
-    if kinds[0] != kinds[1]:
-        raise ValueError(
-            f"{name}: expected a state of this accumulator, {kinds[0]}, got {kinds[1]}"
-        )
+    shapes = [jax.tree.map(lambda x: f"{x.dtype}{x.shape}", tree) for tree in (expected, state)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"{name}: expected a state of this accumulator, got that of another")
     return state
 
 

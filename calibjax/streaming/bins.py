@@ -1,7 +1,6 @@
 """Calibration errors of class predictions in bins that do not depend on the data."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -106,7 +105,7 @@ class CalibrationBins(Accumulator):
         counts = {"samples": (), "missing": (), "sizes": shape[:1]}
         return zeros(counts, {"labels": shape, "residuals": shape})
 
-    @accumulating()
+    @accumulating(compiled=True)
     def update(
         self,
         state: State,
@@ -137,8 +136,18 @@ class CalibrationBins(Accumulator):
                 f"predictions: expected num_classes = {self.num_classes}, got {num_classes}; None "
                 "are binary predictions, Bernoulli, as of estimators.top_label"
             )
-        bins = {"num_bins": self.binning.num_bins, "is_binary": is_binary}
-        return _with_samples(state, probs, targets, weights, **bins)
+        num_bins, num_cells = self.binning.num_bins, state.counts["sizes"].size
+        shown = probs[:, 1:] if is_binary else probs
+        powers = np.array([num_bins**k for k in reversed(range(shown.shape[1]))], np.int32)
+        cells = jnp.sum(interval_index(shown, num_bins) * powers, 1)
+        is_missing = checks.missing_rows((probs, targets, weights))  # traced, and out of range
+        is_used = jnp.ones(len(probs), bool) if weights is None else weights != 0
+        cells = jnp.where(is_missing | ~is_used, num_cells, cells)  # which is in no bin
+        sizes, labels, residuals = sums_in_bins(probs, targets, cells, num_cells, weights)
+        if weights is not None:
+            sizes = jnp.zeros(num_cells, jnp.int32).at[cells].add(1, mode="drop")
+        counts = {"samples": jnp.sum(is_missing | is_used), "missing": jnp.sum(is_missing)}
+        return added(state, {**counts, "sizes": sizes}, {"labels": labels, "residuals": residuals})
 
     @accumulating()
     def result(self, state: State) -> BinnedErrors:
@@ -157,28 +166,3 @@ class CalibrationBins(Accumulator):
         ece = jnp.sum(sizes * distances) / jnp.sum(sizes)
         counts = state.counts["sizes"]
         return BinnedErrors(ece, jnp.max(distances), counts, sizes, means, proportions)
-
-
-@functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))
-def _with_samples(
-    state: State,
-    probs: jax.Array,
-    targets: jax.Array,
-    weights: jax.Array | None,
-    *,
-    num_bins: int,
-    is_binary: bool,
-) -> State:
-    """The state after checked samples; traced ones that are out of range are missing."""
-    num_cells = state.counts["sizes"].size
-    shown = probs[:, 1:] if is_binary else probs
-    powers = np.array([num_bins**k for k in reversed(range(shown.shape[1]))], np.int32)
-    cells = jnp.sum(interval_index(shown, num_bins) * powers, 1)
-    is_missing = checks.missing_rows((probs, targets, weights))
-    is_used = jnp.ones(len(probs), bool) if weights is None else weights != 0
-    cells = jnp.where(is_missing | ~is_used, num_cells, cells)  # which is in no bin
-    sizes, labels, residuals = sums_in_bins(probs, targets, cells, num_cells, weights)
-    if weights is not None:
-        sizes = jnp.zeros(num_cells, jnp.int32).at[cells].add(1, mode="drop")
-    counts = {"samples": jnp.sum(is_missing | is_used), "missing": jnp.sum(is_missing)}
-    return added(state, {**counts, "sizes": sizes}, {"labels": labels, "residuals": residuals})

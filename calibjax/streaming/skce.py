@@ -55,15 +55,18 @@ class FeaturedProduct:
         sums |= {"weights": (), "squared weights": ()}
         return zeros({"samples": (), **others}, sums, self.dtype)
 
-
-def with_batch(
-    state: State, counts: dict[str, Any], sums: dict[str, jax.Array], weights: jax.Array | None
-) -> State:
-    """A state after another batch, with its counts and what `sums_of_batch` returns."""
-    total = squares = counts["samples"]
-    if weights is not None:
-        total, squares = jnp.sum(weights), jnp.sum(jnp.square(weights))
-    return added(state, counts, sums | {"weights": total, "squared weights": squares})
+    def data(self, predictions: Distribution, targets: jax.Array, weights: Any) -> tuple:
+        """What `sums_of_batch` needs; refuses another kind than the landmarks', or precision."""
+        refuse_without_expectations(self.kernel, predictions)
+        plain, landmarks = map(without_draws, (predictions, self.landmarks))
+        checks.same_kind("predictions", plain, _LANDMARKS, landmarks)
+        dtype = floating_dtype(predictions)
+        if jnp.finfo(dtype).bits > jnp.finfo(self.dtype).bits:
+            expected = f"at most the precision of the landmarks, {self.dtype}"
+            raise ValueError(f"predictions: expected {expected}, got {dtype}")
+        n = checks.leading_size("targets", targets)
+        weights = jnp.ones(n, self.dtype) if weights is None else weights.astype(self.dtype)
+        return self.kernel, self.prepared, predictions, targets, weights
 
 
 def featured_product(kernel: Any, example_targets: Any) -> FeaturedProduct:
@@ -101,76 +104,48 @@ def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distributi
     drawn = draw(jax.random.key(0), landmarks)
     if example_targets is None:
         return landmarks, drawn
-    number = checks.leading_size("example_targets", checks.originals("targets", example_targets))
     size = checks.leading_size(_LANDMARKS, landmarks)
-
-    def repeated(number: int) -> Distribution:
-        return jax.tree.map(lambda leaf: leaf[np.arange(number) % size], landmarks)
-
-    _, targets = checks.predictions_and_targets(
-        repeated(number), example_targets, names=(_LANDMARKS, "example_targets")
+    number = size + checks.leading_size("example_targets", np.asarray(example_targets))
+    again = jax.tree.map(lambda leaf: leaf[np.arange(number) % size], landmarks)
+    of_examples, names = (
+        jax.tree.map(lambda leaf: leaf[size:], again),
+        (_LANDMARKS, "example_targets"),
     )
-    both = jax.tree.map(lambda x, y: jnp.concatenate([x, y.astype(x.dtype)]), drawn, targets)
-    return repeated(size + number), both
-
-
-def check_kind(featured: FeaturedProduct, predictions: Distribution) -> None:
-    """Refuses a batch of another kind than the landmarks, or of a higher precision."""
-    refuse_without_expectations(featured.kernel, predictions)
-    plain, landmarks = map(without_draws, (predictions, featured.landmarks))
-    checks.same_kind("predictions", plain, _LANDMARKS, landmarks)
-    dtype = floating_dtype(predictions)
-    if jnp.finfo(dtype).bits > jnp.finfo(featured.dtype).bits:
-        expected = f"at most the precision of the landmarks, {featured.dtype}"
-        raise ValueError(f"predictions: expected {expected}, got {dtype}")
+    targets = checks.predictions_and_targets(of_examples, example_targets, names=names)[1]
+    return again, jax.tree.map(lambda x, y: jnp.append(x, y.astype(x.dtype), 0), drawn, targets)
 
 
 @functools.partial(jax.jit, static_argnames="batch_size")
-def sums_of_batch(
-    kernel: TensorProduct,
-    prepared: tuple,
-    predictions: Distribution,
-    targets: jax.Array,
-    weights: jax.Array | None,
-    redraws: tuple[jax.Array, jax.Array] | None = None,
-    *,
-    batch_size: int = 1,
-) -> dict[str, jax.Array]:
-    """The sums "features" and "diagonal" of a batch, or of a pool with redrawn targets.
+def sums_of_batch(data: tuple, redraws: tuple | None = None, batch_size: int = 1) -> dict[str, Any]:
+    """The sums of the state after a batch, or of a pool with redrawn targets.
 
-    A pool takes the keys of its redraws, and the indices of the samples.
+    Args:
+        data: the kernel, what its features need, predictions, targets and weights.
+        redraws: the keys of the redraws, and the indices of the samples.
+        batch_size: number of redraws at once.
     """
-    data = kernel, prepared, predictions, weights
+    *shared, targets, weights = data
 
     def evaluate(data: tuple, targets: PyTree) -> dict[str, jax.Array]:
         kernel, prepared, predictions, weights = data[:4]
-        return _evaluate(kernel, prepared, predictions, weights, targets)
-
-    if redraws is None:
-        one = evaluate(data, jax.tree.map(lambda y: y[None], targets))
-        return jax.tree.map(lambda x: x[0], one)
-    keys, indices = redraws
+        factors = [kernel.prediction.factor(predictions) * weights[:, None]]
+        ((sums, diagonal),) = sums_of_redraws(
+            (kernel.target, prepared), factors, predictions, targets
+        )
+        return {"features": sums, "diagonal": diagonal}
 
     def redraw(data: tuple, key: jax.Array) -> jax.Array:
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, data[4])
         return draw_each(keys, data[2])
 
-    return over_pool(keys, redraw, evaluate, (*data, indices), targets, batch_size)
-
-
-def _evaluate(
-    kernel: TensorProduct,
-    prepared: tuple,
-    predictions: Distribution,
-    weights: jax.Array | None,
-    targets: PyTree,
-) -> dict[str, jax.Array]:
-    """Sums of several data sets over a batch, [b, ...] each."""
-    assert isinstance(kernel.prediction, Nystrom), "checked with the kernel"
-    factor = kernel.prediction.factor(predictions)
-    factor = factor if weights is None else factor * weights[:, None]
-    ((sums, diagonal),) = sums_of_redraws((kernel.target, prepared), [factor], predictions, targets)
-    return {"features": sums, "diagonal": diagonal}
+    if redraws is None:
+        one = evaluate((*shared, weights), jax.tree.map(lambda y: y[None], targets))
+        sums = jax.tree.map(lambda x: x[0], one)
+    else:
+        keys, indices = redraws
+        data = *shared, weights, indices
+        sums = over_pool(keys, redraw, evaluate, data, targets, batch_size)
+    return sums | {"weights": jnp.sum(weights), "squared weights": jnp.sum(jnp.square(weights))}
 
 
 @record
@@ -289,10 +264,8 @@ class SKCE(Accumulator):
         if self.block_size is not None:
             data = self.kernel, predictions, targets, weights
             return with_numbers(state, *_blocks(self.block_size, *data))
-        featured = _featured(self)
-        check_kind(featured, predictions)
-        sums = sums_of_batch(featured.kernel, featured.prepared, predictions, targets, weights)
-        return with_batch(state, {"samples": _number_used(targets, weights)}, sums, weights)
+        data = _featured(self).data(predictions, targets, weights)
+        return added(state, {"samples": jnp.sum(data[-1] != 0)}, sums_of_batch(data))
 
     @accumulating()
     def result(self, state: State) -> SKCEEstimate | ConfidenceInterval:
@@ -313,7 +286,9 @@ class SKCE(Accumulator):
 
 
 def _indices(name: str, indices: Any, seen: dict[str, Any]) -> jax.Array:
-    return checks.group_ids(name, indices, seen["length"][1], kind="number")
+    indices = checks.group_ids(name, indices, seen["length"][1], kind="number")
+    seen["predictions"] = checks.nan_rows(indices < 0, seen["predictions"])
+    return indices
 
 
 @record
@@ -418,26 +393,17 @@ class ExactSKCETest(Accumulator):
             ValueError: if shapes or values are wrong.
         """
         featured = _featured(self)
-        check_kind(featured, predictions)
+        data = featured.data(predictions, targets, weights)
         check_draws(predictions, targets)
         warn_of_members(predictions)
-        n = checks.leading_size("targets", targets)
+        n = len(data[-1])
         if indices is None:
             indices = state.counts["samples"] + jnp.arange(n, dtype=jnp.int32)
-        else:
-            predictions = checks.nan_rows(indices < 0, predictions)
-        num_features = featured.shape[1]
-        sums = sums_of_batch(
-            featured.kernel,
-            featured.prepared,
-            predictions,
-            targets,
-            weights,
-            (jax.random.split(self.key, self.num_draws), indices),
-            batch_size=default_batch_size(bytes_of_redraw(n, num_features, in_blocks=True)),
-        )
-        counts = {"used": _number_used(targets, weights), "zeros": jnp.sum(indices == 0)}
-        return with_batch(state, {"samples": n, **counts}, sums, weights)
+        redraws = jax.random.split(self.key, self.num_draws), indices
+        num_bytes = bytes_of_redraw(n, featured.shape[1], in_blocks=True)
+        sums = sums_of_batch(data, redraws, default_batch_size(num_bytes))
+        counts = {"used": jnp.sum(data[-1] != 0), "zeros": jnp.sum(indices == 0)}
+        return added(state, {"samples": n, **counts}, sums)
 
     @accumulating()
     def result(self, state: State) -> CalibrationTestResult:
@@ -483,11 +449,6 @@ def _blocks(
 def _featured(accumulator: SKCE | ExactSKCETest) -> FeaturedProduct:
     """The checked kernel of an accumulator."""
     return featured_product(accumulator.kernel, accumulator.example_targets)
-
-
-def _number_used(targets: object, weights: jax.Array | None) -> jax.Array | int:
-    """The number of samples that have a weight."""
-    return checks.leading_size("targets", targets) if weights is None else jnp.sum(weights != 0)
 
 
 def _means(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -68,12 +68,6 @@ def test_weights():
     np.testing.assert_allclose(found.value, mean, rtol=1e-14)
     squares = np.sum(weights**2 * (values - mean) ** 2) / weights.sum() ** 2
     np.testing.assert_allclose(found.standard_error, np.sqrt(squares * n / (n - 1)), rtol=1e-12)
-    with pytest.raises(
-        ValueError, match=r"weights: expected finite weights >= 0, got weights\[1\]"
-    ):
-        states_of(accumulator, [np.arange(4)], weights=-weights)
-    with pytest.raises(ValueError, match=r"weights: expected shape .* one weight for each sample"):
-        accumulator.update(accumulator.init(), PREDICTIONS, TARGETS, weights=weights[:3])
 
 
 def test_infinite_scores():
@@ -112,18 +106,12 @@ def test_long_sums_in_float32():
 
 def test_wrong_scores():
     state = MeanScore(error).init()
-    for score, message in (
-        (lambda p, y: y[:3], r"score\(predictions, targets\): expected shape \(12,\)"),
-        (lambda p, y: jnp.max(y), r"score\(predictions, targets\): .* or their mean, got"),
-        (lambda p, y: y * jnp.nan, r"score\(predictions, targets\): expected numbers"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            MeanScore(score).update(state, PREDICTIONS, TARGETS)
+    with pytest.raises(ValueError, match=r"score\(predictions, targets\): .* or their mean, got"):
+        MeanScore(lambda p, y: jnp.max(y)).update(state, PREDICTIONS, TARGETS)
     accumulator = MeanScore(error)
     without_weight = accumulator.update(state, PREDICTIONS, TARGETS, weights=np.zeros(N))
-    for nothing in (state, without_weight):
-        with pytest.raises(ValueError, match=r"at least 1 sample with a weight > 0, got 0"):
-            accumulator.result(nothing)
+    with pytest.raises(ValueError, match=r"at least 1 sample with a weight > 0, got 0"):
+        accumulator.result(without_weight)
 
 
 def test_blocks():
@@ -140,25 +128,20 @@ def test_blocks():
     np.testing.assert_allclose(found.high, found.estimate + reach, rtol=1e-12)
 
 
-def test_wrong_blocks():
+def test_blocks_are_whole_and_differ():
     accumulator = SKCE(KERNEL, block_size=5)
-    state = accumulator.init()
     with pytest.raises(ValueError, match=r"predictions: expected a multiple of block_size = 5"):
-        accumulator.update(state, PREDICTIONS, TARGETS)
-    one = SKCE(KERNEL, block_size=N)
-    with pytest.raises(ValueError, match=r"state: expected at least 2 blocks .* got 1"):
-        one.result(one.update(state, PREDICTIONS, TARGETS))
+        accumulator.update(accumulator.init(), PREDICTIONS, TARGETS)
     equal = distributions.Normal(np.zeros(4), np.ones(4))
     two = SKCE(KERNEL, block_size=2)
-    with pytest.raises(ValueError, match=r"state: expected block estimates that differ"):
-        two.result(two.update(two.init(), equal, np.ones(4)))
+    assert np.isnan(two.result(two.update(two.init(), equal, np.ones(4))).low)
 
 
 def test_blocks_are_no_scores():
     """The sums of both have the same shapes."""
     blocks, score = SKCE(KERNEL, block_size=3), MeanScore(error)
     for accumulator, other in ((blocks, score), (score, blocks)):
-        with pytest.raises(ValueError, match=r"state: .*accumulator.*counts\['"):
+        with pytest.raises(ValueError, match=r"state: expected a state of this accumulator"):
             accumulator.result(other.init())
         with pytest.raises(ValueError, match=r"b: expected a state of this accumulator"):
             accumulator.merge(accumulator.init(), other.init())

@@ -13,7 +13,7 @@ import pytest
 
 from calibjax import distances, distributions, kernels
 from calibjax.estimators import UniformBins
-from calibjax.streaming import Accumulator, CalibrationBins, ExactSKCETest
+from calibjax.streaming import CalibrationBins, ExactSKCETest
 from calibjax.streaming.base import Sum
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def test_states_in_files(name, tmp_path):
         for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True):
             np.testing.assert_array_equal(a, b)
     narrow = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == float else x, state)
-    with pytest.raises(ValueError, match=r"state: expected .* float64.* got .*float32"):
+    with pytest.raises(ValueError, match=r"state: expected a state of this accumulator"):
         accumulator.result(narrow)
 
 
@@ -62,12 +62,6 @@ def test_sums_lose_nothing():
     total = parts[0].merged(parts[1]).total()
     np.testing.assert_allclose(total, 4.001, rtol=1e-14)  # the plain sum is 1e-3
     assert float(parts[0].plus(jnp.inf).plus(1.0).total()) == np.inf
-
-
-def test_base_class():
-    for method, arguments in (("init", ()), ("update", (None,) * 3), ("result", (None,))):
-        with pytest.raises(NotImplementedError):
-            getattr(Accumulator(), method)(*arguments)
 
 
 ON_DEVICES = """
