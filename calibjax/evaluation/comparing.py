@@ -143,9 +143,9 @@ def checked_models(
     targets = data[first].known(data[first].targets)
     shares = None if weights is None else data[first].known(data[first].weights)
     if clusters is not None:
-        n = data[first].size
-        clusters = np.asarray(checks.group_ids("clusters", clusters, n, kind="cluster"))
-        clusters_of(clusters, n, float, shares)
+        ids = checks.group_ids("clusters", clusters, data[first].size, kind="cluster")
+        clusters_of(ids, float, shares)
+        clusters = np.asarray(ids)
     pairs = list(itertools.combinations(data, 2))
     if reference is not None:
         pairs = [(name, reference) for name in data if name != reference]

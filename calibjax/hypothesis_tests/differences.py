@@ -86,7 +86,7 @@ def _mean_of(
         bad = ~np.isfinite(values) & counts
         checks.refuse_where(bad, "score", "finite scores of both models", values)
     if clusters is not None:
-        clusters = clusters_of(clusters, len(differences), differences.dtype, weights)
+        clusters = clusters_of(clusters, differences.dtype, weights)
     return _summarised(differences, weights, clusters, level)
 
 

@@ -297,23 +297,18 @@ def checked_clusters(
     Clusters without any weight do not count.
     """
     first = jax.tree.map(lambda leaf: leaf[0], samples)
-    dtype = jax.eval_shape(sample_pair, kernel, first, first).dtype
-    return clusters_of(ids, checks.leading_size("predictions", samples[0]), dtype, weights)
+    return clusters_of(ids, jax.eval_shape(sample_pair, kernel, first, first).dtype, weights)
 
 
-def clusters_of(
-    ids: Any, num_samples: int, dtype: DTypeLike, weights: jax.Array | None
-) -> Clusters:
+def clusters_of(ids: Any, dtype: DTypeLike, weights: jax.Array | None) -> Clusters:
     """The same, with weights in this precision."""
+    num_samples = ids.size
     if checks.is_concrete(ids):
-        distinct, ids = np.unique(np.asarray(ids), return_inverse=True)
-        number = len(distinct)
-        if weights is not None and checks.is_concrete(weights):
-            number = len(np.unique(ids[np.asarray(weights) > 0]))
-        if number < MIN_CLUSTERS:
+        used = ids if weights is None or not checks.is_concrete(weights) else ids[weights > 0]
+        if (number := len(np.unique(used))) < MIN_CLUSTERS:
             expected = f"at least {MIN_CLUSTERS} different ones, as the test is asymptotic in them"
             raise ValueError(f"clusters: expected {expected}, got {number}")
-        ids = jnp.asarray(ids, jnp.int32)
+        ids = jnp.asarray(np.unique(ids, return_inverse=True)[1], jnp.int32)
     each = jnp.ones(num_samples, dtype) if weights is None else weights.astype(dtype)
     sizes = jnp.zeros(num_samples, dtype).at[ids].add(each, mode="drop")
     number = jnp.sum(sizes > 0)
@@ -427,24 +422,20 @@ def cluster_skce_test(
     """
     kernel, samples = kernel or inner(default_kernel)(predictions), (predictions, targets)
     groups = checked_clusters(clusters, kernel, samples, weights)
-    options = {"num_draws": num_draws, "batch_size": batch_size or default_batch_size(targets.size)}
-    statistic, draws = _with_signs(key, kernel, samples, groups, **options)
+    groups = checked_clusters(clusters, kernel, samples, weights)
+    keys, size = jax.random.split(key, num_draws), batch_size or default_batch_size(targets.size)
+    values = _with_signs(keys, kernel, samples, groups, batch_size=size)
+    statistic, draws = values[0], values[1:]
     statistic = checks.nan_with(statistic, samples)
     return simulated_result(statistic, draws, statistic, draws="random signs of clusters")
 
 
-@functools.partial(jax.jit, static_argnames=("num_draws", "batch_size"))
+@functools.partial(jax.jit, static_argnames="batch_size")
 def _with_signs(
-    key: jax.Array,
-    kernel: Kernel,
-    samples: DataSet,
-    clusters: Clusters,
-    *,
-    num_draws: int,
-    batch_size: int,
-) -> tuple[jax.Array, jax.Array]:
-    """U, and U_ε for random signs, [B]."""
-    points, weights = (samples, clusters.ids), clusters.weights
+    keys: jax.Array, kernel: Kernel, samples: DataSet, clusters: Clusters, *, batch_size: int
+) -> jax.Array:
+    """U, then U_ε for random signs, [B + 1]."""
+    data = kernel, (samples, clusters.ids), clusters.weights
     num_pairs = clusters.number * (clusters.number - 1.0)
 
     def evaluate(data: tuple, signs: jax.Array) -> jax.Array:
@@ -455,8 +446,4 @@ def _with_signs(
     def signs(data: tuple, key: jax.Array) -> jax.Array:
         return jax.random.rademacher(key, data[2].shape, data[2].dtype)
 
-    keys = jax.random.split(key, num_draws)
-    values = over_pool(
-        keys, signs, evaluate, (kernel, points, weights), jnp.ones_like(weights), batch_size
-    )
-    return values[0], values[1:]
+    return over_pool(keys, signs, evaluate, data, jnp.ones_like(data[2]), batch_size)
