@@ -14,6 +14,7 @@ are asked for:
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from calibjax._core import environment
 from calibjax.interoperability.families import from_numpyro, from_torch
 from calibjax.interoperability.sklearn import SKCEScorer, from_sklearn
 
@@ -31,10 +32,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in (
-        "RecalibratedClassifier",
-        "RecalibratedRegressor",
-    ):  # made of scikit-learn's classes
+    if name in ("RecalibratedClassifier", "RecalibratedRegressor"):  # of scikit-learn's classes
+        environment.imported("sklearn", f"{name} is an estimator of scikit-learn", "sklearn")
         return getattr(importlib.import_module("calibjax.interoperability.recalibrated"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -6,37 +6,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import softmax
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import BayesianRidge, LogisticRegression
+from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import metadata_routing as routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from calibjax._core import checks, environment
+from calibjax._core import checks
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.interoperability.sklearn import from_sklearn, label_indices
-from calibjax.recalibration import AffineScaling, GroupWise, PlattScaling, Recalibrator
-
-environment.imported("sklearn", "RecalibratedClassifier is a classifier of scikit-learn", "sklearn")
-
-from scipy.special import softmax  # noqa: E402
-from sklearn import get_config  # noqa: E402
-from sklearn.base import (  # noqa: E402
-    BaseEstimator,
-    ClassifierMixin,
-    MetaEstimatorMixin,
-    RegressorMixin,
-    clone,
-)
-from sklearn.compose import TransformedTargetRegressor  # noqa: E402
-from sklearn.frozen import FrozenEstimator  # noqa: E402
-from sklearn.linear_model import BayesianRidge, LogisticRegression  # noqa: E402
-from sklearn.model_selection import check_cv, cross_val_predict  # noqa: E402
-from sklearn.pipeline import Pipeline  # noqa: E402
-from sklearn.utils import _safe_indexing, get_tags, indexable  # noqa: E402
-from sklearn.utils import metadata_routing as routing  # noqa: E402
-from sklearn.utils.multiclass import check_classification_targets  # noqa: E402
-from sklearn.utils.validation import (  # noqa: E402
-    check_is_fitted,
-    column_or_1d,
-    has_fit_parameter,
-)
+from calibjax.recalibration import AffineScaling, PlattScaling, Recalibrator
+from calibjax.recalibration.base import with_methods
 
 
 class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
@@ -52,19 +40,9 @@ class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
         return self._default_estimator() if self.estimator is None else self.estimator
 
     def _recalibrator(self) -> Recalibrator:
-        """The recalibrator, refused if its fit takes anything but predictions and targets."""
-        if self.recalibrator is None:
-            return self._default_recalibrator
-        if not isinstance(self.recalibrator, Recalibrator):
-            raise TypeError(
-                "recalibrator: expected a record such as recalibration.TemperatureScaling(), got "
-                f"{checks.described(self.recalibrator)}"
-            )
-        if isinstance(self.recalibrator, GroupWise):  # whose fit takes any arguments
-            raise TypeError("recalibrator: expected one that needs no groups, got GroupWise")
-        fit = self.recalibrator.fit
-        checks.function("method", "recalibrator.fit", fit, "predictions", "targets")
-        return self.recalibrator
+        is_default = self.recalibrator is None
+        recalibrator = self._default_recalibrator if is_default else self.recalibrator
+        return with_methods(recalibrator, "recalibrator")
 
     def _keep_names(self) -> None:
         """Copies what is known about the inputs from the fitted estimator."""
@@ -78,7 +56,7 @@ class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
         router = routing.MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self._estimator(), method_mapping=mapping)
 
-    def _routed(self, sample_weight: np.ndarray | None) -> dict[str, Any]:
+    def _routed(self, sample_weight: Any) -> dict[str, Any]:
         """Arguments of the estimator's fit; those of its last step in a pipeline."""
         if sample_weight is None:
             return {}
@@ -92,11 +70,6 @@ class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
                 final = final.steps[-1][1]
             else:
                 final = final.regressor
-        if not has_fit_parameter(final, "sample_weight"):
-            raise TypeError(
-                "estimator: expected one whose fit takes sample_weight, got "
-                f"{checks.described(final)}"
-            )
         return {f"{prefix}sample_weight": sample_weight}
 
 
@@ -181,13 +154,9 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedClassifier":
         """Fits the classifier and the recalibrator to inputs and labels, [n] each."""
         recalibrator, smallest = self._recalibrator(), self._smallest()
-        checks.refuse_masked("X", X)
-        checks.refuse_masked("y", y)
         X, y = indexable(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        if sample_weight is not None:
-            sample_weight = _checked_weights(sample_weight, y, recalibrator)
         outputs, self.estimator_ = self._predicted(X, y, sample_weight)
         self.classes_ = self.estimator_.classes_
         self.score_scale_ = None
@@ -203,9 +172,7 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
             self.params_ = jax.device_get(params)  # JAX would unpickle float64 as float32
         return self
 
-    def _predicted(
-        self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None
-    ) -> tuple[Any, Any]:
+    def _predicted(self, X: Any, y: np.ndarray, sample_weight: Any) -> tuple[Any, Any]:
         """Outputs for samples that the classifier has not seen, and the classifier."""
         estimator, method = self._estimator(), self._method
         if isinstance(estimator, FrozenEstimator):
@@ -238,16 +205,14 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
         shapes = [v for k, v in self.get_params().items() if k.endswith("decision_function_shape")]
         if logits.shape[1] != len(self.classes_) or (scores.ndim == 2 and "ovo" in shapes):
             raise TypeError(
-                f"estimator: expected a score for each of {len(self.classes_)} classes, not for "
-                f"pairs, got {logits.shape[1]} from decision_function of "
-                f"{checks.described(self._estimator())}"
+                f"estimator: expected a score for each of {len(self.classes_)} classes from "
+                f"decision_function, got {logits.shape[1]}, or scores of pairs"
             )
         return softmax(logits, axis=1)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Recalibrated probabilities of the classes, [n, m]."""
         check_is_fitted(self)
-        checks.refuse_masked("X", X)
         recalibrator, smallest = self._recalibrator(), self._smallest()
         with jax.enable_x64(True):
             outputs = getattr(self.estimator_, self._method)(X)
@@ -335,28 +300,16 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedRegressor":
         """Fits the regressor and the recalibrator to inputs and targets, [n] each."""
         recalibrator = self._recalibrator()
-        checks.refuse_masked("X", X)
-        checks.refuse_masked("y", y)
         X, y = indexable(X, y)
-        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
-            raise ValueError(
-                f"y: expected one output, [n], got {np.shape(y)[1]}, {np.shape(y)}; fit a "
-                "RecalibratedRegressor for each"
-            )
         y = column_or_1d(y, dtype=np.float64, warn=True)
-        weights: dict[str, Any] = {}
-        if sample_weight is not None:
-            sample_weight = _checked_weights(sample_weight, y, recalibrator)
-            weights = {"weights": sample_weight}
+        weights = {} if sample_weight is None else {"weights": sample_weight}
         with jax.enable_x64(True):
             predictions, self.estimator_ = self._predicted(X, y, sample_weight)
             self.params_ = jax.device_get(recalibrator.fit(predictions, y, **weights))
         self._keep_names()
         return self
 
-    def _predicted(
-        self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None
-    ) -> tuple[Any, Any]:
+    def _predicted(self, X: Any, y: np.ndarray, sample_weight: Any) -> tuple[Any, Any]:
         """Predictions of samples that the regressor has not seen, and the regressor."""
         estimator = self._estimator()
         if isinstance(estimator, FrozenEstimator):
@@ -364,7 +317,7 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
         all_weights = self._routed(sample_weight)
 
         def fitted(rows: np.ndarray) -> Any:
-            weights = {name: x[rows] for name, x in all_weights.items()}
+            weights = {name: _safe_indexing(x, rows) for name, x in all_weights.items()}
             copied: Any = clone(estimator)
             return copied.fit(_safe_indexing(X, rows), y[rows], **weights)
 
@@ -384,7 +337,6 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
     def predict_distribution(self, X: Any) -> Distribution:
         """Recalibrated predictive distributions, a batch of n, in float64."""
         check_is_fitted(self)
-        checks.refuse_masked("X", X)
         recalibrator = self._recalibrator()
         with jax.enable_x64(True):
             return recalibrator.apply(self.params_, self._distributions(self.estimator_, X))
@@ -399,15 +351,6 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
             return means, np.sqrt(np.array(jax.vmap(lambda p: p.variance())(predictions)))
 
 
-def _checked_weights(sample_weight: Any, y: np.ndarray, recalibrator: Recalibrator) -> np.ndarray:
-    """Weights as they came, which classifiers with penalties do not take for multiples of them."""
-    names = "predictions", "targets"
-    checks.function("method", "recalibrator.fit", recalibrator.fit, *names, keywords=("weights",))
-    with jax.enable_x64(True):
-        checks.sample_weights(sample_weight, np.zeros(len(y)), name="sample_weight")
-    return np.array(sample_weight, np.float64)
-
-
 def _predictions(probs: Any, smallest: float) -> Bernoulli | Categorical:
     """Predictions of classes, in float64 and none of them below the smallest probability."""
     checks.batch(Categorical(probs))  # in the precision of the classifier
@@ -418,13 +361,8 @@ def _predictions(probs: Any, smallest: float) -> Bernoulli | Categorical:
 
 def _refuse_missing_classes(y: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) -> None:
     """Refuses one class only, and folds without which a class would have no samples left."""
-    labels = np.unique(y)
+    labels = set(y)
     if len(labels) < 2:
-        raise ValueError(f"y: expected at least two classes, got one class, {labels.tolist()}")
-    for training, _ in folds:
-        missing = np.setdiff1d(labels, y[training])
-        if len(missing):
-            raise ValueError(
-                "y: expected samples of each class in at least two folds, got samples of class "
-                f"{missing.tolist()[0]!r} in one alone"
-            )
+        raise ValueError(f"y: expected at least two classes, got one class, {list(labels)}")
+    if any(labels - set(y[training]) for training, _ in folds):
+        raise ValueError("y: expected samples of each class in two folds, got a class in one alone")

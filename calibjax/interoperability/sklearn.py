@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax import estimators
 from calibjax._core import checks, environment
-from calibjax._core.pytree import record
+from calibjax._core.gate import Seen, checked
+from calibjax._core.pytree import Numbers, record
 from calibjax.distances import TotalVariation
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.classes import Categorical
@@ -68,15 +68,11 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
     base = environment.imported(
         "sklearn.base", "from_sklearn reads models of scikit-learn", "sklearn"
     )
-    if not isinstance(model, base.BaseEstimator):
-        raise TypeError(
-            f"model: expected a fitted model of scikit-learn, got {checks.described(model)}"
-        )
-    checks.refuse_masked("X", X)
-    if hasattr(model, "predict_proba"):
-        return _of_classes(model, X)
-    if base.is_regressor(model):
-        return _of_numbers(model, X)
+    if isinstance(model, base.BaseEstimator):
+        if hasattr(model, "predict_proba"):
+            return _of_classes(model, X)
+        if base.is_regressor(model):
+            return _of_numbers(model, X)
     _refuse(model)
 
 
@@ -95,9 +91,13 @@ def _of_numbers(model: Any, inputs: Any) -> Distribution:
 
 
 def _refuse(model: Any) -> NoReturn:
+    if hasattr(model, "decision_function"):
+        advice = "; interoperability.RecalibratedClassifier turns scores into probabilities"
+    else:
+        advice = "; hand over predictions in a record such as distributions.Normal"
     raise TypeError(
         "model: expected a classifier with predict_proba, or a regressor whose predict has "
-        f"return_std, such as GaussianProcessRegressor, got {checks.described(model)}{_way(model)}"
+        f"return_std, of scikit-learn, got {checks.described(model)}{advice}"
     )
 
 
@@ -105,11 +105,7 @@ def _of_classes(model: Any, inputs: Any) -> Distribution:
     """The predicted classes."""
     probs = model.predict_proba(inputs)
     if isinstance(probs, list):
-        raise TypeError(
-            f"model: expected a classifier of one label, got {checks.described(model)} with "
-            f"{len(probs)} outputs; hand over their predict_proba one by one, in "
-            "distributions.Categorical"
-        )
+        raise TypeError(f"model: expected a classifier of one label, got {len(probs)} outputs")
     return checks.batch(Categorical(probs), keep_logs=True)  # which several labels at once are not
 
 
@@ -130,25 +126,26 @@ def _transformed(predictions: Distribution, model: Any) -> Distribution:
             return _normal(zero + slope * predictions.loc, abs(slope) * predictions.scale)
     raise TypeError(
         "model: expected a TransformedTargetRegressor of normal predictions whose transformer is "
-        f"one of {', '.join(_SCALERS)}, or whose inverse_func is numpy.exp, got "
-        f"{checks.described(transformer)} of {type(predictions).__name__} predictions"
+        f"one of {', '.join(_SCALERS)}, or whose inverse_func is numpy.exp, got {transformer}"
     )
 
 
-def _way(model: object) -> str:
-    """What to do with a model that predicts no distribution."""
-    if hasattr(model, "decision_function"):
-        return "; interoperability.RecalibratedClassifier turns scores into probabilities"
-    if hasattr(model, "predict"):
-        return "; hand over its predictions in a record such as distributions.Normal"
-    return ""
+def _vector(name: str, value: Any, seen: Seen) -> np.ndarray:
+    """An array of at least one label."""
+    del seen
+    checks.refuse_masked(name, value)
+    array = np.asarray(value)
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"{name}: expected one axis with at least one label, got {array.shape}")
+    return array
 
 
+@checked(labels=_vector, classes=_vector)
 def label_indices(labels: Any, classes: Any) -> jax.Array:
     """Numbers of labels: the i with classes[i] = label, which is how `Categorical` counts.
 
     Args:
-        labels: labels that can be ordered, such as words or integers, [n].
+        labels: labels such as words or integers, [n].
         classes: the different labels there are, [m], such as `classes_` of a fitted classifier of
             scikit-learn, whose `predict_proba` has its columns in this order.
 
@@ -156,45 +153,21 @@ def label_indices(labels: Any, classes: Any) -> jax.Array:
         Integers 0, ..., m − 1, [n].
 
     Raises:
-        TypeError: if labels of one array are of kinds that cannot be compared.
         ValueError: if an array has not one axis, a class appears twice, or a label is none of
             the classes.
 
-    Cost: O(n log n).
+    Cost: O(n).
 
     >>> print(label_indices(["dog", "cat", "dog"], ["cat", "dog", "owl"]))
     [1 0 1]
     """
-    labels, classes = _vector("labels", labels), _vector("classes", classes)
     numbers = {label: i for i, label in enumerate(classes.tolist())}
     if len(numbers) < len(classes):
         raise ValueError(f"classes: expected different labels, got {classes.tolist()}")
-    try:
-        different, positions = np.unique(labels, return_inverse=True)
-    except TypeError as error:
-        raise TypeError(f"labels: expected labels that can be ordered, got {error}") from None
-    is_unknown = np.array([label not in numbers for label in different.tolist()], bool)[positions]
-    if is_unknown.any():
-        i = int(np.argmax(is_unknown))
-        raise ValueError(
-            f"labels: expected labels among the classes {classes.tolist()}, got "
-            f"labels[{i}] = {labels.tolist()[i]!r}"
-        )
-    return jnp.asarray([numbers[label] for label in different.tolist()], int)[positions]
-
-
-def _vector(name: str, values: Any) -> np.ndarray:
-    """An array of at least one label."""
-    checks.refuse_masked(name, values)
-    try:
-        array = np.asarray(values)
-    except Exception as error:  # of ragged lists, and what other libraries raise
-        raise TypeError(
-            f"{name}: expected an array of labels, got {checks.described(values)}: {error}"
-        ) from None
-    if array.ndim != 1 or not array.size:
-        raise ValueError(f"{name}: expected one axis with at least one label, got {array.shape}")
-    return array
+    unknown = [label for label in labels.tolist() if label not in numbers]
+    if unknown:
+        raise ValueError(f"labels: expected one of {classes.tolist()} each, got {unknown[0]!r}")
+    return jnp.asarray([numbers[label] for label in labels.tolist()], int)
 
 
 Estimator = Callable[..., jax.Array]
@@ -251,15 +224,9 @@ class SKCEScorer:
     kernel: Kernel = _OF_CLASSES
     estimator: Estimator = dataclasses.field(default=estimators.skce, metadata={"static": True})
 
-    def __call__(self, model: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+    def __call__(self, model: Any, X: Any, y: Any, sample_weight: Numbers | None = None) -> float:
         """Minus the estimate."""
-        arguments = "kernel", "predictions", "targets"
-        place = f"estimator({', '.join(arguments)})"
-        weights = {} if sample_weight is None else {"weights": sample_weight}
-        keywords = tuple(weights)
-        checks.function("function", "estimator", self.estimator, *arguments, keywords=keywords)
         predictions = from_sklearn(model, X)
         targets = label_indices(y, model.classes_) if hasattr(predictions, "class_probs") else y
-        value = checks.real(place, self.estimator(self.kernel, predictions, targets, **weights))
-        checks.shape(place, value, (), "() (a number)")
-        return -float(checks.finite(place, value))
+        weights = {} if sample_weight is None else {"weights": sample_weight}
+        return -float(self.estimator(self.kernel, predictions, targets, **weights))

@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from typing import Any, NoReturn
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +10,14 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.fitting import log_odds
 from calibjax._core.gate import Seen, checked, usual
 from calibjax._core.pytree import Numbers, PyTree, T, record
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import like
 from calibjax.lenses import each_class
+
+Weights: TypeAlias = jax.Array | None
 
 
 class Recalibrator:
@@ -102,18 +103,18 @@ def cross_fitted(
     recalibration: Any,
     predictions: Distribution,
     targets: jax.Array,
-    weights: jax.Array | None,
+    weights: Weights,
     num_folds: int,
 ) -> Distribution:
     """See `Recalibrator.cross_fitted`; any record with its methods `fit` and `apply` will do."""
     with_methods(recalibration, "recalibration")
     if num_folds > len(predictions):
         raise ValueError(f"num_folds: expected at most n = {len(predictions)}, got {num_folds}")
-    samples = predictions, targets, weights
-    folds, recalibrated = _out_of_fold(recalibration, num_folds, key, *samples)
+    folds, recalibrated = _out_of_fold(recalibration, num_folds, key, predictions, targets, weights)
     is_missing = checks.missing_rows(recalibrated)
-    if checks.is_concrete(is_missing) and bool(jnp.any(is_missing)):
-        _refuse_fold(int(folds[jnp.argmax(is_missing)]), folds, recalibration, *samples)
+    if checks.is_concrete(is_missing) and is_missing.any():
+        fold = folds[jnp.argmax(is_missing)]
+        raise ValueError(f"recalibration: expected a fit outside of each fold, got nan for {fold}")
     return recalibrated
 
 
@@ -133,13 +134,13 @@ def _out_of_fold(
     key: jax.Array,
     predictions: Distribution,
     targets: jax.Array,
-    weights: jax.Array | None,
+    weights: Weights,
 ) -> tuple[jax.Array, PyTree]:
     """The fold of each sample, [n], and its prediction by what the other folds taught.
 
     Folds are every K-th in a random order, in which samples without weight come last.
     """
-    n = checks.leading_size("targets", targets)
+    n = len(predictions)
     places = jax.random.uniform(key, (n,))
     places = places if weights is None else jnp.where(weights > 0, places, 2)
     folds = jnp.argsort(jnp.argsort(places)) % num_folds
@@ -160,19 +161,6 @@ def _out_of_fold(
     shapes = jax.eval_shape(by_others, jnp.int32(0))
     empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     return folds, jax.lax.scan(fill, empty, jnp.arange(num_folds))[0]
-
-
-def _refuse_fold(fold: int, folds: jax.Array, recalibration: Any, *samples: object) -> NoReturn:
-    """Says why a recalibration has no parameters for a fold, as far as its `fit` does."""
-    predictions, targets, weights = jax.tree.map(lambda leaf: leaf[folds != fold], samples)
-    reason = "its parameters are nan"
-    try:
-        recalibration.fit(predictions, targets, weights=weights)
-    except ValueError as error:
-        reason = str(error)
-    raise ValueError(
-        f"recalibration: expected one that the samples outside of fold {fold} determine: {reason}"
-    )
 
 
 @record
@@ -237,18 +225,14 @@ class ConfidenceRecalibrator(Recalibrator):
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not is_of_classes(confidences):
             params = self._fit(confidences, correct, weights)
-            if checks.is_concrete(params):
-                _refuse_missing(params, confidences, correct, weights)
+            _refuse_missing(params, "")
             return params
         each, correct = each_class(confidences.class_probs, correct)
-        correct = correct.astype(each.probs.dtype)
-        params = jax.vmap(self._fit, (0, 0, None))(each.probs, correct, weights)
-        for c in range(len(correct) if checks.is_concrete(params) else 0):
-            try:
-                of_class = jax.tree.map(lambda leaf, c=c: leaf[c], (params, each.probs, correct))
-                _refuse_missing(*of_class, weights)
-            except ValueError as error:
-                raise ValueError(f"confidences: of class {c} against the rest, {error}") from error
+        fit = jax.vmap(self._fit, (0, 0, None))
+        params = fit(each.probs, correct.astype(each.probs.dtype), weights)
+        for c in range(len(correct)):
+            place = f" of class {c} against the rest"
+            _refuse_missing(jax.tree.map(lambda leaf, c=c: leaf[c], params), place)
         return ClassWiseParams(params)
 
     @checked(params=_params, confidences=_confidences)
@@ -267,7 +251,7 @@ class ConfidenceRecalibrator(Recalibrator):
         """Params that change nothing, of the dtype of this number."""
         return super().identity(one)
 
-    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None) -> PyTree:
+    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> PyTree:
         """Params from checked confidences, correctness, both floating-point, and weights."""
         raise NotImplementedError
 
@@ -276,30 +260,14 @@ class ConfidenceRecalibrator(Recalibrator):
         raise NotImplementedError
 
 
-def _refuse_missing(params: Any, r: jax.Array, c: jax.Array, weights: jax.Array | None) -> None:
-    """Raises an error that explains why there is no maximum, where all params are NaN."""
-    leaves = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.floating)]
-    if not all(np.isnan(x).all() for x in map(np.asarray, leaves)):
-        return
-    confidences, correct = np.asarray(r), np.asarray(c)
-    if weights is not None:
-        is_used = np.asarray(weights) > 0
-        confidences, correct = confidences[is_used], correct[is_used]
-    if np.ptp(log_odds(confidences)) == 0:
-        got = f"{confidences[0]} {confidences.size} times"
-        raise ValueError(f"confidences: expected at least two different values, got {got}")
-    advice = "; PlattScaling(smooth_targets=True) has a solution"
-    if correct.min() == correct.max():
-        got = f"{correct[0]:.0f} {correct.size} times"
-        raise ValueError(f"correct: expected both 0 and 1, got {got}{advice}")
-    ranges = " and ".join(
-        f"{group.min()} to {group.max()} for {value}"
-        for value, group in ((0, confidences[correct == 0]), (1, confidences[correct == 1]))
-    )
-    raise ValueError(
-        "confidences: expected values that overlap for correct = 0 and 1, without which the "
-        f"likelihood has no maximum, got {ranges}{advice}"
-    )
+def _refuse_missing(params: PyTree, place: str) -> None:
+    """Refuses params that do not exist, all numbers of which are NaN then."""
+    numbers = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.floating)]
+    if checks.is_concrete(params) and all(np.isnan(x).all() for x in numbers):
+        raise ValueError(
+            f"confidences{place}: expected different values, correct and wrong ones, and no "
+            "threshold between these; PlattScaling(smooth_targets=True) needs different values only"
+        )
 
 
 def where_it_exists(exists: jax.Array, params: T) -> T:
@@ -333,8 +301,7 @@ def tempered(p: T, temperature: jax.Array | float) -> T:
     """
     if not hasattr(p, "tempered"):
         raise NotImplementedError(
-            f"tempered is not defined for {type(p).__name__}; define its method "
-            "tempered(temperature), which returns another instance"
+            f"tempered is not defined for {type(p).__name__}; define the method of this name"
         )
     return _tempered(p, jnp.asarray(temperature, floating_dtype(p)))
 

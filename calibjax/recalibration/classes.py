@@ -23,7 +23,7 @@ from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions, Distribution, Family
 from calibjax.distributions.composed import bare, like
 from calibjax.distributions.constraints import nonnegative, real
-from calibjax.recalibration.base import Recalibrator, tempered, where_it_exists
+from calibjax.recalibration.base import Recalibrator, Weights, tempered, where_it_exists
 from calibjax.scores import negative_log_likelihood
 from calibjax.scores.base import weighted_mean
 
@@ -163,7 +163,7 @@ class MatrixScaling(Recalibrator):
 
 @jax.jit
 def _fitted(
-    method: MatrixScaling, logits: jax.Array, labels: jax.Array, weights: jax.Array | None
+    method: MatrixScaling, logits: jax.Array, labels: jax.Array, weights: Weights
 ) -> tuple[LogitMap, jax.Array]:
     """The map, NaN if it does not exist, and whether it does."""
     m = logits.shape[1]
@@ -255,7 +255,7 @@ def log_probs_of(predictions: Any) -> jax.Array:
     return jnp.maximum(log_probs, math.log(float(jnp.finfo(log_probs.dtype).tiny)))
 
 
-def _refuse(labels: np.ndarray, weights: jax.Array | None, num_classes: int) -> None:
+def _refuse(labels: np.ndarray, weights: Weights, num_classes: int) -> None:
     """Raises an error that explains why there is no maximum."""
     labels = labels if weights is None else labels[np.asarray(weights) > 0]
     missing = sorted(set(range(num_classes)) - set(labels.tolist()))
@@ -383,7 +383,7 @@ def _at_temperature(predictions: Family, temperature: jax.Array) -> Family:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _minimise(
-    loss: Loss, predictions: Distribution, targets: ArrayLike, weights: jax.Array | None
+    loss: Loss, predictions: Distribution, targets: ArrayLike, weights: Weights
 ) -> tuple[jax.Array, jax.Array]:
     """Logarithm of the best temperature, NaN if there is none, and the losses on the grid."""
     more = {} if weights is None else {"weights": weights}
@@ -558,7 +558,7 @@ def _interval(
     loss: Loss,
     predictions: PyTree,
     targets: PyTree,
-    weights: jax.Array | None,
+    weights: Weights,
     temperature: jax.Array,
     level: ArrayLike,
 ) -> "ConfidenceInterval":

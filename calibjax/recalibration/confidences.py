@@ -28,7 +28,7 @@ from calibjax.distributions import constraints
 from calibjax.distributions.constraints import nonnegative, positive, real, unit_interval
 from calibjax.estimators.kernel import mmce
 from calibjax.kernels import Exponential, Kernel
-from calibjax.recalibration.base import ConfidenceRecalibrator, where_it_exists
+from calibjax.recalibration.base import ConfidenceRecalibrator, Weights, where_it_exists
 from calibjax.scores.base import weighted_mean
 
 
@@ -114,9 +114,7 @@ class PlattScaling(ConfidenceRecalibrator):
         return self.smooth_targets
 
     @jax.jit
-    def _fit(
-        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-    ) -> SigmoidMap:
+    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> SigmoidMap:
         x = log_odds(confidences)
         exists = _no_nan(x, correct)
         if self.smooth_targets:
@@ -132,7 +130,7 @@ class PlattScaling(ConfidenceRecalibrator):
         return params(confidences), None
 
 
-def _platt_targets(correct: jax.Array, weights: jax.Array | None) -> jax.Array:
+def _platt_targets(correct: jax.Array, weights: Weights) -> jax.Array:
     """(n₁ + 1) / (n₁ + 2) for ones and 1 / (n₀ + 2) for zeros."""
     wrong = 1 - correct
     copies = 1 if weights is None else weights
@@ -160,7 +158,7 @@ class MMCEScaling(ConfidenceRecalibrator):
     mean: by about weight / 4n in NLL. If they are not, or if confident predictions are wrong more
     often, a goes to zero.
 
-    Confidences are clipped as in `PlattScaling`.
+    Confidences are clipped, and class predictions recalibrated, as in `PlattScaling`.
 
     `fit(confidences, correct)` returns a `SigmoidMap`, `apply(params, confidences)` confidences
     [n]. The confidences are an array [n] or a batch of n `Bernoulli`s, as `estimators.top_label`
@@ -196,13 +194,10 @@ class MMCEScaling(ConfidenceRecalibrator):
 
     _learns = SigmoidMap
 
-    def _identity(self, one: jax.Array) -> SigmoidMap:
-        return SigmoidMap(one, jnp.zeros_like(one))
+    _identity, _apply = PlattScaling._identity, PlattScaling._apply
 
     @jax.jit
-    def _fit(
-        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-    ) -> SigmoidMap:
+    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> SigmoidMap:
         x = log_odds(confidences)
         low, _ = range_of(x, counting(weights, correct == 1))
         _, wrong_high = range_of(x, counting(weights, correct == 0))
@@ -216,10 +211,6 @@ class MMCEScaling(ConfidenceRecalibrator):
 
         log_slope, intercept = minimum(loss, jnp.zeros(2, x.dtype), exists)
         return where_it_exists(exists, SigmoidMap(jnp.exp(log_slope), intercept))
-
-    @jax.jit
-    def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
-        return params(confidences), None
 
 
 def _no_nan(x: jax.Array, correct: jax.Array) -> jax.Array:
@@ -287,9 +278,7 @@ class BetaCalibration(ConfidenceRecalibrator):
         return BetaMap(one, one, jnp.zeros_like(one))
 
     @jax.jit
-    def _fit(
-        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-    ) -> BetaMap:
+    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> BetaMap:
         x = log_odds(confidences)
         exists = _no_nan(x, correct) & has_maximum(x, correct == 1, weights)
         features = _features(confidences)
@@ -319,10 +308,9 @@ def _features(confidences: jax.Array) -> jax.Array:
     return jnp.stack([jnp.log(inside), -jnp.log1p(-inside), jnp.ones_like(inside)])
 
 
-def _unchecked(name: str, accuracies: jax.Array) -> jax.Array:
-    """Accuracies, which are NaN in intervals without samples: `check_values` checks them."""
-    del name
-    return accuracies
+def _accuracies(name: str, values: jax.Array) -> Any:
+    expected = "proportions in [0, 1], or nan in intervals without samples"
+    return checks.satisfying(name, values, lambda x: ~((x < 0) | (x > 1)), expected)
 
 
 @record
@@ -334,17 +322,8 @@ class BinAccuracies:
         counts: number of calibration samples in each interval, of those with positive weights, [b].
     """
 
-    accuracies: jax.Array = parameter(constraints.Constraint("proportions", _unchecked, ("b",)))
+    accuracies: jax.Array = parameter(constraints.Constraint("proportions", _accuracies, ("b",)))
     counts: jax.Array = parameter(constraints.nonnegative_integer.with_axes("b"))
-
-    def check_values(self, name: str) -> "BinAccuracies":
-        """Refuses counts below 0, and accuracies outside [0, 1] where there are samples."""
-        counts = checks.constrained(name, self).counts
-        accuracies = jnp.where(counts == 0, 0, self.accuracies)
-        accuracies = checks.unit_interval(f"{name}.accuracies", accuracies)
-        # Integers cannot be NaN, so the accuracies become it.
-        accuracies = jnp.where(checks.is_missing(counts), jnp.nan, accuracies)
-        return BinAccuracies(accuracies, counts)
 
 
 def _number_of_bins(value: Any, name: str) -> int:
@@ -396,9 +375,7 @@ class HistogramBinning(ConfidenceRecalibrator):
     _learns = BinAccuracies
 
     @jax.jit
-    def _fit(
-        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-    ) -> BinAccuracies:
+    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> BinAccuracies:
         # Traced numbers that are not probabilities belong to no bin.
         is_bad = jnp.any(jnp.isnan(confidences))
         index = interval_index(confidences, self.num_bins)
@@ -418,9 +395,21 @@ class HistogramBinning(ConfidenceRecalibrator):
     @jax.jit
     def _apply(self, params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
         index = interval_index(confidences, params.counts.size)
-        is_kept = params.counts[index] == 0
-        accuracies = params.accuracies.astype(confidences.dtype)[index]
+        counts, is_kept = params.counts[index], params.counts[index] == 0
+        accuracies = checks.nan_unless(
+            counts > 0, params.accuracies.astype(confidences.dtype)[index]
+        )
         return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies), is_kept
+
+
+def _rising(name: str, values: jax.Array) -> Any:
+    values = unit_interval.check(name, values)
+    values = checks.increasing(name, values, "numbers that do not decrease")
+    # Traced ones, which anything may be interpolated between, are NaN as a whole.
+    return checks.nan_unless(~jnp.any(jnp.isnan(values), -1, keepdims=True), values)
+
+
+_RISING = constraints.Constraint("proportions that do not decrease", _rising, ("k",))
 
 
 @record
@@ -435,8 +424,8 @@ class IsotonicMap:
         values: their images, [k]; confidences in between are interpolated.
     """
 
-    thresholds: jax.Array = parameter(unit_interval.with_axes("k"))
-    values: jax.Array = parameter(unit_interval.with_axes("k"))
+    thresholds: jax.Array = parameter(_RISING)
+    values: jax.Array = parameter(_RISING)
 
     def cdf(self, level: ArrayLike) -> jax.Array:
         """Image of a level."""
@@ -454,19 +443,7 @@ class IsotonicMap:
         slope = rise / jnp.where(run > 0, run, 1)
         positive = jnp.where(slope > 0, slope, 1)
         value = jnp.where(slope > 0, jnp.log(positive), -jnp.inf)
-        return jnp.where(run > 0, value, jnp.where(rise > 0, jnp.inf, 0))
-
-    def check_values(self, name: str) -> "IsotonicMap":
-        """Refuses numbers outside [0, 1], and maps that decrease."""
-        fields = vars(checks.constrained(name, self))
-        checked = [
-            checks.increasing(f"{name}.{key}", values, "numbers that do not decrease")
-            for key, values in fields.items()
-        ]
-        if checks.is_concrete(checked):
-            return IsotonicMap(*checked)
-        is_map = ~jnp.any(jnp.isnan(sum(checked)), -1, keepdims=True)
-        return IsotonicMap(*(checks.nan_unless(is_map, values) for values in checked))
+        return jnp.where(run > 0, value, jnp.where(rise > 0, jnp.inf, 0) + 0 * run)
 
 
 @record
@@ -519,9 +496,7 @@ class IsotonicRegression(ConfidenceRecalibrator):
         return IsotonicMap(ends, ends)
 
     @jax.jit
-    def _fit(
-        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
-    ) -> IsotonicMap:
+    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> IsotonicMap:
         # Traced numbers may be invalid (no probabilities, neither 0 nor 1).
         is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct))
         if weights is not None:
@@ -620,7 +595,7 @@ class VennAbers(ConfidenceRecalibrator):
 
     @jax.jit
     def _fit(
-        self, confidences: jax.Array, correct: jax.Array, weights: jax.Array | None
+        self, confidences: jax.Array, correct: jax.Array, weights: Weights
     ) -> CalibrationSamples:
         confidences, correct = checks.counted(weights, (confidences, correct))
         weights = jnp.ones_like(confidences) if weights is None else weights

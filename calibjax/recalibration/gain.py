@@ -14,7 +14,7 @@ from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
-from calibjax.recalibration.base import cross_fitted
+from calibjax.recalibration.base import Weights, cross_fitted
 from calibjax.scores import crps, energy_score, negative_log_likelihood, pinball_loss
 from calibjax.scores.base import per_sample
 
@@ -142,7 +142,7 @@ def _uncertainty(predictions: Distribution) -> jax.Array:
 
 
 @jax.jit
-def _interval(gains: jax.Array, weights: jax.Array | None, z: jax.Array) -> Gain:
+def _interval(gains: jax.Array, weights: Weights, z: jax.Array) -> Gain:
     mean, error = mean_and_error(gains, weights)
     reach = jnp.asarray(z, error.dtype) * error
     return Gain(mean, error, mean - reach, mean + reach)

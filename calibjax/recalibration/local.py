@@ -15,7 +15,7 @@ from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, PyTree, T, part, record
 from calibjax.estimators.local import Neighbourhood, checked_neighbourhood
 from calibjax.kernels.line import smoothed_means
-from calibjax.recalibration.base import Recalibrator, warn_about_kept, with_methods
+from calibjax.recalibration.base import Recalibrator, Weights, warn_about_kept, with_methods
 
 
 def _with_one_scale(neighbourhood: Any, name: str) -> Neighbourhood:
@@ -42,7 +42,7 @@ class LocalAccuracies:
     features: Any
     confidences: jax.Array
     correct: jax.Array
-    weights: jax.Array | None = None
+    weights: Weights = None
 
     def check_values(self, name: str) -> "LocalAccuracies":
         """Checks the samples, which someone may have made or changed."""
@@ -216,7 +216,7 @@ class GroupWise(Recalibrator):
         positions = np.argsort(np.concatenate([*members.values()]))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[positions], *parts)
 
-    def _fit_one(self, group: int, arguments: tuple[Any, ...], weights: jax.Array | None) -> PyTree:
+    def _fit_one(self, group: int, arguments: tuple[Any, ...], weights: Weights) -> PyTree:
         """Params of one group, whose name is added to error messages."""
         options = {} if weights is None else {"weights": weights}
         try:

@@ -34,7 +34,7 @@ from calibjax.distributions.constraints import positive, real
 from calibjax.kernels import Kernel, SquaredExponential
 from calibjax.kernels.bandwidth import median_of_distances
 from calibjax.kernels.base import prediction_kernel
-from calibjax.recalibration.base import Recalibrator, where_it_exists
+from calibjax.recalibration.base import Recalibrator, Weights, where_it_exists
 from calibjax.recalibration.confidences import IsotonicMap
 from calibjax.scores.base import weighted_mean
 
@@ -206,7 +206,7 @@ def moved(params: AffineMap, predictions: Distribution) -> Distribution:
 
 def with_scores(params: AffineMap, predictions: Distribution) -> Recalibrated:
     """Predictions with other normal scores, by the same map or one of each, [n]."""
-    rows = checks.leading_size("predictions", predictions)
+    rows = len(predictions)
     return Recalibrated(predictions, jax.tree.map(lambda x: jnp.broadcast_to(x, (rows,)), params))
 
 
@@ -251,7 +251,7 @@ def normal_scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _fitted(predictions: Distribution, targets: jax.Array, weights: jax.Array | None) -> AffineMap:
+def _fitted(predictions: Distribution, targets: jax.Array, weights: Weights) -> AffineMap:
     """The map, whose scale is zero if all residuals are equal."""
     if isinstance(predictions, Ensemble):
         return _of_ensembles(predictions, targets, weights)
@@ -270,7 +270,7 @@ def _fitted(predictions: Distribution, targets: jax.Array, weights: jax.Array | 
     return AffineMap(shift, safe_sqrt(weighted_mean(squares, weights)))
 
 
-def _of_ensembles(ensembles: Ensemble, targets: jax.Array, weights: jax.Array | None) -> AffineMap:
+def _of_ensembles(ensembles: Ensemble, targets: jax.Array, weights: Weights) -> AffineMap:
     means, spreads, number = _of_members(ensembles)
     unit = jnp.max(spreads)
     unit = jnp.where(unit > 0, unit, 1)  # of which squares neither overflow nor vanish
@@ -283,7 +283,7 @@ def _of_ensembles(ensembles: Ensemble, targets: jax.Array, weights: jax.Array | 
     return AffineMap(shift, safe_sqrt(ratio(weighted_mean(share * left, weights), size)))
 
 
-def _weighted_median(values: jax.Array, weights: jax.Array | None) -> jax.Array:
+def _weighted_median(values: jax.Array, weights: Weights) -> jax.Array:
     """Mean of the smallest and the largest number with half of the weights on both sides."""
     order = jnp.argsort(values)
     weights = jnp.ones_like(values) if weights is None else weights
@@ -294,7 +294,7 @@ def _weighted_median(values: jax.Array, weights: jax.Array | None) -> jax.Array:
     return 0.5 * (values[order[places[0]]] + values[order[places[1]]])
 
 
-def _iterated(predictions: Distribution, scores: jax.Array, weights: jax.Array | None) -> AffineMap:
+def _iterated(predictions: Distribution, scores: jax.Array, weights: Weights) -> AffineMap:
     """Map with the largest likelihood, found from the median and the mean distance from it."""
     standard = _placed(predictions, jnp.zeros_like(scores), jnp.ones_like(scores))
     centre = _weighted_median(scores, weights)
@@ -404,7 +404,7 @@ def _of_transforms(
     method: QuantileRecalibration,
     predictions: Distribution,
     targets: jax.Array,
-    weights: jax.Array | None,
+    weights: Weights,
 ) -> tuple[Beta | IsotonicMap, jax.Array]:
     """The distribution of F_i(y_i), inside of (0, 1), NaN unless they differ; and whether."""
     levels = jax.vmap(lambda p, y: p.cdf(y))(predictions, targets)
@@ -419,7 +419,7 @@ def _of_transforms(
     return where_it_exists(exists, IsotonicMap(knots, values)), exists
 
 
-def _most_likely(levels: jax.Array, weights: jax.Array | None) -> Beta:
+def _most_likely(levels: jax.Array, weights: Weights) -> Beta:
     logs = weighted_mean(jnp.stack([jnp.log(levels), jnp.log1p(-levels)]), weights)
 
     def loss(log_sizes: jax.Array) -> jax.Array:
@@ -430,7 +430,7 @@ def _most_likely(levels: jax.Array, weights: jax.Array | None) -> Beta:
 
 
 @jax.jit
-def _sorted(values: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+def _sorted(values: jax.Array, weights: Weights) -> tuple[jax.Array, jax.Array]:
     """Numbers in increasing order, and their levels i / (n + 1), or the first and last of copies.
 
     Between two samples is a share of 1 / (n + 1); one of weight w < 1 lies in the middle of its own
@@ -450,7 +450,7 @@ def _sorted(values: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, ja
 
 
 def weighted_quantiles(
-    values: jax.Array, weights: jax.Array | None, levels: jax.Array, ends: tuple[Any, Any]
+    values: jax.Array, weights: Weights, levels: jax.Array, ends: tuple[Any, Any]
 ) -> jax.Array:
     """Quantiles at levels between order statistics i / (n + 1), with ends at 0 and at 1."""
     values = checks.counted(weights, values)
@@ -539,7 +539,7 @@ class QuantileShift(Recalibrator):
 
 
 @jax.jit
-def _shifts(levels: jax.Array, residuals: jax.Array, weights: jax.Array | None) -> jax.Array:
+def _shifts(levels: jax.Array, residuals: jax.Array, weights: Weights) -> jax.Array:
     def one(level: jax.Array, values: jax.Array) -> jax.Array:
         counted = checks.counted(weights, values)
         return weighted_quantiles(values, weights, level, (jnp.min(counted), jnp.max(counted)))
