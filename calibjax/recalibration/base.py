@@ -207,7 +207,11 @@ class ConfidenceRecalibrator(Recalibrator):
     result is uniform.
     """
 
-    _learns: type  # class of the params; if it were a ClassVar, records could not be typed
+    # If these were ClassVars, records could not be typed.
+    _learns: type  # class of the params
+    _fit: Any  # (confidences, correct, weights) → params
+    # (params, confidences) → new confidences, and which ones are kept for lack of samples, or None
+    _apply: Any
 
     def _counts_samples(self) -> bool:
         """Whether the number of samples matters, which is the sum of the weights then."""
@@ -250,14 +254,6 @@ class ConfidenceRecalibrator(Recalibrator):
     def _identity(self, one: jax.Array) -> PyTree:
         """Params that change nothing, of the dtype of this number."""
         return super().identity(one)
-
-    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> PyTree:
-        """Params from checked confidences, correctness, both floating-point, and weights."""
-        raise NotImplementedError
-
-    def _apply(self, params: PyTree, confidences: jax.Array) -> tuple[jax.Array, Any]:
-        """New confidences, and which ones are kept for lack of samples, if the method does that."""
-        raise NotImplementedError
 
 
 def _refuse_missing(params: PyTree, place: str) -> None:

@@ -621,8 +621,8 @@ class KernelRecalibration(Recalibrator):
     ) -> LocalScores:
         """The samples with their residuals."""
         scores = _scores(_with_scores(predictions), targets)
-        weights = jnp.ones(len(scores), scores.dtype) if weights is None else weights
-        return LocalScores(self._kernel(predictions), predictions, scores, weights)
+        copies = jnp.ones(len(scores), scores.dtype) if weights is None else weights
+        return LocalScores(self._kernel(predictions), predictions, scores, copies)
 
     @checked
     def apply(self, params: LocalScores, predictions: Distribution) -> Distribution:
