@@ -195,7 +195,7 @@ def _array(name: str, tensor: Any) -> jax.Array:
     try:
         # Torch's own views, for conjugates and negatives, and what has steps, are written out.
         return jnp.from_dlpack(tensor.resolve_conj().resolve_neg().contiguous())
-    except (BufferError, RuntimeError) as error:
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
         got = f"{tensor.dtype} on {tensor.device}"
         raise TypeError(f"{name}: expected a dense tensor that JAX can read, got {got}") from error
 

@@ -166,12 +166,18 @@ def label_indices(labels: Any, classes: Any) -> jax.Array:
         raise ValueError(f"classes: expected different labels, got {classes.tolist()}")
     unknown = [label for label in labels.tolist() if label not in numbers]
     if unknown:
-        raise ValueError(f"labels: expected one of {classes.tolist()} each, got {unknown[0]!r}")
+        got = f"among the classes {classes.tolist()}, got {unknown[0]!r}"
+        raise ValueError(f"labels: expected labels {got}")
     return jnp.asarray([numbers[label] for label in labels.tolist()], int)
 
 
 Estimator = Callable[..., jax.Array]
 _OF_CLASSES = TensorProduct(Exponential(0.5, TotalVariation()), White())
+
+
+def _estimator(value: Any, name: str) -> Any:
+    checks.function("function", name, value, "kernel", "predictions", "targets")
+    return value
 
 
 @record
@@ -222,8 +228,11 @@ class SKCEScorer:
     """
 
     kernel: Kernel = _OF_CLASSES
-    estimator: Estimator = dataclasses.field(default=estimators.skce, metadata={"static": True})
+    estimator: Estimator = dataclasses.field(
+        default=estimators.skce, metadata={"static": True, "check": _estimator}
+    )
 
+    @checked
     def __call__(self, model: Any, X: Any, y: Any, sample_weight: Numbers | None = None) -> float:
         """Minus the estimate."""
         predictions = from_sklearn(model, X)

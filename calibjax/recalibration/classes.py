@@ -17,7 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.fitting import minimum, newton_step
-from calibjax._core.gate import Seen, checked, inner
+from calibjax._core.gate import checked, inner
 from calibjax._core.pytree import Numbers, PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions, Distribution, Family
@@ -274,9 +274,10 @@ _MAX_ITERATIONS = 60
 Loss = Callable[..., jax.Array]
 
 
-def _temperature(name: str, value: Any, seen: Seen) -> Any:
+def _loss(name: str, value: Any, seen: Any = None) -> Any:
     del seen
-    return checks.positive_scalar(name, value)
+    checks.function("loss function", name, value, "predictions", "targets")
+    return value
 
 
 @record
@@ -335,8 +336,8 @@ class TemperatureScaling(Recalibrator):
             `fit` is given weights, the loss is called with a keyword argument `weights`, [n].
 
     Raises:
-        TypeError: by `fit` if the loss is not a function, does not return a scalar, or takes no
-            weights but there are some.
+        TypeError: by the methods if the loss is no function; by `fit` if it does not return a
+            scalar, or takes no weights but there are some.
         ValueError: by `fit` if the loss has no minimum in the range, such as the negative
             log-likelihood of classes that the predictions separate perfectly, or is not finite.
             If the arrays are traced, the temperature is NaN instead.
@@ -355,7 +356,10 @@ class TemperatureScaling(Recalibrator):
     4.0 [2. 2.]
     """
 
-    loss: Loss = dataclasses.field(default=negative_log_likelihood, metadata={"static": True})
+    loss: Loss = dataclasses.field(
+        default=negative_log_likelihood,
+        metadata={"static": True, "check": lambda value, name: _loss(name, value)},
+    )
 
     @checked
     def fit(
@@ -367,7 +371,7 @@ class TemperatureScaling(Recalibrator):
             _refuse_temperature(np.asarray(losses))
         return checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
 
-    @checked(params=_temperature)
+    @checked(params=lambda name, value, seen: checks.positive_scalar(name, value))
     def apply(self, params: Numbers, predictions: Family) -> Family:
         """All predictions at the temperature `params`."""
         return _at_temperature(predictions, params)
@@ -498,7 +502,7 @@ def _refuse_temperature(losses: np.ndarray) -> None:
     )
 
 
-@checked
+@checked(loss=_loss)
 def temperature_interval(
     predictions: Distribution,
     targets: Numbers,

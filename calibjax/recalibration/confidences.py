@@ -84,8 +84,7 @@ class PlattScaling(ConfidenceRecalibrator):
         smooth_targets: whether the targets are Platt's instead of 1 and 0.
 
     Raises:
-        TypeError: by the methods if an argument is of the wrong kind; by `fit` if `smooth_targets`
-            is not a truth value.
+        TypeError: by the methods if an argument or `smooth_targets` is of the wrong kind.
         ValueError: by the methods if shapes or values are wrong; by `fit` if there is no
             maximum. If the arrays are traced, slope and intercept are NaN instead.
 
@@ -171,8 +170,8 @@ class MMCEScaling(ConfidenceRecalibrator):
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
-        ValueError: by the methods if shapes or values are wrong; by `fit` if the weight is not
-            positive, or there is no minimum, because `correct` is the same for all, or a threshold
+        ValueError: by the methods if shapes or values are wrong, or the weight is not positive; by
+            `fit` if there is no minimum, because `correct` is the same for all, or a threshold
             separates wrong predictions from correct ones above it. If the arrays are traced, slope
             and intercept are NaN instead.
 
@@ -352,10 +351,8 @@ class HistogramBinning(ConfidenceRecalibrator):
         num_bins: b, number of intervals, between 1 and 2²⁴.
 
     Raises:
-        TypeError: by the methods if an argument is of the wrong kind; by `fit` if `num_bins` is not
-            an integer.
-        ValueError: by the methods if shapes or values are wrong; by `fit` if `num_bins` is out of
-            range.
+        TypeError: by the methods if an argument or `num_bins` is of the wrong kind.
+        ValueError: by the methods if shapes or values are wrong, or `num_bins` is out of range.
 
     Cost: O(n + b).
 

@@ -23,26 +23,9 @@ def test_numbers():
 
 
 @pytest.mark.parametrize(
-    ("labels", "classes", "error", "message"),
-    [
-        (["a", "z"], ["a", "b"], ValueError, r"labels: .*\['a', 'b'\], got labels\[1\] = 'z'"),
-        (["1"], [0, 1], ValueError, r"labels\[0\] = '1'"),
-        ([0.0, np.nan], [0, 1], ValueError, r"labels\[1\] = nan"),
-        ([-1], [0, 1], ValueError, r"labels\[0\] = -1"),
-        ([0, 1], [1, 1], ValueError, r"classes: expected different labels, got \[1, 1\]"),
-        ([[0, 1]], [0, 1], ValueError, r"labels: expected one axis .* got \(1, 2\)"),
-        ([], [0, 1], ValueError, r"labels: expected one axis with at least one label, got \(0,\)"),
-        (0, [0, 1], ValueError, r"labels: expected one axis .* got \(\)"),
-        (
-            np.array(["a", None], object),
-            ["a"],
-            TypeError,
-            "labels: expected labels that can be ordered",
-        ),
-        ([[0], [0, 1]], [0], TypeError, "labels: expected an array of labels, got list"),
-        (np.ma.masked_array([0, 1], [0, 1]), [0, 1], ValueError, r"got a masked labels\[1\]"),
-    ],
+    ("labels", "classes"),
+    [(["a", "z"], ["a", "b"]), (["1"], [0, 1]), ([0.0, np.nan], [0, 1]), ([-1], [0, 1]), ([0], 0)],
 )
-def test_wrong_labels(labels, classes, error, message):
-    with pytest.raises(error, match=message):
+def test_labels_that_are_no_class(labels, classes):
+    with pytest.raises(ValueError, match=r"(labels|classes): expected (labels among|one axis)"):
         label_indices(labels, classes)

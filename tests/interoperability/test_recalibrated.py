@@ -14,7 +14,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -22,9 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from calibjax import distributions, interoperability, recalibration, scores
 from calibjax.distributions.composed import Recalibrated
-from calibjax.estimators import Neighbourhood
 from calibjax.interoperability import RecalibratedClassifier, RecalibratedRegressor
-from calibjax.recalibration.confidences import MMCEScaling
 
 random = np.random.default_rng(0)
 X = np.repeat(
@@ -33,18 +30,6 @@ X = np.repeat(
 NOISY = X[:, [0, 2]] + random.normal(size=(200, 2))
 WORDS = np.array(["b", "c", "a"])[(NOISY > 0.3).sum(1)]
 TWO = np.where(WORDS == "c", "yes", "no")
-
-
-@pytest.mark.parametrize("y", [WORDS, TWO])
-def test_isotonic_regression_as_scikit_learn_has_it(y):
-    ours = RecalibratedClassifier(GaussianNB(), recalibration.IsotonicRegression(), cv=3)
-    theirs = CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=3, ensemble=False)
-    ours.fit(X, y)
-    theirs.fit(X, y)
-    assert list(ours.classes_) == list(theirs.classes_)
-    new = X[:100] + 0.1
-    np.testing.assert_allclose(ours.predict_proba(new), theirs.predict_proba(new), atol=1e-12)
-    np.testing.assert_array_equal(ours.predict(new), theirs.predict(new))
 
 
 @pytest.mark.parametrize(("y", "family"), [(WORDS, "Categorical"), (TWO, "Bernoulli")])
@@ -92,41 +77,10 @@ def test_probabilities_of_zero():
     np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-12)
 
 
-def test_wrong_parameters():
-    for options, error, message in (
-        ({"estimator": LinearRegression()}, TypeError, "estimator: .* decision_function, got Line"),
-        ({"recalibrator": "platt"}, TypeError, "recalibrator: expected a record .* got str"),
-        (
-            {"recalibrator": recalibration.GroupWise(recalibration.HistogramBinning(2))},
-            TypeError,
-            "recalibrator: expected one that needs no groups, got GroupWise",
-        ),
-        (
-            {"recalibrator": recalibration.LocalRecalibration(Neighbourhood.laplacian(0.2, 5))},
-            TypeError,
-            r"recalibrator.fit: expected a method that can be called with \(predictions, targets\)",
-        ),
-        (
-            {"estimator": GaussianNB(), "recalibrator": MMCEScaling()},
-            TypeError,
-            r"confidences: expected an array \[n\], or a batch of .*, got Categorical",
-        ),
-        ({"smallest_probability": 1.0}, ValueError, r"smallest_probability: .*\(0, 1\)"),
-    ):
-        with pytest.raises(error, match=message):
-            RecalibratedClassifier(**options).fit(X, WORDS)
-    with pytest.raises(ValueError, match=r"y: expected at least two classes, got one class, \['b'"):
-        RecalibratedClassifier(GaussianNB()).fit(X, np.full(200, "b"))
-    rare = np.where(np.arange(200) == 7, "d", WORDS)
-    folds = [(np.arange(100), np.arange(100, 200)), (np.arange(100, 200), np.arange(100))]
-    with pytest.raises(ValueError, match="y: expected samples of each class .* class 'd' in one"):
-        RecalibratedClassifier(GaussianNB(), cv=folds).fit(X, rare)
-
-
 def test_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.delitem(sys.modules, RecalibratedClassifier.__module__)
-    message = r"classifier of scikit-learn, which is not installed: pip .*calibjax\[sklearn\]"
+    message = r"estimator of scikit-learn, which is not installed: pip .*calibjax\[sklearn\]"
     with pytest.raises(ImportError, match=message):
         _ = interoperability.RecalibratedClassifier
     with pytest.raises(AttributeError, match="no attribute 'Recalibrated'"):
@@ -150,17 +104,6 @@ def test_the_checks_of_scikit_learn(recalibrator):
         [],
         ["check_array_api_input"],
     )
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_checks_on_data_that_has_no_temperature():
-    """Their classes are separated perfectly, or their labels are random."""
-    model = RecalibratedClassifier(recalibrator=recalibration.TemperatureScaling())
-    found = check_estimator(model, on_fail=None, on_skip=None)
-    failed = [str(x["exception"]) for x in found if x["status"] == "failed"]
-    assert failed
-    assert all("expected a minimum at a temperature between" in text for text in failed), failed
 
 
 CLASS_METHODS = [
@@ -249,8 +192,6 @@ def test_weights_reach_the_last_step_of_a_pipeline():
         np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), rtol=1e-6)
     unweighted = RecalibratedClassifier(GaussianNB(), cv=3).fit(X, WORDS)
     assert np.abs(unweighted.predict_proba(X) - plain.predict_proba(X)).max() > 1e-3
-    with pytest.raises(TypeError, match="estimator: expected one whose fit takes sample_weight, g"):
-        RecalibratedClassifier(make_pipeline(scaler, KNeighborsClassifier())).fit(X, TWO, WEIGHTS)
 
 
 def test_metadata_routing():
@@ -293,9 +234,8 @@ def test_scores_of_a_decision_function(y):
         np.testing.assert_allclose(ours, theirs.predict_proba(X), atol=1e-4)
     pairs = SVC(decision_function_shape="ovo")
     four = np.digitize(X[:, 0], [-0.6, 0.0, 0.6])
-    for labels, number, count in ((four, 4, 6), (WORDS, 3, 3)):
-        message = f"expected a score for each of {number} classes, not for pairs, got {count} from"
-        with pytest.raises(TypeError, match=message):
+    for labels in (four, WORDS):
+        with pytest.raises(TypeError, match="expected a score for each of . classes"):
             RecalibratedClassifier(make_pipeline(pairs)).fit(X, labels)
 
 
@@ -338,37 +278,30 @@ def test_targets_with_a_logarithm():
     assert isinstance(found, distributions.LogNormal)
     loc, scale = BayesianRidge().fit(X, Y).predict(X, return_std=True)
     np.testing.assert_allclose(found.log_prob(y), lognorm(scale, 0, np.exp(loc)).logpdf(y))
-    roots = TransformedTargetRegressor(BayesianRidge(), func=np.sqrt, inverse_func=np.square)
-    with pytest.raises(TypeError, match="expected a TransformedTargetRegressor .* FunctionTransf"):
-        interoperability.from_sklearn(roots.fit(X, y), X)
 
 
-def test_several_outputs_are_refused():
-    with pytest.raises(ValueError, match=r"y: expected one output, \[n\], got 2, \(200, 2\); fit"):
-        RecalibratedRegressor().fit(X, np.stack([Y, Y], 1))
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        recalibration.IsotonicRegression(),
-        recalibration.VennAbers(),
-        recalibration.TemperatureScaling(),
-    ],
-    ids=lambda method: type(method).__name__,
-)
-def test_pickles_predict_the_same(method):
-    """To the last digit, though JAX computes in float32 elsewhere."""
-    model = RecalibratedClassifier(GaussianNB(), method, cv=2).fit(X, WORDS)
-    copied = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(copied.predict_proba(X), model.predict_proba(X))
-    assert all(isinstance(x, np.ndarray | np.generic) for x in jax.tree.leaves(model.params_))
-
-
-def test_pickles_of_regressors_predict_the_same():
-    """Float32 has no digits left of targets near 1e9."""
+def test_pickles_predict_the_same():
+    """To the last digit: float32 has none left of targets near 1e9."""
+    for method in (recalibration.IsotonicRegression(), recalibration.TemperatureScaling()):
+        model = RecalibratedClassifier(GaussianNB(), method, cv=2).fit(X, WORDS)
+        copied = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(copied.predict_proba(X), model.predict_proba(X))
+        assert all(isinstance(x, np.ndarray | np.generic) for x in jax.tree.leaves(model.params_))
     for method in (recalibration.AffineScaling(), recalibration.KernelRecalibration()):
         model = RecalibratedRegressor(BayesianRidge(), method, cv=2).fit(X, 1e9 + Y)
         copied = pickle.loads(pickle.dumps(model))
         for one, other in zip(copied.predict(X, True), model.predict(X, True), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_wrong_parameters():
+    folds = [(np.arange(100), np.arange(100, 200)), (np.arange(100, 200), np.arange(100))]
+    rare = np.where(np.arange(200) == 7, "d", WORDS)
+    for options, labels, error, message in (
+        ({"estimator": LinearRegression()}, WORDS, TypeError, "estimator: .* decision_function, g"),
+        ({"recalibrator": "platt"}, WORDS, TypeError, "recalibrator: expected a record .* got str"),
+        ({}, np.full(200, "b"), ValueError, "y: expected at least two classes, got one class"),
+        ({"cv": folds}, rare, ValueError, "y: expected samples of each class in two folds"),
+    ):
+        with pytest.raises(error, match=message):
+            RecalibratedClassifier(**{"estimator": GaussianNB()} | options).fit(X, labels)

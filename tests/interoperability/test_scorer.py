@@ -1,10 +1,9 @@
-import functools
 import pickle
 
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
+from sklearn.linear_model import BayesianRidge, LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -51,17 +50,9 @@ def test_regression():
         SKCEScorer()(model, X, X[:, 0])
 
 
-def test_wrong_models_and_labels():
-    with pytest.raises(TypeError, match="model: .* got LinearRegression"):
-        SKCEScorer(KERNEL)(LinearRegression().fit(X, LABELS), X, LABELS)
-    model = LogisticRegression().fit(X[LABELS < 2], LABELS[LABELS < 2])
-    with pytest.raises(ValueError, match=r"labels: expected labels among the classes \[0, 1\]"):
-        SKCEScorer()(model, X, LABELS)
-    with pytest.warns(UserWarning, match="Scoring failed"):  # in folds that lack a class
+def test_folds_that_lack_a_class():
+    with pytest.warns(UserWarning, match="Scoring failed"):
         values = cross_val_score(
             LogisticRegression(), X, np.sort(LABELS), scoring=SKCEScorer(), cv=KFold(3)
         )
     assert np.isnan(values).any()
-    wrong = SKCEScorer(estimator=functools.partial(estimators.skce, KERNEL))
-    with pytest.raises(TypeError, match="estimator: expected a function that can be called with"):
-        wrong(model, X, LABELS)

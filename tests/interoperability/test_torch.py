@@ -110,24 +110,19 @@ def test_an_estimate_from_tensors():
     assert estimators.skce(kernel, distributions.Normal(LOC, ONE), targets) == expected
 
 
-def test_wrong_arguments():
-    for wrong in (np.ones(3), [1.0], td.Normal, None):
-        with pytest.raises(TypeError, match="value: expected a tensor or a distribution of torch"):
-            interoperability.from_torch(wrong)
-    with pytest.raises(ValueError, match=r"expected batch shape \(n,\).*got \(\)"):
-        interoperability.from_torch(td.Normal(0.0, 1.0))
-    with pytest.raises(TypeError, match="expected a dense tensor, got torch.sparse_coo"):
-        interoperability.from_torch(torch.eye(3).to_sparse())
-    with pytest.raises(TypeError, match="expected a tensor that JAX can read.* on meta"):
-        interoperability.from_torch(torch.ones(3, device="meta"))
-    for other in (td.Weibull(ONE, 2.0), td.Independent(td.Gamma(torch.ones(N, 2), 1.0), 1)):
-        with pytest.raises(TypeError, match="expected a torch distribution among Bernoulli, Beta"):
-            interoperability.from_torch(other)
-
-
 def test_the_example():
     text = interoperability.from_torch.__doc__.replace("# doctest: +SKIP", "")
     example = doctest.DocTestParser().get_doctest(text, {}, "from_torch", None, None)
     assert len(example.examples) == 4
     with jax.enable_x64(False):
         assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_wrong_arguments():
+    sparse, elsewhere = torch.eye(3).to_sparse(), torch.ones(3, device="meta")
+    other = td.Independent(td.Gamma(torch.ones(N, 2), 1.0), 1)
+    for wrong in (np.ones(3), sparse, elsewhere, td.Weibull(ONE, 2.0), other):
+        with pytest.raises(TypeError, match="value: expected"):
+            interoperability.from_torch(wrong)
+    with pytest.raises(ValueError, match=r"expected batch shape \(n,\).*got \(\)"):
+        interoperability.from_torch(td.Normal(0.0, 1.0))

@@ -14,7 +14,7 @@ import pathlib
 import numpy as np
 
 PLACE = pathlib.Path(__file__).with_suffix(".json")
-N, M, PENALTY, BINS = 400, 4, 0.1, 10
+N, M, PENALTY = 400, 4, 0.1
 _RNG = np.random.default_rng(37)
 LOGITS = 1.5 * _RNG.normal(size=(N, M))
 LOGITS -= np.log(np.exp(LOGITS).sum(1, keepdims=True))
@@ -22,7 +22,6 @@ _SCORES = LOGITS * [0.5, 0.8, 1.1, 0.7] + [0.5, 0.0, -0.5, 0.2] + _RNG.gumbel(si
 LABELS = _SCORES.argmax(1)
 CONFIDENCES = _RNG.beta(0.8, 1.2, N).clip(0.01, 0.99).round(3)  # with ties
 CORRECT = (_RNG.uniform(size=N) < CONFIDENCES**1.6).astype(int)
-BETWEEN = CONFIDENCES - 5e-4  # the edges of bins, which netcal counts to the bins above
 NEW = np.array([0.004, 0.2, CONFIDENCES[7], 0.55, 0.8, 0.9999])
 
 
@@ -52,12 +51,10 @@ def main():
     """Fits everything."""
     import torch
     from betacal import BetaCalibration
-    from netcal.binning import HistogramBinning
     from netcal.scaling import BetaCalibration as NetcalBeta
     from netcal.scaling import TemperatureScaling
     from probmetrics.calibrators import logistic, temperature_scaling
     from probmetrics.distributions import CategoricalLogits
-    from sklearn.isotonic import IsotonicRegression
     from sklearn.linear_model import LogisticRegression
     from venn_abers import VennAbers
 
@@ -102,11 +99,6 @@ def main():
     venn_abers.fit(two, CORRECT)
     values, intervals = venn_abers.predict_proba(np.stack([1 - NEW, NEW], 1))
     found["venn_abers"] = {"venn-abers": [*intervals.T.tolist(), values[:, 1].tolist()]}
-    isotonic = IsotonicRegression(out_of_bounds="clip").fit(CONFIDENCES, CORRECT)
-    found["isotonic"] = {"scikit-learn": isotonic.predict(NEW).tolist()}
-    histogram = HistogramBinning(BINS)
-    histogram.fit(BETWEEN, CORRECT)
-    found["histogram"] = {"netcal": histogram.transform(BETWEEN[:10]).tolist()}
     PLACE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

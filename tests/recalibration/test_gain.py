@@ -104,21 +104,6 @@ def test_other_predictions_and_scores():
     np.testing.assert_array_equal(kept.features, TARGETS)
 
 
-def test_wrong_input():
-    with pytest.raises(TypeError, match="recalibrations: expected a dictionary of at least one"):
-        recalibration_gain(KEY, AffineScaling(), NORMAL, TARGETS)
-    with pytest.raises(TypeError, match="recalibration.fit: expected"):
-        recalibration_gain(KEY, {"three": 3}, NORMAL, TARGETS)
-    with pytest.raises(ValueError, match=r"outside of fold \d .* targets: "):
-        AffineScaling().cross_fitted(
-            KEY, Normal(jnp.zeros(4), jnp.ones(4)), jnp.ones(4), num_folds=2
-        )
-    found = HistogramBinning(2).cross_fitted(
-        KEY, Bernoulli(jnp.full(4, 0.3)), jnp.arange(4) % 2, num_folds=2
-    )
-    assert isinstance(found, Bernoulli)
-
-
 @pytest.mark.slow
 def test_coverage():
     """Of the mean gain: 93.6 % of 2000 data sets of 1000 samples, and 91 % of those of 200."""
@@ -173,3 +158,14 @@ def test_parts_of_several_directions():
     assert (
         recalibration_gain(KEY, {"a": QuantileShift()}, edges, TARGETS)["a"].overconfidence is None
     )
+
+
+def test_folds_that_determine_no_map():
+    with pytest.raises(ValueError, match=r"a fit outside of each fold, got nan for \d"):
+        AffineScaling().cross_fitted(
+            KEY, Normal(jnp.zeros(4), jnp.ones(4)), jnp.ones(4), num_folds=2
+        )
+    found = HistogramBinning(2).cross_fitted(
+        KEY, Bernoulli(jnp.full(4, 0.3)), jnp.arange(4) % 2, num_folds=2
+    )
+    assert isinstance(found, Bernoulli)

@@ -7,11 +7,9 @@ from scipy import stats
 from calibjax.distances import Euclidean
 from calibjax.distributions import (
     DiagNormal,
-    Ensemble,
     Gamma,
     Laplace,
     Normal,
-    Poisson,
     StudentT,
     Uniform,
     sample_targets,
@@ -79,18 +77,6 @@ def test_identity_and_features():
     same = method.apply(method.identity(carrying), carrying)
     np.testing.assert_allclose(same.loc, LOC, rtol=1e-5)
     np.testing.assert_allclose(same.scale, SCALE, rtol=1e-5)
-
-
-def test_wrong_input():
-    with pytest.raises(TypeError, match="predictions: expected continuous distributions"):
-        KernelRecalibration().fit(Poisson(jnp.ones(3)), jnp.ones(3, int))
-    with pytest.raises(TypeError, match="distributions with scores, got ensembles"):
-        KernelRecalibration().fit(Ensemble(jnp.ones((3, 2))), jnp.ones(3))
-    params = KernelRecalibration().fit(PREDICTIONS, TARGETS)
-    with pytest.raises(ValueError, match="prior: expected"):
-        KernelRecalibration(prior=-1.0).apply(params, PREDICTIONS)
-    with pytest.raises((TypeError, ValueError), match="predictions"):
-        KernelRecalibration().apply(params, Gamma(jnp.ones(3), jnp.ones(3)))
 
 
 @pytest.mark.parametrize("family", [Laplace, Uniform, StudentT])

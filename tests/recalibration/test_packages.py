@@ -13,8 +13,6 @@ import pytest
 from calibjax.distributions import CategoricalLogits
 from calibjax.recalibration import (
     BetaCalibration,
-    HistogramBinning,
-    IsotonicRegression,
     MatrixScaling,
     TemperatureScaling,
     VennAbers,
@@ -101,12 +99,3 @@ def test_venn_abers():
     low, high, values = NUMBERS["venn_abers"]["venn-abers"]
     np.testing.assert_allclose(VennAbers().interval(params, new), (low, high), atol=1e-6)
     np.testing.assert_allclose(VennAbers().apply(params, new), values, atol=1e-6)
-
-
-def test_isotonic_and_histogram():
-    found = IsotonicRegression().apply(fit_confidences(IsotonicRegression()), data.NEW)
-    np.testing.assert_allclose(found, NUMBERS["isotonic"]["scikit-learn"], atol=1e-6)
-    method = HistogramBinning(data.BINS)
-    between = jnp.asarray(data.BETWEEN)
-    found = method.apply(method.fit(between, jnp.asarray(data.CORRECT)), between[:10])
-    np.testing.assert_allclose(found, NUMBERS["histogram"]["netcal"], atol=1e-6)

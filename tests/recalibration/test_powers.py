@@ -154,17 +154,6 @@ def test_gradient_of_class_probabilities():
     np.testing.assert_allclose(slopes, [numeric, numeric], rtol=1e-7)
 
 
-def test_subclasses_keep_what_they_carry():
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass(frozen=True, eq=False)
-    class Binned(Categorical):
-        bin: jax.Array
-
-    scaled = tempered(Binned(jnp.array([0.25, 0.75]), jnp.array(3)), 0.5)
-    assert (type(scaled), scaled.bin) == (Binned, 3)
-    np.testing.assert_allclose(scaled.probs, [0.1, 0.9], rtol=1e-12)
-
-
 def test_a_family_of_your_own():
     @jax.tree_util.register_dataclass
     @dataclasses.dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import distributions, recalibration, scores
+from calibjax import distributions, recalibration
 
 N = 60
 _random = np.random.default_rng(0)
@@ -27,15 +27,6 @@ def test_interval_of_normals():
     expected = temperature * np.exp([-reach, 0, reach])
     np.testing.assert_allclose([found.low, found.estimate, found.high], expected, rtol=1e-6)
     np.testing.assert_allclose(found.standard_error, temperature * error, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_no_interval_where_the_loss_is_not_smooth():
-    values = _random.normal(size=(N, 5))
-    ensembles = distributions.Ensemble(values[:, 1:])
-    found = recalibration.temperature_interval(ensembles, 2 * values[:, 0], loss=scores.crps)
-    assert found.estimate > 1
-    assert np.isnan(found.low) == np.isnan(found.high)
 
 
 @pytest.mark.slow
