@@ -153,7 +153,7 @@ def _of_blocks(
 def returned(name: str, values: Any, shape: tuple[int, int]) -> jax.Array:
     """Values of a user's function for two batches, if there is one for each pair."""
     checks.shape(name, values, shape, f"[n, n'] = {shape} of its values for two batches")
-    return values
+    return checks.real(name, values)
 
 
 def losses_of_values(

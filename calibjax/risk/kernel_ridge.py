@@ -244,6 +244,10 @@ class KernelRidge(EstimationFunction):
 
     def _options(self, points: Distribution) -> tuple[int, Any]:
         """Rank and tolerance for these predictions; rank n if the full matrix is faster."""
+        one = jax.tree.map(lambda leaf: leaf[0], points)
+        value = jax.eval_shape(self.kernel, one, one)
+        if getattr(value, "shape", None) != () or value.dtype.kind not in "fiub":
+            raise TypeError(f"kernel: expected a real number for two predictions, got {value}")
         leaves = jax.tree.leaves(points)
         tolerance = self.tolerance
         if tolerance is None:
