@@ -210,6 +210,15 @@ def _check_of(name: str, annotation: Any, own: dict[str, Check]) -> Check | None
 
 def _expected(annotation: Any) -> Callable[[str, Any], None] | None:
     """The check of what an argument is: an instance of a record, or what a protocol has."""
+    kinds = typing.get_args(annotation)
+    if len(kinds) > 1 and all(map(dataclasses.is_dataclass, kinds)):  # one of several records
+
+        def expect_one(name: str, value: Any) -> None:
+            if not isinstance(value, kinds):
+                names = " or ".join(kind.__name__ for kind in kinds)
+                raise TypeError(f"{name}: expected {names}, got {checks.described(value)}")
+
+        return expect_one
     if not isinstance(annotation, type):
         return None
     is_protocol = getattr(annotation, "_is_protocol", False)
