@@ -1,6 +1,5 @@
 """Diagrams of reliability, PIT values, coverage, scores and wealth, with bands."""
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.gate import checked
 from calibjax.estimators.curves import (
     IsotonicCurve,
     ReliabilityCurve,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 _UNIT_SQUARE: dict[str, Any] = {"xlim": (-0.02, 1.02), "ylim": (-0.02, 1.02)}
 
 
+@checked
 def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes":
     """Histogram of PIT values: flat if the model is calibrated.
 
@@ -63,9 +63,7 @@ def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes
     >>> print(ax.get_xlabel(), "|", ax.get_ylabel())
     PIT value | targets
     """
-    described = "[K], the bins of one data set"
-    record = "histogram", histogram, PITHistogram
-    shown = figures.shown_record(*record, "pit_counts", "counts", described)
+    shown = figures.shown_record("histogram", histogram, "counts")
     edges, is_outside = shown.edges, np.asarray(shown.is_outside)
     width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2
     with figures.figure(ax, (4.8, 3.4), ncols=2) as ax:
@@ -85,6 +83,7 @@ def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes
     return ax
 
 
+@checked(curve=figures.of_quantiles)
 def pit_ecdf(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     """Empirical distribution function of PIT values, minus that of uniform ones.
 
@@ -120,12 +119,10 @@ def pit_ecdf(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     share of PIT values - PIT value
     """
     labels = "PIT value", "share of PIT values - PIT value"
-    if isinstance(curve, CoverageCurve) and curve.kind != "quantile":
-        got = f"a curve of kind {curve.kind!r}"
-        raise TypeError(f'curve: expected a coverage_curve of kind "quantile", got {got}')
     return _draw_coverage(ax, curve, labels, is_difference=True)
 
 
+@checked
 def coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     """Share of targets in the predicted central intervals, over the probability of the intervals.
 
@@ -161,7 +158,7 @@ def coverage_curve(curve: CoverageCurve, *, ax: "Axes | None" = None) -> "Axes":
     probability of the predicted interval
     """
     labels = "probability of the predicted interval", "share of targets in the interval"
-    if getattr(curve, "kind", None) == "quantile":
+    if curve.kind == "quantile":
         labels = "level of the predicted quantile", "share of targets up to the quantile"
     return _draw_coverage(ax, curve, labels, is_difference=False)
 
@@ -170,9 +167,7 @@ def _draw_coverage(
     ax: "Axes | None", curve: CoverageCurve, labels: tuple[str, str], *, is_difference: bool
 ) -> "Axes":
     """Band, line and points of the coverage around the diagonal, or of its difference from it."""
-    record = "curve", curve, CoverageCurve
-    described = "[L], the levels of one data set"
-    shown = figures.shown_record(*record, "coverage_curve", "levels", described)
+    shown = figures.shown_record("curve", curve, "levels")
     x = np.asarray(shown.levels)
     baseline = x if is_difference else 0
     lower, upper = shown.simultaneous_lower - baseline, shown.simultaneous_upper - baseline
@@ -191,6 +186,7 @@ def _draw_coverage(
     return ax
 
 
+@checked
 def reliability_diagram(
     curve: ReliabilityCurve | IsotonicCurve, *, ax: "Axes | None" = None
 ) -> "Axes":
@@ -240,9 +236,7 @@ def reliability_diagram(
     """
     if isinstance(curve, IsotonicCurve):
         return _draw_isotonic(curve, ax)
-    described = "[K], the bins of one data set"
-    record = "curve", curve, ReliabilityCurve
-    shown = figures.shown_record(*record, "reliability_curve", "counts", described)
+    shown = figures.shown_record("curve", curve, "counts")
     shown = jax.tree.map(lambda x: x[shown.counts > 0], shown)
     width = min(8.0, 160 / max(1, shown.counts.size))
     x, size = shown.confidence, min(6.0, 2 + width / 2)
@@ -262,9 +256,7 @@ def reliability_diagram(
 
 def _draw_isotonic(curve: IsotonicCurve, ax: "Axes | None") -> "Axes":
     """Line, points and bands of an isotonic regression."""
-    described = "[K], the points of one data set"
-    record = "curve", curve, IsotonicCurve
-    shown = figures.shown_record(*record, "isotonic_curve", "confidence", described)
+    shown = figures.shown_record("curve", curve, "confidence")
     x, is_of_labels = shown.confidence, shown.functional == "probability"
     with figures.figure(ax, (4.6, 4.8), ncols=2) as ax:
         figures.draw_diagonal(ax, ends=[0, 1] if is_of_labels else [min(x), max(x)])
@@ -307,6 +299,7 @@ def _draw_counts(ax: "Axes", curve: ReliabilityCurve, width: float) -> None:
     ax.tick_params(labelbottom=False)
 
 
+@checked
 def null_distribution(
     result: CalibrationTestResult | Component,
     *,
@@ -355,22 +348,27 @@ def null_distribution(
     >>> print(ax.lines[0].get_label())
     observed, p = 0.001
     """
-    if not isinstance(result, CalibrationTestResult | Component):
-        raise TypeError(
-            "result: expected a CalibrationTestResult of hypothesis_tests, or one of its "
-            f"components, got {checks.described(result)}"
-        )
-    if result.null_samples is None:
-        raise ValueError("result.null_samples: expected draws, got None (not a simulated test)")
-    statistic, pvalue, draws = (_one_statistic(result, x) for x in ("statistic", "pvalue", "draws"))
+    if result.null_samples is None or np.ndim(result.pvalue):
+        got = "none" if result.null_samples is None else f"shape {np.shape(result.pvalue)}"
+        raise ValueError(f"result: expected draws of one statistic, got {got}")
     with figures.figure(ax, (4.8, 3.2)) as ax:
+        draws = np.asarray(result.null_samples, np.float64)
         figures.draw_histogram(ax, draws, bins, "under calibration")
-        label = f"observed, p = {float(pvalue):.3g}"
-        ax.axvline(float(statistic), color=figures.RED, linewidth=1.8, label=label)
+        label = f"observed, p = {float(result.pvalue):.3g}"
+        ax.axvline(float(result.statistic), color=figures.RED, linewidth=1.8, label=label)
         ax.set(xlabel=xlabel, ylabel="draws")
     return ax
 
 
+def _sorted(name: str, values: Any) -> np.ndarray:
+    """p-values in increasing order, [R]."""
+    values = checks.unit_interval(name, checks.as_arrays(name, values))
+    checks.shape(name, values, (None,), "[R], one from each data set")
+    checks.leading_size(name, values)
+    return np.sort(values)
+
+
+@checked(pvalues=figures.by_name(_sorted), band=figures.of_quantiles)
 def pvalue_ecdf(
     pvalues: Mapping[str, Any], *, band: CoverageCurve | None = None, ax: "Axes | None" = None
 ) -> "Axes":
@@ -407,53 +405,32 @@ def pvalue_ecdf(
     >>> print(ax.lines[0].get_xydata().tolist())
     [[0.0, 0.0], [0.25, 0.5], [0.75, 1.0], [1.0, 1.0]]
     """
-    shown = figures.shown_by_name("pvalues", pvalues, _sorted)
-    if band is not None and (not isinstance(band, CoverageCurve) or band.kind != "quantile"):
-        expected = 'a coverage_curve of kind "quantile"'
-        raise TypeError(f"band: expected {expected}, got {checks.described(band)}")
     with figures.figure(ax, (4.4, 4.8), ncols=2) as ax:
-        for (color, line), (name, values) in zip(figures.CURVE_LOOKS, shown.items(), strict=False):
+        for (color, line), (name, values) in zip(
+            figures.CURVE_LOOKS, pvalues.items(), strict=False
+        ):
             rates = np.arange(1, values.size + 1) / values.size
             ends = np.r_[0, values, 1], np.r_[0, rates, 1]
             style = {"color": color, "linestyle": line, "linewidth": 1.5, "label": name}
             ax.plot(*ends, drawstyle="steps-post", **style)
         figures.draw_diagonal(ax, "rate = level")
         if band is not None:
-            fields = "levels", "simultaneous_lower", "simultaneous_upper"
-            x, *ends = (figures.shown_values(f"band.{x}", getattr(band, x)) for x in fields)
+            ends = band.simultaneous_lower, band.simultaneous_upper
             label = f"{100 * band.confidence_level:.4g} % band of uniform p-values"
             style = {"color": figures.LIGHT_BAND, "linewidth": 0, "zorder": 0, "label": label}
-            ax.fill_between(x, ends[0], ends[1], **style)
+            ax.fill_between(band.levels, *ends, **style)
         ax.set(xlim=(0, 1), ylim=(0, 1.01), box_aspect=1)
         ax.set(xlabel="level of the test", ylabel="share of data sets that are rejected")
     return ax
 
 
-def _one_statistic(result: CalibrationTestResult | Component, kind: str) -> np.ndarray:
-    """Statistic, p-value or draws of a test with one statistic."""
-    name = "null_samples" if kind == "draws" else kind
-    value = getattr(result, name)
-    if not hasattr(value, "shape"):
-        raise ValueError(
-            f"result.{name}: expected one statistic, got {checks.described(value)}; take one of "
-            "them with dataclasses.replace"
-        )
-    expected, described = ((None,), "[B]") if kind == "draws" else ((), "()")
-    described += ", of one statistic (take one of several with dataclasses.replace)"
-    checks.shape(f"result.{name}", value, expected, described)
-    values = figures.shown_values(f"result.{name}", value).astype(np.float64)
-    if kind == "draws":
-        checks.leading_size(f"result.{name}", values)
-    return values
+def _murphy_curve(name: str, curve: Any) -> MurphyCurve:
+    if not isinstance(curve, MurphyCurve):
+        raise TypeError(f"{name}: expected a MurphyCurve, got {checks.described(curve)}")
+    return figures.shown_record(name, curve, "thresholds")
 
 
-def _sorted(name: str, values: ArrayLike) -> np.ndarray:
-    """p-values in increasing order, [R]."""
-    values = figures.shown_vector(name, values, "[R], one from each data set")
-    checks.unit_interval(name, values)
-    return np.sort(values)
-
-
+@checked(curves=figures.by_name(_murphy_curve))
 def murphy_diagram(
     curves: Mapping[str, MurphyCurve],
     *,
@@ -496,21 +473,11 @@ def murphy_diagram(
     >>> print([line.get_label() for line in plotting.murphy_diagram(curves).lines])
     ['sharp', 'constant']
     """
-
-    def shown(name: str, curve: MurphyCurve) -> MurphyCurve:
-        described = "[k], the thresholds of one data set"
-        return figures.shown_record(
-            name, curve, MurphyCurve, "scores.murphy_curve", "thresholds", described
-        )
-
-    shown_curves = figures.shown_by_name("curves", curves, shown)
-    levels = {curve.level for curve in shown_curves.values()}
+    levels = {curve.level for curve in curves.values()}
     if len(levels) > 1:
-        raise ValueError(
-            f"curves: expected scores of one quantile or of means, got levels {levels}"
-        )
+        raise ValueError(f"curves: expected scores of one quantile or of means, got {levels}")
     with figures.figure(ax, (5.0, 3.4)) as ax:
-        looks = zip(shown_curves.items(), figures.CURVE_LOOKS, strict=False)
+        looks = zip(curves.items(), figures.CURVE_LOOKS, strict=False)
         for (name, curve), (color, style) in looks:
             ax.plot(curve.thresholds, curve.score, color=color, linestyle=style, label=name)
         ax.set(xlabel=xlabel, ylabel="mean elementary score", ylim=(0, None))
@@ -520,6 +487,7 @@ def murphy_diagram(
 _PARTS = ("score", "miscalibration", "discrimination", "uncertainty")
 
 
+@checked
 def score_decomposition(
     decomposition: ScoreDecomposition | CalibrationTestResult,
     *,
@@ -572,12 +540,7 @@ def score_decomposition(
     draws = None
     if isinstance(decomposition, CalibrationTestResult):
         draws, decomposition = decomposition.null_samples, decomposition.statistic
-    if not isinstance(decomposition, ScoreDecomposition):
-        raise TypeError(
-            "decomposition: expected what scores.brier_decomposition returns, or a test result "
-            f"with it as the statistic, got {checks.described(decomposition)}"
-        )
-    values = _shown("decomposition", decomposition, (), "(), of one data set")
+    values = _shown(decomposition)
     band = None if draws is None else _band(draws, confidence_level)
     places = np.arange(4)
     with figures.figure(ax, (5.0, 3.4)) as ax:
@@ -600,30 +563,21 @@ def score_decomposition(
     return ax
 
 
-def _shown(name: str, parts: Any, expected: tuple[Any, ...], described: str) -> np.ndarray:
+def _shown(parts: ScoreDecomposition) -> np.ndarray:
     """The parts in one array, [4, ...]."""
-    values = {x.name: getattr(parts, x.name) for x in dataclasses.fields(ScoreDecomposition)}
-    for key, value in values.items():
-        checks.real(f"{name}.{key}", value)
-        checks.shape(f"{name}.{key}", value, expected, described)
-        values[key] = figures.shown_values(f"{name}.{key}", value).astype(np.float64)
-    return np.stack([values[key] for key in _PARTS])
+    return np.stack([np.asarray(getattr(parts, key), np.float64) for key in _PARTS])
 
 
-def _band(draws: object, confidence_level: float) -> tuple[np.ndarray, np.ndarray]:
+def _band(draws: Any, confidence_level: float) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the interval of each part, [4] each."""
-    if not isinstance(draws, ScoreDecomposition):
-        raise TypeError(
-            "decomposition.null_samples: expected draws of the statistic, got "
-            f"{checks.described(draws)}"
-        )
-    size = checks.leading_size("decomposition.null_samples", draws)
-    values = _shown("decomposition.null_samples", draws, (size,), "[B], the draws")
-    rank, _ = ranks_of_band(float(checks.proportion("confidence_level", confidence_level)), size)
+    values = _shown(draws)
+    size = values.shape[1]
+    rank, _ = ranks_of_band(float(confidence_level), size)
     lower, upper = pointwise_band(jnp.asarray(values.T), rank)
     return np.asarray(lower), np.asarray(upper)
 
 
+@checked
 def e_process_wealth(
     result: EProcessResult,
     *,
@@ -664,15 +618,8 @@ def e_process_wealth(
     >>> print(ax.get_ylabel())
     wealth
     """
-    if not isinstance(result, EProcessResult):
-        got = checks.described(result)
-        raise TypeError(f"result: expected what e_process returns, got {got}")
-    total = figures.shown_vector("result.log_wealth", result.log_wealth, "[n], of e_process")
-    bets = {
-        name: figures.shown_vector(f"result.log_wealths['{name}']", logs, size=len(total))
-        for name, logs in result.log_wealths.items()
-    }
-    level = float(checks.proportion("significance_level", significance_level))
+    total, level = np.asarray(result.log_wealth), float(significance_level)
+    bets = {name: np.asarray(logs) for name, logs in result.log_wealths.items()}
     unit, steps = math.log(10), np.arange(1, len(total) + 1)
     with figures.figure(ax, (5.0, 3.6), ncols=2) as ax:
         from matplotlib.ticker import MaxNLocator

@@ -1,14 +1,14 @@
 """Where the figures are drawn: matplotlib, its Axes, and the values that are shown."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks, environment
+from calibjax._core.pytree import T
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 if TYPE_CHECKING:
@@ -76,67 +76,41 @@ def figure(
         ax.figure.legend(handles=handles, loc="outside upper center", **style)
 
 
-def check_result(result: object, entries: str, test: str) -> None:
-    """Refuses what is not the result of the test whose entries belong to these things."""
-    if not isinstance(result, CalibrationTestResult) or result.entries != entries:
-        got = checks.described(result)
-        if isinstance(result, CalibrationTestResult):
-            got += f" of {result.entries}" if result.entries else " of another test"
-        raise TypeError(f"result: expected what {test} returns, got {got}")
+def result_of(entries: str) -> Callable[..., CalibrationTestResult]:
+    """A check of the result of a test whose entries belong to these things."""
+
+    def check(name: str, value: CalibrationTestResult, seen: Any) -> CalibrationTestResult:
+        if value.entries != entries:
+            raise TypeError(f"{name}: expected a test of {entries}, got one of {value.entries}")
+        return value
+
+    return check
 
 
-def shown_values(name: str, values: ArrayLike) -> np.ndarray:
-    """The values as a NumPy array, finite ones.
-
-    Raises:
-        TypeError: if they are not numbers, or traced by JAX and therefore without values.
-        ValueError: if one is not finite.
-    """
-    if isinstance(values, list) and not values:
-        raise TypeError(f"{name}: expected an array or a number, got an empty list")
-    if not checks.is_concrete(values):
-        raise TypeError(f"{name}: expected values to draw, got {values} (draw outside of jit)")
-    values = checks.originals(name, values)
-    checks.real(name, values)
-    checks.finite(name, values)
-    return np.asarray(values)
+def of_quantiles(name: str, value: Any, seen: Any) -> Any:
+    """A check of the coverage of quantiles."""
+    if value.kind != "quantile":
+        raise TypeError(f'{name}: expected a curve of kind "quantile", got {value.kind!r}')
+    return value
 
 
-def shown_vector(
-    name: str, values: ArrayLike, described: str = "[n]", *, size: int | None = None
-) -> np.ndarray:
-    """The values in float64, at least one, and of a certain number if one is given."""
-    values = shown_values(name, values).astype(np.float64)
-    checks.shape(name, values, (size,), described if size is None else f"({size},){described}")
-    checks.leading_size(name, values)
-    return values
+def shown_record(name: str, record: T, size: str) -> T:
+    """A record of one data set with NumPy arrays; the field `size` has one axis."""
+    record = jax.tree.map(np.asarray, record)
+    checks.shape(f"{name}.{size}", getattr(record, size), (None,), "[K], of one data set")
+    return record
 
 
-def shown_record(
-    name: str, record: Any, kind: type, function: str, size: str, described: str
-) -> Any:
-    """A record with NumPy arrays, which are as many as those of the field `size`."""
-    if not isinstance(record, kind):
-        got = checks.described(record)
-        function = function if "." in function else f"estimators.{function}"
-        raise TypeError(f"{name}: expected what {function} returns, got {got}")
-    names = [x.name for x in dataclasses.fields(record) if not x.metadata.get("static")]
-    values = {x: shown_values(f"{name}.{x}", getattr(record, x)) for x in names}
-    for key, value in values.items():
-        expected = (None,) if key == size else values[size].shape
-        if key == "edges":
-            expected = (values[size].size + 1,)
-        checks.shape(f"{name}.{key}", value, expected, described)
-    return dataclasses.replace(record, **values)
+def by_name(shown: Callable[[str, Any], Any]) -> Callable[..., dict[str, Any]]:
+    """A check of a dict of at most nine things, of each by `shown`, which takes its name."""
 
+    def check(name: str, value: Any, seen: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{name}: expected a dict by names, got {checks.described(value)}")
+        checks.size_in_range(f"len({name})", len(value), 1, len(CURVE_COLORS))
+        return {str(key): shown(f"{name}[{key!r}]", x) for key, x in value.items()}
 
-def shown_by_name(name: str, arrays: object, shown: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """The arrays, or records, of a dict, at most nine, checked by `shown`, which takes the name."""
-    if not isinstance(arrays, Mapping):
-        expected = "a dict of names and arrays"
-        raise TypeError(f"{name}: expected {expected}, got {checks.described(arrays)}")
-    checks.size_in_range(f"len({name})", len(arrays), 1, len(CURVE_COLORS))
-    return {str(key): shown(f"{name}[{key!r}]", values) for key, values in arrays.items()}
+    return check
 
 
 def bin_edges(values: np.ndarray, num_bins: int) -> np.ndarray:

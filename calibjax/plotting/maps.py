@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.gate import Seen, checked
+from calibjax._core.pytree import Numbers
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting import figures
 
@@ -20,6 +21,11 @@ _LABEL = "witness, standard errors"
 _NUM_LEVELS = 12  # of colour, on both sides of zero together
 
 
+def _names(name: str, value: Any, seen: Seen) -> list[str] | None:
+    return None if value is None else [str(x) for x in value]
+
+
+@checked(result=figures.result_of("groups"), groups=_names, residuals=_names)
 def group_errors(
     result: CalibrationTestResult,
     *,
@@ -70,11 +76,12 @@ def group_errors(
     >>> print([label.get_text() for label in ax.get_yticklabels()], len(ax.patches))
     ['young', 'old'] 1
     """
-    level = checks.proportion("significance_level", significance_level)
-    figures.check_result(result, "groups", "hypothesis_tests.group_calibration_test")
+    level = float(significance_level)
     errors, sizes, pvalues = _shown(result)
-    rows = _names("groups", groups, errors.shape[0])
-    columns = _names("residuals", residuals, errors.shape[1])
+    rows, columns = (
+        names or [str(i) for i in range(size)]
+        for names, size in zip((groups, residuals), errors.shape, strict=True)
+    )
     has_numbers = len(rows) <= _MOST_ROWS and len(columns) <= _MOST_COLUMNS
     cell_width, cell_height = (1.1, 0.36) if has_numbers else (0.2, 0.16)  # inches
     size = 2.6 + cell_width * len(columns), 1.4 + cell_height * len(rows)
@@ -98,31 +105,13 @@ def group_errors(
     return ax
 
 
-def _shown(result: CalibrationTestResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _shown(result: CalibrationTestResult) -> list[np.ndarray]:
     """Signed errors, their standard errors and adjusted p-values, [G, k] each."""
-    errors = figures.shown_values("result.estimate", result.estimate).astype(np.float64)
-    if errors.ndim not in (1, 2):
-        raise ValueError(
-            "result.estimate: expected shape [G] or [G, k], the errors of one data set, got "
-            f"{errors.shape}"
-        )
-    shown = [errors]
-    for name in ("null_size", "adjusted_pvalue"):
-        value = figures.shown_values(f"result.{name}", getattr(result, name))
-        checks.shape(f"result.{name}", value, errors.shape, f"{errors.shape}, as the errors")
-        shown.append(value)
-    return tuple(x.reshape(len(errors), -1) for x in shown)  # pyright: ignore[reportReturnType]
-
-
-def _names(name: str, names: Sequence[str] | None, size: int) -> list[str]:
-    """Names of the rows or columns."""
-    if names is None:
-        return [str(i) for i in range(size)]
-    if isinstance(names, str) or not isinstance(names, Sequence):
-        raise TypeError(f"{name}: expected a list of names, got {checks.described(names)}")
-    if len(names) != size:
-        raise ValueError(f"{name}: expected {size} names, got {len(names)}")
-    return [str(one) for one in names]
+    shown = [np.asarray(x) for x in (result.estimate, result.null_size, result.adjusted_pvalue)]
+    if shown[0].ndim not in (1, 2):
+        expected = "[G] or [G, k], of one data set"
+        raise ValueError(f"result.estimate: expected {expected}, got {shown[0].shape}")
+    return [x.reshape(len(x), -1) for x in shown]
 
 
 def _write(
@@ -159,10 +148,11 @@ def _frame(ax: "Axes", is_significant: np.ndarray, label: str) -> None:
         label = ""
 
 
+@checked(result=figures.result_of("locations"), needs=("mean",))
 def witness_map(
     result: CalibrationTestResult,
     at_predictions: Any,
-    at_targets: ArrayLike,
+    at_targets: Numbers,
     *,
     significance_level: float = 0.05,
     ax: "Axes | None" = None,
@@ -214,39 +204,23 @@ def witness_map(
     >>> print(ax.get_xlabel(), "|", ax.get_ylabel())
     predicted mean | target - predicted mean
     """
-    sizes, is_significant = _shown_witness(result, significance_level)
-    at_predictions, at_targets = checks.predictions_and_targets(
-        at_predictions, at_targets, names=("at_predictions", "at_targets")
-    )
-    targets = figures.shown_values("at_targets", at_targets)
-    checks.shape("at_targets", targets, (sizes.size,), f"[{sizes.size}], as the result")
+    witness, errors = np.asarray(result.estimate), np.asarray(result.null_size)
+    targets = np.asarray(at_targets)
+    checks.shape("at_targets", targets, witness.shape, f"{witness.shape}, as the result")
+    # Far from all data both are zero.
+    sizes = np.divide(witness, errors, out=np.zeros_like(witness), where=errors > 0)
+    is_significant = np.asarray(result.adjusted_pvalue) <= float(significance_level)
     if hasattr(at_predictions, "class_probs"):
-        probs = figures.shown_values("at_predictions", at_predictions.class_probs)
+        probs = np.asarray(at_predictions.class_probs)
         return _draw_bars(sizes, is_significant, probs, targets, ax)
-    checks.method("at_predictions", at_predictions, "mean")
-    means = figures.shown_values("at_predictions", jax.vmap(lambda p: p.mean())(at_predictions))
+    means = np.asarray(jax.vmap(lambda p: p.mean())(at_predictions))
     points = np.stack([means, targets - means], 1).astype(np.float64)
     centered = points - points.mean(0)
     size = np.abs(centered).max(0)
     if np.any(size == 0) or np.linalg.matrix_rank(centered / size, tol=1e-4) < 2:
-        raise ValueError(
-            "at_predictions, at_targets: expected locations with different means and residuals, "
-            "not on one line, such as those of a grid"
-        )
+        expected = "expected means and residuals that are not on one line"
+        raise ValueError(f"at_predictions: {expected}, got them on one; take those of a grid")
     return _draw_map(sizes, is_significant, points, ax)
-
-
-def _shown_witness(result: CalibrationTestResult, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Witness in standard errors, and where it is significant, [J] each."""
-    checks.proportion("significance_level", level)
-    figures.check_result(result, "locations", "hypothesis_tests.witness_test")
-    witness = figures.shown_values("result.estimate", result.estimate)
-    checks.shape("result.estimate", witness, (None,), "[J], the witness of one data set")
-    errors = figures.shown_values("result.null_size", result.null_size)
-    pvalues = figures.shown_values("result.adjusted_pvalue", result.adjusted_pvalue)
-    # Far from all data both are zero.
-    sizes = np.divide(witness, errors, out=np.zeros_like(witness), where=errors > 0)
-    return sizes, pvalues <= level
 
 
 def _draw_map(
@@ -304,17 +278,24 @@ def _draw_bars(
 
 _FULL_SIZE = 30  # effective size of an opaque point: its standard error is at most 0.09
 _LEAST_OPACITY = 0.1
-_ALIKE = ", as the errors"
 _LABELS = {False: "local calibration error", True: "local confidence - accuracy"}
 
 
+def _each(name: str, value: Any, seen: Seen) -> np.ndarray:
+    """A number for each sample."""
+    value = checks.finite(name, checks.as_arrays(name, value))
+    checks.shape(name, value, seen["length"][1:], "[n], as the features")
+    return np.asarray(value, np.float64)
+
+
+@checked(errors=_each, effective_sizes=_each, pvalues=_each)
 def local_error_map(
-    features: ArrayLike,
-    errors: ArrayLike,
+    features: Numbers,
+    errors: Numbers,
     *,
     signed: bool = False,
-    effective_sizes: ArrayLike | None = None,
-    pvalues: ArrayLike | None = None,
+    effective_sizes: Numbers | None = None,
+    pvalues: Numbers | None = None,
     significance_level: float = 0.05,
     ax: "Axes | None" = None,
 ) -> "Axes":
@@ -361,11 +342,14 @@ def local_error_map(
     >>> print(ax.collections[0].get_clim())
     (-0.2..., 0.2...)
     """
-    errors = _shown_errors("errors", errors, signed)
-    features = figures.shown_values("features", features)
-    checks.shape("features", features, (errors.size, 2), "[n, 2], a point for each of the errors")
-    opacity = _opacity(effective_sizes, errors.size)
-    chosen = _significant(pvalues, significance_level, errors.size)
+    checks.shape("features", features, (None, 2), "[n, 2]")
+    bad = (errors < 0) & (not signed)
+    checks.refuse_where(bad, "errors", "absolute errors (or signed=True)", errors)
+    features, opacity, chosen = np.asarray(features), None, np.zeros(errors.size, bool)
+    if effective_sizes is not None:
+        opacity = np.clip(effective_sizes / _FULL_SIZE, _LEAST_OPACITY, 1)
+    if pvalues is not None:
+        chosen = checks.unit_interval("pvalues", pvalues) <= float(significance_level)
     limit = float(np.abs(errors).max()) or 1.0
     area = float(np.clip(3e4 / errors.size, 3, 36))  # in square points, 1/72 inch wide
     colors, lowest = (figures.DIVERGING, -limit) if signed else (figures.SEQUENTIAL, 0)
@@ -373,38 +357,10 @@ def local_error_map(
         style: dict[str, Any] = {"cmap": colors, "vmin": lowest, "vmax": limit, "label": "samples"}
         style |= {"s": area, "linewidths": 0, "alpha": opacity, "rasterized": True}
         points = ax.scatter(*features.T, c=errors, **style)
-        label = f"p ≤ {significance_level:g}"
+        label = f"p ≤ {float(significance_level):g}"
         style = {"s": area + 10, "linewidths": 0.8, "rasterized": True, "label": label}
         if np.any(chosen):
             ax.scatter(*features[chosen].T, facecolors="none", edgecolors=figures.BLACK, **style)
         ax.set(xlabel="first feature", ylabel="second feature")
         ax.figure.colorbar(points, ax=ax, label=_LABELS[signed])
     return ax
-
-
-def _shown_errors(name: str, values: ArrayLike, signed: bool) -> np.ndarray:
-    """Errors [n], which are not negative unless they are signed."""
-    signed = checks.truth_value("signed", signed)
-    values = figures.shown_vector(name, values)
-    bad = (values < 0) & (not signed)
-    checks.refuse_where(bad, name, "absolute errors (or signed=True)", values)
-    return values
-
-
-def _opacity(effective_sizes: ArrayLike | None, num_samples: int) -> np.ndarray | None:
-    """Opacity of each point."""
-    if effective_sizes is None:
-        return None
-    sizes = figures.shown_vector("effective_sizes", effective_sizes, _ALIKE, size=num_samples)
-    checks.refuse_where(sizes < 0, "effective_sizes", "values >= 0", sizes)
-    return np.clip(sizes / _FULL_SIZE, _LEAST_OPACITY, 1)
-
-
-def _significant(pvalues: ArrayLike | None, level: ArrayLike, num_samples: int) -> np.ndarray:
-    """Which points are significant, [n]."""
-    checks.proportion("significance_level", level)
-    if pvalues is None:
-        return np.zeros(num_samples, bool)
-    pvalues = figures.shown_vector("pvalues", pvalues, _ALIKE, size=num_samples)
-    checks.unit_interval("pvalues", pvalues)
-    return pvalues <= level

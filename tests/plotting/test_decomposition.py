@@ -1,10 +1,7 @@
-import dataclasses
-
 import numpy as np
-import pytest
 
 from calibjax import plotting
-from tests.plotting.examples import DECOMPOSED, DECOMPOSITION, ONE
+from tests.plotting.examples import DECOMPOSED, DECOMPOSITION
 
 
 def test_bars_are_the_parts():
@@ -22,28 +19,3 @@ def test_intervals_are_order_statistics_of_the_draws():
     draws = np.sort(np.asarray(DECOMPOSED.null_samples.score))
     # Of 99 draws, 10 % of 100 are beyond each end, or on it.
     np.testing.assert_allclose(ends, np.tile([draws[9], draws[-10]], (4, 1)), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("decomposition", "options", "error", "message"),
-    [
-        (ONE, {}, TypeError, "decomposition: expected what scores.brier_decomposition returns"),
-        (0.3, {}, TypeError, "decomposition: expected what scores.brier_decomposition returns"),
-        (
-            DECOMPOSED,
-            {"confidence_level": 0.99},
-            ValueError,
-            "num_draws: expected at least 199 redraws",
-        ),
-        (DECOMPOSED.null_samples, {}, ValueError, r"decomposition.score: expected shape \(\)"),
-        (
-            dataclasses.replace(DECOMPOSITION, score=np.float64(np.nan)),
-            {},
-            ValueError,
-            "decomposition.score: expected finite",
-        ),
-    ],
-)
-def test_wrong_input(decomposition, options, error, message):
-    with pytest.raises(error, match=message):
-        plotting.score_decomposition(decomposition, **options)

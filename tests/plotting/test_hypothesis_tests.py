@@ -5,7 +5,7 @@ import pytest
 
 from calibjax import plotting
 from calibjax.hypothesis_tests._redraw.components import Component
-from tests.plotting.examples import DECOMPOSED, DRAWS, GROUPS, INTERVALS, ONE, QUANTILES
+from tests.plotting.examples import DRAWS, GROUPS, INTERVALS, ONE, QUANTILES
 from tests.plotting.test_histograms import lines
 
 
@@ -21,18 +21,9 @@ def test_draws_and_the_observed_statistic():
     np.testing.assert_array_equal(lines(ax)["observed, p = 0.3"].get_xdata(), -1.0)
 
 
-@pytest.mark.parametrize(
-    ("result", "error", "message"),
-    [
-        (DRAWS, TypeError, "result: expected a CalibrationTestResult .*, got ndarray"),
-        (dataclasses.replace(ONE, null_samples=None), ValueError, "not a simulated test"),
-        (GROUPS, ValueError, r"result.statistic: expected shape \(\), of one statistic"),
-        (DECOMPOSED, ValueError, "result.statistic: expected one statistic, got ScoreDecomp"),
-        (dataclasses.replace(ONE, statistic=np.float64(np.nan)), ValueError, "expected finite"),
-    ],
-)
-def test_tests_without_one_null_distribution(result, error, message):
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize("result", [dataclasses.replace(ONE, null_samples=None), GROUPS])
+def test_tests_without_one_null_distribution(result):
+    with pytest.raises(ValueError, match="result: expected draws of one statistic"):
         plotting.null_distribution(result)
 
 
@@ -53,18 +44,9 @@ def test_rejection_rates_are_shares_of_small_pvalues():
     assert {tuple(x) for x in corners} >= {(0.2, 0.1), (0.2, 0.4), (0.8, 0.7), (0.8, 0.9)}
 
 
-@pytest.mark.parametrize(
-    ("pvalues", "options", "error", "message"),
-    [
-        (np.ones(3), {}, TypeError, "pvalues: expected a dict of names and arrays, got ndarray"),
-        ({}, {}, ValueError, r"len\(pvalues\): expected an integer between 1 and 9, got 0"),
-        ({"a": np.array([0.1, 1.1])}, {}, ValueError, r"pvalues\['a'\]: expected probabilities"),
-        ({"a": np.array([])}, {}, ValueError, r"pvalues\['a'\]: expected at least 1"),
-        ({"a": DRAWS[None]}, {}, ValueError, r"pvalues\['a'\]: expected shape \[R\]"),
-        ({"a": np.ones(1)}, {"band": INTERVALS}, TypeError, "band: expected a coverage_curve of"),
-        ({"a": np.ones(1)}, {"band": DRAWS}, TypeError, "band: expected a coverage_curve of"),
-    ],
-)
-def test_wrong_pvalues(pvalues, options, error, message):
-    with pytest.raises(error, match=message):
-        plotting.pvalue_ecdf(pvalues, **options)
+def test_at_most_nine_colours_and_the_right_band():
+    pvalues = {str(i): np.ones(1) for i in range(10)}
+    with pytest.raises(ValueError, match=r"len\(pvalues\): expected an integer between 1 and 9"):
+        plotting.pvalue_ecdf(pvalues)
+    with pytest.raises(TypeError, match="band: expected a curve of kind"):
+        plotting.pvalue_ecdf({"a": np.ones(1)}, band=INTERVALS)

@@ -66,30 +66,14 @@ def test_many_points_make_small_files(tmp_path):
     assert (tmp_path / "map.pdf").stat().st_size < 400_000
 
 
-NAN = np.full(N, np.nan)
-
-
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "message"),
     [
-        ({"features": FEATURES[:, :1]}, ValueError, r"features: expected shape \[n, 2\], a point"),
-        ({"features": FEATURES[1:]}, ValueError, "features: expected shape .* got .199, 2"),
-        ({"features": FEATURES * np.nan}, ValueError, "features: expected finite values"),
-        ({"errors": ERRORS[:0]}, ValueError, "errors: expected at least 1 sample"),
-        ({"errors": NAN}, ValueError, r"errors: expected finite values, got errors\[0\] = nan"),
-        ({"errors": FEATURES}, ValueError, r"errors: expected shape \[n\], got \(200, 2\)"),
-        ({"errors": -ERRORS}, ValueError, r"errors: expected absolute errors .or signed=True., g"),
-        ({"signed": 1}, TypeError, "signed: expected True or False, got 1"),
-        ({"effective_sizes": NAN}, ValueError, "effective_sizes: expected finite"),
-        ({"effective_sizes": -ERRORS}, ValueError, "effective_sizes: expected values >= 0, got"),
-        ({"effective_sizes": ERRORS[1:]}, ValueError, r"effective_sizes: expected shape \(200,\)"),
-        ({"pvalues": ERRORS + 1}, ValueError, r"pvalues: expected probabilities in \[0, 1\]"),
-        ({"pvalues": ERRORS[1:]}, ValueError, r"pvalues: expected shape \(200,\), as the errors"),
-        ({"significance_level": 5}, ValueError, r"_level: expected values in \(0, 1\), got sig"),
-        ({"ax": Figure()}, TypeError, "ax: expected a matplotlib Axes or None, got Figure"),
+        ({"errors": -ERRORS}, r"errors: expected absolute errors .or signed=True."),
+        ({"effective_sizes": ERRORS[1:]}, r"effective_sizes: expected shape \[n\]"),
+        ({"pvalues": ERRORS + 1}, r"pvalues: expected probabilities in \[0, 1\]"),
     ],
 )
-def test_wrong_maps(options, error, message):
-    given = {"features": FEATURES, "errors": ERRORS} | options
-    with pytest.raises(error, match=message):
-        plotting.local_error_map(given.pop("features"), given.pop("errors"), **given)
+def test_wrong_maps(options, message):
+    with pytest.raises(ValueError, match=message):
+        plotting.local_error_map(**{"features": FEATURES, "errors": ERRORS} | options)

@@ -1,10 +1,9 @@
 """What is drawn of an e-process."""
 
 import numpy as np
-import pytest
 
 from calibjax import plotting
-from tests.plotting.examples import ONE, WEALTH
+from tests.plotting.examples import WEALTH
 
 
 def test_curves():
@@ -15,5 +14,3 @@ def test_curves():
     np.testing.assert_allclose(10 ** bets[0].get_ydata(), np.exp(WEALTH.log_wealths["shift"]))
     np.testing.assert_allclose(threshold.get_ydata(), 2)
     np.testing.assert_array_equal(total.get_xdata()[[0, -1]], [1, 99])
-    with pytest.raises(TypeError, match="result: expected what e_process returns"):
-        plotting.e_process_wealth(ONE)
