@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, mean_and_error, safe_sqrt
-from calibjax._core.gate import checked, together
+from calibjax._core.gate import checked, inner, together
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import DataSet, Distribution
@@ -256,7 +256,7 @@ def refuse_without_expectations(kernel: Kernel, predictions: Distribution) -> No
 @jax.jit
 def sample_matrix(kernel: Kernel, samples: DataSet) -> jax.Array:
     """The calibration kernel of all pairs of samples, [n, n]."""
-    return gram_matrix(functools.partial(sample_pair, kernel), samples)
+    return inner(gram_matrix)(functools.partial(sample_pair, kernel), samples)
 
 
 @checked(minimum=2)

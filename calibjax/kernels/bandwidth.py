@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
+from calibjax._core.gate import checked
 from calibjax._core.pytree import T
 from calibjax.distances import Distance
 from calibjax.kernels.base import without_draws
@@ -139,6 +140,15 @@ def _counted_order_statistics(
     return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, value), zeros
 
 
+def _metric(name: str, value: Any, seen: dict[str, Any]) -> Any:
+    del seen
+    checks.no_plain_objects(name, value)
+    return checks.distance_values(value, name)
+
+
+@checked(
+    distance=_metric, xs=lambda name, value, seen: checks.points(name, without_draws(value), 2)
+)
 def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = False) -> jax.Array:
     """Median of the pairwise distances in a sample, a common choice of the length scale.
 
@@ -177,10 +187,6 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
     >>> print(median_heuristic(distances.Euclidean(), jnp.array([0.0, 1.0, 3.0])))  # of 1, 2, 3
     2.0
     """
-    checks.no_plain_objects("distance", distance)
-    distance = checks.distance_values(distance)
-    include_diagonal = checks.truth_value("include_diagonal", include_diagonal)
-    xs = checks.points("xs", without_draws(xs), 2)
     n = checks.leading_size("xs", xs)
     if n > 65536 and not checks.has_64_bits() and known_line(distance, xs) is None:
         raise ValueError(
@@ -189,22 +195,17 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
         )
     value, zeros, ranks = median_of_distances(distance, xs, include_diagonal=include_diagonal)
     value = checks.nan_with(value, distance, xs)  # ranks do not propagate NaN
-    if checks.is_concrete(value, zeros):
-        _report_zeros(int(zeros), n * (n - 1) // 2, ranks[1], float(value))
-        checks.refuse_where(np.isnan(value), "distance", "numbers for these points", value)
-    return value
-
-
-def _report_zeros(zeros: int, num_pairs: int, rank: int, value: float) -> None:
-    """Refuses points that are all equal, and warns where the median of all pairs is zero."""
-    if zeros == num_pairs:
+    if not checks.is_concrete(value, zeros):
+        return value
+    if zeros == n * (n - 1) // 2:
         raise ValueError(
-            "xs: expected points that differ, got a distance of zero between all of them: "
-            "no length scale can be chosen from these points"
+            "xs: expected points that differ, got a distance of zero between all of them"
         )
-    if zeros >= rank and not np.isnan(value):
+    checks.refuse_where(np.isnan(value), "distance", "numbers for these points", value)
+    if zeros >= ranks[1]:
         warnings.warn(
-            f"xs: {zeros} of {num_pairs} pairs of points have a distance of zero, and so has the "
-            f"median; taking the median of the positive distances instead, {value:.4g}",
+            f"xs: {zeros} of {n * (n - 1) // 2} pairs of points have a distance of zero; taking "
+            f"the median of the positive distances instead, {value:.4g}",
             stacklevel=3,
         )
+    return value

@@ -37,24 +37,15 @@ def _product_of_intervals(one: Interval, other: Interval) -> Interval:
 
 
 def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a kernel, which refuses values that are not scalars.
-
-    Errors of distances say in which kernel the distance is.
-    """
+    """The function of a kernel, which refuses values that are not scalars."""
 
     @functools.wraps(call)
     def checked(self: "Kernel", x: object, y: object) -> jax.Array:
-        try:
-            value = call(self, x, y)
-        except (TypeError, NotImplementedError) as error:
-            if str(error).startswith("distance"):
-                raise type(error)(f"kernel {type(self).__name__}: {error}") from None
-            raise
+        value = call(self, x, y)
         if jnp.shape(value):
             raise ValueError(
                 f"kernel {type(self).__name__}: expected a scalar as its value at one pair of "
-                f"points, got shape {jnp.shape(value)} for {checks.described(x)} and "
-                f"{checks.described(y)}"
+                f"points, got shape {jnp.shape(value)}"
             )
         return value
 
@@ -279,6 +270,17 @@ class Constant(Kernel):
         return self.value, self.value
 
 
+def _on_single_points(kernel: Any, name: str) -> Kernel:
+    """A factor of a tensor product, checked; refuses kernels on pairs."""
+    parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct))
+    if any(isinstance(part, TensorProduct) for part in parts):
+        raise TypeError(
+            f"{name}: expected a kernel on {name.rsplit('.', 1)[-1]}s, got one with a "
+            "TensorProduct, which is a kernel on pairs (prediction, target)"
+        )
+    return checks.kernel_or_function(kernel, name)
+
+
 @record
 class TensorProduct(Kernel):
     """Kernel on pairs, k((p, y), (q, z)) = k_P(p, q) k_Y(y, z).
@@ -301,15 +303,15 @@ class TensorProduct(Kernel):
     1.0
     """
 
-    prediction: Kernel
-    target: Kernel
+    prediction: Kernel = part(_on_single_points)
+    target: Kernel = part(_on_single_points)
 
     def __call__(self, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
         """Value at the pairs x = (p, y) and y = (q, z)."""
         if not all(isinstance(point, tuple | list) and len(point) == 2 for point in (x, y)):
             raise TypeError(
                 "kernel: expected a kernel on single points such as kernels.Exponential(0.4), got "
-                "TensorProduct, which is one on pairs (prediction, target)"
+                "TensorProduct"
             )
         return prediction_kernel(self.prediction, x[0], y[0]) * self.target(x[1], y[1])
 
@@ -347,20 +349,6 @@ class TensorProduct(Kernel):
         spread = combine(self.target, lambda term: term.squared_diameter())
         return self.prediction.value_range()[1] * spread
 
-    def check_values(self, name: str) -> "TensorProduct":
-        """Checks both factors, which must not be kernels on pairs themselves."""
-        checked = {}
-        for field, points in (("prediction", "predictions"), ("target", "targets")):
-            kernel = checks.kernel_or_function(getattr(self, field), f"{name}.{field}")
-            parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct))
-            if any(isinstance(part, TensorProduct) for part in parts):
-                raise TypeError(
-                    f"{name}.{field}: expected a kernel on {points}, got one with a TensorProduct, "
-                    "which is a kernel on pairs (prediction, target)"
-                )
-            checked[field] = kernel
-        return checks.replaced(self, **checked)
-
 
 def combine_on_pairs(kernel: Kernel, method: str, function: Callable[[Any], Any]) -> PyTree:
     """Σ c function(k.method) over the terms of a kernel on pairs (prediction, target)."""
@@ -369,8 +357,7 @@ def combine_on_pairs(kernel: Kernel, method: str, function: Callable[[Any], Any]
         if not hasattr(term, method):
             raise NotImplementedError(
                 f"{method} is not defined for kernel {type(term).__name__}; expected "
-                "TensorProduct(prediction, target) or sums and multiples of tensor products, or a "
-                "class of kernels on pairs with a method of this name"
+                "TensorProduct(prediction, target), or sums and multiples of tensor products"
             )
         return function(getattr(term, method))
 

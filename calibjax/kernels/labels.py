@@ -9,22 +9,11 @@ import numpy as np
 from jax import lax
 
 from calibjax._core import checks, matrices
-from calibjax._core.pytree import PyTree, T, record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import PyTree, T, part, record
 from calibjax.distances import Distance
 from calibjax.distributions import Ensemble, Mixture
 from calibjax.kernels.base import Interval, Kernel
-
-
-def _refuse_other_points(
-    kernel: str, expected: str, y: object, z: object, kind: type = jnp.number
-) -> None:
-    """Refuses points that are not numbers of a kind, or truth values."""
-    for point in (y, z):
-        is_array = isinstance(point, int | float | jax.Array | np.ndarray | np.generic)
-        dtype = jnp.result_type(point) if is_array else type(point)
-        if not (is_array and (jnp.issubdtype(dtype, kind) or dtype == jnp.bool_)):
-            got = f"numbers of {dtype}" if is_array else checks.described(point)
-            raise TypeError(f"kernel {kernel}: expected {expected} as points, got {got}")
 
 
 @record
@@ -41,7 +30,6 @@ class White(Kernel):
 
     def __call__(self, y: jax.Array, z: jax.Array) -> jax.Array:
         """Whether all entries of y and z are equal, as a number."""
-        _refuse_other_points("White", "arrays of labels or numbers", y, z)
         return jnp.all(jnp.equal(y, z)) * 1.0
 
     def label_scales(self, probs: jax.Array) -> jax.Array:
@@ -51,6 +39,26 @@ class White(Kernel):
     def value_range(self) -> Interval:
         """From 0 to 1."""
         return 0.0, 1.0
+
+
+def _semidefinite(value: Any, name: str) -> Any:
+    """A matrix [m, m], refused or NaN if it is not symmetric positive semi-definite."""
+    matrix = checks.finite(name, checks.floating(name, checks.as_arrays(name, value)))
+    checks.shape(name, matrix, matrix.shape[:1] * 2 or (None, None), "[m, m]")
+    expected = "a symmetric positive semi-definite matrix"
+    return checks.satisfying(name, matrix, _is_semidefinite, expected)
+
+
+def _is_semidefinite(matrix: Any) -> Any:
+    xp: Any = np if isinstance(matrix, np.ndarray) else jnp
+    fixed = matrix if xp is np else lax.stop_gradient(matrix)
+    tolerance = len(fixed) * xp.finfo(fixed.dtype).eps * xp.maximum(abs(fixed).max(), 1e-30)
+    is_symmetric = abs(fixed - fixed.T).max() <= tolerance
+    if xp is np:
+        return is_symmetric & (np.linalg.eigvalsh(fixed)[0] >= -10 * tolerance)
+    # No LAPACK: several batched calls in one program may deadlock.
+    root = matrices.cholesky(fixed + 10 * tolerance * jnp.eye(len(fixed), dtype=fixed.dtype))
+    return is_symmetric & jnp.all(jnp.diagonal(root) > 0)
 
 
 @record
@@ -69,12 +77,12 @@ class LabelKernel(Kernel):
     0.5
     """
 
-    matrix: jax.Array
+    matrix: jax.Array = part(_semidefinite)
 
     def __call__(self, y: jax.Array, z: jax.Array) -> jax.Array:
         """Entry of the matrix for labels y and z."""
-        _refuse_other_points("LabelKernel", "class labels", y, z, jnp.integer)
         matrix = jnp.asarray(self.matrix)
+        y, z = (x.astype(int) if x.dtype == bool else x for x in map(jnp.asarray, (y, z)))
         return matrix.at[y, z].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
 
     def value_range(self) -> Interval:
@@ -86,36 +94,6 @@ class LabelKernel(Kernel):
         diagonal = jnp.diagonal(self.matrix)
         return jnp.max(diagonal[:, None] + diagonal - 2 * self.matrix)
 
-    def check_values(self, name: str) -> "LabelKernel":
-        """Refuses matrices that are not symmetric positive semi-definite."""
-        place = f"{name}.matrix"
-        values = checks.floating(place, checks.as_arrays(place, self.matrix))
-        shape = jnp.shape(values)
-        if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
-            raise ValueError(f"{name}.matrix: expected shape [m, m], got {shape}")
-        values = checks.finite(place, values)
-        if checks.is_concrete(values):
-            matrix = np.asarray(values)
-            tolerance = shape[0] * np.finfo(matrix.dtype).eps * max(np.abs(matrix).max(), 1e-30)
-            if np.abs(matrix - matrix.T).max() > tolerance:
-                raise ValueError(f"{name}.matrix: expected a symmetric matrix, got {matrix}")
-            smallest = np.linalg.eigvalsh(matrix)[0]
-            if smallest < -10 * tolerance:
-                raise ValueError(
-                    f"{name}.matrix: expected a positive semi-definite matrix, "
-                    f"got smallest eigenvalue {smallest}"
-                )
-        else:
-            fixed = lax.stop_gradient(values)
-            size = jnp.maximum(jnp.max(jnp.abs(fixed)), 1e-30)
-            tolerance = shape[0] * jnp.finfo(values.dtype).eps * size
-            is_symmetric = jnp.max(jnp.abs(fixed - fixed.T)) <= tolerance
-            # No LAPACK: several batched calls in one program may deadlock.
-            root = matrices.cholesky(fixed + 10 * tolerance * jnp.eye(shape[0], dtype=fixed.dtype))
-            is_semidefinite = jnp.all(jnp.diagonal(root) > 0)
-            values = checks.nan_unless(is_symmetric & is_semidefinite, values)
-        return self if values is self.matrix else LabelKernel(values)
-
 
 def checked_labels(kernel: object, name: str, points: Any) -> PyTree:
     """Points of a kernel: if it is, or contains, a kernel on labels, those that it has.
@@ -126,13 +104,30 @@ def checked_labels(kernel: object, name: str, points: Any) -> PyTree:
     def is_whole(part: object) -> bool:
         return isinstance(part, LabelKernel | Distance)
 
-    for part in jax.tree.leaves(kernel, is_leaf=is_whole):
+    for kernel_part in jax.tree.leaves(kernel, is_leaf=is_whole):
         is_labels = hasattr(points, "dtype") and jnp.issubdtype(points.dtype, jnp.integer)
-        if isinstance(part, LabelKernel) and is_labels:
-            points = checks.labels(name, points, len(part.matrix))
+        if isinstance(kernel_part, LabelKernel) and is_labels:
+            points = checks.labels(name, points, len(kernel_part.matrix))
     return points
 
 
+def _points(name: str, value: Any, seen: dict[str, Any]) -> PyTree:
+    """Points of a kernel, and of the kind of earlier ones."""
+    value = checked_labels(seen["kernel"], name, checks.points(name, value))
+    if name == "ys":  # whose numbers of components, or of draws, may differ
+        num_axes = 2 if isinstance(value, Mixture | Ensemble) else 1
+        checks.same_kind("ys", value, "xs", seen["xs"], num_axes=num_axes)
+    return value
+
+
+def _function(name: str, value: Any, seen: dict[str, Any]) -> Any:
+    """A function of two points, which may be a record."""
+    del seen
+    checks.function("kernel record", name, value, "x", "y")
+    return checks.record_values(value, name)
+
+
+@checked(kernel=_function, xs=_points, ys=_points)
 def gram_matrix(kernel: Callable[[T, T], jax.Array], xs: T, ys: T | None = None) -> jax.Array:
     """Matrix of kernel values K_ij = k(x_i, y_j).
 
@@ -157,16 +152,7 @@ def gram_matrix(kernel: Callable[[T, T], jax.Array], xs: T, ys: T | None = None)
     [[1.         0.60653067]
      [0.60653067 1.        ]]
     """
-    checks.function("kernel record", "kernel", kernel, "x", "y")
-    kernel = checks.record_values(kernel, "kernel")
-    xs = checked_labels(kernel, "xs", checks.points("xs", xs))
-    if ys is None:
-        ys = xs
-    else:
-        ys = checked_labels(kernel, "ys", checks.points("ys", ys))
-        # Numbers of components, or of draws, may differ.
-        num_axes = 2 if isinstance(xs, Mixture | Ensemble) else 1
-        checks.same_kind("ys", ys, "xs", xs, num_axes=num_axes)
+    ys = xs if ys is None else ys
 
     def entry(x: T, y: PyTree) -> jax.Array:
         value = checks.real("kernel(x, y)", kernel(x, y))

@@ -88,7 +88,8 @@ def power(kernel: Kernel, exponent: int) -> tuple[float, tuple[float, ...]]:
 def exponentials(kernel: Kernel, dtype: DTypeLike) -> Exponentials:
     """The terms of a kernel that has a distance of exponentials."""
     rows = [_exponential(factor, term, dtype) for factor, term in terms(kernel)]
-    factors, rates = (jnp.stack([jnp.asarray(row[i], dtype) for row in rows]) for i in range(2))
+    xp: Any = np if checks.is_concrete(kernel) else jnp  # which runs no program
+    factors, rates = (xp.stack([xp.asarray(row[i], dtype) for row in rows]) for i in range(2))
     return Exponentials(factors, rates, tuple(row[2] for row in rows))
 
 
@@ -126,8 +127,7 @@ def line_of(distance: Distance | None, points: object) -> Line | None:
     if x.shape[1] != 1:
         return None
     order: Any = xp.argsort(x[:, 0], stable=True)
-    line = Line(order, x[order, 0])
-    return jax.device_put(line) if xp is np else line
+    return Line(order, x[order, 0])
 
 
 def _is_rounded(values: Any) -> bool:

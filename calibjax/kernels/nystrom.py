@@ -9,7 +9,7 @@ geometrically. A few columns of such a matrix then determine it up to rounding.
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jax import lax
 
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, T, record
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.base import Interval, Kernel, without_draws
@@ -146,7 +147,6 @@ def sufficient(
     return None
 
 
-_NUM_TRIED = 128  # predictions at which a kernel has to be positive semi-definite
 _ROUNDING = 10  # in units of the last place, times the number of landmarks
 
 
@@ -191,6 +191,7 @@ class Nystrom(Kernel):
     whitening: jax.Array | None = None
 
     @classmethod
+    @checked
     def from_predictions(
         cls,
         kernel: Kernel,
@@ -214,7 +215,7 @@ class Nystrom(Kernel):
 
         Raises:
             TypeError: if an argument is of the wrong kind.
-            ValueError: if shapes or values are wrong, or the kernel is not positive semi-definite.
+            ValueError: if shapes or values are wrong.
 
         Cost: n r values of the kernel and n r² multiplications, O(n r) memory; none at random.
 
@@ -228,18 +229,16 @@ class Nystrom(Kernel):
         >>> print(kernels.Nystrom.from_predictions(kernel, predictions, 3).landmarks.probs)
         [0.1 0.9 0.5]
         """
-        kernel = checks.kernel_values(kernel)
-        predictions = without_draws(checks.batch(predictions))
+        predictions = without_draws(predictions)
         n = checks.leading_size("predictions", predictions)
-        number = checks.size_in_range("num_landmarks", num_landmarks, 1, n)
-        _refuse_indefinite(kernel, predictions)
+        checks.size_in_range("num_landmarks", num_landmarks, 1, n)
         if key is not None:
-            chosen = jax.random.choice(checks.random_key(key), n, (number,), replace=False)
+            chosen = jax.random.choice(key, n, (num_landmarks,), replace=False)
         else:
             tolerance = TOLERANCE[floating_dtype(predictions).itemsize]
-            approximation = decompose(kernel, predictions, tolerance, size=number)
+            approximation = decompose(kernel, predictions, tolerance, size=num_landmarks)
             is_known = checks.is_concrete(approximation.rank)
-            needed = int(approximation.rank) if is_known else number
+            needed = int(approximation.rank) if is_known else num_landmarks
             chosen = lax.slice_in_dim(approximation.pivots, 0, needed)
         landmarks = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, 0), predictions)
         return cls(kernel, checks.nan_with(landmarks, predictions))
@@ -271,15 +270,11 @@ class Nystrom(Kernel):
         """Checks the kernel and the landmarks, and computes the whitening."""
         kernel = checks.kernel_or_function(self.kernel, f"{name}.kernel")
         landmarks = checks.points(f"{name}.landmarks", self.landmarks)
-        checked = Nystrom(kernel, landmarks, self.whitening)
         if self.whitening is not None:
-            return checked
-        whitening = checked._whitening()
-        if checks.is_concrete(whitening) and not np.all(np.isfinite(whitening)):
-            raise ValueError(
-                f"{name}: expected a kernel that is positive semi-definite, got "
-                f"{checks.described(kernel)}, whose matrix at the landmarks is not"
-            )
+            return Nystrom(kernel, landmarks, self.whitening)
+        expected = "a kernel that is positive semi-definite at the landmarks"
+        whitening: Any = Nystrom(kernel, landmarks)._whitening()
+        whitening = checks.satisfying(name, whitening, lambda x: abs(x) < np.inf, expected)
         return Nystrom(kernel, landmarks, whitening)
 
 
@@ -291,19 +286,3 @@ def _inverse_root(matrix: jax.Array) -> jax.Array:
     rounding = _ROUNDING * len(matrix) * jnp.finfo(matrix.dtype).eps
     root = matrices.cholesky(matrix + rounding * jnp.max(jnp.diagonal(matrix)) * identity)
     return lax.linalg.triangular_solve(root, identity, left_side=True, lower=True)
-
-
-def _refuse_indefinite(kernel: Kernel, predictions: Distribution) -> None:
-    """Refuses a kernel whose matrix at some of the predictions has a negative eigenvalue."""
-    if not checks.is_concrete(kernel, predictions):
-        return
-    n = checks.leading_size("predictions", predictions)
-    some = jax.tree.map(lambda leaf: leaf[:: -(-n // _NUM_TRIED)], predictions)
-    eigenvalues = np.linalg.eigvalsh(kernel_values(kernel, some, some))
-    rounding = _ROUNDING * eigenvalues.size * np.finfo(eigenvalues.dtype).eps
-    if eigenvalues[0] < -rounding * eigenvalues[-1]:
-        raise ValueError(
-            f"kernel: expected a kernel that is positive semi-definite, got "
-            f"{checks.described(kernel)}, whose matrix at {eigenvalues.size} of the predictions "
-            f"has the eigenvalue {eigenvalues[0]:.3g}"
-        )

@@ -315,7 +315,7 @@ class PearsonResidual(Residual):
         """(e_y − p) / √(p + offset), [m]."""
         if not has_class_probs(p):
             raise NotImplementedError(
-                f"no Pearson residuals under {type(p).__name__} predictions, which have no classes"
+                f"no Pearson residuals under {type(p).__name__} predictions; expected classes"
             )
         probs = p.class_probs
         residual = one_hot(jnp.asarray(y), probs.shape[-1], probs.dtype) - probs

@@ -191,8 +191,6 @@ def test_wrong_input():
         skce(Fisher(HistogramBinning(2)))
     with pytest.raises(NotImplementedError, match="no shape of Categorical predictions"):
         skce(Shape())
-    with pytest.raises(ValueError, match="of: expected one of 'skewness', 'peakedness', got 'x'"):
-        skce(NormalScore(Shape("x")), Normal(ones, ones), ones)
     with pytest.raises(ValueError, match="only: expected one of 'slope', 'intercept', got 'x'"):
         skce(Fisher(PlattScaling(), "x"), Bernoulli(0.5 * ones), jnp.array([0, 1, 1, 0]))
     with pytest.raises(TypeError, match="expected continuous distributions of a number"):

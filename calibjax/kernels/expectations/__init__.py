@@ -22,11 +22,13 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import matmul
+from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.pytree import PyTree
+from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Ensemble, Mixture
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
@@ -169,6 +171,15 @@ def check_values(kernel: TargetKernel, predictions: Distribution) -> None:
             check(term, p)
 
 
+def has_expectations(kernel: TargetKernel, predictions: Distribution) -> bool:
+    """Whether the rules have expectations under predictions like these."""
+    try:
+        check_expectations(kernel, predictions)
+    except NotImplementedError:
+        return False
+    return True
+
+
 def missing(kernel: TargetKernel, distribution: Distribution, why: str = "") -> NotImplementedError:
     """Error for a pair without closed-form expectations."""
     if not hasattr(distribution, "sample"):
@@ -182,6 +193,14 @@ def missing(kernel: TargetKernel, distribution: Distribution, why: str = "") -> 
         "calibjax.kernels.expectations.register_expectations, or estimate them by Monte Carlo: "
         "hand over calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions"
     )
+
+
+def length_scale(kernel: Any, p: Distribution) -> jax.Array:
+    """Length scale of a kernel, in the precision of predictions; refuses all but Euclidean ones."""
+    if not isinstance(kernel.distance, Euclidean):
+        raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
+    xp: Any = np if checks.is_concrete(kernel.length_scale) else jnp  # which runs no program
+    return xp.asarray(kernel.length_scale, floating_dtype(p))
 
 
 def single_expectation(kernel: TargetKernel, p: Distribution, z: ArrayLike) -> jax.Array:

@@ -35,12 +35,13 @@ from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
+from calibjax._core.gate import inner
 from calibjax.distances import Euclidean, Manhattan
 from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Beta, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
 from calibjax.kernels.base import Kernel
-from calibjax.kernels.expectations import Features, missing, register_expectations
+from calibjax.kernels.expectations import Features, length_scale, register_expectations
 from calibjax.kernels.labels import LabelKernel, White, gram_matrix
 from calibjax.kernels.stationary import SquaredExponential, Stationary
 
@@ -83,7 +84,7 @@ def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
                 f"for ordered classes take LabelKernel(gram_matrix({name}(...), "
                 f"jnp.arange({num_classes}.0)))"
             )
-    return gram_matrix(kernel, jnp.arange(num_classes))
+    return inner(gram_matrix)(kernel, jnp.arange(num_classes))
 
 
 def _labels(p: ClassPredictions, y: jax.Array) -> jax.Array:
@@ -139,11 +140,8 @@ _UNRESOLVED = 1e-9  # relative size of the last coefficients above which the pro
 
 def _coefficients(kernel: Kernel, p: Beta) -> jax.Array:
     """Matrix K of the kernel in Chebyshev polynomials, [r, r]; NaN if r is too small."""
-    distance = getattr(kernel, "distance", Euclidean())
-    if not isinstance(distance, Euclidean):
-        raise missing(kernel, p, f" with distance {type(distance).__name__}")
-    dtype = jnp.result_type(p.alpha, p.beta)
-    values = gram_matrix(kernel, jnp.asarray(_NODES, dtype)).astype(dtype)
+    dtype = length_scale(kernel, p).dtype
+    values = inner(gram_matrix)(kernel, jnp.asarray(_NODES, dtype)).astype(dtype)
     transform = jnp.asarray(_TRANSFORM, dtype)
     coefficients = matmul(transform, matmul(values, transform.T))
     last = jnp.max(jnp.abs(coefficients[-4:]))

@@ -57,7 +57,6 @@ from calibjax._core.arithmetic import (
 )
 from calibjax._core.matrices import Factor, Matrix, Vector
 from calibjax._core.pytree import PyTree
-from calibjax.distances import Euclidean
 from calibjax.distributions import DiagNormal, Ensemble, MvNormal, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.expectations import (
@@ -67,7 +66,7 @@ from calibjax.kernels.expectations import (
     double_expectation,
     features,
     four_terms,
-    missing,
+    length_scale,
     prepare_features,
     register_expectations,
     single_expectation,
@@ -103,12 +102,8 @@ def _shrink(s: jax.Array, t: jax.Array) -> jax.Array:
     return 1 / (1 + s + t)
 
 
-def _inverse_length_scale(
-    kernel: SquaredExponential, p: Normal | DiagNormal | MvNormal
-) -> jax.Array:
-    if not isinstance(kernel.distance, Euclidean):
-        raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
-    return reciprocal(jnp.asarray(kernel.length_scale, jnp.result_type(p.loc)))
+def _inverse_length_scale(kernel: SquaredExponential, p: Distribution) -> jax.Array:
+    return reciprocal(length_scale(kernel, p))
 
 
 def _gaussian(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
@@ -252,11 +247,11 @@ def _prepare_features(
     observed targets and of five standard deviations around the predictions; beyond, they grow
     more slowly than the probability of such targets decreases.
     """
-    _inverse_length_scale(kernel, predictions)  # which refuses other distances
+    ell = length_scale(kernel, predictions)
     if not checks.is_concrete(kernel, predictions, targets):
         return None
     # NumPy computes: the data may be known while a random key is traced.
-    rate = 1 / float(np.asarray(kernel.length_scale, predictions.loc.dtype))
+    rate = 1 / float(ell)
     loc, scale, y = (np.asarray(x, float) for x in (predictions.loc, predictions.scale, targets))
     low = min(float((loc - 5 * scale).min()), float(y.min()))
     high = max(float((loc + 5 * scale).max()), float(y.max()))

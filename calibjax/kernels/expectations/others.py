@@ -94,8 +94,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, floating_dtype, matmul, reciprocal, tensordot
+from calibjax._core.gate import inner
 from calibjax._core.pytree import PyTree, record
-from calibjax.distances import Euclidean
 from calibjax.distributions import Ensemble, Laplace, Mixture, Poisson, Uniform, constraints
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.ensembles import MonteCarlo
@@ -107,7 +107,7 @@ from calibjax.kernels.expectations import (
     double_expectation,
     features,
     four_terms,
-    missing,
+    length_scale,
     prepare_features,
     register_expectations,
     single_expectation,
@@ -140,9 +140,7 @@ class _Scale:
 
 def _scaled(kernel: Exponential, p: Laplace) -> tuple[jax.Array, _Scale]:
     """Inverse length scale, and the scale of a prediction in units of the length scale."""
-    if not isinstance(kernel.distance, Euclidean):
-        raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
-    rate = reciprocal(jnp.asarray(kernel.length_scale, jnp.result_type(p.loc)))
+    rate = reciprocal(length_scale(kernel, p))
     a = p.scale * rate
     gap = (1 - a) * (1 + a)
     slope = 1 / jnp.where(gap == 0, 1, gap)
@@ -302,28 +300,22 @@ def _inner_white(kernel: White, p: Poisson, q: Poisson) -> jax.Array:
     return jnp.exp(-jnp.square(one - two)) * jax.scipy.special.i0e(2 * one * two)
 
 
-def _length_scale(kernel: SquaredExponential, p: Poisson) -> jax.Array:
-    if not isinstance(kernel.distance, Euclidean):
-        raise missing(kernel, p, f" with distance {type(kernel.distance).__name__}")
-    return jnp.asarray(kernel.length_scale, jnp.result_type(p.rate))
-
-
-def _reach(length_scale: jax.Array, variance: jax.Array) -> jax.Array:
+def _reach(ell: jax.Array, variance: jax.Array) -> jax.Array:
     """Half a period, N / 2, by Bernstein's inequality for sums of Poisson variables."""
-    total = lax.stop_gradient(variance + jnp.square(length_scale))
+    total = lax.stop_gradient(variance + jnp.square(ell))
     third = _EXPONENT / 3
     return jnp.ceil(third + jnp.sqrt(third**2 + 2 * _EXPONENT * total))
 
 
 def _weight(
-    length_scale: jax.Array, variance: jax.Array, reach: jax.Array, node: jax.Array
+    ell: jax.Array, variance: jax.Array, reach: jax.Array, node: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Frequency w = node π / reach, sin(w / 2), and the weight ϑ(w) exp(−variance (1 − cos w)).
 
     ϑ(w) is computed as the sum that defines it for ℓ < 2, as √(2π) ℓ exp(−ℓ² w² / 2) for ℓ ≥ 2.
     """
-    is_short = length_scale < 2
-    short, long = jnp.where(is_short, length_scale, 1), jnp.where(is_short, 0, length_scale)
+    is_short = ell < 2
+    short, long = jnp.where(is_short, ell, 1), jnp.where(is_short, 0, ell)
     w = jnp.minimum(node / reach, 1) * math.pi
     half_sine = jnp.sin(0.5 * w)
     cosine = 1 - 2 * jnp.square(half_sine)
@@ -348,9 +340,9 @@ def _sine_rest(w: jax.Array) -> jax.Array:
 
 def _mean_poisson(kernel: SquaredExponential, p: Poisson, z: jax.Array) -> jax.Array:
     """Σ_j a_j cos(w_j (λ − z) − λ (w_j − sin w_j)), as a polynomial in exp(i w_1 (λ − z))."""
-    length_scale = _length_scale(kernel, p)
-    reach = _reach(length_scale, p.rate)
-    w, _, weights = _weight(length_scale, p.rate, reach, jnp.arange(_NUM_NODES))
+    ell = length_scale(kernel, p)
+    reach = _reach(ell, p.rate)
+    w, _, weights = _weight(ell, p.rate, reach, jnp.arange(_NUM_NODES))
     phases = p.rate * _sine_rest(w)
     coefficients = weights * jnp.cos(phases), -weights * jnp.sin(phases)
     difference = p.rate - z
@@ -368,14 +360,14 @@ def _mean_poisson(kernel: SquaredExponential, p: Poisson, z: jax.Array) -> jax.A
 
 
 def _inner_poisson(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
-    length_scale, variance = _length_scale(kernel, p), p.rate + q.rate
-    reach = _reach(length_scale, variance)
+    ell, variance = length_scale(kernel, p), p.rate + q.rate
+    reach = _reach(ell, variance)
     difference = p.rate - q.rate
     is_near = jnp.abs(difference) <= reach
     difference = jnp.where(is_near, difference, 0)
 
     def add(node: jax.Array, total: jax.Array) -> jax.Array:
-        _, half_sine, weight = _weight(length_scale, variance, reach, node)
+        _, half_sine, weight = _weight(ell, variance, reach, node)
         sine = 2 * half_sine * jnp.sqrt(1 - jnp.square(half_sine))
         return total + weight * jnp.cos(difference * sine)
 
@@ -393,7 +385,7 @@ def _prepare_features(kernel: Kernel, predictions: Poisson, targets: jax.Array) 
     size = int(max(largest, float(np.asarray(targets).max()))) + 2
     if size > _MAX_COUNTS:
         return None
-    matrix = gram_matrix(kernel, jnp.arange(size)).astype(predictions.rate.dtype)
+    matrix = inner(gram_matrix)(kernel, jnp.arange(size)).astype(predictions.rate.dtype)
     eigenvalues, vectors = jnp.linalg.eigh(matrix)
     return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
 
