@@ -123,6 +123,7 @@ def test_indefinite_kernels_are_refused():
     indefinite = SquaredExponential(1.0, distances.TotalVariation())
     matrix = np.exp(-0.5 * (0.5 * np.abs(probs[:, None] - probs).sum(-1)) ** 2)
     assert np.linalg.eigvalsh(matrix)[0] < -0.01
+    kernel = TensorProduct(Nystrom(indefinite, Categorical(probs)), White())
     with pytest.raises(ValueError, match=r"kernel\.prediction: expected a kernel that is positive"):
         estimators.skce(kernel, Categorical(probs), np.zeros(60, int))
 
