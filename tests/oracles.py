@@ -110,6 +110,18 @@ def categorical_kernel(nu=0.5, matrix=None):
     return kernels.TensorProduct(kernels.Exponential(nu, distances.TotalVariation()), target)
 
 
+def check_gradients(value, points, step=1e-5, atol=1e-8):
+    """Gradients at points [n, d] are finite, and central differences in double precision."""
+    n, d = points.shape
+    steps = step * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
+    evaluate = jax.jit(jax.vmap(jax.value_and_grad(value)))
+    values, gradients = evaluate((points + steps[:, None]).reshape(-1, d))
+    assert np.all(np.isfinite(gradients))
+    values = values.reshape(-1, n)
+    differences = (values[1 : d + 1] - values[d + 1 :]) / (2 * step)
+    np.testing.assert_allclose(gradients[:n].T, differences, atol=atol)
+
+
 def as_dtype(tree, dtype):
     """Floating-point leaves in another precision."""
 

@@ -1,6 +1,5 @@
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,19 +77,12 @@ def test_gradients():
     kernel = kernels.SquaredExponential(0.8)
 
     def value(x):
+        x = x.reshape(4, 3)
         p, q = (Ensemble(x[k], jnp.abs(x[k + 1])) for k in (0, 2))
         pairs = (p, 0.3, q, -0.4), (p, 0.3, p, 0.3)
         return sum(expectations.centered_kernel(kernel, *pair) for pair in pairs)
 
-    rng = np.random.default_rng(1)
-    x, directions = rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 3))
-    evaluate = jax.jit(jax.vmap(jax.value_and_grad(value)))
-    values, gradients = evaluate(
-        x + 1e-5 * np.concatenate([directions, -directions, 0 * directions])
-    )
-    chex.assert_tree_all_finite(gradients)
-    expected = np.einsum("kij,ij->k", directions, gradients[-1])
-    np.testing.assert_allclose((values[:5] - values[5:10]) / 2e-5, expected, atol=1e-8)
+    oracles.check_gradients(value, np.random.default_rng(1).normal(size=(1, 12)))
 
 
 def _standard_errors(draws, expected):
@@ -125,21 +117,6 @@ def test_unbiased_and_biased_skce_have_the_mean_of_the_closed_form():
     errors = _standard_errors(np.array(estimates).T, np.array([unbiased, biased, biased]))
     assert np.all(errors[:2] < 3)
     assert errors[2] > 10
-
-
-def test_equal_draws_of_a_discrete_distribution_are_told_apart():
-    """Two draws of each of four nearly certain labels are often equal by chance."""
-    predictions = distributions.Bernoulli(jnp.array([0.9, 0.8, 0.3, 0.5]))
-    targets = jnp.array([1, 0, 1, 1])
-    kernel = kernels.TensorProduct(kernels.Exponential(1.0), kernels.White())
-
-    def estimate(key):
-        drawn = distributions.monte_carlo(key, predictions, 2)
-        return _both(sample_matrix(kernel, (drawn, targets)))
-
-    draws = np.array(jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(1), 20_000))).T
-    expected = np.array(_both(sample_matrix(kernel, (predictions, targets))))
-    assert np.all(_standard_errors(draws, expected) < 3)
 
 
 def test_memory_does_not_grow_with_the_draws():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, hypothesis_tests, kernels
+from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.kernels import expectations
 from calibjax.kernels.expectations import (
     features,
@@ -35,26 +35,6 @@ def test_normal_expectations_by_quadrature(length_scale):
     double = WEIGHTS @ k(zp[:, None], zq) @ WEIGHTS
     np.testing.assert_allclose(compiled.single_expectation(kernel, p, z), single, rtol=1e-12)
     np.testing.assert_allclose(compiled.double_expectation(kernel, p, q), double, rtol=1e-12)
-
-
-def test_diagonal_expectations_are_products():
-    kernel = kernels.SquaredExponential(0.8)
-    loc, scale, z = np.array([0.1, -0.4]), np.array([0.3, 0.6]), np.array([0.2, 0.9])
-    p = distributions.DiagNormal(jnp.asarray(loc), jnp.asarray(scale))
-    q = distributions.DiagNormal(jnp.asarray(z), jnp.asarray(scale[::-1]))
-    single = np.prod(
-        [compiled.single_expectation(kernel, _normal(*v[:2]), v[2]) for v in zip(loc, scale, z)]
-    )
-    double = np.prod(
-        [
-            compiled.double_expectation(kernel, _normal(*v[:2]), _normal(*v[2:]))
-            for v in zip(loc, scale, z, scale[::-1])
-        ]
-    )
-    np.testing.assert_allclose(
-        compiled.single_expectation(kernel, p, jnp.asarray(z)), single, rtol=1e-13
-    )
-    np.testing.assert_allclose(compiled.double_expectation(kernel, p, q), double, rtol=1e-13)
 
 
 @pytest.mark.parametrize("size", [1, 5, 32, 33, 50])
@@ -265,3 +245,58 @@ def test_features_of_sums_and_multiples(name):
     expected = test(2.0 * kernel, predictions, targets)  # by pairs
     assert ours.pvalue == expected.pvalue
     np.testing.assert_allclose(ours.estimate, expected.estimate, rtol=1e-10)
+
+
+def _beta(rng):
+    alpha, beta = rng.uniform(0.5, 10, (2, 300)).astype(np.float32)
+    return distributions.Beta(alpha, beta), rng.beta(alpha, beta)
+
+
+def _poisson(rng):
+    rate = rng.uniform(0.5, 10, 300).astype(np.float32)
+    return distributions.Poisson(rate), rng.poisson(rate)
+
+
+def _laplace(rng):
+    loc, scale = (rng.uniform(*ends, 300).astype(np.float32) for ends in ((0, 1), (0.05, 0.3)))
+    return distributions.Laplace(loc, scale), loc + scale * rng.laplace(size=300)
+
+
+def _mixture(rng):  # of narrow components, where the four terms cancel to 1e-4 of themselves
+    weights = rng.dirichlet(np.ones(3), 400).astype(np.float32)
+    loc, scale = 0.05 * rng.normal(size=(400, 3)), rng.uniform(0.005, 0.05, (400, 3))
+    parts = distributions.Normal(loc.astype(np.float32), scale.astype(np.float32))
+    chosen = np.arange(400), (weights.cumsum(1) < rng.uniform(0, 0.999, (400, 1))).sum(1)
+    return distributions.Mixture(weights, parts), loc[chosen] + scale[chosen] * rng.normal(size=400)
+
+
+def _multivariate(rng):  # every pair has the same rounding errors
+    cov = 1e-4 * (oracles.covariances(1, 3)[0] + 0.1 * np.eye(3))
+    loc = rng.uniform(size=(1024, 3)).astype(np.float32)
+    targets = loc + rng.normal(size=(1024, 3)) @ np.linalg.cholesky(cov).T
+    return distributions.MvNormal(loc, np.tile(cov.astype(np.float32), (1024, 1, 1))), targets
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("data", "target", "limit"),
+    [
+        (_beta, kernels.SquaredExponential(0.3), 0.01),
+        (_poisson, kernels.White(), 0.01),
+        (_laplace, kernels.Exponential(1.0), 0.01),
+        (_mixture, kernels.SquaredExponential(1.0), 0.01),
+        (_multivariate, kernels.SquaredExponential(1.0), 0.002),
+    ],
+)
+def test_float32_has_no_offset(data, target, limit):
+    """Its systematic error is a small part of the estimator's standard deviation."""
+    kernel = kernels.TensorProduct(kernels.Exponential(3.0), target)
+    pairs = []
+    for seed in range(8):
+        predictions, targets = data(np.random.default_rng(seed))
+        targets = targets.astype(np.float32) if targets.dtype == float else targets
+        exact = oracles.as_dtype((predictions, targets), np.float64)
+        pairs.append([estimators.skce(kernel, *x) for x in ((predictions, targets), exact)])
+        assert pairs[-1][0].dtype == np.float32
+    single, double = np.array(pairs, float).T
+    assert abs(np.mean(single - double)) < limit * np.std(double)

@@ -84,10 +84,6 @@ def test_algebra():
     np.testing.assert_allclose((first * second)(x, y), first(x, y) * second(x, y))
     np.testing.assert_allclose((0.25 * first)(x, y), 0.25 * first(x, y))
     np.testing.assert_allclose((first * jnp.array(0.25))(x, y), 0.25 * first(x, y))
-    with pytest.raises(TypeError):
-        first + 1.0
-    with pytest.raises(TypeError):
-        first * "a"
 
 
 def test_labels_out_of_range_are_not_clamped_under_jit():
@@ -99,10 +95,6 @@ def test_labels_out_of_range_are_not_clamped_under_jit():
 def test_gram_matrix_between_two_sets():
     matrix = kernels.gram_matrix(distances.Euclidean(), jnp.arange(3.0), jnp.arange(2.0))
     np.testing.assert_array_equal(matrix, [[0, 1], [1, 0], [2, 1]])
-    with pytest.raises(ValueError, match="xs: expected a batch"):
-        kernels.gram_matrix(kernels.Exponential(1.0), jnp.array(1.0))
-    with pytest.raises(TypeError, match="kernel: expected a kernel record, got float"):
-        kernels.gram_matrix(1.0, jnp.arange(3.0))
 
 
 @pytest.mark.parametrize(
@@ -168,15 +160,6 @@ def test_second_derivatives_where_points_are_equal(distance, point, unit):
     np.testing.assert_allclose(forward, expected, rtol=1e-12)
     mapped = jax.jit(jax.vmap(jax.jacrev(jax.jacfwd(values)), (0, None)))(at[None], at)
     np.testing.assert_allclose(mapped[0], expected, rtol=1e-12)
-
-
-def test_refused_smoothness():
-    for nu in (0.5, 2, 3.5, np.float32(1.5), "1.5"):
-        kernel = kernels.Matern(nu=nu)
-        with pytest.raises(ValueError, match=r"nu: expected 1\.5 or 2\.5, got"):
-            kernel(0.0, 1.0)
-        with pytest.raises(ValueError, match=r"kernel\.nu: expected 1\.5 or 2\.5, got"):
-            kernels.gram_matrix(kernel, jnp.arange(3.0))
 
 
 @pytest.mark.parametrize("nu", [1.5, 2.5])

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from calibjax import distances, distributions, estimators, kernels
-from calibjax.distances.elementary import SquaredEuclidean
+from calibjax import distances, distributions, kernels
 from calibjax.kernels import expectations
 from calibjax.kernels.expectations import double_expectation, single_expectation
 from tests import oracles
@@ -225,47 +224,6 @@ def test_calibration_kernel_is_the_printed_one_and_positive_semi_definite():
         _, _, bracket = _exact(*map(Decimal, (0.7, m, s, y, n, t, z)))
         w2 = np.sqrt((m - n) ** 2 + 2 * (s - t) ** 2)
         np.testing.assert_allclose(ours[i, j], np.exp(-w2 / 0.4) * float(bracket), atol=1e-14)
-
-
-@pytest.mark.slow
-def test_estimator_of_a_calibrated_model_is_unbiased():
-    num_sets, size = 1000, 16
-    predictions, targets = _calibrated(2, (num_sets, size), (0.1, 2.0))
-    estimate = jax.jit(jax.vmap(functools.partial(estimators.skce, _kernel())))
-
-    def mean_in_standard_errors(predictions):
-        estimates = estimate(predictions, targets)
-        return estimates.mean() / estimates.std() * np.sqrt(num_sets)
-
-    assert abs(mean_in_standard_errors(predictions)) < 3
-    wider = distributions.Laplace(predictions.loc, 2 * predictions.scale)
-    assert mean_in_standard_errors(wider) > 5
-
-
-@pytest.mark.slow
-def test_float32_has_no_offset():
-    """Mean error over pairs, against the standard deviation of the estimator at n = 10 000."""
-
-    @jax.jit
-    def matrix(predictions, targets):
-        kernel = kernels.Exponential(jnp.asarray(1.0, targets.dtype))
-        centered = functools.partial(expectations.centered_kernel, kernel)
-        rows = jax.vmap(centered, (None, None, 0, 0))
-        return jax.vmap(rows, (0, 0, None, None))(predictions, targets, predictions, targets)
-
-    for scales in ((0.1, 0.1), (0.05, 0.3), (0.5, 2.0), (10.0, 10.0)):
-        samples = _calibrated(3, 512, scales)
-        exact, single = matrix(*samples), matrix(*oracles.as_dtype(samples, jnp.float32))
-        assert single.dtype == jnp.float32
-        offset = jnp.mean(single.astype(exact.dtype) - exact)
-        assert abs(offset) < 1e-3 * jnp.sqrt(2 * jnp.mean(jnp.square(exact))) / 10_000
-
-
-def test_other_distances_are_refused():
-    p = distributions.Laplace(jnp.array(0.0), jnp.array(1.0))
-    kernel = kernels.Exponential(1.0, SquaredEuclidean())
-    with pytest.raises(NotImplementedError, match="with distance SquaredEuclidean.*Monte Carlo"):
-        expectations.centered_kernel(kernel, p, 0.0, p, 0.0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -180,25 +180,16 @@ def test_certain_predictions_have_finite_scores(dtype):
         assert found.dtype == dtype
 
 
-def test_wrong_input():
-    def skce(kernel, predictions=None, targets=LABELS):
-        return estimators.skce(TensorProduct(Constant(), kernel), predictions or classes(), targets)
-
+def test_predictions_without_residuals_are_refused():
     ones = jnp.ones(4)
-    with pytest.raises(NotImplementedError, match="no Pearson residuals under Normal"):
-        skce(PearsonResidual(), Normal(ones, ones), ones)
-    with pytest.raises(NotImplementedError, match="HistogramBinning does not define identity"):
-        skce(Fisher(HistogramBinning(2)))
-    with pytest.raises(NotImplementedError, match="no shape of Categorical predictions"):
-        skce(Shape())
-    with pytest.raises(ValueError, match="only: expected one of 'slope', 'intercept', got 'x'"):
-        skce(Fisher(PlattScaling(), "x"), Bernoulli(0.5 * ones), jnp.array([0, 1, 1, 0]))
-    with pytest.raises(TypeError, match="expected continuous distributions of a number"):
-        skce(Fisher(AffineScaling()), distributions.Poisson(ones), jnp.ones(4, int))
-    samples = distributions.Ensemble(jnp.asarray(RNG.normal(size=(4, 3))))
-    with pytest.raises(NotImplementedError, match="no scores under Ensemble predictions"):
-        skce(Fisher(TemperatureScaling()), samples, ones)
-    with pytest.raises(NotImplementedError, match="Fisher has no values"):
-        Fisher(TemperatureScaling())(0, 1)
-    found = skce(NormalScore(Fisher(AffineScaling())), Gamma(ones, ones), ones)
-    assert np.isfinite(found)
+    samples = distributions.Ensemble(jnp.eye(4))
+    for kernel, predictions, targets, error in (
+        (PearsonResidual(), Normal(ones, ones), ones, "no Pearson residuals under Normal"),
+        (Shape(), classes(), LABELS, "no shape of Categorical predictions"),
+        (Fisher(HistogramBinning(2)), classes(), LABELS, "HistogramBinning does not define"),
+        (Fisher(TemperatureScaling()), samples, ones, "no scores under Ensemble predictions"),
+    ):
+        with pytest.raises(NotImplementedError, match=error):
+            estimators.skce(TensorProduct(Constant(), kernel), predictions, targets)
+    kernel = TensorProduct(Constant(), NormalScore(Fisher(AffineScaling())))
+    assert np.isfinite(estimators.skce(kernel, Gamma(ones, ones), ones))
