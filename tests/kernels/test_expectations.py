@@ -9,11 +9,7 @@ import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.kernels import expectations
-from calibjax.kernels.expectations import (
-    features,
-    four_terms,
-    prepare_features,
-)
+from calibjax.kernels.expectations import features, four_terms, prepare_features
 from calibjax.kernels.expectations.normal import centered_without_offset
 from tests import compiled, oracles
 

@@ -10,14 +10,7 @@ import pytest
 from calibjax import estimators, kernels
 from calibjax.distances import Euclidean, Features, Manhattan, TotalVariation, Wasserstein
 from calibjax.distances.elementary import SquaredEuclidean
-from calibjax.distributions import (
-    Bernoulli,
-    Categorical,
-    Laplace,
-    Normal,
-    Poisson,
-    with_features,
-)
+from calibjax.distributions import Bernoulli, Categorical, Laplace, Normal, Poisson, with_features
 from calibjax.estimators.kernel import mmce
 from calibjax.hypothesis_tests import exact_skce_test
 from calibjax.hypothesis_tests._redraw.family import ByPairs
@@ -195,10 +188,7 @@ ON_LINE = {
     "numbers, Manhattan": (Manhattan(), X),
     "two classes, Manhattan": (Manhattan(), Categorical(np.stack([X, 1 - X], 1))),
     "numbers, mean difference": (Manhattan(mean=True), X[:, None]),
-    "two classes, mean difference": (
-        Manhattan(mean=True),
-        Categorical(np.stack([X, 1 - X], 1)),
-    ),
+    "two classes, mean difference": (Manhattan(mean=True), Categorical(np.stack([X, 1 - X], 1))),
     "feature": (Features(Euclidean()), with_features(Bernoulli(X), X[:, None])),
     "other features": (Euclidean(), with_features(Poisson(X), np.ones((3, 2)))),
 }

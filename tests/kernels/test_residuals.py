@@ -6,21 +6,10 @@ import scipy.stats
 
 from calibjax import distributions, estimators, hypothesis_tests
 from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, Normal
-from calibjax.kernels import (
-    Constant,
-    Fisher,
-    NormalScore,
-    PearsonResidual,
-    TensorProduct,
-)
+from calibjax.kernels import Constant, Fisher, NormalScore, PearsonResidual, TensorProduct
 from calibjax.kernels.expectations import centered_kernel, diagonal_expectation
 from calibjax.kernels.residuals import SHAPES, Shape, informed
-from calibjax.recalibration import (
-    AffineScaling,
-    HistogramBinning,
-    PlattScaling,
-    TemperatureScaling,
-)
+from calibjax.recalibration import AffineScaling, HistogramBinning, PlattScaling, TemperatureScaling
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
