@@ -389,11 +389,14 @@ def with_features(predictions: Distribution, features: PyTree) -> PyTree:
 
 def like(original: object, predictions: Any) -> Any:
     """New predictions with the features of the original ones, if these have any."""
+    original = bare(original, MonteCarlo)
     if not isinstance(original, WithFeatures):
         return predictions
     return WithFeatures(predictions, original.features)
 
 
 def bare(p: object, kind: type[Wrapper] = WithFeatures) -> Any:
-    """A prediction without its features, or without what a wrapper of another kind adds."""
-    return p.distribution if isinstance(p, kind) else p
+    """A prediction without its features; without draws for `MonteCarlo`, both for `Wrapper`."""
+    while isinstance(p, kind):
+        p = p.distribution
+    return p

@@ -227,11 +227,6 @@ class MonteCarlo(Wrapper):
         return checks.replaced(self, draws=checks.replaced(draws, values=values))
 
 
-def undrawn(p: object) -> Any:
-    """A prediction without draws that were added to it."""
-    return p.distribution if isinstance(p, MonteCarlo) else p
-
-
 @functools.partial(jax.jit, static_argnames="num_samples")
 def _draw_many(key: jax.Array, predictions: Distribution, num_samples: int) -> jax.Array:
     """Independent draws from each prediction, [n, m] or [n, m, d]."""
@@ -279,7 +274,9 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
     1.0
     """
     key = checks.random_key(key)
-    predictions = undrawn(checks.batch(predictions, keep_logs=True))
+    predictions = checks.batch(predictions)
+    if isinstance(predictions, MonteCarlo):
+        predictions = predictions.distribution
     checks.method("predictions", predictions, "sample")
     numbers_each = sum(map(jnp.size, jax.tree.leaves(predictions)))
     num_samples = checks.number_of_draws("num_samples", num_samples, 2, numbers_each=numbers_each)
@@ -287,13 +284,13 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
     return MonteCarlo(predictions, Ensemble(values, index=jnp.arange(len(values))))
 
 
-def _levels(name: str, levels: jax.Array) -> jax.Array:
+def _levels(name: str, levels: jax.Array) -> Any:
     return checks.increasing(
         name, checks.proportions(name, levels), "increasing levels", strictly=True
     )
 
 
-def _quantiles(name: str, values: jax.Array) -> jax.Array:
+def _quantiles(name: str, values: jax.Array) -> Any:
     values = checks.satisfying(name, values, lambda x: x == x, "finite values, -inf or inf")
     advice = "distributions.Quantiles.sorted(levels, values) sorts them"
     return checks.increasing(name, values, f"quantiles that do not cross ({advice})")

@@ -19,9 +19,8 @@ from calibjax._core.batches import default_batch_size, in_batches
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble, Quantiles
-from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
 from calibjax.distributions.composed import bare
-from calibjax.distributions.ensembles import undrawn
 from calibjax.estimators.curves import is_outside, ranks_of_band, simultaneous_band
 
 
@@ -80,7 +79,7 @@ def pit_values(key: jax.Array, predictions: Distribution, targets: Numbers) -> j
     >>> print(u.round(2))
     [0.5  0.84 0.16]
     """
-    p = bare(undrawn(predictions))
+    p = bare(predictions, Wrapper)
     if has_class_probs(p):
         raise TypeError("predictions: expected distributions of numbers; classes have no order")
     if isinstance(p, Ensemble):

@@ -18,7 +18,7 @@ from calibjax._core.pytree import PyTree
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles, Uniform
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
-from calibjax.distributions.ensembles import undrawn
+from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.estimators.pit import randomised
 from calibjax.evaluation.record import Entry, Panel, Section
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
@@ -320,7 +320,7 @@ def _described(values: np.ndarray, labels: np.ndarray) -> str:
 
 def task_of(predictions: Distribution, targets: PyTree) -> str:
     """What kind of targets is predicted; see `Evaluation.task`."""
-    inner = undrawn(predictions)
+    inner = bare(predictions, MonteCarlo)
     probs = jax.eval_shape(lambda p: getattr(p, "class_probs", None), inner)
     if probs is not None:
         number = probs.shape[1]
@@ -393,7 +393,7 @@ def _scaled(features: Any, num_samples: int) -> jax.Array:
 
 def _pit(data: Data) -> jax.Array | None:
     """PIT values, if targets are numbers with a distribution function."""
-    inner = undrawn(data.predictions)
+    inner = bare(data.predictions, MonteCarlo)
     has_cdf = isinstance(inner, Ensemble | Quantiles) or hasattr(inner, "cdf")
     if data.is_of_classes or jnp.ndim(data.targets) != 1 or not has_cdf:
         return None

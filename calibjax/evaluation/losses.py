@@ -11,7 +11,8 @@ import numpy as np
 from calibjax import recalibration, scores
 from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.ensembles import undrawn
+from calibjax.distributions.composed import bare
+from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation.data import Data, Part, measured
 from calibjax.evaluation.record import Section
 from calibjax.evaluation.sentences import IDLE
@@ -52,7 +53,7 @@ _SCORES = {
 
 def proper_scores(data: Data) -> Part:
     """The scores that exist for the task."""
-    inner, entries, units = undrawn(data.predictions), [], []
+    inner, entries, units = bare(data.predictions, MonteCarlo), [], []
     for name, score in _SCORES.items():
         has_thresholds = name != "CRPS" or jnp.ndim(data.targets) == 1
         if data.task in score.tasks and hasattr(inner, score.needed) and has_thresholds:
@@ -79,7 +80,7 @@ def _are_impossible(predictions: Distribution, targets: Any) -> jax.Array:
 def temperature(data: Data) -> Part:
     """The temperature that would repair the predictions, and what it wins on held-out data."""
     named_loss = _loss(data)
-    inner = undrawn(data.predictions)
+    inner = bare(data.predictions, MonteCarlo)
     if named_loss is None or not hasattr(inner, "tempered"):
         return Part()
     name, loss = named_loss
@@ -146,7 +147,7 @@ def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
         is_scalar = jnp.ndim(data.targets) == 1
         is_floating = jnp.issubdtype(jnp.result_type(data.targets), jnp.floating)
         return ("CRPS", scores.crps) if is_scalar and is_floating else None
-    if not hasattr(undrawn(data.predictions), "log_prob"):
+    if not hasattr(bare(data.predictions, MonteCarlo), "log_prob"):
         return None
     value = scores.negative_log_likelihood(data.predictions, data.targets, weights=data.weights)
     if np.isfinite(float(value)):

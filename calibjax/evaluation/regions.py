@@ -13,7 +13,8 @@ import numpy as np
 from calibjax import distributions
 from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution
-from calibjax.distributions.ensembles import undrawn
+from calibjax.distributions.composed import bare
+from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation.data import LEVEL, Data, Part, shown_classes
 from calibjax.evaluation.kernel_tests import Choice
 from calibjax.evaluation.record import Entry, Section, number
@@ -620,7 +621,7 @@ def _search(data: Data, chosen: Choice | None) -> Search | None:
     """Where to look: in classes, by distribution functions, or among members of ensembles."""
     if data.is_of_classes:
         return of_classes(data)
-    inner = undrawn(data.predictions)
+    inner = bare(data.predictions, MonteCarlo)
     if isinstance(inner, Ensemble):
         return of_members(data, data.known(inner.values), "predictions")
     if isinstance(inner, Quantiles):

@@ -16,8 +16,9 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.pytree import PyTree, parameter, part, record
 from calibjax.distributions.base import Distribution
+from calibjax.distributions.composed import bare
 from calibjax.distributions.constraints import positive
-from calibjax.distributions.ensembles import undrawn
+from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.kernels.expectations import (
     centered_kernel,
     centered_norm,
@@ -141,7 +142,7 @@ def _is_scalar(value: object) -> bool:
 
 def without_draws(predictions: Any) -> PyTree:
     """The predictions that kernels on predictions see: without added draws or indices."""
-    return checks.unnumbered(undrawn(predictions))
+    return checks.unnumbered(bare(predictions, MonteCarlo))
 
 
 def prediction_kernel(kernel: Kernel, p: Distribution, q: Distribution) -> jax.Array:
