@@ -11,6 +11,7 @@ from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.gate import checked
 from calibjax.distributions.constraints import Constraint, real
 
 
@@ -103,10 +104,7 @@ def checked_targets(p: Any, name: str, targets: Any, more: tuple[str, ...] = ())
         targets = checks.integer(name, targets, support.words)
     elif not jnp.issubdtype(targets.dtype, jnp.floating):
         targets = checks.floating(name, targets, floating_dtype(p))
-    is_one_hot = support.words == "class labels" and jnp.ndim(targets) == 2
-    advice = f"labels of one-hot rows are jnp.argmax({name}, 1)" if is_one_hot else ""
-    declared = support.with_axes(*more, *support.axes, advice=advice)
-    checks.of_axes(name, targets, declared, ("n",), lengths)
+    checks.of_axes(name, targets, support, ("n", *more), lengths)
     return support.check(name, targets)
 
 
@@ -173,6 +171,7 @@ def has_class_probs(predictions: object) -> bool:
     return hasattr(type(inner), "class_probs") or hasattr(inner, "class_probs")
 
 
+@checked(needs=("sample",))
 def sample_targets(key: jax.Array, predictions: Distribution) -> jax.Array:
     """Draws one target from each prediction of a batch: y_i ~ p_i, independently.
 
@@ -196,8 +195,6 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> jax.Array:
     >>> sample_targets(jax.random.key(0), predictions).round()
     Array([ 1., 10.], dtype=float32)
     """
-    key, predictions = checks.random_key(key), checks.batch(predictions)
-    checks.method("predictions", predictions, "sample")
     targets = draw(key, predictions)
     if checks.is_concrete(predictions):
         return targets

@@ -21,7 +21,8 @@ from calibjax._core.arithmetic import (
     weighted_mean,
     weighted_variance,
 )
-from calibjax._core.pytree import PyTree, parameter, record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import PyTree, record
 from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
 from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
 from calibjax.distributions.classes import Categorical
@@ -47,7 +48,9 @@ class Mixture(Distribution):
     0.0 2.0 0.5
     """
 
-    weights: jax.Array | None = parameter(simplex.with_axes("k"))
+    weights: jax.Array | None = dataclasses.field(
+        metadata={"constraint": simplex.with_axes("k"), "optional": True}
+    )
     components: Any = dataclasses.field(metadata={"axes": ("k",)})
 
     @property
@@ -139,8 +142,6 @@ class Mixture(Distribution):
                 f"{name}.components: expected distributions such as distributions.Normal, "
                 f"got {checks.described(self.components)}"
             )
-        if jnp.shape(jax.tree.leaves(self.components)[0])[1] == 0:
-            raise ValueError(f"{name}.components: expected at least one component, got [n, 0]")
 
 
 def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
@@ -286,11 +287,10 @@ class Recalibrated(Distribution):
 
 def check_continuous(name: str, predictions: Distribution) -> None:
     """Refuses all but continuous distributions of numbers with the methods that are needed."""
-    support = getattr(predictions, "support", None)
-    is_number = not getattr(support, "axes", ()) and not has_class_probs(predictions)
+    support = getattr(predictions, "support", real)
+    is_number = not support.axes and not support.is_integer and not has_class_probs(predictions)
     needed = ("cdf", "icdf", "log_prob")
-    has_all = all(callable(getattr(predictions, method, None)) for method in needed)
-    if not is_number or not has_all or getattr(support, "is_integer", False):
+    if not is_number or not all(callable(getattr(predictions, x, None)) for x in needed):
         raise TypeError(
             f"{name}: expected continuous distributions of a number with methods cdf, icdf and "
             f"log_prob, got {checks.described(predictions)}"
@@ -331,7 +331,8 @@ class WithFeatures(Wrapper):
         return dataclasses.replace(self, distribution=self.distribution.tempered(temperature))
 
 
-def with_features(predictions: Distribution, features: PyTree) -> PyTree:
+@checked
+def with_features(predictions: Any, features: PyTree) -> PyTree:
     """Predictions that carry features, so that kernels on predictions can look at these.
 
     With the distance `calibjax.distances.Features` in the kernel on predictions, tests and
@@ -372,17 +373,14 @@ def with_features(predictions: Distribution, features: PyTree) -> PyTree:
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    checks.same_rows(predictions=predictions, features=features)
-    predictions = checks.batch(predictions, keep_logs=True)
-    if isinstance(predictions, WithFeatures):
+    distribution = bare(predictions, MonteCarlo)
+    if isinstance(distribution, WithFeatures):
         raise ValueError(
             "predictions: expected predictions without features, got some that have them; pass all "
             "features together, for example as a dictionary"
         )
-    n = checks.leading_size("predictions", predictions)
-    features = checks.features("features", features, n)
-    if isinstance(predictions, MonteCarlo):  # whose distribution is what kernels see
-        inner = with_features(predictions.distribution, features)
+    if distribution is not predictions:  # kernels see the distribution
+        inner = WithFeatures(distribution, features)
         return dataclasses.replace(predictions, distribution=inner)
     return WithFeatures(predictions, features)
 

@@ -90,4 +90,5 @@ def labels(num_classes: int) -> Constraint:
         "class labels",
         lambda name, values: checks.labels(name, values, num_classes),
         is_integer=True,
+        advice="labels of one-hot rows are jnp.argmax(targets, 1)",
     )

@@ -115,21 +115,10 @@ class Poisson(Distribution):
         distance = (y - rate) * (2 * self.cdf(y) - 1) + 2 * rate * density
         return distance - rate * (i0e(2 * rate) + i1e(2 * rate))
 
-    def tempered(self, temperature: jax.Array) -> "Poisson":
-        """Not defined: powers of the probabilities do not belong to a Poisson distribution."""
-        del temperature
-        raise NotImplementedError(
-            "tempered is not defined for Poisson: no power of its probabilities is those of "
-            "another Poisson distribution"
-        )
-
 
 _NUM_NODES, _DECAY = 512, 38.0  # e^(−38) is below the rounding of float64
 _LARGEST_COUNT = 2 * 10**9  # in 32 bits
 _LARGE = 1e4  # parameters of incomplete beta functions, from which on quadrature is exact
-
-
-_MISSING: Any = object()  # no argument
 
 
 @record
@@ -154,15 +143,9 @@ class NegativeBinomial(Distribution):
     mean_: jax.Array = parameter(interval(1e-3, 1e6))
     concentration: jax.Array = parameter(interval(1e-2, 1e6))
 
-    def __init__(
-        self, mean: Any = _MISSING, concentration: Any = _MISSING, *, mean_: Any = _MISSING
-    ) -> None:
+    def __init__(self, mean: Any = None, concentration: Any = None, *, mean_: Any = None) -> None:
         """Takes the mean; copies name the field `mean_`, because `mean` is a method."""
-        mean = mean_ if mean is _MISSING else mean
-        for name, value in {"mean": mean, "concentration": concentration}.items():
-            if value is _MISSING:
-                raise TypeError(f"{name}: expected an array, got no argument of this name")
-        object.__setattr__(self, "mean_", mean)
+        object.__setattr__(self, "mean_", mean if mean_ is None else mean_)
         object.__setattr__(self, "concentration", concentration)
 
     @property

@@ -13,7 +13,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, weighted_mean, weighted_variance
-from calibjax._core.pytree import parameter, record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, parameter, record
 from calibjax.distributions.base import Distribution, Wrapper, checked_targets, draw
 from calibjax.distributions.classes import Categorical
 from calibjax.distributions.constraints import Constraint, simplex
@@ -77,7 +78,7 @@ class Ensemble(Distribution):
 
     values: jax.Array = parameter(_DRAWS)
     weights: jax.Array | None = dataclasses.field(
-        default=None, metadata={"constraint": simplex.with_axes("m"), "mask": True}
+        default=None, metadata={"constraint": simplex.with_axes("m"), "optional": True}
     )
     index: jax.Array | None = dataclasses.field(default=None, metadata={"numbers": True})
 
@@ -234,6 +235,7 @@ def _draw_many(key: jax.Array, predictions: Distribution, num_samples: int) -> j
     return jax.vmap(lambda k: draw(k, predictions), out_axes=1)(keys)
 
 
+@checked(needs=("sample",))
 def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> MonteCarlo:
     """Draws from each prediction, which give unbiased estimates of expectations.
 
@@ -273,13 +275,8 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
     >>> print(f"{estimators.skce(kernel, drawn, jnp.full(8, 2.0)):.1f}")
     1.0
     """
-    key = checks.random_key(key)
-    predictions = checks.batch(predictions)
     if isinstance(predictions, MonteCarlo):
         predictions = predictions.distribution
-    checks.method("predictions", predictions, "sample")
-    numbers_each = sum(map(jnp.size, jax.tree.leaves(predictions)))
-    num_samples = checks.number_of_draws("num_samples", num_samples, 2, numbers_each=numbers_each)
     values = _draw_many(key, predictions, num_samples)
     return MonteCarlo(predictions, Ensemble(values, index=jnp.arange(len(values))))
 
@@ -290,10 +287,15 @@ def _levels(name: str, levels: jax.Array) -> Any:
     )
 
 
-def _quantiles(name: str, values: jax.Array) -> Any:
+def _quantiles(name: str, values: Any) -> Any:
     values = checks.satisfying(name, values, lambda x: x == x, "finite values, -inf or inf")
     advice = "distributions.Quantiles.sorted(levels, values) sorts them"
     return checks.increasing(name, values, f"quantiles that do not cross ({advice})")
+
+
+def _original(name: str, value: Any, seen: Any) -> Any:
+    """An array in the precision in which it came."""
+    return checks.originals(name, value)
 
 
 @record
@@ -330,7 +332,8 @@ class Quantiles(Distribution):
     values: jax.Array = parameter(Constraint("quantiles", _quantiles, ("k",)))
 
     @classmethod
-    def sorted(cls, levels: ArrayLike, values: ArrayLike) -> "Quantiles":
+    @checked(levels=_original, values=_original)
+    def sorted(cls, levels: Numbers, values: Numbers) -> "Quantiles":
         """The forecast with the quantiles of each row, and the levels, in increasing order.
 
         Quantiles that were estimated one by one may cross. Sorted ones are never further from the
@@ -355,7 +358,7 @@ class Quantiles(Distribution):
         >>> print(Quantiles.sorted([0.1, 0.5, 0.9], [-1.0, 2.0, 1.5]).values)
         [-1.   1.5  2. ]
         """
-        arrays = checks.originals("levels", levels), checks.originals("values", values)
+        arrays = levels, values
         in_order: Any = (np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in arrays)
         return cls(*in_order)
 

@@ -163,9 +163,8 @@ class MvNormal(Distribution):
 
         Raises:
             TypeError: if an argument is not an array of numbers.
-            ValueError: if the shapes do not fit, entries are not finite, an entry above the
-                diagonal of L is not zero, or an entry on it is not positive. If L is traced, the
-                covariance matrix is NaN instead.
+            ValueError: if the shapes do not fit, or an entry above the diagonal of L is not zero;
+                if L is traced, the covariance matrix is NaN instead.
 
         Cost: d³ for each distribution.
 
@@ -180,19 +179,10 @@ class MvNormal(Distribution):
         size = loc.shape[-1:]
         expected = (size if root.ndim == 2 else loc.shape) + size
         checks.shape("scale_tril", root, expected, f"{expected}, loc having {loc.shape}")
-        checks.finite("loc", loc)
-        checks.finite("scale_tril", root)
-        above = jnp.triu(jnp.ones(root.shape[-2:], bool), 1)
-        diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
-        if checks.is_concrete(root):
-            is_wrong = np.asarray(above & (root != 0))
-            expected = "zeros above the diagonal (of an upper factor, the transpose)"
-            checks.refuse_where(is_wrong, "scale_tril", expected, root)
-        checks.positive("scale_tril.diagonal", diagonal)
-        is_root = jnp.all(jnp.where(above, root == 0, jnp.isfinite(root)), (-2, -1))
-        is_root &= jnp.all(diagonal > 0, -1)
-        cov = matmul(root, jnp.swapaxes(root, -1, -2))
-        return cls(loc, jnp.where(is_root[..., None, None], cov, jnp.nan))
+        words = "zeros above the diagonal (of an upper factor, the transpose)"
+        is_lower = np.tri(size[0], dtype=bool)
+        root = checks.satisfying("scale_tril", root, lambda x: (x == 0) | is_lower, words)
+        return cls(loc, matmul(root, jnp.swapaxes(root, -1, -2)))
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one vector [d]."""

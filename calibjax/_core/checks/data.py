@@ -101,9 +101,10 @@ def checked_batch(
         record = _plain(name, record, leading, lengths, is_finite=not has_own)
     constraints, received, narrow, inner, changes = {}, {}, {}, dict(lengths), {}
     for key, constraint, extra in fields:
-        if constraint is not None and (value := getattr(record, key)) is not None:
-            place, constraints[key] = f"{name}.{key}", constraint
-            value = received[key] = _received(place, value, constraint, "mask" in extra)
+        value, place = getattr(record, key), f"{name}.{key}"
+        if constraint is not None and not (value is None and "optional" in extra):
+            constraints[key] = constraint
+            value = received[key] = _received(place, value, constraint, "optional" in extra)
             narrow[key] = value if _is_ready(value) else narrowed(place, value)
     for key, value in _aligned(name, narrow, constraints).items():
         of_axes(f"{name}.{key}", value, constraints[key], leading, inner)

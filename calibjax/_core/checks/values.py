@@ -77,7 +77,7 @@ def satisfying(
 
 def finite(name: str, values: Any) -> Any:
     """Refuses NaN and infinities, which no integer is."""
-    if not jnp.issubdtype(jnp.result_type(values), jnp.inexact):
+    if not jnp.issubdtype(_dtype(values), jnp.inexact):
         return values
     return satisfying(name, values, lambda x: abs(x) < np.inf, "finite values")
 
@@ -287,7 +287,7 @@ def floating(name: str, values: Any, dtype: DTypeLike | None = None) -> jax.Arra
         dtype: what integers become; JAX's own floating-point dtype by default.
     """
     an_array(name, values)
-    source = jnp.result_type(values)
+    source = _dtype(values)
     if source in (jnp.float32, jnp.float64):
         return values
     if not jnp.issubdtype(source, jnp.integer):
@@ -418,8 +418,9 @@ def of_axes(
         shown = f"[{', '.join(axes)}]" if axes else "() (a scalar)"
         shape(place, value, expected, f"{shown} with {known}" if known else shown, hint=advice)
     lengths.update(zip(axes, actual, strict=True))
-    if constraint.axes and lengths[constraint.axes[-1]] < constraint.min_size:
-        least = f"[{', '.join(axes)}] with {constraint.axes[-1]} >= {constraint.min_size}"
+    last = len(leading) + len(constraint.axes) - 1
+    if axes and actual[last] < constraint.min_size:
+        least = f"[{', '.join(axes)}] with {axes[last]} >= {constraint.min_size}"
         raise ValueError(f"{place}: expected shape {least}, got {actual}{advice}")
 
 
