@@ -1,4 +1,7 @@
-"""What comes of all wrong values in calls of a name, or ALL: `python -m tests.registry NAME`."""
+"""What comes of all wrong values in some calls: `python -m tests.registry NAME [SHARE]`.
+
+NAME is a part of their names, or ALL. A SHARE such as 2/3 leaves all but every third call out.
+"""
 
 import sys
 
@@ -8,9 +11,11 @@ import numpy as np
 from tests import registry
 from tests.registry.outcomes import ALLOWED, evaluate, try_compiled, try_eagerly
 
-part = sys.argv[1] if len(sys.argv) == 2 else "no name"
+part, share = (*sys.argv[1:], "1/1", "1/1")[:2]
+first, step = map(int, share.split("/"))
 chosen = [call for call in registry.calls().values() if part == "ALL" or part in call.name]
-if not chosen:
+chosen = chosen[first - 1 :: step]
+if len(sys.argv) == 1 or not chosen:
     sys.exit(f"{__doc__}\nNAME: expected a part of the name of a call, got {sys.argv[1:]}")
 jax.config.update("jax_disable_most_optimizations", True)
 total, wrong = 0, []

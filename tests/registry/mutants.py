@@ -188,8 +188,7 @@ def _tables(a: np.ndarray) -> dict[str, Any]:
 
 
 def _of_array(argument: Argument, a: np.ndarray) -> dict[str, Any]:
-    masked = np.ma.masked_array(a, np.arange(a.size).reshape(a.shape) == row_of(a))
-    rows = a.tolist()
+    rows, is_first = a.tolist(), np.arange(a.size).reshape(a.shape) == row_of(a)
     found = {
         **_objects(),
         **same(a, list=rows, object_array=a.astype(object), strings=a.astype(str)),
@@ -203,8 +202,7 @@ def _of_array(argument: Argument, a: np.ndarray) -> dict[str, Any]:
         "one row more": np.concatenate([a, a[:1]]),
         "leading axis": a[None],
         "ragged": [rows[0], [rows[1]], *rows[2:]],
-        "masked": masked,
-        "list of masked rows": list(masked),
+        "masked": np.ma.masked_array(a, is_first),
         "complex": a + 0.5j,
         "dates": np.zeros(a.shape, "M8[D]"),
         "words": np.full(a.shape, "a"),

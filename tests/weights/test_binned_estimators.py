@@ -12,18 +12,21 @@ from calibjax import distances, estimators
 from calibjax.distributions import Bernoulli, Categorical, sample_targets
 from calibjax.estimators import EqualMassBins, MedianVarianceBins, UniformBins
 from calibjax.estimators.kernel_density import kde_calibration_error
-from tests.weights.laws import WEIGHTS, N, check_weights, rows
+from tests.weights.laws import (
+    CLASSES,
+    CONFIDENCES,
+    CORRECT,
+    KEY,
+    LABELS,
+    WEIGHTS,
+    N,
+    check_weights,
+    rows,
+)
 
-_random = np.random.default_rng(7)
-BINARY = Bernoulli(_random.uniform(size=N).round(1))  # with ties
-TRUTHS = _random.integers(0, 2, N)
-CLASSES = Categorical(_random.dirichlet(np.ones(3), N))
-LABELS = _random.integers(0, 3, N)
-DATA = {"binary": (BINARY, TRUTHS), "classes": (CLASSES, LABELS)}
+BINARY = Bernoulli(CONFIDENCES)
+DATA = {"binary": (BINARY, CORRECT), "classes": (CLASSES, LABELS)}
 COPIES = np.repeat(np.arange(N), WEIGHTS)
-KEY = jax.random.key(0)
-
-
 ECE = functools.partial(estimators.ece, notion="canonical")
 MCE = functools.partial(estimators.mce, notion="canonical")
 DEBIASED = functools.partial(ECE, norm="l2", debiased=True, distance=distances.Euclidean())
@@ -141,14 +144,14 @@ def _curve(predictions, targets, weights, **options):
 def test_bands_of_reliability_curves():
     # Redraws are those of the rows before them if samples without weight are the last ones.
     w = np.r_[1.0, 2, 3, 1, 1, 2, 0.5, 1, 1, 2, 0, 0]
-    curve, plain = _curve(BINARY, TRUTHS, w), _curve(BINARY, TRUTHS, None)
+    curve, plain = _curve(BINARY, CORRECT, w), _curve(BINARY, CORRECT, None)
     u = w * w.sum() / (w**2).sum()
     bins = np.asarray(UniformBins(3)(BINARY))
     order = np.argsort([np.mean(BINARY.probs[bins == b]) for b in range(3)])
     np.testing.assert_allclose(curve.counts, [u[bins == b].sum() for b in order], rtol=1e-12)
     for other in (
-        _curve(BINARY, TRUTHS, 1e-9 * w),
-        _curve(*rows((BINARY, TRUTHS), range(10)), w[:10]),
+        _curve(BINARY, CORRECT, 1e-9 * w),
+        _curve(*rows((BINARY, CORRECT), range(10)), w[:10]),
     ):
         for one, two in zip(*map(jax.tree.leaves, (curve, other)), strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)

@@ -7,9 +7,8 @@ import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
 
-from calibjax import estimators, interoperability, recalibration, record
+from calibjax import estimators, interoperability, recalibration
 from calibjax.interoperability import RecalibratedClassifier, SKCEScorer
 
 _random = np.random.default_rng(0)
@@ -35,27 +34,6 @@ def test_the_classifier_gets_the_weights_as_they_are():
     found = model.fit(X, Y, sample_weight=3 * WEIGHTS)
     expected = LogisticRegression(C=0.01).fit(X, Y, sample_weight=3 * WEIGHTS)
     np.testing.assert_allclose(found.estimator_.coef_, expected.coef_)
-
-
-@record
-class _WithoutWeights(recalibration.HistogramBinning):
-    def fit(self, confidences, correct):
-        return super().fit(confidences, correct)
-
-
-def test_who_does_not_take_weights():
-    model = RecalibratedClassifier(KNeighborsClassifier())
-    with pytest.raises(TypeError, match="estimator: expected one whose fit takes sample_weight"):
-        model.fit(X, Y, sample_weight=WEIGHTS)
-    model = RecalibratedClassifier(GaussianNB(), _WithoutWeights(2))
-    model.fit(X, Y)
-    with pytest.raises(TypeError, match=r"recalibrator.fit: expected a method .*weights=weights"):
-        model.fit(X, Y, sample_weight=WEIGHTS)
-    model = GaussianNB().fit(X, Y)
-    scorer = SKCEScorer(estimator=lambda k, p, y: estimators.skce(k, p, y))
-    scorer(model, X, Y)
-    with pytest.raises(TypeError, match=r"estimator: expected a function .*weights=weights"):
-        scorer(model, X, Y, sample_weight=WEIGHTS)
 
 
 def test_scorer():

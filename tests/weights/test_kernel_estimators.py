@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from calibjax import distances, estimators, kernels
-from calibjax.distributions import Bernoulli, Categorical, Normal
+from calibjax import estimators, kernels
+from calibjax.distributions import Bernoulli, Normal
 from calibjax.estimators.kernel import mmce
 from tests import oracles
-from tests.weights.laws import WEIGHTS, N, check_weights
-
-_random = np.random.default_rng(3)
-NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
-TARGETS = NORMALS.loc + _random.normal(size=N)
-CLASSES = Categorical(_random.dirichlet(np.ones(3), N))
-LABELS = _random.integers(0, 3, N)
-KERNEL = kernels.TensorProduct(
-    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-)
-WHITE = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
-LOW_RANK = kernels.TensorProduct(
-    kernels.Nystrom(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
+from tests.weights.laws import (
+    CLASSES,
+    CONFIDENCES,
+    CORRECT,
+    KERNEL,
+    LABELS,
+    LOW_RANK,
+    NORMALS,
+    TARGETS,
+    WEIGHTS,
+    WHITE,
+    N,
+    check_weights,
 )
 
 
@@ -46,9 +46,8 @@ def test_laws_of_normals():
 
 
 def test_laws_of_confidences():
-    confidences, correct = _random.uniform(size=N), _random.integers(0, 2, N)
     kernel = kernels.Exponential(0.4)
-    check_weights(lambda r, c, w: mmce(kernel, r, c, weights=w), confidences, correct)
+    check_weights(lambda r, c, w: mmce(kernel, r, c, weights=w), CONFIDENCES, CORRECT)
 
 
 def test_weighted_means_over_pairs_are_those_of_the_matrix():
@@ -74,25 +73,21 @@ def test_gradients_by_predictions_and_weights():
 def test_one_positive_weight_has_no_pairs():
     w = np.arange(N) == 3
     with pytest.raises(ValueError, match="weights.*at least 2 positive weights, got 1"):
-        estimators.skce(KERNEL, NORMALS, TARGETS, weights=w.astype(float))
-    assert np.isnan(
-        jax.jit(functools.partial(estimators.skce, KERNEL))(
-            NORMALS, TARGETS, weights=w.astype(float)
-        )
-    )
+        estimators.skce(KERNEL, NORMALS, TARGETS, weights=w)
+    compiled = jax.jit(functools.partial(estimators.skce, KERNEL))
+    assert np.isnan(compiled(NORMALS, TARGETS, weights=1.0 * w))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("small", [1e-3, 1e-9, 1e-15])
 def test_one_sample_has_almost_all_the_weight(dtype, small):
     """The effective number of samples is 1 up to rounding; the mean is that of its own pairs."""
-    kernel = kernels.TensorProduct(kernels.Exponential(0.5), kernels.White())
     random = np.random.default_rng(0)
     predictions, targets = Bernoulli(random.uniform(size=6).astype(dtype)), np.arange(6) % 2
     weights = np.r_[1, np.full(5, small)]
-    matrix = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets), float)
+    matrix = np.asarray(oracles.calibration_kernel_matrix(WHITE, predictions, targets), float)
     pairs = np.outer(weights, weights) * (1 - np.eye(6))
-    found = estimators.skce(kernel, predictions, targets, weights=weights.astype(dtype))
+    found = estimators.skce(WHITE, predictions, targets, weights=weights.astype(dtype))
     np.testing.assert_allclose(found, (pairs * matrix).sum() / pairs.sum(), rtol=1e-5)
 
 

@@ -7,28 +7,30 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators, kernels
+from calibjax import estimators, kernels
 from calibjax.distributions import Normal
 from calibjax.estimators import EqualMassBins, Neighbourhood
 from calibjax.estimators.mean_embedding import location_pair
 from tests import oracles
-from tests.weights.laws import WEIGHTS, N, check_weights
+from tests.weights.laws import (
+    CONFIDENCES,
+    CORRECT,
+    FEATURES,
+    KERNEL,
+    KEY,
+    NORMALS,
+    PLACES,
+    TARGETS,
+    WEIGHTS,
+    N,
+    check_weights,
+)
 
-_random = np.random.default_rng(8)
-FEATURES = _random.normal(size=(N, 2))
-CONFIDENCES, CORRECT = _random.uniform(size=N), _random.integers(0, 2, N)
 LOCAL = FEATURES, CONFIDENCES, CORRECT
 NEAR = Neighbourhood.laplacian(0.7, 2)
 # Nearest to samples of which some have no weight, in the same bins.
 AT = FEATURES[[1, 6, 0, 3, 4]] + 0.01, CONFIDENCES[[1, 6, 0, 3, 4]]
-NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
-TARGETS = NORMALS.loc + _random.normal(size=N)
-KERNEL = kernels.TensorProduct(
-    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-)
-PLACES = Normal(np.array([0.0, 1.0]), np.ones(2)), np.array([0.5, -0.5])
-PIT = _random.uniform(size=N)
-KEY = jax.random.key(0)
+PIT = np.random.default_rng(8).uniform(size=N)
 
 
 def _local_by_hand(near, w, at=None):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators, kernels
+from calibjax import estimators
 from calibjax.distributions import Ensemble, Normal, Quantiles
 from calibjax.hypothesis_tests import (
     coverage_test,
@@ -13,22 +13,25 @@ from calibjax.hypothesis_tests import (
     rank_histogram_test,
     witness_test,
 )
-from tests.weights.laws import COUNT, N, check_test
+from tests.weights.laws import (
+    CONFIDENCES,
+    CORRECT,
+    COUNT,
+    FEATURES,
+    KERNEL,
+    KEY,
+    NORMALS,
+    PLACES,
+    TARGETS,
+    N,
+    check_test,
+)
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
 
-KEY = jax.random.key(0)
 _random = np.random.default_rng(11)
-NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
-TARGETS = NORMALS.loc + _random.normal(size=N)
 QUANTILES = Quantiles(np.tile([0.1, 0.5, 0.9], (N, 1)), np.sort(_random.normal(size=(N, 3)), 1))
 MEMBERS = Ensemble(_random.normal(size=(N, 3)))
-FEATURES, CONFIDENCES = _random.normal(size=(N, 1)), _random.uniform(size=N)
-CORRECT = _random.integers(0, 2, N)
 NEAR = estimators.Neighbourhood.laplacian(1.0, 1)
-KERNEL = kernels.TensorProduct(
-    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-)
-PLACES = Normal(np.array([0.0, 1.0]), np.ones(2)), np.array([0.5, -0.5])
 OPTIONS = {"num_draws": 49}
 
 

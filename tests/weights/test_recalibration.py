@@ -8,17 +8,19 @@ from jax.test_util import check_grads
 from sklearn import isotonic, linear_model
 
 from calibjax import estimators, kernels, recalibration
-from calibjax.distributions import Categorical, Normal, Quantiles
+from calibjax.distributions import Categorical, Quantiles
 from calibjax.recalibration.confidences import MMCEScaling
-from tests.weights.laws import WEIGHTS, N, check_weights
+from tests.weights.laws import (
+    CONFIDENCES,
+    CORRECT,
+    FEATURES,
+    NORMALS,
+    TARGETS,
+    WEIGHTS,
+    N,
+    check_weights,
+)
 
-_random = np.random.default_rng(8)
-CONFIDENCES = _random.uniform(0.05, 0.95, size=N).round(2)
-CONFIDENCES[3] = CONFIDENCES[1] = CONFIDENCES[0]  # also of weight 0
-CORRECT = (_random.uniform(size=N) < 0.3 + 0.4 * CONFIDENCES).astype(int)
-FEATURES = _random.normal(size=(N, 2))
-NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
-TARGETS = NORMALS.loc + _random.normal(size=N)
 NEW = np.linspace(0.02, 0.98, 9)
 OF_CONFIDENCES = {
     "PlattScaling": (recalibration.PlattScaling(), {"rtol": 1e-9}),

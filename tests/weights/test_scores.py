@@ -9,21 +9,24 @@ import pytest
 import sklearn.metrics
 
 from calibjax import scores
-from calibjax.distributions import Bernoulli, Categorical, Ensemble, Normal, Quantiles
+from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles
 from calibjax.scores.rejection import prediction_rejection_ratio
-from tests.weights.laws import WEIGHTS, N, check_weights
+from tests.weights.laws import (
+    CLASSES,
+    CONFIDENCES,
+    CORRECT,
+    LABELS,
+    NORMALS,
+    TARGETS,
+    WEIGHTS,
+    N,
+    check_weights,
+)
 
-_random = np.random.default_rng(8)
-NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
-TARGETS = NORMALS.loc + _random.normal(size=N)
-CLASSES = Categorical(_random.dirichlet(np.ones(3), N))
-LABELS = _random.integers(0, 3, N)
-CONFIDENCES = _random.uniform(size=N).round(1)  # with ties
-CORRECT = (_random.uniform(size=N) < CONFIDENCES).astype(int)
 QUANTILES = Quantiles(
     np.tile([0.2, 0.5, 0.9], (N, 1)), NORMALS.loc[:, None] + np.array([-1.0, 0.0, 1.0])
 )
-DRAWS = Ensemble(NORMALS.loc[:, None] + _random.normal(size=(N, 5)))
+DRAWS = Ensemble(NORMALS.loc[:, None] + np.random.default_rng(8).normal(size=(N, 5)))
 MEANS = {
     "negative_log_likelihood": ((NORMALS, TARGETS), (CLASSES, LABELS)),
     "brier_score": ((CLASSES, LABELS),),

@@ -4,25 +4,28 @@ import jax
 import numpy as np
 import pytest
 
-from calibjax import distances, estimators, kernels, scores
-from calibjax.distributions import Bernoulli, Categorical, Normal
+from calibjax import estimators, scores
+from calibjax.distributions import Bernoulli
 from calibjax.hypothesis_tests import exact_skce_test
 from calibjax.streaming import SKCE, CalibrationBins, ExactSKCETest, MeanScore
-from tests.weights.laws import WEIGHTS, N, close, rows
+from tests.weights.laws import (
+    CLASSES,
+    CONFIDENCES,
+    CORRECT,
+    KERNEL,
+    KEY,
+    LABELS,
+    LOW_RANK,
+    NORMALS,
+    TARGETS,
+    WEIGHTS,
+    N,
+    close,
+    rows,
+)
 
-_random = np.random.default_rng(9)
-CLASSES, LABELS = Categorical(_random.dirichlet(np.ones(3), N)), _random.integers(0, 3, N)
-BINARY, TRUTHS = Bernoulli(_random.uniform(size=N)), _random.integers(0, 2, N)
-KERNEL = kernels.TensorProduct(
-    kernels.Nystrom(kernels.Exponential(0.5), Categorical(np.eye(3) * 0.7 + 0.1)), kernels.White()
-)
-NORMAL_KERNEL = kernels.TensorProduct(
-    kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
-)
-NORMALS = Normal(_random.normal(size=N), _random.uniform(0.5, 1, N))
-TARGETS = NORMALS.loc + _random.normal(size=N)
+BINARY = Bernoulli(CONFIDENCES)
 PARTS = np.arange(4), np.arange(4, 10), np.arange(10, N)
-KEY = jax.random.key(0)
 
 
 def streamed(accumulator, data, weights, parts=PARTS, update=None):
@@ -40,9 +43,9 @@ def streamed(accumulator, data, weights, parts=PARTS, update=None):
 
 
 CASES = {
-    "SKCE": (SKCE(KERNEL), (CLASSES, LABELS)),
-    "blocks": (SKCE(NORMAL_KERNEL, block_size=2), (NORMALS, TARGETS)),
-    "bins": (CalibrationBins(estimators.UniformBins(3)), (BINARY, TRUTHS)),
+    "SKCE": (SKCE(LOW_RANK), (CLASSES, LABELS)),
+    "blocks": (SKCE(KERNEL, block_size=2), (NORMALS, TARGETS)),
+    "bins": (CalibrationBins(estimators.UniformBins(3)), (BINARY, CORRECT)),
     "score": (MeanScore(scores.negative_log_likelihood), (CLASSES, LABELS)),
 }
 
@@ -75,42 +78,36 @@ def test_laws(name):
     close(numbers(1.0 * WEIGHTS, update=traced), weighted)
     wrong = traced(accumulator.init(), *data, weights=-1.0 * WEIGHTS)
     assert np.isnan(jax.tree.leaves(jax.jit(accumulator.result)(wrong))[0]).all()
-    for bad, words in ((-WEIGHTS, "finite weights >= 0"), (WEIGHTS[1:], "one weight for each")):
-        with pytest.raises(ValueError, match=f"weights: .*{words}"):
-            accumulator.update(accumulator.init(), *data, weights=bad)
-    nothing = accumulator.update(accumulator.init(), *data, weights=0 * WEIGHTS)
-    with pytest.raises(ValueError, match="state: expected at least"):
-        accumulator.result(nothing)
 
 
 def test_numbers_are_those_of_all_data_at_once():
     skce = streamed(*CASES["SKCE"], WEIGHTS)
-    data = KERNEL, CLASSES, LABELS
+    data = LOW_RANK, CLASSES, LABELS
     np.testing.assert_allclose(skce.unbiased, estimators.skce(*data, weights=WEIGHTS), rtol=1e-9)
     biased = estimators.skce_biased(*data, weights=WEIGHTS)
     np.testing.assert_allclose(skce.biased, biased, rtol=1e-9)
     blocks = streamed(*CASES["blocks"], WEIGHTS)
-    data, options = (NORMAL_KERNEL, NORMALS, TARGETS), {"block_size": 2, "weights": WEIGHTS}
+    data, options = (KERNEL, NORMALS, TARGETS), {"block_size": 2, "weights": WEIGHTS}
     np.testing.assert_allclose(blocks.estimate, estimators.skce_block(*data, **options), rtol=1e-9)
     bins = streamed(*CASES["bins"], WEIGHTS)
     options = {"binning": estimators.UniformBins(3), "weights": WEIGHTS}
     for name in ("ece", "mce"):
-        expected = getattr(estimators, name)(BINARY, TRUTHS, **options)
+        expected = getattr(estimators, name)(BINARY, CORRECT, **options)
         np.testing.assert_allclose(getattr(bins, name), expected, rtol=1e-10)
     place = np.asarray(estimators.UniformBins(3)(BINARY))[::-1]
     assert bins.counts.sum() == np.sum(WEIGHTS > 0)
     assert bins.weights.sum() == WEIGHTS.sum()
-    curve = estimators.reliability_curve(KEY, BINARY, TRUTHS, **options)
+    curve = estimators.reliability_curve(KEY, BINARY, CORRECT, **options)
     used = curve.counts > 0
     np.testing.assert_allclose(bins.proportions[bins.counts > 0, 1], curve.frequency[used])
     assert place.size == N
 
 
 def test_exact_tests():
-    test = ExactSKCETest(KEY, KERNEL, num_draws=39)
+    test = ExactSKCETest(KEY, LOW_RANK, num_draws=39)
     weights = np.r_[2.0, 3, 1, 1, 1.5, 2, 1, 1, 2, 0.5, 0, 0]
     found = streamed(test, (CLASSES, LABELS), weights)
-    expected = exact_skce_test(KEY, KERNEL, CLASSES, LABELS, weights=weights, num_draws=39)
+    expected = exact_skce_test(KEY, LOW_RANK, CLASSES, LABELS, weights=weights, num_draws=39)
     for field in ("statistic", "estimate", "pvalue", "null_samples"):
         close(getattr(found, field), getattr(expected, field), 1e-9)
     close(streamed(test, (CLASSES, LABELS), 1e3 * weights).null_samples, found.null_samples, 1e-9)
