@@ -1,7 +1,6 @@
 """Calls of the estimators."""
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from calibjax import distances, estimators, kernels
 from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
-from tests.registry.arguments import Call, Made, call
+from tests.registry.arguments import Made, call
 from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL
 
 _BINNING = estimators.UniformBins(3)
@@ -21,7 +20,7 @@ _LOCAL = {
 }
 
 
-def _kernel_estimators() -> list[Call]:
+def _kernel_estimators():
     found = []
     for family in (NORMAL, CATEGORICAL):
         kernel = a.kernel(family.kernel)
@@ -53,7 +52,7 @@ def _kernel_estimators() -> list[Call]:
     ]
 
 
-def _in_bins() -> list[Call]:
+def _in_bins():
     found = []
     binning, distance = a.binning(_BINNING), a.distance(distances.TotalVariation())
     number = a.integer(2, "num_bins", "min_size", "predictions")
@@ -81,7 +80,7 @@ def _in_bins() -> list[Call]:
     return found
 
 
-def _lenses() -> list[Call]:
+def _lenses():
     return [
         CATEGORICAL.call("estimators.top_label"),
         CATEGORICAL.call("estimators.class_wise"),
@@ -92,7 +91,7 @@ def _lenses() -> list[Call]:
     ]
 
 
-def _density() -> list[Call]:
+def _density():
     return [
         CATEGORICAL.call(
             "estimators.kernel_density.kde_calibration_error",
@@ -102,11 +101,11 @@ def _density() -> list[Call]:
     ]
 
 
-def _near(kernel: Any) -> Neighbourhood:
+def _near(kernel):
     return Neighbourhood(kernel, estimators.UniformBins(2))
 
 
-def _local() -> list[Call]:
+def _local():
     found = []
     laplacian = a.made(
         Neighbourhood.laplacian, length_scale=a.scale(0.7, limit="vector"), num_bins=a.integer(2)
@@ -139,6 +138,6 @@ def _local() -> list[Call]:
     ]
 
 
-def calls() -> list[Call]:
+def calls():
     """Calls of the estimators, but for the SKCE of all families."""
     return [*_kernel_estimators(), *_in_bins(), *_lenses(), *_density(), *_local()]

@@ -1,14 +1,13 @@
 """Calls of what is not in a subpackage."""
 
 import functools
-from typing import Any
 
 import numpy as np
 
 import calibjax
 from calibjax import distributions, recalibration
 from tests.registry import arguments as a
-from tests.registry.arguments import Call, call
+from tests.registry.arguments import call
 from tests.registry.families import NORMAL
 
 _OPEN = {
@@ -19,21 +18,21 @@ _OPEN = {
 }
 
 
-def _read(function: Any, read: Any) -> Any:
+def _read(function, read):
     """A public function, of whose result something is read."""
 
     @functools.wraps(function)
-    def evaluate(*args: Any, **options: Any) -> Any:
+    def evaluate(*args, **options):
         return read(function(*args, **options))
 
     return evaluate
 
 
-def _numbers(found: Any) -> Any:
+def _numbers(found):
     return np.array([entry.value for entry in found.entries])
 
 
-def _of_quantiles() -> list[Call]:
+def _of_quantiles():
     """Of quantiles, for which least is computed."""
     generator = np.random.default_rng(4)
     loc, noise = generator.normal(size=(2, 12)).astype(np.float32)
@@ -41,11 +40,11 @@ def _of_quantiles() -> list[Call]:
     groups = generator.normal(size=(12, 2))
     ends = "inf", "-inf"  # which quantiles may be
 
-    def one(values: Any) -> Any:
+    def one(values):
         is_single = getattr(values, "dtype", None) == np.float32
         return distributions.Quantiles(levels.astype(np.float32 if is_single else float), values)
 
-    def two(values: Any, others: Any) -> dict[str, Any]:
+    def two(values, others):
         models = {"a": values, "b": others}
         return {name: distributions.Quantiles(levels, each) for name, each in models.items()}
 
@@ -75,7 +74,7 @@ def _of_quantiles() -> list[Call]:
     ]
 
 
-def calls() -> list[Call]:
+def calls():
     """Calls of `evaluate`, `compare` and `select_recalibration`."""
     return [
         *_of_quantiles(),

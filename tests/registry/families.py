@@ -23,7 +23,6 @@ from tests.registry.arguments import (
     SCALE,
     VECTORS,
     Argument,
-    Call,
     Made,
     Y,
     call,
@@ -57,21 +56,14 @@ class Family:
     name: str = ""
 
     @property
-    def kernel(self) -> Any:
+    def kernel(self):
         return kernels.TensorProduct(self.prediction_kernel, self.target_kernel)
 
     @property
-    def predictions(self) -> Made:
+    def predictions(self):
         return Made(self.make, self.parameters)
 
-    def call(
-        self,
-        covers: str,
-        label: str | None = None,
-        function: Callable[..., Any] | None = None,
-        /,
-        **given: Any,
-    ) -> Call:
+    def call(self, covers, label=None, function=None, /, **given):
         """A call with the family's predictions, and its targets if the function takes these."""
         takes = parameters_of(public(covers.split()[0]) if function is None else function)
         data: dict[str, Any] = {"xs" if "xs" in takes else "predictions": self.predictions}
@@ -82,7 +74,7 @@ class Family:
         label = self.name if label is None else label
         return call(f"{covers} {self.covers}", label, function, **data | given)
 
-    def _without_targets(self) -> dict[str, Argument]:
+    def _without_targets(self):
         """Parameters that may have other shapes where no targets say how many there are."""
         parameters = dict(self.parameters)
         if len(parameters) == 1:
@@ -269,7 +261,7 @@ ALL = {**FAMILIES, **_MORE, **_DRAWN_FROM}
 NORMAL, CATEGORICAL, BERNOULLI = (FAMILIES[k] for k in ("Normal", "Categorical", "Bernoulli"))
 
 
-def _given_features(family: Family) -> Callable[..., Any]:
+def _given_features(family):
     kernel = kernels.TensorProduct(
         kernels.Exponential(1.5, distances.Features()), family.target_kernel
     )
@@ -297,13 +289,13 @@ def _values(key, predictions, num_samples):
     return distributions.monte_carlo(key, predictions, num_samples).draws.values
 
 
-def _whole(family: Family) -> Argument:
+def _whole(family):
     """A batch of predictions in double precision, which every mode takes."""
     values = {k: np.asarray(a.value) for k, a in family.parameters.items()}
     return predictions(family.make(**values))
 
 
-def calls() -> list[Call]:
+def calls():
     """Every family with the functions that take them all."""
     found = []
     for name, family in FAMILIES.items():

@@ -1,7 +1,6 @@
 """Calls of kernels and distances."""
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -10,29 +9,29 @@ from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.kernels.residuals import Regressor, Shape
 from calibjax.kernels.stationary import PowerExponential
 from tests.registry import arguments as a
-from tests.registry.arguments import Call, call
+from tests.registry.arguments import call
 from tests.registry.families import CATEGORICAL, FAMILIES, NORMAL
 
 _MATRIX = np.array([[2, 1, 0], [1, 2, 1], [0, 1, 2]], "f4")
 
 
-def _with_target(make: Any, **parts: Any) -> Any:
+def _with_target(make, **parts):
     """A product with a target kernel that has hyperparameters."""
 
-    def product(*values: Any) -> Any:
+    def product(*values):
         return kernels.TensorProduct(kernels.Exponential(1.5), make(*values))
 
     return a.made(product, **parts)
 
 
-def _target_kernels() -> list[Call]:
+def _target_kernels():
     """Hyperparameters of target kernels, through an estimator."""
     rbf, exponential, scale = kernels.SquaredExponential, kernels.Exponential, a.scale(1.2)
     matrix = a.matrix(_MATRIX, without=("transposed",))  # which is the same
     two = {"first": a.scale(0.5, "length_scale"), "second": a.scale(2.0, "length_scale")}
     temperature = recalibration.TemperatureScaling()
 
-    def of_sum(first: Any, second: Any) -> Any:
+    def of_sum(first, second):
         return kernels.base.Sum((rbf(first), rbf(second)))
 
     of_numbers = {
@@ -64,10 +63,10 @@ def _target_kernels() -> list[Call]:
     ]
 
 
-def _landmarks() -> list[Call]:
+def _landmarks():
     rough = kernels.Exponential(1.5, distances.Wasserstein())
 
-    def low_rank(at_loc: Any, at_scale: Any) -> Any:
+    def low_rank(at_loc, at_scale):
         k = kernels.Nystrom(rough, distributions.Normal(at_loc, at_scale))
         return kernels.TensorProduct(k, kernels.SquaredExponential(1.2))
 
@@ -79,7 +78,7 @@ def _landmarks() -> list[Call]:
     key = a.key(without=a.OPTIONAL)
     chosen = {"kernel": rough, "num_landmarks": a.integer(3)}
 
-    def choose(kernel: Any, predictions: Any, num_landmarks: int, *, key: Any = None) -> Any:
+    def choose(kernel, predictions, num_landmarks, *, key=None):
         return kernels.Nystrom.from_predictions(
             kernel, predictions, num_landmarks, key=key
         ).landmarks
@@ -91,11 +90,11 @@ def _landmarks() -> list[Call]:
     ]
 
 
-def _prediction_kernels() -> list[Call]:
+def _prediction_kernels():
     """Hyperparameters of kernels on predictions."""
     scale, exponential = {"length_scale": a.scale(1.2)}, kernels.Exponential
 
-    def product(length_scale: Any) -> Any:
+    def product(length_scale):
         return kernels.base.Product((exponential(length_scale), kernels.SquaredExponential(2.0)))
 
     makers = {
@@ -130,7 +129,7 @@ def _prediction_kernels() -> list[Call]:
     ]
 
 
-def _points() -> list[Call]:
+def _points():
     # Other shapes are other points.
     alone = (*a.ALONE, "leading axis", "one more axis", "matrix", "first column", "transposed")
     alone += ("tuple",)  # a pytree, whose leaves are the coordinates
@@ -174,7 +173,7 @@ def _points() -> list[Call]:
     ]
 
 
-def _distances() -> list[Call]:
+def _distances():
     discrepancy = a.made(
         distances.MaximumMeanDiscrepancy, kernel=a.kernel(kernels.SquaredExponential(1.2))
     )
@@ -191,6 +190,6 @@ def _distances() -> list[Call]:
     ]
 
 
-def calls() -> list[Call]:
+def calls():
     """Calls of kernels and distances, through functions that check."""
     return [*_target_kernels(), *_landmarks(), *_prediction_kernels(), *_points(), *_distances()]

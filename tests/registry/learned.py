@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,10 +17,8 @@ from calibjax.recalibration.confidences import (
     SigmoidMap,
 )
 from calibjax.recalibration.numbers import AffineMap
-from calibjax.risk.functions import BinResiduals, KernelDensities, TemperatureParams
-from calibjax.risk.kernel_ridge import KernelRidgeParams
 from tests.registry import arguments as a
-from tests.registry.arguments import Call, call
+from tests.registry.arguments import call
 from tests.registry.families import CATEGORICAL, NORMAL
 
 _SAMPLES = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
@@ -32,108 +29,48 @@ _MADE = {
 }
 
 
-def _of_confidences() -> list[Call]:
-    def evaluate(confidences: Any, correct: Any, new: Any, method: Any, weights: Any = None) -> Any:
+def _of_confidences():
+    def evaluate(confidences, correct, new, method, weights=None):
         """Params, and what they make of new confidences."""
         params = method.fit(confidences, correct, weights=weights)
         return params, method.apply(params, new)
 
-    r = recalibration
-    kernel, weight = a.kernel(kernels.Exponential(0.4)), a.scale(10.0)
-
-    def smoothed(smooth_targets: Any) -> Any:
-        return r.PlattScaling(smooth_targets=smooth_targets)
-
+    r, kernel = recalibration, a.kernel(kernels.Exponential(0.4))
     methods = {
         "HistogramBinning": a.made(r.HistogramBinning, num_bins=a.integer(2)),
         "IsotonicRegression": r.IsotonicRegression(),
-        "PlattScaling": a.made(smoothed, smooth_targets=a.truth(True)),
+        "PlattScaling": a.made(
+            lambda smooth: r.PlattScaling(smooth_targets=smooth), smooth_targets=a.truth(True)
+        ),
         "BetaCalibration": r.BetaCalibration(),
         "VennAbers": r.VennAbers(),
-        "confidences.MMCEScaling": a.made(MMCEScaling, kernel=kernel, weight=weight),
+        "confidences.MMCEScaling": a.made(MMCEScaling, kernel=kernel, weight=a.scale(10.0)),
     }
+    data = _SAMPLES | _NEW
     found = [
-        call(
-            f"recalibration.{name} recalibration.Recalibrator",
-            "",
-            evaluate,
-            **_SAMPLES,
-            **_NEW,
-            method=method,
-        )
-        for name, method in methods.items()
+        call(f"recalibration.{name} recalibration.Recalibrator", "", evaluate, **data, method=one)
+        for name, one in methods.items()
     ]
     ends = np.array([0.1, 0.4, 0.9], np.float32)
-    for recalibrator, params in (
+    for method, params in (
         (r.HistogramBinning(2), BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
         (r.IsotonicRegression(), IsotonicMap(ends, ends**2)),
         (r.PlattScaling(), SigmoidMap(np.float32(0.5), np.float32(0.1))),
         (r.BetaCalibration(), BetaMap(np.float32(0.5), np.float32(2.0), np.float32(0.1))),
     ):
-        found.append(
-            call(
-                f"recalibration.{type(recalibrator).__name__}",
-                "params",
-                lambda params, new, method: method.apply(params, new),
-                params=a.record(params),
-                **_NEW,
-                method=recalibrator,
-            )
-        )
+        apply = lambda params, new, method: method.apply(params, new)  # noqa: E731
+        covers, params = f"recalibration.{type(method).__name__}", a.record(params)
+        found.append(call(covers, "params", apply, params=params, **_NEW, method=method))
     return found
 
 
-def _of_params() -> list[Call]:
-    """Params of estimation functions, which someone may have made or changed."""
-    points, label = np.array([0.2, 0.6, 0.7], np.float32), np.array([0, 1, 1], np.int32)
-    zeros = np.zeros((4, 1), np.float32)
-    counts, biases = np.array([2, 0, 3, 1], np.int32), 0.1 + zeros[:, 0]
-    bins = BinResiduals(zeros + 0.1, counts, np.int32(4), biases)
-    ones, one = np.ones(3, np.float32), np.float32(1)
-    ridge = KernelRidgeParams(
-        kernels.Exponential(0.5),
-        points,
-        ones,
-        np.eye(3, dtype=np.float32),
-        ones[:, None],
-        one,
-        one,
-        3,
-    )
-    functions = (
-        (risk.Binning(4, debias=True), bins),
-        (risk.KernelDensity(), KernelDensities(points[:, None], label, one)),
-        (risk.Temperature(), TemperatureParams(one, 1)),
-        (risk.KernelRidge(), ridge),
-    )
-    return [
-        call(
-            f"risk.{type(function).__name__}",
-            "params",
-            function.diagonal,
-            params=a.record(params),
-            p=a.unit(points, without=a.ALONE),
-        )
-        for function, params in functions
-    ]
-
-
-def _of_features() -> list[Call]:
-    def local(
-        neighbourhood: Any,
-        confidences: Any,
-        correct: Any,
-        features: Any,
-        new: Any,
-        weights: Any = None,
-    ) -> Any:
+def _of_features():
+    def local(neighbourhood, confidences, correct, features, new, weights=None):
         method = recalibration.LocalRecalibration(neighbourhood)
         params = method.fit(confidences, correct, features, weights=weights)
         return method.apply(params, new, np.zeros((3, 2), np.float32))
 
-    def grouped(
-        confidences: Any, correct: Any, groups: Any, new: Any, new_groups: Any, weights: Any = None
-    ) -> Any:
+    def grouped(confidences, correct, groups, new, new_groups, weights=None):
         method = recalibration.GroupWise(recalibration.HistogramBinning(1))
         params = method.fit(confidences, correct, groups, weights=weights)
         return method.apply(params, new, new_groups)
@@ -177,20 +114,20 @@ def _of_features() -> list[Call]:
     ]
 
 
-def _of_distributions() -> list[Call]:
+def _of_distributions():
     """Recalibrations of classes and of numbers, and what they earn."""
     r = recalibration
     temperature, affine = r.TemperatureScaling(), r.AffineScaling()
 
-    def fit(predictions: Any, targets: Any, method: Any, weights: Any = None) -> Any:
+    def fit(predictions, targets, method, weights=None):
         return method.fit(predictions, targets, weights=weights)
 
-    def apply(predictions: Any, params: Any, method: Any) -> Any:
+    def apply(predictions, params, method):
         found = method.apply(params, predictions)
         # Of probabilities in float64 there are logarithms as well.
         return getattr(found, "class_probs", found)
 
-    def both(predictions: Any, targets: Any, method: Any, weights: Any = None) -> Any:
+    def both(predictions, targets, method, weights=None):
         return apply(predictions, fit(predictions, targets, method, weights), method)
 
     loss = a.made(r.TemperatureScaling, loss=a.function(scores.negative_log_likelihood))
@@ -252,25 +189,21 @@ def _of_distributions() -> list[Call]:
     ]
 
 
-def _functions() -> list[Call]:
+def _functions():
     """Estimation functions, fitted and evaluated."""
 
-    def of_classes(
-        predictions: Any, targets: Any, new: Any, hyperparameter: Any, function: Any
-    ) -> Any:
+    def of_classes(predictions, targets, new, hyperparameter, function):
         params = function.fit(predictions, targets, hyperparameter)
         return function.evaluate(params, new, new)
 
-    def run(
-        predictions: Any, targets: Any, p: Any, q: Any, hyperparameter: Any, function: Any
-    ) -> Any:
+    def run(predictions, targets, p, q, hyperparameter, function):
         params = function.fit(predictions, targets, hyperparameter)
         return function.evaluate(params, p, q), function.diagonal(params, p)
 
-    def projections(function: Any) -> Any:
+    def projections(function):
         return function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 0.3).projections
 
-    def means(function: Any) -> Any:
+    def means(function):
         return function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 2).means
 
     found = []
@@ -322,7 +255,7 @@ def _functions() -> list[Call]:
     return [*found, call("risk.Binning", "options", means, function=binning, **_MADE)]
 
 
-def _risks() -> list[Call]:
+def _risks():
     values = (a.CONFIDENCES[:, None] - 0.5) * (a.CONFIDENCES - 0.5)
     data = {"predictions": a.unit(a.CONFIDENCES), "targets": a.truths(a.CORRECT)}
     matrix = a.real(values, without=("transposed",))
@@ -335,7 +268,7 @@ def _risks() -> list[Call]:
     ]
 
 
-def _cross_validation() -> list[Call]:
+def _cross_validation():
     numbers = np.linspace(0.3, 0.97, 24).round(3)
     correct = np.array([1, 0, 1, 1, 0, 1] * 4)
     grid = np.array([0.1, 0.3])
@@ -343,7 +276,7 @@ def _cross_validation() -> list[Call]:
     own = (*a.ALONE, "scalar", "one more axis")
 
     @functools.wraps(risk.cross_validate)
-    def cross_validate(*args: Any, **options: Any) -> Any:
+    def cross_validate(*args, **options):
         result = risk.cross_validate(*args, **options)
         return result, result.risk
 
@@ -377,11 +310,10 @@ def _cross_validation() -> list[Call]:
     ]
 
 
-def calls() -> list[Call]:
+def calls():
     """Calls of what is learned from data."""
     return [
         *_of_confidences(),
-        *_of_params(),
         *_of_features(),
         *_of_distributions(),
         *_functions(),

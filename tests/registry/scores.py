@@ -4,7 +4,7 @@ import numpy as np
 
 from calibjax import distributions, estimators
 from tests.registry import arguments as a
-from tests.registry.arguments import Call, call
+from tests.registry.arguments import call
 from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 
 _BINNING = estimators.UniformBins(3)
@@ -15,17 +15,17 @@ _BAND = {
 _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 
-def _decisions() -> list[Call]:
+def _decisions():
     data = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
     return [call("scores.rejection.prediction_rejection_ratio", **data)]
 
 
-def _of_classes() -> list[Call]:
+def _of_classes():
     names = "brier_score", "accuracy", "brier_decomposition", "ranked_probability_score"
     return [family.call(f"scores.{name}") for family in (CATEGORICAL, BERNOULLI) for name in names]
 
 
-def _from_numpyro() -> list[Call]:
+def _from_numpyro():
     import numpyro.distributions as numpyro
 
     return [
@@ -39,7 +39,7 @@ def _from_numpyro() -> list[Call]:
     ]
 
 
-def _from_sklearn() -> list[Call]:
+def _from_sklearn():
     import sklearn.linear_model as sklearn
 
     model = sklearn.BayesianRidge().fit(a.FEATURES, a.Y)
@@ -55,7 +55,7 @@ def _from_sklearn() -> list[Call]:
     ]
 
 
-def _curves() -> list[Call]:
+def _curves():
     return [
         BERNOULLI.call(
             "estimators.reliability_curve",
@@ -76,7 +76,7 @@ def _curves() -> list[Call]:
     ]
 
 
-def _pit() -> list[Call]:
+def _pit():
     members = a.real(np.stack([a.LOC, a.LOC + 0.5, a.LOC - 1.0], 1))
     covers, values = "estimators.pit_values", a.unit(a.CONFIDENCES, without=a.ALONE)
     levels = a.positive(np.array([0.1, 0.5, 0.9]), without=(*a.ALONE, *a.OPTIONAL))
@@ -98,7 +98,7 @@ def _pit() -> list[Call]:
     ]
 
 
-def calls() -> list[Call]:
+def calls():
     """Calls of the scores and what is left."""
     alone = (*a.ALONE, "scalar", *a.OPTIONAL)
     return [

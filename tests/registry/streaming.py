@@ -1,22 +1,20 @@
 """Calls of accumulators: one batch, and what comes of it."""
 
-from typing import Any
-
 import numpy as np
 
 from calibjax import distances, distributions, estimators, kernels, recalibration, streaming
 from tests.registry import arguments as a
-from tests.registry.arguments import Call, call
-from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL, Family
+from tests.registry.arguments import call
+from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL
 
 _BINNING = estimators.UniformBins(3)
 
 
-def _streamed(make: Any) -> Any:
+def _streamed(make):
     """What an accumulator says after one batch; other options are those of `update`."""
     own = a.parameters_of(make)
 
-    def evaluate(predictions: Any, targets: Any, weights: Any = None, **options: Any) -> Any:
+    def evaluate(predictions, targets, weights=None, **options):
         accumulator = make(**{name: options.pop(name) for name in own & options.keys()})
         state = accumulator.init()
         state = accumulator.update(state, predictions, targets, weights=weights, **options)
@@ -25,14 +23,14 @@ def _streamed(make: Any) -> Any:
     return evaluate
 
 
-def _distances_to_means(predictions: Any, targets: Any) -> Any:
+def _distances_to_means(predictions, targets):
     return abs(targets - predictions.mean())
 
 
-def _watched(make: Any) -> Call:
+def _watched(make):
     """What is said of forecasts in their order, whose states are not merged."""
 
-    def evaluate(predictions: Any, targets: Any, **options: Any) -> Any:
+    def evaluate(predictions, targets, **options):
         example = distributions.Normal(np.zeros(1, np.float32), np.ones(1, np.float32))
         accumulator = make(example, recalibration.AffineScaling(), **options)
         return accumulator.result(accumulator.update(accumulator.init(), predictions, targets))
@@ -47,7 +45,7 @@ def _watched(make: Any) -> Call:
     )
 
 
-def _low_rank(family: Family) -> Any:
+def _low_rank(family):
     values = {name: arg.value[:3] for name, arg in family.parameters.items()}
     landmarks = family.make(**values)
     return kernels.TensorProduct(
@@ -55,7 +53,7 @@ def _low_rank(family: Family) -> Any:
     )
 
 
-def _skce() -> list[Call]:
+def _skce():
     found = []
     indices = a.groups(np.arange(a.N)[::-1].copy(), without=a.OPTIONAL)
     drawn = {"key": a.key(), "num_draws": a.integer(9), "statistic": a.choice("omnibus")}
@@ -81,7 +79,7 @@ def _skce() -> list[Call]:
     return found
 
 
-def calls() -> list[Call]:
+def calls():
     """Calls of all accumulators."""
     weights = a.positive(np.linspace(0.5, 2.0, a.N), without=(*a.OPTIONAL, "0", "-0.0"))
     score, covers = a.function(_distances_to_means), "streaming.MeanScore"

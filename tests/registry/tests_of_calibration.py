@@ -1,7 +1,6 @@
 """Calls of the hypothesis tests and intervals."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -9,9 +8,9 @@ from calibjax import distances, distributions, estimators, kernels, recalibratio
 from calibjax.distributions import Categorical, Normal
 from calibjax.estimators import Neighbourhood
 from tests.registry import arguments as a
-from tests.registry.arguments import Call, Made, call
+from tests.registry.arguments import Made, call
 from tests.registry.estimators import SEVERAL
-from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL, Family
+from tests.registry.families import BERNOULLI, CATEGORICAL, FAMILIES, NORMAL
 from tests.weights.laws import bias
 
 _PLAIN = kernels.TensorProduct(kernels.Exponential(1.5), kernels.SquaredExponential(1.2))
@@ -23,13 +22,13 @@ _AT = {"loc": np.array([-1.0, 0.5, 1.5]), "scale": np.array([0.5, 1.0, 0.7])}
 _AT_TARGETS = a.real(np.array([0.1, -0.5, 1.3]))
 
 
-def _normal(loc: str, scale: str, values: Any = None) -> Made:
+def _normal(loc, scale, values=None):
     """Normal predictions whose parameters have these names."""
     values = {"loc": a.LOC, "scale": a.SCALE} if values is None else values
     return Made(Normal, {loc: a.real(values["loc"]), scale: a.positive(values["scale"])})
 
 
-def _skce_tests(family: Family) -> list[Call]:
+def _skce_tests(family):
     bound, drawn = a.scale(3.0, without=a.OPTIONAL), {"slow": True}
     free = {"estimator": a.choice("biased"), "bound": bound, "block_size": None}
     two_sided, lower = ({"alternative": a.choice(x)} for x in ("two-sided", "greater"))
@@ -72,7 +71,7 @@ def _skce_tests(family: Family) -> list[Call]:
     return calls
 
 
-def _statistics() -> list[Call]:
+def _statistics():
     options = {"statistic": a.function(bias), **_LONG}
     return [
         NORMAL.call("hypothesis_tests.exact_test", adjust=a.truth(False), **options),
@@ -80,7 +79,7 @@ def _statistics() -> list[Call]:
     ]
 
 
-def _locations() -> list[Call]:
+def _locations():
     places = Made(Categorical, {"at_probs": a.simplex(a.PROBS[4:7])})
     at = {"at_predictions": _normal("at_loc", "at_scale", _AT), "at_targets": _AT_TARGETS}
     return [
@@ -100,7 +99,7 @@ def _locations() -> list[Call]:
     ]
 
 
-def _local() -> list[Call]:
+def _local():
     covers, options = "hypothesis_tests.local_calibration_test", {"one_of": 8, "slow": True}
     data = {
         "features": a.real(a.FEATURES, without=("first column",)),  # one feature
@@ -121,7 +120,7 @@ def _local() -> list[Call]:
     ]
 
 
-def _groups() -> list[Call]:
+def _groups():
     covers = "hypothesis_tests.group_calibration_test"
     groups = a.real(a.FEATURES, without=("first column",))  # one group
 
@@ -135,7 +134,7 @@ def _groups() -> list[Call]:
     ]
 
 
-def _ensembles() -> list[Call]:
+def _ensembles():
     values = np.stack([a.LOC - 1, a.LOC + 0.3, a.LOC + 1], 1)
     ensembles = a.made(distributions.Ensemble, values=a.real(values))
     data = {"predictions": ensembles, "targets": a.real(a.Y), **_LONG}
@@ -151,7 +150,7 @@ def _ensembles() -> list[Call]:
     ]
 
 
-def _aggregated() -> list[Call]:
+def _aggregated():
     one = a.made(lambda kernel: [kernel], kernel=a.kernel(_WASSERSTEIN, "kernels[0]"))
     method = recalibration.AffineScaling()
     composite = "hypothesis_tests.composite_calibration_test"
@@ -163,7 +162,7 @@ def _aggregated() -> list[Call]:
     ]
 
 
-def _clusters() -> list[Call]:
+def _clusters():
     """Calls for 12 samples in 10 clusters, the fewest that are allowed."""
     generator = np.random.default_rng(3)
     loc, scale = generator.normal(size=12), generator.uniform(0.4, 1.2, 12)
@@ -182,7 +181,7 @@ def _clusters() -> list[Call]:
     ]
 
 
-def _comparison() -> list[Call]:
+def _comparison():
     models = {"kernel": _WASSERSTEIN, "predictions": NORMAL.predictions, "targets": a.real(a.Y)}
     weights = a.weights(np.linspace(1, 2, len(a.Y)), without=a.OPTIONAL)
     reverse = {"loc": a.LOC[::-1], "scale": a.SCALE}
@@ -205,7 +204,7 @@ def _comparison() -> list[Call]:
     ]
 
 
-def _score_differences(others: Made) -> list[Call]:
+def _score_differences(others: Made):
     optional = a.function(scores.crps, without=a.OPTIONAL)
     return [
         NORMAL.call("hypothesis_tests.score_difference", others=others, score=optional, one_of=4),
@@ -221,7 +220,7 @@ def _score_differences(others: Made) -> list[Call]:
     ]
 
 
-def _power() -> list[Call]:
+def _power():
     def simulate(key, n):
         predictions = Normal(np.zeros(n), np.ones(n))
         return predictions, distributions.sample_targets(key, predictions)
@@ -241,7 +240,7 @@ def _power() -> list[Call]:
     ]
 
 
-def _coverage() -> list[Call]:
+def _coverage():
     own = (*a.ALONE, "scalar", "leading axis")
     quantiles = a.made(
         distributions.Quantiles,
@@ -255,7 +254,7 @@ def _coverage() -> list[Call]:
     ]
 
 
-def _classical() -> list[Call]:
+def _classical():
     of_labels = "cox", "cumulative_difference", "spiegelhalter", "calibration_slope_intercept"
     return [
         *(BERNOULLI.call(f"hypothesis_tests.{name}") for name in of_labels),
@@ -269,7 +268,7 @@ def _classical() -> list[Call]:
     ]
 
 
-def _sequential() -> list[Call]:
+def _sequential():
     """Bets by sums are quick to compile; the others are in tests/hypothesis_tests."""
     bets = (
         (NORMAL, recalibration.AffineScaling()),
@@ -290,7 +289,7 @@ def _sequential() -> list[Call]:
     ]
 
 
-def calls() -> list[Call]:
+def calls():
     """Calls of all tests."""
     return [
         *_skce_tests(NORMAL),

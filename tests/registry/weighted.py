@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,7 +13,7 @@ _WEIGHTS = a.weights(
 )  # all different
 
 
-def calls(registered: Iterable[Call]) -> list[Call]:
+def calls(registered):
     """A call of each function that takes weights, with the data of a registered one."""
     weighted = [call for call in registered if "weights" in call.takes]
     found: dict[str, Call] = {}
@@ -25,7 +24,7 @@ def calls(registered: Iterable[Call]) -> list[Call]:
     return list(found.values())
 
 
-def _weighted(call: Call) -> Call:
+def _weighted(call):
     data = call.values(np.float32)
     length = max(len(x) for x in data.values() if isinstance(x, np.ndarray) and x.ndim)
     value = np.resize(_WEIGHTS.value, length)

@@ -1,14 +1,13 @@
 """Calls of what scikit-learn uses."""
 
 import functools
-from typing import Any
 
 import numpy as np
 import sklearn.linear_model as sklearn
 
 from calibjax import estimators, interoperability, recalibration
 from tests.registry import arguments as a
-from tests.registry.arguments import Call, call
+from tests.registry.arguments import call
 
 _KNOWN = {
     "compiled": False,
@@ -20,29 +19,29 @@ _LABELS = {"y": a.labels(_Y, "labels", "targets", limit=3, traced=False)}
 
 
 @functools.cache
-def _model() -> Any:
+def _model():
     return sklearn.LogisticRegression().fit(_X, _Y)
 
 
-def calls() -> list[Call]:
+def calls():
     """Labels, a scorer and a classifier."""
 
-    def score(y: Any, model: Any = None, **options: Any) -> float:
+    def score(y, model=None, **options):
         model = _model() if model is None else model
         return interoperability.SKCEScorer(**options)(model, _X, y)
 
-    def recalibrated(**options: Any) -> Any:
+    def recalibrated(**options):
         model = interoperability.RecalibratedClassifier(cv=2, **options)
         return model.fit(_X, _Y).predict_proba(_X)
 
-    def weighted(sample_weight: Any) -> Any:
+    def weighted(sample_weight):
         model = interoperability.RecalibratedClassifier(cv=2)
         found = model.fit(_X, _Y, sample_weight).predict_proba(_X)
         score = interoperability.SKCEScorer()(_model(), _X, _Y, sample_weight=sample_weight)
         regressor = interoperability.RecalibratedRegressor(cv=2)
         return found, score, regressor.fit(_X, _X[:, 0], sample_weight).predict(_X)
 
-    def regressed(**options: Any) -> Any:
+    def regressed(**options):
         model = interoperability.RecalibratedRegressor(cv=2, **options)
         return model.fit(_X, _X[:, 0]).predict(_X, return_std=True)
 
