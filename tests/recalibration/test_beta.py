@@ -66,7 +66,7 @@ def test_classes_identity_and_scores():
 
 def test_without_a_maximum():
     confidences, correct = jnp.array([0.2, 0.4, 0.6]), jnp.array([0, 0, 1])
-    with pytest.raises(ValueError, match="confidences: expected values that overlap"):
+    with pytest.raises(ValueError, match="confidences: expected different values, correct and"):
         BetaCalibration().fit(confidences, correct)
     assert np.isnan(jax.jit(BetaCalibration().fit)(confidences, correct).rise)
 
