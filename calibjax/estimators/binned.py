@@ -192,10 +192,8 @@ def _scale(distance: Distance, predictions: ClassPredictions) -> float:
         return 1.0
     if isinstance(distance, TotalVariation) and predictions.class_probs.shape[1] == 2:
         return 0.5
-    raise ValueError(
-        "debiased: expected distance=Euclidean() for several classes, got "
-        f"{checks.described(distance)}"
-    )
+    got = checks.described(distance)
+    raise ValueError(f"debiased: expected distance=Euclidean() for several classes, got {got}")
 
 
 @jax.jit

@@ -353,11 +353,8 @@ class LocalProblem(NamedTuple):
     def smoothed(self, values: jax.Array, powers: Sequence[int]) -> tuple[jax.Array, jax.Array]:
         """Means of values of the samples around each point, as `smoothed_means` returns them."""
         means, totals = self._weighted_means(values, powers)
-        places, _ = self.confidences
-        if checks.is_concrete(places):
-            return means, totals
         # A traced number that is not a probability is in no bin.
-        return jnp.where(~jnp.isnan(places)[:, None], means, jnp.nan), totals
+        return jnp.where(jnp.isnan(self.confidences[0])[:, None], jnp.nan, means), totals
 
     def _weighted_means(
         self, values: jax.Array, powers: Sequence[int]
