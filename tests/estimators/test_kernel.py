@@ -6,8 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, estimators, kernels
+from calibjax import distances, distributions, estimators, kernels, record
 from calibjax.estimators import kernel as linear_sums
+from calibjax.estimators.mean_embedding import location_pair
+from calibjax.kernels.expectations import register_expectations
 from calibjax.kernels.line import line_of_many
 from tests import oracles
 
@@ -185,3 +187,200 @@ def test_the_line_is_taken_from_a_thousand_samples_on(monkeypatch):
         np.testing.assert_allclose(value, expected, rtol=1e-9)
         found.append(len(seen))
     assert found == [0, 1]
+
+
+KEY = jax.random.key(0)
+
+
+def expected_normal_diagonal(p, h):
+    """E h((p, Y), (p, Y)) of a scalar normal p = (loc, scale) by Gauss-Hermite quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    values = [h(p, p[0] + p[1] * x, p, p[0] + p[1] * x) for x in nodes]
+    return np.dot(weights, values) / weights.sum()
+
+
+def expected_class_diagonal(p, h):
+    return sum(p[c] * h(p, c, p, c) for c in range(len(p)))
+
+
+@pytest.mark.parametrize("name", oracles.CASE_NAMES)
+def test_dispersion_against_loops(name):
+    kernel, predictions, targets, h, samples = oracles.cases()[name]
+    ours = estimators.skce_dispersion(kernel, predictions, targets)
+    if name == "normal-3":  # of independent components: 1 − Π (1 + 2 s² / ℓ²)^(−1/2)
+        expected = [1 - np.prod(1 / np.sqrt(1 + 2 * (p[1] / 0.7) ** 2)) for p, _ in samples]
+    else:
+        rule = expected_normal_diagonal if name == "normal-None" else expected_class_diagonal
+        expected = [rule(p, h) for p, _ in samples]
+    terms = np.array([h(p, y, p, y) for p, y in samples]) - expected
+    np.testing.assert_allclose(ours.value, terms.mean(), rtol=1e-9, atol=1e-12)
+    error = np.sqrt(np.sum((terms - terms.mean()) ** 2) / (len(terms) - 1) / len(terms))
+    np.testing.assert_allclose(ours.standard_error, error, rtol=1e-9)
+
+
+def test_is_linear_in_the_kernel_and_goes_through_jit():
+    kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-label"]
+    other = kernels.TensorProduct(kernels.Exponential(2.0), kernels.White())
+    value = lambda k: estimators.skce_dispersion(k, predictions, targets).value  # noqa: E731
+    np.testing.assert_allclose(
+        value(kernel + 2.0 * other), value(kernel) + 2 * value(other), rtol=1e-10
+    )
+    traced = jax.jit(estimators.skce_dispersion)(kernel, predictions, targets)
+    np.testing.assert_allclose(traced.value, value(kernel), rtol=1e-12)
+
+
+@record
+class Product(kernels.Kernel):
+    """y z, whose expectations are moments."""
+
+    def __call__(self, y, z):
+        return y * z
+
+
+register_expectations(
+    Product,
+    distributions.Normal,
+    single=lambda kernel, p, z: p.loc * z,
+    double=lambda kernel, p, q: p.loc * q.loc,
+    diagonal=lambda kernel, p: p.loc**2 + p.scale**2,
+)
+
+
+def diagonal_cases():
+    """Target kernels and predictions of every way to the expectation of k(Z, Z)."""
+    probs = jnp.array([0.2, 0.3, 0.5])
+    label = kernels.LabelKernel(jnp.asarray(oracles.label_matrix(3)))
+    normal = distributions.Normal(jnp.array(0.5), jnp.array(2.0))
+    mixture = distributions.Mixture(
+        jnp.array([0.25, 0.75]), distributions.Categorical(jnp.stack([probs, probs[::-1]]))
+    )
+    two = distributions.Normal(jnp.array([0.0, 1.0]), jnp.array([1.0, 0.5]))
+    normals = distributions.Mixture(jnp.array([0.4, 0.6]), two)
+    smooth = kernels.SquaredExponential(0.5)
+    draws = distributions.Ensemble(jnp.array([0.1, 1.5, 3.0]))
+    return {
+        "stationary": (smooth, normal, lambda z: 1.0),
+        "sum": (smooth + 2.0 * smooth, normal, lambda z: 3.0),
+        "product": (smooth * smooth, draws, lambda z: 1.0),
+        "moments": (Product(), normal, lambda z: z * z),
+        "white": (kernels.White(), distributions.Poisson(jnp.array(3.0)), lambda z: 1.0),
+        "label": (label, distributions.Categorical(probs), lambda z: label(z, z)),
+        "label sum": (label + kernels.White(), mixture, lambda z: label(z, z) + 1),
+        "mixture": (smooth, normals, lambda z: 1.0),
+        "draws": (smooth, draws, lambda z: 1.0),
+    }
+
+
+@pytest.mark.parametrize("name", diagonal_cases())
+def test_expectations_on_the_diagonal_against_draws(name):
+    kernel, p, on_diagonal = diagonal_cases()[name]
+    z = jax.vmap(p.sample)(jax.random.split(KEY, 4000))
+    values = np.asarray(jax.vmap(lambda z: jnp.asarray(on_diagonal(z), float))(z))
+    np.testing.assert_allclose(jax.vmap(lambda z: kernel(z, z) * 1.0)(z), values, rtol=1e-6)
+    error = values.std() / np.sqrt(len(values))
+    ours = kernels.expectations.diagonal_expectation(kernel, p)
+    assert abs(float(ours) - values.mean()) <= 4 * error + 1e-6
+
+
+SIGNS = {"narrow": (1.4, 1), "wide": (0.7, -1), "calibrated": (1.0, 0)}
+
+
+@pytest.mark.parametrize("name", SIGNS)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_sign_and_standard_error(name, dtype):
+    """400 data sets of 50: the mean within four standard errors of zero, or clearly not."""
+    factor, sign = SIGNS[name]
+    num_datasets, n = 400, 50
+
+    @jax.jit
+    @functools.partial(jax.vmap)
+    def spread(key):
+        keys = jax.random.split(key)
+        loc = jax.random.uniform(keys[0], (n,), dtype)
+        predictions = distributions.Normal(loc, jnp.full(n, 0.1, dtype))
+        targets = loc + 0.1 * factor * jax.random.normal(keys[1], (n,), dtype)
+        kernel = kernels.TensorProduct(
+            kernels.Exponential(1.0, distances.Wasserstein()), kernels.SquaredExponential(1.0)
+        )
+        return estimators.skce_dispersion(kernel, predictions, targets)
+
+    estimates = spread(jax.random.split(KEY, num_datasets))
+    values, errors = np.asarray(estimates.value), np.asarray(estimates.standard_error)
+    assert values.dtype == dtype
+    score = values.mean() / (values.std() / np.sqrt(num_datasets))
+    assert abs(score) < 4 if sign == 0 else sign * score > 20
+    # The mean standard error is the standard deviation, whose own error is 1 / √(2 · 400).
+    assert abs(errors.mean() / values.std() - 1) < 0.15
+
+
+def _normal_difference(location, sample, length_scale, prediction_scale):
+    """Difference k((t, s), (p, y)) − E k((t, s), (p, Z)) for W21's kernel."""
+    (m, v), s = location
+    (n, w), y = sample
+    zero = np.zeros_like(v)
+    distance = np.sqrt(np.sum((m - n) ** 2) + np.sum((v - w) ** 2))
+    moments = oracles.squared_exponential_moments
+    value = moments(s, zero, y, zero, length_scale) - moments(s, zero, n, w, length_scale)
+    return np.exp(-distance / prediction_scale) * value
+
+
+def _class_difference(location, sample, matrix, nu):
+    (t, s), (p, y) = location, sample
+    value = matrix[s, y] - sum(p[c] * matrix[s, c] for c in range(len(p)))
+    return np.exp(-0.5 * np.sum(np.abs(t - p)) / nu) * value
+
+
+def case(name):
+    """Kernel, predictions, targets, test locations, and Z [n, J] by a double loop."""
+    kernel, predictions, targets, _, samples = oracles.cases()[name]
+    if name.startswith("normal"):
+        d = None if name.endswith("None") else int(name.split("-")[1])
+        at_predictions, at_targets, locations = oracles.normal_data(7, d, seed=8)
+        difference = lambda *pair: _normal_difference(*pair, 0.7, 0.4)  # noqa: E731
+    else:
+        m = int(name.split("-")[1])
+        at_predictions, at_targets, locations = oracles.categorical_data(7, m, seed=8)
+        matrix = np.eye(m) if name.endswith("white") else oracles.label_matrix(m)
+        difference = lambda *pair: _class_difference(*pair, matrix, 0.5)  # noqa: E731
+    z = np.array([[difference(location, sample) for location in locations] for sample in samples])
+    return (kernel, predictions, targets, at_predictions, at_targets), z
+
+
+@pytest.mark.parametrize("name", oracles.CASE_NAMES)
+def test_ucme_against_loops(name):
+    arguments, z = case(name)
+    value = estimators.ucme(*arguments)
+    np.testing.assert_allclose(value, np.mean(z.mean(0) ** 2), rtol=1e-11)
+    kernel, *data = arguments
+    traced = jax.jit(estimators.ucme)(kernel + 2.0 * kernel, *data)
+    np.testing.assert_allclose(traced, 9 * value, rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["normal-None", "categorical-5-label"])
+def test_ucme_in_float32_and_gradients(name):
+    arguments, z = case(name)
+    single = oracles.as_dtype(arguments, jnp.float32)
+    value = estimators.ucme(*single)
+    assert value.dtype == jnp.float32
+    np.testing.assert_allclose(value, np.mean(z.mean(0) ** 2), atol=1e-3 * z.std() ** 2 / 23)
+    chex.assert_tree_all_finite(jax.grad(estimators.ucme, argnums=(0, 1))(*single))
+
+
+def test_mean_ucme_on_calibrated_data_is_the_variance():
+    """E UCME² = mean over the locations of Var(Z_ij) / n."""
+    n, kernel = 10, oracles.normal_kernel()
+    test, labels, _ = oracles.normal_data(3, seed=1)
+    predictions, _, _ = oracles.normal_data(n)
+
+    def evaluate(key):
+        targets = distributions.sample_targets(key, predictions)
+        z = jax.vmap(
+            lambda *t: jax.vmap(lambda *x: location_pair(kernel, t, x))(predictions, targets)
+        )(test, labels)
+        return estimators.ucme(kernel, predictions, targets, test, labels), jnp.mean(z**2) / n
+
+    ours, variance = jax.jit(jax.vmap(evaluate))(jax.random.split(jax.random.key(0), 4000))
+    difference = ours - variance
+    assert abs(difference.mean()) < 4 * difference.std() / np.sqrt(4000)
+    assert abs(ours.mean()) > 10 * difference.std() / np.sqrt(4000)

@@ -88,6 +88,7 @@ def curve_oracle(key, p, y, bins, num_draws, level):
     [
         (TENTHS, 400, 199, 0.9, np.float64),
         pytest.param(TENTHS, 400, 199, 0.9, np.float32, marks=pytest.mark.slow),
+        pytest.param(TENTHS, 20_000, 39, 0.9, np.float64, marks=pytest.mark.slow),  # batches of 13
         pytest.param(TENTHS, 30, 19, 0.9, np.float64, marks=pytest.mark.slow),
         (by_tenths, 300, 100, 0.5, np.float32),
         pytest.param(by_tenths, 20, 49, 0.95, np.float64, marks=pytest.mark.slow),
@@ -166,23 +167,6 @@ def test_coverage_of_calibrated_data(p, num_draws, level, num_data_sets):
         assert simultaneous.all(1).mean() <= level + 4 * error
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_as_many_redraws_as_stated_are_in_the_simultaneous_band(dtype):
-    """Also where rounding decides on the redraw that the critical value is from."""
-    p = jnp.asarray(np.random.default_rng(5).random(3000) ** 3, dtype)
-    bins = np.asarray(by_tenths(Bernoulli(p)))
-    groups = [np.flatnonzero(bins == b) for b in np.unique(bins)[::-1]]
-    for seed in range(3):
-        ours = curve(p, p > 0.5, jax.random.key(seed), binning=by_tenths, num_draws=39)
-        redraws = redraws_in_bins(jax.random.key(seed), p, groups, 39)
-        ends = ours.counts, ours.simultaneous_lower, ours.simultaneous_upper
-        counts, lower, upper = (x[: len(groups)] for x in ends)
-        shares, slack = (redraws / counts).astype(dtype), 10 * np.finfo(dtype).eps
-        is_inside = (shares >= lower - slack) & (shares <= upper + slack)
-        assert is_inside.all(1).sum() >= 36
-
-
 def test_predictions_of_0_and_1_have_a_band_of_no_width():
     p = jnp.array([0.0] * 5 + [1.0] * 4)
     calibrated = curve(p, p.astype(int))
@@ -191,16 +175,6 @@ def test_predictions_of_0_and_1_have_a_band_of_no_width():
     assert not np.any(calibrated.is_outside)
     wrong = curve(p, p.astype(int).at[0].set(1))
     np.testing.assert_array_equal(wrong.is_outside, [True] + [False] * 8)
-
-
-@pytest.mark.slow
-def test_more_redraws_than_a_batch_holds():
-    p, y = data(20_000)
-    ours = curve(p, y, num_draws=39)  # a batch holds 13
-    bins = np.asarray(TENTHS(Bernoulli(p)))
-    expected = curve_oracle(KEY, p, y, bins, 39, 0.9)
-    values = np.stack([np.asarray(getattr(ours, name)) for name in ARRAYS], -1)
-    np.testing.assert_allclose(values[: len(expected)], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
