@@ -122,11 +122,7 @@ def _terms(kernel: Any) -> list[Any]:
 
 
 def direction_scores(
-    members: Sequence[tuple[Any, Any]],
-    words: Sequence[Sequence[str]],
-    predictions: Distribution,
-    judged: tuple[Any, Any, Any],
-    weights: jax.Array | None,
+    members: Sequence[tuple[Any, Any]], words: Sequence[Sequence[str]], *data: Any
 ) -> jax.Array:
     """Σ_i x_i r_i / √(Σ_i x_i² r_i²) of the kernels with a direction, and zero of the others, [K].
 
@@ -138,10 +134,9 @@ def direction_scores(
     Args:
         members: lenses and kernels.
         words: of `direction_words`.
-        predictions: that kernels on predictions look at.
-        judged: predictions that are judged, the same or repaired ones, targets, and None, or their
-            normal scores if these take long: the distribution of the scores, and the scores.
-        weights: [n], or None.
+        data: predictions that kernels on predictions look at; predictions that are judged, the same
+            or repaired ones, targets, and None, or their normal scores if these take long: the
+            distribution of the scores, and the scores; weights, [n], or None.
     """
     alike: dict[Any, list[Any]] = {}  # one program for all that differ in their arrays
     for place, ((lens, kernel), (told, *_)) in enumerate(zip(members, words, strict=True)):
@@ -152,7 +147,7 @@ def direction_scores(
             alike.setdefault((structure, *map(jnp.shape, leaves)), []).append(member)
     may_cancel = np.array([not _is_of_rank_one(kernel) for _, kernel in members])
     groups = tuple(map(tuple, alike.values()))
-    return _scores(groups, may_cancel, predictions, judged, weights)
+    return _scores(groups, may_cancel, *data)
 
 
 def _is_of_rank_one(kernel: Any) -> bool:
@@ -163,11 +158,7 @@ def _is_of_rank_one(kernel: Any) -> bool:
 
 @jax.jit
 def _scores(
-    groups: tuple[Any, ...],
-    may_cancel: jax.Array,
-    predictions: Distribution,
-    judged: Any,
-    weights: Any,
+    groups: tuple[Any, ...], may_cancel: Any, predictions: Any, judged: Any, weights: Any
 ) -> jax.Array:
     """Scores, [K], of groups of members that are alike, and zeros."""
 

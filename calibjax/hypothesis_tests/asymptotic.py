@@ -266,17 +266,6 @@ def _null(
     return statistic, estimate, ChiSquaredSum(weights, total, squares)
 
 
-def checked_null(
-    kernel: Kernel, samples: DataSet, num_eigenvalues: int
-) -> tuple[jax.Array, jax.Array, ChiSquaredSum]:
-    """`_null` of checked samples; raises a ValueError where there is no null distribution."""
-    statistic, estimate, law = _null(kernel, samples, num_eigenvalues=num_eigenvalues)
-    if checks.is_concrete(law.squares) and np.isnan(law.squares):
-        expected = "predictions, targets: expected samples that differ, got a calibration kernel"
-        raise ValueError(f"{expected} that is {estimate} on all pairs up to rounding")
-    return statistic, estimate, law
-
-
 _TAILS = {"spectrum": numerical_tail, "gamma": gamma_tail, "pearson": pearson_tail}
 _NUM_EIGENVALUES = 64
 
@@ -415,8 +404,7 @@ def asymptotic_skce_test(
     """
     if block_size is not None and null not in ("spectrum", "blocks"):
         raise ValueError(f'block_size: expected None with null="{null}", got {block_size}')
-    samples = predictions, targets
-    kernel = kernel or default_kernel(predictions)
+    kernel, samples = kernel or default_kernel(predictions), (predictions, targets)
     n = checks.leading_size("predictions", predictions)
     if null == "bootstrap":
         key = checks.random_key(cast(jax.Array, key))
@@ -434,7 +422,12 @@ def asymptotic_skce_test(
         pvalue = norm.sf(statistic)
     else:
         rank, tail = 0 if null == "gamma" else _NUM_EIGENVALUES, _TAILS[null]
-        statistic, estimate, law = checked_null(kernel, samples, rank)
+        statistic, estimate, law = _null(kernel, samples, num_eigenvalues=rank)
+        if checks.is_concrete(law.squares) and np.isnan(law.squares):
+            expected = (
+                "predictions, targets: expected samples that differ, got a calibration kernel"
+            )
+            raise ValueError(f"{expected} that is {estimate} on all pairs up to rounding")
         if block_size is not None:
             estimate, tail = blocks.mean(), functools.partial(tail, copies=n // size)
             statistic = jnp.where(jnp.isnan(statistic), jnp.nan, size * blocks.sum())

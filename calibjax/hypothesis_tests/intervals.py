@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +19,9 @@ from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import linear_row_sums, sample_pair
+from calibjax.hypothesis_tests import ensembles
 from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests.asymptotic import diagonal
-from calibjax.hypothesis_tests.ensembles import (
-    Clusters,
-    checked_clusters,
-    cluster_means,
-    pair_apart,
-)
 from calibjax.hypothesis_tests.result import CalibrationTestResult, _shown
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
@@ -42,28 +37,13 @@ def _bound(kernel: Kernel) -> jax.Array | float:
     return combine_on_pairs(kernel, "calibration_kernel_bound", lambda bound: bound())
 
 
-class Bounded(NamedTuple):
-    """An estimate of the SKCE and what bounds its deviations.
+def _bounded(
+    kernel: Kernel, samples: DataSet, estimator: Estimator, block_size: int | None, bound: Any
+) -> tuple[jax.Array, jax.Array, int]:
+    """The estimate, and what Hoeffding's or McDiarmid's inequality needs.
 
-    Attributes:
-        estimate: the estimate.
-        bound: B.
-        size: the number of samples for the biased estimator, of independent pairs for the others.
+    That is B, and the number of samples for the biased estimator, of independent pairs for others.
     """
-
-    estimate: jax.Array
-    bound: jax.Array | float
-    size: int
-
-
-def bounded_estimate(
-    kernel: Kernel,
-    samples: DataSet,
-    estimator: Estimator,
-    block_size: int | None,
-    bound: jax.Array | float | None,
-) -> Bounded:
-    """The estimate, and what Hoeffding's or McDiarmid's inequality needs."""
     if (block_size is None) == (estimator == "block"):
         expected = 'an integer with estimator="block", and None with others'
         raise ValueError(f"block_size: expected {expected}, got {block_size}")
@@ -71,12 +51,12 @@ def bounded_estimate(
     largest = checks.positive_scalar("bound", _bound(kernel) if bound is None else bound)
     if estimator == "biased":
         estimate = operators.mean_over_pairs(sample_pair, kernel, samples, include_diagonal=True)
-        return Bounded(estimate, largest, n)
+        return estimate, largest, n
     if block_size is None:
-        return Bounded(operators.mean_over_pairs(sample_pair, kernel, samples), largest, n // 2)
+        return operators.mean_over_pairs(sample_pair, kernel, samples), largest, n // 2
     size = checks.size_in_range("block_size", block_size, 2, n)
     means = operators.block_means(sample_pair, kernel, samples, block_size=size)
-    return Bounded(means.mean(), largest, n // size * (size // 2))
+    return means.mean(), largest, n // size * (size // 2)
 
 
 @checked(minimum=2)
@@ -142,7 +122,7 @@ def distribution_free_skce_test(
     1.62 1.3e-14
     """
     kernel, samples = kernel or default_kernel(predictions), (predictions, targets)
-    estimate, largest, size = bounded_estimate(kernel, samples, estimator, block_size, bound)
+    estimate, largest, size = _bounded(kernel, samples, estimator, block_size, bound)
     if estimator == "biased":
         exceeded = safe_sqrt(size * jnp.maximum(estimate, 0) / largest) - 1
         exponent = jnp.square(jnp.maximum(exceeded, 0)) / 2
@@ -152,12 +132,12 @@ def distribution_free_skce_test(
     return CalibrationTestResult(estimate, pvalue, estimate)
 
 
-def distribution_free_limits(
-    bounded: Bounded, estimator: str, level: ArrayLike, *, two_sided: bool
+def _limits(
+    bounded: tuple[jax.Array, jax.Array, int], estimator: str, level: ArrayLike, alternative: str
 ) -> tuple[jax.Array, jax.Array]:
     """Both limits of the SKCE at a confidence level, or at the level of each alone."""
     estimate, largest, size = bounded
-    is_halved = two_sided and estimator != "biased"
+    is_halved = alternative == "two-sided" and estimator != "biased"
     deviation = jnp.sqrt(-2 * jnp.log(jnp.asarray((1 - level) / (1 + is_halved), estimate.dtype)))
     if estimator == "biased":
         root, reach = safe_sqrt(jnp.maximum(estimate, 0)), jnp.sqrt(largest / size)
@@ -198,11 +178,7 @@ class ConfidenceInterval:
 
 @jit_long
 def _jackknife(
-    kernel: Kernel,
-    samples: DataSet,
-    weights: jax.Array | None,
-    clusters: Clusters | None,
-    sums: jax.Array | None,
+    kernel: Kernel, samples: DataSet, weights: Any, clusters: ensembles.Clusters | None, sums: Any
 ) -> tuple[jax.Array, jax.Array]:
     """SKCE_u, without pairs within clusters if there are any, and its jackknife standard error.
 
@@ -225,7 +201,7 @@ def _jackknife(
         estimate = jnp.sum(share * rows) if estimate is None else estimate
     else:
         n = clusters.number.astype(clusters.weights.dtype)  # its square overflows as an integer
-        rows, is_row = cluster_means(pair_apart, kernel, samples, clusters)
+        rows, is_row = ensembles.cluster_means(ensembles.pair_apart, kernel, samples, clusters)
         estimate = jnp.sum(rows) / n
         share = jnp.where(is_row, 1 / n, 0)
     # Without row i the estimate is (U − 2 s_i r_i) / (1 − 2 s_i), with its share s_i of all pairs.
@@ -332,19 +308,19 @@ def skce_confidence_interval(
         raise ValueError(f'method: expected "{method}" without options of the other one')
     kernel, samples = kernel or default_kernel(predictions), (predictions, targets)
     if method == "distribution_free":
-        bounded = bounded_estimate(kernel, samples, estimator, block_size, bound)
-        two_sided = alternative == "two-sided"
-        limits = distribution_free_limits(bounded, estimator, confidence_level, two_sided=two_sided)
-        return _interval(*limits, bounded.estimate, None, alternative)
-    groups = None if clusters is None else checked_clusters(clusters, kernel, samples, weights)
+        bounded = _bounded(kernel, samples, estimator, block_size, bound)
+        limits = _limits(bounded, estimator, confidence_level, alternative)
+        return _interval(*limits, bounded[0], None, alternative)
+    groups = (
+        None if clusters is None else ensembles.checked_clusters(clusters, kernel, samples, weights)
+    )
     sums = linear_row_sums(kernel, samples, weights) if groups is None else None
     estimate, error = _jackknife(kernel, samples, weights, groups, sums)
     if checks.is_concrete(error) and np.isnan(error):
         expected = "predictions, targets: expected samples that differ, got a calibration kernel"
         raise ValueError(f"{expected} that is {estimate} on all pairs up to rounding")
-    interval = asymptotic_interval(
-        estimate, error, confidence_level, groups, alternative=alternative
-    )
+    data = estimate, error, confidence_level, groups
+    interval = asymptotic_interval(*data, alternative=alternative)
     size = number_of(predictions, weights) if groups is None else groups.number
     return dataclasses.replace(interval, effective_size=size)
 
@@ -363,7 +339,7 @@ def asymptotic_interval(
     estimate: jax.Array,
     error: jax.Array,
     level: ArrayLike,
-    clusters: Clusters | None = None,
+    clusters: ensembles.Clusters | None = None,
     *,
     alternative: str = "two-sided",
 ) -> ConfidenceInterval:

@@ -354,11 +354,8 @@ class SKCEComponents:
     @property
     def largest_direction(self) -> str:
         """Name of the kernel with a direction whose biased SKCE has the largest z, or empty."""
-        directed = np.flatnonzero(np.asarray(self.direction_scores))
-        if not directed.size:
-            return ""
-        scores = np.asarray(self.biased.z)[directed]
-        return self.kernel_names[directed[np.argmax(scores)]]
+        scores = np.where(np.asarray(self.direction_scores) != 0, self.biased.z, -np.inf)
+        return self.kernel_names[int(np.argmax(scores))] if np.any(self.direction_scores) else ""
 
     def direction_of(self, kernel: str) -> str:
         """In which direction predictions are off, as one kernel of a family sees it, in words.
@@ -388,14 +385,10 @@ class SKCEComponents:
 
     def of_kernel(self, name: str) -> "SKCEComponents":
         """The components of one kernel of a family."""
-        names = self.kernel_names
-        place = names.index(checks.choice("name", name, names))
-        parts = self.biased, self.unbiased, self.dispersion
-        biased, unbiased, dispersion = _of_kernel(parts, place)
+        place = self.kernel_names.index(checks.choice("name", name, self.kernel_names))
+        parts = _of_kernel((self.biased, self.unbiased, self.dispersion), place)
         squares = self.squares[place : place + 1]
-        return SKCEComponents(
-            biased, unbiased, dispersion, self.num_targets, self.ranked, squares=squares
-        )
+        return SKCEComponents(*parts, self.num_targets, self.ranked, squares=squares)
 
     @property
     def largest(self) -> str:
@@ -432,11 +425,8 @@ class SKCEComponents:
         With the direction, if it is known, of the largest kernel.
         """
         names, scores = self.kernel_names, np.max(list(self._largest_z().values()), 0)
-        groups = self.groups
-        if len(groups) == 1:
-            chosen = list(range(len(names)))
-        else:
-            chosen = [self._largest_of(places) for places in groups.values()]
+        largest = [self._largest_of(places) for places in self.groups.values()]
+        chosen = largest if len(largest) > 1 else range(len(names))
         lines = []
         for i in sorted(chosen, key=lambda place: -scores[place])[:_SHOWN]:
             one = self.of_kernel(names[i])

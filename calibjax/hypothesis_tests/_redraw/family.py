@@ -135,10 +135,7 @@ def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
 
 
 def sums_of_redraws(
-    featured: tuple[Kernel, Any],
-    factors: Sequence[jax.Array],
-    predictions: Distribution,
-    targets: ArrayLike,
+    featured: tuple[Kernel, Any], factors: Sequence[jax.Array], predictions: Any, targets: Any
 ) -> list[tuple[jax.Array, jax.Array]]:
     """Sums of products of features, from which `means_of_sums` has the means of h.
 
@@ -161,11 +158,8 @@ def sums_of_redraws(
     size = jax.tree.leaves(targets)[0].shape[0]
     ends = np.cumsum([factor.shape[1] for factor in factors])[:-1]
     return [
-        (
-            jnp.moveaxis(own.reshape(own.shape[0], -1, size), -1, 0),
-            diagonal.reshape(-1, size).sum(0),
-        )
-        for own, diagonal in zip(jnp.split(sums, ends), squares, strict=True)
+        (jnp.moveaxis(own.reshape(len(own), -1, size), -1, 0), square.reshape(-1, size).sum(0))
+        for own, square in zip(jnp.split(sums, ends), squares, strict=True)
     ]
 
 
@@ -177,11 +171,7 @@ def has_many_labels(kernel: Kernel, predictions: Distribution) -> bool:
 
 
 def _sums_by_label(
-    kernel: Any,
-    factors: Sequence[jax.Array],
-    norms: jax.Array,
-    predictions: Any,
-    targets: ArrayLike,
+    kernel: Any, factors: Sequence[jax.Array], norms: jax.Array, predictions: Any, targets: Any
 ) -> list[tuple[jax.Array, jax.Array]]:
     """`sums_of_redraws` of scaled residuals, Σ_i φ_i a_i(y_i) e_{y_i} − Σ_i φ_i ∘ a_i ∘ p_i.
 
@@ -208,13 +198,7 @@ def _sums_by_label(
 
 
 def means_on_line(
-    line: Line,
-    terms: dict[int, Exponentials],
-    n: jax.Array | int,
-    featured: tuple[Kernel, Any],
-    predictions: Distribution,
-    targets: ArrayLike,
-    weights: jax.Array | None,
+    line: Line, terms: dict[int, Any], n: Any, featured: tuple[Kernel, Any], *data: Any
 ) -> dict[int, Parts]:
     """Means of h over the pairs of n samples and over the diagonal, [b] each, of each kernel.
 
@@ -223,20 +207,17 @@ def means_on_line(
         terms: `Exponentials` of their distance, by kernel.
         n: number of samples.
         featured: a target kernel, and what its features need.
-        predictions: batch of n distributions.
-        targets: several data sets of them, [b, n, ...].
-        weights: [n], or None.
+        data: n predictions, several data sets of targets [b, n, ...], and weights [n] or None.
     """
     if not terms:
         return {}
+    predictions, targets, weights = data
     ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
     data = jax.tree.map(lambda leaf: leaf[line.order], (predictions, ys, weights))
     rates = jnp.concatenate([own.rates for own in terms.values()])
     polynomials = tuple(q for own in terms.values() for q in own.polynomials)
-    upper, squares = operators.line_sums(
-        *(_redrawn_features, featured, data[:2], data[2], line.positions, rates),
-        polynomials=polynomials,
-    )
+    of_line = _redrawn_features, featured, data[:2], data[2], line.positions, rates
+    upper, squares = operators.line_sums(*of_line, polynomials=polynomials)
     size = jax.tree.leaves(targets)[0].shape[0]
     upper = upper.reshape(rates.size, -1, size).sum(1)
     squares = squares.reshape(-1, size).sum(0)
@@ -265,11 +246,9 @@ def as_means(n: jax.Array | int, off_diagonal: jax.Array, diagonal: jax.Array) -
     return off_diagonal / n / (n - 1), diagonal / n  # n² may overflow
 
 
-def num_features(
-    kernel: Kernel, prepared: tuple, predictions: Distribution, targets: ArrayLike
-) -> int:
+def num_features(kernel: Kernel, prepared: tuple, *samples: Any) -> int:
     """Number of features of a target kernel."""
-    return _features_of_first.eval_shape(kernel, prepared, predictions, targets).size
+    return _features_of_first.eval_shape(kernel, prepared, *samples).size
 
 
 @jax.jit  # whose shapes are kept
@@ -339,9 +318,7 @@ class ByFeatures:
     prepared: tuple[Any, ...]
     products: tuple[tuple[int, int], ...] = dataclasses.field(metadata={"static": True})
 
-    def __call__(
-        self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-    ) -> Parts:
+    def __call__(self, predictions: Distribution, targets: jax.Array, weights: Any) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
         n = number_of(predictions, weights)
         found: dict[tuple[int, int], Parts] = {}
@@ -350,17 +327,14 @@ class ByFeatures:
             chosen = {p: self.prediction_kernels[p] for p, its in self.products if its == t}
             parts = _factored(n, chosen, *data) | _by_pairs(n, chosen, *data)
             for place, line in enumerate(self.lines):
-                on_line = {p: own for p, own in chosen.items() if own.line == place}
-                terms = {p: own.terms for p, own in on_line.items() if own.terms is not None}
+                terms = {p: own.terms for p, own in chosen.items() if own.line == place}
                 parts |= means_on_line(line, terms, n, *data)
             found |= {(p, t): part for p, part in parts.items()}
         columns = zip(*(found[product] for product in self.products), strict=True)
         off_diagonal, diagonal = (jnp.stack(column, 1) for column in columns)
         return off_diagonal, diagonal
 
-    def expected_diagonal(
-        self, predictions: Distribution, repaired: Any, weights: jax.Array
-    ) -> jax.Array:
+    def expected_diagonal(self, predictions: Any, repaired: Any, weights: Any) -> jax.Array:
         """Σ_i w_i E h_i of samples with themselves, [b, K]."""
         norms = [expected_norms(kernel, repaired) for kernel in self.target_kernels]
         diagonals = [weights * kernel.diagonal(predictions) for kernel in self.prediction_kernels]
@@ -416,9 +390,7 @@ class ByPairs:
 
     kernel: Kernel
 
-    def __call__(
-        self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-    ) -> Parts:
+    def __call__(self, predictions: Distribution, targets: jax.Array, weights: Any) -> Parts:
         """Means for targets [b, n, ...], [b, 1] each."""
         n = number_of(predictions, weights)
 
@@ -428,16 +400,12 @@ class ByPairs:
             dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
             length = checks.leading_size("predictions", predictions)
             used = jnp.ones(length, dtype) if weights is None else weights
-            forms = operators.split_quadratic_forms(
-                sample_pair, self.kernel, samples, used[:, None]
-            )
-            return as_means(n, *forms)
+            data = self.kernel, samples, used[:, None]
+            return as_means(n, *operators.split_quadratic_forms(sample_pair, *data))
 
         return jax.vmap(means)(targets)
 
-    def expected_diagonal(
-        self, predictions: Distribution, repaired: Any, weights: jax.Array
-    ) -> jax.Array:
+    def expected_diagonal(self, predictions: Any, repaired: Any, weights: Any) -> jax.Array:
         """As that of `ByFeatures`."""
         kernel: Any = self.kernel
         diagonal = PredictionKernel(kernel.prediction).diagonal(predictions)
@@ -461,15 +429,11 @@ class ThroughLens:
     lens: Any
     statistic: Statistic
 
-    def __call__(
-        self, predictions: Distribution, targets: jax.Array, weights: jax.Array | None
-    ) -> Parts:
+    def __call__(self, predictions: Distribution, targets: jax.Array, weights: Any) -> Parts:
         """Means for targets [b, n, ...], [b, K] each."""
         return self.statistic(*self._seen(predictions, targets), weights)
 
-    def expected_diagonal(
-        self, predictions: Distribution, repaired: Any, weights: jax.Array | None
-    ) -> jax.Array:
+    def expected_diagonal(self, predictions: Any, repaired: Any, weights: Any) -> jax.Array:
         """See `Family.expected_diagonal`."""
         pair = predictions, repaired
         if self.lens is not None:
@@ -528,13 +492,10 @@ class Family:
         order = np.array(self.order)
         return jax.tree.map(lambda *x: jnp.concatenate(x, 1)[:, order], *parts)
 
-    def expected_diagonal(
-        self, predictions: Distribution, repaired: Any, weights: jax.Array | None = None
-    ) -> jax.Array:
+    def expected_diagonal(self, *data: Any) -> jax.Array:
         """Means of h on the diagonal that repaired predictions [b, n] expect, [b, K].
 
-        Of kernels of `after_repair`.
+        Of kernels of `after_repair`, predictions, repaired ones, and weights or None.
         """
-        data = predictions, repaired, weights
         diagonals = [each.expected_diagonal(*data) for each in self.statistics]
         return jnp.concatenate(diagonals, 1)[:, np.array(self.order)]

@@ -267,14 +267,10 @@ _split = jax.jit(jax.random.split, static_argnums=1)  # one program for all test
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _pool(
-    statistic: Callable[[T, Any, Any], Any],
-    redraw: Callable[[jax.Array, Any], Any],
-    batch_size: int,
-    keys: jax.Array,
-    data: T,
-    predictions: PyTree,
-    targets: PyTree,
+    statistic: Any, redraw: Any, batch_size: int, keys: jax.Array, data: T, *samples: PyTree
 ) -> tuple[PyTree, PyTree]:
+    predictions, targets = samples
+
     def evaluate(given: tuple[T, PyTree], ys: PyTree) -> PyTree:
         return jax.vmap(functools.partial(statistic, *given))(ys)
 
