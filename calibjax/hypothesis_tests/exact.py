@@ -115,7 +115,7 @@ def exact_test(
     >>> print(f"{test.pvalue:.3f}")
     0.001
     """
-    value = checked_statistic(statistic, with_weights=weights is not None)
+    value = checked_statistic(statistic)
     function = statistic.func if isinstance(statistic, functools.partial) else statistic
     if function is pit_ks and has_jumps(predictions):
         pit_key, key = jax.random.split(key)

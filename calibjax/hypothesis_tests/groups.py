@@ -23,7 +23,6 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_re
 from calibjax.hypothesis_tests.simulation import (
     Bound,
     bytes_of_tile,
-    checked_statistic,
     warn_of_members,
 )
 from calibjax.kernels import Kernel, default_kernel
@@ -126,8 +125,7 @@ def group_calibration_test(
     shares = checks.nan_with(shares, shares)
     if residual is None and not hasattr(predictions, "class_probs"):
         checks.method("predictions", predictions, "mean")
-    of_samples = functools.partial(checked_statistic(residual, "residual"), None)
-    errors = Bound(_group_errors, (mean_residual if residual is None else of_samples,))
+    errors = Bound(_group_errors, (residual or mean_residual,))
     each = jax.eval_shape(errors, shares, predictions, targets)
     numbers_each = each.size + each.size // each.shape[0] * len(shares)
     options: Any = {"num_draws": num_draws, "batch_size": batch_size}
@@ -174,6 +172,7 @@ def _group_errors(
     n = len(shares)
     if errors.ndim not in (1, 2) or len(errors) != n:
         raise ValueError(f"residual: expected shape [{n}] or [{n}, k], got {errors.shape}")
+    errors = errors.astype(jnp.result_type(errors, jnp.float32))  # counts are numbers, too
     return matmul(shares.T.astype(errors.dtype), errors)
 
 

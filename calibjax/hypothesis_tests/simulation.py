@@ -59,29 +59,18 @@ class Bound:
         return self.function(*self.first, *others)
 
 
-def checked_statistic(
-    statistic: Callable[..., Any], name: str = "statistic", *, with_weights: bool = False
-) -> Callable[..., Any]:
-    """The statistic as (weights or None, predictions, targets) → checked floating-point values."""
-    call = f"{name}(predictions, targets{', weights=weights' if with_weights else ''})"
-    return Bound(_checked_value, (statistic, call))
+def checked_statistic(statistic: Callable[..., Any]) -> Callable[..., Any]:
+    """The statistic as (weights or None, predictions, targets) → floating-point values."""
+    return Bound(_values, (statistic,))
 
 
-def _checked_value(
-    statistic: Callable[..., Any],
-    call: str,
-    weights: jax.Array | None,
-    predictions: Distribution,
-    targets: Numbers,
-) -> PyTree:
-    """What a statistic returns, as numbers of floating-point precision."""
-
+def _values(statistic: Callable[..., Any], weights: Any, *samples: Any) -> PyTree:
     def number(leaf: Numbers) -> jax.Array:
         leaf = jnp.asarray(leaf)
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
     options = {} if weights is None else {"weights": weights}
-    values = jax.tree.map(number, statistic(predictions, targets, **options))
+    values = jax.tree.map(number, statistic(*samples, **options))
     if not any(map(jnp.size, jax.tree.leaves(values))):
-        raise ValueError(f"{call}: expected numbers, got none")
+        raise ValueError("statistic: expected a function that returns numbers, got none")
     return values

@@ -306,9 +306,7 @@ class SKCEComponents:
     squares: tuple[bool, ...] = dataclasses.field(default=(), metadata={"static": True})
     direction_scores: jax.Array | None = None
     direction_pvalues: jax.Array | None = None
-    directions: tuple[tuple[str, str, str, str], ...] = dataclasses.field(
-        default=(), metadata={"static": True}
-    )
+    directions: tuple[Any, ...] = dataclasses.field(default=(), metadata={"static": True})
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
@@ -501,13 +499,6 @@ def skce_components(
     def component(values: jax.Array, z: jax.Array, ranks: jax.Array) -> Component:
         return Component(values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:])
 
-    components = SKCEComponents(
-        component(biased, both, biased),
-        component(unbiased, mean_only, unbiased),
-        component(dispersion, scatter, jnp.abs(scatter)),
-        num_targets,
-        ranked,
-        family,
-        squares,
-    )
-    return statistics[ranked], components
+    parts = [component(biased, both, biased), component(unbiased, mean_only, unbiased)]
+    parts.append(component(dispersion, scatter, jnp.abs(scatter)))
+    return statistics[ranked], SKCEComponents(*parts, num_targets, ranked, family, squares)
