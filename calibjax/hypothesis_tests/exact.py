@@ -218,17 +218,10 @@ def exact_skce_test(
 
 
 def ranked_skce(
-    key: jax.Array,
-    kernel: Kernel,
-    predictions: Distribution,
-    targets: jax.Array,
-    weights: jax.Array | None,
-    *,
-    statistic: str,
-    **options: Any,
+    key: jax.Array, kernel: Kernel, *data: Any, statistic: str, **options: Any
 ) -> CalibrationTestResult:
-    """`exact_skce_test` of a checked kernel and checked data."""
-    plan = planned([(None, kernel)], predictions, targets, weights)
+    """`exact_skce_test` of a checked kernel, and predictions, targets and weights."""
+    plan = planned([(None, kernel)], *data)
     parts = evaluate_plan(key, plan, **options)
     return result_of_pool(*parts, num_targets=plan.number, statistic=statistic)
 

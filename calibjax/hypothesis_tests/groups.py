@@ -162,10 +162,7 @@ def _shares(memberships: jax.Array, weights: jax.Array | None) -> tuple[jax.Arra
 
 
 def _group_errors(
-    residual: Callable[[Any, Any], Any],
-    shares: jax.Array,
-    predictions: Distribution,
-    targets: Numbers,
+    residual: Callable[..., Any], shares: jax.Array, predictions: Distribution, targets: Any
 ) -> jax.Array:
     """Signed mean residual of each group, [G] or [G, k]."""
     errors = jnp.asarray(residual(predictions, targets))
@@ -272,12 +269,7 @@ def coverage_test(
 
 
 def coverage_among_redraws(
-    key: jax.Array,
-    quantiles: Quantiles,
-    predictions: Distribution,
-    targets: jax.Array,
-    weights: jax.Array | None,
-    **options: Any,
+    key: Any, quantiles: Quantiles, predictions: Any, targets: Any, weights: Any, **options: Any
 ) -> CalibrationTestResult:
     """`coverage_test` of quantiles of predictions without ties, with targets resampled from these.
 
@@ -318,9 +310,7 @@ def _counted(
 
 
 @jax.jit
-def differences(
-    predictions: Quantiles, weights: jax.Array | None, pairs: Any, targets: jax.Array
-) -> dict[str, jax.Array]:
+def differences(predictions: Quantiles, weights: Any, pairs: Any, targets: Any) -> dict[str, Any]:
     """Differences between observed and predicted frequencies, as in `coverage_test`."""
     levels, probs, y = predictions.levels, predictions.probs, targets[:, None]
     is_in = predictions.interval(y)[:, None] == jnp.arange(probs.shape[-1])
@@ -416,9 +406,7 @@ def local_calibration_test(
     return dataclasses.replace(result, estimate=problem.errors()[0])
 
 
-def _statistic_local(
-    problem: LocalProblem, predictions: Bernoulli, targets: jax.Array
-) -> jax.Array:
+def _statistic_local(problem: LocalProblem, predictions: Any, targets: Any) -> jax.Array:
     """LCE of each sample, with the confidences of the problem."""
     del predictions
     errors = jnp.abs(problem._replace(correct=targets).errors()[0])
@@ -501,8 +489,6 @@ def witness_test(
     return _of_signed(checks.nan_with(observed, locations, weights), redrawn, "locations")
 
 
-def _signed(
-    data: tuple[Kernel, PyTree, Any], predictions: Distribution, targets: jax.Array
-) -> jax.Array:
+def _signed(data: tuple[Any, ...], predictions: Any, targets: Any) -> jax.Array:
     kernel, locations, weights = data
     return mean_difference(kernel, locations, (predictions, targets), weights)

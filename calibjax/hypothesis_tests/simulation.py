@@ -24,12 +24,8 @@ def bytes_of_tile(num_samples: int) -> int:
 def warn_of_members(predictions: Distribution) -> None:
     """Warns where targets would be resampled from the members of ensembles."""
     if isinstance(bare(predictions), Ensemble):
-        warnings.warn(
-            "predictions: targets are resampled from the draws, which rejects calibrated ensembles "
-            "of few members; ensemble_skce_test is exact for every number of members",
-            UserWarning,
-            stacklevel=4,
-        )
+        words = "predictions: targets are resampled from the draws; ensemble_skce_test is exact"
+        warnings.warn(f"{words} for every number of members", UserWarning, stacklevel=4)
 
 
 def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
