@@ -280,7 +280,8 @@ def skce_result(
     The pool is [B + 1], or [B + 1, K] for a family of K kernels.
     """
     if components.family is None:
-        result = simulated_result(*_observed(pool), estimate, draws=draws, missing=missing)
+        observed, others = _observed(pool)
+        result = simulated_result(observed, others, estimate, draws=draws, missing=missing)
         return dataclasses.replace(result, components=components)
     groups = tuple(components.groups.values())
     combined, null_samples, adjusted, alone = _of_family(pool, components.biased.z, groups)

@@ -249,8 +249,7 @@ def test_published_pvalues(data_dir, network):
 def test_gradient_where_the_estimate_is_zero():
     def low(scale):
         kernel = kernels.TensorProduct(kernels.Exponential(scale), kernels.White())
-        predictions = distributions.Bernoulli(jnp.array([1.0, 0.0]))
-        data = predictions, jnp.array([1, 0])
+        data = distributions.Bernoulli(jnp.array([1.0, 0.0, 1.0])), jnp.array([1, 0, 1])
         test = distribution_free_skce_test(kernel, *data)
         interval = interval_of(kernel, *data)
         return test.pvalue + interval.high
