@@ -178,27 +178,18 @@ class Past(NamedTuple):
 class Bet:
     """A strategy that learns from forecasts with known targets, and bets against the next one.
 
-    `log_ratios` are the logarithms of e-values for the target of the next forecast: functions of
-    the target, chosen without it, whose exponentials have the expectation 1 under the prediction.
+    `start(first, size)` is what is known at the start, with a past of so many forecasts like the
+    first; `learn(learned, past, new, forget)` after one more, which is in the past already.
+    `log_ratios(learned, past, new)` are the logarithms of e-values for the target of the next
+    forecast, [k]: functions of the target, chosen without it, whose exponentials have the
+    expectation 1 under the prediction.
     """
 
     needs_past = True
 
-    def start(self, first: Forecast, size: int) -> Learned:
-        """What is known at the start, with a past of `size` forecasts."""
-        raise NotImplementedError
-
-    def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
-        """What is known after one more forecast, which is in the past already."""
-        raise NotImplementedError
-
-    def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
-        """Logarithms of e-values, [k]."""
-        raise NotImplementedError
-
     def params(self, learned: Learned) -> Any:
-        """The recalibration that was learned, if it is one of all predictions."""
-        del learned
+        """The recalibration that was learned; None if it is not one of all predictions."""
+        return None
 
 
 @record
@@ -209,13 +200,11 @@ class AffineBet(Bet):
 
     def start(self, first: Forecast, size: int) -> Learned:
         """Number, sum and sum of squares of no scores."""
-        del size
         zeros = jnp.zeros_like(first.view.mean)
         return zeros, zeros, zeros
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """The same with one more score."""
-        del past
         terms = jnp.ones_like(new.view.mean), new.view.mean, new.view.square
         return tuple(forget * own + term for own, term in zip(learned, terms, strict=True))
 
@@ -226,24 +215,29 @@ class AffineBet(Bet):
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Likelihood ratio of the score."""
-        del past
         map_ = self.params(learned)
         return log_ratio(new.view, map_.shift, map_.scale)[None]
 
 
 @record
-class Near:
-    """Kernels on predictions, [P]; with length scales in mean distances of forecasts, or not."""
+class Near(Bet):
+    """Base class of bets that look at similar predictions.
+
+    Attributes:
+        kernels: on predictions, [P].
+        distance: if their length scales are in mean distances of forecasts, of which they are
+            functions.
+    """
 
     kernels: tuple[Any, ...]
-    distance: Distance | None = None
+    distance: Distance | None
 
-    def start(self, first: Forecast) -> Learned:
+    def start(self, first: Forecast, size: int) -> Learned:
         """Sum and number of no distances."""
         zero = jnp.zeros((), floating_dtype(first.view))
         return zero, zero
 
-    def learn(self, learned: Learned, past: Past, new: Forecast) -> Learned:
+    def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """The same with the mean distance of one more prediction."""
         if self.distance is None:
             return learned
@@ -268,32 +262,15 @@ class Near:
         return jnp.stack(rows) * past.weights
 
 
-class _NearBet(Bet):
-    """Base class of bets that look at similar predictions."""
-
-    near: Near
-
-    def start(self, first: Forecast, size: int) -> Learned:
-        """Distances of no predictions."""
-        del size
-        return self.near.start(first)
-
-    def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
-        """Distances of one more prediction."""
-        del forget
-        return self.near.learn(learned, past, new)
-
-
 @record
-class LocalBet(_NearBet):
+class LocalBet(Near):
     """Shift and scale of the normal scores of similar predictions."""
 
-    near: Near
     prior: jax.Array | float
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Likelihood ratio of the score."""
-        weights = self.near.weights(learned, past, new.prediction)[0]
+        weights = self.weights(learned, past, new.prediction)[0]
         view = past.forecasts.view
         first, second = (tensordot(weights, x, 1) for x in (view.mean, view.square))
         prior = jnp.asarray(self.prior, weights.dtype)
@@ -302,7 +279,7 @@ class LocalBet(_NearBet):
 
 
 @record
-class KernelBet(_NearBet):
+class KernelBet(Near):
     """Kernels on predictions and on classes or cells.
 
         g_c = Σ_s k_P(p_s, p) Σ_d k_Y(d, c) (o_s(d) − p_s(d)),   e = Σ_c o(c) r_c,
@@ -312,17 +289,15 @@ class KernelBet(_NearBet):
     fewer forecasts nearby, the less is bet. It is at most √C, so that no stake is ruinous.
 
     Attributes:
-        near: the kernels k_P.
         matrices: of the target kernels k_Y, [Y, C, C].
     """
 
-    near: Near
     matrices: jax.Array
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Of each kernel on predictions, each target kernel and each stake."""
         probs, outcome = new.probs, new.outcome
-        weights = self.near.weights(learned, past, new.prediction)
+        weights = self.weights(learned, past, new.prediction)
         residuals = matmul(weights, past.forecasts.outcome - past.forecasts.probs)
         matrices = jnp.asarray(self.matrices, probs.dtype)
         g = einsum("pd,ydc->pyc", residuals, matrices).reshape(-1, probs.size)
@@ -367,7 +342,6 @@ class LogitBet(Bet):
 
     def start(self, first: Forecast, size: int) -> Learned:
         """Sums without terms."""
-        del size
         m, dtype = first.view.logits.size, first.view.logits.dtype
         size = 1
         if isinstance(self.method, MatrixScaling):
@@ -376,7 +350,6 @@ class LogitBet(Bet):
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Sums with one more term."""
-        del past
         theta, (logits, label) = self._theta(learned), new.view
         slopes = jax.jacfwd(self._log_probs)(theta, logits)  # [m, k]
         probs = jnp.exp(self._log_probs(theta, logits))
@@ -390,7 +363,6 @@ class LogitBet(Bet):
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Gain of the new probabilities."""
-        del past
         logits, label = new.view
         gains = self._log_probs(self._theta(learned), logits) - jax.nn.log_softmax(logits)
         return gains[label][None] + 0 * new.outcome[:1]  # NaN where the label is none
@@ -423,7 +395,6 @@ class RefittedBet(Bet):
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Params of the past, where they are due."""
-        del new, forget
         params, is_fitted, count = learned
         is_due = (count + 1) % _REFITTED_EVERY == 0
         refitted = lax.cond(is_due, lambda: self._fit(past.forecasts, past.weights), lambda: params)
@@ -473,7 +444,7 @@ def _default_bets(predictions: Distribution) -> dict[str, Any]:
         return {
             "temperature": LogitBet(TemperatureScaling()),
             "bias": LogitBet(MatrixScaling(structure="bias")),
-            "kernels": KernelBet(Near(near), matrices),
+            "kernels": KernelBet(near, None, matrices),
         }
     bets: dict[str, Any] = {
         "shift and scale": AffineBet(),
@@ -483,7 +454,7 @@ def _default_bets(predictions: Distribution) -> dict[str, Any]:
         near = *map(SquaredExponential, _SCALES), Constant()
         inner = [NormalScore(SquaredExponential(x)) for x in _SCORE_SCALES]
         matrices = jnp.stack([_matrix(kernel, plain) for kernel in inner])
-        bets["kernels"] = KernelBet(Near(near, _distance(predictions)), matrices)
+        bets["kernels"] = KernelBet(near, _distance(predictions), matrices)
     return bets
 
 
@@ -503,8 +474,6 @@ def bets_by_name(bets: Any, predictions: Distribution) -> dict[str, Bet]:
 def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
     plain = bare(predictions)
     is_of_classes = hasattr(plain, "class_probs")
-    if isinstance(bet, Bet):
-        return bet
     if isinstance(bet, AffineScaling) and not is_of_classes:
         return AffineBet()
     if isinstance(bet, KernelRecalibration) and not is_of_classes:
@@ -513,10 +482,11 @@ def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
         is_full = getattr(bet, "structure", "") == "full"
         return RefittedBet(bet) if is_full else LogitBet(bet)
     if isinstance(bet, TensorProduct):
-        target = checks.kernel_values(bet, place).target
+        kernel: TensorProduct = checks.kernel_values(bet, place)
+        target = kernel.target
         of_numbers = isinstance(target, NormalScore) and not isinstance(plain, VECTORS)
         if not isinstance(target, Conditional) if is_of_classes else of_numbers:
-            return KernelBet(Near((bet.prediction,)), _matrix(target, plain)[None])
+            return KernelBet((kernel.prediction,), None, _matrix(target, plain)[None])
         raise NotImplementedError(
             f"{place}.target: expected a kernels.NormalScore for predictions of numbers, or a "
             f"kernel on labels for those of classes, got {checks.described(target)}"
@@ -539,10 +509,8 @@ def _distance(predictions: Distribution) -> Distance:
 
 def _local(method: KernelRecalibration, predictions: Distribution) -> LocalBet:
     if method.kernel is not None:
-        near = Near((checks.kernel_values(method.kernel),))
-    else:
-        near = Near((SquaredExponential(_LOCAL),), _distance(predictions))
-    return LocalBet(near, method.prior)
+        return LocalBet((checks.kernel_values(method.kernel),), None, method.prior)
+    return LocalBet((SquaredExponential(_LOCAL),), _distance(predictions), method.prior)
 
 
 def _matrix(kernel: Any, predictions: Any) -> jax.Array:

@@ -15,7 +15,7 @@ from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.gate import argument, checked
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.bets import Bet, Forecast, Past, bets_by_name, forecasts_of
+from calibjax.hypothesis_tests.bets import Forecast, Past, bets_by_name, forecasts_of
 from calibjax.recalibration.classes import LogitMap
 from calibjax.recalibration.numbers import AffineMap
 
@@ -56,7 +56,7 @@ class Betting:
         window: the number of forecasts with known targets that are kept.
     """
 
-    bets: dict[str, Bet]
+    bets: dict[str, Any]
     forget: jax.Array
     log_threshold: jax.Array
     horizon: int = dataclasses.field(default=1, metadata={"static": True})

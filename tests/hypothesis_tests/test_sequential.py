@@ -1,5 +1,7 @@
 """Wealth of bets against plain NumPy loops; fair bets, horizons, forgetting; level and power."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -184,7 +186,8 @@ def test_bets_are_fair(name):
     bets = bets_by_name(None, predictions)
     if name == "Normal":  # and whatever has fit and apply
         bets |= bets_by_name({"refitted": recalibration.TemperatureScaling()}, predictions)
-    betting = betting_against(bets, forecasts.prediction, 1, N, 1.0, 0.05)
+    betting = betting_against(None, forecasts.prediction, 1, N, 1.0, 0.05)
+    betting = dataclasses.replace(betting, bets=bets)
     state, _ = after_all(betting, started(betting, forecasts), forecasts)
     past = Past(state.forecasts, jnp.ones(N).at[0].set(0.5))
     last = jax.tree.map(lambda x: x[-1:], predictions)
