@@ -47,9 +47,7 @@ class Distance:
     def __call__(self, p: PyTree, q: PyTree) -> jax.Array:
         """Distance between p and q, a scalar."""
         if type(self).squared is Distance.squared:
-            raise NotImplementedError(
-                f"distance {type(self).__name__} defines neither __call__(p, q) nor squared(p, q)"
-            )
+            raise NotImplementedError(f"{type(self).__name__} defines neither __call__ nor squared")
         return safe_sqrt(self.squared(p, q))
 
     def squared(self, p: PyTree, q: PyTree) -> jax.Array:

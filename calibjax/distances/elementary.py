@@ -39,10 +39,8 @@ def sum_over_coordinates(
     """Sum of a function of two coordinates."""
     one, two = _coordinates(p), _coordinates(q)
     if [*map(jnp.size, one)] != [*map(jnp.size, two)]:
-        raise TypeError(
-            f"distance: expected two points of one kind, got {checks.described(p)} and "
-            f"{checks.described(q)}"
-        )
+        got = " and ".join(map(checks.described, (p, q)))
+        raise TypeError(f"distance: expected two points of one kind, got {got}")
     return total([sum_over_components(function, a, b) for a, b in zip(one, two, strict=True)])
 
 
@@ -180,11 +178,8 @@ class TotalVariation(Distance):
         """Total variation distance."""
         p, q = (getattr(x, "class_probs", x) for x in (p, q))
         if not (hasattr(p, "ndim") and hasattr(q, "ndim")):
-            raise NotImplementedError(
-                "distance TotalVariation is defined for class predictions, got "
-                f"{checks.described(p)} and {checks.described(q)}; distances.Wasserstein and "
-                "MaximumMeanDiscrepancy are distances of others"
-            )
+            got = " and ".join(map(checks.described, (p, q)))
+            raise NotImplementedError(f"TotalVariation: expected class predictions, got {got}")
         return 0.5 * sum_over_components(lambda x, y: absolute(x - y), p, q)
 
     def embedding(self, points: PyTree) -> jax.Array | None:
@@ -282,8 +277,6 @@ class Features(Distance, sees_features=True):
 
 def _features(p: object) -> PyTree:
     if not isinstance(p, WithFeatures):
-        raise TypeError(
-            "distance Features: expected predictions with features, made by "
-            f"distributions.with_features, got {checks.described(p)}"
-        )
+        got = f"got {checks.described(p)}; see distributions.with_features"
+        raise TypeError(f"distance Features: expected predictions with features, {got}")
     return p.features

@@ -563,7 +563,7 @@ def score_decomposition(
     return ax
 
 
-def _shown(parts: ScoreDecomposition) -> np.ndarray:
+def _shown(parts: Any) -> np.ndarray:
     """The parts in one array, [4, ...]."""
     return np.stack([np.asarray(getattr(parts, key), np.float64) for key in _PARTS])
 

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from calibjax._core import checks, environment
-from calibjax._core.pytree import T
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def of_quantiles(name: str, value: Any, seen: Any) -> Any:
     return value
 
 
-def shown_record(name: str, record: T, size: str) -> T:
+def shown_record(name: str, record: Any, size: str) -> Any:
     """A record of one data set with NumPy arrays; the field `size` has one axis."""
     record = jax.tree.map(np.asarray, record)
     checks.shape(f"{name}.{size}", getattr(record, size), (None,), "[K], of one data set")

@@ -119,12 +119,17 @@ def test_number_of_components_does_not_matter(size):
 def test_unknown_families_are_named():
     p = distributions.Bernoulli(jnp.array(0.5))
     q = distributions.Normal(jnp.array(0.0), jnp.array(1.0))
-    with pytest.raises(NotImplementedError, match="Bernoulli and Bernoulli"):
-        distances.Wasserstein()(p, p)
-    with pytest.raises(NotImplementedError, match="Bernoulli and Normal"):
-        distances.Wasserstein()(p, q)
-    with pytest.raises(NotImplementedError, match="Normal and Normal"):
-        distances.TotalVariation()(q, q)
+    mixture = distributions.Mixture(None, distributions.Normal(jnp.zeros(2), jnp.ones(2)))
+    for distance, pair in (
+        (distances.Wasserstein(), (p, p)),
+        (distances.Wasserstein(), (p, q)),
+        (distances.Wasserstein(), (mixture, mixture)),
+        (distances.TotalVariation(), (q, q)),
+        (distances.MixtureWasserstein(), (mixture, q)),
+    ):
+        one, two = (type(x).__name__ for x in pair)
+        with pytest.raises(NotImplementedError, match=f"{one} and {two}"):
+            distance(*pair)
 
 
 def test_wasserstein_of_samples_is_the_cheapest_assignment():

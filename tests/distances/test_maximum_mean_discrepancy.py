@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, estimators, kernels
+from calibjax import distances, distributions, kernels
 from calibjax.kernels.base import prediction_kernel
 from calibjax.kernels.stationary import PowerExponential
 
@@ -49,14 +49,6 @@ def test_gradient_is_finite_at_distance_zero(dtype):
     gradient = jax.grad(DISTANCE)(p, p)
     assert DISTANCE(p, p) == 0
     np.testing.assert_array_equal(jax.tree.leaves(gradient), 0)
-
-
-def test_wrong_kernels_are_refused():
-    predictions = distributions.Normal(jnp.zeros(3), jnp.ones(3))
-    distance = distances.MaximumMeanDiscrepancy(kernels.SquaredExponential(-1.0))
-    kernel = kernels.TensorProduct(kernels.Exponential(1.0, distance), kernels.SquaredExponential())
-    with pytest.raises(ValueError, match="kernel.length_scale: expected positive"):
-        estimators.skce(kernel, predictions, jnp.zeros(3))
 
 
 def test_between_samples_it_is_that_of_the_empirical_distributions():

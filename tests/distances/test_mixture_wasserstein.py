@@ -2,12 +2,11 @@ import functools
 import warnings
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from calibjax import distances, distributions, estimators, kernels
+from calibjax import distances, estimators, kernels
 from calibjax.distances import MixtureWasserstein
 from calibjax.distributions import Mixture, Normal
 from tests import oracles
@@ -124,16 +123,3 @@ def test_skce():
     matrix = np.array([[h(i, j) for j in range(5)] for i in range(5)])
     value = estimators.skce(kernel, predictions, targets)
     np.testing.assert_allclose(value, oracles.unbiased(matrix), rtol=1e-10)
-
-
-def test_refuses_what_is_no_mixture():
-    normal = Normal(jnp.array(0.0), jnp.array(1.0))
-    mixture = Mixture(None, Normal(jnp.zeros(2), jnp.ones(2)))
-    with pytest.raises(NotImplementedError, match="got Mixture and Normal; a single"):
-        MixtureWasserstein()(mixture, normal)
-    classes = Mixture(None, distributions.Categorical(jnp.full((2, 3), 1 / 3)))
-    with pytest.raises(NotImplementedError, match="Wasserstein is not defined for Categorical"):
-        MixtureWasserstein()(classes, classes)
-    for pair in ((mixture, mixture), (mixture, normal)):
-        with pytest.raises(NotImplementedError, match="use distances.MixtureWasserstein for mix"):
-            distances.Wasserstein()(*pair)
