@@ -189,18 +189,13 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
     """
     n = checks.leading_size("xs", xs)
     if n > 65536 and not checks.has_64_bits() and known_line(distance, xs) is None:
-        raise ValueError(
-            f"xs: expected at most 65536 points unless jax_enable_x64 is set, got {n}; "
-            "the median of a random subset will do"
-        )
+        raise ValueError(f"xs: expected at most 65536 points without jax_enable_x64, got {n}")
     value, zeros, ranks = median_of_distances(distance, xs, include_diagonal=include_diagonal)
     value = checks.nan_with(value, distance, xs)  # ranks do not propagate NaN
     if not checks.is_concrete(value, zeros):
         return value
     if zeros == n * (n - 1) // 2:
-        raise ValueError(
-            "xs: expected points that differ, got a distance of zero between all of them"
-        )
+        raise ValueError("xs: expected points that differ, got distances of zero")
     checks.refuse_where(np.isnan(value), "distance", "numbers for these points", value)
     if zeros >= ranks[1]:
         warnings.warn(

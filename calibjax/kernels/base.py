@@ -89,10 +89,7 @@ class Kernel:
         >>> print((2.0 * kernels.Exponential() + kernels.White()).value_range())
         (0.0, 3.0)
         """
-        raise NotImplementedError(
-            f"no bound of the values of kernel {type(self).__name__} is known; define its method "
-            "value_range(), or pass bound=... where there is such an argument"
-        )
+        raise NotImplementedError(f"kernel {type(self).__name__} does not define value_range()")
 
     def squared_diameter(self) -> jax.Array | float:
         """Bound of k(x, x) + k(y, y) − 2 k(x, y), the squared distance of two features."""
@@ -130,10 +127,7 @@ class Conditional(Kernel):
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Not defined without predictions."""
         name = type(self).__name__
-        raise NotImplementedError(
-            f"{name} has no values k(y, z) without the predictions of y and z: expected {name}(...)"
-            ", or sums and multiples of it, as target kernel of a TensorProduct"
-        )
+        raise NotImplementedError(f"{name} has no values outside of TensorProduct(..., {name}())")
 
 
 def _is_scalar(value: object) -> bool:
@@ -150,10 +144,8 @@ def prediction_kernel(kernel: Kernel, p: Distribution, q: Distribution) -> jax.A
     return kernel(without_draws(p), without_draws(q))
 
 
-def _at_least_one(kernels: object, name: str) -> tuple[Kernel, ...]:
+def _each(kernels: Any, name: str) -> tuple[Kernel, ...]:
     """The checked kernels of a sum or a product."""
-    if not isinstance(kernels, tuple) or not kernels:
-        raise ValueError(f"{name}: expected a tuple of at least one kernel, got {kernels!r}")
     checked = tuple(checks.kernel_or_function(kernel, name) for kernel in kernels)
     is_same = all(one is two for one, two in zip(checked, kernels, strict=True))
     return kernels if is_same else checked
@@ -168,7 +160,7 @@ class Sum(Kernel):
     2.0
     """
 
-    terms: tuple[Kernel, ...] = part(_at_least_one)
+    terms: tuple[Kernel, ...] = part(_each)
 
     def combination(self) -> list[tuple[Any, Kernel]]:
         """Factors and kernels of the linear combination."""
@@ -194,7 +186,7 @@ class Product(Kernel):
     1.0
     """
 
-    factors: tuple[Kernel, ...] = part(_at_least_one)
+    factors: tuple[Kernel, ...] = part(_each)
 
     @property
     def diagonal(self) -> jax.Array | float | None:
@@ -275,10 +267,8 @@ def _on_single_points(kernel: Any, name: str) -> Kernel:
     """A factor of a tensor product, checked; refuses kernels on pairs."""
     parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct))
     if any(isinstance(part, TensorProduct) for part in parts):
-        raise TypeError(
-            f"{name}: expected a kernel on {name.rsplit('.', 1)[-1]}s, got one with a "
-            "TensorProduct, which is a kernel on pairs (prediction, target)"
-        )
+        points = name.rsplit(".", 1)[-1]
+        raise TypeError(f"{name}: expected a kernel on {points}s, got one with a TensorProduct")
     return checks.kernel_or_function(kernel, name)
 
 
@@ -310,10 +300,7 @@ class TensorProduct(Kernel):
     def __call__(self, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
         """Value at the pairs x = (p, y) and y = (q, z)."""
         if not all(isinstance(point, tuple | list) and len(point) == 2 for point in (x, y)):
-            raise TypeError(
-                "kernel: expected a kernel on single points such as kernels.Exponential(0.4), got "
-                "TensorProduct"
-            )
+            raise TypeError("kernel: expected a kernel on single points, got TensorProduct")
         return prediction_kernel(self.prediction, x[0], y[0]) * self.target(x[1], y[1])
 
     def __mul__(self, other: object) -> Kernel:
@@ -357,8 +344,7 @@ def combine_on_pairs(kernel: Kernel, method: str, function: Callable[[Any], Any]
     def of_term(term: object) -> PyTree:
         if not hasattr(term, method):
             raise NotImplementedError(
-                f"{method} is not defined for kernel {type(term).__name__}; expected "
-                "TensorProduct(prediction, target), or sums and multiples of tensor products"
+                f"{method} is not defined for kernel {type(term).__name__}; expected TensorProduct"
             )
         return function(getattr(term, method))
 

@@ -96,10 +96,8 @@ def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[
     for kernel_of in (shape, lambda length_scale: Stein(shape(length_scale))):
         if has_expectations(kernel_of(deviation), predictions):
             return kernel_of
-    raise NotImplementedError(
-        f"predictions: no default kernels for {type(predictions).__name__}; hand over kernels, or "
-        "as predictions distributions.monte_carlo(key, predictions, num_samples)"
-    )
+    name = type(predictions).__name__
+    raise NotImplementedError(f"predictions: no default kernels for {name}; see monte_carlo")
 
 
 def _typical_deviation(predictions: Distribution) -> jax.Array:

@@ -247,9 +247,8 @@ def standard_normal(p: Any) -> Normal | DiagNormal:
     is_number = jnp.ndim(p.values) == 1 if isinstance(p, Ensemble) else is_number
     if not is_number or isinstance(p, MonteCarlo) or has_class_probs(p):
         raise NotImplementedError(
-            f"no normal scores of targets of {type(p).__name__} predictions; expected "
-            "distributions of numbers with a method cdf, ensembles of numbers, DiagNormal or "
-            "MvNormal"
+            f"no normal scores of targets of {type(p).__name__} predictions; expected numbers with "
+            "a method cdf, ensembles of numbers, DiagNormal or MvNormal"
         )
     zero = jnp.zeros((), floating_dtype(p))
     return Normal(zero, jnp.ones_like(zero))
@@ -335,8 +334,8 @@ def _with_identity(value: Any, name: str) -> Any:
     """A recalibration whose params there are that change nothing."""
     if not all(callable(getattr(value, method, None)) for method in ("identity", "apply")):
         raise TypeError(
-            f"{name}: expected a record with methods identity and apply, such as "
-            f"recalibration.TemperatureScaling(), got {checks.described(value)}"
+            f"{name}: expected a recalibration with methods identity and apply, got "
+            f"{checks.described(value)}"
         )
     return checks.record_values(value, name)
 
@@ -477,10 +476,7 @@ class Shape(Residual):
     def residual(self, p: Any, y: ArrayLike) -> jax.Array:
         """The number r of the standardised target, [1]."""
         if not isinstance(p, Normal):
-            raise NotImplementedError(
-                f"no shape of {type(p).__name__} predictions; expected Normal ones, or the scores "
-                "that NormalScore(Shape(...)) makes of numbers"
-            )
+            raise NotImplementedError(f"no shape of {type(p).__name__} predictions")
         score = (y - p.loc) / p.scale
         if self.of == "skewness":
             along, size = _SKEWNESS

@@ -252,6 +252,17 @@ class PowerExponential(OfRatio):
 _ROUGH = Exponential | PowerExponential | White | LabelKernel
 
 
+def _smooth(kernel: Any, name: str) -> Kernel:
+    """A checked kernel with second derivatives."""
+    for inner in jax.tree.leaves(kernel, is_leaf=lambda x: isinstance(x, _ROUGH)):
+        if isinstance(inner, _ROUGH):
+            raise ValueError(
+                f"{name}: expected a kernel that JAX differentiates twice, such as "
+                f"SquaredExponential, got {type(inner).__name__}"
+            )
+    return checks.kernel_values(kernel, name)
+
+
 @record
 class Stein(Conditional):
     """Stein kernel, a target kernel for any continuous density with a method `log_prob`.
@@ -293,16 +304,4 @@ class Stein(Conditional):
     0.002
     """
 
-    kernel: Kernel = SquaredExponential(1.0)
-
-    def check_values(self, name: str) -> "Stein":
-        """Refuses kernels that are not differentiable, and checks the others."""
-        place = f"{name}.kernel"
-        kernel = checks.kernel_values(self.kernel, place)
-        for inner in jax.tree.leaves(kernel, is_leaf=lambda x: isinstance(x, _ROUGH)):
-            if isinstance(inner, _ROUGH):
-                raise ValueError(
-                    f"{place}: expected a kernel that JAX differentiates twice, such as "
-                    f"SquaredExponential, got {type(inner).__name__}"
-                )
-        return checks.replaced(self, kernel=kernel)
+    kernel: Kernel = part(_smooth, default=SquaredExponential(1.0))

@@ -18,7 +18,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,17 +33,9 @@ from calibjax.distributions import Categorical, Ensemble, Mixture
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 
-
-class TargetKernel(Protocol):
-    """What expectations ask of a target kernel: its values.
-
-    A sum or a multiple of kernels has a method `combination()` besides, its factors and terms; a
-    kernel whose values k(z, z) are the same for all z has them as attribute `diagonal`.
-    """
-
-    def __call__(self, x: Any, y: Any, /) -> jax.Array:
-        """Value at two targets."""
-        ...
+# A kernel has values k(y, z). A sum or a multiple has a method `combination()` besides, its factors
+# and terms; kernels whose k(z, z) is the same for all z have it as attribute `diagonal`.
+TargetKernel: TypeAlias = Any
 
 
 class Features(NamedTuple):
@@ -182,16 +174,10 @@ def has_expectations(kernel: TargetKernel, predictions: Distribution) -> bool:
 
 def missing(kernel: TargetKernel, distribution: Distribution, why: str = "") -> NotImplementedError:
     """Error for a pair without closed-form expectations."""
-    if not hasattr(distribution, "sample"):
-        return NotImplementedError(
-            f"no expectations of the target kernel {type(kernel).__name__} under "
-            f"{checks.described(distribution)}, which has no method sample"
-        )
     return NotImplementedError(
         f"no closed-form expectations of the target kernel {type(kernel).__name__} under "
-        f"{type(distribution).__name__} predictions{why}; register them with "
-        "calibjax.kernels.expectations.register_expectations, or estimate them by Monte Carlo: "
-        "hand over calibjax.distributions.monte_carlo(key, predictions, num_samples) as predictions"
+        f"{type(distribution).__name__} predictions{why}; register_expectations, or estimate them "
+        "by Monte Carlo from distributions.monte_carlo(key, predictions, num_samples)"
     )
 
 
@@ -293,10 +279,9 @@ def diagonal_expectation(kernel: TargetKernel, p: Any) -> jax.Array | float:
             diagonals = jax.vmap(lambda q: diagonal_expectation(term, q))(p.components)
             return matmul(p.mixing_probs, diagonals)
         else:
-            name, under = type(term).__name__, type(p).__name__
             raise NotImplementedError(
-                f"no expectation of k(Z, Z) of the target kernel {name} under {under} predictions; "
-                "give the kernel an attribute diagonal, or a method expected_norm(p)"
+                f"no expectation of k(Z, Z) under {type(p).__name__} predictions; give kernel "
+                f"{type(term).__name__} an attribute diagonal, or a method expected_norm(p)"
             )
         return matmul(probs, jax.vmap(lambda z: term(z, z))(values).astype(probs.dtype))
 

@@ -79,10 +79,9 @@ def _label_matrix(kernel: Kernel, p: ClassPredictions) -> jax.Array:
         if isinstance(distance, Euclidean | SquaredEuclidean | Manhattan):
             name = type(part).__name__
             raise ValueError(
-                f"kernel.target: expected a kernel on class labels such as White() or "
-                f"LabelKernel(matrix), got {name} with distance {type(distance).__name__}; "
-                f"for ordered classes take LabelKernel(gram_matrix({name}(...), "
-                f"jnp.arange({num_classes}.0)))"
+                f"kernel.target: expected a kernel on class labels, such as White(), got {name} "
+                f"with distance {type(distance).__name__}; for ordered classes take "
+                f"LabelKernel(gram_matrix({name}(...), jnp.arange({num_classes}.0)))"
             )
     return inner(gram_matrix)(kernel, jnp.arange(num_classes))
 
@@ -180,9 +179,8 @@ def _check(kernel: Kernel, predictions: Beta) -> None:
     """Refuses kernels that the polynomials cannot resolve; of traced ones the values are NaN."""
     if checks.is_outermost(kernel) and jnp.any(jnp.isnan(_coefficients(kernel, predictions))):
         raise ValueError(
-            f"kernel.target: expected one that polynomials of degree {_SIZE - 1} resolve on [0, 1] "
-            f"(length_scale >= 0.04) for Beta predictions, got {kernel}; others need "
-            "distributions.monte_carlo"
+            f"kernel.target: expected a length scale >= 0.04 for Beta predictions, got {kernel}; "
+            "others need distributions.monte_carlo"
         )
 
 

@@ -599,9 +599,8 @@ def _end(p: Distribution) -> float | None:
     is_known |= getattr(support, "words", None) == constraints.real.words
     if not is_known or isinstance(p, Uniform | MonteCarlo) or not hasattr(p, "log_prob"):
         raise NotImplementedError(
-            f"no Stein kernel for {type(p).__name__} predictions; expected a density on real "
-            "numbers, positive numbers, proportions or vectors, without a step at its ends, whose "
-            "attribute support, if there is one, is one of calibjax.distributions.constraints"
+            f"no Stein kernel for {type(p).__name__} predictions; expected a density without steps "
+            "at the ends of its support, which is one of calibjax.distributions.constraints"
         )
     if is_positive:
         return math.inf
