@@ -180,8 +180,9 @@ class MvNormal(Distribution):
         expected = (size if root.ndim == 2 else loc.shape) + size
         checks.shape("scale_tril", root, expected, f"{expected}, loc having {loc.shape}")
         words = "zeros above the diagonal (of an upper factor, the transpose)"
-        is_lower = np.tri(size[0], dtype=bool)
-        root = checks.satisfying("scale_tril", root, lambda x: (x == 0) | is_lower, words)
+        is_zero = lambda x: (x == 0) | np.tri(size[0], dtype=bool)  # noqa: E731
+        is_root = lambda x: is_zero(x).all((-2, -1), keepdims=True)  # noqa: E731
+        root = checks.satisfying("scale_tril", root, is_root, words)
         return cls(loc, matmul(root, jnp.swapaxes(root, -1, -2)))
 
     def sample(self, key: jax.Array) -> jax.Array:

@@ -422,9 +422,8 @@ def add_counts(family, params, log_probability, spread):
     for level in map(single, LEVELS):
         if below[-1] > level:
             y = next(y for y, total in enumerate(below) if total >= level)
-            distance = (
-                abs(below[y] - level) if not y else min(below[y] - level, level - below[y - 1])
-            )
+            distance = below[y] - level
+            distance = min(distance, level - below[y - 1]) if y else abs(distance)
             if distance > 1e-3 * level * max(1, last / 1000):
                 add(family, "icdf", params, level, mpf(y), mpf(y))
 
@@ -489,24 +488,12 @@ def classes():
         total = log(mp.fsum(exp(mpf(x)) for x in logits))
         for y, x in enumerate(logits):
             add("CategoricalLogits", "log_prob", logits, y, x - total, abs(x) + abs(total) + 1)
-            add(
-                "CategoricalLogits",
-                "cdf",
-                logits,
-                y,
-                exp(log(mp.fsum(map(exp, map(mpf, logits[: y + 1])))) - total),
-                1 + abs(x),
-            )
+            upto = log(mp.fsum(map(exp, map(mpf, logits[: y + 1]))))
+            add("CategoricalLogits", "cdf", logits, y, exp(upto - total), 1 + abs(x))
             for t in TEMPERATURES:
                 value = x / mpf(t) - log(mp.fsum(exp(mpf(x) / t) for x in logits))
-                add(
-                    "CategoricalLogits",
-                    f"tempered {t}",
-                    logits,
-                    y,
-                    value,
-                    (abs(x) + abs(total)) / t + 1,
-                )
+                its_size = (abs(x) + abs(total)) / t + 1
+                add("CategoricalLogits", f"tempered {t}", logits, y, value, its_size)
 
 
 def dirichlet():
@@ -602,9 +589,8 @@ def draws():
                     add("Ensemble", "cdf", params, float(y), below, 1)
                     first = mp.fsum(a * abs(x - y) for a, x in zip(p, z, strict=True))
                     second = mp.fsum(a * b * abs(x - u) for a, x in zip(p, z) for b, u in zip(p, z))
-                    add(
-                        "Ensemble", "crps", params, float(y), first - second / 2, first + second / 2
-                    )
+                    half = second / 2
+                    add("Ensemble", "crps", params, float(y), first - half, first + half)
 
 
 PARTS = {

@@ -7,26 +7,6 @@ from scipy import stats
 from calibjax import distributions, estimators, kernels
 from calibjax.distances import TotalVariation
 
-LEVELS = np.array([0.01, 0.3, 0.5, 0.99])
-
-
-def test_normal_agrees_with_scipy():
-    ours, theirs = distributions.Normal(jnp.array(0.4), jnp.array(1.7)), stats.norm(0.4, 1.7)
-    y = np.linspace(-4, 5, 7)
-    np.testing.assert_allclose(ours.log_prob(y), theirs.logpdf(y), rtol=1e-12)
-    np.testing.assert_allclose(ours.cdf(y), theirs.cdf(y), rtol=1e-12)
-    np.testing.assert_allclose(ours.icdf(LEVELS), theirs.ppf(LEVELS), rtol=1e-12)
-    assert (ours.mean(), ours.variance()) == (theirs.mean(), pytest.approx(theirs.var()))
-
-
-def test_categorical_agrees_with_numpy():
-    probs = np.array([0.0, 0.2, 0.5, 0.3, 0.0])
-    ours = distributions.Categorical(jnp.asarray(probs))
-    np.testing.assert_allclose([ours.cdf(c) for c in range(5)], probs.cumsum(), atol=1e-15)
-    with np.errstate(divide="ignore"):
-        np.testing.assert_allclose([ours.log_prob(c) for c in range(5)], np.log(probs))
-    assert [int(ours.icdf(u)) for u in (0.0, 0.1, 0.3, 0.69, 0.71, 1.0)] == [1, 1, 2, 2, 3, 3]
-
 
 def test_logits_are_the_categorical_of_their_softmax():
     probs = np.array([[0.1, 0.2, 0.3, 0.4], [0.25, 0.05, 0.5, 0.2]])
@@ -51,16 +31,6 @@ def test_logits_are_the_categorical_of_their_softmax():
     log_prob, slopes = jax.jit(jax.value_and_grad(lambda p: p.log_prob(0)))(far)
     assert log_prob == -2000
     assert slopes.logits.tolist() == [1, -1]
-    for logits, error, message in (
-        ([[0.0, np.inf]], ValueError, "predictions.logits: expected finite"),
-        ([[0.0]], ValueError, "predictions.logits: expected .* m >= 2"),
-        ([[True, False]], TypeError, "predictions.logits: expected numbers"),
-        ([0.0, 1.0], ValueError, r"predictions.logits: expected shape \[n, m\]"),
-    ):
-        with pytest.raises(error, match=message):
-            estimators.top_label(distributions.CategoricalLogits(np.array(logits)), labels[:1])
-    with pytest.raises(ValueError, match=r"targets: expected labels in 0, ..., 3"):
-        estimators.top_label(ours, labels + 1)
 
 
 def test_bernoulli_is_the_categorical_of_two_classes():
@@ -78,28 +48,14 @@ def test_bernoulli_is_the_categorical_of_two_classes():
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_draws_follow_the_distribution(dtype):
+def test_draws_of_vectors(dtype):
     n = 20_000
-    normal = distributions.Normal(jnp.full(n, 0.4, dtype), jnp.full(n, 1.7, dtype))
-    draws = distributions.sample_targets(jax.random.key(0), normal)
+    loc, scale = (jnp.tile(jnp.array(x, dtype), (n, 1)) for x in ([0.0, 5.0], [1.0, 0.1]))
+    draws = distributions.sample_targets(jax.random.key(1), distributions.DiagNormal(loc, scale))
     assert draws.dtype == dtype
-    assert stats.kstest(draws, stats.norm(0.4, 1.7).cdf).pvalue > 1e-3
-
-    diagonal = distributions.DiagNormal(
-        jnp.tile(jnp.array([0.0, 5.0], dtype), (n, 1)),
-        jnp.tile(jnp.array([1.0, 0.1], dtype), (n, 1)),
-    )
-    draws = distributions.sample_targets(jax.random.key(1), diagonal)
-    assert draws.shape == (n, 2)
-    assert stats.kstest(draws[:, 0], stats.norm(0, 1).cdf).pvalue > 1e-3
-    assert stats.kstest(draws[:, 1], stats.norm(5, 0.1).cdf).pvalue > 1e-3
+    for column, law in zip(draws.T, (stats.norm(0, 1), stats.norm(5, 0.1)), strict=True):
+        assert stats.kstest(column, law.cdf).pvalue > 1e-3
     assert abs(np.corrcoef(np.asarray(draws).T)[0, 1]) < 4 / np.sqrt(n)
-
-    probs = np.array([0.0, 0.25, 0.6, 0.15, 0.0])
-    classes = distributions.Categorical(jnp.tile(jnp.asarray(probs, dtype), (n, 1)))
-    counts = np.bincount(distributions.sample_targets(jax.random.key(2), classes), minlength=5)
-    assert counts[0] == counts[4] == 0
-    assert stats.chisquare(counts[1:4], n * probs[1:4]).pvalue > 1e-3
 
 
 def test_classes_of_probability_zero_are_never_drawn():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, hypothesis_tests, record, scores
+from calibjax import hypothesis_tests, record
 from calibjax.distributions import Distribution, constraints, parameter
 
 KEY = jax.random.key(0)
@@ -33,14 +33,6 @@ class Leaving(Distribution):
         return self.scale * (jax.random.exponential(key) - 0.3)
 
 
-@record
-class Undeclared(Distribution):
-    scale: jax.Array
-
-    def log_prob(self, y):
-        return -y / self.scale - jnp.log(self.scale)
-
-
 @pytest.mark.parametrize("test", [hypothesis_tests.exact_test, hypothesis_tests.consistency_test])
 def test_shapes_of_draws(test):
     with pytest.raises(ValueError, match=r"predictions.sample: .* \(30,\) .* got \(30, 1\)"):
@@ -54,9 +46,3 @@ def test_missing_statistics_are_said():
         hypothesis_tests.exact_test(
             KEY, lambda p, y: jnp.mean(jnp.log(y)), Leaving(jnp.ones(30)), Y, num_draws=9
         )
-
-
-def test_parameters_have_to_be_declared():
-    with pytest.raises(TypeError, match="got Undeclared without any; declare them"):
-        scores.negative_log_likelihood(Undeclared(jnp.ones(30)), Y)
-    assert issubclass(Undeclared, distributions.Distribution)

@@ -3,9 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, estimators, kernels
+from calibjax import distributions
 
-KERNEL = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
 VALUES = np.array([3.0, -1.0, 2.0, 2.0, 5.0])
 WEIGHTS = np.array([0.1, 0.2, 0.3, 0.4, 0.0])
 
@@ -41,40 +40,3 @@ def test_vectors():
     np.testing.assert_allclose(p.mean(), values.mean(0))
     np.testing.assert_allclose(p.variance(), values.var(0))
     assert p.sample(jax.random.key(0)).shape == (3,)
-    with pytest.raises(ValueError, match=r"cdf: expected the draws \[m\] of one scalar"):
-        p.cdf(0.0)
-
-
-DRAWS, Y, LABELS = np.zeros((2, 3)), np.zeros(2), np.zeros(2, int)
-WRONG = {
-    "one member": (DRAWS[:, :1], None, Y, ValueError, "expected at least two draws or ensemble"),
-    "one weight": (
-        DRAWS,
-        np.array([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]),
-        Y,
-        ValueError,
-        "expected at least two draws of positive weight",
-    ),
-    "masks of a single draw": (
-        DRAWS,
-        np.arange(3) == np.ones((2, 1)),
-        Y,
-        ValueError,
-        r"number of positive predictions.weights: expected at least two draws",
-    ),
-    "no labels": (
-        DRAWS.astype(int),
-        None,
-        Y + 0.5,
-        ValueError,
-        "targets: expected integer targets",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_input(name):
-    values, weights, targets, error, message = WRONG[name]
-    predictions = distributions.Ensemble(jnp.asarray(values), weights)
-    with pytest.raises(error, match=message):
-        estimators.skce(KERNEL, predictions, jnp.asarray(targets))

@@ -21,7 +21,6 @@ from calibjax.distributions import (
     monte_carlo,
     with_features,
 )
-from calibjax.distributions.composed import WithFeatures
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
 from tests import oracles
 
@@ -156,22 +155,13 @@ def test_ensembles_with_features():
     np.testing.assert_allclose(test.estimate, np.mean(terms), rtol=1e-6)
 
 
-def test_wrong_input():
+def test_features_are_added_once():
     predictions, targets, target = families()["Normal"]
-    with pytest.raises(ValueError, match="features: expected features of each of the 8 samples"):
-        with_features(predictions, jnp.asarray(X[:5]))
-    with pytest.raises(ValueError, match=r"features: expected finite values, got .* = nan"):
-        with_features(predictions, jnp.asarray(X).at[0, 0].set(jnp.nan))
-    with pytest.raises(TypeError, match="predictions: expected a batch of distributions"):
-        with_features(jnp.asarray(X), jnp.asarray(X))
-    with pytest.raises(ValueError, match="predictions: expected predictions without features"):
-        with_features(with_features(predictions, jnp.asarray(X)), jnp.asarray(X))
+    carrying = with_features(predictions, jnp.asarray(X))
+    for p in (carrying, monte_carlo(jax.random.key(0), carrying, 3)):
+        with pytest.raises(ValueError, match="predictions: expected predictions without features"):
+            with_features(p, jnp.asarray(X))
     kernel = TensorProduct(Exponential(1.0, Features()), target)
-    with pytest.raises(TypeError, match="expected predictions with features.* got Normal"):
-        estimators.skce(kernel, predictions, targets)
-    wrong = WithFeatures(Normal(predictions.loc, -predictions.scale), jnp.asarray(X))
-    with pytest.raises(ValueError, match="predictions.distribution.scale: expected positive"):
-        estimators.skce(kernel, wrong, targets)
     skce = jax.jit(lambda x: estimators.skce(kernel, with_features(predictions, x), targets))
     assert np.isnan(skce(jnp.asarray(X).at[0, 0].set(jnp.nan)))
 

@@ -21,18 +21,6 @@ def _mixture(weights=WEIGHTS, loc=LOC, scale=SCALE):
     )
 
 
-def test_densities_and_moments_agree_with_sums_over_components():
-    p, y = _mixture(), np.linspace(-5, 6, 9)
-    parts = stats.norm(LOC, SCALE)
-    np.testing.assert_allclose(
-        jax.vmap(p.log_prob)(y), np.log(parts.pdf(y[:, None]) @ WEIGHTS), rtol=1e-12
-    )
-    np.testing.assert_allclose(jax.vmap(p.cdf)(y), parts.cdf(y[:, None]) @ WEIGHTS, rtol=1e-12)
-    np.testing.assert_allclose(p.mean(), WEIGHTS @ LOC, rtol=1e-14)
-    second = WEIGHTS @ (LOC**2 + SCALE**2)
-    np.testing.assert_allclose(p.variance(), second - (WEIGHTS @ LOC) ** 2, rtol=1e-12)
-
-
 def test_log_density_has_finite_gradients_with_weight_zero():
     gradient = jax.grad(lambda p: p.log_prob(0.3))(_mixture())
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
@@ -48,14 +36,6 @@ def test_quantiles_invert_the_distribution_function(dtype):
     # The component of weight zero, at 50, must not widen the range.
     assert p.icdf(jnp.asarray(1.0, dtype)) == np.inf
     assert y.max() < 5
-
-
-def test_quantiles_of_equal_components_are_theirs():
-    p = _mixture(None, np.full(3, 0.4), np.full(3, 1.7))
-    levels = LEVELS[:-1]
-    np.testing.assert_allclose(
-        jax.vmap(p.icdf)(levels), stats.norm(0.4, 1.7).ppf(levels), rtol=1e-9
-    )
 
 
 @pytest.mark.slow
@@ -104,49 +84,6 @@ def test_mixtures_of_classes_are_class_predictions():
         lambda p: estimators.top_label(p, labels)[0].probs,
     ):
         np.testing.assert_allclose(function(mixture), function(classes), rtol=1e-12)
-
-
-THIRD = jnp.full((4, 3), 1 / 3)
-WRONG = {
-    "component batches that do not match": (
-        (THIRD, distributions.Normal(jnp.zeros((4, 3)), jnp.ones((4, 2)))),
-        ValueError,
-        r"predictions.components: expected the same axes \[n, k\]",
-    ),
-    "components without their axis": (
-        (None, distributions.Normal(jnp.zeros(4), jnp.ones(4))),
-        ValueError,
-        r"predictions.components.loc: expected leading axes \[n, k\], got \(4,\)",
-    ),
-    "no component": (
-        (None, distributions.Normal(jnp.zeros((4, 0)), jnp.ones((4, 0)))),
-        ValueError,
-        "predictions.components: expected at least one component",
-    ),
-    "an array for components": (
-        (THIRD, jnp.zeros((4, 3))),
-        TypeError,
-        "predictions.components: expected distributions such as",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_mixtures_are_refused(name):
-    fields, error, message = WRONG[name]
-    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
-    with pytest.raises(error, match=message):
-        estimators.skce(kernel, distributions.Mixture(*fields), jnp.zeros(4))
-
-
-@pytest.mark.slow
-def test_quantiles_and_log_densities_take_arrays():
-    p, levels = _mixture(), jnp.array([[0.1, 0.5], [0.7, 0.9]])
-    np.testing.assert_array_equal(
-        p.icdf(levels), [[p.icdf(level) for level in row] for row in levels]
-    )
-    y = jnp.array([0.3, 1.0, -2.0])
-    np.testing.assert_allclose(p.log_prob(y), jax.vmap(p.log_prob)(y), rtol=1e-14)
 
 
 def test_derivatives_of_the_log_density_by_a_weight_of_zero():

@@ -26,20 +26,6 @@ def test_draws_are_independent_and_follow_the_distribution():
     assert isinstance(again.distribution, distributions.Normal)
 
 
-@pytest.mark.parametrize(
-    ("predictions", "shape", "dtype"),
-    [
-        (distributions.DiagNormal(np.zeros((2, 3)), np.ones((2, 3))), (2, 4, 3), np.float64),
-        (distributions.Bernoulli(np.full(2, 0.5, np.float32)), (2, 4), int),
-        (distributions.Normal(np.zeros(2, np.float32), np.ones(2, np.float32)), (2, 4), np.float32),
-    ],
-)
-def test_shapes(predictions, shape, dtype):
-    drawn = distributions.monte_carlo(KEY, predictions, 4)
-    assert drawn.draws.values.shape == shape
-    assert drawn.draws.values.dtype == dtype
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Exponential:
@@ -94,19 +80,3 @@ def test_exact_test_holds_its_level_with_three_draws():
     expected = np.full(5, 200)
     observed = np.histogram(ranks, 5, range=(0, 20))[0]
     assert np.sum((observed - expected) ** 2 / expected) < 18.5  # χ²₄ at 0.001
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((KEY, 3.0, 5), TypeError, "predictions: expected a batch of distributions"),
-        ((0, None, 5), TypeError, "key: expected one random key"),
-        ((KEY, None, 1), ValueError, "num_samples: expected an integer >= 2, got 1"),
-        ((KEY, None, 2.5), TypeError, "num_samples: expected an integer, got 2.5"),
-    ],
-)
-def test_wrong_arguments(arguments, error, message):
-    key, predictions, number = arguments
-    normal = distributions.Normal(jnp.zeros(3), jnp.ones(3))
-    with pytest.raises(error, match=message):
-        distributions.monte_carlo(key, normal if predictions is None else predictions, number)

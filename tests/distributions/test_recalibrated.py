@@ -11,10 +11,8 @@ from scipy import integrate, stats
 from calibjax import record, scores
 from calibjax.distributions import (
     Beta,
-    Categorical,
     Gamma,
     Normal,
-    Poisson,
     sample_targets,
     with_features,
 )
@@ -136,16 +134,6 @@ def test_batches_of_them(distorted):
     hotter = TemperatureScaling().apply(2.0, batch)
     expected = TemperatureScaling().apply(2.0, batch.distribution)
     jax.tree.map(np.testing.assert_allclose, hotter.distribution, expected)
-
-
-@pytest.mark.parametrize(
-    "distribution",
-    [Poisson(jnp.ones(3)), Categorical(jnp.full((3, 2), 0.5))],
-)
-def test_predictions_that_are_no_continuous_numbers(distribution):
-    batch = Recalibrated(distribution, Beta(jnp.ones(3), jnp.ones(3)))
-    with pytest.raises(TypeError, match="distribution: expected continuous distributions of a"):
-        sample_targets(jax.random.key(0), batch)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 2.0])

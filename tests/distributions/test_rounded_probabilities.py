@@ -49,16 +49,6 @@ def test_traced_ones_are_ends_and_others_are_not_numbers(dtype):
     assert np.isnan(compiled(jnp.asarray(pushed(dtype, 40)))[0])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_what_is_further_outside_is_refused(dtype):
-    precision = np.float32 if dtype is np.float64 else dtype  # to which JAX rounds float64
-    given = pushed(precision, 40).astype(dtype)
-    with pytest.raises(ValueError, match=r"probabilities in \[0, 1\], got .*probs\[0\] = 1\."):
-        loss(given)
-    with pytest.raises(ValueError, match=r"confidences: expected probabilities in \[0, 1\]"):
-        recalibration.IsotonicRegression().fit(given, LABELS)
-
-
 def test_tests_recalibration_and_confidences():
     given = pushed(np.float64, 1)
     p = distributions.Bernoulli(given)

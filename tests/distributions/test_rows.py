@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, scores
+from calibjax import distributions
 from tests.registry.families import ALL
 
 N = 8
@@ -15,15 +15,6 @@ INDICES = (
     *(slice(2, 6), slice(None, None, -2), slice(0, 0)),
     *([1, 2], np.array([5, -8, 5]), jnp.array([7, 0]), MASK, jnp.asarray(MASK), ...),
 )
-ONES = {  # one prediction each
-    "numbers": distributions.Normal(0.0, 1.0),
-    "vector": distributions.DiagNormal(np.zeros(2), 1.0),
-    "classes": distributions.Categorical(np.array([0.3, 0.7])),
-    "logarithms": distributions.Bernoulli.of_log_odds(jnp.asarray(1.0)),
-    "draws": distributions.Ensemble(np.arange(3.0)),
-    "mixture": distributions.Mixture(None, distributions.Normal(np.zeros(2), np.ones(2))),
-    "quantiles": distributions.Quantiles(np.array([0.2, 0.6]), np.array([0.0, 1.0])),
-}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -63,14 +54,6 @@ def test_shared_parameters_stay():
     np.testing.assert_allclose(mixture[-1].mean(), 4.7, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ONES)
-def test_one_prediction_has_no_length(name):
-    assert ONES[name]
-    for call in (len, list, lambda p: p[0]):
-        with pytest.raises(TypeError, match=f"unsized {type(ONES[name]).__name__}"):
-            call(ONES[name])
-
-
 def test_wrappers_of_users_and_wrong_lengths():
     p = distributions.Normal(np.arange(N, dtype=np.float32), np.ones(N, np.float32))
     featured = distributions.with_features(p, {"a": np.arange(N), "b": np.ones((N, 2))})
@@ -81,6 +64,8 @@ def test_wrappers_of_users_and_wrong_lengths():
         np.testing.assert_array_equal(batch[MASK].distribution.loc, np.arange(N)[MASK])
     np.testing.assert_array_equal(featured[2:4].features["a"], [2, 3])
     np.testing.assert_array_equal(drawn[3].draws.values, drawn.draws.values[3])
+    with pytest.raises(TypeError, match="unsized Ensemble"):
+        len(distributions.Ensemble(np.arange(3.0)))
     with pytest.raises(ValueError, match=r"leading axes of one length, got .*: 2, .*: 3"):
         len(distributions.Normal(np.zeros(2), np.ones(3)))
 
@@ -95,10 +80,3 @@ def test_traced_batches_and_indices():
     np.testing.assert_array_equal(found, [2, 0])
     with pytest.raises(jax.errors.NonConcreteBooleanIndexError):
         jax.jit(lambda mask: p[mask].mean())(jnp.ones(4, bool))
-
-
-def test_scores_of_parts_are_those_of_all():
-    rng = np.random.default_rng(0)
-    p, y = distributions.Normal(rng.normal(size=N), np.ones(N)), rng.normal(size=N)
-    parts = [scores.crps(p[rows], y[rows]) for rows in (slice(0, 4), np.arange(N) >= 4)]
-    np.testing.assert_allclose(np.mean(parts), scores.crps(p, y), rtol=1e-6)

@@ -9,13 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import (
-    command_line,
-    distributions,
-    interoperability,
-    recalibration,
-    scores,
-)
+from calibjax import command_line, distributions, recalibration, scores
 
 # Rows of two classes; 1 − 1e-17 is 1 in float64, and its complement is known of both columns only.
 TWO = np.array(
@@ -47,26 +41,6 @@ def _file(tmp_path, names, values, labels):
     return data.predictions, data.targets
 
 
-class _Classifier:
-    """A model that predicts what it is given."""
-
-    def predict_proba(self, X):
-        return X
-
-
-def _sklearn(tmp_path):
-    base = pytest.importorskip("sklearn.base")
-    model = type("Classifier", (base.ClassifierMixin, base.BaseEstimator, _Classifier), {})()
-    return interoperability.from_sklearn(model, TWO), LABELS
-
-
-def _numpyro(tmp_path):
-    numpyro = pytest.importorskip("numpyro.distributions")
-    with np.errstate(divide="ignore"):
-        log_odds = np.clip(np.log(TWO[:, 1]) - np.log(TWO[:, 0]), -1e4, 1e4)  # which are finite
-    return interoperability.from_numpyro(numpyro.Bernoulli(logits=jnp.asarray(log_odds))), LABELS
-
-
 def _logits(tmp_path):
     with np.errstate(divide="ignore"):
         logits = np.maximum(np.log(TWO), -1e4)
@@ -94,8 +68,6 @@ PATHS = {
         distributions.with_features(distributions.Bernoulli(ONE), np.arange(8.0)),
         ONE_LABELS,
     ),
-    "scikit-learn": _sklearn,
-    "numpyro": _numpyro,
 }
 
 
