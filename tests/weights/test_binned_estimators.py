@@ -20,7 +20,6 @@ from tests.weights.laws import (
     LABELS,
     WEIGHTS,
     N,
-    check_weights,
     rows,
 )
 
@@ -30,30 +29,6 @@ COPIES = np.repeat(np.arange(N), WEIGHTS)
 ECE = functools.partial(estimators.ece, notion="canonical")
 MCE = functools.partial(estimators.mce, notion="canonical")
 DEBIASED = functools.partial(ECE, norm="l2", debiased=True, distance=distances.Euclidean())
-
-
-def own_bins(predictions):
-    return (predictions.class_probs[:, 1] > 0.4).astype(int)
-
-
-@pytest.mark.parametrize(
-    ("data", "binning"),
-    [
-        ("classes", UniformBins(2)),
-        ("binary", EqualMassBins(2)),
-        ("classes", MedianVarianceBins(2)),
-        ("binary", own_bins),
-    ],
-    ids=["uniform", "equal mass", "median variance", "own"],
-)
-def test_laws_of_bins(data, binning):
-    # A smallest number of samples is one of effective samples, not one of copies.
-    copies = not isinstance(binning, MedianVarianceBins)
-    for function in (ECE, MCE):
-        value = lambda p, y, w: function(p, y, binning=binning, weights=w)  # noqa: B023, E731
-        check_weights(value, *DATA[data], copies=copies)
-    squared = lambda p, y, w: DEBIASED(p, y, binning=binning, weights=w)  # noqa: E731
-    check_weights(squared, *DATA[data], copies=False)
 
 
 @pytest.mark.parametrize("data", DATA)
@@ -214,12 +189,3 @@ def test_kernel_density_ratios_by_hand():
     options = {"bandwidth": h, "order": 2, "weights": w}
     found = kde_calibration_error(CLASSES, LABELS, **options)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
-def test_laws_of_kernel_density():
-    def law(bandwidth, p, y, w):
-        options = {"bandwidth": bandwidth, "order": 1.5, "weights": w}
-        return kde_calibration_error(p, y, **options)
-
-    for bandwidth in (0.1, 1e-4):  # the nearest sample alone, which must not be one without weight
-        check_weights(functools.partial(law, bandwidth), CLASSES, LABELS, copies=False, rtol=1e-9)

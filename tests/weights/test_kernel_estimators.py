@@ -8,46 +8,19 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from calibjax import estimators, kernels
+from calibjax import estimators
 from calibjax.distributions import Bernoulli, Normal
-from calibjax.estimators.kernel import mmce
 from tests import oracles
 from tests.weights.laws import (
     CLASSES,
-    CONFIDENCES,
-    CORRECT,
     KERNEL,
     LABELS,
-    LOW_RANK,
     NORMALS,
     TARGETS,
     WEIGHTS,
     WHITE,
     N,
-    check_weights,
 )
-
-
-@pytest.mark.parametrize("kernel", [WHITE, LOW_RANK], ids=["pairs", "low rank"])
-def test_laws_of_classes(kernel):
-    skce = lambda p, y, w: estimators.skce(kernel, p, y, weights=w)  # noqa: E731
-    biased = lambda p, y, w: estimators.skce_biased(kernel, p, y, weights=w)  # noqa: E731
-    check_weights(skce, CLASSES, LABELS, copies=False)
-    check_weights(biased, CLASSES, LABELS)
-
-
-def test_laws_of_normals():
-    spread = lambda p, y, w: estimators.skce_dispersion(KERNEL, p, y, weights=w).value  # noqa: E731
-    error = lambda p, y, w: estimators.skce_dispersion(KERNEL, p, y, weights=w)  # noqa: E731
-    skce = lambda p, y, w: estimators.skce(KERNEL, p, y, weights=w)  # noqa: E731
-    check_weights(skce, NORMALS, TARGETS, copies=False)
-    check_weights(spread, NORMALS, TARGETS)
-    check_weights(error, NORMALS, TARGETS, copies=False)
-
-
-def test_laws_of_confidences():
-    kernel = kernels.Exponential(0.4)
-    check_weights(lambda r, c, w: mmce(kernel, r, c, weights=w), CONFIDENCES, CORRECT)
 
 
 def test_weighted_means_over_pairs_are_those_of_the_matrix():

@@ -1,15 +1,13 @@
 """Weights of local errors, of PIT histograms and coverage, and of mean embeddings."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import estimators, kernels
+from calibjax import estimators
 from calibjax.distributions import Normal
-from calibjax.estimators import EqualMassBins, Neighbourhood
+from calibjax.estimators import Neighbourhood
 from calibjax.estimators.mean_embedding import location_pair
 from tests import oracles
 from tests.weights.laws import (
@@ -23,7 +21,6 @@ from tests.weights.laws import (
     TARGETS,
     WEIGHTS,
     N,
-    check_weights,
 )
 
 LOCAL = FEATURES, CONFIDENCES, CORRECT
@@ -70,50 +67,11 @@ def test_local_errors_by_hand(at):
     )
 
 
-@pytest.mark.parametrize(
-    ("near", "has_summary"),
-    [
-        (NEAR, True),
-        (Neighbourhood.laplacian(np.array([0.3, 3.0]), 2), True),
-        # The nearest sample alone, not one without weight; every one is nearest to itself.
-        (Neighbourhood.laplacian(1e-9, 2), False),
-        (Neighbourhood(kernels.SquaredExponential(1.0), EqualMassBins(2)), False),
-        (
-            Neighbourhood(
-                kernels.SquaredExponential(1.0) + kernels.Exponential(1.0), EqualMassBins(1)
-            ),
-            False,
-        ),
-    ],
-    ids=["Laplacian", "several", "narrow", "equal mass", "sum"],
-)
-def test_laws_of_local_errors(near, has_summary):
-    if has_summary:
-        check_weights(lambda f, r, c, w: estimators.mlce(near, f, r, c, weights=w), *LOCAL)
-    at = jax.tree.map(jnp.asarray, AT)
-    check_weights(lambda f, r, c, w: estimators.lce(near, f, r, c, weights=w, at=at), *LOCAL)
-
-
 def test_points_without_weights_near_them():
     w = (CONFIDENCES > 0.5).astype(float)
     errors = estimators.lce(NEAR, *LOCAL, weights=w)
     np.testing.assert_array_equal(np.isnan(errors), w == 0)
     assert np.isfinite(estimators.mlce(NEAR, *LOCAL, weights=w))
-
-
-def test_laws_of_coverage():
-    levels = np.array([0.2, 0.5, 0.9])
-    for kind in ("quantile", "interval"):
-        options = {"kind": kind, "levels": levels, "num_draws": 19}
-        curve = functools.partial(estimators.coverage_curve, KEY, **options)
-        check_weights(lambda u, w, curve=curve: curve(u, weights=w).coverage, PIT)
-    check_weights(
-        lambda u, w: (
-            estimators.pit_counts(KEY, u, weights=w, num_bins=3, num_draws=19).counts * 1.0
-        ),
-        PIT,
-        copies=False,
-    )
 
 
 def test_coverage_by_hand():
@@ -153,15 +111,6 @@ def test_level_of_bands_with_log_normal_weights(n):
     found = jax.jit(lambda keys: jax.lax.map(outside, keys))(jax.random.split(KEY, 2000))
     for is_outside in found:  # less often than at most where all bins may be empty
         assert 0.05 <= np.mean(is_outside) <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 2000)
-
-
-def test_laws_of_mean_embeddings():
-    for function in (estimators.ucme, estimators.witness):
-        check_weights(
-            lambda p, y, w: function(KERNEL, p, y, *PLACES, weights=w),  # noqa: B023
-            NORMALS,
-            TARGETS,
-        )
 
 
 def test_witness_by_hand():

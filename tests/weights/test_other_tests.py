@@ -24,7 +24,6 @@ from tests.weights.laws import (
     PLACES,
     TARGETS,
     N,
-    check_test,
 )
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
 
@@ -53,12 +52,6 @@ TESTS = {
         (NORMALS, TARGETS),
     ),
 }
-
-
-@pytest.mark.parametrize("name", TESTS)
-def test_laws(name):
-    function, data = TESTS[name]
-    check_test(function, *data, of_samples=name == "local")
 
 
 def test_statistics_by_hand():

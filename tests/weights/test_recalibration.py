@@ -7,64 +7,17 @@ import pytest
 from jax.test_util import check_grads
 from sklearn import isotonic, linear_model
 
-from calibjax import estimators, kernels, recalibration
+from calibjax import estimators, recalibration
 from calibjax.distributions import Categorical, Quantiles
-from calibjax.recalibration.confidences import MMCEScaling
 from tests.weights.laws import (
     CONFIDENCES,
     CORRECT,
-    FEATURES,
     NORMALS,
     TARGETS,
     WEIGHTS,
-    N,
-    check_weights,
 )
 
 NEW = np.linspace(0.02, 0.98, 9)
-OF_CONFIDENCES = {
-    "PlattScaling": (recalibration.PlattScaling(), {"rtol": 1e-9}),
-    "smooth PlattScaling": (
-        recalibration.PlattScaling(smooth_targets=True),
-        {"rtol": 1e-9, "scaled": False},
-    ),
-    "VennAbers": (recalibration.VennAbers(), {"scaled": False}),
-    "IsotonicRegression": (recalibration.IsotonicRegression(), {}),
-    "HistogramBinning": (recalibration.HistogramBinning(3), {}),
-    "MMCEScaling": (MMCEScaling(), {"rtol": 1e-5, "differentiable": False}),
-}
-OF_NORMALS = {
-    "KernelRecalibration": (recalibration.KernelRecalibration(kernels.SquaredExponential(1.0)), {}),
-    "QuantileRecalibration": (
-        recalibration.QuantileRecalibration("isotonic", num_knots=5),
-        {"differentiable": False},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OF_CONFIDENCES)
-@pytest.mark.filterwarnings("ignore:.*without calibration samples")
-def test_laws_of_confidences(name):
-    method, options = OF_CONFIDENCES[name]
-    fit = lambda r, c, w: method.apply(method.fit(r, c, weights=w), NEW)  # noqa: E731
-    check_weights(fit, CONFIDENCES, CORRECT, **options)
-
-
-@pytest.mark.parametrize("name", OF_NORMALS)
-def test_laws_of_methods_that_count_samples(name):
-    method, options = OF_NORMALS[name]
-
-    def fit(p, y, w):
-        return jax.tree.leaves(method.apply(method.fit(p, y, weights=w), NORMALS))
-
-    check_weights(fit, NORMALS, TARGETS, scaled=False, **options)
-
-
-def test_laws_of_shifted_quantiles():
-    method, levels = recalibration.QuantileShift(), np.array([0.1, 0.5, 0.8])
-    forecast = NORMALS.loc[:, None] + np.array([-1.0, 0.0, 0.8])
-    fit = lambda q, y, w: method.fit(Quantiles(levels, q), y, weights=w).shifts  # noqa: E731
-    check_weights(fit, forecast, TARGETS, scaled=False)
 
 
 def test_shares_of_weights_below_one():
@@ -78,23 +31,6 @@ def test_shares_of_weights_below_one():
     np.testing.assert_allclose(found.shifts, expected, rtol=1e-12)
 
 
-def test_laws_of_distributions():
-    affine = recalibration.AffineScaling()
-    check_weights(lambda p, y, w: affine.fit(p, y, weights=w), NORMALS, TARGETS)
-    scaling = recalibration.TemperatureScaling()
-    check_weights(lambda p, y, w: scaling.fit(p, y, weights=w), NORMALS, TARGETS, rtol=1e-9)
-
-
-def test_laws_of_local_recalibration():
-    near = estimators.Neighbourhood.laplacian(0.5, 2)
-    method = recalibration.LocalRecalibration(near)
-
-    def fit(r, c, x, w):
-        return method.apply(method.fit(r, c, x, weights=w), NEW[[1, 3, 5, 7]], FEATURES[:4] + 0.3)
-
-    check_weights(fit, CONFIDENCES, CORRECT, FEATURES)
-
-
 def test_local_recalibration_without_samples_that_count():
     """The nearest sample does not count, and is nearer than numbers can say."""
     near = estimators.Neighbourhood.laplacian(1e-3, 1)
@@ -103,19 +39,6 @@ def test_local_recalibration_without_samples_that_count():
     params = method.fit(np.array([0.5, 0.6, 0.7]), np.array([0, 1, 0]), features, weights=weights)
     np.testing.assert_array_equal(params.counts(np.array([0.5])), [2])
     assert method.apply(params, np.array([0.5]), np.array([[0.0]])) == 1.0
-
-
-def test_laws_within_groups():
-    method = recalibration.GroupWise(recalibration.HistogramBinning(1))
-
-    def fit(r, c, groups, w):
-        return [params.accuracies for params in method.fit(r, c, groups, weights=w).values()]
-
-    groups = np.arange(N) % 2
-    known = {"compiled": False, "differentiable": False}  # groups are known when compiling
-    check_weights(fit, CONFIDENCES, CORRECT, groups, **known)
-    groups = np.where(WEIGHTS == 0, 7, groups)
-    assert set(method.fit(CONFIDENCES, CORRECT, groups, weights=WEIGHTS)) == {0, 1}
 
 
 def test_methods_of_scikit_learn():

@@ -5,7 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import sklearn.metrics
 
 from calibjax import scores
@@ -20,34 +19,12 @@ from tests.weights.laws import (
     TARGETS,
     WEIGHTS,
     N,
-    check_weights,
 )
 
 QUANTILES = Quantiles(
     np.tile([0.2, 0.5, 0.9], (N, 1)), NORMALS.loc[:, None] + np.array([-1.0, 0.0, 1.0])
 )
 DRAWS = Ensemble(NORMALS.loc[:, None] + np.random.default_rng(8).normal(size=(N, 5)))
-MEANS = {
-    "negative_log_likelihood": ((NORMALS, TARGETS), (CLASSES, LABELS)),
-    "brier_score": ((CLASSES, LABELS),),
-    "ranked_probability_score": ((CLASSES, LABELS),),
-    "interval_score": ((NORMALS, TARGETS),),
-    "mean_squared_error": ((NORMALS, TARGETS),),
-    "accuracy": ((CLASSES, LABELS),),
-    "pinball_loss": ((NORMALS, TARGETS), (QUANTILES, TARGETS)),
-    "crps": ((NORMALS, TARGETS), (DRAWS, TARGETS)),
-    "energy_score": ((DRAWS, TARGETS),),
-    "brier_decomposition": ((CLASSES, LABELS), (Bernoulli(CONFIDENCES), CORRECT)),
-    "crps_decomposition": ((NORMALS, TARGETS),),
-    "prediction_rejection_ratio": ((CONFIDENCES, CORRECT),),
-}
-
-
-@pytest.mark.parametrize("name", MEANS)
-def test_laws(name):
-    score = lambda p, y, w: getattr(scores, name)(p, y, weights=w)  # noqa: E731
-    for data in MEANS[name]:
-        check_weights(score, *data)
 
 
 def test_scores_of_scikit_learn():

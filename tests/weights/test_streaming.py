@@ -28,17 +28,16 @@ BINARY = Bernoulli(CONFIDENCES)
 PARTS = np.arange(4), np.arange(4, 10), np.arange(10, N)
 
 
-def streamed(accumulator, data, weights, parts=PARTS, update=None):
+def streamed(accumulator, data, weights):
     """The result for batches; those whose weights are all one come without them."""
-    update = accumulator.update if update is None else update
     total = accumulator.init()
-    for part in parts:
+    for part in PARTS:
         w = None if weights is None else weights[part]
         one = rows(data, part)
         given = {} if w is None or np.all(w == 1) else {"weights": w}
         if isinstance(accumulator, ExactSKCETest):
             given["indices"] = part
-        total = accumulator.merge(total, update(accumulator.init(), *one, **given))
+        total = accumulator.merge(total, accumulator.update(accumulator.init(), *one, **given))
     return accumulator.result(total)
 
 
@@ -51,33 +50,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_laws(name):
+def test_no_weights_are_ones_in_one_state_with_others(name):
     accumulator, data = CASES[name]
-
-    def numbers(weights, data=data, parts=PARTS, **options):
-        found = streamed(accumulator, data, weights, parts, **options)
-        if name != "bins":
-            return found
-        return found.ece, found.mce, found.means, found.proportions
-
-    weighted, plain = numbers(WEIGHTS), numbers(None)
-    assert not np.allclose(jax.tree.leaves(weighted)[0], jax.tree.leaves(plain)[0])
-    # No weights are ones, also in one state with others.
-    twice = np.r_[np.ones(10), 1.5, 2.5]
+    weights = np.r_[np.ones(10), 1.5, 2.5]
     mixed = accumulator.update(accumulator.init(), *rows(data, range(10)))
-    mixed = accumulator.update(mixed, *rows(data, [10, 11]), weights=twice[10:])
-    every = accumulator.update(accumulator.init(), *data, weights=twice)
+    mixed = accumulator.update(mixed, *rows(data, [10, 11]), weights=weights[10:])
+    every = accumulator.update(accumulator.init(), *data, weights=weights)
     close(accumulator.result(mixed), accumulator.result(every))
-    close(numbers(np.full(N, 3)), plain)
-    close(numbers(1e-6 * WEIGHTS), weighted)
-    if name != "blocks":  # whose blocks would be others
-        positive = np.flatnonzero(WEIGHTS)
-        parts = np.array_split(np.arange(len(positive)), 3)
-        close(numbers(WEIGHTS[positive], rows(data, positive), parts), weighted)
-    traced = jax.jit(lambda state, *data, **weights: accumulator.update(state, *data, **weights))
-    close(numbers(1.0 * WEIGHTS, update=traced), weighted)
-    wrong = traced(accumulator.init(), *data, weights=-1.0 * WEIGHTS)
-    assert np.isnan(jax.tree.leaves(jax.jit(accumulator.result)(wrong))[0]).all()
 
 
 def test_numbers_are_those_of_all_data_at_once():

@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 
 from calibjax import estimators
-from calibjax.distributions import Categorical, Ensemble, Normal, sample_targets
+from calibjax.distributions import Categorical, Normal, sample_targets
 from calibjax.hypothesis_tests import (
     aggregated_skce_test,
-    cluster_skce_test,
-    ensemble_skce_test,
     exact_skce_test,
     exact_test,
     group_calibration_test,
     skce_confidence_interval,
-    skce_difference,
 )
 from tests import oracles
 from tests.weights.laws import (
@@ -30,59 +27,11 @@ from tests.weights.laws import (
     TARGETS,
     WHITE,
     N,
-    bias,
-    check_test,
-    check_weights,
 )
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
 
 _random = np.random.default_rng(5)
 GROUPS = _random.uniform(size=(N, 2)) < 0.6
-CLUSTERS = np.r_[np.arange(10), 3, 4]
-
-
-def _tests(num=49):
-    normal, classes = (NORMALS, TARGETS), (CLASSES, LABELS)
-    ensembles = Ensemble(_random.normal(size=(N, 4))), TARGETS
-    options = {"num_draws": num}
-    return {
-        "any statistic": (
-            lambda p, y, w: exact_test(KEY, bias, p, y, weights=w, **options),
-            normal,
-        ),
-        "by features": (
-            lambda p, y, w: exact_skce_test(KEY, WHITE, p, y, weights=w, **options),
-            classes,
-        ),
-        "low rank": (
-            lambda p, y, w: exact_skce_test(KEY, LOW_RANK, p, y, weights=w, **options),
-            classes,
-        ),
-        "by pairs": (
-            lambda p, y, w: exact_skce_test(KEY, KERNEL, p, y, weights=w, **options),
-            (jax.tree.map(jnp.asarray, NORMALS), TARGETS),
-        ),
-        "aggregated": (
-            lambda p, y, w: aggregated_skce_test(
-                KEY, p, y, weights=w, kernels=[WHITE, (estimators.top_label, WHITE)], **options
-            ),
-            classes,
-        ),
-        "ensembles": (
-            lambda p, y, w: ensemble_skce_test(KEY, KERNEL, p, y, weights=w, **options),
-            ensembles,
-        ),
-        "groups": (
-            lambda p, y, g, w: group_calibration_test(KEY, p, y, g, weights=w, **options),
-            (*normal, GROUPS),
-        ),
-    }
-
-
-@pytest.mark.parametrize("name", _tests())
-def test_laws_of_exact_tests(name):
-    function, data = _tests()[name]
-    check_test(function, *data)
 
 
 def test_one_sample_with_all_the_weight_is_refused():
@@ -123,24 +72,6 @@ def test_group_errors_are_weighted_means():
     for g, members in enumerate(GROUPS.T):
         error = np.average((TARGETS - NORMALS.loc)[members], weights=WEIGHTS[members])
         np.testing.assert_allclose(test.estimate[g], error, rtol=1e-12)
-
-
-def test_clusters():
-    def test(p, y, c, w):
-        return cluster_skce_test(KEY, KERNEL, p, y, c, weights=w, num_draws=49).estimate
-
-    check_weights(test, NORMALS, TARGETS, np.r_[0, 0, 1:11], differentiable=False)
-
-
-def test_intervals():
-    def jackknife(p, y, w):
-        return skce_confidence_interval(KERNEL, p, y, weights=w)
-
-    def of_clusters(p, y, c, w):
-        return skce_confidence_interval(KERNEL, p, y, weights=w, clusters=c)
-
-    check_weights(jackknife, NORMALS, TARGETS, copies=False, differentiable=False)
-    check_weights(of_clusters, NORMALS, TARGETS, np.r_[0, 0, 1:11], differentiable=False)
 
 
 def test_jackknife_leaves_out_each_sample():
@@ -200,17 +131,3 @@ def test_coverage_of_intervals_with_weights():
     truth = estimators.skce_block(KERNEL, p, y, block_size=500)
     covered = np.mean((low <= truth) & (truth <= high))
     assert 0.93 <= covered <= 0.97, covered
-
-
-@pytest.mark.parametrize("has_clusters", [False, True])
-def test_laws_of_comparisons(has_clusters):
-    others = Normal(NORMALS.loc + 0.5, NORMALS.scale)
-    ids = np.array([0, 0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 9])
-
-    def compare(p, q, y, ids, w):
-        clusters = ids if has_clusters else None
-        found = skce_difference(KERNEL, p, q, y, weights=w, clusters=clusters)
-        return found.statistic, found.estimate
-
-    data = NORMALS, others, TARGETS, ids
-    check_weights(compare, *data, copies=False, compiled=not has_clusters)
