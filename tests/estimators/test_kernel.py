@@ -240,8 +240,8 @@ class Product(kernels.Kernel):
 register_expectations(
     Product,
     distributions.Normal,
-    single=lambda kernel, p, z: p.loc * z,
-    double=lambda kernel, p, q: p.loc * q.loc,
+    mean=lambda kernel, p, z: p.loc * z,
+    inner=lambda kernel, p, q: p.loc * q.loc,
     diagonal=lambda kernel, p: p.loc**2 + p.scale**2,
 )
 
