@@ -230,7 +230,8 @@ def distances_of_means(
 def _distances(distance: Distance, means: jax.Array, proportions: jax.Array) -> jax.Array:
     values = jax.vmap(distance)(Categorical(means), Categorical(proportions))
     checks.shape("distance(p, q)", values, means.shape[:1], "() (a scalar) for each bin")
-    return values
+    values = checks.real("distance(p, q)", values)
+    return jnp.where(values >= 0, values, jnp.nan)
 
 
 @jax.jit
