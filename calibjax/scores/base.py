@@ -56,7 +56,7 @@ def per_sample(
 @jax.jit
 def _per_sample(score: jax.tree_util.Partial, predictions: Any, targets: Any) -> jax.Array:
     def one(*sample: object) -> jax.Array:
-        value = score(*jax.tree.map(lambda x: x[None], sample))
+        value = checks.real("score", score(*jax.tree.map(lambda x: x[None], sample)))
         if jnp.shape(value) != ():
             raise ValueError(f"score: expected a function that returns a scalar, got {value}")
         return value
