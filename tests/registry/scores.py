@@ -67,7 +67,7 @@ def _curves():
         BERNOULLI.call(
             "estimators.isotonic_curve", **_BAND, max_points=a.integer(8, limit=8), slow=True
         ),
-        NORMAL.call("estimators.isotonic_curve", num_draws=19, slow=True),
+        NORMAL.call("estimators.isotonic_curve", num_draws=19, confidence_level=0.9, slow=True),
         NORMAL.call(
             "scores.murphy_curve",
             level=a.proportion(0.3, traced=False, without=a.OPTIONAL),
