@@ -450,14 +450,6 @@ def test_direction_scores_by_numpy():
         np.testing.assert_allclose(score, expected, rtol=1e-6)
 
 
-def test_results_are_printed():
-    data = normals()
-    family = {"one": mixed()[0], "two": [mixed()[2]]}
-    test = aggregated_skce_test(KEY, *data, kernels=family, num_draws=9)
-    assert "two, 0" in str(test)
-    assert test.adjusted_pvalue.keys() == family.keys()
-
-
 def test_wrong_families():
     data = normals()
     good = mixed()[0]
@@ -474,13 +466,6 @@ def test_wrong_families():
     ):
         with pytest.raises(error, match=message):
             aggregated_skce_test(KEY, *data, kernels=family, num_draws=9)
-    weighted = Ensemble(jnp.zeros((4, 3)), jnp.full((4, 3), 1 / 3))
-    with pytest.raises(ValueError, match="predictions.weights: expected None"):
-        aggregated_skce_test(KEY, weighted, jnp.zeros(4))
-    dirichlet = distributions.Dirichlet(jnp.ones((4, 3)))
-    for choose in (default_kernel, default_kernels):
-        with pytest.raises(NotImplementedError, match="no default kernels for Dirichlet"):
-            choose(dirichlet)
 
 
 def _fitted(predictions, targets):

@@ -57,19 +57,15 @@ def test_level():
     assert -8 * error < rate - 0.05 < 3 * error  # differences are discrete
 
 
+WRONG = {"close": (1.8, 0.0), "far": (0.55, 0.0), "low": (1.0, 0.5), "high": (1.0, -0.5)}
+ONE_WRONG = {"one low": np.array([0, 0, 0, 0, -0.7]), "one high": np.array([0.7, 0, 0, 0, 0])}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("scale", "shift", "change"),
-    [
-        (1.8, 0.0, 0.0),  # quantiles too close to one another
-        (0.55, 0.0, 0.0),  # too far from one another
-        (1.0, 0.5, 0.0),  # too low
-        (1.0, -0.5, 0.0),  # too high
-        (1.0, 0.0, np.array([0, 0, 0, 0, -0.7])),  # one is too low
-        (1.0, 0.0, np.array([0.7, 0, 0, 0, 0])),  # one is too high
-    ],
-)
-def test_power(scale, shift, change):
+@pytest.mark.parametrize("quantiles", [*WRONG, *ONE_WRONG])
+def test_power(quantiles):
+    scale, shift = WRONG.get(quantiles, (1.0, 0.0))
+    change = ONE_WRONG.get(quantiles, 0.0)
     assert np.mean(smallest_pvalues(scale, shift, 200, change) <= 0.05) > 0.8
 
 
@@ -177,15 +173,11 @@ def test_ties_with_weights_and_levels_of_each_sample():
         jax.tree.map(np.testing.assert_array_equal, *(test.pvalue for test in tests))
 
 
-@pytest.mark.parametrize(
-    ("levels", "pairs"),
-    [
-        ([0.9], []),
-        ([0.9, 0.95, 0.99], []),
-        ([0.05, 0.9, 0.95, 0.99], [(0, 2)]),
-        ([0.1, 0.25, 0.5, 0.75, 0.9], [(0, 4), (1, 3)]),
-    ],
-)
+CENTRAL = {(0.9,): [], (0.9, 0.95, 0.99): [], (0.05, 0.9, 0.95, 0.99): [(0, 2)]}
+CENTRAL |= {(0.1, 0.25, 0.5, 0.75, 0.9): [(0, 4), (1, 3)]}
+
+
+@pytest.mark.parametrize(("levels", "pairs"), CENTRAL.items())
 def test_levels_without_a_counterpart(levels, pairs):
     """Central intervals are those between levels τ and 1 − τ."""
     levels = np.array(levels)

@@ -215,13 +215,6 @@ def test_pvalues_are_never_zero(dtype):
         assert result.pvalue.dtype == dtype
 
 
-def test_under_jit():
-    kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-label"]
-    test = distribution_free_skce_test
-    traced = jax.jit(test)(kernel, predictions, targets)
-    np.testing.assert_allclose(traced.pvalue, test(kernel, predictions, targets).pvalue)
-
-
 @pytest.mark.parametrize("network", oracles.NETWORKS)
 def test_published_pvalues(data_dir, network):
     """W19 Fig. 36: the columns that are not simulated."""

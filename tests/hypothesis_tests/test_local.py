@@ -7,7 +7,6 @@ import pytest
 
 from calibjax import estimators
 from calibjax.hypothesis_tests import local_calibration_test
-from tests.compiled import num_compiled
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(1)
@@ -76,10 +75,3 @@ def test_result():
     assert both.pvalue.shape == both.adjusted_pvalue.shape == (2, N)
     np.testing.assert_allclose(both.pvalue[0], result.pvalue, rtol=1e-12)
     assert np.all(both.adjusted_pvalue[0] >= result.adjusted_pvalue - 1e-12)
-
-
-def test_other_data_are_not_compiled_again():
-    data = FEATURES, CONFIDENCES, (CONFIDENCES > 0.5).astype(int)
-    local_calibration_test(KEY, NEAR, *data, num_draws=5)
-    others = [x[::-1] for x in data]
-    assert num_compiled(lambda: local_calibration_test(KEY, NEAR, *others, num_draws=5)) == 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distributions, estimators, hypothesis_tests
+from calibjax import distributions, hypothesis_tests
 from tests import oracles
 from tests.estimators.test_mean_embedding import case
 
@@ -117,9 +117,3 @@ def test_drawn_locations():
     at = jax.tree.map(lambda x: x[rows], predictions)
     expected = cme_test(kernel, predictions, targets, at, distributions.sample_targets(keys[1], at))
     np.testing.assert_allclose(test.statistic, expected.statistic, rtol=1e-12)
-
-
-def test_the_estimate_is_the_ucme():
-    arguments, _ = case("normal-None")
-    ucme = estimators.ucme(*arguments)
-    np.testing.assert_allclose(cme_test(*arguments).estimate, ucme, rtol=1e-10)

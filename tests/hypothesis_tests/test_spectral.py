@@ -13,14 +13,9 @@ from tests import oracles
 
 KEY = jax.random.key(1)
 NAMES = ("normal-None", "normal-3", "categorical-5-white", "categorical-5-label")
-WEIGHTS = {
-    "one": [1.0],
-    "two equal": [0.5, 0.5],
-    "ten equal": [0.1] * 10,
-    "geometric": [0.5**i for i in range(30)],
-    "harmonic squares": [(i + 1.0) ** -2 for i in range(200)],
-    "one and many": [1.0] + [1e-3] * 2000,
-}
+WEIGHTS = {"one": [1.0], "two equal": [0.5, 0.5], "ten equal": [0.1] * 10}
+WEIGHTS |= {"geometric": 0.5 ** np.arange(30), "harmonic squares": (np.arange(200) + 1.0) ** -2}
+WEIGHTS |= {"one and many": [1.0] + [1e-3] * 2000}
 ANALYTIC = tuple(
     functools.partial(hypothesis_tests.asymptotic_skce_test, None, null=null)
     for null in ("spectrum", "gamma", "pearson")
