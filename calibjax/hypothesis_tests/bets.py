@@ -1,6 +1,6 @@
 """Bets against forecasts, from what recalibrations and kernels learned from the past."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -343,9 +343,8 @@ class LogitBet(Bet):
     def start(self, first: Forecast, size: int) -> Learned:
         """Sums without terms."""
         m, dtype = first.view.logits.size, first.view.logits.dtype
-        size = 1
-        if isinstance(self.method, MatrixScaling):
-            size = m if self.method.structure == "bias" else 2 * m
+        structure = getattr(self.method, "structure", None)
+        size = {None: 1, "bias": m}.get(structure, 2 * m)
         return jnp.zeros((size, size), dtype), jnp.zeros(size, dtype)
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
@@ -368,6 +367,12 @@ class LogitBet(Bet):
         return gains[label][None] + 0 * new.outcome[:1]  # NaN where the label is none
 
 
+def _of_floats(change: Callable[[jax.Array], jax.Array], params: PyTree) -> PyTree:
+    """Params whose floating-point numbers are changed."""
+    is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)  # noqa: E731
+    return jax.tree.map(lambda x: change(x) if is_float(x) else x, params)
+
+
 @record
 class RefittedBet(Bet):
     """Any recalibration, fitted again to the forecasts of the window after every eight.
@@ -381,9 +386,7 @@ class RefittedBet(Bet):
     def _fit(self, forecasts: Forecast, weights: jax.Array) -> PyTree:
         dtype = weights.dtype
         params = self.method.fit(forecasts.prediction, forecasts.target, weights=weights)
-        return jax.tree.map(
-            lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, params
-        )
+        return _of_floats(lambda x: x.astype(dtype), params)
 
     def start(self, first: Forecast, size: int) -> Learned:
         """No params yet."""
@@ -406,10 +409,7 @@ class RefittedBet(Bet):
     def params(self, learned: Learned) -> PyTree:
         """Those of the last fit; NaN before the first."""
         params, is_fitted, _ = learned
-        is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)  # noqa: E731
-        return jax.tree.map(
-            lambda x: jnp.where(is_fitted, x, jnp.nan) if is_float(x) else x, params
-        )
+        return _of_floats(lambda x: jnp.where(is_fitted, x, jnp.nan), params)
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Likelihood ratio of the mixture."""

@@ -92,7 +92,7 @@ def _of_groups(
 
 
 @with_textbook_pvalue(_of_groups)
-@checked
+@checked(compiled=True, static=("num_bins",))
 def hosmer_lemeshow(
     predictions: Bernoulli,
     targets: Numbers,
@@ -135,11 +135,7 @@ def hosmer_lemeshow(
     8.0
     """
     binary = bare(predictions)
-    return _in_groups(binary.probs, targets, bins_of(EqualMassBins(num_bins), binary))
-
-
-@jax.jit
-def _in_groups(probs: jax.Array, targets: jax.Array, bins: jax.Array) -> jax.Array:
+    bins, probs = bins_of(EqualMassBins(num_bins), binary), binary.probs
     columns = jnp.stack([jnp.ones_like(probs), probs, targets - probs], 1)
     sizes, expected, excess = jax.ops.segment_sum(columns, bins, probs.size).T
     means = expected / jnp.where(sizes > 0, sizes, 1)
@@ -418,19 +414,11 @@ def consistency_test(
     """
     value = checked_statistic(statistic)
     check_draws(predictions, targets)
-    samples = predictions, targets
-    return rank_among_redraws(
-        key,
-        Bound(_of_samples, (value,)),
-        None,
-        samples,
-        samples,
-        num_draws=num_draws,
-        batch_size=batch_size,
-        num_bytes=bytes_of_tile(checks.leading_size("targets", targets)),
-        redraw=_resampled,
-        draws="resampled predictions and targets",
-    )
+    samples, n = (predictions, targets), checks.leading_size("targets", targets)
+    options = {"num_draws": num_draws, "batch_size": batch_size, "num_bytes": bytes_of_tile(n)}
+    options |= {"redraw": _resampled, "draws": "resampled predictions and targets"}
+    statistics = Bound(_of_samples, (value,)), None
+    return rank_among_redraws(key, *statistics, samples, samples, **options)
 
 
 def _of_samples(value: Callable[..., Any], data: None, given: Any, samples: Any) -> Any:

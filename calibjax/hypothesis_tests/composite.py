@@ -231,21 +231,16 @@ def kernels_under(repaired: Distribution, groups: dict[str, Any]) -> dict[str, A
     A recalibration may return predictions of another family.
     """
 
-    def has_expectations(kernel: Any) -> bool:
+    def is_kept(member: Any) -> bool:
+        """Lenses show predictions of classes, which have all of them."""
         try:
-            check_expectations(kernel.target, repaired)
+            if not isinstance(member, tuple):
+                check_expectations(member.target, repaired)
         except NotImplementedError:
             return False
         return True
 
-    def is_kept(member: Any) -> bool:
-        """Lenses show predictions of classes, which have all of them."""
-        return isinstance(member, tuple) or has_expectations(member)
-
-    kept = {
-        group: {name: member for name, member in members.items() if is_kept(member)}
-        for group, members in groups.items()
-    }
+    kept = {k: {n: x for n, x in members.items() if is_kept(x)} for k, members in groups.items()}
     return {group: members for group, members in kept.items() if members}
 
 

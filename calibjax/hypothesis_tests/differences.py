@@ -364,12 +364,9 @@ def pvalue_of(
     """That of a standard normal statistic, or one of Student's distribution."""
     if alternative != "greater":
         statistic = jnp.abs(statistic) if alternative == "two-sided" else -statistic
-    if freedom is None:
-        value = norm.sf(statistic)
-    else:
-        zero = jnp.zeros_like(statistic)
-        value = StudentT(freedom, zero, zero + 1).cdf(-statistic)
-    value = 2 * value if alternative == "two-sided" else value
+    zero = jnp.zeros_like(statistic)
+    law = norm if freedom is None else StudentT(freedom, zero, zero + 1)
+    value = law.cdf(-statistic) * (2 if alternative == "two-sided" else 1)
     return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
 
 

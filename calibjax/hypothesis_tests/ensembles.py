@@ -205,16 +205,9 @@ def rank_histogram_test(
     tie_key, key = jax.random.split(key)
     ranks = _ranks(tie_key, pools.values, pools.weights)
     uniform = checks.nan_with(jnp.full((n, size), 1 / size), pools, weights)
-    result = rank_among_redraws(
-        key,
-        _chi_squared,
-        weights,
-        Categorical(uniform),
-        ranks,
-        num_draws=num_draws,
-        batch_size=batch_size,
-        num_bytes=_BYTES_PER_RANK * (n + size),
-    )
+    options = {"batch_size": batch_size, "num_bytes": _BYTES_PER_RANK * (n + size)}
+    data = weights, Categorical(uniform), ranks
+    result = rank_among_redraws(key, _chi_squared, *data, num_draws=num_draws, **options)
     number = n if weights is None else jnp.sum(weights)
     frequencies = jnp.bincount(ranks, weights, length=size) / number
     return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pools))

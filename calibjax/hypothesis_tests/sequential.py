@@ -235,14 +235,9 @@ def result_of(betting: Betting, state: Wealth, logs: dict[str, jax.Array]) -> EP
     pvalue = jnp.exp(-jnp.maximum(state.largest, 0))
     pvalue = jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)  # never zero
     crossing = checks.missing_unless(~jnp.isnan(pvalue), state.crossing)
-    params = params_of(betting, state)
-    return EProcessResult(mean_of_logs(logs), logs, pvalue, crossing, params)
-
-
-def params_of(betting: Betting, state: Wealth) -> dict[str, Any]:
-    """What the bets have learned that can be written down."""
     learned = {name: bet.params(state.learned[name]) for name, bet in betting.bets.items()}
-    return {name: params for name, params in learned.items() if params is not None}
+    params = {name: x for name, x in learned.items() if x is not None}  # that can be written down
+    return EProcessResult(mean_of_logs(logs), logs, pvalue, crossing, params)
 
 
 @checked

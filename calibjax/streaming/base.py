@@ -10,7 +10,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.gate import argument, checked, fields_checked, inner
-from calibjax._core.pytree import Numbers, PyTree, record
+from calibjax._core.pytree import PyTree, record
 from calibjax.operators import tiles
 
 
@@ -59,25 +59,15 @@ class State:
 
 def zeros(counts: dict[str, tuple[int, ...]], sums: dict[str, Any], dtype: Any = float) -> State:
     """The state before any samples, with counts and sums of these shapes."""
-    return State(
-        {name: jnp.zeros(shape, jnp.int32) for name, shape in counts.items()},
-        {
-            name: Sum(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
-            for name, shape in sums.items()
-        },
-    )
+    integers = {name: jnp.zeros(shape, jnp.int32) for name, shape in counts.items()}
+    return State(integers, {k: Sum(*[jnp.zeros(x, dtype)] * 2) for k, x in sums.items()})
 
 
 @jax.jit
 def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> State:
     """The state with the counts and sums of other samples added."""
-    return State(
-        {
-            name: count + jnp.asarray(counts[name], jnp.int32)
-            for name, count in state.counts.items()
-        },
-        {name: x.plus(sums[name]) for name, x in state.sums.items()},
-    )
+    integers = {k: x + jnp.asarray(counts[k], jnp.int32) for k, x in state.counts.items()}
+    return State(integers, {k: x.plus(sums[k]) for k, x in state.sums.items()})
 
 
 @argument("state")
@@ -129,14 +119,7 @@ class Accumulator:
         """The state before any samples."""
         raise NotImplementedError
 
-    def update(
-        self,
-        state: State,
-        predictions: Any,
-        targets: Numbers,
-        *,
-        weights: Numbers | None = None,
-    ) -> State:
+    def update(self, state: State, *data: Any, **options: Any) -> State:
         """The state after a batch of samples."""
         raise NotImplementedError
 

@@ -165,25 +165,6 @@ def test_exact_and_textbook_pvalues_agree(name):
     assert f"textbook_pvalue={float(result.textbook_pvalue):.3g}" in repr(result)
 
 
-def test_textbook_pvalues_by_scipy():
-    """As in the table of docs/which_test.md."""
-    of_scipy = {
-        "spiegelhalter": lambda x: 2 * scipy.stats.norm.sf(x),
-        "hosmer_lemeshow": lambda x: scipy.stats.chi2.sf(x, 10),
-        "cox": lambda x: scipy.stats.chi2.sf(x, 2),
-        "cumulative_difference": lambda x: 4 * scipy.stats.norm.sf(x),
-        "pit_ks": scipy.stats.kstwobign.sf,
-        "berkowitz": lambda x: scipy.stats.chi2.sf(x, 2),
-    }
-    predictions = distributions.Bernoulli(np.linspace(0.01, 0.99, 100))
-    for name, pvalue in of_scipy.items():
-        for x in (1.2, 2.0, 9.0):
-            ours = getattr(hypothesis_tests, name).textbook_pvalue(
-                jnp.asarray(x), predictions, None
-            )
-            np.testing.assert_allclose(ours, pvalue(x), atol=1e-3, rtol=1e-4, err_msg=name)
-
-
 def test_options_of_a_statistic_reach_its_pvalue():
     statistic = functools.partial(hypothesis_tests.hosmer_lemeshow, num_bins=4)
     result = hypothesis_tests.exact_test(

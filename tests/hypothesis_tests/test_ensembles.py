@@ -13,7 +13,6 @@ from calibjax.hypothesis_tests import (
     ensemble_skce_test,
     exact_skce_test,
     exact_test,
-    group_calibration_test,
     pit_ks,
     rank_histogram_test,
 )
@@ -111,9 +110,6 @@ def test_smooth_kernels_have_features(monkeypatch):
 def test_exact_test_of_draws_points_here():
     with pytest.warns(UserWarning, match="ensemble_skce_test is exact for every number of members"):
         exact_skce_test(KEY, KERNEL, Ensemble(jnp.ones((4, 3))), jnp.arange(4.0), num_draws=9)
-    data = Ensemble(jnp.ones((4, 3))), jnp.arange(4.0), jnp.ones((4, 1))
-    with pytest.warns(UserWarning, match="ensemble_skce_test is exact for every number of members"):
-        group_calibration_test(KEY, *data, num_draws=9)
 
 
 @pytest.mark.slow
@@ -220,13 +216,6 @@ def test_default_length_scales_of_dry_ensembles(share):
     predictions = Ensemble(jnp.asarray(values))
     traced = jax.jit(lambda p: default_kernel(p).target.length_scale)(predictions)
     np.testing.assert_allclose(traced, found, rtol=1e-12)
-
-
-def test_no_length_scale_of_equal_values():
-    equal = Ensemble(jnp.full((4, 3), 0.1))
-    with pytest.raises(ValueError, match="predictions: expected values that differ"):
-        default_kernel(equal)
-    assert np.isnan(jax.jit(lambda p: default_kernel(p).target.length_scale)(equal))
 
 
 def test_ks_distance_of_ranks():

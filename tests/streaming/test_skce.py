@@ -214,36 +214,6 @@ def test_float32():
         test.update(state, predictions, targets)
 
 
-@pytest.mark.slow
-def test_many_small_batches_in_float32():
-    """Sums over 20 000 batches lose nothing; the diagonal part is the longest of them."""
-    n, batch = 40_000, 2
-    rng = np.random.default_rng(1)
-    loc, scale = rng.normal(size=n), rng.uniform(0.5, 1.5, n)
-    samples = loc, scale, loc + 1.2 * scale * rng.normal(size=n)
-    found = {}
-    for x64, dtype in ((True, np.float64), (False, np.float32)):
-        with jax.enable_x64(x64):
-            kernel = jax.tree.map(
-                lambda x, dtype=dtype: x.astype(dtype) if isinstance(x, np.ndarray) else x,
-                CASES["normal"][0],
-            )
-            test = ExactSKCETest(KEY, kernel, num_draws=3)
-
-            def step(state, one, test=test):
-                loc, scale, targets = one
-                return test.update(state, distributions.Normal(loc, scale), targets), None
-
-            batches = [x.astype(dtype).reshape(-1, batch) for x in samples]
-            scan = jax.jit(lambda *x, step=step, test=test: jax.lax.scan(step, test.init(), x)[0])
-            state = scan(*batches)
-            found[dtype] = test.result(state)
-    exact, single = found[np.float64].components, found[np.float32].components
-    assert single.dispersion.statistic.dtype == np.float32
-    np.testing.assert_allclose(single.dispersion.statistic, exact.dispersion.statistic, rtol=1e-5)
-    np.testing.assert_allclose(single.unbiased.statistic, exact.unbiased.statistic, rtol=1e-3)
-
-
 def test_example_targets_widen_the_range():
     kernel, predictions, _ = CASES["normal"]
     far = np.where(np.arange(N) == 0, 25.0, 0.0) + TARGETS
