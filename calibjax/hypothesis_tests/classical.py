@@ -93,12 +93,7 @@ def _of_groups(
 
 @with_textbook_pvalue(_of_groups)
 @checked(compiled=True, static=("num_bins",))
-def hosmer_lemeshow(
-    predictions: Bernoulli,
-    targets: Numbers,
-    *,
-    num_bins: int = 10,
-) -> jax.Array:
+def hosmer_lemeshow(predictions: Bernoulli, targets: Numbers, *, num_bins: int = 10) -> jax.Array:
     """Statistic of Hosmer and Lemeshow: frequencies in groups of similar predictions.
 
         X² = Σ_g (O_g − E_g)² / (n_g p̄_g (1 − p̄_g)),
@@ -223,10 +218,7 @@ class SlopeIntercept:
 
 @checked
 def calibration_slope_intercept(
-    predictions: Bernoulli,
-    targets: Numbers,
-    *,
-    confidence_level: float = 0.95,
+    predictions: Bernoulli, targets: Numbers, *, confidence_level: float = 0.95
 ) -> SlopeIntercept:
     """Calibration slope and intercept: logistic regression of the labels on the log-odds.
 

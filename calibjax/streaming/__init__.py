@@ -19,14 +19,7 @@ from calibjax.streaming.forecasts import EProcess
 from calibjax.streaming.moments import MeanScore
 from calibjax.streaming.skce import SKCE, ExactSKCETest
 
-__all__ = [
-    "SKCE",
-    "Accumulator",
-    "CalibrationBins",
-    "EProcess",
-    "ExactSKCETest",
-    "MeanScore",
-]
+__all__ = ["SKCE", "Accumulator", "CalibrationBins", "EProcess", "ExactSKCETest", "MeanScore"]
 
 
 def __dir__() -> list[str]:

@@ -244,12 +244,7 @@ def test_what_the_fit_makes_zero_has_no_say():
     assert np.ptp(slope.dispersion.null_samples) == np.ptp(slope.unbiased.null_samples) == 0
     assert np.ptp(intercept.dispersion.null_samples) > 0
     alone = composite_calibration_test(
-        KEYS[2],
-        TemperatureScaling(),
-        BINARY,
-        LABELS,
-        kernels=kernels["intercept"],
-        num_draws=19,
+        KEYS[2], TemperatureScaling(), BINARY, LABELS, kernels=kernels["intercept"], num_draws=19
     )
     np.testing.assert_allclose(test.estimate[0], alone.estimate[0], rtol=1e-5)
     assert test.pvalue == alone.pvalue

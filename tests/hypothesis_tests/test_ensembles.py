@@ -74,8 +74,7 @@ def test_against_all_choices():
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [*(pytest.param(x, marks=pytest.mark.slow) for x in ("scalars", "vectors")), "labels"],
+    "kind", [*(pytest.param(x, marks=pytest.mark.slow) for x in ("scalars", "vectors")), "labels"]
 )
 def test_features_and_pairs_agree(kind, monkeypatch):
     shape = (6, 5, 2) if kind == "vectors" else (6, 5)
