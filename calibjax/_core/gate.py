@@ -15,13 +15,13 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import jax
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.pytree import PyTree, T
+from calibjax._core.pytree import PyTree
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -402,10 +402,10 @@ def _times(name: str, value: Any, seen: Seen) -> Any:
     return value
 
 
-def fields_checked(record: T) -> T:
+def fields_checked(name: str, record: Any, seen: Seen) -> Any:
     """A record whose fields have passed as arguments of these names; known ones stay known."""
     seen = {"minimum": 1, "copies": False, "needs": ()} | vars(record)
-    for field in dataclasses.fields(cast(Any, record)):
+    for field in dataclasses.fields(record) if dataclasses.is_dataclass(record) else ():
         name, check = field.name, _check_of(field.name, field.type, {})
         is_known = check is not None and checks.is_concrete(seen[name])
         with jax.ensure_compile_time_eval() if is_known else contextlib.nullcontext():

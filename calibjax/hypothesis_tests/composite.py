@@ -65,10 +65,6 @@ class Hypothesis:
         """Other targets."""
         return draw(key, repaired)
 
-    def redraw(self, key: jax.Array) -> PyTree:
-        """Other targets of these predictions."""
-        return self.redrawn(key, self.repaired)
-
     def fitted(self, targets: PyTree) -> Any:
         """Predictions that are repaired with other targets."""
         return repaired_by(self.recalibration, self.predictions, targets, self.weights)
@@ -381,4 +377,7 @@ def _pool(
     def evaluate(tested: Hypothesis, ys: jax.Array) -> PartsOfFits:
         return tested.parts(jax.vmap(tested.fitted)(ys), ys)
 
-    return over_pool(keys, type(tested).redraw, evaluate, tested, targets, batch_size)
+    def redraw(tested: Hypothesis, key: jax.Array) -> PyTree:
+        return tested.redrawn(key, tested.repaired)
+
+    return over_pool(keys, redraw, evaluate, tested, targets, batch_size)

@@ -1,6 +1,5 @@
 """What accumulators have in common: states that are sums, their checks, and their merging."""
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -82,16 +81,12 @@ def checked_state(name: str, state: Any, seen: dict[str, Any]) -> Any:
     return state
 
 
-def _configured(name: str, accumulator: Any, seen: dict[str, Any]) -> Any:
-    return fields_checked(accumulator) if dataclasses.is_dataclass(accumulator) else accumulator
-
-
 def _plain_weights(name: str, weights: Any, seen: dict[str, Any]) -> Any:
     return checks.plain_weights(weights, seen["length"][1], name)
 
 
 # As `checked`, of methods of accumulators, whose weights are added in the units they come in.
-accumulating = functools.partial(checked, self=_configured, weights=_plain_weights)
+accumulating = functools.partial(checked, self=fields_checked, weights=_plain_weights)
 
 
 class Accumulator:

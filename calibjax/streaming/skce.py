@@ -69,8 +69,9 @@ class FeaturedProduct:
         return self.kernel, self.prepared, predictions, targets, weights
 
 
-def featured_product(kernel: Any, example_targets: Any) -> FeaturedProduct:
-    """The features of a kernel, made for the range of the landmarks and of example targets."""
+def _featured(accumulator: Any) -> FeaturedProduct:
+    """The features of its kernel, made for the range of the landmarks and of example targets."""
+    kernel, example_targets = accumulator.kernel, accumulator.example_targets
     prediction = getattr(kernel, "prediction", None)
     if not isinstance(prediction, Nystrom) or not checks.is_concrete(kernel, example_targets):
         raise TypeError(
@@ -444,11 +445,6 @@ def _blocks(
         return blocks, jnp.ones_like(blocks)
     number = block_size * (block_size - 1) / 2
     return blocks, operators.block_masses(weights, block_size=block_size) / number
-
-
-def _featured(accumulator: SKCE | ExactSKCETest) -> FeaturedProduct:
-    """The checked kernel of an accumulator."""
-    return featured_product(accumulator.kernel, accumulator.example_targets)
 
 
 def _means(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:

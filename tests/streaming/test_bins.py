@@ -5,6 +5,7 @@ import pytest
 from calibjax import distances, distributions, estimators
 from calibjax.estimators import UniformBins
 from calibjax.streaming import CalibrationBins
+from tests.streaming.batches import merged, states_of
 
 RNG = np.random.default_rng(4)
 N = 60
@@ -16,12 +17,9 @@ PARTS = np.arange(1), np.arange(1, 40), np.arange(40, N)
 
 
 def result_of(accumulator, predictions, targets):
-    total = accumulator.init()
-    for rows in PARTS:
-        one, labels = jax.tree.map(lambda leaf: leaf[rows], (predictions, targets))  # noqa: B023
-        state = accumulator.update(accumulator.init(), one, labels)
-        total = accumulator.merge(total, state)
-    return accumulator.result(total)
+    return accumulator.result(
+        merged(accumulator, states_of(accumulator, predictions, targets, PARTS))
+    )
 
 
 def test_top_label():

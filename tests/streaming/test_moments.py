@@ -5,6 +5,7 @@ import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, scores
 from calibjax.streaming import SKCE, MeanScore
+from tests.streaming.batches import merged, states_of
 
 RNG = np.random.default_rng(2)
 N = 12
@@ -20,28 +21,16 @@ def error(predictions, targets):
     return jnp.abs(targets - predictions.loc)
 
 
-def states_of(accumulator, parts, **data):
-    states = []
-    for rows in parts:
-        rows = np.asarray(rows)
-        predictions = jax.tree.map(lambda leaf: leaf[rows], PREDICTIONS)  # noqa: B023
-        own = {name: value[rows] for name, value in data.items()}
-        states.append(accumulator.update(accumulator.init(), predictions, TARGETS[rows], **own))
-    return states
-
-
-def merged(accumulator, states):
-    total = accumulator.init()
-    for state in states:
-        total = accumulator.merge(state, total)
-    return accumulator.result(total)
+def result_of(accumulator, parts, **others):
+    states = states_of(accumulator, PREDICTIONS, TARGETS, parts, **others)
+    return accumulator.result(merged(accumulator, states))
 
 
 def test_mean_of_any_function():
     accumulator = MeanScore(error)
     values = np.abs(TARGETS - LOC)
     for parts in ([[3], np.arange(3), np.arange(4, N)], [np.arange(N)[::-1]]):
-        found = merged(accumulator, states_of(accumulator, parts))
+        found = result_of(accumulator, parts)
         np.testing.assert_allclose(found.value, values.mean(), rtol=1e-14)
         expected = values.std(ddof=1) / np.sqrt(N)
         np.testing.assert_allclose(found.standard_error, expected, rtol=1e-13)
@@ -51,7 +40,7 @@ def test_mean_of_any_function():
 def test_scores_of_the_package(score):
     """They return the mean of a batch, and are called on one sample at a time."""
     accumulator = MeanScore(score)
-    found = merged(accumulator, states_of(accumulator, [np.arange(5), np.arange(5, N)]))
+    found = result_of(accumulator, [np.arange(5), np.arange(5, N)])
     np.testing.assert_allclose(found.value, score(PREDICTIONS, TARGETS), rtol=1e-13)
     rows = [jax.tree.map(lambda leaf: leaf[i : i + 1], (PREDICTIONS, TARGETS)) for i in range(N)]  # noqa: B023
     each = np.array([score(*row) for row in rows])
@@ -62,7 +51,7 @@ def test_weights():
     weights = np.array([0.0, 1.0, 2.0, 0.5] * 3)
     accumulator = MeanScore(error)
     parts = [np.arange(7), np.arange(7, N)]
-    found = merged(accumulator, states_of(accumulator, parts, weights=weights))
+    found = result_of(accumulator, parts, weights=weights)
     values, n = np.abs(TARGETS - LOC), np.sum(weights > 0)
     mean = np.average(values, weights=weights)
     np.testing.assert_allclose(found.value, mean, rtol=1e-14)
@@ -116,7 +105,7 @@ def test_wrong_scores():
 
 def test_blocks():
     accumulator = SKCE(KERNEL, block_size=3, confidence_level=0.9)
-    found = merged(accumulator, states_of(accumulator, [np.arange(6, 12), np.arange(6)]))
+    found = result_of(accumulator, [np.arange(6, 12), np.arange(6)])
     estimate = estimators.skce_block(KERNEL, PREDICTIONS, TARGETS, block_size=3)
     np.testing.assert_allclose(found.estimate, estimate, rtol=1e-12)
     test = hypothesis_tests.asymptotic_skce_test(

@@ -8,6 +8,7 @@ import pytest
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.streaming import SKCE, ExactSKCETest
 from tests import oracles
+from tests.streaming.batches import merged, states_of
 
 N, B = 12, 19
 KEY = jax.random.key(3)
@@ -41,28 +42,9 @@ def part(tree, rows):
     return jax.tree.map(lambda leaf: leaf[rows], tree)
 
 
-def merged(accumulator, states, order):
-    """The states merged in an order, each with what was merged before."""
-    return functools.reduce(accumulator.merge, [states[i] for i in order])
-
-
-def states_of(accumulator, case, batches, **options):
-    """One state for each batch, an array of rows."""
-    _, predictions, targets = CASES[case]
-    return [
-        accumulator.update(
-            accumulator.init(),
-            part(predictions, rows),
-            targets[rows],
-            **{name: value(rows) for name, value in options.items()},
-        )
-        for rows in batches
-    ]
-
-
-def indexed(accumulator, case, batches, order=None):
-    states = states_of(accumulator, case, batches, indices=lambda rows: rows)
-    return accumulator.result(merged(accumulator, states, order or range(len(states))))
+def indexed(accumulator, case, batches):
+    states = states_of(accumulator, *CASES[case][1:], batches, indices=np.arange(N))
+    return accumulator.result(merged(accumulator, states))
 
 
 @functools.cache
@@ -71,21 +53,14 @@ def in_one(case):
     return test, indexed(test, case, [np.arange(N)])
 
 
-@functools.cache
-def traced_result():
-    test, _ = in_one("normal")
-    return jax.jit(test.result)
-
-
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("size", [1, 12])
 def test_estimates_against_all_pairs(case, size):
     kernel, predictions, targets = CASES[case]
     accumulator = SKCE(kernel)
-    states = states_of(accumulator, case, np.arange(N).reshape(-1, size))
-    found = accumulator.result(
-        merged(accumulator, states, np.random.default_rng(1).permutation(len(states)))
-    )
+    batches = np.random.default_rng(1).permutation(N).reshape(-1, size)
+    states = states_of(accumulator, predictions, targets, batches)
+    found = accumulator.result(merged(accumulator, states))
     matrix = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets))
     np.testing.assert_allclose(found.biased, matrix.mean(), rtol=1e-10)
     unbiased = (matrix.sum() - np.trace(matrix)) / (N * (N - 1))
@@ -134,8 +109,7 @@ def test_neither_batches_nor_their_order_matter(case):
     random = np.random.default_rng(2)
     shuffled = random.permutation(N)
     for batches in (shuffled.reshape(-1, 1), np.split(shuffled, [3, 7])):
-        order = list(random.permutation(len(batches)))
-        found = indexed(test, case, batches, order)
+        found = indexed(test, case, [batches[i] for i in random.permutation(len(batches))])
         assert found.pvalue == expected.pvalue
         for name in ("biased", "unbiased", "dispersion"):
             one, two = (getattr(result.components, name) for result in (found, expected))
@@ -148,8 +122,8 @@ def test_neither_batches_nor_their_order_matter(case):
     if case == "equal":
         return  # whose sums do not depend on which sample has which redraw
     # Another order of the indices are other redraws.
-    states = states_of(test, case, [np.arange(N)], indices=lambda rows: rows[::-1])
-    other = test.result(states[0])
+    indices = np.arange(N)[::-1]
+    other = test.result(test.update(test.init(), *CASES[case][1:], indices=indices))
     assert np.any(other.null_samples != expected.null_samples)
 
 
@@ -177,11 +151,11 @@ def test_consecutive_numbers_are_the_default():
 
 def test_states_that_number_their_samples_alike_are_refused():
     test, _ = in_one("normal")
-    states = states_of(test, "normal", [np.arange(6), np.arange(6, 12)])
-    state = merged(test, states, [0, 1])
+    batches = np.arange(N).reshape(2, -1)
+    state = merged(test, states_of(test, *CASES["normal"][1:], batches))
     with pytest.raises(ValueError, match=r"state: expected samples with different indices"):
         test.result(state)
-    assert np.isnan(traced_result()(state).pvalue)
+    assert np.isnan(jax.jit(test.result)(state).pvalue)
 
 
 def test_sums_over_devices():
