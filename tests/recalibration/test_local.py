@@ -8,7 +8,7 @@ import pytest
 from calibjax import kernels
 from calibjax.distributions import Bernoulli
 from calibjax.estimators import EqualMassBins, MedianVarianceBins, Neighbourhood, UniformBins
-from calibjax.recalibration import HistogramBinning, LocalRecalibration
+from calibjax.recalibration import LocalRecalibration
 
 RNG = np.random.default_rng(0)
 N, D, BINS = 500, 4, 5
@@ -75,15 +75,6 @@ def test_bins_of_the_calibration_samples(binning):
     np.testing.assert_array_equal(params.counts(POINTS[0]), np.bincount(ours)[theirs])
     alone = [method.apply(params, POINTS[0][i : i + 1], same[:1])[0] for i in (3, 7)]
     np.testing.assert_allclose(alone, values[np.array([3, 7])], atol=1e-14)
-
-
-def test_limits():
-    method = HistogramBinning(BINS)
-    wide = method.apply(method.fit(CONFIDENCES, CORRECT), POINTS[0])
-    np.testing.assert_allclose(fitted(1e12), wide, atol=1e-10)
-    nearest = loop(lambda x: np.abs(x).sum(1) / 1e-9)
-    np.testing.assert_array_equal(fitted(1e-12), nearest)
-    assert set(nearest) == {0, 1}
 
 
 def test_empty_bins_keep_the_confidence():

@@ -5,7 +5,6 @@ The numbers are made by `numbers_by_packages.py`.
 
 import json
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -21,12 +20,6 @@ from tests.recalibration import numbers_by_packages as data
 
 NUMBERS = json.loads(data.PLACE.read_text(encoding="utf-8"))
 M = data.M
-
-
-@pytest.fixture(autouse=True)
-def x64():
-    with jax.enable_x64(True):
-        yield
 
 
 def fit(method):
