@@ -3,8 +3,8 @@
 `distance.squared(p, q)` is the squared distance. Gradients are finite at distance zero.
 """
 
-from calibjax.distances.base import Distance
 from calibjax.distances.elementary import (
+    Distance,
     Euclidean,
     Features,
     Manhattan,

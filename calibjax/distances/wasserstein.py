@@ -15,8 +15,7 @@ from jax import lax
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import floating_dtype, matmul, safe_sqrt, unit_and_rate
 from calibjax._core.pytree import PyTree, record
-from calibjax.distances.base import Distance
-from calibjax.distances.elementary import Euclidean
+from calibjax.distances.elementary import Distance, Euclidean
 from calibjax.distances.transport import transport_cost
 from calibjax.distributions import DiagNormal, Ensemble, Laplace, Mixture, MvNormal, Normal
 

@@ -16,7 +16,7 @@ from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, on_cpu, reciprocal
 from calibjax._core.pytree import T, record
-from calibjax.distances.base import Distance
+from calibjax.distances.elementary import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
 from calibjax.kernels.stationary import Exponential, Matern, Stationary, rate

@@ -43,8 +43,7 @@ It can be used like those of the library. The predictions of this model should b
 """
 
 from calibjax.risk.base import EstimationFunction
-from calibjax.risk.cross_validation import cross_validate, squared_calibration_error
-from calibjax.risk.estimation import estimation_risk
+from calibjax.risk.estimation import cross_validate, estimation_risk, squared_calibration_error
 from calibjax.risk.functions import Binning, KernelDensity, Temperature
 from calibjax.risk.kernel_ridge import KernelRidge
 

@@ -52,17 +52,13 @@ class BinResiduals:
         return self.means.shape[-1]
 
     def check_values(self, name: str) -> "BinResiduals":
-        """Refuses what no samples give, and numbers of intervals outside 1, ..., b."""
-        checked, size = checks.constrained(name, self), len(self.counts)
-        number = checks.satisfying_integers(
-            f"{name}.num_bins",
-            checked.num_bins,
-            lambda x: (x >= 1) & (x <= size),
-            f"a number from 1 to {size}",
-        )
-        is_wrong = jnp.any(checks.is_missing(checked.counts)) | checks.is_missing(number)
-        means = checks.nan_unless(~is_wrong, checked.means)  # integers cannot be NaN
-        return BinResiduals(means, checked.counts, number, checked.biases)
+        """Refuses numbers of intervals outside 1, ..., b."""
+        params, size = checks.constrained(name, self), len(self.counts)
+        is_right = lambda x: (x >= 1) & (x <= size)  # noqa: E731
+        place, expected = f"{name}.num_bins", f"a number from 1 to {size}"
+        number = checks.satisfying_integers(place, params.num_bins, is_right, expected)
+        means = checks.nan_with(params.means, number, params.counts)  # integers cannot be NaN
+        return dataclasses.replace(params, means=means, num_bins=number)
 
 
 def _whole(name: str, value: Any, seen: Any) -> Any:
@@ -157,10 +153,8 @@ class Binning(EstimationFunction):
     ) -> BinResiduals:
         """Mean residuals in the intervals, and the biases of their squares."""
         if (number := vectors(predictions).shape[1]) > 2:
-            raise ValueError(
-                f"predictions: expected confidences or two classes, got {number} classes; use the "
-                "lens estimators.top_label or class_wise"
-            )
+            got = f"{number}; use the lens estimators.top_label or class_wise"
+            raise ValueError(f"predictions: expected confidences or two classes, got {got}")
         checks.shape("hyperparameter", hyperparameter, (), "() (a scalar)")
         size = _num_intervals(hyperparameter, self.max_bins)
         return _mean_residuals(predictions, targets, hyperparameter, size, self.debias)
@@ -184,10 +178,8 @@ class Binning(EstimationFunction):
 def _num_intervals(values: ArrayLike, max_bins: int | None) -> int:
     """Size of arrays for the given numbers of bins: `max_bins`, by default their maximum."""
     if max_bins is None and not checks.is_concrete(values):
-        raise TypeError(
-            f"hyperparameter: expected numbers of bins that are known when compiling, got {values};"
-            " say how many there are at most, as in Binning(max_bins=100)"
-        )
+        got = f"{values}; traced ones need their largest value, as in Binning(max_bins=100)"
+        raise TypeError(f"hyperparameter: expected numbers of bins that are known, got {got}")
     return max_bins or int(np.max(np.asarray(values)))
 
 
@@ -242,13 +234,10 @@ class KernelDensities:
         return self.vectors.shape[-1]
 
     def check_values(self, name: str) -> "KernelDensities":
-        """Refuses what no data set and no bandwidth is."""
-        checked, num_columns = checks.constrained(name, self), self.vectors.shape[1]
-        vectors = checked.vectors
-        if num_columns > 1:
-            vectors = checks.simplex(f"{name}.vectors", vectors)
-        labels = checks.labels(f"{name}.labels", checked.labels, max(2, num_columns))
-        return KernelDensities(vectors, labels, checked.bandwidth)
+        """Refuses labels of other classes."""
+        params, num_classes = checks.constrained(name, self), max(2, self.num_components)
+        labels = checks.labels(f"{name}.labels", params.labels, num_classes)
+        return dataclasses.replace(params, labels=labels)
 
     @checked
     def leave_one_out(self) -> jax.Array:

@@ -104,13 +104,6 @@ class KernelRidgeParams:
         """Number of classes, or 1 for confidences."""
         return self.projections.shape[-1]
 
-    def check_values(self, name: str) -> "KernelRidgeParams":
-        """Refuses wrong hyperparameters, and another number of points than of rows of the basis."""
-        kernel = checks.kernel_or_function(self.kernel, f"{name}.kernel")
-        size = checks.leading_size(f"{name}.points", self.points)
-        checks.shape(f"{name}.basis", self.basis, (size, None), "[R, r], as the points")
-        return checks.replaced(checks.constrained(name, self), kernel=kernel)
-
     def kernel_values(self, p: Distribution) -> jax.Array:
         """Kernel values of other predictions with the points, [n, R]."""
         return nystrom.kernel_values(self.kernel, p, self.points)
@@ -199,8 +192,7 @@ class KernelRidge(EstimationFunction):
         if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
             kernel = Partial(kernel)
         checks.truth_value(f"{name}.two_step", self.two_step)
-        if self.rank is not None:
-            checks.size_in_range(f"{name}.rank", self.rank, 1)
+        checks.size_in_range(f"{name}.rank", 1 if self.rank is None else self.rank, 1)
         tolerance = self.tolerance
         if tolerance is not None:
             tolerance = checks.proportion(f"{name}.tolerance", tolerance)
