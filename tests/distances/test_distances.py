@@ -73,19 +73,10 @@ def test_wasserstein_is_the_distance_of_the_quantile_functions(family, reference
 
 
 def test_wasserstein_of_independent_components_adds_up():
-    loc, scale = RNG.normal(size=(2, 5)), RNG.uniform(0.5, 2, size=(2, 5))
-    joint = distances.Wasserstein().squared(
-        *(distributions.DiagNormal(jnp.asarray(m), jnp.asarray(s)) for m, s in zip(loc, scale))
-    )
-    single = [
-        distances.Wasserstein().squared(
-            *(
-                distributions.Normal(jnp.asarray(loc[i, k]), jnp.asarray(scale[i, k]))
-                for i in (0, 1)
-            )
-        )
-        for k in range(5)
-    ]
+    loc, scale = jnp.asarray(RNG.normal(size=(2, 5))), jnp.asarray(RNG.uniform(0.5, 2, (2, 5)))
+    squared = distances.Wasserstein().squared
+    joint = squared(*map(distributions.DiagNormal, loc, scale))
+    single = jax.vmap(squared)(*map(distributions.Normal, loc, scale))
     np.testing.assert_allclose(joint, sum(single), rtol=1e-14)
 
 

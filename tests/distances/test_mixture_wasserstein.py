@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from calibjax import distances, estimators, kernels
+from calibjax import distances, kernels
 from calibjax.distances import MixtureWasserstein
 from calibjax.distributions import Mixture, Normal
-from tests import oracles
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # POT probes for libraries that are not there
@@ -97,29 +96,3 @@ def test_kernels_need_not_be_positive_semi_definite():
     settings = [(2, 0.5), (2, 0.1), (1, 0.1), (1, 0.5), (1, 1.0)]
     found = [round(smallest(*s), 3) for s in settings]
     np.testing.assert_allclose(found, [-0.39, -0.25, -0.041, -0.019, 0.15], atol=5e-3)
-
-
-@pytest.mark.slow
-def test_skce():
-    """Against sums over pairs, of components where they are expectations."""
-    rng = np.random.default_rng(3)
-    predictions, targets = random_mixtures(rng, 5, 2), rng.normal(size=5)
-    kernel = kernels.TensorProduct(
-        kernels.Exponential(1.0, MixtureWasserstein()), kernels.SquaredExponential()
-    )
-
-    def parts(i):
-        p = one(predictions, i)
-        return zip(p.weights, p.components.loc, p.components.scale, strict=True)
-
-    def h(i, j):
-        (y, z), moments = targets[[i, j]], oracles.squared_exponential_moments
-        value = moments(y, 0.0, z, 0.0, 1.0)
-        value -= sum(w * moments(m, s, z, 0.0, 1.0) for w, m, s in parts(i))
-        value -= sum(w * moments(m, s, y, 0.0, 1.0) for w, m, s in parts(j))
-        value += sum(v * w * moments(*p, *q, 1.0) for v, *p in parts(i) for w, *q in parts(j))
-        return np.exp(-np.sqrt(brute_force(one(predictions, i), one(predictions, j), 2))) * value
-
-    matrix = np.array([[h(i, j) for j in range(5)] for i in range(5)])
-    value = estimators.skce(kernel, predictions, targets)
-    np.testing.assert_allclose(value, oracles.unbiased(matrix), rtol=1e-10)

@@ -113,29 +113,6 @@ def test_gradients_are_those_of_finite_differences():
     np.testing.assert_allclose(slope, (up - down) / (2 * step), atol=1e-7)
 
 
-def quantile_coupling(p, x, q, y, order):
-    """Cost of the coupling of two discrete distributions on the line by their quantiles."""
-    total, i, j = 0.0, 0, 0
-    rows, columns = np.argsort(x), np.argsort(y)
-    p, x, q, y = p[rows].copy(), x[rows], q[columns].copy(), y[columns]
-    while i < len(p) and j < len(q):
-        mass = min(p[i], q[j])
-        total += mass * abs(x[i] - y[j]) ** order
-        p[i], q[j] = p[i] - mass, q[j] - mass
-        i, j = (i + 1, j) if p[i] <= q[j] else (i, j + 1)
-    return total
-
-
-def test_point_masses_on_the_line_are_coupled_by_their_quantiles():
-    rng = np.random.default_rng(2)
-    p, q = rng.dirichlet(np.ones(LARGEST), (2, NUM_PROBLEMS))
-    x, y = rng.normal(size=(2, NUM_PROBLEMS, LARGEST))
-    orders = np.where(np.arange(NUM_PROBLEMS) % 2, 2, 1)
-    cost = np.abs(x[:, :, None] - y[:, None, :]) ** orders[:, None, None]
-    expected = [quantile_coupling(*problem) for problem in zip(p, x, q, y, orders)]
-    np.testing.assert_allclose(solve(p, q, cost)[0], expected, atol=1e-14)
-
-
 @pytest.mark.parametrize(("size_p", "size_q"), [(1, 1), (5, 1), (20, 15)])
 def test_other_shapes(size_p, size_q):
     """Among them one with more arcs than a word has bits."""

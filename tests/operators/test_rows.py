@@ -43,16 +43,3 @@ def test_gradients(tile_size):
     args, (points, _) = data(33)
     ours, expected = (jax.jit(jax.grad(f, argnums=(0, 1)))(args, points) for f in (tiled, dense))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), ours, expected)
-
-
-def test_memory_is_linear():
-    def value(xs):
-        args = xs, xs, 0.7
-        return jnp.sum(operators.map_rows(softmax_mean, args, (xs, jnp.arange(len(xs))))["mean"])
-
-    def size(n):
-        compiled = jax.jit(jax.grad(value)).lower(jnp.ones((n, 3))).compile()
-        return compiled.memory_analysis().temp_size_in_bytes
-
-    assert size(8000) < 2.5 * size(4000)
-    assert size(8000) < 8 * 8000**2 / 4

@@ -119,25 +119,6 @@ def test_second_derivatives():
     np.testing.assert_allclose(ours, expected, rtol=1e-10)
 
 
-@pytest.mark.slow
-def test_vmap_over_parameters_and_data():
-    u, labels = data(40)
-    rates = jnp.array([0.1, 0.5, 2.0])
-
-    def one(rate, u):
-        return operators.mean_over_pairs(laplace, ARGS | {"rate": rate}, (u, labels), tile_size=16)
-
-    np.testing.assert_allclose(
-        jax.vmap(one, (0, None))(rates, u), [one(r, u) for r in rates], rtol=1e-13
-    )
-    many = jnp.stack([u, 2 * u])
-    np.testing.assert_allclose(
-        jax.vmap(one, (None, 0))(0.5, many), [one(0.5, x) for x in many], rtol=1e-13
-    )
-    gradients = jax.vmap(jax.grad(one), (0, None))(rates, u)
-    np.testing.assert_allclose(gradients, [jax.grad(one)(r, u) for r in rates], rtol=1e-12)
-
-
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_output_has_the_dtype_of_the_input(dtype):
     xs = jnp.arange(5.0, dtype=dtype)

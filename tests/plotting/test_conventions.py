@@ -4,7 +4,6 @@ import inspect
 import pathlib
 import re
 
-import jax
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -56,22 +55,6 @@ def test_axes_are_labelled_and_no_text_is_cut_off(name):
         assert box.y0 >= 0, text
         assert box.x1 <= width + 1, text
         assert box.y1 <= height + 1, text
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_traced_values_cannot_be_drawn(name):
-    leaves, structure = jax.tree.flatten(CALLS[name])
-    is_name = [isinstance(leaf, str) for leaf in leaves]
-
-    def draw(values):
-        rest = iter(values)
-        mixed = [leaf if static else next(rest) for leaf, static in zip(leaves, is_name)]
-        getattr(plotting, name)(*jax.tree.unflatten(structure, mixed))
-        return 0
-
-    values = [leaf for leaf, static in zip(leaves, is_name) if not static]
-    with pytest.raises(TypeError):
-        jax.jit(draw)(values)
 
 
 def test_colours_are_in_one_place():

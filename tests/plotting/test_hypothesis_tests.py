@@ -5,7 +5,16 @@ import pytest
 
 from calibjax import plotting
 from calibjax.hypothesis_tests._redraw.components import Component
-from tests.plotting.examples import DRAWS, GROUPS, INTERVALS, ONE, QUANTILES
+from tests.plotting.examples import (
+    DECOMPOSED,
+    DECOMPOSITION,
+    DRAWS,
+    GROUPS,
+    INTERVALS,
+    ONE,
+    QUANTILES,
+    WEALTH,
+)
 from tests.plotting.test_histograms import lines
 
 
@@ -50,3 +59,30 @@ def test_at_most_nine_colours_and_the_right_band():
         plotting.pvalue_ecdf(pvalues)
     with pytest.raises(TypeError, match="band: expected a curve of kind"):
         plotting.pvalue_ecdf({"a": np.ones(1)}, band=INTERVALS)
+
+
+def test_bars_are_the_parts():
+    ax = plotting.score_decomposition(DECOMPOSITION, ylabel="CRPS (°C)")
+    assert [bar.get_height() for bar in ax.patches] == [0.3, 0.1, 0.25, 0.45]
+    assert [text.get_text() for text in ax.texts] == ["0.3", "0.1", "0.25", "0.45"]
+    assert ax.get_ylabel() == "CRPS (°C)"
+    assert len(ax.containers) == 1  # no intervals without draws
+
+
+def test_intervals_are_order_statistics_of_the_draws():
+    ax = plotting.score_decomposition(DECOMPOSED, confidence_level=0.8)
+    (intervals,) = ax.containers[1].lines[2]
+    ends = np.array(intervals.get_segments())[:, :, 1]
+    draws = np.sort(np.asarray(DECOMPOSED.null_samples.score))
+    # Of 99 draws, 10 % of 100 are beyond each end, or on it.
+    np.testing.assert_allclose(ends, np.tile([draws[9], draws[-10]], (4, 1)), rtol=1e-6)
+
+
+def test_wealth_of_all_bets():
+    ax = plotting.e_process_wealth(WEALTH, significance_level=0.01)
+    *bets, total, threshold = ax.get_lines()
+    assert [x.get_label() for x in bets] == ["shift", "kernels"]
+    np.testing.assert_allclose(10 ** total.get_ydata(), np.exp(WEALTH.log_wealth))
+    np.testing.assert_allclose(10 ** bets[0].get_ydata(), np.exp(WEALTH.log_wealths["shift"]))
+    np.testing.assert_allclose(threshold.get_ydata(), 2)
+    np.testing.assert_array_equal(total.get_xdata()[[0, -1]], [1, 99])

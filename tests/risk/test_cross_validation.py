@@ -146,17 +146,6 @@ def test_negative_estimates_have_a_negative_root():
 
 
 @pytest.mark.slow
-def test_float32():
-    p, y = data()
-    p = jnp.asarray(p, jnp.float32)
-    single = risk.squared_calibration_error(KEY, FACTORED, GRID, p, y)
-    floats = [x for x in jax.tree.leaves(single) if jnp.issubdtype(x.dtype, jnp.floating)]
-    assert len(floats) == 12
-    assert {x.dtype for x in floats} == {jnp.dtype(jnp.float32)}
-    assert single.cross_validation.standard_error.dtype == jnp.float32
-
-
-@pytest.mark.slow
 def test_data_sets_under_vmap():
     p, y = data()
     p = jnp.asarray(p, jnp.float32)

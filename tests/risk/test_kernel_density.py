@@ -87,17 +87,3 @@ def test_numbers_everywhere_in_float32():
         for single, double in zip(*results, strict=True):
             for h, one, two in zip(bandwidths, single, double, strict=True):
                 np.testing.assert_allclose(one, two, atol=1e-5 if h >= 1e-3 else 1)
-
-
-@pytest.mark.slow  # the estimator has such a test of the same ratios
-def test_gradient_in_the_bandwidth():
-    train, labels = boundary(25, 3)
-    args = Categorical(jnp.asarray(train)), jnp.asarray(labels), Categorical(jnp.asarray(POINTS))
-    weights = jnp.asarray(np.random.default_rng(0).normal(size=POINTS.shape))
-
-    def total(scale):
-        return jnp.sum(weights * residuals(*args, scale * BANDWIDTHS)[0][2:])
-
-    step = 1e-7
-    expected = (total(1 + step) - total(1 - step)) / (2 * step)
-    np.testing.assert_allclose(jax.grad(total)(1.0), expected, rtol=1e-6)

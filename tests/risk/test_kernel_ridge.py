@@ -134,25 +134,6 @@ def test_where_both_are_the_same():
 
 
 @pytest.mark.slow
-def test_low_rank_and_full_have_the_same_risk():
-    rng = np.random.default_rng(2)
-    confidences = jnp.asarray(rng.beta(1.2, 0.3, 300))
-    correct = jnp.asarray(rng.uniform(size=300) < confidences**1.3).astype(int)
-    train, test = slice(200), slice(200, 300)
-    penalties = np.sqrt(200) * 10.0 ** (1 - 2 * np.arange(1, 10))
-    data = confidences[train], correct[train], confidences[test], penalties
-    low = tuple(f().specialise(confidences, penalties) for f in FUNCTIONS)
-    assert jax.eval_shape(low[0].fit, *data[:2], 1.0).basis.shape == (16, 16)  # 9 pivots
-    errors = np.asarray(confidences[test] - correct[test])
-    losses = (np.square(np.outer(errors, errors) - values(f, *data)) for f in (low, both()))
-    ours, full = (x.sum((2, 3)) - np.trace(x, axis1=2, axis2=3) for x in losses)
-    ours, full = ours / 9900, full / 9900
-    np.testing.assert_allclose(ours[:, :7], full[:, :7], atol=1e-8)
-    # Below 1e-12 penalties are in the range of rounding errors.
-    np.testing.assert_allclose(ours[:, 7:], full[:, 7:], atol=1e-6)
-
-
-@pytest.mark.slow
 def test_low_rank_and_full_have_the_same_risk_for_many_samples():
     """To 1e-8, but for the penalty 4e-16 of the grid, which is in the range of rounding errors."""
     rng = np.random.default_rng(1)

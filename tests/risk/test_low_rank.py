@@ -56,17 +56,3 @@ def test_numerical_rank():
     assert search(SquaredExponential(), confidences) == 16
     assert search(SquaredExponential(), jnp.broadcast_to(confidences[:1], 100)) == 8
     assert search(SquaredExponential(0.01), confidences) is None
-
-
-def test_no_search_for_high_ranks(monkeypatch):
-    """Errors of rough kernels decrease so slowly that only few pivots are tried."""
-    sizes, decompose = [], nystrom.decompose
-
-    def counted(*arguments, size):
-        sizes.append(size)
-        return decompose(*arguments, size=size)
-
-    monkeypatch.setattr(nystrom, "decompose", counted)
-    points = jnp.asarray(np.random.default_rng(0).normal(size=(4000, 2)))
-    assert nystrom.numerical_rank(Exponential(), points, 1e-12, 1000) is None
-    assert max(sizes) <= 128
