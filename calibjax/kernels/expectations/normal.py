@@ -240,7 +240,7 @@ def _centered_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
 
 def _prepare_features(
     kernel: SquaredExponential, predictions: Normal, targets: jax.Array
-) -> tuple[jax.Array, jax.Array] | None:
+) -> tuple[np.ndarray, ...] | None:
     """Frequencies of a trapezoidal rule for the spectral density of the kernel.
 
     Aliasing and truncation errors are below machine precision for targets within the range of the
@@ -267,9 +267,8 @@ def _prepare_features(
     number = 2 * int(np.ceil(needed / 2))  # few different shapes: few compilations
     cutoff = (np.sqrt(width**2 + 8 * np.pi * number) - width) / 2
     spacing = 2 * np.pi / (width + cutoff)
-    numbers = (low + high) / 2, spacing * np.arange(1, number + 1)
-    center, frequencies = (jnp.asarray(np.asarray(x, predictions.loc.dtype)) for x in numbers)
-    return center, frequencies
+    center, frequencies = (low + high) / 2, spacing * np.arange(1, number + 1)
+    return tuple(np.asarray(x, predictions.loc.dtype) for x in (center, frequencies))
 
 
 def _features(kernel: SquaredExponential, prepared: tuple, p: Normal, y: jax.Array) -> jax.Array:
