@@ -86,12 +86,6 @@ def test_algebra():
     np.testing.assert_allclose((first * jnp.array(0.25))(x, y), 0.25 * first(x, y))
 
 
-def test_labels_out_of_range_are_not_clamped_under_jit():
-    kernel = kernels.LabelKernel(jnp.eye(2))
-    assert jnp.isnan(jax.jit(kernel)(2, 0))
-    assert jnp.isnan(jax.jit(kernel)(0, -1))
-
-
 def test_gram_matrix_between_two_sets():
     matrix = kernels.gram_matrix(distances.Euclidean(), jnp.arange(3.0), jnp.arange(2.0))
     np.testing.assert_array_equal(matrix, [[0, 1], [1, 0], [2, 1]])

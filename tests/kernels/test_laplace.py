@@ -189,39 +189,22 @@ def test_random_settings_by_quadrature():
         np.testing.assert_allclose(double, expected, rtol=0, atol=1e-12)
 
 
-def _calibrated(seed, size, scales=(0.05, 0.3)):
-    rng = np.random.default_rng(seed)
-    loc, scale = rng.uniform(size=size), rng.uniform(*scales, size=size)
-    loc, scale, targets = (
-        jnp.asarray(v.astype(np.float32).astype(float))
-        for v in (loc, scale, loc + scale * rng.laplace(size=size))
-    )
-    return distributions.Laplace(loc, scale), targets
-
-
-def _kernel(length_scale=1.0, prediction_scale=1.0):
-    return kernels.TensorProduct(
-        kernels.Exponential(prediction_scale, distances.Wasserstein()),
-        kernels.Exponential(length_scale),
-    )
-
-
 def test_calibration_kernel_is_the_printed_one_and_positive_semi_definite():
-    predictions, targets = _calibrated(1, 40)
+    rng = np.random.default_rng(1)
+    loc, scale, noise = rng.uniform(size=40), rng.uniform(0.05, 0.3, 40), rng.laplace(size=40)
     # Some pairs of equal predictions, and some that differ by rounding errors only.
-    predictions = jax.tree.map(lambda x: x.at[20:].set(x[:20]), predictions)
-    predictions = distributions.Laplace(
-        predictions.loc, predictions.scale.at[30:].multiply(1 + 1e-14)
+    loc[20:], scale[20:] = loc[:20], scale[:20]
+    scale[30:] *= 1 + 1e-14
+    predictions, targets = distributions.Laplace(loc, scale), loc + scale * noise
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(0.4, distances.Wasserstein()), kernels.Exponential(0.7)
     )
-    ours = oracles.calibration_kernel_matrix(_kernel(0.7, 0.4), predictions, targets)
+    ours = oracles.calibration_kernel_matrix(kernel, predictions, jnp.asarray(targets))
     np.testing.assert_allclose(ours, ours.T, rtol=0, atol=1e-14)
     assert np.linalg.eigvalsh(ours)[0] > -1e-13
     for i, j in itertools.combinations(range(20), 2):
-        (m, s, y), (n, t, z) = (
-            (float(predictions.loc[k]), float(predictions.scale[k]), float(targets[k]))
-            for k in (i, j)
-        )
-        _, _, bracket = _exact(*map(Decimal, (0.7, m, s, y, n, t, z)))
+        (m, s, y), (n, t, z) = ((loc[k], scale[k], targets[k]) for k in (i, j))
+        _, _, bracket = _exact(*map(Decimal, map(float, (0.7, m, s, y, n, t, z))))
         w2 = np.sqrt((m - n) ** 2 + 2 * (s - t) ** 2)
         np.testing.assert_allclose(ours[i, j], np.exp(-w2 / 0.4) * float(bracket), atol=1e-14)
 
