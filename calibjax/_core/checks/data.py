@@ -34,6 +34,7 @@ from calibjax._core.checks.values import (
     integer,
     leading_size,
     of_axes,
+    of_shape,
     replaced,
     satisfying,
     satisfying_integers,
@@ -106,6 +107,7 @@ def checked_batch(
             constraints[key] = constraint
             value = received[key] = _received(place, value, constraint, "optional" in extra)
             narrow[key] = value if _is_ready(value) else narrowed(place, value)
+            an_array(place, narrow[key], "an array of numbers")
     for key, value in _aligned(name, narrow, constraints).items():
         of_axes(f"{name}.{key}", value, constraints[key], leading, inner)
         changes[key] = constraints[key].check(f"{name}.{key}", value)
@@ -212,17 +214,8 @@ def _plain(
     """A pytree of arrays with leading axes, which declare nothing."""
 
     def checked(path: Any, leaf: jax.Array) -> jax.Array:
-        place, actual = name + jax.tree_util.keystr(path), jnp.shape(leaf)[: len(leading)]
-        known = tuple(lengths.get(axis) for axis in leading)
-        if len(actual) < len(leading) or any(
-            e not in (None, a) for e, a in zip(known, actual, strict=True)
-        ):
-            shown = ", ".join(f"{axis} = {lengths.get(axis, axis)}" for axis in leading)
-            raise ValueError(
-                f"{place}: expected leading axes [{', '.join(leading)}] with {shown}, got shape "
-                f"{jnp.shape(leaf)}"
-            )
-        lengths.update(zip(leading, actual, strict=True))
+        place = name + jax.tree_util.keystr(path)
+        of_shape(place, jnp.shape(leaf)[: len(leading)], leading, lengths)
         return finite(place, leaf) if is_finite else leaf
 
     return jax.tree_util.tree_map_with_path(checked, as_arrays(name, tree))
@@ -540,22 +533,18 @@ def refuse_rounded(name: str, given: object, converted: object, predictions: obj
 
 def _scale(predictions: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     """Standard deviations of the predictions that fit values of a shape, if they are known."""
-    predictions = getattr(predictions, "distribution", predictions)
-    is_mixture = hasattr(predictions, "components")
-    predictions = predictions.components if is_mixture else predictions
-    scale, cov, values = (getattr(predictions, x, None) for x in ("scale", "cov", "values"))
-    values = None if is_mixture else values
+    inner = getattr(predictions, "distribution", predictions)
+    inner = getattr(inner, "components", inner)
+    scale, cov, values = (getattr(inner, x, None) for x in ("scale", "cov", "values"))
     if not is_concrete(scale, cov, values):
         return None
-    if scale is not None:
-        scale = np.asarray(scale)
-    elif cov is not None:
+    if cov is not None:
         scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
-    elif values is not None:
+    elif scale is None and values is not None and len(shape) <= jnp.ndim(values) <= len(shape) + 1:
         values = np.asarray(values, np.float64)
         scale = values.std(1, keepdims=len(shape) == values.ndim)
-    if scale is not None and scale.ndim == len(shape) + 1:
-        scale = scale.min(1)  # a target is compared with the narrowest component
+    if scale is not None and jnp.ndim(scale) == len(shape) + 1:
+        scale = np.asarray(scale).min(1)  # a target is compared with the narrowest component
     try:
         return np.broadcast_to(scale, shape) if scale is not None else None
     except ValueError:  # a parameter of this name that means something else

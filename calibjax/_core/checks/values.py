@@ -405,23 +405,33 @@ def of_axes(
     place: str, value: Any, constraint: Any, leading: tuple[str, ...], lengths: dict[str, int]
 ) -> None:
     """Refuses a parameter without the declared axes; those whose lengths are known have them."""
-    axes = (*leading, *constraint.axes)
+    axes, last = (*leading, *constraint.axes), len(leading) + len(constraint.axes) - 1
     if jnp.ndim(value) == len(axes) + len(constraint.optional):
         axes += constraint.optional
-    actual, expected = jnp.shape(value), tuple(lengths.get(axis) for axis in axes)
     advice = f"; {constraint.advice}" if constraint.advice else ""
-    if len(actual) != len(axes) or any(
-        e not in (None, a) for e, a in zip(expected, actual, strict=True)
-    ):
+    of_shape(place, jnp.shape(value), axes, lengths, advice)
+    if axes and lengths[axes[last]] < constraint.min_size:
+        least = f"[{', '.join(axes)}] with {axes[last]} >= {constraint.min_size}"
+        raise ValueError(f"{place}: expected shape {least}, got {jnp.shape(value)}{advice}")
+
+
+def of_shape(
+    place: str,
+    actual: tuple[int, ...],
+    axes: tuple[str, ...],
+    lengths: dict[str, int],
+    advice: str = "",
+) -> None:
+    """Refuses shapes without axes of these names; lengths that are not known yet are added."""
+    fits = all(lengths.get(axis, size) == size for axis, size in zip(axes, actual, strict=False))
+    if len(actual) != len(axes) or not fits:
         names = dict.fromkeys(axis for axis in axes if axis in lengths)
         known = ", ".join(f"{axis} = {lengths[axis]}" for axis in names)
-        shown = f"[{', '.join(axes)}]" if axes else "() (a scalar)"
-        shape(place, value, expected, f"{shown} with {known}" if known else shown, hint=advice)
+        shown = f"[{', '.join(axes)}]{' with ' * bool(known)}{known}" if axes else "() (a scalar)"
+        if actual == (*(lengths.get(x, y) for x, y in zip(axes, actual, strict=False)), 1):
+            advice = f"; take {place}[..., 0]"
+        raise ValueError(f"{place}: expected shape {shown}, got {actual}{advice}")
     lengths.update(zip(axes, actual, strict=True))
-    last = len(leading) + len(constraint.axes) - 1
-    if axes and actual[last] < constraint.min_size:
-        least = f"[{', '.join(axes)}] with {axes[last]} >= {constraint.min_size}"
-        raise ValueError(f"{place}: expected shape {least}, got {actual}{advice}")
 
 
 def constrained(name: str, record: T, leading: tuple[str, ...] | None = None) -> T:
