@@ -72,18 +72,18 @@ class Call:
     takes: frozenset[str] = frozenset()
 
     @property
-    def name(self) -> str:
+    def name(self):
         return f"{self.covers[0]}[{self.label}]" if self.label else self.covers[0]
 
-    def values(self, dtype: Any) -> dict[str, Any]:
+    def values(self, dtype):
         """The valid values; floating-point arrays in the precision asked for."""
         return {name: in_precision(arg.value, dtype) for name, arg in self.arguments.items()}
 
 
-def in_precision(value: Any, dtype: Any) -> Any:
+def in_precision(value, dtype):
     """A value, or a record of values, with NumPy's floating-point arrays of that precision."""
 
-    def convert(leaf: Any) -> Any:
+    def convert(leaf):
         is_floating = isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f"
         return leaf.astype(dtype) if is_floating else leaf
 
@@ -102,25 +102,23 @@ class Made:
 REPLACED: dict[Any, Callable[..., Any]] = {}
 
 
-def made(make: Callable[..., Any], **parts: Argument) -> Made:
+def made(make, **parts):
     """A record, and what it is made of in the order of the function's arguments."""
     return Made(make, parts)
 
 
-def public(name: str) -> Callable[..., Any]:
+def public(name):
     """The public function of a name `room.function`, or `function`."""
     room, _, function = f"calibjax.{name}".rpartition(".")
     return getattr(importlib.import_module(room), function)
 
 
-def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
+def parameters_of(function):
     """Names of what a function takes."""
     return frozenset(inspect.signature(function).parameters)
 
 
-def call(
-    covers: str, label: str = "", function: Callable[..., Any] | None = None, /, **given: Any
-) -> Call:
+def call(covers, label="", function=None, /, **given):
     """A registered call of a function, by default the public one that `covers` names first.
 
     Each `Argument` that is given is tried with wrong values, a `Made` record in each of its parts;
@@ -139,7 +137,7 @@ def call(
         for part, argument in record.parts.items():
             arguments[part] = dataclasses.replace(argument, called=(*argument.called, name))
 
-    def evaluate(**values: Any) -> Any:
+    def evaluate(**values):
         whole = {
             name: REPLACED.get(record.make, record.make)(*map(values.pop, record.parts))
             for name, record in records.items()
@@ -149,8 +147,8 @@ def call(
     return Call(names, label, evaluate, arguments, takes=takes - given.keys(), **options)
 
 
-def _argument(kind: str) -> Callable[..., Argument]:
-    def make(value: Any, *called: str, **rest: Any) -> Argument:
+def _argument(kind):
+    def make(value, *called, **rest):
         if kind in ARRAYS:
             value = np.asarray(value)
             value = value.astype(np.int32 if value.dtype.kind in "iu" else np.float32)
@@ -168,7 +166,7 @@ kernel, distance, binning, function = map(_argument, ("kernel", "distance", "bin
 predictions, record = map(_argument, ("predictions", "record"))
 
 
-def key(seed: int = 0, **rest: Any) -> Argument:
+def key(seed=0, **rest):
     """A random key."""
     return Argument("key", jax.random.key(seed), **rest)
 

@@ -93,169 +93,133 @@ def _mixture(weights, loc, scale):
     return distributions.Mixture(weights, distributions.Normal(loc, scale))
 
 
+def _recalibrated(loc, scale, shift, factor):
+    law = AffineMap(shift, factor)
+    return Recalibrated(distributions.Normal(loc, scale), law)
+
+
+def _of_classes(probs):
+    return distributions.Mixture(None, distributions.Categorical(probs))
+
+
 _TWO = np.stack([LOC, LOC + 1], 1)
 _TWO_SCALES = np.stack([SCALE, SCALE + 0.5], 1)
 _WEIGHTS = np.stack([0.5 * PROBS[:, 0] + 0.25, 0.75 - 0.5 * PROBS[:, 0]], 1)
 _DRAWS = np.stack([LOC, LOC + 0.5, LOC - 1.0], 1)
 _CLASS_ENSEMBLE = np.stack([PROBS, np.roll(PROBS, 1, 0)], 1)
 _COUNTS = np.array([0, 2, 1, 4, 0, 3, 1, 2])
+_COUNTED_DRAWS = integers(
+    np.stack([_COUNTS, _COUNTS[::-1], _COUNTS + 1], 1), without=("float 0.5",)
+)
 _UNIT_TARGETS = np.clip(np.round(PROBS[:, 1], 3), 0.02, 0.98)
 _SIMPLEX_TARGETS = np.roll(PROBS, 1, 0)
 
-FAMILIES = {
-    "Normal": Family(
-        distributions.Normal,
-        {"loc": real(LOC), "scale": positive(SCALE)},
-        real(Y),
-        prediction_kernel=kernels.Exponential(1.5, distances.Wasserstein()),
-        covers="distributions.Normal distances.Wasserstein kernels.Exponential",
-    ),
-    "DiagNormal": Family(
-        distributions.DiagNormal,
-        {"loc": real(VECTORS), "scale": positive(0.3 + VECTORS**2)},
-        real(VECTORS[::-1]),
-        covers="distributions.DiagNormal distances.Euclidean",
-    ),
-    "MvNormal": Family(
-        distributions.MvNormal,
-        {"loc": real(VECTORS), "cov": spd(COVARIANCES)},
-        real(VECTORS[::-1]),
-        covers="distributions.MvNormal",
-    ),
-    "Laplace": Family(
-        distributions.Laplace,
-        {"loc": real(LOC), "scale": positive(SCALE)},
-        real(Y),
-        target_kernel=kernels.Exponential(1.2),
-        covers="distributions.Laplace",
-    ),
-    "Bernoulli": Family(
-        distributions.Bernoulli,
-        {"probs": unit(PROBS[:, 0])},
-        labels(LABELS % 2, limit=2),
-        target_kernel=kernels.White(),
-        prediction_kernel=kernels.Exponential(1.5, distances.TotalVariation()),
-        covers="distributions.Bernoulli distances.TotalVariation kernels.White",
-    ),
-    "Categorical": Family(
-        distributions.Categorical,
-        {"probs": simplex(PROBS)},
-        labels(LABELS, limit=3),
-        target_kernel=kernels.White(),
-        prediction_kernel=kernels.Exponential(1.5, distances.TotalVariation()),
-        covers="distributions.Categorical",
-    ),
-    "CategoricalLogits": Family(
-        distributions.CategoricalLogits,
-        {"logits": real(np.log(PROBS))},
-        labels(LABELS, limit=3),
-        target_kernel=kernels.White(),
-        prediction_kernel=kernels.Exponential(1.5, distances.TotalVariation()),
-        covers="distributions.CategoricalLogits",
-    ),
-    "Poisson": Family(
-        distributions.Poisson,
-        {"rate": positive(2 * SCALE)},
-        counts(_COUNTS),
-        covers="distributions.Poisson",
-    ),
-    "Beta": Family(
-        distributions.Beta,
-        {"alpha": positive(SCALE + 0.5), "beta": positive(SCALE[::-1] + 1)},
-        unit(_UNIT_TARGETS),
-        target_kernel=kernels.SquaredExponential(0.4),
-        covers="distributions.Beta",
-    ),
-    "Mixture": Family(
-        _mixture,
-        {
-            "weights": simplex(_WEIGHTS, without=OPTIONAL),
-            "loc": real(_TWO),
-            "scale": positive(_TWO_SCALES),
-        },
-        real(Y),
-        prediction_kernel=kernels.Exponential(1.5, distances.MixtureWasserstein()),
-        covers="distributions.Mixture distances.MixtureWasserstein",
-    ),
-    "Mixture of classes": Family(
-        lambda probs: distributions.Mixture(None, distributions.Categorical(probs)),
-        {"probs": simplex(_CLASS_ENSEMBLE)},
-        labels(LABELS, limit=3),
-        target_kernel=kernels.LabelKernel(np.array([[2, 1, 0], [1, 2, 1], [0, 1, 2]], "f4")),
-        prediction_kernel=kernels.Exponential(1.5, distances.TotalVariation()),
-        covers="distributions.Mixture kernels.LabelKernel",
-    ),
-    "Ensemble": Family(
-        distributions.Ensemble,
-        {"values": real(_DRAWS), "weights": simplex(PROBS, without=OPTIONAL)},
-        real(Y),
-        prediction_kernel=kernels.Exponential(
-            1.5, distances.MaximumMeanDiscrepancy(kernels.SquaredExponential())
+
+def _family(name, targets, target_kernel=_TARGET_KERNEL, distance=None, covers="", **parameters):
+    """A family by its name, with the names that are tried with it beyond its own."""
+    names = {"Mixture": _mixture, "Recalibrated": _recalibrated, "Mixture of classes": _of_classes}
+    kind = name.split(" of ")[0]
+    make = names.get(name) or getattr(distributions, kind)
+    kernel = _PREDICTION_KERNEL if distance is None else kernels.Exponential(1.5, distance)
+    covers = f"distributions.{kind} {covers}".strip() if kind != "Recalibrated" else ""
+    return name, Family(make, parameters, targets, target_kernel, kernel, covers, name)
+
+
+_LOC_SCALE = {"loc": real(LOC), "scale": positive(SCALE)}
+_SHAPES, _VARIATION, _WHITE = positive(SCALE + 1), distances.TotalVariation(), kernels.White()
+_MATRIX = kernels.LabelKernel(np.array([[2, 1, 0], [1, 2, 1], [0, 1, 2]], "f4"))
+_OF_DRAWS = distances.MaximumMeanDiscrepancy(kernels.SquaredExponential())
+_CLASSES, _TRUTHS = labels(LABELS, limit=3), labels(LABELS % 2, limit=2)
+_NUMBERS, _REVERSED, _COUNTED = real(Y), real(VECTORS[::-1]), counts(_COUNTS)
+FAMILIES = dict(
+    (
+        _family(
+            "Normal",
+            _NUMBERS,
+            distance=distances.Wasserstein(),
+            covers="distances.Wasserstein kernels.Exponential",
+            **_LOC_SCALE,
         ),
-        covers="distributions.Ensemble distances.MaximumMeanDiscrepancy",
-    ),
-    "Ensemble of counts": Family(
-        distributions.Ensemble,
-        {  # of numbers that are no integers, integers are targets as well
-            "values": integers(
-                np.stack([_COUNTS, _COUNTS[::-1], _COUNTS + 1], 1), without=("float 0.5",)
-            )
-        },
-        integers(_COUNTS),
-        covers="distributions.Ensemble",
-    ),
-}
-_MORE = {  # without closed-form expectations
-    "Dirichlet": Family(
-        distributions.Dirichlet,
-        {"concentration": positive(3 * PROBS + 0.3)},
-        simplex(_SIMPLEX_TARGETS),
-        covers="distributions.Dirichlet",
+        _family(
+            "DiagNormal",
+            _REVERSED,
+            covers="distances.Euclidean",
+            loc=real(VECTORS),
+            scale=positive(0.3 + VECTORS**2),
+        ),
+        _family("MvNormal", _REVERSED, loc=real(VECTORS), cov=spd(COVARIANCES)),
+        _family("Laplace", _NUMBERS, kernels.Exponential(1.2), **_LOC_SCALE),
+        _family(
+            "Bernoulli",
+            _TRUTHS,
+            _WHITE,
+            _VARIATION,
+            "distances.TotalVariation kernels.White",
+            probs=unit(PROBS[:, 0]),
+        ),
+        _family("Categorical", _CLASSES, _WHITE, _VARIATION, probs=simplex(PROBS)),
+        _family("CategoricalLogits", _CLASSES, _WHITE, _VARIATION, logits=real(np.log(PROBS))),
+        _family("Poisson", _COUNTED, rate=positive(2 * SCALE)),
+        _family(
+            "Beta",
+            unit(_UNIT_TARGETS),
+            kernels.SquaredExponential(0.4),
+            alpha=positive(SCALE + 0.5),
+            beta=positive(SCALE[::-1] + 1),
+        ),
+        _family(
+            "Mixture",
+            _NUMBERS,
+            distance=distances.MixtureWasserstein(),
+            covers="distances.MixtureWasserstein",
+            weights=simplex(_WEIGHTS, without=OPTIONAL),
+            loc=real(_TWO),
+            scale=positive(_TWO_SCALES),
+        ),
+        _family(
+            "Mixture of classes",
+            _CLASSES,
+            _MATRIX,
+            _VARIATION,
+            "kernels.LabelKernel",
+            probs=simplex(_CLASS_ENSEMBLE),
+        ),
+        _family(
+            "Ensemble",
+            _NUMBERS,
+            distance=_OF_DRAWS,
+            covers="distances.MaximumMeanDiscrepancy",
+            values=real(_DRAWS),
+            weights=simplex(PROBS, without=OPTIONAL),
+        ),
+        # Of numbers that are no integers, integers are targets as well.
+        _family("Ensemble of counts", integers(_COUNTS), values=_COUNTED_DRAWS),
     )
-}
-_SHAPES = positive(SCALE + 1)
-_DRAWN_FROM = {  # of which only draws and scores are asked for
-    "StudentT": ({"df": _SHAPES, "loc": real(LOC), "scale": positive(SCALE)}, real(Y)),
-    "Logistic": ({"loc": real(LOC), "scale": positive(SCALE)}, real(Y)),
-    "LogNormal": ({"loc": real(LOC), "scale": positive(SCALE)}, positive(np.exp(Y))),
-    "Gamma": (  # draws may be rounded to zero
-        {"concentration": _SHAPES, "rate": positive(SCALE)},
-        positive(np.exp(Y), without=("0", "-0.0")),
-    ),
-    "Uniform": ({"low": real(LOC), "high": real(LOC + SCALE)}, real(LOC + 0.5 * SCALE)),
-    "GeneralizedNormal": ({"loc": real(LOC), "scale": positive(SCALE), "power": _SHAPES}, real(Y)),
-    "NegativeBinomial": ({"mean_": _SHAPES, "concentration": positive(SCALE)}, counts(_COUNTS)),
-}
-_DRAWN_FROM = {
-    name: Family(getattr(distributions, name), *data, covers=f"distributions.{name}")
-    for name, data in _DRAWN_FROM.items()
-}
+)
+# Without closed-form expectations.
+_MORE = dict(
+    [_family("Dirichlet", simplex(_SIMPLEX_TARGETS), concentration=positive(3 * PROBS + 0.3))]
+)
+_ABOVE = positive(np.exp(Y), without=("0", "-0.0"))  # draws may be rounded to zero
+_DRAWN_FROM = dict(  # of which only draws and scores are asked for
+    (
+        _family("StudentT", _NUMBERS, df=_SHAPES, **_LOC_SCALE),
+        _family("Logistic", _NUMBERS, **_LOC_SCALE),
+        _family("LogNormal", positive(np.exp(Y)), **_LOC_SCALE),
+        _family("Gamma", _ABOVE, concentration=_SHAPES, rate=positive(SCALE)),
+        _family("Uniform", real(LOC + 0.5 * SCALE), low=real(LOC), high=real(LOC + SCALE)),
+        _family("GeneralizedNormal", _NUMBERS, **_LOC_SCALE, power=_SHAPES),
+        _family("NegativeBinomial", _COUNTED, mean_=_SHAPES, concentration=positive(SCALE)),
+        _family(
+            "Recalibrated", _NUMBERS, **_LOC_SCALE, shift=real(0.1 * LOC), factor=positive(SCALE)
+        ),
+    )
+)
 _EQUAL_DRAWS = Family(distributions.Ensemble, {"values": real(_DRAWS)}, real(Y))
 _VECTOR_DRAWS = Family(
     distributions.Ensemble,
     {"values": real(np.stack([VECTORS, VECTORS[::-1], VECTORS + 1], 1))},
     real(VECTORS[::-1]),
-)
-
-
-def _recalibrated(loc, scale, shift, factor):
-    law = AffineMap(shift, factor)
-    return Recalibrated(distributions.Normal(loc, scale), law)
-
-
-_DRAWN_FROM["Recalibrated"] = Family(
-    _recalibrated,
-    {
-        "loc": real(LOC),
-        "scale": positive(SCALE),
-        "shift": real(0.1 * LOC),
-        "factor": positive(SCALE),
-    },
-    real(Y),
-)
-FAMILIES, _MORE, _DRAWN_FROM = (
-    {name: dataclasses.replace(family, name=name) for name, family in families.items()}
-    for families in (FAMILIES, _MORE, _DRAWN_FROM)
 )
 ALL = {**FAMILIES, **_MORE, **_DRAWN_FROM}
 NORMAL, CATEGORICAL, BERNOULLI = (FAMILIES[k] for k in ("Normal", "Categorical", "Bernoulli"))

@@ -25,54 +25,48 @@ from tests.registry.arguments import ARRAYS, NUMBERS, Argument
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
+    """Of wrong numbers `is_one_row` says whether they are in one row or in all."""
+
     name: str
     value: Any
     meanings: tuple[Any, ...] = ()
+    is_one_row: bool = True
 
 
-@dataclasses.dataclass(frozen=True)
-class WrongValues:
-    """An array of the valid one's shape and dtype with wrong numbers, in one row or in all."""
-
-    name: str
-    value: Any
-    is_one_row: bool
-
-
-def mutants(argument: Argument, valid: Any) -> list[Mutant]:
+def mutants(argument, valid):
     """All wrong values in place of a valid one, but for those that the registry leaves out."""
-    found = [Mutant(w.name, w.value) for w in wrong_values(argument, valid)]
+    found = wrong_values(argument, valid)
     for name, value in _OF_KIND[argument.kind](argument, valid).items():
         found.append(value if isinstance(value, Mutant) else Mutant(name, value))
     return [m for m in found if m.name not in argument.without]
 
 
-def same(meaning: Any, **named: Any) -> dict[str, Mutant]:
+def same(meaning, **named):
     """Values that may be taken for a right one."""
     return {
         name: Mutant(name.replace("_", " "), value, (meaning,)) for name, value in named.items()
     }
 
 
-def row_of(array: np.ndarray) -> int:
+def row_of(array):
     """The sample that is made wrong."""
     return min(2, len(array) - 1)
 
 
-def with_number(array: np.ndarray, value: Any) -> np.ndarray:
+def with_number(array, value):
     """A copy with another first number in one row, which is the whole of a scalar."""
     changed = np.array(array)
     changed[(row_of(array), *(0 for _ in array.shape[1:])) if array.ndim else ()] = value
     return changed
 
 
-def _with_row(array: np.ndarray, row: Any) -> np.ndarray:
+def _with_row(array, row):
     changed = np.array(array)
     changed[row_of(array)] = row
     return changed
 
 
-def _subnormal(dtype: Any) -> float:
+def _subnormal(dtype):
     """Half of the smallest normal number, which processors take for zero."""
     return float(np.finfo(dtype).tiny) / 2
 
@@ -89,14 +83,14 @@ _OUTSIDE = {
 }
 
 
-def wrong_values(argument: Argument, valid: Any) -> list[WrongValues]:
+def wrong_values(argument, valid):
     """Wrong numbers of the right shape and dtype: eagerly refused, NaN under `jit`."""
     kind, outside = argument.kind, _OUTSIDE.get(argument.kind, {})
     if kind in NUMBERS:
         numbers = {**_NOT_FINITE, **outside}
         if kind in ("proportion", "scale"):
             numbers["subnormal"] = _subnormal(jnp.result_type(type(valid)))
-        return [WrongValues(k, type(valid)(v), False) for k, v in numbers.items()]
+        return [Mutant(k, type(valid)(v), (), False) for k, v in numbers.items()]
     if kind not in ARRAYS or kind == "integers":
         return []
     a = np.asarray(valid)
@@ -105,11 +99,11 @@ def wrong_values(argument: Argument, valid: Any) -> list[WrongValues]:
         numbers = {"-1": -1, "-2^31": -(2**31)}
         if limit is not None:
             numbers |= {"m": limit, "2^31-1": 2**31 - 1}
-        found = [WrongValues(k, with_number(a, v), True) for k, v in numbers.items()]
-        return [*found, WrongValues("all -1", np.full_like(a, -1), False)]
+        found = [Mutant(k, with_number(a, v)) for k, v in numbers.items()]
+        return [*found, Mutant("all -1", np.full_like(a, -1), (), False)]
     if kind == "positive" and "0" not in argument.without:
         outside = {**outside, "subnormal": _subnormal(a.dtype)}
-    found = [WrongValues(k, with_number(a, v), True) for k, v in {**_NOT_FINITE, **outside}.items()]
+    found = [Mutant(k, with_number(a, v)) for k, v in {**_NOT_FINITE, **outside}.items()]
     whole, rows = {"all nan": np.full_like(a, np.nan)}, {}
     if kind in ("positive", "weights"):
         whole["all negative"] = -a
@@ -127,17 +121,17 @@ def wrong_values(argument: Argument, valid: Any) -> list[WrongValues]:
         one = np.eye(a.shape[-1])
         skew = one + 0.9 * np.eye(len(one), k=len(one) - 1)
         rows = {"indefinite": 2 - one, "asymmetric": skew, "zeros": 0, "negative": -one}
-    found += [WrongValues(k, _with_row(a, row), True) for k, row in rows.items()]
-    return [*found, *(WrongValues(k, v, False) for k, v in whole.items())]
+    found += [Mutant(k, _with_row(a, row)) for k, row in rows.items()]
+    return [*found, *(Mutant(k, v, (), False) for k, v in whole.items())]
 
 
 class ArrayLike:
     """What NumPy converts by `__array__`, as tensors and data frames."""
 
-    def __init__(self, values: Any):
+    def __init__(self, values):
         self.values = values
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype=None, copy=None):
         return np.array(self.values, dtype)
 
 
@@ -147,14 +141,14 @@ class Unregistered:
 
     loc: Any = None
 
-    def __call__(self, x: Any, y: Any = None) -> Any:
+    def __call__(self, x, y=None):
         return jnp.exp(-jnp.sum(jnp.square(x - y)))
 
-    def sample(self, key: Any) -> Any:
+    def sample(self, key):
         return self.loc
 
 
-def _objects(*without: str) -> dict[str, Any]:
+def _objects(*without):
     """What is no array of numbers."""
     found = {
         "None": None,
@@ -169,7 +163,7 @@ def _objects(*without: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in without}
 
 
-def _tables(a: np.ndarray) -> dict[str, Any]:
+def _tables(a):
     """Of pandas and torch where these are installed, which nothing here needs."""
     found: dict[str, Any] = {}
     if importlib.util.find_spec("pandas") is not None and a.ndim <= 2:
@@ -187,7 +181,7 @@ def _tables(a: np.ndarray) -> dict[str, Any]:
     return found
 
 
-def _of_array(argument: Argument, a: np.ndarray) -> dict[str, Any]:
+def _of_array(argument, a):
     rows, is_first = a.tolist(), np.arange(a.size).reshape(a.shape) == row_of(a)
     found = {
         **_objects(),
@@ -213,7 +207,7 @@ def _of_array(argument: Argument, a: np.ndarray) -> dict[str, Any]:
     return found | columns
 
 
-def _other_dtypes(argument: Argument, a: np.ndarray) -> dict[str, Any]:
+def _other_dtypes(argument, a):
     """Numbers of other types, the same or not."""
     has_64_bits = jax.config.jax_enable_x64
     if a.dtype.kind not in "iu":
@@ -242,7 +236,7 @@ def _other_dtypes(argument: Argument, a: np.ndarray) -> dict[str, Any]:
     return found | floats | same((a > 0).astype(np.int32), bool=a > 0)
 
 
-def _of_number(argument: Argument, value: float) -> dict[str, Any]:
+def _of_number(argument, value):
     vector = np.array([value])
     likes = {"float64": np.float64(value), "array": np.array(value), "jax": jnp.asarray(value)}
     likes |= {"vector": vector, "list": [value], "number as string": str(value)}
@@ -254,7 +248,7 @@ def _of_number(argument: Argument, value: float) -> dict[str, Any]:
     return _objects() | found | wrong
 
 
-def _of_integer(argument: Argument, value: int) -> dict[str, Any]:
+def _of_integer(argument, value):
     likes = {"int64": np.int64(value), "array": np.array(value), "float": float(value)}
     likes |= {"string": str(value), "list": [value], "vector": np.array([value])}
     huge = (argument.limit,) if argument.limit is not None else ()
@@ -263,18 +257,18 @@ def _of_integer(argument: Argument, value: int) -> dict[str, Any]:
     return found | same(value, **likes) | {"10^12": Mutant("10^12", 10**12, huge)}
 
 
-def _of_truth(argument: Argument, value: bool) -> dict[str, Any]:
+def _of_truth(argument, value):
     likes = {"numpy": np.bool_(value), "integer": int(value), "jax": jnp.asarray(value)}
     wrong = {"False as string": "False", "2": 2, "nan": np.nan, "two": np.array([value, value])}
     return _objects() | wrong | same(value, **likes)
 
 
-def _of_choice(argument: Argument, value: str) -> dict[str, Any]:
+def _of_choice(argument, value):
     wrong = {"capital": value.title() + "!", "0": 0, "True": True, "nan": np.nan}
     return _objects() | wrong | same(value, numpy=np.str_(value))
 
 
-def _of_key(argument: Argument, value: Any) -> dict[str, Any]:
+def _of_key(argument, value):
     old = jax.random.key_data(value)
     wrong = {"0": 0, "float": 0.5, "float key": np.zeros(2), "int key": np.zeros(2, np.int64)}
     wrong |= {"keys": jax.random.split(value, 8), "list": [0, 0], "one": np.uint32(3)}
@@ -282,7 +276,7 @@ def _of_key(argument: Argument, value: Any) -> dict[str, Any]:
     return _objects("key") | wrong | likes
 
 
-def _of_kernel(argument: Argument, value: Any) -> dict[str, Any]:
+def _of_kernel(argument, value):
     scales = (np.nan, np.inf, 0.0, -1.0, "1", True, np.ones(2))
     wrong = {f"length scale {v!r}": kernels.SquaredExponential(v) for v in scales}
     wrong |= {f"exponent {v!r}": PowerExponential(1.0, v) for v in (np.nan, 0, 3)}
@@ -314,7 +308,7 @@ def _of_kernel(argument: Argument, value: Any) -> dict[str, Any]:
     return found | same(tiny, tiny_length_scale=tiny)
 
 
-def _of_distance(argument: Argument, value: Any) -> dict[str, Any]:
+def _of_distance(argument, value):
     wrong = {
         "class": distances.Euclidean,
         "base": distances.Distance(),
@@ -329,8 +323,8 @@ def _of_distance(argument: Argument, value: Any) -> dict[str, Any]:
     return _objects("lambda") | wrong | same(value, same_as_lambda=lambda x, y: value(x, y))
 
 
-def _of_binning(argument: Argument, value: Any) -> dict[str, Any]:
-    def length(p: Any) -> int:
+def _of_binning(argument, value):
+    def length(p):
         return jax.tree.leaves(p)[0].shape[0]
 
     wrong = {
@@ -348,7 +342,7 @@ def _of_binning(argument: Argument, value: Any) -> dict[str, Any]:
     return _objects("lambda", "None") | wrong | same(value, same_as_lambda=lambda p: value(p))
 
 
-def _of_function(argument: Argument, value: Any) -> dict[str, Any]:
+def _of_function(argument, value):
     wrong = {
         "class": kernels.White,
         "number": 1.0,
@@ -361,7 +355,7 @@ def _of_function(argument: Argument, value: Any) -> dict[str, Any]:
     return _objects("lambda") | wrong | same(value, same_as_lambda=lambda *a: value(*a))
 
 
-def _of_predictions(argument: Argument, value: Any) -> dict[str, Any]:
+def _of_predictions(argument, value):
     """In place of a whole batch."""
     leaf = np.asarray(jax.tree.leaves(value)[0])
     fields = [f.name for f in dataclasses.fields(value)]
@@ -390,7 +384,7 @@ def _of_predictions(argument: Argument, value: Any) -> dict[str, Any]:
     return _objects() | wrong
 
 
-def _of_record(argument: Argument, value: Any) -> dict[str, Any]:
+def _of_record(argument, value):
     """In place of something that a function of the package returned, params or results."""
     wrong = {"number": 1.0, "array": np.ones(3), "pair": (1.0, 2.0), "other": kernels.White()}
     wrong |= {"its class": type(value)}
@@ -403,7 +397,7 @@ def _of_record(argument: Argument, value: Any) -> dict[str, Any]:
     return _objects() | wrong
 
 
-def _of_constrained(record: Any) -> dict[str, Any]:
+def _of_constrained(record):
     """Params with wrong numbers, shapes and kinds in place of each of their arrays."""
     wrong = {}
     for key, constraint in checks.constraints_of(record).items():

@@ -18,14 +18,13 @@ import enum
 import functools
 import warnings
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from tests.registry.arguments import ARRAYS, NUMBERS, Argument, Call
-from tests.registry.mutants import Mutant, WrongValues, mutants, row_of, wrong_values
+from tests.registry.arguments import ARRAYS, NUMBERS
+from tests.registry.mutants import mutants, row_of, wrong_values
 
 REFUSALS = TypeError, ValueError, NotImplementedError
 
@@ -42,7 +41,7 @@ class Outcome(enum.StrEnum):
 ALLOWED = Outcome.REFUSED, Outcome.SAME, Outcome.NAN
 
 
-def numbers_of(result: Any) -> list[np.ndarray]:
+def numbers_of(result):
     """Leaves of a result, as arrays."""
     arrays = []
     for leaf in jax.tree.leaves(result):
@@ -52,13 +51,13 @@ def numbers_of(result: Any) -> list[np.ndarray]:
     return arrays
 
 
-def is_same(result: Any, expected: Any) -> bool:
+def is_same(result, expected):
     """Whether two results are the same up to the rounding of float32."""
     first, second = numbers_of(result), numbers_of(expected)
     return len(first) == len(second) and all(map(_is_close, first, second))
 
 
-def _is_close(x: np.ndarray, y: np.ndarray) -> bool:
+def _is_close(x, y):
     if x.shape != y.shape or "O" in (x.dtype.kind + y.dtype.kind):
         return False
     if {x.dtype.kind, y.dtype.kind} <= set("iub"):
@@ -67,16 +66,14 @@ def _is_close(x: np.ndarray, y: np.ndarray) -> bool:
     return np.allclose(x, y, rtol=1e-3, atol=1e-5 * scale, equal_nan=True)
 
 
-def evaluate(call: Call, values: dict[str, Any]) -> Any:
+def evaluate(call, values):
     """The result; warnings are ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return jax.block_until_ready(call.function(**values))
 
 
-def eager_outcome(
-    call: Call, name: str, mutant: Mutant, valid: dict[str, Any], right: Callable[[Any], Any]
-) -> tuple[Outcome, str]:
+def eager_outcome(call, name, mutant, valid, right):
     """Outcome of a call outside of `jit`, and what came."""
     try:
         result = evaluate(call, {**valid, name: mutant.value})
@@ -100,29 +97,29 @@ class Compiled:
     With `only`, the other arguments are known when compiling.
     """
 
-    def __init__(self, call: Call, valid: dict[str, Any], only: str | None = None):
+    def __init__(self, call, valid, only=None):
         self.call, self.valid = call, valid
         traced = [k for k, arg in call.arguments.items() if is_traced(arg)]
         self.traced = [only] if only else traced
         known = {k: v for k, v in valid.items() if k not in self.traced}
 
         @jax.jit
-        def function(given: dict[str, Any]) -> Any:
+        def function(given):
             return call.function(**known, **given)
 
         self.function = function
 
     @functools.cached_property
-    def reference(self) -> list[np.ndarray]:
+    def reference(self):
         return self({})
 
-    def __call__(self, changed: dict[str, Any]) -> list[np.ndarray]:
+    def __call__(self, changed):
         given = {k: self.valid[k] for k in self.traced} | changed
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return numbers_of(self.function(given))
 
-    def depends(self, name: str, is_one_row: bool) -> list[np.ndarray]:
+    def depends(self, name, is_one_row):
         """Which numbers of the result change with right values of an argument."""
         found = [np.zeros(x.shape, bool) for x in self.reference]
         for other in other_right_values(self.call.arguments[name], self.valid[name], is_one_row):
@@ -130,9 +127,7 @@ class Compiled:
                 where |= ~((x == y) | (np.isnan(x) & np.isnan(y))) if x.dtype.kind == "f" else False
         return found
 
-    def outcome(
-        self, name: str, wrong: WrongValues, depends: list[np.ndarray]
-    ) -> tuple[Outcome, str]:
+    def outcome(self, name: str, wrong, depends) -> tuple[Outcome, str]:
         results = self({name: wrong.value})
         for x, y, where in zip(results, self.reference, depends, strict=True):
             if x.dtype.kind != "f":
@@ -144,11 +139,11 @@ class Compiled:
         return Outcome.NAN, ""
 
 
-def is_traced(argument: Argument) -> bool:
+def is_traced(argument):
     return argument.traced and argument.kind in (*ARRAYS, *NUMBERS)
 
 
-def other_right_values(argument: Argument, valid: Any, is_one_row: bool) -> list[Any]:
+def other_right_values(argument, valid, is_one_row):
     """Other values that are right, in one row or in all."""
     if argument.kind in NUMBERS:
         if argument.kind == "proportion":
@@ -177,12 +172,12 @@ class Tried:
     outcome: Outcome
     said: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         place = f"{self.call}({self.argument}={self.mutant})"
         return f"{self.outcome}: {place}: {self.said[:200]}"
 
 
-def try_eagerly(call: Call, dtype: Any, chosen: Callable[..., bool] = lambda *_: True) -> Any:
+def try_eagerly(call, dtype, chosen=lambda *_: True):
     """Yields what came of all wrong values of all arguments, or of those that are chosen.
 
     The number by which they may be chosen is that of their names, and always the same.
@@ -192,7 +187,7 @@ def try_eagerly(call: Call, dtype: Any, chosen: Callable[..., bool] = lambda *_:
     for name, argument in call.arguments.items():
         known: dict[int, Any] = {}
 
-        def right(meaning: Any, name: str = name, known: dict[int, Any] = known) -> Any:
+        def right(meaning, name=name, known=known):
             if meaning is valid[name]:
                 return reference()
             if id(meaning) not in known:
@@ -207,7 +202,7 @@ def try_eagerly(call: Call, dtype: Any, chosen: Callable[..., bool] = lambda *_:
                 yield Tried(call.name, name, argument.kind, mutant.name, outcome, said)
 
 
-def try_compiled(call: Call, dtype: Any, only: str | None = None) -> Any:
+def try_compiled(call, dtype, only=None):
     """Yields what came of all wrong numbers under `jit`, of all arguments or of one."""
     compiled = Compiled(call, call.values(dtype), only)
     for name in compiled.traced:
