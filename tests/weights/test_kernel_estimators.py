@@ -11,16 +11,7 @@ from jax.test_util import check_grads
 from calibjax import estimators
 from calibjax.distributions import Bernoulli, Normal
 from tests import oracles
-from tests.weights.laws import (
-    CLASSES,
-    KERNEL,
-    LABELS,
-    NORMALS,
-    TARGETS,
-    WEIGHTS,
-    WHITE,
-    N,
-)
+from tests.weights.laws import CLASSES, KERNEL, LABELS, NORMALS, TARGETS, WEIGHTS, WHITE, N
 
 
 def test_weighted_means_over_pairs_are_those_of_the_matrix():

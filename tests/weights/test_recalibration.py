@@ -9,13 +9,7 @@ from sklearn import isotonic, linear_model
 
 from calibjax import estimators, recalibration
 from calibjax.distributions import Categorical, Quantiles
-from tests.weights.laws import (
-    CONFIDENCES,
-    CORRECT,
-    NORMALS,
-    TARGETS,
-    WEIGHTS,
-)
+from tests.weights.laws import CONFIDENCES, CORRECT, NORMALS, TARGETS, WEIGHTS
 
 NEW = np.linspace(0.02, 0.98, 9)
 

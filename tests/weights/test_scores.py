@@ -10,16 +10,7 @@ import sklearn.metrics
 from calibjax import scores
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles
 from calibjax.scores.rejection import prediction_rejection_ratio
-from tests.weights.laws import (
-    CLASSES,
-    CONFIDENCES,
-    CORRECT,
-    LABELS,
-    NORMALS,
-    TARGETS,
-    WEIGHTS,
-    N,
-)
+from tests.weights.laws import CLASSES, CONFIDENCES, CORRECT, LABELS, NORMALS, TARGETS, WEIGHTS, N
 
 QUANTILES = Quantiles(
     np.tile([0.2, 0.5, 0.9], (N, 1)), NORMALS.loc[:, None] + np.array([-1.0, 0.0, 1.0])

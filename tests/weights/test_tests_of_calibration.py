@@ -17,17 +17,7 @@ from calibjax.hypothesis_tests import (
     skce_confidence_interval,
 )
 from tests import oracles
-from tests.weights.laws import (
-    CLASSES,
-    KERNEL,
-    KEY,
-    LABELS,
-    LOW_RANK,
-    NORMALS,
-    TARGETS,
-    WHITE,
-    N,
-)
+from tests.weights.laws import CLASSES, KERNEL, KEY, LABELS, LOW_RANK, NORMALS, TARGETS, WHITE, N
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
 
 _random = np.random.default_rng(5)
