@@ -8,7 +8,7 @@ import pytest
 from tests import registry
 from tests.registry.outcomes import numbers_of
 
-# Without those of scikit-learn, of kernels, and of linear maps that separate the classes of few rows.
+# Without scikit-learn, kernels, and linear maps that tell the classes of few rows apart.
 LEFT_OUT = "interoperability", "kernels", "recalibration.MatrixScaling"
 CALLS = {
     call.covers[0]: call
