@@ -16,7 +16,6 @@ from calibjax import (
     kernels,
     recalibration,
     record,
-    scores,
 )
 from calibjax.distributions import Bernoulli, Categorical, constraints, parameter
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, White
@@ -93,28 +92,6 @@ def test_constraints_of_a_kernel():
         matrix(-1.0)
     assert np.isnan(jax.jit(matrix)(-1.0)).all()
     np.testing.assert_allclose(jax.jit(matrix)(2.0)[0, 2], (1 + 4 / 4) ** -2)
-
-
-@record
-class Pair(distributions.Distribution):
-    loc: jax.Array = parameter(constraints.real)
-
-    def sample(self, key):
-        return self.loc
-
-    def log_prob(self, y):
-        return jnp.stack([y, self.loc])
-
-    crps = log_prob
-
-
-@pytest.mark.parametrize(
-    ("score", "method"), [(scores.negative_log_likelihood, "log_prob"), (scores.crps, "crps")]
-)
-def test_scores_that_are_no_scalars(score, method):
-    message = rf"predictions.{method}: expected a scalar for one .* got shape \(2,\) from Pair"
-    with pytest.raises(ValueError, match=message):
-        score(Pair(jnp.zeros(3)), jnp.ones(3))
 
 
 def test_distances_that_redefine_one_method_of_another():

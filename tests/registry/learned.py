@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-import jax
 import numpy as np
 
 from calibjax import kernels, recalibration, risk, scores
@@ -287,19 +286,6 @@ def _cross_validation():
     }
     return [
         call("risk.cross_validate", "", cross_validate, **data, **shared, slow=True),
-        call(
-            "risk.cross_validate risk.EstimationFunction",
-            "records",
-            lambda **given: risk.cross_validate(**given).losses,
-            key=jax.random.key(0),
-            grid=grid.astype(np.float32),
-            predictions=numbers.astype(np.float32),
-            targets=correct,
-            num_folds=2,
-            function=a.record(risk.Temperature()),
-            compiled=False,
-            reason="compiled above",
-        ),
         call(
             "risk.squared_calibration_error",
             **data,
