@@ -237,7 +237,8 @@ class MurphyCurve:
 def _thresholds(name: str, value: Any, _: object) -> jax.Array:
     values = checks.floating(name, checks.as_arrays(name, value))
     checks.shape(name, values, (None,), "[k]")
-    return values
+    checks.leading_size(name, values)
+    return checks.finite(name, values)
 
 
 @checked(compiled=True, static=("level",), thresholds=_thresholds)
