@@ -384,9 +384,10 @@ class SKCEComponents:
     def of_kernel(self, name: str) -> "SKCEComponents":
         """The components of one kernel of a family."""
         place = self.kernel_names.index(checks.choice("name", name, self.kernel_names))
-        parts = _of_kernel((self.biased, self.unbiased, self.dispersion), place)
-        squares = self.squares[place : place + 1]
-        return SKCEComponents(*parts, self.num_targets, self.ranked, squares=squares)
+        parts = self.biased, self.unbiased, self.dispersion
+        biased, unbiased, dispersion = _of_kernel(parts, place)
+        options = self.num_targets, self.ranked, None, self.squares[place : place + 1]
+        return SKCEComponents(biased, unbiased, dispersion, *options)
 
     @property
     def largest(self) -> str:
@@ -499,6 +500,6 @@ def skce_components(
     def component(values: jax.Array, z: jax.Array, ranks: jax.Array) -> Component:
         return Component(values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:])
 
-    parts = [component(biased, both, biased), component(unbiased, mean_only, unbiased)]
-    parts.append(component(dispersion, scatter, jnp.abs(scatter)))
+    first = component(biased, both, biased), component(unbiased, mean_only, unbiased)
+    parts = *first, component(dispersion, scatter, jnp.abs(scatter))
     return statistics[ranked], SKCEComponents(*parts, num_targets, ranked, family, squares)

@@ -267,14 +267,14 @@ _split = jax.jit(jax.random.split, static_argnums=1)  # one program for all test
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _pool(
-    statistic: Any, redraw: Any, batch_size: int, keys: jax.Array, data: T, *samples: PyTree
+    statistic: Any, redraw: Any, batch_size: int, keys: jax.Array, data: Any, *samples: PyTree
 ) -> tuple[PyTree, PyTree]:
     predictions, targets = samples
 
-    def evaluate(given: tuple[T, PyTree], ys: PyTree) -> PyTree:
+    def evaluate(given: tuple[Any, PyTree], ys: PyTree) -> PyTree:
         return jax.vmap(functools.partial(statistic, *given))(ys)
 
-    def redrawn(given: tuple[T, PyTree], key: jax.Array) -> PyTree:
+    def redrawn(given: tuple[Any, PyTree], key: jax.Array) -> PyTree:
         return redraw(key, given[1])
 
     values = over_pool(keys, redrawn, evaluate, (data, predictions), targets, batch_size)
