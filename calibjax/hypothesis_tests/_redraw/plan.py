@@ -31,12 +31,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_re
 from calibjax.kernels import Constant, Kernel, Nystrom, TensorProduct, nystrom
 from calibjax.kernels.base import prediction_kernel, without_draws
 from calibjax.kernels.expectations import few_features, prepare_features
-from calibjax.kernels.line import (
-    Line,
-    distance_of_exponentials,
-    exponentials,
-    line_of,
-)
+from calibjax.kernels.line import Line, distance_of_exponentials, exponentials, line_of
 from calibjax.kernels.residuals import Regressor
 
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
