@@ -376,8 +376,6 @@ def _features(name: str, value: Any, seen: Seen) -> PyTree:
 
 @argument("groups", "clusters")
 def _groups(name: str, value: Any, seen: Seen) -> Any:
-    if value is None:
-        return None
     return checks.group_ids(name, value, seen["length"][1], kind=name[:-1])
 
 
