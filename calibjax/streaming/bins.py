@@ -157,12 +157,13 @@ class CalibrationBins(Accumulator):
             TypeError: if the state is not one.
             ValueError: if it is that of another accumulator, or of no samples.
         """
+        counts = state.counts["sizes"]
         is_whole = enough(state, 1, "at least 1 sample") & (state.counts["missing"] == 0)
+        is_whole &= jnp.all(counts >= 0)
         residuals, labels = state.sums["residuals"].total(), state.sums["labels"].total()
         labels = jnp.where(is_whole, labels, jnp.nan)
         sizes = jnp.sum(labels, 1)
         means, proportions = means_of_sums(sizes, labels, residuals)
         distances = distances_of_means(sizes, means, proportions, self.distance)
         ece = jnp.sum(sizes * distances) / jnp.sum(sizes)
-        counts = state.counts["sizes"]
         return BinnedErrors(ece, jnp.max(distances), counts, sizes, means, proportions)
