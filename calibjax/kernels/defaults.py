@@ -81,18 +81,17 @@ def marginal_kernel(predictions: Distribution) -> Kernel | None:
     plain = bare(predictions)
     if not hasattr(plain, "variance"):
         return None
-    deviation = _typical_deviation(predictions)
-    try:
-        kernel = _target_shape(plain, deviation)(_MARGINAL_SCALE * deviation)
-    except NotImplementedError:
-        return None
-    return None if isinstance(kernel, Stein) else kernel
+    kernel = _shape(plain)(_MARGINAL_SCALE * _typical_deviation(predictions))
+    return kernel if has_expectations(kernel, plain) else None
+
+
+def _shape(predictions: Distribution) -> type[Exponential | SquaredExponential]:
+    return Exponential if isinstance(_components(predictions), Laplace) else SquaredExponential
 
 
 def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[Any], Kernel]:
     """Length scale → kernel on targets."""
-    is_laplace = isinstance(_components(predictions), Laplace)
-    shape = Exponential if is_laplace else SquaredExponential
+    shape = _shape(predictions)
     for kernel_of in (shape, lambda length_scale: Stein(shape(length_scale))):
         if has_expectations(kernel_of(deviation), predictions):
             return kernel_of
@@ -108,7 +107,8 @@ def _typical_deviation(predictions: Distribution) -> jax.Array:
     """
     checks.method("predictions", bare(predictions), "variance")
     values, means = _deviations(predictions)
-    xp: Any = jnp if isinstance(values, jax.Array) else np
+    xp: Any = np if checks.is_concrete(values, means) else jnp  # which runs no programs
+    values, means = map(xp.asarray, (values, means))
     number, zeros = len(values), xp.sum(values == 0)
     middle = xp.minimum((zeros + number + np.array([-1, 0])) // 2, number - 1)
     typical = xp.mean(xp.sort(values)[middle])

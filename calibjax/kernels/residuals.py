@@ -431,9 +431,9 @@ class Fisher(Residual):
 
     def informed(self, predictions: Distribution) -> "Fisher":
         """The same with the mean information of a batch of predictions."""
-        information = self.information
-        information = _information(self, predictions) if information is None else information
-        return checks.replaced(self, information=information)
+        if self.information is not None:
+            return self
+        return dataclasses.replace(self, information=_information(self, predictions))
 
 
 @record
