@@ -18,8 +18,52 @@ from calibjax.distributions.constraints import Constraint, labels, positive, sim
 _UNDERFLOW = -800.0  # smaller exponents, which give zero, are left out: derivatives would be 0 / 0
 
 
+class _OfClasses(DrawnByInversion):
+    """A family of labels 0, ..., m − 1 with probabilities `class_probs`."""
+
+    @property
+    def support(self) -> Constraint:
+        """The labels 0, ..., m − 1."""
+        return labels(jnp.shape(jax.tree.leaves(self)[0])[-1])
+
+    @property
+    def class_probs(self) -> jax.Array:
+        """Probability of each class, [m]."""
+        raise NotImplementedError
+
+    def sample_at(self, level: jax.Array) -> jax.Array:
+        """The label that belongs to a uniform number in [0, 1)."""
+        return self.icdf(level * jnp.sum(self.class_probs, -1))
+
+    def mean(self) -> jax.Array:
+        """Expectation of the one-hot encoded label, [m]: the probabilities."""
+        return self.class_probs
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of labels up to y."""
+        probs = self.class_probs
+        upto = jnp.arange(jnp.shape(probs)[-1]) <= jnp.asarray(y)[..., None]
+        return jnp.sum(jnp.where(upto, probs, 0), -1)
+
+    def icdf(self, level: jax.Array) -> jax.Array:
+        """Smallest label y of positive probability with cdf(y) ≥ level.
+
+        Wrong probabilities, NaN or negative, and levels that are NaN give the smallest integer.
+        """
+        probs = self.class_probs
+        below = jnp.cumsum(probs, -1) < jnp.asarray(level)[..., None]
+        label = jnp.sum(below, -1)
+        # Rounding errors of the sums may lead past the last class, or to a first class with
+        # probability zero.
+        possible = probs > 0
+        last = jnp.shape(probs)[-1] - 1 - jnp.argmax(possible[..., ::-1], -1)
+        label = jnp.clip(label, jnp.argmax(possible, -1), last)
+        is_known = jnp.all(jnp.greater_equal(probs, 0), -1) & ~jnp.isnan(level)
+        return checks.missing_unless(is_known, label)
+
+
 @record
-class Categorical(DrawnByInversion):
+class Categorical(_OfClasses):
     """Distribution of a class label 0, ..., m − 1.
 
     Attributes:
@@ -43,11 +87,6 @@ class Categorical(DrawnByInversion):
         default=None, repr=False, kw_only=True, metadata={"axes": ("m",), "logs": np.log}
     )
 
-    @property
-    def support(self) -> Constraint:
-        """The labels 0, ..., m − 1."""
-        return labels(jnp.shape(self.probs)[-1])
-
     def _logs(self) -> jax.Array:
         """Logarithms of the probabilities, with finite derivatives; −inf for zeros."""
         probs = jnp.asarray(self.probs)
@@ -63,40 +102,11 @@ class Categorical(DrawnByInversion):
         """Probability of each class, [m]."""
         return self.probs
 
-    def sample_at(self, level: jax.Array) -> jax.Array:
-        """The label that belongs to a uniform number in [0, 1)."""
-        return self.icdf(level * jnp.sum(self.probs, -1))
-
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of label y: −inf where it is zero, NaN for labels out of range."""
         if self.log_probs is None:
             return jnp.log(_at_label(self.probs, y))
         return _at_label(self._logs(), y)
-
-    def mean(self) -> jax.Array:
-        """Expectation of the one-hot encoded label, [m]: the probabilities."""
-        return self.probs
-
-    def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of labels up to y."""
-        upto = jnp.arange(jnp.shape(self.probs)[-1]) <= jnp.asarray(y)[..., None]
-        return jnp.sum(jnp.where(upto, self.probs, 0), -1)
-
-    def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest label y of positive probability with cdf(y) ≥ level.
-
-        Wrong probabilities, NaN or negative, and levels that are NaN give the smallest integer.
-        """
-        num_classes = jnp.shape(self.probs)[-1]
-        below = jnp.cumsum(self.probs, -1) < jnp.asarray(level)[..., None]
-        label = jnp.sum(below, -1)
-        # Rounding errors of the sums may lead past the last class, or to a first class with
-        # probability zero.
-        possible = self.probs > 0
-        last = num_classes - 1 - jnp.argmax(possible[..., ::-1], -1)
-        label = jnp.clip(label, jnp.argmax(possible, -1), last)
-        is_known = jnp.all(jnp.greater_equal(self.probs, 0), -1) & ~jnp.isnan(level)
-        return checks.missing_unless(is_known, label)
 
     def tempered(self, temperature: jax.Array) -> "Categorical":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""
@@ -126,7 +136,7 @@ def _checked_logits(name: str, logits: jax.Array) -> jax.Array:
 
 
 @record
-class CategoricalLogits(DrawnByInversion):
+class CategoricalLogits(_OfClasses):
     """Distribution of a class label 0, ..., m − 1, given by unnormalised log-probabilities.
 
     For estimators and tests it is the same as the `Categorical` with probabilities softmax(logits).
@@ -145,34 +155,13 @@ class CategoricalLogits(DrawnByInversion):
     logits: jax.Array = parameter(Constraint("finite logits", _checked_logits, ("m",), 2))
 
     @property
-    def support(self) -> Constraint:
-        """The labels 0, ..., m − 1."""
-        return labels(jnp.shape(self.logits)[-1])
-
-    @property
     def class_probs(self) -> jax.Array:
         """Probability of each class, [m]."""
         return jax.nn.softmax(jnp.asarray(self.logits), -1)
 
-    def sample_at(self, level: jax.Array) -> jax.Array:
-        """The label that belongs to a uniform number in [0, 1)."""
-        return Categorical(self.class_probs).sample_at(level)
-
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of label y, NaN for labels out of range."""
         return _at_label(jax.nn.log_softmax(jnp.asarray(self.logits), -1), y)
-
-    def mean(self) -> jax.Array:
-        """Expectation of the one-hot encoded label, [m]: the probabilities."""
-        return self.class_probs
-
-    def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of labels up to y."""
-        return Categorical(self.class_probs).cdf(y)
-
-    def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest label y of positive probability with cdf(y) ≥ level."""
-        return Categorical(self.class_probs).icdf(level)
 
     def tempered(self, temperature: jax.Array) -> "CategoricalLogits":
         """Logits divided by T, shifted so that the largest is zero."""
