@@ -97,6 +97,9 @@ def checked_targets(p: Any, name: str, targets: Any, more: tuple[str, ...] = ())
             f"predictions: expected a class with parameters, got {type(p).__name__} without any; "
             "declare them, as in scale: jax.Array = parameter(constraints.positive)"
         )
+    if support.optional:
+        axes = *support.axes, *(x for x in support.optional if x in lengths)
+        support = dataclasses.replace(support, axes=axes, optional=())
     is_integer = support.is_integer
     if is_integer is None:  # as the first parameter
         is_integer = jnp.issubdtype(jax.tree.leaves(p)[0].dtype, jnp.integer)

@@ -78,7 +78,8 @@ class Ensemble(Distribution):
 
     values: jax.Array = parameter(_DRAWS)
     weights: jax.Array | None = dataclasses.field(
-        default=None, metadata={"constraint": simplex.with_axes("m"), "optional": True}
+        default=None,
+        metadata={"constraint": simplex.with_axes("m"), "optional": True, "mask": True},
     )
     index: jax.Array | None = dataclasses.field(default=None, metadata={"numbers": True})
 
@@ -189,7 +190,8 @@ class Ensemble(Distribution):
             return values
         is_known = checks.is_concrete(self.index, values)
         xp: Any = np if is_known else jnp
-        index, rows = xp.asarray(self.index).reshape(-1), xp.asarray(values)
+        index = checks.integer(f"{name}.index", self.index, "numbers of the predictions")
+        index, rows = xp.asarray(index).reshape(-1), xp.asarray(values)
         if is_known and (index[1:] > index[:-1]).all():
             return values
         rows, order = rows.reshape(index.size, -1), index.argsort()

@@ -105,7 +105,7 @@ def checked_batch(
         value, place = getattr(record, key), f"{name}.{key}"
         if constraint is not None and not (value is None and "optional" in extra):
             constraints[key] = constraint
-            value = received[key] = _received(place, value, constraint, "optional" in extra)
+            value = received[key] = _received(place, value, constraint, "mask" in extra)
             narrow[key] = value if _is_ready(value) else narrowed(place, value)
             an_array(place, narrow[key], "an array of numbers")
     for key, value in _aligned(name, narrow, constraints).items():

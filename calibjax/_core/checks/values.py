@@ -410,7 +410,7 @@ def of_axes(
         axes += constraint.optional
     advice = f"; {constraint.advice}" if constraint.advice else ""
     of_shape(place, jnp.shape(value), axes, lengths, advice)
-    if axes and lengths[axes[last]] < constraint.min_size:
+    if axes and (lengths[axes[last]] < constraint.min_size or 0 in jnp.shape(value)[1:]):
         least = f"[{', '.join(axes)}] with {axes[last]} >= {constraint.min_size}"
         raise ValueError(f"{place}: expected shape {least}, got {jnp.shape(value)}{advice}")
 
