@@ -224,7 +224,7 @@ def _in_words(data: Data, components: SKCEComponents, name: str) -> str:
     return data.in_words(words)
 
 
-def _has_shape(data: Data, shape: str) -> bool:
+def _has_shape(data: Data, shape: Any) -> bool:
     """Whether normal scores have a wrong shape, given their own mean and standard deviation.
 
     No shape is named where a score is beyond ±5, which single precision does not tell from others.

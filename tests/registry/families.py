@@ -190,7 +190,7 @@ FAMILIES = dict(
             distance=_OF_DRAWS,
             covers="distances.MaximumMeanDiscrepancy",
             values=real(_DRAWS),
-            weights=simplex(PROBS, without=OPTIONAL),
+            weights=simplex(PROBS, without=(*OPTIONAL, "bool")),
         ),
         # Of numbers that are no integers, integers are targets as well.
         _family("Ensemble of counts", integers(_COUNTS), values=_COUNTED_DRAWS),
