@@ -110,6 +110,8 @@ def test_lenses_and_recalibration_keep_features():
     )
     confidences, correct = estimators.top_label(predictions, labels)
     np.testing.assert_array_equal(confidences.features, X)
+    drawn = monte_carlo(jax.random.key(0), predictions, 3)
+    np.testing.assert_array_equal(estimators.top_label(drawn, labels)[0].features, X)
     np.testing.assert_allclose(confidences.probs, PROBS.max(1), rtol=1e-9)
     binning = estimators.UniformBins(3)
     plain = estimators.top_label(predictions.distribution, labels)
