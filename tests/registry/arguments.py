@@ -10,20 +10,8 @@ import jax
 import numpy as np
 
 # Kinds of arguments that are arrays of numbers, all of which may be traced.
-ARRAYS = (
-    "real",
-    "positive",
-    "weights",
-    "unit",
-    "simplex",
-    "spd",
-    "matrix",
-    "labels",
-    "truths",
-    "counts",
-    "integers",
-    "groups",
-)
+ARRAYS = ("real", "positive", "weights", "unit", "simplex", "spd", "matrix", "labels", "truths")
+ARRAYS += ("counts", "integers", "groups")
 NUMBERS = ("number", "scale", "proportion", "at_least_one")  # scalars
 
 
@@ -54,7 +42,7 @@ class Call:
         label: tells the calls of one function apart.
         function: called with the arguments' values.
         arguments: by name.
-        compiled: False, with a reason, for functions that are no functions of arrays.
+        reason: why it is not compiled, such as functions that are no functions of arrays.
         one_of: for functions that compile anew in every call, which takes seconds: of the mutants
             that mean a right value only one of so many is tried.
         slow: whether it takes seconds to compile, so that the fast suite leaves it out.
@@ -65,11 +53,14 @@ class Call:
     label: str
     function: Callable[..., Any]
     arguments: dict[str, Argument]
-    compiled: bool = True
     reason: str = ""
     one_of: int = 1
     slow: bool = False
     takes: frozenset[str] = frozenset()
+
+    @property
+    def compiled(self):
+        return not self.reason
 
     @property
     def name(self):
@@ -127,7 +118,7 @@ def call(covers, label="", function=None, /, **given):
     """
     names = tuple(covers.split())
     function = public(names[0]) if function is None else function
-    options = {k: given.pop(k) for k in ("compiled", "reason", "one_of", "slow") if k in given}
+    options = {k: given.pop(k) for k in ("reason", "one_of", "slow") if k in given}
     takes = parameters_of(function)
     given |= {name: usual for name, usual in USUAL.items() if name in takes - given.keys()}
     fixed = {k: v for k, v in given.items() if not isinstance(v, Argument | Made)}
@@ -157,9 +148,8 @@ def _argument(kind):
     return make
 
 
-real, positive, weights, unit, simplex, spd, matrix, labels, truths, counts, integers, groups = map(
-    _argument, ARRAYS
-)
+real, positive, weights, unit, simplex, spd, matrix, *_rest = map(_argument, ARRAYS)
+labels, truths, counts, integers, groups = _rest
 number, scale, proportion, at_least_one = map(_argument, NUMBERS)
 integer, truth, choice = map(_argument, ("integer", "truth", "choice"))
 kernel, distance, binning, function = map(_argument, ("kernel", "distance", "binning", "function"))
@@ -171,14 +161,6 @@ def key(seed=0, **rest):
     return Argument("key", jax.random.key(seed), **rest)
 
 
-OPTIONAL = ("None",)  # which has a meaning of its own
-# What is given to every function that takes it, if nothing else is.
-USUAL = {
-    "key": key(),
-    "num_draws": integer(9),
-    "batch_size": integer(4, limit=4, without=OPTIONAL),  # how many at once changes nothing
-    "confidence_level": proportion(0.9),
-}
 # Of one array alone, these are other data sets and not wrong ones.
 ALONE = ("one row less", "one row more", "one row")
 
@@ -195,3 +177,16 @@ FEATURES = _random.normal(size=(N, 2)).round(2)
 VECTORS = _random.normal(size=(N, 2)).round(2)
 FACTORS = _random.normal(size=(N, 2, 2)).round(2)
 COVARIANCES = FACTORS @ np.swapaxes(FACTORS, 1, 2) + 0.5 * np.eye(2)
+
+OPTIONAL = ("None",)  # which has a meaning of its own
+# What is given to every function that takes it, if nothing else is.
+USUAL = {
+    "key": key(),
+    "num_draws": integer(9),
+    "num_folds": integer(2),
+    "batch_size": integer(4, limit=4, without=OPTIONAL),  # how many at once changes nothing
+    "confidence_level": proportion(0.9),
+    "features": real(FEATURES, without=("first column",)),  # which is one feature
+    "confidences": unit(CONFIDENCES),
+    "correct": truths(CORRECT),
+}

@@ -13,11 +13,6 @@ from tests.registry.families import BERNOULLI, CATEGORICAL, NORMAL
 
 _BINNING = estimators.UniformBins(3)
 SEVERAL = ("length scale array([1., 1.])",)  # are several kernels for local errors
-_LOCAL = {
-    "features": a.real(a.FEATURES, without=("first column",)),  # one feature
-    "confidences": a.unit(a.CONFIDENCES),
-    "correct": a.truths(a.CORRECT),
-}
 
 
 def _kernel_estimators():
@@ -43,12 +38,7 @@ def _kernel_estimators():
             at_predictions=a.made(Categorical, at_probs=a.simplex(a.PROBS[4:7])),
             at_targets=a.labels(a.LABELS[:3], limit=3),
         ),
-        call(
-            "estimators.kernel.mmce",
-            kernel=a.kernel(kernels.Exponential(0.4)),
-            confidences=a.unit(a.CONFIDENCES),
-            correct=a.truths(a.CORRECT),
-        ),
+        call("estimators.kernel.mmce", kernel=a.kernel(kernels.Exponential(0.4))),
     ]
 
 
@@ -119,20 +109,21 @@ def _local():
     for name in ("lce", "mlce", "local_errors"):
         covers = f"estimators.{name} estimators.Neighbourhood"
         found += [
-            call(covers, "Laplacian", neighbourhood=laplacian, **_LOCAL),
-            call(covers, "kernel", neighbourhood=near, at=at, **_LOCAL),
+            call(covers, "Laplacian", neighbourhood=laplacian),
+            call(covers, "kernel", neighbourhood=near, at=at),
         ]
     smooth = functools.partial(Neighbourhood, kernels.Exponential(0.7))
     in_bins = a.made(smooth, binning=a.binning(_BINNING))
     return [
         *found,
-        call("estimators.local_errors", "binning", neighbourhood=in_bins, **_LOCAL),
+        call("estimators.local_errors", "binning", neighbourhood=in_bins),
         call(
             "estimators.lce",
             "neighbourhood",
             neighbourhood=a.record(Neighbourhood.laplacian(0.7, 2)),
-            **{name: one.value for name, one in _LOCAL.items()},
-            compiled=False,
+            features=a.FEATURES,
+            confidences=a.CONFIDENCES,
+            correct=a.CORRECT,
             reason="compiled above",
         ),
     ]

@@ -11,7 +11,6 @@ from tests.registry.arguments import call
 from tests.registry.families import NORMAL
 
 _OPEN = {
-    "compiled": False,
     "reason": "it takes decisions that depend on the values, and refuses traced ones",
     "one_of": 8,
     "slow": True,
@@ -54,6 +53,7 @@ def _of_quantiles():
             "",
             _read(calibjax.evaluate, _numbers),
             predictions=a.made(one, values=a.real(values, without=ends)),
+            features=None,
             targets=a.real(loc + noise),
             groups=a.real(groups, without=(*a.OPTIONAL, "first column")),
             **_OPEN,

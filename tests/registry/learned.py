@@ -22,10 +22,7 @@ from tests.registry.families import CATEGORICAL, NORMAL
 
 _SAMPLES = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
 _NEW = {"new": a.unit(np.array([0.5, 0.7, 0.9]), "confidences", without=a.ALONE)}
-_MADE = {
-    "compiled": False,
-    "reason": "a function that makes functions; what they compute is compiled elsewhere",
-}
+_MADE = {"reason": "a function that makes functions; what they compute is compiled elsewhere"}
 
 
 def _of_confidences():
@@ -45,9 +42,8 @@ def _of_confidences():
         "VennAbers": r.VennAbers(),
         "confidences.MMCEScaling": a.made(MMCEScaling, kernel=kernel, weight=a.scale(10.0)),
     }
-    data = _SAMPLES | _NEW
     found = [
-        call(f"recalibration.{name} recalibration.Recalibrator", "", evaluate, **data, method=one)
+        call(f"recalibration.{name} recalibration.Recalibrator", "", evaluate, **_NEW, method=one)
         for name, one in methods.items()
     ]
     ends = np.array([0.1, 0.4, 0.9], np.float32)
@@ -79,24 +75,20 @@ def _of_features():
         lambda kernel: Neighbourhood(kernel, UniformBins(1)),
         kernel=a.kernel(kernels.Exponential(0.7)),
     )
-    new = a.unit(np.array([0.5, 0.7, 0.9]), "confidences", "arguments")
     # GroupWise does not know what its arguments are.
     samples = {k: dataclasses.replace(v, called=("arguments",)) for k, v in _SAMPLES.items()}
-    near_data = {
-        **_SAMPLES,
-        "features": a.real(a.FEATURES, without=("first column",)),
-        "new": dataclasses.replace(new, called=("confidences",)),
-    }
+    new = a.unit(np.array([0.5, 0.7, 0.9]), "confidences")
+    new_of_group = dataclasses.replace(new, called=("confidences", "arguments"))
     covers = "recalibration.LocalRecalibration"
     return [
-        call(covers, "Laplacian", local, **near_data, neighbourhood=laplacian),
-        call(covers, "kernel", local, **near_data, neighbourhood=near),
+        call(covers, "Laplacian", local, new=new, neighbourhood=laplacian),
+        call(covers, "kernel", local, new=new, neighbourhood=near),
         call(
             "recalibration.GroupWise",
             "",
             grouped,
             **samples,
-            new=new,
+            new=new_of_group,
             groups=a.groups(np.array([0, 3, 0, 3, 0, 3, 0, 3]), traced=False),
             new_groups=a.groups(np.array([3, 0, 3]), "groups", traced=False),
         ),
@@ -107,7 +99,6 @@ def _of_features():
                 np.float32([0.5, 0.6]), np.array([0, 1]), np.array([0, 0])
             )[0],
             recalibrator=a.record(recalibration.HistogramBinning(1)),
-            compiled=False,
             reason="a function of functions",
         ),
     ]
@@ -279,11 +270,7 @@ def _cross_validation():
         result = risk.cross_validate(*args, **options)
         return result, result.risk
 
-    shared = {
-        "function": risk.Temperature(),
-        "grid": a.positive(grid, without=own),
-        "num_folds": a.integer(2),
-    }
+    shared = {"function": risk.Temperature(), "grid": a.positive(grid, without=own)}
     return [
         call("risk.cross_validate", "", cross_validate, **data, **shared, slow=True),
         call(

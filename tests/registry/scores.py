@@ -16,8 +16,7 @@ _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 
 def _decisions():
-    data = {"confidences": a.unit(a.CONFIDENCES), "correct": a.truths(a.CORRECT)}
-    return [call("scores.rejection.prediction_rejection_ratio", **data)]
+    return [call("scores.rejection.prediction_rejection_ratio")]
 
 
 def _of_classes():
@@ -33,7 +32,6 @@ def _from_numpyro():
             "interoperability.from_numpyro",
             "record",
             distribution=a.record(numpyro.Normal(np.zeros(3), np.ones(3))),
-            compiled=False,
             reason="a conversion of one object to another",
         )
     ]
@@ -49,7 +47,6 @@ def _from_sklearn():
             "model",
             model=a.record(model),
             X=a.FEATURES,
-            compiled=False,
             reason="a conversion of one object to another",
         )
     ]

@@ -87,7 +87,7 @@ def calls():
     half = distributions.Bernoulli(np.float32([0.5]))
     state = bins.update(bins.init(), half, np.array([1]))
     mean_state = mean.update(mean.init(), half, np.array([1]))
-    unchanging = {"compiled": False, "reason": "its shapes are those of all states"}
+    unchanging = {"reason": "its shapes are those of all states"}
     in_bins = {"binning": a.binning(_BINNING), "distance": a.distance(distances.TotalVariation())}
     of_bins = "streaming.CalibrationBins", None
     streamed = _streamed(streaming.CalibrationBins)

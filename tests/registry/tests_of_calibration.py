@@ -101,11 +101,6 @@ def _locations():
 
 def _local():
     covers, options = "hypothesis_tests.local_calibration_test", {"one_of": 8, "slow": True}
-    data = {
-        "features": a.real(a.FEATURES, without=("first column",)),  # one feature
-        "confidences": a.unit(a.CONFIDENCES),
-        "correct": a.truths(a.CORRECT),
-    }
     laplacian = a.made(
         Neighbourhood.laplacian, length_scale=a.scale(0.7, limit="vector"), num_bins=a.integer(2)
     )
@@ -115,8 +110,8 @@ def _local():
         binning=a.binning(estimators.UniformBins(2)),
     )
     return [
-        call(covers, "Laplacian", neighbourhood=laplacian, **data, **options),
-        call(covers, "kernel", neighbourhood=near, **data, **options),
+        call(covers, "Laplacian", neighbourhood=laplacian, **options),
+        call(covers, "kernel", neighbourhood=near, **options),
     ]
 
 

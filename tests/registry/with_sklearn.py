@@ -9,10 +9,7 @@ from calibjax import estimators, interoperability, recalibration
 from tests.registry import arguments as a
 from tests.registry.arguments import call
 
-_KNOWN = {
-    "compiled": False,
-    "reason": "labels are known, and scikit-learn is no part of compiled programs",
-}
+_KNOWN = {"reason": "labels are known, and scikit-learn is no part of compiled programs"}
 _X = np.tile(a.FEATURES, (2, 1))
 _Y = np.tile(a.LABELS, 2)
 _LABELS = {"y": a.labels(_Y, "labels", "targets", limit=3, traced=False)}
