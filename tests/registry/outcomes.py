@@ -1,8 +1,9 @@
 """What comes of a call with a wrong value, and whether that is allowed.
 
-Eagerly a wrong value is *refused*, by a TypeError, ValueError or NotImplementedError of whomever;
-or it gives NaN; or, if it stands for a right one, the number of the right one. A result that looks
-like a number is a *silent number*, and any other exception is a *crash*.
+Eagerly a wrong value is *refused*, by a TypeError, ValueError or NotImplementedError of whomever; or
+it gives NaN, and what is no NaN is the number of the right value; or, if it stands for a right one,
+the number of that. A result that looks like another number is a *silent number*, and any other
+exception is a *crash*.
 
 Under `jit` wrong numbers cannot be refused. Then every number of the result that depends on the
 wrong one is NaN, and every other number is what it was. Which ones depend is found by experiment:
@@ -66,6 +67,15 @@ def _is_close(x, y):
     return np.allclose(x, y, rtol=1e-3, atol=1e-5 * scale, equal_nan=True)
 
 
+def _is_same_but_for_nan(leaves, right, valid):
+    """Whether the numbers that are left are those of the right values."""
+    expected = numbers_of(right(valid))
+    if [x.shape for x in leaves] != [x.shape for x in expected]:
+        return False
+    pairs = zip(leaves, expected, strict=True)
+    return is_same([np.where(np.isnan(x), y, x) for x, y in pairs], expected)
+
+
 def evaluate(call, values):
     """The result; warnings are ignored."""
     with warnings.catch_warnings():
@@ -83,6 +93,10 @@ def eager_outcome(call, name, mutant, valid, right):
     leaves = numbers_of(result)
     floats = [leaf for leaf in leaves if leaf.dtype.kind == "f" and leaf.size]
     if floats and all(np.isnan(leaf).all() for leaf in floats):
+        return Outcome.NAN, ""
+    if any(np.isnan(leaf).any() for leaf in floats) and _is_same_but_for_nan(
+        leaves, right, valid[name]
+    ):
         return Outcome.NAN, ""
     for meaning in mutant.meanings:
         with contextlib.suppress(*REFUSALS):
