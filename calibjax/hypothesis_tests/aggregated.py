@@ -27,16 +27,9 @@ from calibjax.hypothesis_tests._redraw.plan import evaluate_plan, planned
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
-from calibjax.kernels import (
-    Constant,
-    Fisher,
-    Kernel,
-    NormalScore,
-    TensorProduct,
-    White,
-    default_kernels,
-)
+from calibjax.kernels import Constant, Fisher, Kernel, NormalScore, TensorProduct, White
 from calibjax.kernels.base import Scaled, Sum
+from calibjax.kernels.defaults import default_kernels
 from calibjax.kernels.residuals import Regressor, Residual, Shape, scores, standard_normal, total
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration import AffineScaling, TemperatureScaling

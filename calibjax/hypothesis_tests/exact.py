@@ -20,14 +20,9 @@ from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions.base import Distribution, draw
 from calibjax.estimators.kernel import ready
+from calibjax.hypothesis_tests import pit_statistics
 from calibjax.hypothesis_tests._redraw.components import Statistic, skce_components
 from calibjax.hypothesis_tests._redraw.plan import evaluate_plan, planned, rank_among_redraws
-from calibjax.hypothesis_tests.pit_statistics import (
-    has_jumps,
-    pit_ks,
-    textbook_pvalue_of,
-    uniform_ranks,
-)
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.kernels import Kernel, default_kernel
@@ -117,16 +112,16 @@ def exact_test(
     """
     value = checked_statistic(statistic)
     function = statistic.func if isinstance(statistic, functools.partial) else statistic
-    if function is pit_ks and has_jumps(predictions):
+    if function is pit_statistics.pit_ks and pit_statistics.has_jumps(predictions):
         pit_key, key = jax.random.split(key)
-        predictions, targets = uniform_ranks(pit_key, predictions, targets)
+        predictions, targets = pit_statistics.uniform_ranks(pit_key, predictions, targets)
     options = {"num_draws": num_draws, "batch_size": batch_size, "adjust": adjust}
     options["num_bytes"] = bytes_of_tile(checks.leading_size("targets", targets))
     result = rank_among_redraws(key, value, weights, predictions, targets, **options)
     if weights is not None:
         return result
-    of_textbooks = textbook_pvalue_of(statistic, result.statistic, predictions, targets)
-    return dataclasses.replace(result, textbook_pvalue=of_textbooks)
+    data = statistic, result.statistic, predictions, targets
+    return dataclasses.replace(result, textbook_pvalue=pit_statistics.textbook_pvalue_of(*data))
 
 
 @checked(minimum=2)

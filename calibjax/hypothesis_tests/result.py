@@ -13,14 +13,7 @@ import numpy as np
 from calibjax._core import checks, environment
 from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, record
-from calibjax.hypothesis_tests._redraw.components import (
-    SKCEComponents,
-    adjusted_pvalues,
-    critical_values,
-    simulated_pvalue,
-    standardised,
-    tail_pvalue,
-)
+from calibjax.hypothesis_tests._redraw import components as pools
 
 _MOST_ROWS = 10  # of a table in a notebook
 _MISSING = "look at the statistic of targets drawn by distributions.sample_targets"
@@ -55,7 +48,7 @@ class CalibrationTestResult:
     null_samples: Any = None
     adjusted_pvalue: Any = None
     draws: str | None = dataclasses.field(default=None, metadata={"static": True})
-    components: SKCEComponents | None = None
+    components: pools.SKCEComponents | None = None
     entries: str | None = dataclasses.field(default=None, metadata={"static": True})
     textbook_pvalue: Any = None
 
@@ -156,7 +149,7 @@ class CalibrationTestResult:
         """
         if self.null_samples is None:
             return None
-        return jax.tree.map(tail_pvalue, self.statistic, self.pvalue, self.null_samples)
+        return jax.tree.map(pools.tail_pvalue, self.statistic, self.pvalue, self.null_samples)
 
     @property
     def null_size(self) -> PyTree:
@@ -199,7 +192,7 @@ class CalibrationTestResult:
         if not checks.is_concrete(significance_level, self.statistic, self.null_samples):
             raise TypeError("result: expected values that are known, got traced ones")
         options = {"level": float(significance_level), "adjust": self.adjusted_pvalue is not None}
-        return critical_values(self.statistic, self.null_samples, **options)
+        return pools.critical_values(self.statistic, self.null_samples, **options)
 
 
 def _is_number(value: Any) -> bool:
@@ -263,13 +256,13 @@ def simulated_result(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyTree, PyTree]:
-    pvalue = jax.tree.map(simulated_pvalue, statistic, null_samples)
-    return pvalue, adjusted_pvalues(statistic, null_samples) if adjust else None
+    pvalue = jax.tree.map(pools.simulated_pvalue, statistic, null_samples)
+    return pvalue, pools.adjusted_pvalues(statistic, null_samples) if adjust else None
 
 
 def skce_result(
     pool: jax.Array,
-    components: SKCEComponents,
+    components: pools.SKCEComponents,
     estimate: jax.Array,
     *,
     draws: str | None,
@@ -315,12 +308,12 @@ def _of_family(
         # The largest of many scores is larger than that of a few, and may have a heavier tail.
         group_of = np.argsort(np.concatenate([np.array(group) for group in groups]))
         group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])[group_of]
-        observed = standardised(largest[:, group_of], observed)
+        observed = pools.standardised(largest[:, group_of], observed)
         observed = _soft(_evidence(observed), observed, len(groups))
-        largest = standardised(largest)
+        largest = pools.standardised(largest)
         evidence = jax.scipy.special.logsumexp(_evidence(largest), 1)
         combined = _soft(evidence, jnp.max(largest, 1), len(groups))
-    adjusted = jax.vmap(simulated_pvalue, (0, None))(observed.reshape(-1), combined[1:])
+    adjusted = jax.vmap(pools.simulated_pvalue, (0, None))(observed.reshape(-1), combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
     of_kernels, alone = adjusted.reshape(observed.shape)
     return combined[0], combined[1:], list(of_kernels), alone

@@ -15,18 +15,7 @@ from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.batches import Result, default_batch_size, jit_long, map_batches, map_shared
 from calibjax._core.pytree import PyTree, T
 from calibjax.distributions.base import Distribution, check_draws, draw
-from calibjax.hypothesis_tests._redraw.family import (
-    Alike,
-    ByFeatures,
-    ByPairs,
-    Family,
-    Parts,
-    PredictionKernel,
-    Statistic,
-    ThroughLens,
-    num_features,
-    number_with_pairs,
-)
+from calibjax.hypothesis_tests._redraw import family as families
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.kernels import Constant, Kernel, Nystrom, TensorProduct, nystrom
 from calibjax.kernels.base import prediction_kernel, without_draws
@@ -51,7 +40,7 @@ class Plan(NamedTuple):
     targets: jax.Array
     weights: jax.Array | None
     number: jax.Array | int
-    family: Family
+    family: families.Family
 
 
 def planned(
@@ -62,29 +51,29 @@ def planned(
 ) -> Plan:
     """The plan for kernels, (lens, kernel) each, and checked data."""
     check_draws(predictions, targets)
-    n = number_with_pairs(predictions, weights)
+    n = families.number_with_pairs(predictions, weights)
     return Plan(predictions, targets, weights, n, family_of(members, predictions, targets))
 
 
 def family_of(
     members: Sequence[tuple[Any, Kernel]], predictions: Distribution, targets: ArrayLike
-) -> Family:
+) -> families.Family:
     """Plans one pass for all kernels, (lens, kernel) each, of checked data.
 
     Kernels with the same lens share their features, if this data set has any; the others are
     evaluated by pairs.
     """
-    planned: list[tuple[list[int], ThroughLens]] = []
+    planned: list[tuple[list[int], families.ThroughLens]] = []
     num_bytes = 0
     for lens, chosen in _distinct([lens for lens, _ in members]):
         seen: Any = (predictions, targets) if lens is None else lens(predictions, targets)
         for places, statistic in _statistics([members[i][1] for i in chosen], *seen):
             num_bytes = max(num_bytes, statistic.num_bytes(*seen))
-            planned.append(([chosen[i] for i in places], ThroughLens(lens, statistic)))
+            planned.append(([chosen[i] for i in places], families.ThroughLens(lens, statistic)))
     merged = _alike(planned, floating_dtype(predictions))
     places = [place for chosen, _ in merged for place in chosen]
     order = tuple(np.argsort(places).tolist())
-    return Family(tuple(statistic for _, statistic in merged), order, num_bytes)
+    return families.Family(tuple(statistic for _, statistic in merged), order, num_bytes)
 
 
 def _distinct(values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
@@ -110,7 +99,7 @@ def _is_same(one: object, other: object) -> bool:
 
 def _statistics(
     kernels: Sequence[Kernel], predictions: Distribution, targets: ArrayLike
-) -> list[tuple[list[int], Statistic]]:
+) -> list[tuple[list[int], families.Statistic]]:
     """Statistics of kernels without lenses, and which kernels each of them evaluates."""
     products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
     target_kernels: list[tuple[Kernel, Any, bool]] = []  # with features, and whether these are few
@@ -119,9 +108,9 @@ def _statistics(
         prepared = prepare_features(kernel, predictions, targets)
         if prepared is not None:
             target_of |= {list(products)[i]: len(target_kernels) for i in chosen}
-            size = num_features(kernel, prepared, predictions, targets)
+            size = families.num_features(kernel, prepared, predictions, targets)
             target_kernels.append((kernel, prepared, size <= few_features(kernel, predictions)))
-    prediction_kernels: list[PredictionKernel] = []
+    prediction_kernels: list[families.PredictionKernel] = []
     featured: dict[int, tuple[int, int]] = {}
     different = _distinct([products[i].prediction for i in target_of])
     lines: list[Line] = []
@@ -132,22 +121,22 @@ def _statistics(
             lines.append(line)
     for place, (kernel, chosen) in enumerate(different):
         if (at := line_at.get(place)) is None:
-            found_kernel = PredictionKernel(kernel, _factor(kernel, predictions))
+            found_kernel = families.PredictionKernel(kernel, _factor(kernel, predictions))
         else:
             terms = _exponentials(kernel, lines[at].positions.dtype)
-            found_kernel = PredictionKernel(kernel, None, terms, at)
+            found_kernel = families.PredictionKernel(kernel, None, terms, at)
         for i in (list(target_of)[i] for i in chosen):
             if found_kernel.is_linear or target_kernels[target_of[i]][2]:
                 featured[i] = len(prediction_kernels), target_of[i]
         prediction_kernels.append(found_kernel)
-    found: list[tuple[list[int], Statistic]] = []
+    found: list[tuple[list[int], families.Statistic]] = []
     if featured:
         featured_kernels, prepared, _ = zip(*target_kernels, strict=True)
         places = tuple(featured.values())
         of_predictions = tuple(lines), tuple(prediction_kernels)
-        by_features = ByFeatures(*of_predictions, featured_kernels, prepared, places)
+        by_features = families.ByFeatures(*of_predictions, featured_kernels, prepared, places)
         found.append((list(featured), by_features))
-    return found + [([i], ByPairs(k)) for i, k in enumerate(kernels) if i not in featured]
+    return found + [([i], families.ByPairs(k)) for i, k in enumerate(kernels) if i not in featured]
 
 
 _exponentials = jax.jit(exponentials, static_argnums=1)
@@ -188,20 +177,20 @@ def _factor_and_error(
 
 
 def _alike(
-    planned: Sequence[tuple[list[int], ThroughLens]], dtype: DTypeLike
-) -> list[tuple[list[int], ThroughLens | Alike]]:
+    planned: Sequence[tuple[list[int], families.ThroughLens]], dtype: DTypeLike
+) -> list[tuple[list[int], families.ThroughLens | families.Alike]]:
     """Stacks the statistics that differ in their arrays only."""
     groups: dict[Any, list[int]] = {}
     for i, (_, statistic) in enumerate(planned):
         leaves, structure = jax.tree.flatten(statistic)
         groups.setdefault((structure, *map(jnp.shape, leaves)), []).append(i)
-    found: list[tuple[list[int], ThroughLens | Alike]] = []
+    found: list[tuple[list[int], families.ThroughLens | families.Alike]] = []
     for chosen in groups.values():
         places = [place for i in chosen for place in planned[i][0]]
         members = [planned[i][1] for i in chosen]
         one: Any = members[0]
         if len(members) > 1:
-            one = Alike(jax.tree.map(lambda *leaves: _stacked(leaves, dtype), *members))
+            one = families.Alike(jax.tree.map(lambda *leaves: _stacked(leaves, dtype), *members))
         found.append((places, one))
     return found
 
@@ -278,7 +267,9 @@ def _pool(
     return observed, jax.tree.map(lambda x: x[1:], values)
 
 
-def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int | None) -> Parts:
+def evaluate_plan(
+    key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int | None
+) -> families.Parts:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
 
     The weights of the samples stay; the options are the user's.
@@ -291,11 +282,11 @@ def evaluate_plan(key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int
 
 
 @functools.partial(jit_long, static_argnames="batch_size")
-def _evaluated(keys: jax.Array, plan: Plan, *, batch_size: int) -> Parts:
+def _evaluated(keys: jax.Array, plan: Plan, *, batch_size: int) -> families.Parts:
     def redraw(plan: Plan, key: jax.Array) -> PyTree:
         return draw(key, plan.predictions)
 
-    def evaluate(plan: Plan, targets: PyTree) -> Parts:
+    def evaluate(plan: Plan, targets: PyTree) -> families.Parts:
         return plan.family(plan.predictions, targets, weights=plan.weights)
 
     return over_pool(keys, redraw, evaluate, plan, plan.targets, batch_size)
