@@ -97,10 +97,8 @@ class CalibrationBins(Accumulator):
         num_bins = checks.size_in_range("binning.num_bins", self.binning.num_bins, 1, MAX_BINS)
         num_classes = self.num_classes or 1  # that are binned
         if num_classes > 1 and num_classes * np.log2(num_bins) > np.log2(_MAX_CELLS):
-            raise ValueError(
-                f"num_classes: expected at most {_MAX_CELLS} bins num_bins^num_classes, got "
-                f"{num_bins}^{num_classes}; see estimators.top_label"
-            )
+            expected = f"at most {_MAX_CELLS} bins, num_bins^num_classes"
+            raise ValueError(f"num_classes: expected {expected}, got {num_bins}^{num_classes}")
         shape = num_bins**num_classes, max(num_classes, 2)
         counts = {"samples": (), "missing": (), "sizes": shape[:1]}
         return zeros(counts, {"labels": shape, "residuals": shape})
@@ -132,10 +130,8 @@ class CalibrationBins(Accumulator):
         is_binary, probs = isinstance(bare(predictions), Bernoulli), predictions.class_probs
         num_classes = None if is_binary else probs.shape[1]
         if num_classes != self.num_classes:
-            raise ValueError(
-                f"predictions: expected num_classes = {self.num_classes}, got {num_classes}; None "
-                "are binary predictions, Bernoulli, as of estimators.top_label"
-            )
+            got = f"{num_classes}; None is for Bernoulli, as estimators.top_label returns it"
+            raise ValueError(f"predictions: expected num_classes = {self.num_classes}, got {got}")
         num_bins, num_cells = self.binning.num_bins, state.counts["sizes"].size
         shown = probs[:, 1:] if is_binary else probs
         powers = np.array([num_bins**k for k in reversed(range(shown.shape[1]))], np.int32)

@@ -130,12 +130,12 @@ class MeanScore(Accumulator):
             TypeError: if an argument is of the wrong kind.
             ValueError: if shapes or values are wrong.
         """
-        values = self._values(predictions, targets, checks.leading_size("targets", targets))
+        values = self._values(predictions, targets)
         return with_numbers(state, values, jnp.ones_like(values) if weights is None else weights)
 
-    def _values(self, predictions: Distribution, targets: jax.Array, n: int) -> jax.Array:
+    def _values(self, predictions: Distribution, targets: jax.Array) -> jax.Array:
         """The numbers of all samples, [n]; NaN where a traced sample is."""
-        name = "score(predictions, targets)"
+        name, n = "score(predictions, targets)", len(jax.tree.leaves(targets)[0])
         values = jnp.asarray(checks.real(name, self.score(predictions, targets)))
         if values.shape != (n,):
             mean = values
@@ -148,9 +148,8 @@ class MeanScore(Accumulator):
             values = jax.vmap(of_sample)((predictions, targets))
             error, size = jnp.abs(jnp.mean(values) - mean), jnp.mean(jnp.abs(values))
             if checks.is_concrete(error) and np.isfinite(size) and not error <= 1e-3 * size:
-                raise ValueError(
-                    f"{name}: expected a number for each sample, or their mean, got {mean}"
-                )
+                expected = "a number for each sample, or their mean"
+                raise ValueError(f"{name}: expected {expected}, got {mean}")
         return checks.nan_unless(~checks.missing_rows((predictions, targets)), values)
 
     @accumulating()

@@ -74,21 +74,16 @@ def _featured(accumulator: Any) -> FeaturedProduct:
     kernel, example_targets = accumulator.kernel, accumulator.example_targets
     prediction = getattr(kernel, "prediction", None)
     if not isinstance(prediction, Nystrom) or not checks.is_concrete(kernel, example_targets):
-        raise TypeError(
-            "kernel: expected TensorProduct(Nystrom(kernel on predictions, landmarks), target "
-            f"kernel), of values that are not traced, got {checks.described(prediction or kernel)}"
-        )
+        expected = "TensorProduct(Nystrom(kernel, landmarks), target kernel) without traced values"
+        raise TypeError(f"kernel: expected {expected}, got {checks.described(kernel)}")
     with jax.ensure_compile_time_eval():  # the data may be traced
         landmarks = checks.batch(prediction.landmarks, name=_LANDMARKS)
         refuse_without_expectations(kernel, landmarks)
         data = _examples(landmarks, example_targets)
         prepared = prepare_features(kernel.target, *data)
         if prepared is None:
-            raise ValueError(
-                "kernel.target: expected a kernel with features for the landmarks and the example "
-                f"targets, got {checks.described(kernel.target)}, which has none, or too many: a "
-                "length scale that is too small for their range"
-            )
+            expected = "a kernel with few features for the range of landmarks and example targets"
+            raise ValueError(f"kernel.target: expected {expected}, got {kernel.target}")
         first = jax.tree.map(lambda leaf: leaf[0], data)
         number = jax.eval_shape(functools.partial(features, kernel.target, prepared), *first).size
         factor = jax.eval_shape(prediction.factor, landmarks)
@@ -418,10 +413,8 @@ class ExactSKCETest(Accumulator):
         is_enough = enough(state, 2, "at least 2 samples with a weight > 0", count="used")
         zeros = state.counts["zeros"]
         if checks.is_concrete(zeros) and np.any(np.asarray(zeros) > 1):
-            raise ValueError(
-                f"state: expected samples with different indices, got {zeros} samples with the "
-                "index 0; hand over indices to update where several states are merged"
-            )
+            got = f"{zeros} of index 0; give indices to update where several states are merged"
+            raise ValueError(f"state: expected samples of different indices, got {got}")
         n, *parts = _means(state)
         is_valid = is_enough & (zeros <= 1)
         unbiased, diagonal = (jnp.where(is_valid, part, jnp.nan) for part in parts)
@@ -433,12 +426,9 @@ def _blocks(
 ) -> tuple[jax.Array, jax.Array]:
     """Unbiased estimates of the blocks of a batch, and their weights."""
     kernel, *samples = ready(kernel, predictions, targets)
-    n = checks.leading_size("targets", targets)
-    if n % block_size:
-        raise ValueError(
-            f"predictions: expected a multiple of block_size = {block_size} samples, got {n}; "
-            "leave out the rest at the end of the data"
-        )
+    if (n := len(jax.tree.leaves(targets)[0])) % block_size:
+        got = f"{n}; leave out the rest at the end of the data"
+        raise ValueError(f"predictions: expected whole blocks of {block_size} samples, got {got}")
     data = kernel, tuple(samples), weights
     blocks = operators.block_means(sample_pair, *data, block_size=block_size)
     if weights is None:

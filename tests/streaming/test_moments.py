@@ -119,7 +119,7 @@ def test_blocks():
 
 def test_blocks_are_whole_and_differ():
     accumulator = SKCE(KERNEL, block_size=5)
-    with pytest.raises(ValueError, match=r"predictions: expected a multiple of block_size = 5"):
+    with pytest.raises(ValueError, match=r"predictions: expected whole blocks of 5 samples"):
         accumulator.update(accumulator.init(), PREDICTIONS, TARGETS)
     equal = distributions.Normal(np.zeros(4), np.ones(4))
     two = SKCE(KERNEL, block_size=2)

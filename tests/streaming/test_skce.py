@@ -153,7 +153,7 @@ def test_states_that_number_their_samples_alike_are_refused():
     test, _ = in_one("normal")
     batches = np.arange(N).reshape(2, -1)
     state = merged(test, states_of(test, *CASES["normal"][1:], batches))
-    with pytest.raises(ValueError, match=r"state: expected samples with different indices"):
+    with pytest.raises(ValueError, match=r"state: expected samples of different indices"):
         test.result(state)
     assert np.isnan(jax.jit(test.result)(state).pvalue)
 
@@ -204,7 +204,7 @@ def test_example_targets_widen_the_range():
 def test_targets_beyond_the_features_are_refused():
     product = CASES["normal"][0]
     narrow = kernels.TensorProduct(product.prediction, kernels.SquaredExponential(0.01))
-    with pytest.raises(ValueError, match=r"kernel.target: expected a kernel with features"):
+    with pytest.raises(ValueError, match=r"kernel.target: expected a kernel with few features"):
         SKCE(narrow).init()
 
 
