@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from numpy.testing import assert_allclose
 
 from calibjax import distributions, hypothesis_tests
 from calibjax.hypothesis_tests import pit_statistics
@@ -51,16 +52,16 @@ def test_statistics_are_their_formulas(name):
     with jax.enable_x64(True):
         predictions = distributions.Bernoulli(jnp.asarray(PROBS))
         value = BINARY[name](predictions, LABELS)
-        np.testing.assert_allclose(value, by_hand(name, PROBS, LABELS), rtol=1e-10)
+        assert_allclose(value, by_hand(name, PROBS, LABELS), rtol=1e-10)
         assert value.dtype == jnp.float64
         order = RNG.permutation(N)
         permuted = distributions.Bernoulli(jnp.asarray(PROBS[order]))
-        np.testing.assert_allclose(BINARY[name](permuted, LABELS[order]), value, rtol=1e-10)
+        assert_allclose(BINARY[name](permuted, LABELS[order]), value, rtol=1e-10)
         jitted = jax.jit(BINARY[name])(predictions, LABELS)
-        np.testing.assert_allclose(jitted, value, rtol=1e-12)
+        assert_allclose(jitted, value, rtol=1e-12)
     single = BINARY[name](distributions.Bernoulli(PROBS.astype(np.float32)), LABELS)
     assert single.dtype == jnp.float32
-    np.testing.assert_allclose(single, value, rtol=2e-5)
+    assert_allclose(single, value, rtol=2e-5)
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -79,7 +80,7 @@ def test_equal_predictions(name):
     value = float(statistic(distributions.Bernoulli(np.full(100, p)), np.arange(100) % 2))
     z = (50 - 100 * p) / np.sqrt(100 * p * (1 - p))
     squared = name in ("cox", "hosmer_lemeshow")
-    np.testing.assert_allclose(value, z**2 if squared else abs(z), rtol=1e-5)
+    assert_allclose(value, z**2 if squared else abs(z), rtol=1e-5)
 
 
 def test_spiegelhalter_of_classes():
@@ -91,7 +92,7 @@ def test_spiegelhalter_of_classes():
     variance = np.sum(probs * (scores - mean[:, None]) ** 2, 1)
     expected = abs(np.sum(scores[np.arange(50), labels] - mean)) / np.sqrt(variance.sum())
     value = hypothesis_tests.spiegelhalter(distributions.Categorical(probs), labels)
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert_allclose(value, expected, rtol=1e-5)
 
 
 def test_cox_regression_is_the_maximum_of_the_likelihood():
@@ -116,11 +117,11 @@ def test_cox_regression_is_the_maximum_of_the_likelihood():
     errors = *errors, np.sum(fitted * (1 - fitted)) ** -0.5
     intervals = found.slope, found.intercept, found.in_the_large
     for interval, value, error in zip(intervals, values, errors, strict=True):
-        np.testing.assert_allclose(interval.estimate, value, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(interval.standard_error, error, rtol=1e-5)
+        assert_allclose(interval.estimate, value, rtol=1e-5, atol=1e-6)
+        assert_allclose(interval.standard_error, error, rtol=1e-5)
         reach = scipy.stats.norm.ppf(0.95) * interval.standard_error
-        np.testing.assert_allclose(interval.high - interval.estimate, reach, rtol=1e-10)
-        np.testing.assert_allclose(interval.estimate - interval.low, reach, rtol=1e-10)
+        assert_allclose(interval.high - interval.estimate, reach, rtol=1e-10)
+        assert_allclose(interval.estimate - interval.low, reach, rtol=1e-10)
 
 
 def test_cox_regression_of_separated_labels():
@@ -138,8 +139,8 @@ def test_textbook_distributions():
         bridge = jax.vmap(pit_statistics.beyond_brownian_bridge)(x)
         motion = jax.vmap(pit_statistics.beyond_brownian_motion)(x)
         squares = pit_statistics.chi_squared(jnp.asarray(x), 3)
-    np.testing.assert_allclose(bridge, scipy.special.kolmogorov(x), rtol=1e-9)
-    np.testing.assert_allclose(squares, scipy.stats.chi2(3).sf(x), rtol=1e-9)
+    assert_allclose(bridge, scipy.special.kolmogorov(x), rtol=1e-9)
+    assert_allclose(squares, scipy.stats.chi2(3).sf(x), rtol=1e-9)
     # Both series of Brownian motion are right where they meet the other one.
     k = np.arange(100)
     series = (
@@ -150,7 +151,7 @@ def test_textbook_distributions():
             1,
         )
     )
-    np.testing.assert_allclose(motion, 1 - series, rtol=1e-9)
+    assert_allclose(motion, 1 - series, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -171,7 +172,7 @@ def test_options_of_a_statistic_reach_its_pvalue():
         jax.random.key(0), statistic, distributions.Bernoulli(PROBS), LABELS, num_draws=99
     )
     expected = scipy.stats.chi2(4).sf(result.statistic)
-    np.testing.assert_allclose(result.textbook_pvalue, expected, rtol=1e-4)
+    assert_allclose(result.textbook_pvalue, expected, rtol=1e-4)
 
 
 def _rejected(statistics, data_of, seed, number):
@@ -251,7 +252,7 @@ def test_fitted_tail(draw):
     )
     found = np.asarray(result.asymptotic_pvalue)
     assert np.all((found <= 1e-3 + 1e-9) & (found >= 0.99e-6))
-    np.testing.assert_allclose(np.median(found) / 1e-4, factor, rtol=0.3)
+    assert_allclose(np.median(found) / 1e-4, factor, rtol=0.3)
 
 
 def test_tail_is_fitted_only_where_it_is_needed():
@@ -264,7 +265,7 @@ def test_tail_is_fitted_only_where_it_is_needed():
     assert result(1.0).asymptotic_pvalue == result(1.0).pvalue
     assert result(9.0, draws[:99]).asymptotic_pvalue == result(9.0, draws[:99]).pvalue
     assert result(1.0, jnp.zeros(999)).asymptotic_pvalue == result(1.0, jnp.zeros(999)).pvalue
-    np.testing.assert_allclose(result(1e3).asymptotic_pvalue, 1e-6, rtol=1e-5)
+    assert_allclose(result(1e3).asymptotic_pvalue, 1e-6, rtol=1e-5)
     values = [float(result(x).asymptotic_pvalue) for x in (3.5, 4.0, 4.5)]
     assert values == sorted(values, reverse=True)
     assert CalibrationTestResult(0.0, 0.5, 0.0).asymptotic_pvalue is None
@@ -296,14 +297,14 @@ def test_statistics_of_numbers(family, unit):
             pit_statistics.textbook_pvalue_of(statistic, value, predictions, TARGETS)
             for statistic, value in ((hypothesis_tests.pit_ks, ks), (NUMBERS["berkowitz"], lr))
         ]
-    np.testing.assert_allclose(ks, np.sqrt(N) * expected.statistic, rtol=1e-9)
-    np.testing.assert_allclose(lr, ratio, rtol=1e-9)
-    np.testing.assert_allclose(pvalues, [expected.pvalue, scipy.stats.chi2(2).sf(lr)], rtol=1e-9)
+    assert_allclose(ks, np.sqrt(N) * expected.statistic, rtol=1e-9)
+    assert_allclose(lr, ratio, rtol=1e-9)
+    assert_allclose(pvalues, [expected.pvalue, scipy.stats.chi2(2).sf(lr)], rtol=1e-9)
     single = ours(np.float32(unit * LOC), np.float32(unit * SCALE))
     for name, value in (("pit_ks", ks), ("berkowitz", lr)):
         found = NUMBERS[name](single, np.float32(unit * TARGETS))
         assert found.dtype == jnp.float32
-        np.testing.assert_allclose(found, value, rtol=1e-4)
+        assert_allclose(found, value, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", NUMBERS)

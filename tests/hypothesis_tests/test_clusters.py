@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from numpy.testing import assert_allclose
 
 from calibjax import estimators
 from calibjax.distances import Wasserstein
@@ -40,12 +41,12 @@ def test_against_all_signs():
         KEY, KERNEL, PREDICTIONS, TARGETS, jnp.asarray(CLUSTERS), num_draws=10_000
     )
     observed = matrix.sum() / 90
-    np.testing.assert_allclose(test.statistic, observed, rtol=1e-9)
+    assert_allclose(test.statistic, observed, rtol=1e-9)
     expected = np.mean(values >= observed - 1e-12)
     assert abs(test.pvalue - expected) < 4 * np.sqrt(expected * (1 - expected) / 10_000) + 1e-4
     possible = np.sort(values)
     nearest = np.searchsorted((possible[1:] + possible[:-1]) / 2, test.null_samples)
-    np.testing.assert_allclose(test.null_samples, possible[nearest], atol=1e-12)
+    assert_allclose(test.null_samples, possible[nearest], atol=1e-12)
 
 
 def test_interval_is_the_jackknife_over_clusters():
@@ -54,20 +55,20 @@ def test_interval_is_the_jackknife_over_clusters():
     left_out = [np.delete(np.delete(matrix, a, 0), a, 1).sum() / 72 for a in range(10)]
     error = np.sqrt(9 / 10 * np.sum((left_out - np.mean(left_out)) ** 2))
     found = skce_confidence_interval(KERNEL, PREDICTIONS, TARGETS, clusters=jnp.asarray(CLUSTERS))
-    np.testing.assert_allclose([found.estimate, found.standard_error], [estimate, error], rtol=1e-9)
+    assert_allclose([found.estimate, found.standard_error], [estimate, error], rtol=1e-9)
     reach = scipy.stats.t.ppf(0.975, 9) * error
     limits = [estimate - reach, estimate + reach]
-    np.testing.assert_allclose([found.low, found.high], limits, rtol=1e-9)
+    assert_allclose([found.low, found.high], limits, rtol=1e-9)
 
 
 def test_clusters_of_one_sample():
     ids = jnp.arange(23)[::-1]
     test = cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, ids, num_draws=9)
-    np.testing.assert_allclose(test.statistic, estimators.skce(KERNEL, PREDICTIONS, TARGETS))
+    assert_allclose(test.statistic, estimators.skce(KERNEL, PREDICTIONS, TARGETS))
     ours = skce_confidence_interval(KERNEL, PREDICTIONS, TARGETS, clusters=ids)
     plain = skce_confidence_interval(KERNEL, PREDICTIONS, TARGETS)
     found, expected = ((x.estimate, x.standard_error) for x in (ours, plain))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_traced_clusters():

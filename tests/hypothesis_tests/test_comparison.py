@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from numpy.testing import assert_allclose
 
 from calibjax import distributions, estimators, hypothesis_tests, kernels, recalibration
 from calibjax.distances import Features, Wasserstein
@@ -60,9 +61,9 @@ def test_difference_by_loops(unit):
     tails["two-sided"] = 2 * min(tails.values())
     for alternative, pvalue in tails.items():
         found = skce_difference(kernel, *two, unit * TARGETS, alternative=alternative)
-        np.testing.assert_allclose(found.estimate, estimate, rtol=1e-9)
-        np.testing.assert_allclose(found.statistic, z, rtol=1e-9)
-        np.testing.assert_allclose(found.pvalue, pvalue, rtol=1e-8)
+        assert_allclose(found.estimate, estimate, rtol=1e-9)
+        assert_allclose(found.statistic, z, rtol=1e-9)
+        assert_allclose(found.pvalue, pvalue, rtol=1e-8)
 
 
 def test_weights_by_loops():
@@ -78,8 +79,8 @@ def test_weights_by_loops():
     between = max(between - spread, 0) / (n - 4)
     error = np.sqrt((4 * (n - 2) * between + 2 * spread) / (n * (n - 1)))
     found = skce_difference(KERNEL, BIASED, GOOD, TARGETS, weights=weights)
-    np.testing.assert_allclose(found.estimate, estimate, rtol=1e-9)
-    np.testing.assert_allclose(found.statistic, estimate / error, rtol=1e-9)
+    assert_allclose(found.estimate, estimate, rtol=1e-9)
+    assert_allclose(found.statistic, estimate / error, rtol=1e-9)
 
 
 def mean_of_clusters(matrix, ids, weights):
@@ -107,16 +108,16 @@ def test_clusters_by_the_jackknife(has_weights):
         without.append(mean_of_clusters(g[np.ix_(kept, kept)], ids[kept], used[kept]))
     z = estimate / np.sqrt((number - 1) * np.var(without))
     found = skce_difference(KERNEL, BIASED, GOOD, TARGETS, weights=weights, clusters=ids)
-    np.testing.assert_allclose(found.estimate, estimate, rtol=1e-9)
-    np.testing.assert_allclose(found.statistic, z, rtol=1e-9)
-    np.testing.assert_allclose(found.pvalue, 2 * scipy.stats.t(number - 1).sf(abs(z)), rtol=1e-8)
+    assert_allclose(found.estimate, estimate, rtol=1e-9)
+    assert_allclose(found.statistic, z, rtol=1e-9)
+    assert_allclose(found.pvalue, 2 * scipy.stats.t(number - 1).sf(abs(z)), rtol=1e-8)
 
 
 def test_small_kernels():
     """The statistic has no unit, even where squares of the kernel vanish."""
     small = skce_difference(1e-200 * KERNEL, BIASED, GOOD, TARGETS)
     expected = skce_difference(KERNEL, BIASED, GOOD, TARGETS)
-    np.testing.assert_allclose(small.statistic, expected.statistic, rtol=1e-9)
+    assert_allclose(small.statistic, expected.statistic, rtol=1e-9)
 
 
 def test_same_model_twice():
@@ -147,12 +148,12 @@ def test_margin_by_loops(margin, unit):
     z = standardised(matrix_of(BIASED), margin)
     kernel, margin = unit * KERNEL, margin * np.sqrt(unit)
     found = skce_margin_test(kernel, BIASED, TARGETS, margin=margin)
-    np.testing.assert_allclose(found.statistic, -z, rtol=1e-9)
-    np.testing.assert_allclose(found.pvalue, scipy.stats.norm.cdf(z), rtol=1e-9)
+    assert_allclose(found.statistic, -z, rtol=1e-9)
+    assert_allclose(found.pvalue, scipy.stats.norm.cdf(z), rtol=1e-9)
     greater = skce_margin_test(kernel, BIASED, TARGETS, margin=margin, alternative="greater")
-    np.testing.assert_allclose(greater.pvalue, scipy.stats.norm.sf(z), rtol=1e-9)
+    assert_allclose(greater.pvalue, scipy.stats.norm.sf(z), rtol=1e-9)
     expected = estimators.skce(kernel, BIASED, TARGETS)
-    np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
+    assert_allclose(found.estimate, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("precision", [False, True])
@@ -195,7 +196,7 @@ def test_given_another_model():
     nearness = kernel_given(KERNEL, BIASED).prediction.factors[1]
     expected = SquaredExponential(median_heuristic(Wasserstein(), BIASED), Features(Wasserstein()))
     assert nearness.distance == expected.distance
-    np.testing.assert_allclose(nearness.length_scale, expected.length_scale, rtol=1e-12)
+    assert_allclose(nearness.length_scale, expected.length_scale, rtol=1e-12)
 
 
 def test_other_families():
@@ -208,7 +209,7 @@ def test_other_families():
         matrix_of(Categorical(probs), kernel, labels) - matrix_of(even, kernel, labels)
     )
     found = skce_difference(kernel, Categorical(probs), even, labels)
-    np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
+    assert_allclose(found.estimate, expected, rtol=1e-9)
 
 
 def test_huge_margins():

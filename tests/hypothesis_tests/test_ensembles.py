@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from numpy.testing import assert_allclose
 
 from calibjax.distances import MaximumMeanDiscrepancy, Wasserstein
 from calibjax.distributions import Ensemble, Poisson
@@ -65,10 +66,10 @@ def test_against_all_choices():
         num_draws=4000,
         statistic="biased",
     )
-    np.testing.assert_allclose(test.statistic, biased[0], rtol=1e-8)
-    np.testing.assert_allclose(test.components.dispersion.statistic, found[0, 1], rtol=1e-8)
+    assert_allclose(test.statistic, biased[0], rtol=1e-8)
+    assert_allclose(test.components.dispersion.statistic, found[0, 1], rtol=1e-8)
     # f(y) − mean of the members is (m + 1) / m = 3 / 2 times the residual in the pool.
-    np.testing.assert_allclose(test.estimate, 2.25 * found[0, 0], rtol=1e-8)
+    assert_allclose(test.estimate, 2.25 * found[0, 0], rtol=1e-8)
     expected = np.mean(biased >= biased[0] - 1e-12)
     assert abs(test.pvalue - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000) + 1 / 4001
 
@@ -89,9 +90,9 @@ def test_features_and_pairs_agree(kind, monkeypatch):
     by_features = test()
     monkeypatch.setattr(nystrom, "numerical_rank", lambda *args: None)
     by_pairs = test()
-    np.testing.assert_allclose(by_features.estimate, by_pairs.estimate, atol=1e-9)
+    assert_allclose(by_features.estimate, by_pairs.estimate, atol=1e-9)
     for one, other in zip(*map(jax.tree.leaves, (by_features.components, by_pairs.components))):
-        np.testing.assert_allclose(one, other, atol=1e-7)
+        assert_allclose(one, other, atol=1e-7)
 
 
 def test_smooth_kernels_have_features(monkeypatch):
@@ -133,8 +134,8 @@ def test_ranks_against_counting():
     )
     ranks = [np.sum(row[1:] < row[0]) for row in values]
     counts = np.bincount(ranks, minlength=4)
-    np.testing.assert_allclose(test.estimate, counts / 9)
-    np.testing.assert_allclose(test.statistic, np.sum((counts - 9 / 4) ** 2 / (9 / 4)))
+    assert_allclose(test.estimate, counts / 9)
+    assert_allclose(test.statistic, np.sum((counts - 9 / 4) ** 2 / (9 / 4)))
 
 
 def test_ranks_of_vectors_are_those_of_mean_distances():
@@ -144,12 +145,12 @@ def test_ranks_of_vectors_are_those_of_mean_distances():
     )
     mean = np.linalg.norm(values[:, :, None] - values[:, None], axis=-1).mean(-1)
     counts = np.bincount(np.sum(mean[:, 1:] < mean[:, :1], 1), minlength=4)
-    np.testing.assert_allclose(test.estimate, counts / 9)
+    assert_allclose(test.estimate, counts / 9)
 
 
 def test_ties_are_broken_at_random():
     test = rank_histogram_test(KEY, Ensemble(jnp.ones((4000, 3))), jnp.ones(4000), num_draws=9)
-    np.testing.assert_allclose(test.estimate, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
+    assert_allclose(test.estimate, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
 
 
 @pytest.mark.slow
@@ -211,10 +212,10 @@ def test_default_length_scales_of_dry_ensembles(share):
     distances = np.abs(values[:, 0] - np.median(values[:, 0]))
     positive = deviations[deviations > 1e-9]
     expected = np.mean(distances) if share == 1 else np.median(positive)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert_allclose(found, expected, rtol=1e-12)
     predictions = Ensemble(jnp.asarray(values))
     traced = jax.jit(lambda p: default_kernel(p).target.length_scale)(predictions)
-    np.testing.assert_allclose(traced, found, rtol=1e-12)
+    assert_allclose(traced, found, rtol=1e-12)
 
 
 def test_ks_distance_of_ranks():
@@ -223,10 +224,10 @@ def test_ks_distance_of_ranks():
     ensembles, targets = Ensemble(values[:, 1:]), values[:, 0]
     u = np.asarray(pit_values(KEY, ensembles, targets))
     ks = scipy.stats.ks_1samp(u, scipy.stats.uniform.cdf).statistic * np.sqrt(200)
-    np.testing.assert_allclose(pit_ks(ensembles, targets, key=KEY), ks, rtol=1e-5)
+    assert_allclose(pit_ks(ensembles, targets, key=KEY), ks, rtol=1e-5)
     test = exact_test(KEY, pit_ks, ensembles, targets)
     assert test.pvalue > 0.05
-    np.testing.assert_allclose(test.pvalue, test.textbook_pvalue, atol=0.08)
+    assert_allclose(test.pvalue, test.textbook_pvalue, atol=0.08)
     assert exact_test(KEY, pit_ks, ensembles, targets + 0.5).pvalue == 0.001
     counts = Poisson(np.full(200, 0.5)), np.random.default_rng(1).poisson(0.5, 200)
     assert exact_test(KEY, pit_ks, *counts).pvalue > 0.05

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from numpy.testing import assert_allclose
 
 from calibjax import recalibration, scores
 from calibjax.distributions import Bernoulli, Ensemble, Laplace, Normal, Quantiles
@@ -51,11 +52,11 @@ def test_paired_t_test(level):
     own, other = log_scores(COARSE), log_scores(SHARP)
     expected = scipy.stats.ttest_rel(own, other)
     found = score_difference(COARSE, SHARP, TARGETS, confidence_level=level)
-    np.testing.assert_allclose(found.estimate, np.mean(own - other), rtol=1e-12)
-    np.testing.assert_allclose(found.standard_error, scipy.stats.sem(own - other), rtol=1e-12)
-    np.testing.assert_allclose(found.pvalue, expected.pvalue, rtol=1e-8)
+    assert_allclose(found.estimate, np.mean(own - other), rtol=1e-12)
+    assert_allclose(found.standard_error, scipy.stats.sem(own - other), rtol=1e-12)
+    assert_allclose(found.pvalue, expected.pvalue, rtol=1e-8)
     ends = expected.confidence_interval(level)
-    np.testing.assert_allclose([found.low, found.high], ends, rtol=1e-9)
+    assert_allclose([found.low, found.high], ends, rtol=1e-9)
 
 
 @pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
@@ -65,19 +66,19 @@ def test_units(unit):
     found = score_difference(*models, np.float32(unit * TARGETS), score=scores.crps)
     expected = score_difference(COARSE, SHARP, TARGETS, score=scores.crps)
     assert found.estimate.dtype == jnp.float32
-    np.testing.assert_allclose(found.estimate, unit * expected.estimate, rtol=1e-4)
-    np.testing.assert_allclose(found.pvalue, expected.pvalue, rtol=1e-3)
+    assert_allclose(found.estimate, unit * expected.estimate, rtol=1e-4)
+    assert_allclose(found.pvalue, expected.pvalue, rtol=1e-3)
 
 
 def test_clusters_as_in_statsmodels():
     found = of_values(GIVEN, clusters=CLUSTERS)
     for name, expected in STATSMODELS.items():
-        np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-7, err_msg=name)
+        assert_allclose(getattr(found, name), expected, rtol=1e-7, err_msg=name)
     # Names of clusters do not matter, and single samples are clusters, too.
     renamed = of_values(GIVEN, clusters=1000 - 7 * CLUSTERS)
-    np.testing.assert_allclose(renamed.standard_error, found.standard_error, rtol=1e-12)
+    assert_allclose(renamed.standard_error, found.standard_error, rtol=1e-12)
     alone = of_values(GIVEN, clusters=INDEX)
-    np.testing.assert_allclose(alone.pvalue, of_values(GIVEN).pvalue, rtol=1e-9)
+    assert_allclose(alone.pvalue, of_values(GIVEN).pvalue, rtol=1e-9)
 
 
 def test_weights_by_loops():
@@ -88,13 +89,11 @@ def test_weights_by_loops():
         sum(weights[i] * (GIVEN[i] - mean) for i in range(N) if i // 5 == g) for g in range(12)
     ]
     variance = 12 / 11 * sum(x**2 for x in inside) / weights.sum() ** 2
-    np.testing.assert_allclose(found.estimate, mean, rtol=1e-9)
-    np.testing.assert_allclose(found.standard_error, np.sqrt(variance), rtol=1e-9)
+    assert_allclose(found.estimate, mean, rtol=1e-9)
+    assert_allclose(found.standard_error, np.sqrt(variance), rtol=1e-9)
     same = of_values(GIVEN, weights=3 * weights)
     kept = weights > 0
-    np.testing.assert_allclose(
-        same.pvalue, of_values(GIVEN[kept], weights=weights[kept]).pvalue, rtol=1e-9
-    )
+    assert_allclose(same.pvalue, of_values(GIVEN[kept], weights=weights[kept]).pvalue, rtol=1e-9)
 
 
 def test_same_model_twice():
@@ -109,16 +108,16 @@ def test_default_scores():
     ensembles = Ensemble(RNG.normal(size=(N, 4)))
     found = score_difference(SHARP, ensembles, TARGETS)
     expected = scores.crps(SHARP, TARGETS) - scores.crps(ensembles, TARGETS)
-    np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
+    assert_allclose(found.estimate, expected, rtol=1e-6)
     mixed = score_difference(SHARP, Laplace(LOC, np.ones(N)), TARGETS)
     other = scores.negative_log_likelihood(Laplace(LOC, np.ones(N)), TARGETS)
     expected = scores.negative_log_likelihood(SHARP, TARGETS) - other
-    np.testing.assert_allclose(mixed.estimate, expected, rtol=1e-6)
+    assert_allclose(mixed.estimate, expected, rtol=1e-6)
     levels, values = np.array([0.25, 0.75]), np.stack([LOC - 0.7, LOC + 0.7], 1)
     two = Quantiles(levels, values), Quantiles(levels, values - 0.3)
     found = score_difference(*two, TARGETS)
     expected = scores.pinball_loss(two[0], TARGETS) - scores.pinball_loss(two[1], TARGETS)
-    np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
+    assert_allclose(found.estimate, expected, rtol=1e-6)
 
 
 def test_gains_are_those_of_the_models():
@@ -128,17 +127,15 @@ def test_gains_are_those_of_the_models():
     gains = [
         recalibration.recalibration_gain(KEY, {"": method}, p, TARGETS)[""] for p in (COARSE, SHARP)
     ]
-    np.testing.assert_allclose(found.estimate, gains[0].mean - gains[1].mean, rtol=1e-8)
+    assert_allclose(found.estimate, gains[0].mean - gains[1].mean, rtol=1e-8)
     values = []
     for p in (COARSE, SHARP):
         q = method.cross_fitted(KEY, p, TARGETS)
         values.append(log_scores(p) - log_scores(q))
-    np.testing.assert_allclose(
-        found.standard_error, scipy.stats.sem(values[0] - values[1]), rtol=1e-8
-    )
+    assert_allclose(found.standard_error, scipy.stats.sem(values[0] - values[1]), rtol=1e-8)
     clustered = gain_difference(KEY, method, COARSE, SHARP, TARGETS, clusters=CLUSTERS)
     again = of_values(values[0] - values[1], clusters=CLUSTERS)
-    np.testing.assert_allclose(clustered.pvalue, again.pvalue, rtol=1e-7)
+    assert_allclose(clustered.pvalue, again.pvalue, rtol=1e-7)
 
 
 def test_infinite_scores_have_no_mean():

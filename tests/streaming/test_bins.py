@@ -1,6 +1,7 @@
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from calibjax import distances, distributions, estimators
 from calibjax.estimators import UniformBins
@@ -25,13 +26,13 @@ def result_of(accumulator, predictions, targets):
 def test_top_label():
     data = estimators.top_label(CLASSES, LABELS)
     found = result_of(CalibrationBins(BINNING), *data)
-    np.testing.assert_allclose(found.ece, estimators.ece(*data, binning=BINNING), rtol=1e-12)
-    np.testing.assert_allclose(found.mce, estimators.mce(*data, binning=BINNING), rtol=1e-12)
+    assert_allclose(found.ece, estimators.ece(*data, binning=BINNING), rtol=1e-12)
+    assert_allclose(found.mce, estimators.mce(*data, binning=BINNING), rtol=1e-12)
     curve = estimators.reliability_curve(jax.random.key(0), *data, binning=BINNING, num_draws=19)
     used, theirs = found.counts > 0, curve.counts > 0
     np.testing.assert_array_equal(found.counts[used], curve.counts[theirs])
-    np.testing.assert_allclose(found.means[used, 1], curve.confidence[theirs], rtol=1e-12)
-    np.testing.assert_allclose(found.proportions[used, 1], curve.frequency[theirs], rtol=1e-12)
+    assert_allclose(found.means[used, 1], curve.confidence[theirs], rtol=1e-12)
+    assert_allclose(found.proportions[used, 1], curve.frequency[theirs], rtol=1e-12)
     np.testing.assert_array_equal(found.means[~used], 0.5)
 
 
@@ -43,7 +44,7 @@ def test_all_classes(num_bins):
         function = getattr(estimators, name)
         options = {"binning": binning, "distance": distance, "notion": "canonical"}
         expected = function(CLASSES, LABELS, **options)
-        np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-12)
+        assert_allclose(getattr(found, name), expected, rtol=1e-12)
     assert found.counts.shape == (num_bins**3,)
     assert found.counts.sum() == N
 
@@ -55,7 +56,7 @@ def test_each_class_by_vmap():
     found = jax.vmap(accumulator.result)(jax.vmap(update)(*data))
     each = [jax.tree.map(lambda x, c=c: x[c], data) for c in range(3)]
     expected = [estimators.ece(*one, binning=BINNING) for one in each]
-    np.testing.assert_allclose(found.ece, expected, rtol=1e-12)
+    assert_allclose(found.ece, expected, rtol=1e-12)
 
 
 def test_float32():
@@ -65,7 +66,7 @@ def test_float32():
         found = result_of(CalibrationBins(BINNING, 3), *data)
         expected = estimators.ece(*data, binning=BINNING, notion="canonical")
     assert found.ece.dtype == np.float32
-    np.testing.assert_allclose(found.ece, expected, rtol=1e-5)
+    assert_allclose(found.ece, expected, rtol=1e-5)
 
 
 def test_other_numbers_of_classes():

@@ -6,6 +6,7 @@ import pickle
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from calibjax import distributions, recalibration
 from calibjax.hypothesis_tests import e_process
@@ -34,11 +35,11 @@ def test_as_all_at_once(horizon):
     state = updated(accumulator)
     for found in (accumulator.result(state), accumulator.result(pickle.loads(pickle.dumps(state)))):
         assert found.log_wealth.shape == ()
-        np.testing.assert_allclose(found.log_wealth, expected.log_wealth[-1], rtol=1e-9)
-        np.testing.assert_allclose(found.pvalue, expected.pvalue, rtol=1e-9)
+        assert_allclose(found.log_wealth, expected.log_wealth[-1], rtol=1e-9)
+        assert_allclose(found.pvalue, expected.pvalue, rtol=1e-9)
         assert int(found.crossing) == int(expected.crossing)
         for name, logs in expected.log_wealths.items():
-            np.testing.assert_allclose(found.log_wealths[name], logs[-1], rtol=1e-9)
+            assert_allclose(found.log_wealths[name], logs[-1], rtol=1e-9)
     assert found.earned_most == expected.earned_most
 
 
@@ -52,7 +53,7 @@ def test_transformations_and_state():
     assert len(sizes) == 1
     assert int(state.number) == 3 * N
     jitted = jax.jit(accumulator.result)(state)
-    np.testing.assert_allclose(jitted.log_wealth, accumulator.result(state).log_wealth, rtol=1e-9)
+    assert_allclose(jitted.log_wealth, accumulator.result(state).log_wealth, rtol=1e-9)
     single = jax.tree.map(lambda x: x.astype(np.float32), PREDICTIONS)
     found = EProcess(single)
     after = found.update(found.init(), single, TARGETS.astype(np.float32))

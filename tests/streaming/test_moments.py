@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels, scores
 from calibjax.streaming import SKCE, MeanScore
@@ -31,9 +32,9 @@ def test_mean_of_any_function():
     values = np.abs(TARGETS - LOC)
     for parts in ([[3], np.arange(3), np.arange(4, N)], [np.arange(N)[::-1]]):
         found = result_of(accumulator, parts)
-        np.testing.assert_allclose(found.value, values.mean(), rtol=1e-14)
+        assert_allclose(found.value, values.mean(), rtol=1e-14)
         expected = values.std(ddof=1) / np.sqrt(N)
-        np.testing.assert_allclose(found.standard_error, expected, rtol=1e-13)
+        assert_allclose(found.standard_error, expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("score", [scores.negative_log_likelihood, scores.crps])
@@ -41,10 +42,10 @@ def test_scores_of_the_package(score):
     """They return the mean of a batch, and are called on one sample at a time."""
     accumulator = MeanScore(score)
     found = result_of(accumulator, [np.arange(5), np.arange(5, N)])
-    np.testing.assert_allclose(found.value, score(PREDICTIONS, TARGETS), rtol=1e-13)
+    assert_allclose(found.value, score(PREDICTIONS, TARGETS), rtol=1e-13)
     rows = [jax.tree.map(lambda leaf: leaf[i : i + 1], (PREDICTIONS, TARGETS)) for i in range(N)]  # noqa: B023
     each = np.array([score(*row) for row in rows])
-    np.testing.assert_allclose(found.standard_error, each.std(ddof=1) / np.sqrt(N), rtol=1e-12)
+    assert_allclose(found.standard_error, each.std(ddof=1) / np.sqrt(N), rtol=1e-12)
 
 
 def test_weights():
@@ -54,9 +55,9 @@ def test_weights():
     found = result_of(accumulator, parts, weights=weights)
     values, n = np.abs(TARGETS - LOC), np.sum(weights > 0)
     mean = np.average(values, weights=weights)
-    np.testing.assert_allclose(found.value, mean, rtol=1e-14)
+    assert_allclose(found.value, mean, rtol=1e-14)
     squares = np.sum(weights**2 * (values - mean) ** 2) / weights.sum() ** 2
-    np.testing.assert_allclose(found.standard_error, np.sqrt(squares * n / (n - 1)), rtol=1e-12)
+    assert_allclose(found.standard_error, np.sqrt(squares * n / (n - 1)), rtol=1e-12)
 
 
 def test_infinite_scores():
@@ -88,9 +89,9 @@ def test_long_sums_in_float32():
         found = scan(values)
     exact = values.astype(np.float64)
     assert found.value.dtype == np.float32
-    np.testing.assert_allclose(found.value, exact.mean(), rtol=2e-7)
+    assert_allclose(found.value, exact.mean(), rtol=2e-7)
     expected = exact.std(ddof=1) / np.sqrt(exact.size)
-    np.testing.assert_allclose(found.standard_error, expected, rtol=1e-4)
+    assert_allclose(found.standard_error, expected, rtol=1e-4)
 
 
 def test_wrong_scores():
@@ -107,14 +108,14 @@ def test_blocks():
     accumulator = SKCE(KERNEL, block_size=3, confidence_level=0.9)
     found = result_of(accumulator, [np.arange(6, 12), np.arange(6)])
     estimate = estimators.skce_block(KERNEL, PREDICTIONS, TARGETS, block_size=3)
-    np.testing.assert_allclose(found.estimate, estimate, rtol=1e-12)
+    assert_allclose(found.estimate, estimate, rtol=1e-12)
     test = hypothesis_tests.asymptotic_skce_test(
         None, KERNEL, PREDICTIONS, TARGETS, null="blocks", block_size=3
     )
-    np.testing.assert_allclose(found.estimate / found.standard_error, test.statistic, rtol=1e-11)
+    assert_allclose(found.estimate / found.standard_error, test.statistic, rtol=1e-11)
     reach = 1.6448536269514722 * found.standard_error
-    np.testing.assert_allclose(found.low, found.estimate - reach, rtol=1e-12)
-    np.testing.assert_allclose(found.high, found.estimate + reach, rtol=1e-12)
+    assert_allclose(found.low, found.estimate - reach, rtol=1e-12)
+    assert_allclose(found.high, found.estimate + reach, rtol=1e-12)
 
 
 def test_blocks_are_whole_and_differ():

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.streaming import SKCE, ExactSKCETest
@@ -62,10 +63,10 @@ def test_estimates_against_all_pairs(case, size):
     states = states_of(accumulator, predictions, targets, batches)
     found = accumulator.result(merged(accumulator, states))
     matrix = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets))
-    np.testing.assert_allclose(found.biased, matrix.mean(), rtol=1e-10)
+    assert_allclose(found.biased, matrix.mean(), rtol=1e-10)
     unbiased = (matrix.sum() - np.trace(matrix)) / (N * (N - 1))
-    np.testing.assert_allclose(found.unbiased, unbiased, rtol=1e-10)
-    np.testing.assert_allclose(found.unbiased, estimators.skce(*CASES[case]), rtol=1e-11)
+    assert_allclose(found.unbiased, unbiased, rtol=1e-10)
+    assert_allclose(found.unbiased, estimators.skce(*CASES[case]), rtol=1e-11)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -82,14 +83,14 @@ def test_redraws_against_all_pairs(case):
     components = found.components
     for component, values in ((components.unbiased, estimates), (components.dispersion, diagonals)):
         pool = [component.statistic, *component.null_samples]
-        np.testing.assert_allclose(pool, values, rtol=1e-8, atol=1e-12)
+        assert_allclose(pool, values, rtol=1e-8, atol=1e-12)
     # By hand: the rank of the largest standardised cube root.
     off = (N - 1) * estimates
     roots = [off + diagonals, off + diagonals.mean(), diagonals]
     z = [(np.cbrt(x) - np.cbrt(x).mean()) / np.cbrt(x).std() for x in roots]
     largest = np.max([z[0], z[1], np.abs(z[2])], 0)
     pvalue = (1 + np.sum(largest[1:] >= largest[0] - 1e-9)) / (B + 1)
-    np.testing.assert_allclose(found.pvalue, pvalue, rtol=1e-12)
+    assert_allclose(found.pvalue, pvalue, rtol=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -100,7 +101,7 @@ def test_it_is_the_exact_test(case):
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     assert found.pvalue == expected.pvalue
     for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-8, atol=1e-10)
+        assert_allclose(one, two, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -115,10 +116,8 @@ def test_neither_batches_nor_their_order_matter(case):
             one, two = (getattr(result.components, name) for result in (found, expected))
             assert one.pvalue == two.pvalue
             scale = np.abs(two.null_samples).max()
-            np.testing.assert_allclose(one.statistic, two.statistic, rtol=0, atol=1e-12 * scale)
-            np.testing.assert_allclose(
-                one.null_samples, two.null_samples, rtol=0, atol=1e-12 * scale
-            )
+            assert_allclose(one.statistic, two.statistic, rtol=0, atol=1e-12 * scale)
+            assert_allclose(one.null_samples, two.null_samples, rtol=0, atol=1e-12 * scale)
     if case == "equal":
         return  # whose sums do not depend on which sample has which redraw
     # Another order of the indices are other redraws.
@@ -145,7 +144,7 @@ def test_consecutive_numbers_are_the_default():
     state, compiled = scan((predictions, targets))
     for found in (compiled, test.result(state)):
         assert found.pvalue == expected.pvalue
-        np.testing.assert_allclose(found.estimate, expected.estimate, atol=1e-13)
+        assert_allclose(found.estimate, expected.estimate, atol=1e-13)
     assert int(state.counts["samples"]) == N
 
 
@@ -171,7 +170,7 @@ def test_sums_over_devices():
     states = jax.jit(jax.vmap(of_device, axis_name="devices"))(*data)
     found = test.result(part(states, 0))
     assert found.pvalue == expected.pvalue
-    np.testing.assert_allclose(found.estimate, expected.estimate, atol=1e-13)
+    assert_allclose(found.estimate, expected.estimate, atol=1e-13)
 
 
 def test_float32():
@@ -183,7 +182,7 @@ def test_float32():
     state = test.update(test.init(), single[1], targets.astype(np.float32))
     found = test.result(state)
     assert found.estimate.dtype == found.pvalue.dtype == jnp.float32
-    np.testing.assert_allclose(found.estimate, estimators.skce(*CASES["normal"]), rtol=1e-4)
+    assert_allclose(found.estimate, estimators.skce(*CASES["normal"]), rtol=1e-4)
     with pytest.raises(ValueError, match=r"predictions: expected at most the precision"):
         test.update(state, predictions, targets)
 
@@ -197,7 +196,7 @@ def test_example_targets_widen_the_range():
         accumulator = SKCE(kernel, examples)
         state = accumulator.update(accumulator.init(), predictions, far)
         found[name] = accumulator.result(state).unbiased
-    np.testing.assert_allclose(found["with"], expected, rtol=1e-10)
+    assert_allclose(found["with"], expected, rtol=1e-10)
     assert abs(found["without"] - expected) > 1e-6 * abs(expected)
 
 
