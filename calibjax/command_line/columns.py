@@ -67,9 +67,9 @@ def two_labels(table: Table, target: str, column: str, positive: str | None) -> 
         return BINARY_CLASSES
     if positive is None or len(labels) != 2 or positive not in labels:
         wanted = "labels 0 and 1" if positive is None else f"two labels, one of them {positive},"
-        got = f"{listed(labels) or 'numbers'}; --positive says of which of two labels {column} is "
+        got = f"{listed(labels) or 'numbers'}; --positive says of which of two labels {column} is"
         raise InputError(
-            f"{table.path}: expected {wanted} in column {target}, got {got}the probability"
+            f"{table.path}: expected {wanted} in column {target}, got {got} the probability"
         )
     return next(x for x in labels if x != positive), positive
 
@@ -233,9 +233,8 @@ def _matching(
         if not matching and not exact:
             matching = [x for x in table.columns if fnmatch.fnmatchcase(x, pattern)]
         if not matching:
-            raise InputError(
-                f"{table.path}: expected a column {pattern} ({option}), got {table.in_words}"
-            )
+            expected = f"a column {pattern} ({option})"
+            raise InputError(f"{table.path}: expected {expected}, got {table.in_words}")
         again = [x for x in matching if x in found]
         if again:
             raise InputError(f"{option}: expected different columns, got {again[0]} twice")
@@ -345,11 +344,9 @@ def _check_number(table: Table, choice: Choice) -> None:
     exact = len(parameters(task)) if task in FAMILIES else 1 if task == "binary" else None
     least = 1 if task == "quantiles" else 2
     if (exact is None and number < least) or (exact is not None and number != exact):
-        needed = f"{least} or more" if exact is None else str(exact)
+        needed = f"{f'{least} or more' if exact is None else exact} columns of predictions ({task})"
         got = listed(choice.predictions) or "none"
-        raise InputError(
-            f"{table.path}: expected {needed} columns of predictions ({task}), got {got}"
-        )
+        raise InputError(f"{table.path}: expected {needed}, got {got}")
 
 
 # What takes all columns of a row at once; typed as what takes arrays of NumPy, which they do.
@@ -413,9 +410,8 @@ def build(table: Table, targets: Table, choice: Choice, options: Namespace) -> D
         InputError: if a value is not as needed; names the row.
     """
     if len(targets) != len(table):
-        raise InputError(
-            f"{targets.path}: expected {len(table)} rows as in {table.path}, got {len(targets)}"
-        )
+        expected = f"{len(table)} rows as in {table.path}"
+        raise InputError(f"{targets.path}: expected {expected}, got {len(targets)}")
     num_rows = len(table)
     if options.skip_missing:
         missing = np.any([table.is_missing(x) for x in choice.inputs], 0)
@@ -586,10 +582,8 @@ def _level(table: Table, suffix: str, name: str) -> float:
     except ValueError:
         level = np.nan
     if not 0 < level < 1:
-        raise InputError(
-            f"{table.path}: expected columns quantile_LEVEL with levels in (0, 1), got column "
-            f"{name}; --levels says them"
-        )
+        expected = "columns quantile_LEVEL with levels in (0, 1)"
+        raise InputError(f"{table.path}: expected {expected}, got column {name}; see --levels")
     return level
 
 

@@ -436,9 +436,8 @@ def _check_same_rows(first: Data, other: Data) -> None:
     """Refuses a file whose rows have other targets or weights than those of the first."""
     path, table = first.table.path, other.table
     if len(table) != len(first.table):
-        raise InputError(
-            f"{table.path}: expected {len(first.table)} rows as in {path}, got {len(table)}"
-        )
+        expected = f"{len(first.table)} rows as in {path}"
+        raise InputError(f"{table.path}: expected {expected}, got {len(table)}")
     if first.classes != other.classes:
         expected, got = listed(first.classes), listed(other.classes)
         raise InputError(f"{table.path}: expected the classes {expected} as in {path}, got {got}")

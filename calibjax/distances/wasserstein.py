@@ -388,5 +388,5 @@ class MixtureWasserstein(Distance):
 
     def check_values(self, name: str) -> None:
         """Refuses orders that are not finite numbers ≥ 1."""
-        if not 1 <= self.order < math.inf:
+        if not 1 <= checks.real(f"{name}.order", self.order) < math.inf:
             raise ValueError(f"{name}.order: expected a finite number >= 1, got {self.order}")

@@ -124,11 +124,10 @@ def checked_models(
     clusters: Any = None,
 ) -> Compared:
     """Checks all arguments, and chooses the score, the kernel and the rows."""
-    if not isinstance(models, Mapping) or not all(isinstance(name, str) for name in models):
-        got = checks.described(models)
-        raise TypeError(f"models: expected a dictionary of predictions by name, got {got}")
-    if len(models) < 2:
-        raise ValueError(f"models: expected at least two models, got {list(models)}")
+    if not isinstance(models, Mapping) or len(models) < 2:
+        got = list(models) if isinstance(models, Mapping) else checks.described(models)
+        raise TypeError(f"models: expected a dictionary of at least two by name, got {got}")
+    models = {str(name): predictions for name, predictions in models.items()}
     if reference is not None:
         reference = checks.choice("reference", reference, tuple(models))
     checks.same_rows(targets=targets, weights=weights, clusters=clusters)

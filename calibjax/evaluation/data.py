@@ -229,10 +229,8 @@ def checked_data(
     """Checks all arguments of `evaluate`."""
     key = checks.random_key(key)
     if not checks.is_concrete(key, predictions, targets, features, groups, weights):
-        raise TypeError(
-            "predictions, targets: expected values that are known, got traced ones (evaluate "
-            "outside of jit, vmap and grad)"
-        )
+        expected = "expected known values, got traced ones; call it outside of jit"
+        raise TypeError(f"predictions, targets: {expected}")
     checks.same_rows(predictions=predictions, targets=targets, features=features, groups=groups)
     predictions, read_as = read_plainly(predictions, targets)
     has_weights = weights is not None
@@ -240,10 +238,8 @@ def checked_data(
         predictions, targets, weights, minimum=10, keep_logs=True
     )
     if bare(predictions) is not predictions:
-        raise TypeError(
-            "predictions: expected predictions without features, got a WithFeatures; pass the "
-            "features as the argument features"
-        )
+        got = "a WithFeatures; pass the features as the argument features"
+        raise TypeError(f"predictions: expected predictions without features, got {got}")
     n = checks.leading_size("targets", targets)
     memberships, names = (None, ()) if groups is None else checked_groups(groups, n)
     features = None if features is None else _scaled(features, n)
@@ -339,18 +335,14 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
     except ValueError as error:
         raise ValueError(f"groups: expected an array [n] or [n, G], got {error}") from error
     if array.ndim not in (1, 2) or len(array) != num_samples:
-        raise ValueError(
-            f"groups: expected shape [n], the group of each of the n = {num_samples} samples, or "
-            f"[n, G], memberships in G groups, got {array.shape}"
-        )
+        expected = f"shape [n] or [n, G] with n = {num_samples}, a group or memberships in G groups"
+        raise ValueError(f"groups: expected {expected}, got {array.shape}")
     if array.ndim == 2:
         checks.real("groups", array)
         return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
     if array.dtype.kind not in "iubUSTO" or any(x is None or x != x for x in array.tolist()):
-        raise TypeError(
-            f"groups: expected integers or strings, the group of each sample, got {array.dtype}; "
-            "numbers that vary continuously have to be cut into intervals"
-        )
+        got = f"{array.dtype}; numbers that vary continuously have to be cut into intervals"
+        raise TypeError(f"groups: expected integers or strings, got {got}")
     names = in_order(np.unique(array))
     return jax.device_put(array[:, None] == names), tuple(f"group {name}" for name in names)
 
@@ -359,13 +351,10 @@ def checked_names(data: Data, names: Any) -> tuple[str, ...]:
     """Names of all classes."""
     if not data.is_of_classes:
         raise ValueError(f"class_names: expected None for the task {data.task}, got {names!r}")
-    is_list = isinstance(names, list | tuple)
-    if not is_list or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"class_names: expected a list of strings, got {names!r}")
-    number = data.predictions.class_probs.shape[1]
-    if len(set(names)) != number or len(names) != number:
+    number, different = data.predictions.class_probs.shape[1], {*map(str, names)}
+    if isinstance(names, str) or len(different) != number or len(names) != number:
         raise ValueError(f"class_names: expected {number} different names, got {names!r}")
-    return tuple(names)
+    return tuple(map(str, names))
 
 
 def in_order(names: np.ndarray) -> np.ndarray:
@@ -381,9 +370,8 @@ def _scaled(features: Any, num_samples: int) -> jax.Array:
     """Features [n, d] divided by their standard deviations, where these are not zero."""
     matrix = checks.features("features", features, num_samples)
     if not hasattr(matrix, "ndim") or matrix.ndim not in (1, 2):
-        raise ValueError(
-            f"features: expected an array [n] or [n, d], got {checks.described(features)}"
-        )
+        got = checks.described(features)
+        raise ValueError(f"features: expected an array [n] or [n, d], got {got}")
     columns = np.asarray(matrix).reshape(num_samples, -1)
     deviations = columns.std(0)
     if not (deviations > 0).any():

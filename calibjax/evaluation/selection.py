@@ -215,14 +215,9 @@ def select_recalibration(
 
 
 def _check_names(recalibrations: Any) -> None:
-    is_named = isinstance(recalibrations, Mapping) and all(
-        isinstance(x, str) for x in recalibrations
-    )
-    if not is_named or not recalibrations or "nothing" in recalibrations:
-        raise TypeError(
-            "recalibrations: expected a dictionary of at least one by its name, none of them named "
-            f"'nothing', got {recalibrations!r}"
-        )
+    if not isinstance(recalibrations, Mapping) or not recalibrations or "nothing" in recalibrations:
+        expected = "a dictionary of at least one by its name, none of them named 'nothing'"
+        raise TypeError(f"recalibrations: expected {expected}, got {recalibrations!r}")
 
 
 def _fits(
@@ -335,10 +330,8 @@ def _pvalue(
 
 def _refuse_if_all(recalibrations: Mapping[str, Any], reasons: dict[str, str]) -> None:
     if len(reasons) == len(recalibrations):
-        raise ValueError(
-            "recalibrations: expected at least one that can be fitted, got "
-            + "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
-        )
+        got = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
+        raise ValueError(f"recalibrations: expected at least one that can be fitted, got {got}")
 
 
 @record
@@ -393,10 +386,8 @@ def _default(predictions: Distribution) -> dict[str, Any]:
         methods["kernel"] = KernelRecalibration()
     methods = {name: method for name, method in methods.items() if _applies(method, predictions)}
     if not methods:
-        raise NotImplementedError(
-            f"recalibrations: expected a dictionary, since there is no default for "
-            f"{checks.described(predictions)}, got None"
-        )
+        got = f"None, and no default for {checks.described(predictions)}"
+        raise NotImplementedError(f"recalibrations: expected a dictionary, got {got}")
     return methods
 
 

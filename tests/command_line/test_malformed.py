@@ -137,9 +137,9 @@ FILES = {
         r"expected an array \[n\] or \[n, m\], got shape \(2, 2, 2\)",
     ),
     "scalar": (".npy", npy(np.float64(1)), r"got shape \(\)"),
-    "no archive": (".npz", b"PK garbage", "got no zip archive"),
+    "no archive": (".npz", b"PK garbage", "cannot be read by numpy.load"),
     "damaged archive": (".npz", damaged(npz(prob=np.ones((99, 2)))), "numpy.load"),
-    "empty archive": (".npz", npz(), "expected rows, got none|no zip archive"),
+    "empty archive": (".npz", npz(), "expected rows, got none"),
     "pickled objects": (
         ".npz",
         npz(prob=np.array([None, 1], object), label=LABELS),

@@ -403,17 +403,9 @@ def test_names_of_classes_change_nothing_else(task):
         np.testing.assert_equal(entry.value, other.value)
 
 
-@pytest.mark.parametrize(
-    ("names", "error", "expected"),
-    [
-        (["a", "b"], ValueError, "class_names: expected 3 different names"),
-        (["a", "b", "b"], ValueError, "class_names: expected 3 different names"),
-        ("abc", TypeError, "class_names: expected a list of strings"),
-        ([0, 1, 2], TypeError, "class_names: expected a list of strings"),
-    ],
-)
-def test_wrong_names_of_classes(names, error, expected):
-    with pytest.raises(error, match=expected):
+@pytest.mark.parametrize("names", [["a", "b"], ["a", "b", "b"], "abc"])
+def test_wrong_names_of_classes(names):
+    with pytest.raises(ValueError, match="class_names: expected 3 different names"):
         calibjax.evaluate(KEY, *_classes(), class_names=names)
     with pytest.raises(ValueError, match="class_names: expected None for the task quantiles"):
         calibjax.evaluate(KEY, *_quantiles(), class_names=names)
