@@ -1,6 +1,6 @@
 """What comes of a call with a wrong value, and whether that is allowed.
 
-Eagerly a wrong value is *refused*, by a TypeError, ValueError or NotImplementedError of whomever; or
+Eagerly a wrong value is *refused*, by a TypeError, ValueError or NotImplementedError of anyone; or
 it gives NaN, and what is no NaN is the number of the right value; or, if it stands for a right one,
 the number of that. A result that looks like another number is a *silent number*, and any other
 exception is a *crash*.
