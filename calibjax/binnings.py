@@ -17,7 +17,7 @@ from jax import lax
 from jax.typing import DTypeLike
 
 from calibjax._core import checks
-from calibjax._core.gate import checked
+from calibjax._core.gate import checked, group_ids
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
@@ -90,7 +90,12 @@ def bins_of(
         bins = binning._bins(predictions, both, weights)
     else:
         bins = checks.as_arrays("binning(predictions)", binning(both))
-        bins = checks.bin_ids("binning(predictions)", bins, checks.leading_size("", both))
+        size = checks.leading_size("predictions", both)
+        bins = group_ids("binning(predictions)", bins, size, kind="bin")
+        expected = f"bins in 0, ..., {size - 1}"
+        bins = checks.satisfying_integers(
+            "binning(predictions)", bins, lambda x: x < size, expected
+        )
     return bins if at is None else (bins[:n], bins[n:])
 
 

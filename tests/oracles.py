@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, kernels
-from calibjax.estimators.kernel import checked_samples, sample_matrix
+from calibjax._core.gate import passed
+from calibjax.estimators.kernel import ready, sample_matrix
 
 
 def squared_exponential_moments(loc, scale, other_loc, other_scale, length_scale):
@@ -186,4 +187,6 @@ def median_kernel(predictions):
 
 def calibration_kernel_matrix(kernel, predictions, targets):
     """Values h_ij of all pairs, [n, n]."""
-    return sample_matrix(*checked_samples(kernel, predictions, targets))
+    predictions, targets = passed(predictions=predictions, targets=targets)
+    kernel, *samples = ready(kernel, predictions, targets)
+    return sample_matrix(kernel, tuple(samples))

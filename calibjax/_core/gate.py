@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.pytree import PyTree
 
 Parameters = ParamSpec("Parameters")
@@ -143,6 +145,16 @@ def checked(
     return call
 
 
+def passed(*, minimum: int = 1, copies: bool = False, **arguments: Any) -> tuple[Any, ...]:
+    """Arguments of functions that take others besides, after the checks of their names."""
+    checks.same_rows(**{name: arguments[name] for name in arguments if name in _SAMPLES})
+    seen = {"minimum": minimum, "copies": copies, "needs": ()} | arguments
+    for name in arguments:
+        if seen[name] is not None:
+            seen[name] = _TABLE[name](name, seen[name], seen)
+    return tuple(seen[name] for name in arguments)
+
+
 def _hints(function: Any) -> Callable[[str], Any]:
     """The annotation of an argument; None where its name exists for type checkers only."""
 
@@ -193,53 +205,42 @@ def _check_of(name: str, annotation: Any, own: dict[str, Check]) -> Check | None
         kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
         may_be_none = len(kinds) < len(typing.get_args(annotation))
         annotation = kinds[0] if len(kinds) == 1 else annotation
-    expected = _expected(annotation)
+    expect = _expected(annotation)
     check = own.get(name) or _TABLE.get(name) or _of_annotation(name, annotation)
-    if check is None and expected is None:
+    if check is None and expect is None:
         return None
 
     def checked_one(name: str, value: Any, seen: Seen) -> Any:
         if value is None and may_be_none:
             return None
-        if expected is not None:
-            expected(name, value)
+        if expect is not None:
+            expect(name, value)
         return value if check is None else check(name, value, seen)
 
     return checked_one
 
 
 def _expected(annotation: Any) -> Callable[[str, Any], None] | None:
-    """The check of what an argument is: an instance of a record, or what a protocol has."""
-    kinds = typing.get_args(annotation)
-    if len(kinds) > 1 and all(map(dataclasses.is_dataclass, kinds)):  # one of several records
-
-        def expect_one(name: str, value: Any) -> None:
-            if not isinstance(value, kinds):
-                names = " or ".join(kind.__name__ for kind in kinds)
-                raise TypeError(f"{name}: expected {names}, got {checks.described(value)}")
-
-        return expect_one
-    if not isinstance(annotation, type):
-        return None
+    """The check of what an argument is: one of some records, or what a protocol has."""
+    kinds = typing.get_args(annotation) or (annotation,)
     is_protocol = getattr(annotation, "_is_protocol", False)
-    if not is_protocol and not dataclasses.is_dataclass(annotation):
+    is_record = all(isinstance(kind, type) and dataclasses.is_dataclass(kind) for kind in kinds)
+    if not (is_protocol or is_record):
         return None
-    needed = [x for x in vars(annotation) if not x.startswith("_") or x == "__call__"]
+    members = vars(annotation) if is_protocol else ()
+    needed = [x for x in members if not x.startswith("_") or x == "__call__"]
 
     def expect(name: str, value: Any) -> None:
         inside = value
         while "distribution" in getattr(type(inside), "__dataclass_fields__", ()):
             inside = inside.distribution
-        has_all = is_protocol and not isinstance(value, type)
-        if (
-            isinstance(inside, annotation)
-            if not is_protocol
-            else (has_all and all(_has(value, x) for x in needed))
-        ):
-            return
-        words = (annotation.__doc__ or annotation.__name__).split(".")[0].split(":")[0]
-        what = f"{words[:1].lower()}{words[1:]}" if is_protocol else annotation.__name__
-        raise TypeError(f"{name}: expected {what}, got {checks.described(value)}")
+        has_all = not isinstance(value, type) and all(_has(value, x) for x in needed)
+        if not (has_all if is_protocol else isinstance(inside, kinds)):
+            what = " or ".join(kind.__name__ for kind in kinds)
+            if is_protocol:
+                words = (annotation.__doc__ or what).split(".")[0].split(":")[0]
+                what = f"{words[:1].lower()}{words[1:]}"
+            raise TypeError(f"{name}: expected {what}, got {checks.described(value)}")
 
     return expect
 
@@ -271,6 +272,11 @@ def _of_annotation(name: str, annotation: Any) -> Check | None:
 
 def _function(name: str, value: Any, seen: Seen) -> Any:
     checks.function("function", name, value)
+    return value
+
+
+def unchecked(name: str, value: Any, seen: Seen) -> Any:
+    """What a function reads in its own way."""
     return value
 
 
@@ -320,7 +326,7 @@ def _proportion(name: str, value: Any, seen: Seen) -> Any:
 @argument("predictions", "at_predictions", "others", "example_predictions")
 def _predictions(name: str, value: Any, seen: Seen) -> Any:
     minimum = 1 if name.startswith("at_") else seen["minimum"]
-    value = checks.batch(value, minimum=minimum, name=name, keep_logs=True)
+    value = checks.batch(value, minimum=minimum, name=name)
     for method in seen["needs"]:
         checks.method(name, value, method)
     return _of_one_length(name, value, seen)
@@ -328,21 +334,20 @@ def _predictions(name: str, value: Any, seen: Seen) -> Any:
 
 @argument("targets", "at_targets")
 def _targets(name: str, value: Any, seen: Seen) -> Any:
-    # Labels may come in place of correctness.
+    # Labels may come in place of correctness, and confidences in place of predictions.
     place = "confidences" if name == "correct" else name.replace("targets", "predictions")
-    if not checks.is_distribution(seen[place]):  # confidences
-        return checks.confidences_and_correct(seen[place], value, names=(place, name))[1]
+    if not checks.is_distribution(seen[place]):
+        return _correctness(name, value, seen[place])
     if checks.is_distribution(value):
         raise TypeError(f"{name}: expected an array of targets, got {checks.described(value)}")
     received = checks.originals(name, value)
     value = _of_one_length(name, checks.narrowed(name, received), seen)
-    models = (x for x in (place, "others") if x in seen)
+    models = [x for x in (place, "others") if x in seen]
     possible = {x: checks.targets_of(seen[x], name, value) for x in models}
     for model, checked in possible.items():
         checks.refuse_rounded(name, received, checked, seen[model])
-        if not checks.is_concrete(
-            checked
-        ):  # integers are never NaN, so their predictions become it
+        # Integers are never NaN, so their predictions become it.
+        if not checks.is_concrete(checked):
             seen[model] = checks.nan_rows(checks.missing_rows(checked), seen[model])
     # Truth values are labels 0 and 1, but not numbers.
     return jax.tree.map(lambda y: y.astype(int) if y.dtype == np.bool_ else y, possible[place])
@@ -350,33 +355,124 @@ def _targets(name: str, value: Any, seen: Seen) -> Any:
 
 @argument("weights")
 def _weights(name: str, value: Any, seen: Seen) -> Any:
-    if value is None:
-        return None
     samples = next(seen[x] for x in ("predictions", "confidences", "values") if x in seen)
-    copies, minimum = seen["copies"], seen["minimum"]
+    copies: Any = seen["copies"]
     copies = copies(seen["self"]) if callable(copies) else copies
-    return checks.sample_weights(value, samples, minimum=minimum, name=name, as_copies=copies)
+    return sample_weights(value, samples, minimum=seen["minimum"], name=name, as_copies=copies)
+
+
+def sample_weights(
+    weights: Any, samples: PyTree, *, minimum: int = 1, name: str = "weights", as_copies: bool
+) -> jax.Array | None:
+    """Weights of n samples, scaled so that their sum is that of their squares.
+
+    With u_i = w_i Σ_j w_j / Σ_j w_j² the sum Σ_i u_i = Σ_i u_i² = (Σ_i w_i)² / Σ_i w_i² is the
+    effective number of samples (Kish), which takes the place of n in every formula: means are
+    Σ_i u_i x_i / Σ_i u_i, and means over pairs i ≠ j have the divisor n (n − 1). Weights that are
+    0 or equal become 0 and 1. The weight of no sample changes if all are multiplied by a constant.
+
+    Args:
+        weights: w ≥ 0, [n], or None for samples that count equally.
+        samples: checked data with leading axis n, in whose precision the weights are.
+        minimum: smallest number of positive weights.
+        name: how messages call them.
+        as_copies: whether to return w as it is, the numbers of copies of the samples.
+    """
+    if weights is None:
+        return None
+    array = plain_weights(name, weights, checks.leading_size("samples", samples))
+    dtype = floating_dtype(samples)
+    is_known = checks.is_concrete(array)
+    xp: Any = np if is_known else jnp  # NumPy compiles nothing
+    array = xp.asarray(array)
+    if is_known and (used := (array > array.max() * jnp.finfo(dtype).tiny).sum()) < minimum:
+        raise ValueError(f"{name}: expected at least {minimum} positive in {dtype}, got {used}")
+    if as_copies:
+        array = array.astype(dtype)
+        return jnp.where(jnp.any(array > 0), array, jnp.nan)
+    # In units of a number that takes their squares into range.
+    largest = array.max() if is_known else jax.lax.stop_gradient(jnp.max(array))
+    array = (array / largest).astype(dtype)
+    array = array * (xp.sum(array) / xp.sum(xp.square(array)))
+    return jax.device_put(array) if is_known else array
+
+
+def plain_weights(name: str, weights: Any, n: int) -> Any:
+    """Weights of n samples in the units in which they are given, [n]; a mask is 0 or 1."""
+    array = checks.as_arrays(name, weights)
+    is_mask = getattr(array, "dtype", None) == np.bool_
+    array = checks.floating(name, array.astype(int) if is_mask else array)
+    checks.shape(name, array, (n,), f"({n},), one weight for each sample")
+    right = lambda w: (w >= 0) & (w < np.inf)  # noqa: E731
+    return checks.satisfying(name, array, right, "finite weights >= 0")
 
 
 @argument("confidences")
-def _confidences(name: str, value: Any, seen: Seen) -> jax.Array:
-    return _of_one_length(name, checks.confidence_array(value, name), seen)
+def confidence_array(name: str, value: Any, seen: Seen) -> jax.Array:
+    """Confidences, [n], or those of a batch of `Bernoulli`s; traced ones outside [0, 1] are NaN."""
+    if checks.is_distribution(value) and not hasattr(value, "__jax_array__"):
+        got = f"{checks.described(value)}; estimators.top_label returns them"
+        raise TypeError(f"{name}: expected an array [n] or a batch of Bernoulli, got {got}")
+    value = jax.tree.map(checks.unrounded, checks.originals(name, value))
+    value = checks.narrowed(name, value)
+    value = jnp.asarray(value) if hasattr(value, "__jax_array__") else value
+    checks.an_array(name, value, "an array [n]")
+    # Integers are more likely the other argument than probabilities 0 and 1.
+    if value.dtype not in (jnp.float32, jnp.float64):
+        raise TypeError(f"{name}: expected float32 or float64, got {value.dtype}")
+    checks.shape(name, value, (None,), "[n]")
+    return _of_one_length(name, checks.unit_interval(name, value), seen)
 
 
 @argument("correct")
 def _correct(name: str, value: Any, seen: Seen) -> jax.Array:
-    return checks.confidences_and_correct(seen["confidences"], value)[1]
+    return _correctness(name, value, seen["confidences"])
+
+
+def _correctness(name: str, value: Any, confidences: jax.Array) -> jax.Array:
+    """Whether predictions were correct, 0 or 1, in the dtype of the confidences; NaN for others."""
+    value = checks.as_arrays(name, value)
+    checks.an_array(name, value, "an array [n] of 0 and 1")
+    checks.shape(name, value, confidences.shape, "[n], as the confidences")
+    if value.dtype != np.bool_:
+        value = checks.satisfying(name, value, lambda x: (x == 0) | (x == 1), "0 or 1")
+    return value.astype(confidences.dtype)
 
 
 @argument("features")
 def _features(name: str, value: Any, seen: Seen) -> PyTree:
-    size = checks.leading_size(name, checks.originals(name, value))
-    return _of_one_length(name, checks.features(name, value, size), seen)
+    value = checks.points(name, value)
+    return _of_one_length(name, value, seen)
 
 
 @argument("groups", "clusters")
-def _groups(name: str, value: Any, seen: Seen) -> Any:
-    return checks.group_ids(name, value, seen["length"][1], kind=name[:-1])
+def _groups(name: str, value: Any, seen: Seen) -> jax.Array:
+    return group_ids(name, value, seen["length"][1], kind=name[:-1])
+
+
+def group_ids(name: str, value: Any, n: int, *, kind: str = "group") -> jax.Array:
+    """Integers in 0, ..., 2³¹ − 1, [n]; traced ones that are out of range become negative."""
+    value = checks.integer(name, checks.as_arrays(name, value), f"{kind}s, one for each sample")
+    checks.shape(name, value, (n,), f"({n},), one {kind} for each sample")
+    is_right = lambda x: (x >= 0) & (x <= 2**31 - 1)  # noqa: E731
+    value = checks.satisfying_integers(name, value, is_right, f"{kind}s in 0, ..., 2³¹ - 1")
+    is_narrow = jnp.result_type(value).itemsize <= 4
+    return (value if is_narrow else jnp.maximum(value, -1)).astype(jnp.int32)
+
+
+@argument("times")
+def _times(name: str, value: Any, seen: Seen) -> Any:
+    """Times of the samples in their order, numbers or NumPy's datetimes; equal ones may be."""
+    array = np.asarray(value) if checks.is_concrete(value) else np.empty(0, object)
+    if array.dtype.kind not in "iufM":
+        expected = "numbers or numpy.datetime64 that are known when compiling"
+        raise TypeError(f"{name}: expected {expected}, got {checks.described(value)}")
+    checks.shape(name, array, seen["length"][1:], "[n], a time for each prediction")
+    is_missing = np.isnat(array) if array.dtype.kind == "M" else ~np.isfinite(array)
+    checks.refuse_where(is_missing, name, "finite times", array)
+    is_earlier = np.append(False, array[1:] < array[:-1])
+    checks.refuse_where(is_earlier, name, "forecasts in the order of time", array)
+    return value
 
 
 @argument("recalibration")
@@ -391,12 +487,6 @@ def _recalibration(name: str, value: Any, seen: Seen) -> Any:
 @argument("score")
 def _score(name: str, value: Any, seen: Seen) -> Any:
     checks.function("function (predictions, targets)", name, value, "predictions", "targets")
-    return value
-
-
-@argument("times")
-def _times(name: str, value: Any, seen: Seen) -> Any:
-    checks.in_time_order(value, seen["length"][1])
     return value
 
 
@@ -417,7 +507,9 @@ def _of_one_length(name: str, value: Any, seen: Seen) -> Any:
     size = checks.leading_size(name, value)
     first, expected = seen.setdefault(place, (name, size))
     if size != expected:
-        hint = checks.transposed(seen.get("predictions"), size)
+        draws = np.shape(getattr(seen.get("predictions"), "values", 0))
+        is_other = draws[1:2] == (size,)
+        hint = "; transpose draws [m, n] by numpy.swapaxes(values, 0, 1)" if is_other else ""
         raise ValueError(
             f"{name}: expected one for each of the {expected} {first}, got {size}{hint}"
         )

@@ -14,6 +14,7 @@ import numpy as np
 
 from calibjax import distributions
 from calibjax._core import checks
+from calibjax._core.gate import passed
 from calibjax.command_line.tables import InputError, Table, as_integer, first_refused, listed, shown
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.ensembles import Quantiles
@@ -473,7 +474,7 @@ def check_rows(data: Data) -> None:
 
     def check(rows: np.ndarray) -> None:
         some = jax.tree.map(lambda leaf: leaf[rows], data.predictions)
-        checks.predictions_and_targets(some, data.targets[rows])
+        passed(predictions=some, targets=data.targets[rows])
 
     row = first_refused(check, np.arange(len(data.table)))
     if row is not None:

@@ -216,25 +216,6 @@ def ready(kernel: Any, predictions: Distribution, targets: jax.Array) -> tuple[A
     return kernel, predictions, _labels_of(kernel, predictions, targets)
 
 
-def checked_samples(
-    kernel: Kernel, predictions: Distribution, targets: Numbers, *, minimum: int = 1
-) -> tuple[Kernel, tuple[Any, Any]]:
-    """Checks kernel and data; returns the kernel and the samples (predictions, targets)."""
-    return weighted_samples(kernel, predictions, targets, None, minimum=minimum)[:2]
-
-
-def weighted_samples(
-    kernel: Kernel, predictions: Distribution, targets: Numbers, weights: Any, *, minimum: int = 1
-) -> tuple[Kernel, tuple[Any, jax.Array], jax.Array | None]:
-    """Checks kernel, data and weights; returns kernel, samples (predictions, targets), weights."""
-    kernel = checks.kernel_values(kernel)
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, minimum=minimum
-    )
-    kernel, predictions, targets = ready(kernel, predictions, targets)
-    return kernel, (predictions, targets), weights
-
-
 def _labels_of(kernel: Kernel, predictions: Distribution, targets: jax.Array) -> jax.Array:
     """Targets which kernels on labels have, as they have the draws of the predictions."""
     draws: Any = predictions.draws if isinstance(predictions, MonteCarlo) else bare(predictions)

@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import safe_sqrt
-from calibjax._core.gate import checked
+from calibjax._core.gate import checked, passed
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.binnings import UniformBins, bins_of
 from calibjax.distances import Manhattan
@@ -83,7 +83,7 @@ class Neighbourhood:
             binning = Partial(binning)
         scales: Any = getattr(kernel, "length_scale", None)
         if np.ndim(scales) == 1:
-            scales = checks.length_scales(f"{name}.kernel.length_scale", scales)
+            scales = checks.positive(f"{name}.kernel.length_scale", checks.real(name, scales))
             kernel = dataclasses.replace(kernel, length_scale=scales[0])
         kernel = checks.kernel_values(kernel, f"{name}.kernel")
         if np.ndim(scales) == 1:
@@ -125,12 +125,8 @@ class LocalErrors:
 
 def _points(name: str, value: Any, seen: Any) -> tuple[Any, jax.Array]:
     """Features and confidences of other points."""
-    features, confidences = value
-    places = f"{name}[0]", f"{name}[1]"
-    checks.same_rows(**dict(zip(places, value, strict=True)))
-    confidences = checks.confidence_array(confidences, places[1])
-    features = checks.features(places[0], features, confidences.size)
-    checks.same_kind(places[0], features, "features", seen["features"])
+    features, confidences = passed(**dict(zip(("features", "confidences"), value, strict=True)))
+    checks.same_kind(f"{name}[0]", features, "features", seen["features"])
     return features, confidences
 
 

@@ -10,7 +10,6 @@ from calibjax._core import checks
 from calibjax._core.gate import checked, together
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions.base import DataSet, Distribution
-from calibjax.estimators.kernel import weighted_samples
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
 
@@ -30,23 +29,6 @@ def _of_one_kind(
     checks.same_kind("at_predictions", at_predictions, "predictions", predictions)
     checks.same_kind("at_targets", at_targets, "targets", targets)
     return predictions, targets, at_predictions, at_targets
-
-
-def checked_locations(
-    kernel: Kernel,
-    predictions: Distribution,
-    targets: Numbers,
-    at_predictions: Distribution,
-    at_targets: Numbers,
-    weights: Numbers | None = None,
-) -> tuple[Kernel, tuple[Any, Any], tuple[Any, Any], jax.Array | None]:
-    """Checks kernel, data, test locations and weights, and returns them with JAX arrays."""
-    kernel, samples, weights = weighted_samples(kernel, predictions, targets, weights)
-    names = "at_predictions", "at_targets"
-    locations = checks.predictions_and_targets(at_predictions, at_targets, names=names)
-    for i, name in enumerate(("predictions", "targets")):
-        checks.same_kind(names[i], locations[i], name, samples[i])
-    return kernel, samples, locations, weights
 
 
 def mean_difference(

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core import checks
+from calibjax._core.gate import checked, unchecked
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.data import LOCAL, Data, Part, checked_data, checked_names
 from calibjax.evaluation.errors import errors_of_classes, errors_of_numbers
@@ -48,7 +48,13 @@ _TASKS = {
 }
 
 
-@checks.key_first
+@checked(
+    predictions=unchecked,
+    targets=unchecked,
+    features=unchecked,
+    groups=unchecked,
+    weights=unchecked,
+)
 def evaluate(
     key: jax.Array,
     predictions: Distribution | ArrayLike,
@@ -146,7 +152,6 @@ def evaluate(
     >>> print(evaluation.sentences[1])
     The predicted distributions are too narrow: the central 80 % intervals contain ...
     """
-    checks.truth_value("repairs", repairs)
     data = checked_data(key, predictions, targets, features, groups, weights)
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))

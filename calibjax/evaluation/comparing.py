@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from calibjax import hypothesis_tests, recalibration, scores
 from calibjax._core import checks
+from calibjax._core.gate import checked, group_ids, unchecked
 from calibjax.distances import Features
 from calibjax.distributions import with_features
 from calibjax.distributions.base import Distribution
@@ -142,7 +143,7 @@ def checked_models(
     targets = data[first].known(data[first].targets)
     shares = None if weights is None else data[first].known(data[first].weights)
     if clusters is not None:
-        ids = checks.group_ids("clusters", clusters, data[first].size, kind="cluster")
+        ids = group_ids("clusters", clusters, data[first].size)
         clusters_of(ids, float, shares)
         clusters = np.asarray(ids)
     pairs = list(itertools.combinations(data, 2))
@@ -508,7 +509,7 @@ OF_PAIRS = {  # of samples, which take longer than compiling
 }
 
 
-@checks.key_first
+@checked(targets=unchecked, weights=unchecked, clusters=unchecked, score=unchecked)
 def compare(
     key: jax.Array,
     models: Mapping[str, Distribution | ArrayLike],

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from calibjax import estimators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.gate import passed
 from calibjax._core.pytree import PyTree
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles, Uniform
 from calibjax.distributions.base import Distribution
@@ -234,8 +235,8 @@ def checked_data(
     checks.same_rows(predictions=predictions, targets=targets, features=features, groups=groups)
     predictions, read_as = read_plainly(predictions, targets)
     has_weights = weights is not None
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, minimum=10, keep_logs=True
+    predictions, targets, weights = passed(
+        minimum=10, predictions=predictions, targets=targets, weights=weights
     )
     if bare(predictions) is not predictions:
         got = "a WithFeatures; pass the features as the argument features"
@@ -368,7 +369,7 @@ def in_order(names: np.ndarray) -> np.ndarray:
 
 def _scaled(features: Any, num_samples: int) -> jax.Array:
     """Features [n, d] divided by their standard deviations, where these are not zero."""
-    matrix = checks.features("features", features, num_samples)
+    matrix = passed(features=features)[0]
     if not hasattr(matrix, "ndim") or matrix.ndim not in (1, 2):
         got = checks.described(features)
         raise ValueError(f"features: expected an array [n] or [n, d], got {got}")

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
+from calibjax._core.gate import passed
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -184,8 +185,8 @@ def select_recalibration(
     >>> print(select_recalibration(key, predictions, targets, methods).enough)
     temperature
     """
-    predictions, targets, weights = checks.weighted_samples(
-        predictions, targets, weights, minimum=2
+    predictions, targets, weights = passed(
+        minimum=2, predictions=predictions, targets=targets, weights=weights
     )
     if isinstance(bare(predictions), Ensemble):
         predictions = checked_ensembles(predictions, 2)
@@ -193,7 +194,7 @@ def select_recalibration(
         recalibrations = _default(bare(predictions))
     _check_names(recalibrations)
     significance_level = float(checks.proportion("significance_level", significance_level))
-    num_draws = checks.number_of_draws("num_draws", num_draws)
+    num_draws = checks.size_in_range("num_draws", num_draws, 1, checks.MAX_DRAWS)
     first, *others = jax.random.split(checks.random_key(key), len(recalibrations) + 2)
     samples = predictions, targets, weights
     gains, fitted, reasons = _fits(first, recalibrations, *samples)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.gate import checked
+from calibjax._core.gate import checked, passed
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions.base import Distribution, draw
 from calibjax.estimators.kernel import ready
@@ -353,8 +353,7 @@ def _seen(
     redrawn: Callable[[], PyTree],
 ) -> PyTree:
     """The data as a lens shows them, whose predictions must not depend on the targets."""
-    names = f"{name}: predictions", f"{name}: targets"
-    seen = checks.predictions_and_targets(*lens(predictions, targets), names=names)
+    seen = passed(**dict(zip(("predictions", "targets"), lens(predictions, targets), strict=True)))
     n, size = (checks.leading_size("predictions", x) for x in (predictions, seen[0]))
     if n != size:
         raise ValueError(f"{name}: expected a lens that returns all {n} samples, got {size}")

@@ -106,7 +106,7 @@ def _of_classes(model: Any, inputs: Any) -> Distribution:
     probs = model.predict_proba(inputs)
     if isinstance(probs, list):
         raise TypeError(f"model: expected a classifier of one label, got {len(probs)} outputs")
-    return checks.batch(Categorical(probs), keep_logs=True)  # which several labels at once are not
+    return checks.batch(Categorical(probs))  # which several labels at once are not
 
 
 def _normal(loc: Any, scale: Any) -> Distribution:
@@ -133,7 +133,6 @@ def _transformed(predictions: Distribution, model: Any) -> Distribution:
 def _vector(name: str, value: Any, seen: Seen) -> np.ndarray:
     """An array of at least one label."""
     del seen
-    checks.refuse_masked(name, value)
     array = np.asarray(value)
     if array.ndim != 1 or not array.size:
         raise ValueError(f"{name}: expected one axis with at least one label, got {array.shape}")

@@ -194,7 +194,7 @@ def _params(name: str, value: Any, seen: Seen) -> Any:
     """Params of the record, or for classes one of each, with a leading axis m."""
     if not is_of_classes(seen["confidences"]):
         return checks.learned(name, value, seen["self"]._learns)
-    checks.fitted(name, value, ClassWiseParams)
+    value = checks.learned(name, value, ClassWiseParams)
     name, kind = f"{name}.params", seen["self"]._learns
     return ClassWiseParams(checks.learned(name, value.params, kind, leading=("m",)))
 

@@ -1,5 +1,6 @@
 """Recalibration within neighbourhoods (LoRe) and within groups."""
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import ratio
-from calibjax._core.gate import checked
+from calibjax._core.gate import checked, group_ids, passed, sample_weights
 from calibjax._core.pytree import Numbers, PyTree, T, part, record
 from calibjax.estimators.local import Neighbourhood, checked_neighbourhood
 from calibjax.kernels.line import smoothed_means
@@ -47,11 +48,9 @@ class LocalAccuracies:
     def check_values(self, name: str) -> "LocalAccuracies":
         """Checks the samples, which someone may have made or changed."""
         neighbourhood = _with_one_scale(self.neighbourhood, f"{name}.neighbourhood")
-        names = f"{name}.confidences", f"{name}.correct"
-        data = checks.confidences_and_correct(self.confidences, self.correct, names=names)
-        features = checks.features(f"{name}.features", self.features, data[0].size)
-        weights = checks.sample_weights(self.weights, data[0], name=f"{name}.weights")
-        return LocalAccuracies(neighbourhood, features, *data, weights)
+        data = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
+        data["neighbourhood"] = neighbourhood
+        return LocalAccuracies(*passed(**data))
 
     @checked
     def counts(self, confidences: Numbers) -> jax.Array:
@@ -137,7 +136,7 @@ class LocalRecalibration(Recalibrator):
         means, totals = smoothed_means(
             near.kernel, features, params.features, values, (points, samples)
         )
-        checks.smoothing_weights(totals)
+        checks.finite("kernel(x, x')", totals)  # NaN if it is negative
         is_kept = totals[0] == 0
         if weights is not None:
             means = ratio(means[..., :1], means[..., 1:])
@@ -192,7 +191,7 @@ class GroupWise(Recalibrator):
     def fit(self, *arguments: Any, weights: Numbers | None = None) -> dict[int, Any]:
         """Params of each group."""
         samples, members = _grouped(self.recalibrator.fit, arguments, weights)
-        weights = checks.sample_weights(weights, samples, as_copies=True)
+        weights = sample_weights(weights, samples, as_copies=True)
         if weights is not None and checks.is_concrete(weights):
             is_used = np.asarray(weights) > 0
             members = {g: rows for g, rows in members.items() if is_used[rows].any()}
@@ -204,7 +203,7 @@ class GroupWise(Recalibrator):
     @checked
     def apply(self, params: dict[int, Any], *arguments: Any) -> PyTree:
         """Predictions of each group, corrected with the params of the group."""
-        checks.fitted("params", params, dict)
+        params = checks.learned("params", params, dict)
         apply = self.recalibrator.apply
         samples, members = _grouped(functools.partial(apply, params), arguments)
         unknown = sorted(members.keys() - params.keys())
@@ -239,7 +238,7 @@ def _grouped(
     if not checks.is_concrete(groups):
         raise TypeError(f"groups: expected integers that are known when compiling, got {groups}")
     with jax.ensure_compile_time_eval():  # known groups stay known under `jit`
-        groups = np.asarray(checks.group_ids("groups", groups, n))
+        groups = np.asarray(group_ids("groups", groups, n))
     return samples, {int(g): np.flatnonzero(groups == g) for g in np.unique(groups)}
 
 

@@ -385,7 +385,7 @@ class QuantileRecalibration(Recalibrator):
         """All predictions, with this distribution of the integral transform."""
         plain = bare(predictions)
         check_continuous("predictions", plain)
-        checks.fitted("params", params, Beta if self.shape == "beta" else IsotonicMap)
+        params = checks.learned("params", params, Beta if self.shape == "beta" else IsotonicMap)
         n = len(predictions)
         law = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), params)
         return like(predictions, Recalibrated(plain, law))

@@ -11,22 +11,23 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
-from calibjax._core.gate import Seen, checked
+from calibjax._core.gate import Seen, checked, confidence_array
 from calibjax._core.pytree import Numbers, PyTree, record
-from calibjax.distributions.base import Distribution
+from calibjax.distributions.base import Distribution, has_class_probs
 
 
 def _points(name: str, value: Any, seen: Seen) -> PyTree:
     """Class predictions, or confidences, of as many classes as those that were learned from."""
     if checks.is_distribution(value):
-        checks.class_predictions(value, name)
-        value = checks.batch(value, minimum=seen["minimum"], name=name, keep_logs=True)
+        if not has_class_probs(value):
+            raise TypeError(f"{name}: expected class predictions, got {checks.described(value)}")
+        value = checks.batch(value, minimum=seen["minimum"], name=name)
     else:
-        value = checks.confidence_array(value, name)
+        value = confidence_array(name, value, {})
     number = vectors(value).shape[1]
-    expected = getattr(seen.get("params"), "num_components", number)
-    if number != expected:
-        raise ValueError(f"{name}: expected {expected} classes, as those of fit, got {number}")
+    learned = getattr(seen.get("params"), "num_components", number)
+    if number != learned:
+        raise ValueError(f"{name}: expected {learned} classes, as those of fit, got {number}")
     seen.setdefault("length", (name, checks.leading_size(name, value, seen["minimum"])))
     return value
 

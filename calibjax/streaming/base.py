@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.gate import argument, checked, fields_checked, inner
+from calibjax._core.gate import argument, checked, fields_checked, inner, plain_weights
 from calibjax._core.pytree import PyTree, record
 from calibjax.operators import tiles
 
@@ -82,7 +82,7 @@ def checked_state(name: str, state: Any, seen: dict[str, Any]) -> Any:
 
 
 def _plain_weights(name: str, weights: Any, seen: dict[str, Any]) -> Any:
-    return checks.plain_weights(weights, seen["length"][1], name)
+    return plain_weights(name, weights, seen["length"][1])
 
 
 # As `checked`, of methods of accumulators, whose weights are added in the units they come in.

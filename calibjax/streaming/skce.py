@@ -13,6 +13,7 @@ from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.batches import default_batch_size
+from calibjax._core.gate import group_ids, passed
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions.base import Distribution, check_draws, draw, draw_each
 from calibjax.estimators.kernel import ready, refuse_without_expectations, sample_pair
@@ -103,11 +104,8 @@ def _examples(landmarks: Distribution, example_targets: Any) -> tuple[Distributi
     size = checks.leading_size(_LANDMARKS, landmarks)
     number = size + checks.leading_size("example_targets", np.asarray(example_targets))
     again = jax.tree.map(lambda leaf: leaf[np.arange(number) % size], landmarks)
-    of_examples, names = (
-        jax.tree.map(lambda leaf: leaf[size:], again),
-        (_LANDMARKS, "example_targets"),
-    )
-    targets = checks.predictions_and_targets(of_examples, example_targets, names=names)[1]
+    of_examples = jax.tree.map(lambda leaf: leaf[size:], again)
+    _, targets = passed(predictions=of_examples, targets=example_targets)
     return again, jax.tree.map(lambda x, y: jnp.append(x, y.astype(x.dtype), 0), drawn, targets)
 
 
@@ -282,7 +280,7 @@ class SKCE(Accumulator):
 
 
 def _indices(name: str, indices: Any, seen: dict[str, Any]) -> jax.Array:
-    indices = checks.group_ids(name, indices, seen["length"][1], kind="number")
+    indices = group_ids(name, indices, seen["length"][1], kind="number")
     seen["predictions"] = checks.nan_rows(indices < 0, seen["predictions"])
     return indices
 

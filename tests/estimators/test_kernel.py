@@ -236,13 +236,15 @@ class Product(kernels.Kernel):
     def __call__(self, y, z):
         return y * z
 
+    def expected_norm(self, p):
+        return p.loc**2 + p.scale**2
+
 
 register_expectations(
     Product,
     distributions.Normal,
     mean=lambda kernel, p, z: p.loc * z,
     inner=lambda kernel, p, q: p.loc * q.loc,
-    diagonal=lambda kernel, p: p.loc**2 + p.scale**2,
 )
 
 

@@ -1,0 +1,1182 @@
+"""Checks of values: what is refused, in which words, and what becomes NaN.
+
+Structure (shapes, dtypes, sizes, options) is checked on every call. Values are checked on every
+call whose arrays are concrete. Traced values, which nobody can look at, become NaN where they are
+wrong, so that everything that depends on them is NaN and never a plausible number. Hence checks of
+values return them, and callers go on with what was returned. Every message names the argument, what
+was expected and what came. Which check an argument passes is said in `gate.py`.
+"""
+
+import dataclasses
+import functools
+import math
+import numbers
+import operator
+import types
+import typing
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from jax.typing import ArrayLike, DTypeLike
+
+from calibjax._core.matrices import cholesky
+from calibjax._core.pytree import PyTree, T
+
+_SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
+_ROUNDINGS = 4  # units in the last place of one, by which probabilities are beyond their ends
+MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
+_LARGEST = 0.05  # the largest change of a location or target, in standard deviations
+
+
+def is_concrete(*trees: object) -> bool:
+    """Whether all leaves have values that Python can look at."""
+    return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
+
+
+@jax.jit
+def _number() -> float:
+    return 0.0
+
+
+def is_outermost(*trees: object) -> bool:
+    """Whether nothing is being traced: inside a traced function even new arrays are."""
+    return is_concrete(*trees, _number())
+
+
+def has_64_bits() -> bool:
+    """Whether JAX computes with 64 bits."""
+    # JAX adds the options to the class of `config` when it is imported, which no type checker sees.
+    return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def first_where(bad: ArrayLike) -> tuple[int, ...]:
+    """Index of the first true entry."""
+    return tuple(int(i) for i in np.argwhere(bad)[0])
+
+
+def refuse_where(
+    bad: ArrayLike, name: str, expected: str, values: ArrayLike, *, hint: str = ""
+) -> None:
+    """Raises a ValueError that shows the first offending value, if there is one, and a hint."""
+    if np.asarray(bad).any():
+        index = first_where(bad)
+        place = f"{name}[{', '.join(map(str, index))}]" if index else name
+        got = f"{place} = {np.asarray(values)[index]}{hint}"
+        raise ValueError(f"{name}: expected {expected}, got {got}")
+
+
+def described(value: object) -> str:
+    """What a value is, in an error message; an array is one, traced or not."""
+    if isinstance(value, jax.Array):
+        is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+        kind = f"{list(value.shape)} random keys" if value.shape else "a random key"
+        return kind if is_key else f"an array of shape {value.shape}"
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def is_distribution(value: object) -> bool:
+    """Whether a value has a method of distributions; tables have a method `sample` too."""
+    is_table = hasattr(value, "to_numpy")
+    has_method = hasattr(value, "sample") or hasattr(value, "check_targets")
+    return has_method and not isinstance(value, type) and not is_table
+
+
+def as_arrays(name: str, tree: object) -> PyTree:
+    """Turns the leaves of a pytree, and lists of numbers, into JAX arrays of real numbers.
+
+    Integers become signed ones of at least 32 bits, float16 and bfloat16 become float32. Python's
+    numbers become arrays without axes.
+
+    Raises:
+        TypeError: for what holds no real numbers.
+        ValueError: for masked entries, and numbers that JAX's integers do not hold.
+    """
+    return narrowed(name, originals(name, tree))
+
+
+def originals(name: str, tree: Any) -> PyTree:
+    """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
+    probs = getattr(tree, "__dict__", {}).get("probs")
+    if hasattr(probs, "__jax_array__"):  # a Bernoulli, as lenses return confidences
+        tree = dataclasses.replace(tree, probs=jnp.asarray(probs))
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
+    )
+
+
+def narrowed(name: str, tree: PyTree) -> PyTree:
+    """What `originals` returned, as JAX arrays."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _narrowed(name + jax.tree_util.keystr(path), leaf), tree
+    )
+
+
+def _is_one(node: object) -> bool:
+    """Whether a node of a pytree is to become one array."""
+    is_vector = isinstance(node, tuple) and all(isinstance(x, numbers.Number) for x in node)
+    return isinstance(node, list) or (is_vector and node != ())
+
+
+def _original(place: str, value: Any) -> PyTree:
+    """One array of NumPy or JAX, or one number of Python."""
+    if type(value) in (int, float):
+        return of_float64(place, value)
+    if np.ma.is_masked(value):  # conversions forget the mask
+        raise ValueError(
+            f"{place}: expected values without a mask, got masked ones; leave those samples out"
+        )
+    array = value
+    if not isinstance(value, jax.Array):
+        try:
+            is_traced = isinstance(value, list) and not is_concrete(value)
+            array = jnp.asarray(value) if is_traced else np.asarray(value)
+        except Exception as error:  # whatever the __array__ of another library raises
+            got = f"{described(value)}: {error}"
+            raise TypeError(f"{place}: expected an array of numbers, got {got}") from None
+    if array.dtype == object and all(isinstance(x, int | float) for x in array.ravel()):
+        array = np.asarray(array.tolist())  # numbers one by one, as tables of mixed columns hold
+    code = getattr(array.dtype, "kind", "") or "key"
+    is_number = code in "biu" or jnp.issubdtype(array.dtype, jnp.floating)
+    if not is_number or array.dtype.itemsize > 8:
+        advice = ""
+        if code in "UST" or (code == "O" and any(isinstance(x, str) for x in array.ravel())):
+            advice = "; interoperability.sklearn.label_indices makes labels numbers"
+        elif code == "O" and array.ndim:
+            advice = "; leave out what is missing"
+        got = f"{array.dtype}" if hasattr(value, "dtype") else described(value)
+        raise TypeError(f"{place}: expected real numbers, got {got}{advice}")
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def of_float64(place: str, value: int | float) -> int | float:
+    """A number of Python that NumPy knows; refuses integers that are beyond all floats."""
+    if abs(value) < 2**63:
+        return value
+    if isinstance(value, int) and value.bit_length() > 1023:
+        got = f"one of {value.bit_length()} bits"
+        raise ValueError(f"{place}: expected a number that float64 holds, got {got}")
+    return float(value)
+
+
+def _narrowed(place: str, array: Any) -> jax.Array:
+    """A JAX array of the same numbers, in a dtype that computations can use."""
+    if type(array) is float:
+        return jnp.asarray(array)  # weakly typed: it takes on the precision of its neighbours
+    values = np.asarray(array) if type(array) is int else array
+    if jnp.issubdtype(values.dtype, jnp.integer):
+        return _signed(place, values)
+    if values.dtype == np.bool_:
+        return _on_device(values)
+    if values.dtype not in (np.float32, np.float64):  # float16 and bfloat16
+        return _on_device(values.astype(jnp.float32))
+    if values.dtype == np.float64 and not has_64_bits() and is_concrete(values):
+        largest = np.finfo(np.float32).max
+        bad = (np.abs(values) > largest) & np.isfinite(values)
+        refuse_where(bad, place, f"values up to {largest:.3g} (or jax_enable_x64)", values)
+    return _on_device(values)
+
+
+def _on_device(values: np.ndarray | jax.Array) -> jax.Array:
+    """A JAX array with memory of its own: others may overwrite theirs while JAX still computes.
+
+    JAX 0.10's `asarray` compiles a program for each shape of a NumPy array; `device_put` copies
+    nothing.
+    """
+    if isinstance(values, jax.Array):
+        return values
+    is_array = isinstance(values, np.ndarray)
+    return jax.device_put(values.copy()) if is_array else jnp.asarray(values)
+
+
+def _signed(place: str, values: np.ndarray | jax.Array) -> jax.Array:
+    """Signed integers of the same values, of 32 bits or, with jax_enable_x64, of 64.
+
+    Traced ones that do not fit become the smallest integer, which stands for NaN.
+    """
+    size = 8 if has_64_bits() else 4
+    bits = jnp.iinfo(values.dtype).bits
+    dtype = jnp.int32 if size == 4 or bits < 32 or values.dtype == np.int32 else jnp.int64
+    if jnp.iinfo(values.dtype).max <= jnp.iinfo(dtype).max:
+        return _on_device(values).astype(dtype)
+    limit = np.iinfo(dtype)
+    if is_concrete(values):
+        array = np.asarray(values)
+        bad = array > limit.max
+        if jnp.issubdtype(array.dtype, jnp.signedinteger):
+            bad |= array < limit.min
+        expected = f"integers of at most {limit.bits} bits"
+        if size == 4:
+            expected += " (or jax_enable_x64; NaN that is cast to integers looks like this)"
+        refuse_where(bad, place, expected, array)
+        return _on_device(array.astype(dtype))
+    fits = values <= limit.max
+    return jnp.where(fits, values.astype(dtype), limit.min)
+
+
+def nan_unless(condition: ArrayLike, values: ArrayLike) -> jax.Array:
+    """NaN where a condition is false. Integers become floating-point numbers."""
+    values = values if jnp.issubdtype(jnp.result_type(values), jnp.floating) else values * 1.0
+    return jnp.where(condition, values, jnp.nan)
+
+
+def is_missing(values: ArrayLike) -> jax.Array:
+    """Whether values are NaN, or the integer that stands for it."""
+    dtype = jnp.result_type(values)
+    if jnp.issubdtype(dtype, jnp.integer):
+        return jnp.equal(values, jnp.iinfo(dtype).min)
+    return jnp.isnan(values) if jnp.issubdtype(dtype, jnp.floating) else jnp.zeros_like(values)
+
+
+def missing_unless(condition: ArrayLike, integers: jax.Array) -> jax.Array:
+    """The integer that stands for NaN where a condition is false."""
+    return jnp.where(condition, integers, jnp.iinfo(integers.dtype).min)
+
+
+def missing_where(bad: ArrayLike, tree: T) -> T:
+    """A batch with all numbers of the rows [n] that are bad missing: NaN or what stands for it."""
+
+    def masked(leaf: jax.Array) -> jax.Array:
+        is_integer = jnp.issubdtype(leaf.dtype, jnp.integer)
+        missing = jnp.iinfo(leaf.dtype).min if is_integer else jnp.nan
+        return jnp.where(jnp.reshape(bad, (-1, *[1] * (leaf.ndim - 1))), missing, leaf)
+
+    return jax.tree.map(masked, tree)
+
+
+def nan_with(values: T, *data: object) -> T:
+    """Values of a pytree; NaN if a traced number in the data, which they come from, is missing.
+
+    For what need not depend on all numbers of the data: p-values, user's functions, ranks.
+    """
+    leaves = [leaf for leaf in jax.tree.leaves(data) if not is_concrete(leaf)]
+    if not leaves:
+        return values
+    is_whole = ~functools.reduce(jnp.logical_or, (jnp.any(is_missing(leaf)) for leaf in leaves))
+    return jax.tree.map(lambda value: nan_unless(is_whole, value), values)
+
+
+def missing_rows(batch: object) -> jax.Array:
+    """Which rows of a batch hold something that is missing, [n]."""
+    leaves = [is_missing(leaf).reshape(jnp.shape(leaf)[0], -1) for leaf in jax.tree.leaves(batch)]
+    return functools.reduce(jnp.logical_or, (jnp.any(leaf, 1) for leaf in leaves))
+
+
+def nan_rows(bad: ArrayLike, tree: T) -> T:
+    """A batch whose floating-point leaves are NaN in the rows [n] that are bad."""
+
+    def masked(leaf: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            return leaf
+        return jnp.where(jnp.reshape(bad, (-1, *[1] * (jnp.ndim(leaf) - 1))), jnp.nan, leaf)
+
+    return jax.tree.map(masked, tree)
+
+
+def real(name: str, value: Any) -> Any:
+    """Returns a real number as it is, everything else as an array of real numbers."""
+    if type(value) in (int, float):
+        value = of_float64(name, value)
+        return value if abs(value) < 2**31 else float(value)  # beyond, JAX takes no integers
+    if isinstance(value, bool | list | tuple | dict) or value is None:
+        raise TypeError(f"{name}: expected a number, got {described(value)}")
+    converted = as_arrays(name, value)
+    an_array(name, converted, "a number")
+    if converted.dtype == jnp.bool_:
+        raise TypeError(f"{name}: expected a number, got a truth value")
+    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
+    is_kept = is_array and value.dtype in (np.float32, np.float64, converted.dtype)
+    return value if is_kept else converted
+
+
+def _dtype(value: object) -> DTypeLike:
+    """Dtype of an array of NumPy or JAX."""
+    return value.dtype if isinstance(value, np.ndarray | np.generic | jax.Array) else type(value)
+
+
+def satisfying(
+    name: str, values: Any, condition: Callable[[Any], Any], expected: str
+) -> jax.Array | float:
+    """The values, where they satisfy a condition.
+
+    This is how all values are checked: concrete ones are refused if they are wrong, and traced
+    ones, which nobody can look at, become NaN, so that everything that depends on them is NaN and
+    never a plausible number.
+
+    Args:
+        name: how messages call them.
+        values: numbers.
+        condition: values → truth values; false for NaN, and written for NumPy and JAX.
+        expected: the condition in words.
+    """
+    if not (hasattr(values, "shape") or np.isscalar(values)):
+        raise TypeError(f"{name}: expected an array of numbers, got {described(values)}")
+    if is_concrete(values):
+        array = np.asarray(values)
+        refuse_where(~condition(array), name, expected, array)
+        return values
+    return nan_unless(condition(values), values)
+
+
+def finite(name: str, values: Any) -> Any:
+    """Refuses NaN and infinities, which no integer is."""
+    if not jnp.issubdtype(_dtype(values), jnp.inexact):
+        return values
+    return satisfying(name, values, lambda x: abs(x) < np.inf, "finite values")
+
+
+def positive(name: str, values: Any) -> Any:
+    """Refuses everything that is not a finite number above zero.
+
+    The limit is the smallest normal number, since processors take smaller ones for zero.
+    """
+    smallest, dtype = smallest_normal(values)
+    largest = float(jnp.finfo(dtype).max)
+    if is_concrete(values):
+        array = np.asarray(values)
+        if ((array >= smallest) & (array <= largest)).all():
+            return values  # before any messages are written
+        satisfying(name, values, lambda x: (x > 0) & (x < np.inf), "positive finite values")
+    expected = (
+        f"values from {smallest:.3g}, the smallest normal number of {dtype}, to {largest:.3g}"
+    )
+    return satisfying(name, values, lambda x: (x >= smallest) & (x <= largest), expected)
+
+
+def smallest_normal(values: ArrayLike) -> tuple[float, DTypeLike]:
+    """Smallest normal number of the precision in which JAX computes with values, and that."""
+    dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
+    if not jnp.issubdtype(dtype, jnp.floating):
+        dtype = jnp.result_type(float)
+    return float(jnp.finfo(dtype).tiny), dtype
+
+
+def positive_scalar(name: str, value: Any) -> Any:
+    """Refuses hyperparameters that are not one positive finite number."""
+    value = real(name, value)
+    shape(name, value, (), "() (a scalar)")
+    return positive(name, value)
+
+
+def positive_number(name: str, value: object, dtype: DTypeLike) -> jax.Array:
+    """Returns one positive finite number as an array of a dtype."""
+    value = jnp.asarray(positive_scalar(name, value), dtype)
+    return positive(name, value)  # in this precision
+
+
+def proportion(name: str, value: object) -> jax.Array:
+    """Refuses everything but one number in (0, 1)."""
+    return proportions(name, positive_scalar(name, value))
+
+
+def proportions(name: str, values: ArrayLike) -> Any:
+    """Refuses everything outside (0, 1)."""
+    smallest, _ = smallest_normal(values)
+    return satisfying(name, values, lambda x: (x >= smallest) & (x < 1), "values in (0, 1)")
+
+
+def unit_interval(name: str, values: ArrayLike) -> Any:
+    """Refuses everything outside [0, 1], apart from rounding."""
+    expected = "probabilities in [0, 1]"
+    return satisfying(name, unrounded(values), lambda x: (x >= 0) & (x <= 1), expected)
+
+
+def unrounded(values: Any) -> Any:
+    """Probabilities, with those that rounding pushed past 0 or 1 moved to these ends.
+
+    The precision of the rounding is that of the values, or that to which JAX rounds them.
+    """
+    dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return values
+    if is_concrete(values) and ((np.asarray(values) >= 0) & (np.asarray(values) <= 1)).all():
+        return values
+    xp: Any = np if isinstance(values, np.ndarray) else jnp
+    array, limit = xp.asarray(values), _ROUNDINGS * float(jnp.finfo(dtype).eps)
+    nearest = xp.where(array < 0, 0, xp.where(array > 1, 1, array)).astype(array.dtype)
+    return xp.where(abs(array - nearest) <= limit, nearest, array)
+
+
+def simplex(name: str, values: Any) -> jax.Array:
+    """Refuses rows that are not probability vectors."""
+    expected = "probabilities in [0, 1] (not logits or percentages)"
+    values = satisfying(name, unrounded(values), lambda x: (x >= 0) & (x <= 1), expected)
+    tolerance = simplex_tolerance(values.dtype)
+    if is_concrete(values):
+        sums = np.asarray(values).sum(-1, dtype=np.float64)
+        off = abs(sums - 1) > tolerance
+        hint = f"; if they are to be normalised, {name} / {name}.sum(-1, keepdims=True) does it"
+        place, expected = f"{name}.sum(-1)", "rows that sum to one (not logits)"
+        refuse_where(off, place, expected, sums, hint=hint)
+        return values
+    sums = jnp.sum(lax.stop_gradient(values), -1, keepdims=True)
+    return nan_unless(jnp.abs(sums - 1) <= tolerance, values)
+
+
+def equal_weights(name: str, weights: Any) -> Any:
+    """Refuses weights of members, [n, m], that differ where they are not zero."""
+    if weights is None:
+        return None
+    expected = "None, or a mask of the members that are not missing: others have no ranks"
+    is_equal = lambda w: (w == 0) | (w > (1 - 1e-5) * w.max(-1, keepdims=True))  # noqa: E731
+    return satisfying(f"{name}.weights", weights, is_equal, expected)
+
+
+def simplex_tolerance(dtype: DTypeLike) -> float:
+    """How far the sum of probabilities of a precision may be from one."""
+    return _SIMPLEX_TOLERANCE[np.dtype(dtype).itemsize]
+
+
+def is_simplex(values: np.ndarray | jax.Array) -> bool:
+    """Whether all rows are probability vectors, of numbers that are known."""
+    values = np.asarray(values)  # which stays known while something else is traced
+    array, tolerance = unrounded(values), simplex_tolerance(values.dtype)
+    is_inside = (array >= 0).all() & (array <= 1).all()
+    return bool(is_inside) and bool((abs(values.sum(-1, dtype=np.float64) - 1) <= tolerance).all())
+
+
+def positive_definite(name: str, values: Any) -> jax.Array:
+    """Refuses matrices [..., d, d] that are not symmetric positive definite to their precision.
+
+    The correlation matrices decide, so that units of the components do not matter.
+    """
+    values = finite(name, values)
+    tolerance = jnp.shape(values)[-1] * np.finfo(values.dtype).eps
+    if not is_concrete(values):
+        return nan_unless(_is_positive_definite(lax.stop_gradient(values), tolerance), values)
+    if np.size(values):
+        matrices = np.asarray(values, np.float64)
+        variances = np.diagonal(matrices, axis1=-2, axis2=-1)
+        bad = variances < smallest_normal(values)[0]
+        refuse_where(bad, f"{name}.diagonal", "positive variances", variances)
+        correlations, asymmetry = _correlations(matrices)
+        bad = asymmetry > 100 * tolerance
+        refuse_where(bad, f"{name}.asymmetry", "symmetric matrices", asymmetry)
+        try:  # many times as fast as the eigenvalues
+            np.linalg.cholesky(correlations - tolerance * np.eye(correlations.shape[-1]))
+        except np.linalg.LinAlgError:
+            smallest = np.linalg.eigvalsh(correlations)[..., 0]
+            place = f"{name}.correlation.smallest_eigenvalue"
+            others = "" if values.dtype == np.float64 else " (float64, jax_enable_x64, holds more)"
+            expected = f"positive definite matrices in {values.dtype}{others}"
+            refuse_where(smallest <= tolerance, place, expected, smallest)
+    return values
+
+
+def _correlations(matrices: np.ndarray | jax.Array) -> tuple[Any, Any]:
+    """Correlation matrices of covariance matrices, and how far they are from symmetric."""
+    scales = matrices.diagonal(0, -2, -1) ** 0.5
+    correlations = matrices / scales[..., :, None] / scales[..., None, :]
+    return correlations, abs(correlations - correlations.swapaxes(-1, -2)).max((-2, -1))
+
+
+def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
+    """Whether traced matrices are symmetric and have a Cholesky factor, [..., 1, 1]."""
+    correlations, asymmetry = _correlations(matrices)
+    factor = jnp.vectorize(cholesky, signature="(d,d)->(d,d)")
+    roots = jnp.diagonal(factor(correlations), axis1=-2, axis2=-1)
+    is_definite = jnp.all(roots > 0, -1) & (asymmetry <= 100 * tolerance)
+    return is_definite[..., None, None]
+
+
+def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
+    """Refuses labels outside 0, ..., num_classes - 1."""
+    expected = f"labels in 0, ..., {num_classes - 1}"
+    if is_concrete(values) and np.size(values):
+        array = np.asarray(values)
+        if (array.min(), array.max()) == (1, num_classes):
+            expected += f" (subtract 1 from labels 1, ..., {num_classes})"
+    return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_classes), expected)
+
+
+def satisfying_integers(
+    name: str, values: Any, condition: Callable[[Any], Any], expected: str
+) -> Any:
+    """As `satisfying`; traced integers become the smallest one, which stands for NaN."""
+    if is_concrete(values):
+        array = np.asarray(values)
+        refuse_where(~condition(array), name, expected, array)
+        return values
+    if values.dtype == jnp.bool_:
+        return values
+    return jnp.where(condition(values), values, jnp.iinfo(values.dtype).min)
+
+
+def an_array(name: str, values: object, expected: str = "an array") -> None:
+    """Refuses what is not an array: None, dicts, tuples of arrays."""
+    if not hasattr(values, "shape"):
+        raise TypeError(f"{name}: expected {expected}, got {described(values)}")
+
+
+def floating(name: str, values: Any, dtype: DTypeLike | None = None) -> jax.Array:
+    """Returns an array of real numbers as one of float32 or float64; truth values are refused.
+
+    Args:
+        name: how messages call it.
+        values: what `as_arrays` returned.
+        dtype: what integers become; JAX's own floating-point dtype by default.
+    """
+    an_array(name, values)
+    source = _dtype(values)
+    if source in (jnp.float32, jnp.float64):
+        return values
+    if not jnp.issubdtype(source, jnp.integer):
+        raise TypeError(f"{name}: expected numbers (of float32 or float64), got {source}")
+    converted = jnp.asarray(values, dtype or float)
+    if is_concrete(values):
+        exact = np.asarray(values, np.int64)
+        bad = exact != np.asarray(converted, np.float64)
+        expected = f"integers that {converted.dtype} holds exactly (see jax_enable_x64)"
+        refuse_where(bad, name, expected, exact)
+        return converted
+    return nan_unless(~is_missing(values), converted)
+
+
+def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
+    """Returns an array of integers or truth values; whole numbers become integers.
+
+    Traced floating-point numbers are refused, since nobody can see whether they are whole.
+    """
+    an_array(name, values)
+    dtype = jnp.result_type(values)
+    if jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_:
+        return values
+    if not jnp.issubdtype(dtype, jnp.floating) or not is_concrete(values):
+        raise TypeError(f"{name}: expected integer {kind}, got {dtype}")
+    array = np.asarray(values)
+    limit = 2.0 ** (np.finfo(array.dtype).nmant + 1)  # beyond, not every integer is a float
+    is_whole = (abs(array) <= min(limit, 2**31 - 1)) & (array.round() == array)
+    refuse_where(~is_whole, name, f"integer {kind}", array)
+    return jnp.asarray(array.astype(np.int32))
+
+
+def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = False) -> Any:
+    """Refuses rows that decrease anywhere or, if `strictly`, do not increase everywhere.
+
+    Subnormal numbers count as zero, as they do where JAX sorts.
+    """
+    size = jnp.shape(values)[-1]
+    before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
+    smallest, _ = smallest_normal(values)
+
+    def is_right(x: Any) -> Any:
+        x = x * (abs(x) >= smallest)
+        return is_first | ((x > x[..., before]) if strictly else (x >= x[..., before]))
+
+    return satisfying(name, values, is_right, expected)
+
+
+def shape(
+    name: str, values: Any, expected: tuple[Any, ...], described: str, *, hint: str = ""
+) -> None:
+    """Refuses arrays of another shape; None in `expected` matches every length."""
+    if not (hasattr(values, "shape") or np.isscalar(values)):
+        raise TypeError(f"{name}: expected an array of shape {described}, got {values!r:.40}")
+    actual = jnp.shape(values)
+
+    def matches(actual: tuple[int, ...]) -> bool:
+        pairs = zip(expected, actual, strict=False)
+        return len(actual) == len(expected) and all(e is None or e == a for e, a in pairs)
+
+    if not matches(actual):
+        if actual[-1:] == (1,) and matches(actual[:-1]):
+            hint = f"; take {name}[..., 0]"
+        raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")
+
+
+def leading_size(name: str, tree: object, minimum: int = 1) -> int:
+    """Returns the common length of the leading axes.
+
+    Raises:
+        ValueError: if a leaf has no axes, the lengths differ, or there are too few entries.
+    """
+    sizes = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        place = name + jax.tree_util.keystr(path)
+        if jnp.ndim(leaf) == 0:
+            raise ValueError(f"{place}: expected a batch with a leading axis, got a scalar")
+        sizes[place] = jnp.shape(leaf)[0]
+    if not sizes:
+        raise ValueError(f"{name}: expected arrays with a leading axis, got {tree!r}")
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"{name}: expected leading axes of one length, got {sizes}")
+    size = next(iter(sizes.values()))
+    if size < minimum:
+        samples = "sample" if minimum == 1 else "samples"
+        raise ValueError(f"{name}: expected at least {minimum} {samples}, got {size}")
+    return size
+
+
+@functools.cache
+def declared(kind: type) -> tuple[tuple[str, Any, Any], ...]:
+    """Names, constraints (None without) and metadata of the fields that are no static ones."""
+    fields = [x for x in dataclasses.fields(kind) if not x.metadata.get("static")]
+    return tuple((x.name, x.metadata.get("constraint"), x.metadata) for x in fields)
+
+
+def axis_lengths(record: Any, leading: tuple[str, ...] = ("n",)) -> dict[str, int]:
+    """Lengths of the axes of the parameters of a checked batch, by the names that they declare."""
+    lengths: dict[str, int] = {}
+    for key, constraint, extra in declared(type(record)):
+        value = getattr(record, key)
+        if constraint is not None:
+            axes = (*leading, *constraint.axes, *constraint.optional)
+            lengths |= dict(zip(axes, jnp.shape(value), strict=False)) if value is not None else {}
+        elif dataclasses.is_dataclass(value):
+            lengths |= axis_lengths(value, (*leading, *extra.get("axes", ())))
+    return lengths
+
+
+def of_axes(
+    place: str, value: Any, constraint: Any, leading: tuple[str, ...], lengths: dict[str, int]
+) -> None:
+    """Refuses a parameter without the declared axes; those whose lengths are known have them."""
+    axes, last = (*leading, *constraint.axes), len(leading) + len(constraint.axes) - 1
+    if jnp.ndim(value) == len(axes) + len(constraint.optional):
+        axes += constraint.optional
+    advice = f"; {constraint.advice}" if constraint.advice else ""
+    of_shape(place, jnp.shape(value), axes, lengths, advice)
+    if axes and (lengths[axes[last]] < constraint.min_size or 0 in jnp.shape(value)[1:]):
+        least = f"[{', '.join(axes)}] with {axes[last]} >= {constraint.min_size}"
+        raise ValueError(f"{place}: expected shape {least}, got {jnp.shape(value)}{advice}")
+
+
+def of_shape(
+    place: str,
+    actual: tuple[int, ...],
+    axes: tuple[str, ...],
+    lengths: dict[str, int],
+    advice: str = "",
+) -> None:
+    """Refuses shapes without axes of these names; lengths that are not known yet are added."""
+    fits = all(lengths.get(axis, size) == size for axis, size in zip(axes, actual, strict=False))
+    if len(actual) != len(axes) or not fits:
+        names = dict.fromkeys(axis for axis in axes if axis in lengths)
+        known = ", ".join(f"{axis} = {lengths[axis]}" for axis in names)
+        shown = f"[{', '.join(axes)}]{' with ' * bool(known)}{known}" if axes else "() (a scalar)"
+        if actual == (*(lengths.get(x, y) for x, y in zip(axes, actual, strict=False)), 1):
+            advice = f"; take {place}[..., 0]"
+        raise ValueError(f"{place}: expected shape {shown}, got {actual}{advice}")
+    lengths.update(zip(axes, actual, strict=True))
+
+
+def constrained(name: str, record: T, leading: tuple[str, ...] | None = None) -> T:
+    """A record whose parameters satisfy their constraints; invalid traced ones become NaN.
+
+    Args:
+        name: how messages call it.
+        record: a record with fields `parameter(constraint)`, which are arrays.
+        leading: names of the axes before those that are declared; None if shapes are known.
+    """
+    checked, lengths = {}, {}
+    for key, constraint, _ in declared(type(record)):
+        if constraint is not None:
+            place, value = f"{name}.{key}", getattr(record, key)
+            if leading is not None:
+                (integer if constraint.is_integer else floating)(place, value)
+                of_axes(place, value, constraint, leading, lengths)
+            checked[key] = constraint.check(place, value)
+    return replaced(record, **checked)
+
+
+def replaced(record: Any, **fields: object) -> PyTree:
+    """A record with other fields; the same object where nothing changes."""
+    changes = {key: value for key, value in fields.items() if value is not getattr(record, key)}
+    return dataclasses.replace(record, **changes) if changes else record
+
+
+def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
+    """Returns an integer option after checking its range."""
+    limit = f">= {minimum}" if maximum is None else f"between {minimum} and {maximum}"
+    try:
+        index = operator.index(value)
+    except TypeError:
+        index = None
+    if index is None or isinstance(value, bool):
+        raise TypeError(f"{name}: expected an integer {limit}, got {_shown(value)}")
+    if index < minimum or (maximum is not None and index > maximum):
+        raise ValueError(f"{name}: expected an integer {limit}, got {index}")
+    return index
+
+
+def _shown(value: object) -> str:
+    """A value in a message: what it is, where it is not short."""
+    is_plain = value is None or isinstance(value, str | numbers.Number)
+    return repr(value) if is_plain else described(value)
+
+
+def truth_value(name: str, value: object) -> bool:
+    """Returns an option that is True or False, Python's or NumPy's, and refuses everything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
+
+
+def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
+    """Refuses options that are not among the choices, strings or truth values."""
+    if not isinstance(value, bool | str) or value not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+def option(name: str, value: Any, annotation: Any) -> Any:
+    """An option of which the annotation says what it may be: choices, truth values, integers."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        kinds = typing.get_args(annotation)
+        return value if value is None and type(None) in kinds else option(name, value, kinds[0])
+    if typing.get_origin(annotation) is Literal:
+        return choice(name, value, typing.get_args(annotation))
+    if annotation is bool:
+        return truth_value(name, value)
+    return size_in_range(name, value, 1) if annotation is int else value
+
+
+def record_values(record: Any, name: str) -> PyTree:
+    """What `check_values` of a record, or of its fields, returns.
+
+    Without that method fields `parameter(constraint)` satisfy their constraint, fields
+    `part(check)` pass the check, static ones are what they are annotated as, and bare arrays are
+    finite.
+    """
+    if isinstance(record, type):
+        return record
+    if hasattr(record, "check_values"):
+        checked = record.check_values(name)
+        return record if checked is None else checked
+    if dataclasses.is_dataclass(record) and is_distribution(record):
+        return constrained(name, record)
+    if dataclasses.is_dataclass(record):
+        fields = dataclasses.fields(record)
+        checked = {x.name: _field_value(x, getattr(record, x.name), name) for x in fields}
+        return replaced(record, **checked)
+    return finite(name, record) if hasattr(record, "shape") else record
+
+
+def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree:
+    """The value of a field of a record with this name, checked."""
+    place, constraint = f"{name}.{field.name}", field.metadata.get("constraint")
+    if constraint is None:
+        if field.metadata.get("static"):
+            value = option(place, value, field.type)
+        return field.metadata.get("check", record_values)(value, place)
+    value = real(place, value)
+    if not constraint.axes:
+        shape(place, value, (), "() (a scalar)")
+    return constraint.check(place, value)
+
+
+def function(
+    kind: str, name: str, value: object, *arguments: str, keywords: tuple[str, ...] = ()
+) -> None:
+    """Refuses what cannot be called, classes of records, and what JAX cannot find again."""
+    if isinstance(value, type) or not callable(value):
+        raise TypeError(f"{name}: expected a {kind}, got {_shown(value)}")
+    try:
+        hash(value)  # by which JAX finds its programs
+    except TypeError:
+        raise TypeError(f"{name}: expected a {kind} that has a hash, got none") from None
+
+
+def kernel_values(kernel: T, name: str = "kernel") -> T:
+    """As `kernel_or_function`, of a pytree, since it goes through `jax.jit`."""
+    checked = kernel_or_function(kernel, name)
+    no_plain_objects(name, checked)
+    return checked
+
+
+def kernel_or_function(kernel: T, name: str = "kernel") -> T:
+    """The kernel, with the hyperparameters of it and of the kernels in it checked."""
+    function("kernel record", name, kernel)
+    if hasattr(type(kernel), "squared"):
+        got = f"the distance {described(kernel)}; kernels.Exponential(1.0, distance) has it"
+        raise TypeError(f"{name}: expected a kernel record, got {got}")
+    return record_values(kernel, name)
+
+
+def distance_values(distance: T, name: str = "distance") -> T:
+    """The distance, a record or a function, with its hyperparameters checked."""
+    function("distance record", name, distance)
+    if hasattr(type(distance), "double_expectation"):
+        got = f"the kernel {described(distance)}; distances.MaximumMeanDiscrepancy(kernel) has it"
+        raise TypeError(f"{name}: expected a distance record, got {got}")
+    return record_values(distance, name)
+
+
+def no_plain_objects(name: str, record: object) -> None:
+    """Refuses functions and objects of classes that are not pytrees, anywhere in a record."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(record):
+        if not (hasattr(leaf, "dtype") or isinstance(leaf, numbers.Number | str | type)):
+            raise TypeError(
+                f"{name}{jax.tree_util.keystr(path)}: expected a record, which compiled functions "
+                f"take, got {described(leaf)}; decorate its class with calibjax.record"
+            )
+
+
+def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...] = ()) -> T:
+    """Params as `fit` returns them, with arrays of the declared axes and values.
+
+    Their fields are declared as `parameter(constraint)`, and a method `check_values(name)` checks
+    what constraints cannot say; see `constrained` for the arguments.
+    """
+    if not isinstance(value, expected):
+        got = described(value)
+        raise TypeError(f"{name}: expected {expected.__name__} as fit returns it, got {got}")
+    no_plain_objects(name, value)
+    value = constrained(name, as_arrays(name, value), leading)
+    return value.check_values(name) if hasattr(value, "check_values") else value
+
+
+def random_key(key: Any) -> jax.Array:
+    """Returns a random key, old or new style, as one of the new style.
+
+    Raises:
+        TypeError: if it is not one key.
+    """
+    is_array = isinstance(key, jax.Array | np.ndarray)
+    is_new = is_array and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if is_new and isinstance(key, jax.Array) and key.shape == ():
+        return key
+    if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
+        try:
+            return jax.random.wrap_key_data(jnp.asarray(key))
+        except TypeError:  # another number of words
+            pass
+    got = f"{key.dtype}{list(key.shape)}" if is_array else _shown(key)
+    raise TypeError(f"key: expected one random key such as jax.random.key(0), got {got}")
+
+
+def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> PyTree:
+    """Checks a batch of predictions and returns it with JAX arrays as leaves.
+
+    Raises:
+        TypeError: if `predictions` is not a distribution, or a parameter is
+            not a floating-point array.
+        ValueError: if the parameters have wrong shapes or values, or there are fewer than
+            `minimum` of them.
+    """
+    if not is_distribution(predictions):
+        while "distribution" in getattr(type(predictions), "__dataclass_fields__", ()):
+            name, predictions = f"{name}.distribution", predictions.distribution
+        raise TypeError(
+            f"{name}: expected a batch of distributions such as distributions.Normal or "
+            f"distributions.Categorical, got {described(predictions)}"
+        )
+    if jax.tree_util.treedef_is_leaf(jax.tree.structure(predictions)):
+        raise TypeError(
+            f"{name}: expected a distribution that is a pytree, got {described(predictions)}; "
+            "decorate its class with calibjax.record: see 'A distribution of your own' in the "
+            "documentation of calibjax.distributions"
+        )
+    same_rows(**{name: predictions})
+    lengths: dict[str, int] = {}
+    predictions = checked_batch(name, predictions, ("n",), lengths)
+    if (size := lengths.get("n", 0)) < minimum:
+        samples = "sample" if minimum == 1 else "samples"
+        raise ValueError(f"{name}: expected at least {minimum} {samples}, got {size}")
+    return predictions
+
+
+def checked_batch(
+    name: str, record: Any, leading: tuple[str, ...], lengths: dict[str, int]
+) -> PyTree:
+    """A batch of records, or a part of it, as JAX arrays, after one pass through its fields.
+
+    Parameters have the axes that they declare, behind the leading ones, and satisfy their
+    constraints; without leading axes they are the same for the whole batch. Other fields have the
+    leading axes; they are finite in records that declare no parameters and have no method
+    `check_values(name)`, which checks what constraints cannot say.
+
+    Args:
+        name: how messages call it.
+        record: a record, or any pytree of arrays.
+        leading: names of the axes of the batch.
+        lengths: their lengths as far as they are known; the others are added.
+    """
+    kind = type(record)
+    has_own = hasattr(kind, "check_values")  # of wrappers it is not that of the distribution
+    fields = declared(kind) if dataclasses.is_dataclass(kind) else ()
+    if not fields:
+        record = _plain(name, record, leading, lengths, is_finite=not has_own)
+    constraints, received, narrow, inner, changes = {}, {}, {}, dict(lengths), {}
+    for key, constraint, extra in fields:
+        value, place = getattr(record, key), f"{name}.{key}"
+        if constraint is not None and not (value is None and "optional" in extra):
+            constraints[key] = constraint
+            value = received[key] = _received(place, value, constraint, "mask" in extra)
+            narrow[key] = value if _is_ready(value) else narrowed(place, value)
+            an_array(place, narrow[key], "an array of numbers")
+    for key, value in _aligned(name, narrow, constraints).items():
+        of_axes(f"{name}.{key}", value, constraints[key], leading, inner)
+        changes[key] = constraints[key].check(f"{name}.{key}", value)
+    lengths.update((axis, inner[axis]) for axis in leading if axis in inner)
+    for key, constraint, extra in fields:
+        value, place = getattr(record, key), f"{name}.{key}"
+        if constraint is not None or not _is_child(record, value):
+            continue
+        if value is None and "logs" in extra:
+            value = _logs(extra["logs"], *received.values())
+        if dataclasses.is_dataclass(value):
+            axes = (*leading, *extra.get("axes", ()))
+            changes[key] = checked_batch(place, value, axes, lengths)
+        elif value is not None:
+            is_finite = not (has_own or received)
+            changes[key] = _plain(place, value, leading, lengths, is_finite=is_finite)
+    record = replaced(record, **changes)
+    key = "loc" if "loc" in received else "values"
+    if key in received and (key == "loc" or len(leading) == 1):
+        refuse_rounded(f"{name}.{key}", received[key], changes[key], record)
+    checked = record.check_values(name) if has_own else None
+    record = record if checked is None else checked
+    for key, _, extra in fields:
+        if "numbers" in extra and getattr(record, key) is None:
+            shape = tuple(lengths[axis] for axis in leading)
+            numbers = np.arange(math.prod(shape), dtype=int).reshape(shape)
+            record = replaced(record, **{key: jax.device_put(numbers)})
+    return record
+
+
+def _is_ready(value: object) -> bool:
+    """Whether this is an array of JAX that needs no conversion."""
+    return isinstance(value, jax.Array) and value.dtype in (jnp.float32, jnp.float64)
+
+
+def _is_child(record: Any, value: object) -> bool:
+    """Whether the value of a field takes part in computations, and is no static one."""
+    children, _ = jax.tree_util.default_registry.flatten_one_level(record)
+    return any(child is value for child in children)
+
+
+def _received(place: str, value: Any, constraint: Any, may_be_mask: bool) -> Any:
+    """A parameter in the precision in which it came; probabilities without rounding errors.
+
+    Rounding to float16 or bfloat16 changes sums, and moves probabilities past 0 and 1, by more than
+    rounding to float32 does. What differs by more than that stays as it is. Truth values that say
+    which draws there are become their probabilities.
+    """
+    if _is_ready(value):
+        return value
+    value = originals(place, jnp.asarray(value) if hasattr(value, "__jax_array__") else value)
+    if constraint.check not in (simplex, unit_interval) or not hasattr(value, "dtype"):
+        return value
+    value, dtype = unrounded(value), value.dtype
+    if constraint.check is simplex and jnp.ndim(value):
+        xp: ModuleType = np if is_concrete(value) else jnp
+        if may_be_mask and dtype == np.bool_:
+            wide = xp.asarray(value, jnp.result_type(float))
+            return wide / wide.sum(-1, keepdims=True).clip(1)
+        if dtype in (jnp.float16, jnp.bfloat16):
+            wide = xp.asarray(value, np.float32)
+            sums = wide.sum(-1, keepdims=True)
+            is_rounded = abs(sums - 1) <= _ROUNDINGS * float(jnp.finfo(dtype).eps)
+            return wide / xp.where(is_rounded, sums, 1)
+    return value
+
+
+def _logs(logs: Callable[[np.ndarray], np.ndarray], probs: Any) -> np.ndarray | None:
+    """Logarithms of probabilities that float32 would round, before it does."""
+    if has_64_bits() or not isinstance(probs, np.ndarray) or probs.dtype != np.float64:
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return logs(probs)
+
+
+def _aligned(name: str, values: dict[str, Any], constraints: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of one dtype, those that the whole batch shares with its leading axes."""
+    dtypes = {x.dtype for x in values.values() if x.dtype.kind == "f" and not x.weak_type}
+    dtype = max(dtypes, key=lambda x: x.itemsize, default=float)
+    aligned, longest = {}, ()
+    for key, value in values.items():
+        is_integer = constraints[key].is_integer
+        if is_integer or (is_integer is None and value.dtype.kind == "i"):
+            value = integer(f"{name}.{key}", value, "numbers")
+        else:
+            value = floating(f"{name}.{key}", value, dtype)
+            value = value.astype(dtype) if value.weak_type else value
+        leading = value.shape[: value.ndim - len(constraints[key].axes)]
+        longest, aligned[key] = max(longest, leading, key=len), value
+    for key, value in aligned.items() if longest else ():
+        shape = value.shape
+        # [n, d] for [d, d] is a mistake
+        is_one = len(shape) < 2 or shape[-2] == shape[-1]
+        if len(shape) == len(constraints[key].axes) and is_one:
+            xp = np if is_concrete(value) else jnp  # NumPy compiles nothing
+            shared = xp.broadcast_to(xp.asarray(value), longest + shape)
+            aligned[key] = jax.device_put(shared) if xp is np else shared
+    return aligned
+
+
+def _plain(
+    name: str, tree: Any, leading: tuple[str, ...], lengths: dict[str, int], *, is_finite: bool
+) -> PyTree:
+    """A pytree of arrays with leading axes, which declare nothing."""
+
+    def checked(path: Any, leaf: jax.Array) -> jax.Array:
+        place = name + jax.tree_util.keystr(path)
+        of_shape(place, jnp.shape(leaf)[: len(leading)], leading, lengths)
+        return finite(place, leaf) if is_finite else leaf
+
+    return jax.tree_util.tree_map_with_path(checked, as_arrays(name, tree))
+
+
+def unnumbered(record: T) -> T:
+    """Predictions as kernels on them see them: without the numbers of `Ensemble.index`."""
+    if not dataclasses.is_dataclass(record) or isinstance(record, type):
+        return record
+    changes = {
+        key: None if "numbers" in extra else unnumbered(getattr(record, key))
+        for key, _, extra in declared(type(record))
+    }
+    return replaced(record, **changes)
+
+
+def same_rows(**arguments: object) -> None:
+    """Refuses tables of pandas whose rows have different labels: rows are paired by position.
+
+    Arguments of another length, which other checks refuse, and those without labels are left out.
+    """
+    known: tuple[str, Any] | None = None
+    for name, tree in arguments.items():
+        for leaf in jax.tree.leaves(tree):
+            labels: Any = getattr(leaf, "index", None)
+            if not (hasattr(leaf, "to_numpy") and hasattr(labels, "equals")):
+                continue
+            place, others = known = known or (name, labels)
+            if len(labels) == len(others) and not labels.equals(others):
+                raise ValueError(
+                    f"{name}: expected rows with the labels of {place}, since they are paired by "
+                    f"position, got {labels[:3].tolist()}, ... instead of {others[:3].tolist()}, "
+                    "...; bring them into one order, or hand over .to_numpy()"
+                )
+
+
+def points(name: str, values: Any, minimum: int = 1) -> PyTree:
+    """Checks points of kernels and distances: a batch of distributions, or finite numbers."""
+    if is_distribution(values):
+        return unnumbered(batch(values, minimum=minimum, name=name))
+    values = as_arrays(name, values)
+    leading_size(name, values, minimum)
+    refuse_empty(name, values)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: finite(name + jax.tree_util.keystr(path), leaf), values
+    )
+
+
+def refuse_empty(name: str, values: object) -> None:
+    """Refuses points without any numbers, [n, 0]."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(values):
+        if not jnp.size(leaf):
+            place = name + jax.tree_util.keystr(path)
+            raise ValueError(f"{place}: expected at least one feature, got shape {jnp.shape(leaf)}")
+
+
+def method(name: str, predictions: Any, needed: str) -> None:
+    """Refuses predictions, or components of mixtures, without a method that is needed."""
+    if not callable(getattr(predictions, needed, None)):
+        raise TypeError(
+            f"{name}: expected distributions with a method {needed}, got {described(predictions)}"
+        )
+    if hasattr(predictions, "components"):
+        method(f"{name}.components", predictions.components, needed)
+
+
+def targets_of(predictions: Any, name: str, targets: ArrayLike) -> Any:
+    """What `check_targets` of the predictions returns; without it the targets must be finite."""
+    if hasattr(predictions, "check_targets"):
+        checked = predictions.check_targets(name, targets)
+        return targets if checked is None else checked
+    return jax.tree.map(lambda leaf: finite(name, leaf), targets)
+
+
+def same_kind(
+    name: str, tree: object, expected_name: str, expected: object, *, num_axes: int = 1
+) -> None:
+    """Refuses a batch of another structure, or with entries of other shapes, than expected.
+
+    The lengths of the first `num_axes` axes may differ.
+    """
+
+    def kind(tree: object) -> tuple[Any, list[tuple[int, ...]]]:
+        return jax.tree.structure(tree), [leaf.shape[num_axes:] for leaf in jax.tree.leaves(tree)]
+
+    if kind(tree) != kind(expected):
+        one, two = (
+            f"{'arrays' if isinstance(x, jax.Array) else type(x).__name__} with entries of shapes "
+            f"{kind(x)[1]}"
+            for x in (expected, tree)
+        )
+        raise ValueError(
+            f"{name}: expected entries like those of {expected_name}, {one}, got {two}"
+        )
+
+
+@np.errstate(invalid="ignore")  # differences of infinite quantiles
+def refuse_rounded(name: str, given: object, converted: object, predictions: object) -> None:
+    """Refuses targets or locations that conversion moved by a part of a standard deviation.
+
+    Args:
+        name: how messages call the values.
+        given: targets or locations as they came, in float64 or integers.
+        converted: the same in JAX's precision.
+        predictions: the batch whose standard deviations decide, converted.
+    """
+    for wide, narrow in zip(*map(jax.tree.leaves, (given, converted)), strict=True):
+        is_wide = isinstance(wide, np.ndarray) and wide.dtype in (np.float64, np.int64, np.uint64)
+        if not is_wide or not is_concrete(narrow) or narrow.dtype != jnp.float32:
+            continue
+        wide = np.broadcast_to(wide, narrow.shape)
+        change = np.abs(wide - np.asarray(narrow, np.float64))
+        scale = _scale(predictions, change.shape) if change.any() else None
+        if scale is None:
+            continue
+        bad = (change > _LARGEST * scale) & (scale > 0)  # draws may all be equal
+        if bad.any():
+            index = first_where(bad)
+            raise ValueError(
+                f"{name}: expected values that float32 resolves to {_LARGEST:g} standard "
+                f"deviations of the predictions, got {wide[index]!r}, which becomes "
+                f"{np.asarray(narrow)[index]!r}; subtract a constant from targets and "
+                "predictions, or set jax_enable_x64"
+            )
+
+
+def _scale(predictions: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Standard deviations of the predictions that fit values of a shape, if they are known."""
+    inner = getattr(predictions, "distribution", predictions)
+    inner = getattr(inner, "components", inner)
+    scale, cov, values = (getattr(inner, x, None) for x in ("scale", "cov", "values"))
+    if not is_concrete(scale, cov, values):
+        return None
+    if cov is not None:
+        scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
+    elif scale is None and values is not None and len(shape) <= jnp.ndim(values) <= len(shape) + 1:
+        values = np.asarray(values, np.float64)
+        scale = values.std(1, keepdims=len(shape) == values.ndim)
+    if scale is not None and jnp.ndim(scale) == len(shape) + 1:
+        scale = np.asarray(scale).min(1)  # a target is compared with the narrowest component
+    try:
+        return np.broadcast_to(scale, shape) if scale is not None else None
+    except ValueError:  # a parameter of this name that means something else
+        return None
+
+
+def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = None) -> T:
+    """Samples of which those with weight 0 are replaced by the one with the largest weight.
+
+    For functions in which a sample takes part even if it does not count, such as sorts: as a copy
+    of another one, with weight 0, it changes nothing. `is_kept` says which ones are not replaced.
+    """
+    if weights is None:
+        return samples
+    is_used = weights > 0 if is_kept is None else is_kept
+    heaviest = jnp.argmax(weights)
+
+    def kept(leaf: jax.Array) -> jax.Array:
+        is_row_used = is_used.reshape(-1, *[1] * (leaf.ndim - 1))
+        return jnp.where(is_row_used, leaf, leaf[heaviest])
+
+    return jax.tree.map(kept, samples)
