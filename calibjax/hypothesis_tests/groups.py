@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -123,7 +124,7 @@ def group_calibration_test(
         checks.method("predictions", predictions, "mean")
     errors = Bound(_group_errors, (residual or mean_residual,))
     each = jax.eval_shape(errors, shares, predictions, targets)
-    numbers_each = each.size + each.size // each.shape[0] * len(shares)
+    numbers_each = each.size + math.prod(each.shape[1:]) * len(shares)
     options: Any = {"num_draws": num_draws, "batch_size": batch_size}
     options["num_bytes"] = _BYTES_PER_NUMBER * numbers_each
     pool = observed_and_redrawn(key, errors, shares, predictions, targets, **options)
@@ -161,7 +162,7 @@ def _group_errors(
     residual: Callable[..., Any], shares: jax.Array, predictions: Distribution, targets: Any
 ) -> jax.Array:
     """Signed mean residual of each group, [G] or [G, k]."""
-    errors = jnp.asarray(residual(predictions, targets))
+    errors = jnp.asarray(checks.real("residual", residual(predictions, targets)))
     n = len(shares)
     if errors.ndim not in (1, 2) or len(errors) != n:
         raise ValueError(f"residual: expected shape [{n}] or [{n}, k], got {errors.shape}")

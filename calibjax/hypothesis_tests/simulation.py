@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from calibjax._core import checks
 from calibjax._core.batches import default_batch_size
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions import Ensemble
@@ -62,7 +63,7 @@ def checked_statistic(statistic: Callable[..., Any]) -> Callable[..., Any]:
 
 def _values(statistic: Callable[..., Any], weights: Any, *samples: Any) -> PyTree:
     def number(leaf: Numbers) -> jax.Array:
-        leaf = jnp.asarray(leaf)
+        leaf = jnp.asarray(checks.real("statistic", leaf))
         return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
 
     options = {} if weights is None else {"weights": weights}
