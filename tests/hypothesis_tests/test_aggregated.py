@@ -171,17 +171,13 @@ def test_length_scales_of_default_kernels():
     assert [len(group) for group in default_kernels(with_features).values()] == [7, 7, 7, 8, 1]
 
 
-@pytest.mark.parametrize(
-    "predictions",
-    [
-        distributions.DiagNormal(jnp.zeros((8, 2)), jnp.ones((8, 2))),
-        distributions.Gamma(jnp.asarray(SCALE[:8]), jnp.ones(8)),
-        Ensemble(jnp.asarray(LOC.reshape(4, 5, 2))),
-        Categorical(jnp.asarray(RNG.dirichlet(np.ones(3), 8))),
-        Bernoulli(jnp.asarray(PROBS)),
-    ],
-    ids=lambda p: type(p).__name__,
-)
+PLANE = distributions.DiagNormal(jnp.zeros((8, 2)), jnp.ones((8, 2)))
+MEMBERS = Ensemble(jnp.asarray(LOC.reshape(4, 5, 2)))
+EXAMPLES = [PLANE, MEMBERS, Categorical(RNG.dirichlet(np.ones(3), 8)), Bernoulli(PROBS)]
+EXAMPLES.append(distributions.Gamma(jnp.asarray(SCALE[:8]), jnp.ones(8)))
+
+
+@pytest.mark.parametrize("predictions", EXAMPLES, ids=lambda p: type(p).__name__)
 def test_default_kernel_is_for_the_exact_test(predictions):
     targets = distributions.sample_targets(KEY, predictions)
     test = ensemble_skce_test if isinstance(predictions, Ensemble) else exact_skce_test
@@ -250,12 +246,12 @@ def test_redraws_do_not_tie():
 @pytest.mark.parametrize(
     ("predictions", "number"),
     [
-        (distributions.DiagNormal(jnp.zeros((8, 2)), jnp.ones((8, 2))), 12),
+        (PLANE, 12),
         (distributions.Laplace(jnp.asarray(LOC[:8]), jnp.asarray(SCALE[:8])), 21),
         (distributions.Mixture(None, Normal(jnp.asarray(LOC.reshape(8, 5)), jnp.ones((8, 5)))), 21),
         (distributions.Poisson(jnp.asarray(SCALE[:8])), 12),
         (distributions.StudentT(jnp.full(8, 1.5), jnp.asarray(LOC[:8]), jnp.ones(8)), 18),
-        (Ensemble(jnp.asarray(LOC.reshape(4, 5, 2))), 12),
+        (MEMBERS, 12),
     ],
     ids=lambda p: type(p).__name__,
 )

@@ -68,20 +68,6 @@ def test_it_rejects_too_often_where_the_exact_test_does_not():
     assert abs(np.mean(exact <= 0.05) - 0.05) < 3 * error
 
 
-@pytest.mark.slow
-def test_several_statistics_and_power():
-    predictions, _, _ = oracles.categorical_data(60, 3)
-    wrong = jnp.argmin(predictions.probs, -1)
-    kernel = oracles.categorical_kernel()
-
-    def statistics(p, y):
-        return {"skce": estimators.skce_biased(kernel, p, y), "ece": _errors_in_bins(p, y)}
-
-    test = hypothesis_tests.consistency_test(KEY, statistics, predictions, wrong, num_draws=199)
-    assert test.pvalue["skce"] == test.pvalue["ece"] == pytest.approx(1 / 200)
-    assert test.null_samples["ece"].shape == (199,)
-
-
 def test_wrong_statistics():
     predictions, targets, _ = oracles.normal_data(5)
     test = functools.partial(

@@ -143,22 +143,6 @@ def test_general_statistic():
     assert test.statistic == test.estimate == 13
 
 
-@pytest.mark.slow
-def test_arrays_of_statistics_are_trees_of_scalars():
-    predictions, targets, _ = oracles.normal_data(6)
-    data = {"predictions": predictions, "targets": targets}
-    test = functools.partial(exact_test, KEY, **data, adjust=True)
-    # Of very different sizes, so that rounding of the large ones is no tie of the small ones.
-    sizes = 10.0 ** jnp.array([0, 0, 15, 15, 15, 15])
-    array = test(lambda p, y: (sizes * jnp.abs(y - p.loc)).reshape(2, 3), num_draws=99)
-    tree = test(lambda p, y: list(sizes * jnp.abs(y - p.loc)), num_draws=99)
-    assert array.null_samples.shape == (99, 2, 3)
-    assert array.pvalue_standard_error.shape == (2, 3)
-    for name in ("statistic", "pvalue", "adjusted_pvalue", "pvalue_standard_error"):
-        expected = np.reshape(getattr(tree, name), (2, 3))
-        np.testing.assert_allclose(getattr(array, name), expected, rtol=1e-14)
-
-
 @pytest.mark.parametrize("transform", [jax.grad, jax.jit, jax.jacfwd])
 def test_statistics_that_close_over_traced_values(transform):
     loc, targets = np.zeros(6), np.array([1.0, -2.0, 0.5, 0.0, 1.0, 3.0])
