@@ -196,7 +196,7 @@ class Unbounded(kernels.Kernel):
 def test_a_kernel_without_a_known_bound_asks_for_one():
     predictions, targets, _ = oracles.categorical_data(20, 3)
     kernel = kernels.TensorProduct(Unbounded(), kernels.White())
-    with pytest.raises(NotImplementedError, match=r"kernel Unbounded is known.*pass bound=\.\.\."):
+    with pytest.raises(NotImplementedError, match="Unbounded"):
         distribution_free_skce_test(kernel, predictions, targets)
     result = distribution_free_skce_test(kernel, predictions, targets, bound=2.0)
     expected = np.exp(-0.5 * max(0, np.sqrt(20 * result.estimate / 2) - 1) ** 2)
