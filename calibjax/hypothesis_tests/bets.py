@@ -85,10 +85,8 @@ def forecasts_of(predictions: Distribution, targets: jax.Array) -> Forecast:
         plain = plain.draws if isinstance(plain, MonteCarlo) else plain
         check_expectations(NormalScore(), plain)
     if isinstance(plain, Ensemble) and (plain.weights is not None or plain.values.ndim != 2):
-        raise NotImplementedError(
-            "predictions: expected ensembles of numbers without weights, whose members are "
-            f"exchangeable with the target, got {checks.described(plain)} with others"
-        )
+        expected = "ensembles of numbers without weights, which are exchangeable with the target"
+        raise NotImplementedError(f"predictions: expected {expected}, got others")
     return _forecasts(without_draws(predictions), plain, targets)
 
 
@@ -487,15 +485,12 @@ def _as_bet(place: str, bet: Any, predictions: Distribution) -> Bet:
         of_numbers = isinstance(target, NormalScore) and not isinstance(plain, VECTORS)
         if not isinstance(target, Conditional) if is_of_classes else of_numbers:
             return KernelBet((kernel.prediction,), None, _matrix(target, plain)[None])
-        raise NotImplementedError(
-            f"{place}.target: expected a kernels.NormalScore for predictions of numbers, or a "
-            f"kernel on labels for those of classes, got {checks.described(target)}"
-        )
+        expected = "a kernels.NormalScore of numbers, or a kernel on labels of classes"
+        got = f"{checks.described(target)} for {checks.described(plain)}"
+        raise NotImplementedError(f"{place}.target: expected {expected}, got {got}")
     if isinstance(bet, type) or not all(hasattr(bet, name) for name in ("fit", "apply")):
-        raise TypeError(
-            f"{place}: expected a recalibration of {checks.described(plain)}, or a "
-            f"kernels.TensorProduct, got {checks.described(bet)}"
-        )
+        expected = f"a recalibration of {checks.described(plain)}, or a kernels.TensorProduct"
+        raise TypeError(f"{place}: expected {expected}, got {checks.described(bet)}")
     checks.method("predictions", plain, "log_prob")
     return RefittedBet(bet)
 

@@ -260,10 +260,8 @@ def calibration_slope_intercept(
     """
     line = _slope_intercept(bare(predictions).probs, targets, confidence_level)
     if checks.is_concrete(line) and np.isnan(line.slope.estimate):
-        raise ValueError(
-            "targets: expected labels 0 and 1 that no threshold of the predictions separates, got "
-            "others, for which the likelihood has no maximum; hypothesis_tests.cox needs none"
-        )
+        expected = "labels that no threshold of the predictions separates, for a largest likelihood"
+        raise ValueError(f"targets: expected {expected}, got others; cox needs none")
     return line
 
 

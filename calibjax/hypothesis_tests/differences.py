@@ -297,12 +297,9 @@ def _square(args: tuple[Any, jax.Array, jax.Array], x: tuple, y: tuple) -> jax.A
 @jax.jit
 def _size(kernels: tuple[Kernel, ...], samples: tuple[DataSet, ...]) -> jax.Array:
     """Size of the values of H of both models, in which their difference has rounding errors."""
-    return jnp.mean(
-        sum(
-            jnp.abs(jax.vmap(functools.partial(sample_pair, kernel))(data, data))
-            for kernel, data in zip(kernels, samples, strict=True)
-        )
-    )
+    pairs = zip(kernels, samples, strict=True)
+    values = [jax.vmap(functools.partial(sample_pair, kernel))(x, x) for kernel, x in pairs]
+    return jnp.mean(sum(map(jnp.abs, values)))
 
 
 @jax.jit
@@ -461,10 +458,8 @@ def skce_difference(
     difference = moments(kernels, samples, weights, groups)
     rounding = 32 * jnp.finfo(difference.estimate.dtype).eps * _size(kernels, samples)
     is_known = (jnp.abs(difference.estimate) > rounding) & (difference.error > 0)
-    statistic = jnp.where(
-        is_known, difference.estimate / jnp.where(is_known, difference.error, 1), 0
-    )
-    statistic = checks.nan_with(statistic, difference)
+    z = difference.estimate / jnp.where(is_known, difference.error, 1)
+    statistic = checks.nan_with(jnp.where(is_known, z, 0), difference)
     pvalue = pvalue_of(statistic, alternative, difference.freedom)
     return SKCEDifference(statistic, pvalue, difference.estimate)
 

@@ -217,10 +217,8 @@ def checked_ensembles(ensembles: Any, minimum: int = 1, *, may_lack: bool = Fals
     """Refuses ensembles whose members are not equally likely; some may be missing."""
     checks.leading_size("predictions", ensembles, minimum)
     if ensembles.weights is not None and not may_lack:
-        raise ValueError(
-            "predictions.weights: expected None, as weighted members and the target are not "
-            f"exchangeable, got {ensembles.weights}"
-        )
+        expected = "None, as weighted members and the target are not exchangeable"
+        raise ValueError(f"predictions.weights: expected {expected}, got {ensembles.weights}")
     weights = checks.equal_weights("predictions", ensembles.weights)
     return like(ensembles, checks.replaced(bare(ensembles), weights=weights))
 

@@ -103,10 +103,8 @@ def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
     plain = bare(predictions)
     check_expectations(NormalScore(), plain)
     if has_jumps(plain):
-        raise NotImplementedError(
-            f"predictions: expected continuous distributions, got {checks.described(plain)}; "
-            "pit_ks(..., key=key) and aggregated_skce_test take counts and ensembles"
-        )
+        got = f"{checks.described(plain)}; pit_ks(..., key=key) takes counts and ensembles"
+        raise NotImplementedError(f"predictions: expected continuous distributions, got {got}")
     checks.shape("targets", targets, (None,), "[n]: only numbers have a distribution function")
     return jax.vmap(normal_score)(plain, targets).astype(floating_dtype(plain))
 
