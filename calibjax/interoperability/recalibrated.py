@@ -317,7 +317,7 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
         all_weights = self._routed(sample_weight)
 
         def fitted(rows: np.ndarray) -> Any:
-            weights = {name: _safe_indexing(x, rows) for name, x in all_weights.items()}
+            weights = {name: np.asarray(x)[rows] for name, x in all_weights.items()}
             copied: Any = clone(estimator)
             return copied.fit(_safe_indexing(X, rows), y[rows], **weights)
 
