@@ -263,15 +263,6 @@ class Constant(Kernel):
         return self.value, self.value
 
 
-def _on_single_points(kernel: Any, name: str) -> Kernel:
-    """A factor of a tensor product, checked; refuses kernels on pairs."""
-    parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, TensorProduct))
-    if any(isinstance(part, TensorProduct) for part in parts):
-        points = name.rsplit(".", 1)[-1]
-        raise TypeError(f"{name}: expected a kernel on {points}s, got one with a TensorProduct")
-    return checks.kernel_or_function(kernel, name)
-
-
 @record
 class TensorProduct(Kernel):
     """Kernel on pairs, k((p, y), (q, z)) = k_P(p, q) k_Y(y, z).
@@ -294,8 +285,8 @@ class TensorProduct(Kernel):
     1.0
     """
 
-    prediction: Kernel = part(_on_single_points)
-    target: Kernel = part(_on_single_points)
+    prediction: Kernel = part(checks.kernel_or_function)
+    target: Kernel = part(checks.kernel_or_function)
 
     def __call__(self, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
         """Value at the pairs x = (p, y) and y = (q, z)."""
