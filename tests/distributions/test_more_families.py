@@ -59,6 +59,7 @@ FAMILIES = {
     ),
 }
 DISCRETE = "NegativeBinomial", "Poisson"
+OTHERS = [x for x in FAMILIES if x not in ("Beta", "Poisson")]  # that SciPy knows in the tails
 
 
 def _both(name, dtype=np.float64):
@@ -107,7 +108,7 @@ def test_draws_have_the_distribution(name):
         assert stats.kstest(column, "uniform").pvalue > 1e-3
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", OTHERS)
 def test_gradients_are_finite(name):
     p, theirs, y = _both(name, np.float32)
     tails = np.clip([theirs.ppf(1e-30), theirs.isf(1e-30)], -1e30, 1e30).astype(y.dtype)
@@ -141,7 +142,7 @@ def test_derivatives_at_the_median_and_far_away():
     assert jnp.isfinite(jax.grad(p.crps)(jnp.float32(1e15)))
 
 
-@pytest.mark.parametrize("name", [n for n in FAMILIES if n not in DISCRETE])
+@pytest.mark.parametrize("name", [n for n in OTHERS if n not in DISCRETE])
 def test_levels_at_and_beyond_the_ends(name):
     p, reference, _ = _both(name)
     for level in (0.0, 1.0):
