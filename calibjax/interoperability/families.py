@@ -230,7 +230,7 @@ def _convert_from_torch(distribution: Any, torch: Any) -> PyTree:
     if record in (Bernoulli, Categorical) and not checks.has_64_bits():
         doubles = [x.detach().cpu().numpy() for x in values.values() if x.element_size() == 8]
         if doubles:  # their logarithms are taken before they are cut
-            made: Any = record(*doubles)
-            return checks.as_arrays("value", made.with_logs())
+            axes = tuple(f"axis {i}" for i in range(len(distribution.batch_shape)))
+            return checks.checked_batch("value", record(*doubles), axes, {})
     # Numbers, which a family has in place of a parameter, stay as they are.
     return record(*(x if x is k else _array(f"value.{k}", x) for k, x in values.items()))
