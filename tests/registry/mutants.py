@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, estimators, kernels
-from calibjax._core import checks
 from calibjax.distributions import constraints
 from calibjax.kernels.base import Scaled, Sum
 from calibjax.kernels.stationary import PowerExponential
@@ -400,9 +399,12 @@ def _of_record(argument, value):
 def _of_constrained(record):
     """Params with wrong numbers, shapes and kinds in place of each of their arrays."""
     wrong = {}
-    for key, constraint in checks.constraints_of(record).items():
+    for field in dataclasses.fields(record):
+        constraint, key = field.metadata.get("constraint"), field.name
+        if constraint is None:
+            continue
         array = np.asarray(getattr(record, key))
-        numbers = {"-7": -7} if constraint.words != constraints.real.words else {}
+        numbers = {"-7": -7} if constraint.check != constraints.real.check else {}
         if array.dtype.kind == "f":
             numbers |= {"nan": np.nan, "inf": np.inf}
         changed = {name: with_number(array, number) for name, number in numbers.items()}
