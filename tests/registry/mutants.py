@@ -375,7 +375,7 @@ def _of_predictions(argument, value):
     if getattr(draws, "index", None) is not None:
         index = np.asarray(draws.index)
         others = {"concatenated": np.tile(index[: len(index) // 2], 2), "zero indices": 0 * index}
-        others |= {"fractions as indices": index + 0.5, "too few indices": index[:-1]}
+        others["too few indices"] = index[:-1]
         for name, other in others.items():
             changed = dataclasses.replace(draws, index=other)
             is_draws = draws is value
