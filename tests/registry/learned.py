@@ -270,7 +270,7 @@ def _cross_validation():
         result = risk.cross_validate(*args, **options)
         return result, result.risk
 
-    shared = {"function": risk.Temperature(), "grid": a.positive(grid, without=own)}
+    shared = {"function": risk.Temperature(), "grid": a.positive(grid, "function", without=own)}
     return [
         call("risk.cross_validate", "", cross_validate, **data, **shared, slow=True),
         call(
