@@ -299,6 +299,10 @@ def _dtype(value: object) -> DTypeLike:
     return value.dtype if isinstance(value, np.ndarray | np.generic | jax.Array) else type(value)
 
 
+def _is_numeric(values: object) -> bool:
+    return hasattr(values, "shape") or isinstance(values, numbers.Number)
+
+
 def satisfying(
     name: str, values: Any, condition: Callable[[Any], Any], expected: str
 ) -> jax.Array | float:
@@ -314,7 +318,7 @@ def satisfying(
         condition: values → truth values; false for NaN, and written for NumPy and JAX.
         expected: the condition in words.
     """
-    if not (hasattr(values, "shape") or np.isscalar(values)):
+    if not _is_numeric(values):
         raise TypeError(f"{name}: expected an array of numbers, got {described(values)}")
     if is_concrete(values):
         array = np.asarray(values)
@@ -575,7 +579,7 @@ def shape(
     name: str, values: Any, expected: tuple[Any, ...], described: str, *, hint: str = ""
 ) -> None:
     """Refuses arrays of another shape; None in `expected` matches every length."""
-    if not (hasattr(values, "shape") or np.isscalar(values)):
+    if not _is_numeric(values):
         raise TypeError(f"{name}: expected an array of shape {described}, got {values!r:.40}")
     actual = jnp.shape(values)
 
