@@ -127,7 +127,8 @@ def _original(place: str, value: Any) -> PyTree:
     """One array of NumPy or JAX, or one number of Python."""
     if type(value) in (int, float):
         return of_float64(place, value)
-    if np.ma.is_masked(value):  # conversions forget the mask
+    parts = value if isinstance(value, list) else [value]
+    if any(map(np.ma.is_masked, parts)):  # conversions forget the mask
         raise ValueError(
             f"{place}: expected values without a mask, got masked ones; leave those samples out"
         )

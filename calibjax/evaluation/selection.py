@@ -8,11 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.gate import passed
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.gate import checked
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
@@ -112,13 +111,14 @@ class Repairs:
         return f"{text}{'; nothing more complicated earns more' if later and is_best else ''}."
 
 
+@checked(minimum=2)
 def select_recalibration(
     key: jax.Array,
     predictions: Distribution,
-    targets: ArrayLike,
+    targets: Numbers,
     recalibrations: Mapping[str, Any] | None = None,
     *,
-    weights: ArrayLike | None = None,
+    weights: Numbers | None = None,
     num_draws: int = 999,
     significance_level: float = 0.05,
 ) -> Repairs:
@@ -185,17 +185,12 @@ def select_recalibration(
     >>> print(select_recalibration(key, predictions, targets, methods).enough)
     temperature
     """
-    predictions, targets, weights = passed(
-        minimum=2, predictions=predictions, targets=targets, weights=weights
-    )
     if isinstance(bare(predictions), Ensemble):
         predictions = checked_ensembles(predictions, 2)
     if recalibrations is None:
         recalibrations = _default(bare(predictions))
     _check_names(recalibrations)
-    significance_level = float(checks.proportion("significance_level", significance_level))
-    num_draws = checks.size_in_range("num_draws", num_draws, 1, checks.MAX_DRAWS)
-    first, *others = jax.random.split(checks.random_key(key), len(recalibrations) + 2)
+    first, *others = jax.random.split(key, len(recalibrations) + 2)
     samples = predictions, targets, weights
     gains, fitted, reasons = _fits(first, recalibrations, *samples)
     _refuse_if_all(recalibrations, reasons)

@@ -1,6 +1,6 @@
 """A registry of valid calls, with at least one of each public function.
 
-Tests take it as the list of everything that a user can call. `tests.test_mutations` puts a fixed
+Tests take it as the list of everything that a user can call. `tests.test_gate` puts a fixed
 table of wrong values in the place of each argument.
 """
 
