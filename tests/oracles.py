@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distances, distributions, kernels
-from calibjax._core.gate import passed
-from calibjax.estimators.kernel import ready, sample_matrix
+from calibjax._core.gate import checked
+from calibjax.estimators.kernel import sample_matrix
 
 
 def squared_exponential_moments(loc, scale, other_loc, other_scale, length_scale):
@@ -185,8 +185,7 @@ def median_kernel(predictions):
     )
 
 
+@checked
 def calibration_kernel_matrix(kernel, predictions, targets):
     """Values h_ij of all pairs, [n, n]."""
-    predictions, targets = passed(predictions=predictions, targets=targets)
-    kernel, *samples = ready(kernel, predictions, targets)
-    return sample_matrix(kernel, tuple(samples))
+    return sample_matrix(kernel, (predictions, targets))

@@ -231,11 +231,6 @@ def binary(predictions: Distribution) -> Bernoulli:
     return predictions
 
 
-def checked_binary(predictions: Distribution, targets: Numbers) -> tuple[Bernoulli, jax.Array]:
-    """Checks a data set of two classes."""
-    return passed(predictions=binary(predictions), targets=targets)
-
-
 @functools.partial(jax.jit, static_argnames=("size", "ranks"))
 def _curve(
     keys: jax.Array,
