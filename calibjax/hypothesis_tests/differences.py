@@ -32,7 +32,7 @@ from calibjax.kernels import Kernel
 from calibjax.kernels.defaults import default_kernel
 from calibjax.recalibration.base import cross_fitted
 from calibjax.recalibration.gain import default_score
-from calibjax.scores.base import per_sample
+from calibjax.scores.proper import per_sample
 
 
 @record

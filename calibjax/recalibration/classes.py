@@ -25,7 +25,7 @@ from calibjax.distributions.composed import bare, like
 from calibjax.distributions.constraints import nonnegative, real
 from calibjax.recalibration.base import Recalibrator, Weights, tempered, where_it_exists
 from calibjax.scores import negative_log_likelihood
-from calibjax.scores.base import weighted_mean
+from calibjax.scores.proper import weighted_mean
 
 if TYPE_CHECKING:
     from calibjax.hypothesis_tests.intervals import ConfidenceInterval

@@ -29,7 +29,7 @@ from calibjax.distributions.constraints import nonnegative, positive, real, unit
 from calibjax.estimators.kernel import mmce
 from calibjax.kernels import Exponential, Kernel
 from calibjax.recalibration.base import ConfidenceRecalibrator, Weights, where_it_exists
-from calibjax.scores.base import weighted_mean
+from calibjax.scores.proper import weighted_mean
 
 
 @record

@@ -16,7 +16,7 @@ from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 from calibjax.recalibration.base import Weights, cross_fitted
 from calibjax.scores import crps, energy_score, negative_log_likelihood, pinball_loss
-from calibjax.scores.base import per_sample
+from calibjax.scores.proper import per_sample
 
 
 @record

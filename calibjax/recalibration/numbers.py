@@ -36,7 +36,7 @@ from calibjax.kernels.bandwidth import median_of_distances
 from calibjax.kernels.base import prediction_kernel
 from calibjax.recalibration.base import Recalibrator, Weights, where_it_exists
 from calibjax.recalibration.confidences import IsotonicMap
-from calibjax.scores.base import weighted_mean
+from calibjax.scores.proper import weighted_mean
 
 _VECTORS = DiagNormal | MvNormal
 _FAMILIES = Normal | Laplace | StudentT | GeneralizedNormal | Uniform | DiagNormal | MvNormal

@@ -24,7 +24,7 @@ from calibjax.distributions import Ensemble
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.composed import bare
 from calibjax.estimators.curves import forecasts_of
-from calibjax.scores.base import weighted_mean
+from calibjax.scores.proper import weighted_mean
 
 _ROUNDING = 1e-9  # of levels, which may be whole numbers of samples
 # Of each prediction, to find where its distribution lies.
