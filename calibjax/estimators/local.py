@@ -91,9 +91,12 @@ class Neighbourhood:
         return checks.replaced(self, kernel=kernel, binning=binning)
 
 
-def checked_neighbourhood(neighbourhood: Neighbourhood) -> Neighbourhood:
+def checked_neighbourhood(neighbourhood: object) -> Neighbourhood:
     """The neighbourhood with a checked kernel, whose length scale may be of shape [G]."""
-    return checks.record_values(neighbourhood, "neighbourhood")
+    if not isinstance(neighbourhood, Neighbourhood):
+        got = checks.described(neighbourhood)
+        raise TypeError(f"neighbourhood: expected estimators.Neighbourhood, got {got}")
+    return neighbourhood.check_values("neighbourhood")
 
 
 _ROUNDING = 1e-3  # of the effective size of two samples
