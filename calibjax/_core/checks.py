@@ -127,15 +127,15 @@ def _original(place: str, value: Any) -> PyTree:
     """One array of NumPy or JAX, or one number of Python."""
     if type(value) in (int, float):
         return of_float64(place, value)
-    parts = value if isinstance(value, list) else [value]
-    if any(map(np.ma.is_masked, parts)):  # conversions forget the mask
+    is_list: bool = type(value) is list
+    if np.ma.is_masked(value) or (is_list and any(map(np.ma.is_masked, value))):
         raise ValueError(
             f"{place}: expected values without a mask, got masked ones; leave those samples out"
         )
     array = value
     if not isinstance(value, jax.Array):
         try:
-            is_traced = isinstance(value, list) and not is_concrete(value)
+            is_traced = is_list and not is_concrete(value)
             array = jnp.asarray(value) if is_traced else np.asarray(value)
         except Exception as error:  # whatever the __array__ of another library raises
             got = f"{described(value)}: {error}"

@@ -24,7 +24,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import segment_sums
 from calibjax._core.batches import default_batch_size, map_batches
 from calibjax._core.fitting import isotonic_means
-from calibjax._core.gate import checked, passed
+from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, record
 from calibjax.binnings import Binning, bins_of
 from calibjax.distributions import Bernoulli
