@@ -127,7 +127,7 @@ def _original(place: str, value: Any) -> PyTree:
     """One array of NumPy or JAX, or one number of Python."""
     if type(value) in (int, float):
         return of_float64(place, value)
-    is_list: bool = type(value) is list
+    is_list = bool(issubclass(type(value), list))
     if np.ma.is_masked(value) or (is_list and any(map(np.ma.is_masked, value))):
         raise ValueError(
             f"{place}: expected values without a mask, got masked ones; leave those samples out"
