@@ -223,7 +223,7 @@ def _power():
     return [
         call(
             "hypothesis_tests.power_curve",
-            kernel=a.kernel(_PLAIN),
+            kernel=a.kernel(_PLAIN, without=a.OPTIONAL),
             simulate=simulate,
             sizes=[3, 5],
             num_data_sets=a.integer(2),
