@@ -41,7 +41,11 @@ UNCHECKED = {  # arguments, by name
     "arguments": "are those of the recalibration of each group",
     "bets": "are recalibrations, or any records with their methods",
     "bound": "is that of a kernel, or checked in its place",
+    "class_names": "are names",
     "kernels": "are checked one by one, each with its reduction",
+    "models": "are checked one by one",
+    "recalibrations": "are checked one by one",
+    "reference": "is one of the models",
     "sizes": "are checked one by one",
 }
 

@@ -214,6 +214,7 @@ def _check_names(recalibrations: Any) -> None:
     if not isinstance(recalibrations, Mapping) or not recalibrations or "nothing" in recalibrations:
         expected = "a dictionary of at least one by its name, none of them named 'nothing'"
         raise TypeError(f"recalibrations: expected {expected}, got {recalibrations!r}")
+    checks.no_plain_objects("recalibrations", dict(recalibrations))
 
 
 def _fits(

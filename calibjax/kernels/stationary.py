@@ -34,7 +34,7 @@ def _scale(length_scale: jax.Array | float, like: ArrayLike | DTypeLike) -> jax.
     dtype = jnp.result_type(like, length_scale, 1.0)
     xp: Any = np if checks.is_concrete(length_scale) else jnp  # which runs no program
     scale = xp.maximum(xp.asarray(length_scale, dtype), 2 * jnp.finfo(dtype).tiny)
-    return xp.where(length_scale > 0, scale, xp.nan)
+    return xp.where(xp.asarray(length_scale) > 0, scale, xp.nan)
 
 
 def rate(length_scale: jax.Array | float, like: ArrayLike | DTypeLike) -> jax.Array:

@@ -141,7 +141,7 @@ class _Plain:
 
 
 def test_plain_objects_are_refused():
-    with pytest.raises(TypeError, match="recalibration: expected a record.* got _Plain"):
+    with pytest.raises(TypeError, match="recalibrations.*: expected a record.* got _Plain"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
 
 
