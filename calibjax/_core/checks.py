@@ -831,6 +831,8 @@ def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...
     if not isinstance(value, expected):
         got = described(value)
         raise TypeError(f"{name}: expected {expected.__name__} as fit returns it, got {got}")
+    if not dataclasses.is_dataclass(value):
+        return value
     no_plain_objects(name, value)
     value = constrained(name, as_arrays(name, value), leading)
     return value.check_values(name) if hasattr(value, "check_values") else value
