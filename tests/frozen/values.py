@@ -64,7 +64,8 @@ def _rounded(x: float, precision: str) -> float:
 
 def differences(name: str, before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
     """What is not the same up to rounding: where, both numbers, and their relative difference."""
-    is_single = name.endswith("float32") or "[weights]" in name  # their data are single anyway
+    singles = "float32", "[weights] float64", "lce[neighbourhood] float64"  # of single data
+    is_single = name.endswith(singles)
     relative, absolute, _ = _TOLERANCES["float32" if is_single else "float64"]
     for place in before | now:
         old, new = (x.get(place, "missing") for x in (before, now))
