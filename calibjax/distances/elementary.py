@@ -341,10 +341,6 @@ class Features(Distance, sees_features=True):
         """Squared distance of the features in units of a constant."""
         return self.distance.squared_in_units(_features(p), _features(q), unit)
 
-    def in_units(self, p: PyTree, q: PyTree, unit: jax.Array) -> jax.Array:
-        """Distance of the features in units of a constant."""
-        return self.distance.in_units(_features(p), _features(q), unit)
-
     def embedding(self, points: PyTree) -> jax.Array | None:
         """That of the features."""
         return self.distance.embedding(_features(points))

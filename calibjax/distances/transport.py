@@ -17,6 +17,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from calibjax._core.arithmetic import on_cpu
+from calibjax._core.batches import map_batches
 
 _WORD = 32  # arcs per word of a set
 _PIVOTS_PER_NODE = 50  # random problems need two to five, for 2 to 100 rows and columns
@@ -292,28 +293,16 @@ def _solution(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
 @custom_vmap
 def _solve(p: jax.Array, q: jax.Array, cost: jax.Array) -> Solution:
     """Solutions of b problems, along the last axis: [K, b], [K', b], [K, K', b]."""
-    if cost.shape[-1] <= _TOGETHER_ON_CPU:
+    size = _TOGETHER_ON_CPU if on_cpu() else _TOGETHER
+    if cost.shape[-1] <= size:
         return _solve_together(p, q, cost)
-    return _solve_in_parts(p, q, cost, size=_TOGETHER_ON_CPU if on_cpu() else _TOGETHER)
 
+    def part(problems: Problem) -> Solution:
+        solution = _solve_together(*(jnp.moveaxis(x, 0, -1) for x in problems))
+        return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), solution)
 
-def _solve_in_parts(p: jax.Array, q: jax.Array, cost: jax.Array, *, size: int) -> Solution:
-    """`_solve` for at most `size` problems at once."""
-    num_problems = cost.shape[-1]
-    num_parts = -(-num_problems // size)
-    length = -(-num_problems // num_parts)
-
-    def split(x: jax.Array) -> jax.Array:
-        missing = (*((0, 0) for _ in x.shape[1:]), (0, num_parts * length - num_problems))
-        x = jnp.pad(x, missing, mode="edge")
-        return jnp.moveaxis(x.reshape(*x.shape[:-1], num_parts, length), -2, 0)
-
-    def join(x: jax.Array) -> jax.Array:
-        x = jnp.moveaxis(x, 0, -2)
-        return x.reshape(*x.shape[:-2], -1)[..., :num_problems]
-
-    parts = lax.map(lambda part: _solve_together(*part), jax.tree.map(split, (p, q, cost)))
-    return jax.tree.map(join, parts)
+    problems = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), (p, q, cost))
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), map_batches(problems, part, size))
 
 
 @_solve.def_vmap

@@ -517,9 +517,8 @@ def _representatives(p: Any) -> tuple[jax.Array, jax.Array]:
         probs = p.class_probs
         return jnp.arange(probs.shape[-1]), probs
     dtype = floating_dtype(p)
-    is_integer = getattr(getattr(p, "support", None), "is_integer", False)
-    if hasattr(p, "icdf") and not is_integer:
-        levels = jax.scipy.special.ndtr(jnp.asarray(_NODES, dtype))
+    if hasattr(p, "icdf") and not is_of_counts(p):
+        levels = ndtr(jnp.asarray(_NODES, dtype))
         return jax.vmap(p.icdf)(levels), jnp.asarray(_WEIGHTS / _WEIGHTS.sum(), dtype)
     draws = jax.vmap(p.sample)(jax.random.split(jax.random.key(0), _DRAWS))
     return draws, jnp.full(_DRAWS, 1 / _DRAWS, dtype)
@@ -549,15 +548,10 @@ def _has_scores(kernel: Kernel) -> bool:
     return any(isinstance(part, Fisher) for part in parts)
 
 
-def _location(p: Any) -> jax.Array:
-    return p.loc if hasattr(p, "loc") else p.mean()
-
-
-def _log_scale(p: Any) -> jax.Array:
-    return jnp.log(p.scale) if hasattr(p, "scale") else 0.5 * jnp.log(p.variance())
-
-
-_NUMBERS = {"location": _location, "log scale": _log_scale}
+_NUMBERS: dict[str, Callable[[Any], jax.Array]] = {
+    "location": lambda p: p.loc if hasattr(p, "loc") else p.mean(),
+    "log scale": lambda p: jnp.log(p.scale) if hasattr(p, "scale") else 0.5 * jnp.log(p.variance()),
+}
 
 
 @functools.partial(jax.jit, static_argnums=0)

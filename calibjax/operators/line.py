@@ -167,17 +167,7 @@ def line_forms(
     root, most = math.isqrt(len(values)), len(values) // 32
     number = max(_WIDTH // width, root)
     number = number if on_cpu() else min(_ACCELERATOR_WIDTH // width, 4 * root)
-    return _forms_in_parts(max(1, min(most, number)), values, positions, rates, coefficients)
-
-
-def _forms_in_parts(
-    number: int,
-    values: jax.Array,
-    positions: jax.Array,
-    rates: jax.Array,
-    coefficients: jax.Array,
-) -> jax.Array:
-    """`line_forms` with the line cut into parts, along which one walks side by side."""
+    number = max(1, min(most, number))
     # All derivatives by a position off the others are those of what it sends, as if from farther
     # away, and receives. Samples at the same place have no such derivatives, and are summed by
     # themselves, as if by a kernel that is zero elsewhere.

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,19 +15,16 @@ from calibjax._core.pytree import PyTree
 from calibjax.operators.tiles import (
     TILE_SIZE,
     Args,
-    Carry,
     PairFunction,
     Point,
     evaluate,
-    fold_pairs,
     length_of,
+    pairs,
     size_of,
     split,
     take,
 )
 
-# The values of so few samples are held, in O(n · tile) memory, instead of computed in each pass.
-_MANY_SAMPLES = 8 * TILE_SIZE
 _NUM_KEPT = 8  # values that the last pass collects
 _NUM_DRAWN = 2**16  # pairs that are looked at first
 _BATCH = 1024  # of them at once
@@ -36,9 +33,8 @@ _DRAWN_OFFSETS = (-4.5, -2.5, -1.7, -1.2, -0.8, -0.45, -0.15, 0.15, 0.45, 0.8, 1
 _OFFSETS = (-3.0, -1.5, -0.8, -0.25, 0.25, 0.8, 1.5, 3.0)
 _NUM_PARTS = 6  # each pass narrows a bracket by at least this factor
 
-Fold = Callable[[Callable, Any, Any], Any]
+Carry = TypeVar("Carry")
 Bracket = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
-_Held = tuple[jax.Array, jax.Array | int]  # keys of tiles, and how many tiles there are
 _State = tuple[Bracket, jax.Array, jax.Array]
 
 
@@ -87,38 +83,31 @@ def _keep_smallest(limit: jax.Array, kept: jax.Array, keys: jax.Array) -> jax.Ar
     return (by_rows if on_cpu() else at_once)(kept, keys)
 
 
-def _fold_of(
-    function: PairFunction[Args, Point], tile_size: int, args: Args, xs: Point
-) -> tuple[Fold, int]:
-    """How to go through the keys of all pairs, and how many columns they come in.
+def _fold_keys(
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
+    tile_size: int,
+    step: Callable[..., Carry],
+    limits: jax.Array,
+    carry: Carry,
+) -> Carry:
+    """Folds step(limits, carry, keys) over the tiles of the pairs i < j.
 
-    The former is a function (step, args, carry) that folds step(args, carry, keys) over tiles;
-    keys are the largest integer where a pair does not count.
+    Keys are the largest integer where a pair does not count.
     """
+    tiles = split(xs, tile_size)
+    length = jax.tree.leaves(tiles)[0].shape[-1]
+    local = jnp.arange(length)
 
-    def fold_computed(step: Callable[..., Carry], step_args: PyTree, carry: Carry) -> Carry:
-        def visit(both: tuple, carry: Carry, xs: Point, ys: Point, mask: jax.Array) -> Carry:
-            args, step_args = both
-            keys = _as_keys(evaluate(function, args, xs, ys))
-            keys = jnp.where(mask, keys, jnp.iinfo(keys.dtype).max)
-            return step(step_args, carry, keys)
+    def visit(carry: Carry, pair: jax.Array) -> tuple[Carry, None]:
+        x, y = (lax.optimization_barrier(take(tiles, index)) for index in pair)
+        rows, columns = (index * length + local for index in pair)
+        mask = (rows[:, None] < columns) & (columns < length_of(xs))
+        keys = _as_keys(evaluate(function, args, x, y))
+        return step(limits, carry, jnp.where(mask, keys, jnp.iinfo(keys.dtype).max)), None
 
-        return fold_pairs(visit, (args, step_args), carry, xs, tile_size=tile_size)
-
-    num_tiles, length = split(jnp.arange(length_of(xs)), tile_size).shape
-    if length_of(xs) > _MANY_SAMPLES:
-        return fold_computed, length
-
-    def store(_: tuple[()], carry: _Held, keys: jax.Array) -> _Held:
-        held, index = carry
-        return lax.dynamic_update_index_in_dim(held, keys, index, 0), index + 1
-
-    one = take(xs, 0)
-    integer = _integer_of(jax.eval_shape(function, args, one, one).dtype)
-    held = jnp.zeros((num_tiles * (num_tiles + 1) // 2, length, length), integer)
-    held, _ = fold_computed(store, (), (held, 0))
-    held = held.reshape(-1, length)
-    return (lambda step, step_args, carry: step(step_args, carry, held)), length
+    return lax.scan(visit, carry, pairs(length_of(tiles)).reshape(-1, 2))[0]
 
 
 def _scrambled(x: jax.Array) -> jax.Array:
@@ -203,15 +192,15 @@ def order_statistics(
         The two values, scalars (NaN if both are zero and none is positive), and the number of
         pairs whose value is zero.
 
-    Cost: some 5 passes over n²/2 pairs; for n ≤ 1024 the values are computed once and held. At
-    most 16 passes, for float32. O(n · tile) memory.
+    Cost: some 5 passes over n²/2 pairs, at most 16 for float32; O(n · tile) memory.
     """
     tile_size = TILE_SIZE if on_cpu() else size_of(xs, None)
     one = take(xs, 0)
     dtype = jax.eval_shape(function, args, one, one).dtype
     n = length_of(xs)
     num_pairs = n * (n - 1) // 2
-    fold, length = _fold_of(function, tile_size, args, xs)
+    length = split(jnp.arange(n), tile_size).shape[1]
+    fold = functools.partial(_fold_keys, function, args, xs, tile_size)
 
     def wanted(zeros: jax.Array) -> tuple[jax.Array, jax.Array]:
         positive = (num_pairs - zeros + 1) // 2, (num_pairs - zeros) // 2 + 1

@@ -13,13 +13,12 @@ from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, on_cpu
-from calibjax._core.batches import Result, jit_long, map_shared
+from calibjax._core.batches import Result, map_shared
 from calibjax._core.pytree import PyTree, T
 
 Args = TypeVar("Args")
 Point = TypeVar("Point")
 Other = TypeVar("Other")
-Carry = TypeVar("Carry")
 PairFunction = Callable[[Args, Point, Point], jax.Array]
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
@@ -120,11 +119,6 @@ def product(values: jax.Array, weights: jax.Array) -> jax.Array:
     return matmul(lax.optimization_barrier(values), weights)
 
 
-def first(tiles: T) -> T:
-    """The first sample."""
-    return jax.tree.map(lambda leaf: leaf[0, ..., 0], tiles)
-
-
 def pairs(num_tiles: int) -> jax.Array:
     """Numbers i ≤ j of all pairs of tiles, [groups, pairs, 2], with as many pairs in each group."""
     numbers = np.stack(np.triu_indices(num_tiles), 1)
@@ -138,51 +132,6 @@ def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array,
     large = jnp.abs(value) >= jnp.abs(term)
     more = jnp.where(large, (value - new) + term, (term - new) + value)
     return new, lost + lax.stop_gradient(more)
-
-
-@functools.partial(jit_long, static_argnames=("step", "tile_size"))
-def fold_pairs(
-    step: Callable[[Args, Carry, Point, Point, jax.Array], Carry],
-    args: Args,
-    init: Carry,
-    xs: Point,
-    *,
-    tile_size: int = TILE_SIZE,
-) -> Carry:
-    """Folds over all pairs i < j, a tile at a time.
-
-    Args:
-        step: (args, carry, x tile, y tile, mask) → carry; the mask [rows, columns] is true where
-            the pair counts.
-        args: pytree that is handed to each step.
-        init: initial value of the carry.
-        xs: samples, a pytree with leading axis n.
-        tile_size: largest number of rows and columns of a tile.
-
-    Returns:
-        The last carry.
-
-    Cost: n²/2 pairs, O(n) memory beside that of a step. Not differentiable.
-
-    >>> import jax.numpy as jnp
-    >>> from calibjax.operators.tiles import fold_pairs
-    >>> def count(limit, carry, x, y, mask):
-    ...     return carry + jnp.sum(mask & (jnp.abs(x[:, None] - y) < limit))
-    >>> print(fold_pairs(count, 1.5, jnp.array(0), jnp.array([1.0, 3.0, 2.0]), tile_size=2))
-    2
-    """
-    num_samples = length_of(xs)
-    tiles = split(xs, tile_size)
-    length = jax.tree.leaves(tiles)[0].shape[-1]
-    local = jnp.arange(length)
-
-    def visit(carry: Carry, pair: jax.Array) -> tuple[Carry, None]:
-        x, y = (lax.optimization_barrier(take(tiles, index)) for index in pair)
-        rows, columns = (index * length + local for index in pair)
-        mask = (rows[:, None] < columns) & (columns < num_samples)
-        return step(args, carry, x, y, mask), None
-
-    return lax.scan(visit, init, pairs(length_of(tiles)).reshape(-1, 2))[0]
 
 
 def map_rows(
