@@ -1,7 +1,6 @@
 """The program: options, how it compiles, what it evaluates, and what it writes."""
 
 import argparse
-import calendar
 import contextlib
 import datetime
 import hashlib
@@ -74,13 +73,6 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())} (--help shows the options)\n")
 
 
-def _seed(text: str) -> int:
-    value = int(text) if text.isdecimal() else -1
-    if not 0 <= value < 2**31:
-        raise argparse.ArgumentTypeError(f"expected an integer from 0 below 2**31, got {text}")
-    return value
-
-
 def _separator(text: str) -> str:
     text = {"tab": "\t", r"\t": "\t"}.get(text, text)
     if len(text) != 1 or text in '"\r\n':
@@ -103,7 +95,11 @@ _MISSING = "leave out rows with a missing value (empty, NA, NaN, ...); the outpu
 _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
     "": (
         None,
-        {"--demo": _value("NAME", f"{_SHIPPED}write the page", nargs="?", const="digits")},
+        {
+            "--demo": _value(
+                "NAME", f"{_SHIPPED}write the page", nargs="?", const="digits", choices=DEMOS
+            )
+        },
     ),
     "columns": (
         "Names, or patterns such as 'member*'; without names: 1, 2, ....",
@@ -143,7 +139,7 @@ _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
             "--report": _value("HTML", "write a page with figures", Path),
             "--repairs": _flag("ask which recalibration repairs the model, which takes a minute"),
             "--json": _flag("print JSON instead of a table"),
-            "--seed": _value("N", "seed of all random numbers (default: 0)", _seed, default=0),
+            "--seed": _value("N", "seed of all random numbers (default: 0)", int, default=0),
             "--float64": _flag("compute in float64, which takes longer"),
             NO_CACHE: _flag("keep no compiled programs for the next run"),
         },
@@ -151,16 +147,15 @@ _OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
 }
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Reads the command line.
 
     Args:
-        arguments: without the name of the program; None for those of the process.
+        arguments: without the name of the program.
 
     Raises:
         SystemExit: if they are not as needed, with status 2.
     """
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = _Parser(
         prog="calibjax",
         description=DESCRIPTION,
@@ -188,9 +183,6 @@ def _with_demo(parser: _Parser, options: argparse.Namespace) -> argparse.Namespa
         if options.file is None:
             parser.error("the following arguments are required: FILE (or --demo)")
         return options
-    if options.demo not in DEMOS:
-        expected = f"expected {' or '.join(DEMOS)}, and no FILE"
-        parser.error(f"--demo: {expected}, got {options.demo}")
     if options.file is not None:
         parser.error(f"--demo: expected no FILE, since it brings its own, got {options.file}")
     options.file = _DEMO_FOLDER / f"{options.demo}.csv"
@@ -556,7 +548,7 @@ def _write_report(
         facts=facts,
         pictures=addresses,
         missing=missing,
-        made=f"Made by calibjax {calibjax.__version__} on {_today()}.",
+        made=f"Made by calibjax {calibjax.__version__} on {datetime.date.today()}.",
         setup=setup.format(
             arguments=list(arguments),
             seed=options.seed,
@@ -568,14 +560,8 @@ def _write_report(
     try:
         environment.write(options.report, content)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InputError(f"--report: {options.report} cannot be written ({reason})") from None
-
-
-def _today() -> str:
-    """The date in words, such as 3 May 2026."""
-    today = datetime.date.today()
-    return f"{today.day} {calendar.month_name[today.month]} {today.year}"
+        place = f"{options.report} cannot be written"
+        raise InputError(f"--report: {place} ({error.strerror})") from None
 
 
 def _check_output(options: Namespace) -> None:

@@ -5,9 +5,8 @@ import csv
 import dataclasses
 import gzip
 import io
-import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +30,6 @@ def shown(value: object) -> str:
     """A value of a file in a message: printable, and of a length that can be read."""
     value = value.item() if isinstance(value, np.generic) else value
     text = repr(value) if isinstance(value, str) else str(value)
-    text = "".join(x if x.isprintable() else "?" for x in text)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -125,8 +123,8 @@ class Table:
             return np.isnan(values)
         if values.dtype.kind != "O":
             return np.zeros(len(values), bool)
-        missing = [x is None or x != x or _is_missing_text(x, known) for x in values]
-        return np.array(missing, bool)
+        texts = [str(x).strip() for x in values]  # of no value: None, nan
+        return np.array([x.lower() in MISSING and x not in known for x in texts], bool)
 
     def numbers(self, name: str, largest: float = np.finfo(float).max) -> np.ndarray:
         """A column of finite numbers, float64 [n], or of others up to the largest size.
@@ -134,10 +132,6 @@ class Table:
         Raises:
             InputError: if it holds something else.
         """
-        dtype = self.columns[name].dtype
-        if dtype.kind not in "biufO":
-            got = f"values of {dtype}"
-            raise InputError(f"{self.path}: expected numbers in column {name}, got {got}")
         numbers = self.values([name])[:, 0]
         self.refuse_where(~(np.abs(numbers) <= largest), "a finite number", name)
         return numbers
@@ -154,13 +148,6 @@ class Table:
         """
         self.refuse_where(self.is_missing(name, known), "a value", name)
         return [_text(x) for x in self.columns[name]]
-
-
-def _is_missing_text(value: object, known: Collection[str]) -> bool:
-    if not isinstance(value, str):
-        return False
-    text = value.strip()
-    return text.lower() in MISSING and text not in known
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
@@ -190,30 +177,6 @@ def as_integer(text: str) -> str:
     number = _number(text)
     is_whole = number.is_integer() and abs(number) < 2**53
     return str(int(number)) if is_whole else text
-
-
-def first_refused(check: Callable[[np.ndarray], object], values: np.ndarray) -> int | None:
-    """The first row that a check of an array refuses, or None; by bisection.
-
-    Args:
-        check: raises a ValueError or TypeError where a row is wrong; it looks at each by itself.
-        values: [n, ...].
-    """
-
-    def is_refused(stop: int) -> bool:
-        try:
-            check(values[:stop])
-        except (TypeError, ValueError):
-            return True
-        return False
-
-    low, high = 0, len(values)
-    if not is_refused(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_refused(middle) else (middle, high)
-    return low
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
@@ -247,19 +210,14 @@ def read(path: Path, *, separator: str | None = None, header: Header = "auto") -
     is_packed = path.suffix.lower() == ".gz"
     kind = Path(path.stem if is_packed else path).suffix.lower()
     if kind not in ENDINGS:
-        got = "".join(path.suffixes[-2:]) if is_packed else kind or "no ending"
-        expected = f"a file {', '.join(ENDINGS)} (or these with .gz)"
-        raise InputError(f"{path}: expected {expected}, got {got}")
+        raise InputError(f"{path}: expected a file {', '.join(ENDINGS)} (or these with .gz)")
     try:
         content = path.read_bytes()
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InputError(f"{path}: cannot be read ({reason})") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if is_packed:
         with _refusing_damage(path, "by gzip"):
             content = gzip.decompress(content)
-    if not content:
-        raise InputError(f"{path}: expected rows, got an empty file")
     if kind in TEXTS:
         return _read_text(path, content, separator or TEXTS[kind], header)
     if kind == ".npy":
@@ -270,8 +228,7 @@ def read(path: Path, *, separator: str | None = None, header: Header = "auto") -
 
 
 def _loaded(path: Path, content: bytes) -> Any:
-    with _refusing_damage(path, "by numpy.load"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of headers of old versions
+    with _refusing_damage(path, "by numpy.load"):
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
 
@@ -312,7 +269,7 @@ def _table_of_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> Table:
 
 
 def _checked(path: Path, pairs: Sequence[tuple[str, Any]], *, has_names: bool) -> Table:
-    _refuse_repeated(str(path), [name for name, _ in pairs], "twice")
+    _refuse_repeated(str(path), [name for name, _ in pairs])
     columns = dict(pairs)
     lengths = {name: len(values) for name, values in columns.items()}
     if not lengths or not any(lengths.values()):
@@ -345,11 +302,10 @@ def _read_parquet(path: Path, content: bytes) -> Table:
     return _checked(path, columns, has_names=True)
 
 
-def _refuse_repeated(place: str, names: Sequence[str], times: str = "{} times") -> None:
-    repeated = [(name, count) for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        (name, count), *_ = repeated
-        got = f"column {shown(name)} {times.format(count)}"
+def _refuse_repeated(place: str, names: Sequence[str]) -> None:
+    (name, count), *_ = Counter(names).most_common(1) or [("", 0)]
+    if count > 1:
+        got = f"column {shown(name)} {count} times"
         raise InputError(f"{place}: expected columns of different names, got {got}")
 
 
@@ -357,7 +313,8 @@ def _read_text(path: Path, content: bytes, separator: str, header: Header) -> Ta
     """A table from a text."""
     lines, numbers = _split(path, _decoded(path, content), separator)
     first = [x.strip() for x in lines[0]]
-    has_names = header == "yes" or (header == "auto" and not all(map(_is_number, first)))
+    are_numbers = all(x.lower() == "nan" or not np.isnan(_number(x)) for x in first)
+    has_names = header == "yes" or (header == "auto" and not are_numbers)
     if has_names:
         _check_names(path, int(numbers[0]), first, separator)
         lines, numbers = lines[1:], numbers[1:]
@@ -401,14 +358,6 @@ def _split(path: Path, text: str, separator: str) -> tuple[list[list[str]], list
     if not lines:
         raise InputError(f"{path}: expected rows, got empty lines only")
     return lines, numbers
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_names(path: Path, row: int, names: list[str], separator: str) -> None:

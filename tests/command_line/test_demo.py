@@ -43,7 +43,10 @@ def test_option(arguments, name, family, size, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--demo", "x.csv"], "--demo: expected digits or diabetes, and no FILE, got x.csv"),
+        (
+            ["--demo", "x.csv"],
+            "argument --demo: invalid choice: 'x.csv' (choose from 'digits', 'diabetes')",
+        ),
         (["x.csv", "--demo"], "--demo: expected no FILE, since it brings its own, got x.csv"),
         ([], "the following arguments are required: FILE (or --demo)"),
     ],

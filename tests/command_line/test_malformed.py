@@ -18,7 +18,7 @@ def damaged(content):
 
 # Name of the case: content of a file .csv, what the line says, further options.
 TEXTS = {
-    "empty": ("", "expected rows, got an empty file"),
+    "empty": ("", "expected rows, got empty lines only"),
     "no rows": ("prob_0,prob_1,label\n", "expected rows below the header, got none"),
     "binary garbage": (bytes(range(256)) * 8, "row 2: expected text in UTF-8"),
     "UTF-16": (GOOD.encode("utf-16"), "row 1: expected text in UTF-8, got byte 0xff"),
@@ -76,6 +76,7 @@ TEXTS = {
         "--target",
         "3",
     ),
+    "percentage": ("prob,label\n62.5,1\n", "row 2: .*expected probabilities .* = 62.5"),
     "sum of probabilities": (
         GOOD.replace("0.75", "0.7"),
         "row 2: expected probabilities that sum to one .*, got the sum 0.95; --normalize",
@@ -99,15 +100,15 @@ TEXTS = {
     ),
     "scale of zero": (
         NORMAL.replace("1,2", "1,0"),
-        "row 3: expected positive finite values in column scale, got 0.0",
+        "row 3: predictions.scale: expected positive finite values, got",
     ),
     "fraction as a count": (
         "rate,target\n1.5,2\n2.5,0.5\n",
-        "row 3: expected counts in column target, got '0.5'",
+        "row 3: targets: expected integer counts, got .* = 0.5",
     ),
     "negative rate": (
         "rate,target\n1.5,2\n-2.5,1\n",
-        "row 3: expected rates in column rate, got -2.5",
+        "row 3: predictions.rate: expected positive finite values, got .* = -2.5",
     ),
     "quantiles that cross": (
         "quantile_0.1,quantile_0.9,target\n1,2,1\n3,2,1\n",
@@ -153,12 +154,12 @@ FILES = {
     "complex numbers": (
         ".npz",
         npz(loc=np.array([1j, 2]), scale=np.ones(2), target=np.ones(2)),
-        "expected numbers in column loc, got values of complex128",
+        "expected a finite number in column loc, got 1j",
     ),
     "dates": (
         ".npz",
         npz(loc=np.array(["2024-01-01"] * 2, "datetime64[D]"), scale=np.ones(2), target=np.ones(2)),
-        "expected numbers in column loc",
+        "expected a finite number in column loc",
     ),
     "NaN in an array": (
         ".npz",

@@ -78,9 +78,8 @@ def test_files_that_are_read(case, written):
         ("y_true,y_pred\n1,1\n0,1\n", "expected columns such as prob_NAME"),  # predicted labels
         ("mean,var,y\n1,0,2\n", "expected columns such as prob_NAME"),
         ("lower,upper,y\n1,2,1.5\n", "expected columns such as prob_NAME"),
-        ("prob,label\n62.5,1\n", "row 2: expected probabilities .* got 62.5"),
         ("mean;sd;target\n1,5;2;3\n", "try --separator ';'"),
-        ("p_a,p_b,y\n20,80,a\n", r"expected probabilities in \[0, 1\]"),
+        ("p_a,p_b,y\n20,80,a\n", "expected probabilities that sum to one .* got the sum 100"),
         ("a,b,label\n0.2,0.8,a\n0.3,0.7,c\n", "expected columns such as prob_NAME"),
     ],
 )

@@ -69,7 +69,7 @@ def test_report(files, calls, tmp_path):
     [
         ("mean,sd,target\n0.2,0.5,0.1\n", "b.csv: expected 2 rows as in"),
         ("mean,sd,target\n0.2,0.5,0.1\n1,1,0.3\n", "b.csv, row 3: expected the target 0.2 as in"),
-        ("mean,sd,target\n0.2,0.5,0.1\n1,-1,0.2\n", "b.csv, row 3: expected"),
+        ("mean,sd,target\n0.2,0.5,0.1\n1,-1,0.2\n", "b.csv, row 3: predictions.scale: expected"),
     ],
 )
 def test_other_targets_are_refused(files, content, message, calls, tmp_path, capsys):
