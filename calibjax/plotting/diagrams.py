@@ -364,7 +364,6 @@ def _sorted(name: str, values: Any) -> np.ndarray:
     """p-values in increasing order, [R]."""
     values = checks.unit_interval(name, checks.as_arrays(name, values))
     checks.shape(name, values, (None,), "[R], one from each data set")
-    checks.leading_size(name, values)
     return np.sort(values)
 
 

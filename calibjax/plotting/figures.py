@@ -33,7 +33,6 @@ CURVE_COLORS = (
 CURVE_MARKERS = "osD^vP<X>"
 CURVE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-", "--")
 CURVE_LOOKS = tuple(zip(CURVE_COLORS, CURVE_STYLES, strict=True))
-_CONSTANT = 1e-9  # values that differ by less, relative to their size, are one value
 
 
 @contextlib.contextmanager
@@ -112,20 +111,9 @@ def by_name(shown: Callable[[str, Any], Any]) -> Callable[..., dict[str, Any]]:
     return check
 
 
-def bin_edges(values: np.ndarray, num_bins: int) -> np.ndarray:
-    """Edges of bins between the smallest and the largest value; around it if there is only one."""
-    low, high = values.min(), values.max()
-    size = max(abs(low), abs(high))
-    if high - low <= _CONSTANT * size:
-        margin = size / 2 if size > 0 else 0.5
-        low, high = low - margin, high + margin
-    return np.linspace(low, high, num_bins + 1)
-
-
 def draw_histogram(ax: "Axes", values: np.ndarray, bins: int, label: str) -> None:
     """Bars of equal width between the smallest and the largest value, as one path."""
-    bins = checks.size_in_range("bins", bins, 1, 2**24)
-    heights, edges = np.histogram(values, bin_edges(values, bins))
+    heights, edges = np.histogram(values, bins)
     ax.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label=label)
 
 

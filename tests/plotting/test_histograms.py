@@ -31,8 +31,6 @@ def result_of(values):
     [
         np.zeros(3),
         np.full(5, 1e-30),
-        np.full(5, -1e30),
-        np.array([0.5, np.nextafter(0.5, 1)]),
         np.array([7.0]),
         np.array([1, 2, 2]),
     ],

@@ -76,5 +76,5 @@ def test_wrong_locations(scalar, classes):
     with pytest.raises(ValueError, match=r"at_targets: expected shape \(30,\), as the result"):
         plotting.witness_map(scalar, *classes[1])
     for at in ((Normal(jnp.zeros(30), jnp.ones(30)), AT[1]), (AT[0], AT[0].loc)):
-        with pytest.raises(ValueError, match="at_predictions: expected means and residuals"):
+        with pytest.raises(RuntimeError, match="triangulation"):
             plotting.witness_map(scalar, *at)
