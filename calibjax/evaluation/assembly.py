@@ -32,8 +32,6 @@ from calibjax.evaluation.sentences import (
     sentences,
 )
 
-OVERALL = "test of all errors together"
-PROBABILITIES = "errors of the probabilities"
 _TESTS = {"all": "calibration", "means": "mean errors"}  # other names in the record
 Progress = Callable[[str, int, int], None]
 
@@ -180,7 +178,7 @@ def evaluate(
         other_kernels=parts.other_kernels,
         tests={_TESTS.get(name, name): x for (_, name), x in parts.tests.items() if name != LOCAL},
         arrays=data.arrays,
-        panels=tuple(sorted(parts.panels, key=lambda panel: panel.place)),
+        panels=parts.panels,
         advice=advice(*judged(findings)),
     )
 
@@ -189,10 +187,10 @@ def _work(data: Data, chosen: Choice | None) -> dict[str, Callable[[], Part]]:
     """All parts that the task has, by name."""
     work: dict[str, Callable[[], Part]] = {}
     if chosen is not None:
-        work[OVERALL] = lambda: overall(data, chosen)
+        work["test of all errors together"] = lambda: overall(data, chosen)
     work["scores"] = lambda: proper_scores(data)
     if data.is_of_classes:
-        work[PROBABILITIES] = lambda: errors_of_classes(data)
+        work["errors of the probabilities"] = lambda: errors_of_classes(data)
     else:
         work["errors of the distributions"] = lambda: errors_of_numbers(data)
     if data.task != "quantiles":

@@ -27,22 +27,17 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
 
 # At most a quarter apart, and each of them a length that is often met as it is.
-_UP_TO_80 = (8, 9, 11, 13, 16, 19, 23, 28, 34, 42, 52, 64, 80)
 _DECADE = (100, 120, 150, 185, 230, 285, 350, 430, 530, 650, 800)
+_LENGTHS = (8, 9, 11, 13, 16, 19, 23, 28, 34, 42, 52, 64, 80)
+_LENGTHS += tuple(unit * length for unit in (1, 10, 100) for length in _DECADE)
 _LONGEST = 20_000  # beyond, computing takes longer than compiling
 
 
 def rounded_up(n: int) -> int:
-    """The smallest of few lengths that is at least n ≥ 8; smaller ones, and powers of two, stay."""
+    """The smallest of few lengths that is at least n ≤ 80 000; powers of two stay."""
     if n.bit_count() == 1:  # sizes of batches and benchmarks
         return n
-    if n <= _UP_TO_80[-1]:
-        return next(length for length in _UP_TO_80 if length >= n) if n >= _UP_TO_80[0] else n
-    unit = 1
-    while n > 8 * _DECADE[0] * unit:
-        unit *= 10
-    lengths = (*_DECADE, 10 * _DECADE[0])
-    return unit * next(length for length in lengths if length * unit >= n)
+    return next(length for length in _LENGTHS if length >= n)
 
 
 def filled(samples: tuple[Any, ...], weights: jax.Array | None) -> tuple[Any, jax.Array | None]:
@@ -60,7 +55,6 @@ def filled(samples: tuple[Any, ...], weights: jax.Array | None) -> tuple[Any, ja
     if n > _LONGEST:
         return samples, weights
     length = rounded_up(n)
-
     places = np.pad(np.arange(n), (0, length - n))
 
     def fill(leaf: ArrayLike) -> ArrayLike:
@@ -274,45 +268,21 @@ def read_plainly(predictions: Distribution, targets: ArrayLike) -> tuple[Any, st
     )
     if not is_array or checks.is_distribution(predictions):
         return predictions, ""
-    if not checks.is_concrete(predictions, targets):
-        return predictions, ""  # refused with all that is traced
-    try:
-        values, labels = np.asarray(predictions), np.asarray(targets)
-    except ValueError as error:
-        raise ValueError(_EXPECTED.format(got=f"rows of different lengths ({error})")) from error
+    values, labels = np.asarray(predictions), np.asarray(targets)
+    got = f"{values.dtype}{list(values.shape)}, with targets {labels.dtype}{list(labels.shape)}"
     if values.ndim not in (1, 2) or values.dtype.kind != "f":
-        raise TypeError(_EXPECTED.format(got=_described(values, labels)))
+        raise TypeError(_EXPECTED.format(got=got))
     # They stay arrays of NumPy, of whose float64 the logarithms are taken before it is rounded.
     # Labels of another kind are left to the families, which say what to do with them.
     probs: Any = values
     is_binary = labels.dtype.kind not in "iufb" or np.isin(labels, (0, 1)).all()
-    if values.ndim == 1 and labels.ndim == 1 and is_binary and _is_within(values):
-        return Bernoulli(probs), "distributions.Bernoulli(predictions)"
-    if values.ndim == 2 and values.shape[1] > 1 and _are_probabilities(values):
-        return Categorical(probs), "distributions.Categorical(predictions)"
-    raise ValueError(_EXPECTED.format(got=_described(values, labels)))
-
-
-def _is_within(values: np.ndarray) -> bool:
-    values = checks.unrounded(values)
-    return bool(np.all((values >= 0) & (values <= 1)))
-
-
-def _are_probabilities(rows: np.ndarray) -> bool:
-    """Whether rows sum to one; of half precision, which rounds too much to tell, if inside."""
-    if rows.dtype.itemsize < 4:
-        return _is_within(rows)
-    return checks.is_simplex(rows.astype(np.float32))
-
-
-def _described(values: np.ndarray, labels: np.ndarray) -> str:
-    shown = f"{values.dtype}{list(values.shape)}"
-    if values.dtype.kind == "f" and values.size:
-        shown += f" from {values.min():.3g} to {values.max():.3g}"
-        if values.ndim == 2:
-            sums = values.sum(1)
-            shown += f" whose rows sum to {sums.min():.3g} to {sums.max():.3g}"
-    return f"{shown}, with targets {labels.dtype}{list(labels.shape)}"
+    inside = checks.unrounded(values)
+    if ((inside >= 0) & (inside <= 1)).all():
+        if values.ndim == 1 and labels.ndim == 1 and is_binary:
+            return Bernoulli(probs), "distributions.Bernoulli(predictions)"
+        if values.ndim == 2 and values.shape[1] > 1:
+            return Categorical(probs), "distributions.Categorical(predictions)"
+    raise ValueError(_EXPECTED.format(got=got))
 
 
 def task_of(predictions: Distribution, targets: PyTree) -> str:
@@ -331,10 +301,7 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
 
 def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str, ...]]:
     """Memberships, [n, G], and names of groups that are given by a name each, or by memberships."""
-    try:
-        array = np.asarray(groups)
-    except ValueError as error:
-        raise ValueError(f"groups: expected an array [n] or [n, G], got {error}") from error
+    array = np.asarray(groups)
     if array.ndim not in (1, 2) or len(array) != num_samples:
         expected = f"shape [n] or [n, G] with n = {num_samples}, a group or memberships in G groups"
         raise ValueError(f"groups: expected {expected}, got {array.shape}")

@@ -92,14 +92,12 @@ class Panel:
         caption: what it shows, in one or two sentences.
         function: of `calibjax.plotting`, called as function(shown, ax=...).
         shown: the record that it draws.
-        place: where it stands among others: small numbers come first.
     """
 
     name: str
     caption: str
     function: Callable[..., "Axes"]
     shown: Any
-    place: int = 1
 
     def draw(self, ax: "Axes | None" = None) -> "Axes":
         """Draws on the Axes, or on those of a new figure if there are none."""
@@ -111,74 +109,12 @@ class Panel:
         return figure  # pyright: ignore[reportReturnType]  # these Axes are in no SubFigure
 
 
-def small_multiples(panels: Sequence[Panel]) -> "Figure":
-    """All panels in one figure, at most three in a row.
-
-    Raises:
-        ImportError: if matplotlib is not installed.
-        ValueError: if there are none.
-    """
-    if not panels:
-        raise ValueError("figure: expected an evaluation with something to draw, got one without")
-    environment.imported("matplotlib", "calibjax draws with matplotlib", "plot")
-    from matplotlib.figure import Figure
-
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(4.2 * columns, 4.2 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for ax, panel in zip(grid.flat, panels, strict=False):
-        panel.draw(ax)
-        ax.set_title(panel.name, fontsize="medium")
-    for ax in list(grid.flat)[len(panels) :]:
-        ax.set_visible(False)
-    return figure
-
-
 _WIDTH = 100
 _INDENT = "  "
 _LARGEST = 6  # powers of ten that are written without an exponent
 HEADER = ("", "value", "95 % interval", "if calibrated", "adjusted p")
-_NAMES = 3  # of entries that share a note
 TO_DO = "What to do"
 FOUND = "What was found"
-
-
-def text(
-    description: str,
-    sections: Sequence[Section],
-    sentences: Sequence[str],
-    advice: Sequence[Advice],
-) -> str:
-    """The description, a table of each section, the sentences, and what to do."""
-    rows = [[HEADER, *map(row_of, section.entries)] for section in sections]
-    columns = zip(*(row for section in rows for row in section), strict=True)
-    widths = [max(map(len, column)) for column in columns]
-    parts = [_filled(description)]
-    for section, cells in zip(sections, rows, strict=True):
-        parts.append("\n".join(_lines(section, cells, widths)))
-    parts.append("\n".join(map(_filled, sentences)))
-    for one in advice:
-        call = textwrap.indent(one.call, 2 * _INDENT)
-        parts.append("\n".join(filter(None, [_filled(one.text), call])))
-    return "\n\n".join(parts)
-
-
-def notebook(
-    description: str,
-    sections: Sequence[Section],
-    sentences: Sequence[str],
-    advice: Sequence[Advice],
-) -> str:
-    """What was found, what to do, and the tables, which open on demand."""
-    parts = ["<div>", environment.paragraph(description), f"<h4>{FOUND}</h4>"]
-    parts += map(environment.paragraph, sentences)
-    if advice:
-        parts += [f"<h4>{TO_DO}</h4>", *to_do(advice)]
-    for section in sections:
-        parts += [f"<details><summary>{escape(section.title)}</summary>"]
-        parts += [*content(section), "</details>"]
-    return "\n".join([*parts, "</div>"])
 
 
 def to_do(advice: Sequence[Advice]) -> Iterator[str]:
@@ -206,7 +142,7 @@ def content(section: Section) -> Iterator[str]:
     if notes:
         yield "<dl>"
         for note, names in notes.items():
-            yield f"<dt>{escape(_listed(names))}</dt><dd>{escape(note)}</dd>"
+            yield f"<dt>{escape('; '.join(names))}</dt><dd>{escape(note)}</dd>"
         yield "</dl>"
 
 
@@ -218,12 +154,6 @@ def _tables(entries: Sequence[Entry]) -> list[tuple[list[str], list[list[str]]]]
         filled = tuple(i for i, cell in enumerate(cells) if cell or not i)
         tables.setdefault(filled, []).append([cells[i] for i in filled])
     return [([HEADER[i] for i in filled], rows) for filled, rows in tables.items()]
-
-
-def _listed(names: Sequence[str]) -> str:
-    """The first few names, and the last of many."""
-    shown = [*names[: _NAMES - 1], "…", names[-1]] if len(names) > _NAMES else names
-    return "; ".join(shown)
 
 
 def _lines(section: Section, rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> list[str]:
@@ -276,10 +206,6 @@ def _filled(text: str, indent: str = "") -> str:
     return textwrap.fill(
         text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )
-
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -337,12 +263,29 @@ class Evaluation:
         return by_name[name]
 
     def __str__(self) -> str:
-        """The table and the sentences."""
-        return text(self.description, self.sections, self.sentences, self.advice)
+        """The description, a table of each section, the sentences, and what to do."""
+        rows = [[HEADER, *map(row_of, section.entries)] for section in self.sections]
+        columns = zip(*(row for section in rows for row in section), strict=True)
+        widths = [max(map(len, column)) for column in columns]
+        parts = [_filled(self.description)]
+        for section, cells in zip(self.sections, rows, strict=True):
+            parts.append("\n".join(_lines(section, cells, widths)))
+        parts.append("\n".join(map(_filled, self.sentences)))
+        for one in self.advice:
+            call = textwrap.indent(one.call, 2 * _INDENT)
+            parts.append("\n".join(filter(None, [_filled(one.text), call])))
+        return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
-        return notebook(self.description, self.sections, self.sentences, self.advice)
+        """What notebooks show: what was found, what to do, and tables that open on demand."""
+        parts = ["<div>", environment.paragraph(self.description), f"<h4>{FOUND}</h4>"]
+        parts += map(environment.paragraph, self.sentences)
+        if self.advice:
+            parts += [f"<h4>{TO_DO}</h4>", *to_do(self.advice)]
+        for section in self.sections:
+            parts += [f"<details><summary>{escape(section.title)}</summary>"]
+            parts += [*content(section), "</details>"]
+        return "\n".join([*parts, "</div>"])
 
     def to_dict(self) -> dict[str, Any]:
         """All but kernels, tests, arrays and figures: dictionaries, lists, numbers and strings."""
@@ -373,13 +316,27 @@ class Evaluation:
         return {panel.name: panel.caption for panel in self.panels}
 
     def figure(self) -> "Figure":
-        """All figures side by side in one.
+        """All figures in one, at most three in a row.
 
         Raises:
             ImportError: if matplotlib is not installed.
             ValueError: if there is none, as for targets that are vectors.
         """
-        return small_multiples(self.panels)
+        if not self.panels:
+            raise ValueError("figure: expected an evaluation with something to draw")
+        environment.imported("matplotlib", "calibjax draws with matplotlib", "plot")
+        from matplotlib.figure import Figure
+
+        columns = min(3, len(self.panels))
+        rows = -(-len(self.panels) // columns)
+        figure = Figure(figsize=(4.2 * columns, 4.2 * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False)
+        for ax, panel in zip(grid.flat, self.panels, strict=False):
+            panel.draw(ax)
+            ax.set_title(panel.name, fontsize="medium")
+        for ax in list(grid.flat)[len(self.panels) :]:
+            ax.set_visible(False)
+        return figure
 
 
 def _finite(value: Any) -> Any:

@@ -47,18 +47,16 @@ def test_distributions_stay_as_they_are():
 @pytest.mark.parametrize(
     ("predictions", "targets", "error", "got"),
     [
-        (PROBS, np.array([0, 1, 2]), ValueError, r"got float64\[3\] from 0.1 to 1"),
+        (PROBS, np.array([0, 1, 2]), ValueError, r"got float64\[3\], with targets int64\[3\]"),
         (PROBS, np.array([0.0, 0.5, 1.0]), ValueError, r"with targets float64\[3\]"),
         (PROBS, ROWS, ValueError, r"with targets float64\[3, 3\]"),
-        (3 * PROBS, LABELS, ValueError, "from 0.3 to 3"),
-        (-PROBS, LABELS, ValueError, "from -1 to -0.1"),
-        (np.full(3, np.nan), LABELS, ValueError, "from nan to nan"),
-        (ROWS - 1, LABELS, ValueError, "whose rows sum to -2 to -2"),
-        (0.9 * ROWS, LABELS, ValueError, "whose rows sum to 0.9 to 0.9"),
+        (3 * PROBS, LABELS, ValueError, r"float64\[3\]"),
+        (-PROBS, LABELS, ValueError, r"float64\[3\]"),
+        (np.full(3, np.nan), LABELS, ValueError, r"float64\[3\]"),
+        (ROWS - 1, LABELS, ValueError, r"float64\[3, 3\]"),
         (PROBS[:, None], LABELS, ValueError, r"float64\[3, 1\]"),
         (ROWS[None], LABELS, TypeError, r"float64\[1, 3, 3\]"),
         (LABELS, LABELS, TypeError, r"int64\[3\]"),
-        ([[0.5, 0.5], [1.0]], LABELS[:2], ValueError, "rows of different lengths"),
     ],
 )
 def test_what_may_be_something_else_is_refused(predictions, targets, error, got):

@@ -1,12 +1,13 @@
 """The record: access, text, dictionaries, JSON and figures."""
 
+import dataclasses
 import json
 import math
 
 import numpy as np
 import pytest
 
-from calibjax.evaluation.record import Entry, Evaluation, Panel, Section, small_multiples
+from calibjax.evaluation.record import Entry, Evaluation, Panel, Section
 
 ENTRIES = (
     Entry("first", 0.123456, 0.01, low=0.1, high=0.15, function="f(predictions)"),
@@ -100,4 +101,4 @@ def test_figures():
 
 def test_no_figure():
     with pytest.raises(ValueError, match="^figure: expected"):
-        small_multiples(())
+        dataclasses.replace(RECORD, panels=()).figure()
