@@ -97,7 +97,6 @@ class EstimationFunction:
         With them the diagonal takes O(n r) time, and the risk O(n r²). Returns None if h has no
         such factors.
         """
-        del params, p
         return None
 
     @checked(**POINTS, params=_learned)
@@ -129,7 +128,6 @@ class EstimationFunction:
         With it a whole grid shares the expensive part. Returns None if `fit` has to be called
         again.
         """
-        del params, hyperparameter
 
     @checked
     def grid(self, num_samples: int, *, canonical: bool = False) -> np.ndarray:
@@ -176,7 +174,6 @@ class EstimationFunction:
 
         Compiled code cannot inspect values.
         """
-        del predictions, grid
         return self
 
 

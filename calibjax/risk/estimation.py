@@ -118,8 +118,7 @@ def estimation_risk(
             got = f"block_size={block_size} for {n} samples, and {checks.described(values)}"
             raise ValueError(f"values: expected a function, and a block size up to n, got {got}")
         risks = _of_blocks(errors, values, predictions, block_size)
-        deviation = jnp.std(risks, ddof=1) if risks.size > 1 else jnp.full_like(risks[0], jnp.nan)
-        return RiskEstimate(jnp.mean(risks), deviation / math.sqrt(risks.size))
+        return RiskEstimate(jnp.mean(risks), _error_of_mean(risks))
     if callable(values):
         losses = losses_of_values(errors, values, predictions)
     else:
@@ -129,6 +128,11 @@ def estimation_risk(
     # Without sample i the risk is (n R − 2 losses_i) / (n − 2).
     error = jnp.sqrt(4 * (n - 1) / n * squares) / (n - 2 or math.nan)
     return RiskEstimate(jnp.mean(losses), error)
+
+
+def _error_of_mean(x: jax.Array) -> jax.Array:
+    """Standard error of a mean, NaN for a single value."""
+    return jnp.std(x, ddof=1) / math.sqrt(x.size)
 
 
 def _of_blocks(
@@ -292,14 +296,7 @@ def _run_folds(
     is_float = jnp.issubdtype(grid.dtype, jnp.floating)
     grid = grid.astype(floating_dtype(samples[0])) if is_float else grid
     function = function.specialise(samples[0], grid)
-    sizes = tuple(n // num_folds + (fold < n % num_folds) for fold in range(num_folds))
-    order, result = _dealt(key, grid, samples, test, sizes=sizes)
-    starts = np.cumsum((0, *sizes))
-    for size in sorted(set(sizes), reverse=True):
-        batch = np.flatnonzero(np.array(sizes) == size)
-        result = _with_folds(
-            result, function, samples, test, order, starts[batch], batch, size=size
-        )
+    result = _of_folds(key, function, grid, samples, test, num_folds=num_folds)
     if checks.is_concrete(result):  # NaN is what only a failing function returns
         values = result.risks + jnp.sum(result.test_values, -1)
         expected = "a function whose values in each fold and at each grid point are numbers"
@@ -311,58 +308,46 @@ def _run_folds(
     return result
 
 
-@functools.partial(jax.jit, static_argnames="sizes")
-def _dealt(
-    key: jax.Array, grid: jax.Array, samples: _Samples, test: PyTree, *, sizes: tuple[int, ...]
-) -> tuple[jax.Array, CrossValidation]:
-    """The samples in random order, to be divided into folds, and an empty result."""
-    order = jax.random.permutation(key, sum(sizes))
-    numbers = jnp.repeat(jnp.arange(len(sizes), dtype=jnp.int32), np.array(sizes))
-    folds = jnp.zeros_like(numbers).at[order].set(numbers)
-    num_tests = 0 if test is None else checks.leading_size("test", test)
-    shapes = (grid.size, order.size), (len(sizes), grid.size, num_tests)
-    dtype = floating_dtype(samples[0])
-    losses, values = (jnp.full(shape, jnp.nan, dtype) for shape in shapes)
-    return order, CrossValidation(grid, folds, losses, values)
-
-
-@functools.partial(jax.jit, static_argnames="size")
-def _with_folds(
-    result: CrossValidation,
+@functools.partial(jax.jit, static_argnames="num_folds")
+def _of_folds(
+    key: jax.Array,
     function: EstimationFunction,
+    grid: jax.Array,
     samples: _Samples,
     test: Distribution | None,
-    order: jax.Array,
-    starts: jax.Array,
-    batch: jax.Array,
     *,
-    size: int,
+    num_folds: int,
 ) -> CrossValidation:
-    """The result with some more folds of equal size."""
-    grid = result.grid
+    """Losses in the folds, which are consecutive samples in a random order, the larger first."""
+    order = jax.random.permutation(key, len(samples[1]))
+    numbers = np.sort(np.arange(order.size) % num_folds)
+    sizes, dtype = np.bincount(numbers), floating_dtype(samples[0])
 
-    def fold(start: jax.Array) -> tuple[jax.Array, Any]:
+    def of_fold(start: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
         rolled = jnp.roll(order, -start)
         held_out, rest = _at(samples, rolled[:size]), _at(samples, rolled[size:])
         first = function.fit(*rest, grid[0])
 
-        def at(hyperparameter: jax.Array) -> tuple[jax.Array, Any]:
+        def at(hyperparameter: jax.Array) -> tuple[jax.Array, jax.Array]:
             params = function.refit(first, hyperparameter)
             if params is None:
                 params = function.fit(*rest, hyperparameter)
-            values = None if test is None else function.diagonal(params, test)
-            return _losses_of_function(function, params, *held_out), values
+            values = jnp.zeros(0) if test is None else function.diagonal(params, test)
+            losses = _losses_of_function(function, params, *held_out)
+            return losses.astype(dtype), values.astype(dtype)
 
         return lax.map(at, grid)
 
-    losses, values = lax.map(fold, starts)
-    held_out = order[starts[:, None] + jnp.arange(size)]
-    losses = jnp.moveaxis(losses, 0, 1).astype(result.losses.dtype)
-    result = dataclasses.replace(result, losses=result.losses.at[:, held_out].set(losses))
-    if values is None:
-        return result
-    values = result.test_values.at[batch].set(values.astype(result.test_values.dtype))
-    return dataclasses.replace(result, test_values=values)
+    losses, values = [], []
+    for size in sorted(set(sizes.tolist()), reverse=True):
+        starts = (np.cumsum(sizes) - sizes)[sizes == size]
+        new_losses, new_values = lax.map(functools.partial(of_fold, size=size), starts)
+        losses.append(jnp.moveaxis(new_losses, 0, 1).reshape(grid.size, -1))
+        values.append(new_values)
+    places = jnp.argsort(order)
+    in_order = jnp.concatenate(losses, 1)[:, places]
+    folds = jnp.asarray(numbers, jnp.int32)[places]
+    return CrossValidation(grid, folds, in_order, jnp.concatenate(values))
 
 
 def _at(samples: T, index: jax.Array) -> T:
@@ -505,18 +490,12 @@ def _summary(
     def root(x: jax.Array) -> jax.Array:
         return jnp.sign(x) * jnp.sqrt(jnp.abs(x))
 
-    def error(x: jax.Array) -> jax.Array:
-        """Standard error of a mean, NaN for a single value."""
-        return (
-            jnp.std(x, ddof=1) / math.sqrt(x.size) if x.size > 1 else jnp.full_like(x[0], jnp.nan)
-        )
-
     return SquaredCalibrationError(
         estimate=estimate,
-        standard_error=error(folds),
-        sampling_error=error(jnp.mean(values, 0)),
+        standard_error=_error_of_mean(folds),
+        sampling_error=_error_of_mean(jnp.mean(values, 0)),
         root=root(estimate),
-        root_standard_error=error(root(folds)),
+        root_standard_error=_error_of_mean(root(folds)),
         hyperparameter=result.hyperparameter,
         risk=result.risk[best],
         risk_standard_error=result.standard_error[best],

@@ -53,12 +53,12 @@ class BinResiduals:
 
     def check_values(self, name: str) -> "BinResiduals":
         """Refuses numbers of intervals outside 1, ..., b."""
-        params, size = checks.constrained(name, self), len(self.counts)
+        place, size = f"{name}.num_bins", len(self.counts)
         is_right = lambda x: (x >= 1) & (x <= size)  # noqa: E731
-        place, expected = f"{name}.num_bins", f"a number from 1 to {size}"
-        number = checks.satisfying_integers(place, params.num_bins, is_right, expected)
-        means = checks.nan_with(params.means, number, params.counts)  # integers cannot be NaN
-        return dataclasses.replace(params, means=means, num_bins=number)
+        expected = f"a number from 1 to {size}"
+        number = checks.satisfying_integers(place, self.num_bins, is_right, expected)
+        means = checks.nan_with(self.means, number, self.counts)  # integers cannot be NaN
+        return dataclasses.replace(self, means=means, num_bins=number)
 
 
 def _whole(name: str, value: Any, seen: Any) -> Any:
@@ -139,12 +139,10 @@ class Binning(EstimationFunction):
 
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with the largest M of the grid."""
-        del predictions
         grid = _whole("grid", grid, {"self": self})
         return dataclasses.replace(self, max_bins=_num_intervals(grid, self.max_bins))
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
-        del num_samples, canonical
         return np.arange(5, 101, 5)
 
     @checked(**POINTS, hyperparameter=_whole)
@@ -296,7 +294,6 @@ class KernelDensity(EstimationFunction):
     params_type = KernelDensities
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
-        del num_samples, canonical
         return np.array(BANDWIDTHS)
 
     @checked(**FIT)
@@ -386,7 +383,6 @@ class Temperature(EstimationFunction):
         self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers
     ) -> TemperatureParams:
         """Stores the temperature."""
-        del targets
         return TemperatureParams(hyperparameter, vectors(predictions).shape[1])
 
     @checked(**FIT)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
 from calibjax._core.gate import checked
-from calibjax._core.pytree import Numbers, parameter, record
+from calibjax._core.pytree import Numbers, parameter, part, record
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare, like
@@ -29,19 +29,10 @@ from calibjax.risk.base import FIT, POINTS, EstimationFunction, residuals
 _ROUNDING = 8  # in units of the last place of the largest eigenvalue; up to three were observed
 
 
-class Spectrum(NamedTuple):
-    """Eigenvalues of a kernel matrix K ≈ Q diag(s) Qᵀ, and coordinates in its eigenvectors.
-
-    Attributes:
-        eigenvalues: s, [r], zero for those that are only rounding errors.
-        basis: B, [R, r], such that k(p, points)ᵀ B is the row of Q for any point p,
-            k(p, x)ᵀ Q / s. It is zero where s is.
-        projections: Qᵀ y for some vectors y, [r, m].
-    """
-
-    eigenvalues: jax.Array
-    basis: jax.Array
-    projections: jax.Array
+# Eigenvalues s of a kernel matrix K ≈ Q diag(s) Qᵀ, [r], zero for those that are only rounding
+# errors; B, [R, r], such that k(p, points)ᵀ B is the row of Q for any point p, k(p, x)ᵀ Q / s, zero
+# where s is; and Qᵀ y for some vectors y, [r, m].
+Spectrum = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def low_rank_spectrum(root: PivotedCholesky, vectors: jax.Array) -> Spectrum:
@@ -54,7 +45,7 @@ def low_rank_spectrum(root: PivotedCholesky, vectors: jax.Array) -> Spectrum:
         factor_at_pivots(root), rotation.T * inverse, left_side=True, lower=True, transpose_a=True
     )
     projections = inverse[:, None] * matmul(rotation, matmul(features.T, vectors))
-    return Spectrum(jnp.where(inverse > 0, jnp.square(roots), 0), basis, projections)
+    return jnp.where(inverse > 0, jnp.square(roots), 0), basis, projections
 
 
 def full_spectrum(matrix: jax.Array, vectors: jax.Array) -> Spectrum:
@@ -62,7 +53,7 @@ def full_spectrum(matrix: jax.Array, vectors: jax.Array) -> Spectrum:
     eigenvectors, eigenvalues = lax.linalg.eigh(matrix, symmetrize_input=False)
     inverse = _inverse(eigenvalues, _ROUNDING * jnp.finfo(matrix.dtype).eps * eigenvalues[-1])
     projections = matmul(eigenvectors.T, vectors)
-    return Spectrum(jnp.where(inverse > 0, eigenvalues, 0), eigenvectors * inverse, projections)
+    return jnp.where(inverse > 0, eigenvalues, 0), eigenvectors * inverse, projections
 
 
 def _inverse(values: jax.Array, rounding: jax.Array) -> jax.Array:
@@ -71,7 +62,14 @@ def _inverse(values: jax.Array, rounding: jax.Array) -> jax.Array:
     return jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, values))
 
 
-_RBF = SquaredExponential(1.0)
+def _kernel_of_points(value: Any, name: str) -> Any:
+    kernel = checks.kernel_or_function(value, name)
+    # A function is not a pytree.
+    return Partial(kernel) if any(map(callable, jax.tree.leaves(kernel))) else kernel
+
+
+def _tolerance(value: Any, name: str) -> Any:
+    return value if value is None else checks.proportion(name, value)
 
 
 @record
@@ -103,10 +101,6 @@ class KernelRidgeParams:
     def num_components(self) -> int:
         """Number of classes, or 1 for confidences."""
         return self.projections.shape[-1]
-
-    def kernel_values(self, p: Distribution) -> jax.Array:
-        """Kernel values of other predictions with the points, [n, R]."""
-        return nystrom.kernel_values(self.kernel, p, self.points)
 
 
 @record
@@ -172,11 +166,11 @@ class KernelRidge(EstimationFunction):
     [0.25 0.16]
     """
 
-    kernel: Kernel = _RBF
+    kernel: Kernel = part(_kernel_of_points, default=SquaredExponential(1.0))
     _: dataclasses.KW_ONLY
     two_step: bool = dataclasses.field(default=False, metadata={"static": True})
     rank: int | None = dataclasses.field(default=None, metadata={"static": True})
-    tolerance: float | None = None
+    tolerance: float | None = part(_tolerance, default=None)
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
         powers = 9 - np.arange(1, 19) if canonical else 1 - 2 * np.arange(1, 10)
@@ -185,18 +179,6 @@ class KernelRidge(EstimationFunction):
         return math.sqrt(num_samples) * 10.0**powers
 
     params_type = KernelRidgeParams
-
-    def check_values(self, name: str) -> Self:
-        """Refuses wrong options."""
-        kernel = checks.kernel_or_function(self.kernel, f"{name}.kernel")
-        if any(map(callable, jax.tree.leaves(kernel))):  # a function, which is not a pytree
-            kernel = Partial(kernel)
-        checks.truth_value(f"{name}.two_step", self.two_step)
-        checks.size_in_range(f"{name}.rank", 1 if self.rank is None else self.rank, 1)
-        tolerance = self.tolerance
-        if tolerance is not None:
-            tolerance = checks.proportion(f"{name}.tolerance", tolerance)
-        return checks.replaced(self, kernel=kernel, tolerance=tolerance)
 
     @checked(**FIT)
     def fit(
@@ -230,7 +212,6 @@ class KernelRidge(EstimationFunction):
     @checked(**POINTS)
     def specialise(self, predictions: Distribution, grid: ArrayLike) -> Self:
         """The function with the rank that these predictions need."""
-        del grid
         rank, _ = self._options(_as_points(predictions))
         return dataclasses.replace(self, rank=rank)
 
@@ -275,23 +256,15 @@ def _learned(
     residual = jnp.zeros((), errors.dtype)
     if size is None:
         matrix = nystrom.kernel_values(kernel, points, points)
-        spectrum = full_spectrum(matrix, errors)
+        eigenvalues, basis, projections = full_spectrum(matrix, errors)
     else:
         root = nystrom.decompose(kernel, points, tolerance, size=size)
-        spectrum, residual = low_rank_spectrum(root, errors), root.residual
-        points = jax.tree.map(lambda leaf: leaf[root.pivots], points)
+        eigenvalues, basis, projections = low_rank_spectrum(root, errors)
+        points, residual = jax.tree.map(lambda leaf: leaf[root.pivots], points), root.residual
     # NaN features give no pivots.
-    projections = jnp.where(jnp.isnan(residual), jnp.nan, spectrum.projections)
-    return KernelRidgeParams(
-        kernel,
-        points,
-        spectrum.eigenvalues,
-        spectrum.basis,
-        projections,
-        residual,
-        penalty,
-        len(errors),
-    )
+    projections = jnp.where(jnp.isnan(residual), jnp.nan, projections)
+    spectrum = eigenvalues, basis, projections
+    return KernelRidgeParams(kernel, points, *spectrum, residual, penalty, len(errors))
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -302,7 +275,7 @@ def _factors(
 
     The matrix is that of the shrunken products of residuals.
     """
-    values = params.kernel_values(points)
+    values = nystrom.kernel_values(params.kernel, points, params.points)
     if two_step:
         shrinkage = _shrinkage(params.eigenvalues, params.penalty * params.num_samples)
         coefficients = matmul(params.basis, shrinkage[:, None] * params.projections)
