@@ -644,7 +644,6 @@ class Uniform(DrawnByInversion):
 
     def tempered(self, temperature: jax.Array) -> "Uniform":
         """The same distribution: powers of a constant density are constant."""
-        del temperature
         return self
 
     def check_values(self, name: str) -> "Uniform":

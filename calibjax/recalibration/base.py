@@ -107,7 +107,7 @@ def cross_fitted(
     num_folds: int,
 ) -> Distribution:
     """See `Recalibrator.cross_fitted`; any record with its methods `fit` and `apply` will do."""
-    with_methods(recalibration, "recalibration")
+    usual("recalibration")("recalibration", recalibration, {})
     if num_folds > len(predictions):
         raise ValueError(f"num_folds: expected at most n = {len(predictions)}, got {num_folds}")
     folds, recalibrated = _out_of_fold(recalibration, num_folds, key, predictions, targets, weights)
@@ -116,15 +116,6 @@ def cross_fitted(
         fold = folds[jnp.argmax(is_missing)]
         raise ValueError(f"recalibration: expected a fit outside of each fold, got nan for {fold}")
     return recalibrated
-
-
-def with_methods(recalibration: Any, name: str) -> Any:
-    """The recalibration, refused without methods `fit` and `apply`."""
-    methods = [getattr(recalibration, method, None) for method in ("fit", "apply")]
-    if isinstance(recalibration, type) or not all(map(callable, methods)):
-        got = checks.described(recalibration)
-        raise TypeError(f"{name}: expected a record with methods fit and apply, got {got}")
-    return recalibration
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -302,6 +293,4 @@ def tempered(p: T, temperature: jax.Array | float) -> T:
     return _tempered(p, jnp.asarray(temperature, floating_dtype(p)))
 
 
-@jax.jit
-def _tempered(p: Any, temperature: jax.Array) -> Any:
-    return p.tempered(temperature)
+_tempered = jax.jit(lambda p, temperature: p.tempered(temperature))

@@ -4,20 +4,19 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.flatten_util import ravel_pytree
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.fitting import minimum, newton_step
-from calibjax._core.gate import checked, inner
+from calibjax._core.gate import checked, inner, usual
 from calibjax._core.pytree import Numbers, PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions, Distribution, Family
@@ -50,7 +49,7 @@ class LogitMap:
     def check_values(self, name: str) -> "LogitMap":
         """Refuses slopes and biases that are not finite."""
         slopes = checks.finite(f"{name}.slopes", self.slopes)
-        return checks.constrained(name, dataclasses.replace(self, slopes=slopes))
+        return checks.replaced(self, slopes=slopes)
 
     def __call__(self, logits: jax.Array) -> jax.Array:
         """Images of the logits of samples, [n, m]."""
@@ -167,65 +166,54 @@ def _fitted(
 ) -> tuple[LogitMap, jax.Array]:
     """The map, NaN if it does not exist, and whether it does."""
     m = logits.shape[1]
-    start, as_map = ravel_pytree(method._identity(m, logits.dtype))
+    identity = method._identity(m, logits.dtype)
     all_weights = jnp.ones(len(logits), logits.dtype) if weights is None else weights
     occurs = jax.ops.segment_sum(all_weights, labels, m) > 0
     exists = jnp.all(occurs) & ~jnp.any(jnp.isnan(logits)) & ~jnp.any(jnp.isnan(all_weights))
 
     def params_of(changes: jax.Array) -> LogitMap:
-        params = as_map(start + changes)
-        return params if method._axes else LogitMap(jnp.ones_like(params.slopes), params.biases)
+        """The map with slopes and a bias of each class that are changed by these, [m, s]."""
+        slopes = changes[:, :-1].reshape(identity.slopes.shape) if method._axes else 0
+        return LogitMap(identity.slopes + slopes, identity.biases + changes[:, -1])
 
-    def likelihood_loss(params: LogitMap) -> jax.Array:
-        log_probs = jax.nn.log_softmax(params(logits), 1)
+    def likelihood_loss(changes: jax.Array) -> jax.Array:
+        log_probs = jax.nn.log_softmax(params_of(changes)(logits), 1)
         chosen = jnp.take_along_axis(log_probs, labels[:, None], 1)[:, 0]
         return -weighted_mean(chosen, weights)
 
-    def loss_of(params: LogitMap) -> jax.Array:
-        return likelihood_loss(params) + method._cost(params)
-
     def loss(changes: jax.Array) -> jax.Array:
-        return loss_of(params_of(changes))
+        return likelihood_loss(changes) + method._cost(params_of(changes))
 
-    params = params_of(minimum(loss, jnp.zeros_like(start), exists))
+    start = jnp.zeros((m, (1, 2, m + 1)[method._axes]), logits.dtype)
+    changes = minimum(loss, start, exists)
     if method._axes:  # then the likelihood of classes that are apart has no maximum
-        exists &= likelihood_loss(params) > math.sqrt(float(jnp.finfo(logits.dtype).eps))
+        exists &= likelihood_loss(changes) > math.sqrt(float(jnp.finfo(logits.dtype).eps))
     if start.size <= _MAX_PARAMETERS:
-        params, is_close = _polished(method, params, loss_of, logits, labels, all_weights)
+        data = logits, labels, all_weights / jnp.sum(all_weights)
+        changes, is_close = _polished(method, changes, params_of, loss, data)
         exists &= is_close
+    params = params_of(changes)
     params = LogitMap(params.slopes, params.biases - jnp.mean(params.biases))
     return where_it_exists(exists, params), exists
 
 
 def _polished(
     method: MatrixScaling,
-    params: LogitMap,
-    loss: Callable[[LogitMap], jax.Array],
-    logits: jax.Array,
-    labels: jax.Array,
-    weights: jax.Array,
-) -> tuple[LogitMap, jax.Array]:
-    """The map after Newton's steps, and whether they come to an end."""
+    changes: jax.Array,
+    params_of: Callable[[jax.Array], LogitMap],
+    loss: Callable[[jax.Array], jax.Array],
+    data: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[jax.Array, jax.Array]:
+    """The parameters of each class after Newton's steps, and whether they come to an end."""
+    logits, labels, weights = data
     n, m = logits.shape
     ones = jnp.ones((n, m, 1), logits.dtype)
     scaled = logits[..., None] if method._axes < 2 else jnp.broadcast_to(logits[:, None], (n, m, m))
     features = jnp.concatenate([scaled, ones], 2) if method._axes else ones
     shared = 1 if method._axes == 1 else features.shape[2]
-    weights = weights / jnp.sum(weights)
-
-    def table(x: LogitMap) -> jax.Array:
-        """Parameters of each class, [m, s]."""
-        columns = [x.slopes.reshape(m, -1)] if method._axes else []
-        return jnp.concatenate([*columns, x.biases[:, None]], 1)
-
-    def added(x: LogitMap, change: jax.Array) -> LogitMap:
-        slopes = change[:, :-1].reshape(x.slopes.shape) if method._axes else 0
-        return LogitMap(x.slopes + slopes, x.biases + change[:, -1])
-
     # The cost is a sum of multiples of squares.
-    ends = (jax.tree.map(lambda x, v=v: jnp.full_like(x, v), params) for v in (0.0, 1.0))
-    low, high = (table(jax.grad(method._cost)(x)) for x in ends)
-
+    slope_of_cost = jax.grad(lambda x: method._cost(params_of(x)))
+    low, high = (slope_of_cost(jnp.full_like(changes, x)) for x in (0, 1))
     eps = float(jnp.finfo(logits.dtype).eps)
 
     def unfinished(state: tuple) -> jax.Array:
@@ -235,14 +223,14 @@ def _polished(
 
     def step(state: tuple) -> tuple:
         x, _, _, count = state
-        log_probs = jax.nn.log_softmax(x(logits), 1)
-        slope = table(jax.grad(loss)(x))
+        log_probs = jax.nn.log_softmax(params_of(x)(logits), 1)
+        slope = jax.grad(loss)(x)
         newton = newton_step(features, labels, log_probs, weights, slope, high - low, shared)
-        return added(x, newton.change), newton.largest, jnp.max(jnp.abs(slope)), count + 1
+        return x + newton.change, newton.largest, jnp.max(jnp.abs(slope)), count + 1
 
     far = jnp.full((), jnp.inf, logits.dtype)
-    params, largest, *_ = lax.while_loop(unfinished, step, (params, far, far, 0))
-    return params, largest < _FAR
+    changes, largest, *_ = lax.while_loop(unfinished, step, (changes, far, far, 0))
+    return changes, largest < _FAR
 
 
 def log_probs_of(predictions: Any) -> jax.Array:
@@ -272,12 +260,6 @@ _GRID = np.arange(-21, 22) / 2
 _MAX_ITERATIONS = 60
 
 Loss = Callable[..., jax.Array]
-
-
-def _loss(name: str, value: Any, seen: Any = None) -> Any:
-    del seen
-    checks.function("loss function", name, value, "predictions", "targets")
-    return value
 
 
 @record
@@ -358,7 +340,7 @@ class TemperatureScaling(Recalibrator):
 
     loss: Loss = dataclasses.field(
         default=negative_log_likelihood,
-        metadata={"static": True, "check": lambda value, name: _loss(name, value)},
+        metadata={"static": True, "check": lambda value, name: usual("score")(name, value, {})},
     )
 
     @checked
@@ -439,19 +421,6 @@ def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
     return index, jnp.isfinite(values[index])
 
 
-class _Bracket(NamedTuple):
-    """An interval in which the slope changes its sign, and the next point to evaluate."""
-
-    low: jax.Array
-    high: jax.Array
-    slope_low: jax.Array  # NaN where it is not known
-    slope_high: jax.Array
-    x: jax.Array
-    change: jax.Array  # between the last two points
-    went_down: jax.Array | bool  # whether the last point became the upper end
-    num_steps: jax.Array | int
-
-
 def _root(
     slope: Callable[[jax.Array], jax.Array], start: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
@@ -463,26 +432,27 @@ def _root(
     """
     tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
 
-    def unfinished(s: _Bracket) -> jax.Array:
-        return (s.change > tolerance) & (s.num_steps < _MAX_ITERATIONS)
+    def unfinished(state: tuple) -> jax.Array:
+        *_, change, num_steps = state
+        return (change > tolerance) & (num_steps < _MAX_ITERATIONS)
 
-    def step(s: _Bracket) -> _Bracket:
-        value = slope(s.x)
+    def step(state: tuple) -> tuple:
+        x, low, high, slope_low, slope_high, went_down, _, num_steps = state
+        value = slope(x)
         is_finite = jnp.isfinite(value)
-        down = jnp.where(is_finite, value > 0, s.x > start)
+        down = jnp.where(is_finite, value > 0, x > start)
         slope_x = jnp.where(is_finite, value, jnp.nan)
-        low, high = jnp.where(down, s.low, s.x), jnp.where(down, s.x, s.high)
-        slope_low = jnp.where(down, jnp.where(s.went_down, 0.5, 1) * s.slope_low, slope_x)
-        slope_high = jnp.where(down, slope_x, jnp.where(s.went_down, 1, 0.5) * s.slope_high)
+        low, high = jnp.where(down, low, x), jnp.where(down, x, high)
+        slope_low = jnp.where(down, jnp.where(went_down, 0.5, 1) * slope_low, slope_x)
+        slope_high = jnp.where(down, slope_x, jnp.where(went_down, 1, 0.5) * slope_high)
         secant = high - slope_high * (high - low) / (slope_high - slope_low)
-        x = jnp.where(jnp.isfinite(secant), secant, 0.5 * (low + high))
-        x = jnp.where(value == 0, s.x, x)
-        change = jnp.abs(x - s.x)
-        return _Bracket(low, high, slope_low, slope_high, x, change, down, s.num_steps + 1)
+        new = jnp.where(jnp.isfinite(secant), secant, 0.5 * (low + high))
+        new = jnp.where(value == 0, x, new)
+        return new, low, high, slope_low, slope_high, down, jnp.abs(new - x), num_steps + 1
 
-    nan = jnp.full_like(start, jnp.nan)
-    first = _Bracket(low, high, nan, nan, start, jnp.full_like(start, jnp.inf), False, 0)
-    return lax.while_loop(unfinished, step, first).x
+    nan, infinity = jnp.full_like(start, jnp.nan), jnp.full_like(start, jnp.inf)
+    first = start, low, high, nan, nan, False, infinity, 0  # slopes at the ends are not known
+    return lax.while_loop(unfinished, step, first)[0]
 
 
 def _refuse_temperature(losses: np.ndarray) -> None:
@@ -502,7 +472,7 @@ def _refuse_temperature(losses: np.ndarray) -> None:
     )
 
 
-@checked(loss=_loss)
+@checked(loss=usual("score"))
 def temperature_interval(
     predictions: Distribution,
     targets: Numbers,

@@ -373,18 +373,12 @@ class HistogramBinning(ConfidenceRecalibrator):
 
     @jax.jit
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> BinAccuracies:
+        weights = jnp.ones_like(confidences) if weights is None else weights
         # Traced numbers that are not probabilities belong to no bin.
-        is_bad = jnp.any(jnp.isnan(confidences))
+        is_bad = jnp.any(checks.missing_rows((confidences, weights)))
         index = interval_index(confidences, self.num_bins)
-        is_used: jax.Array = jnp.ones_like(index)
-        if weights is not None:
-            is_bad |= jnp.any(jnp.isnan(weights))
-            is_used, correct = (weights > 0).astype(index.dtype), weights * correct
-        correct = jnp.where(is_bad, jnp.nan, correct)
-        used = is_used if weights is None else weights
-        sums, counts, totals = (
-            jax.ops.segment_sum(x, index, self.num_bins) for x in (correct, is_used, used)
-        )
+        columns = jnp.where(is_bad, jnp.nan, weights * correct), weights, jnp.int32(weights > 0)
+        sums, totals, counts = (jax.ops.segment_sum(x, index, self.num_bins) for x in columns)
         accuracies = sums / jnp.where(counts > 0, totals, 1)
         counts = checks.missing_unless(~is_bad, counts)
         return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
@@ -495,9 +489,7 @@ class IsotonicRegression(ConfidenceRecalibrator):
     @jax.jit
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> IsotonicMap:
         # Traced numbers may be invalid (no probabilities, neither 0 nor 1).
-        is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct))
-        if weights is not None:
-            is_bad |= jnp.any(jnp.isnan(weights))
+        is_bad = jnp.any(checks.missing_rows((confidences, correct, weights)))
         confidences, correct = checks.counted(weights, (confidences, correct))
         order = jnp.argsort(confidences)
         samples = confidences, correct, weights

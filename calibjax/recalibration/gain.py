@@ -46,7 +46,6 @@ class Gain:
 
 def _by_name(name: str, value: Any, seen: Seen) -> Mapping[str, Any]:
     """Recalibrations, refused if they have no names."""
-    del seen
     if not isinstance(value, Mapping) or not value:
         got = checks.described(value)
         raise TypeError(f"{name}: expected a dictionary of at least one, got {got}")

@@ -1,6 +1,5 @@
 """Recalibration within neighbourhoods (LoRe) and within groups."""
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -12,11 +11,11 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import ratio
-from calibjax._core.gate import checked, group_ids, passed, sample_weights
+from calibjax._core.gate import checked, group_ids, passed, sample_weights, usual
 from calibjax._core.pytree import Numbers, PyTree, T, part, record
 from calibjax.estimators.local import Neighbourhood, checked_neighbourhood
 from calibjax.kernels.line import smoothed_means
-from calibjax.recalibration.base import Recalibrator, Weights, warn_about_kept, with_methods
+from calibjax.recalibration.base import Recalibrator, Weights, warn_about_kept
 
 
 def _with_one_scale(neighbourhood: Any, name: str) -> Neighbourhood:
@@ -47,9 +46,8 @@ class LocalAccuracies:
 
     def check_values(self, name: str) -> "LocalAccuracies":
         """Checks the samples, which someone may have made or changed."""
-        neighbourhood = _with_one_scale(self.neighbourhood, f"{name}.neighbourhood")
-        data = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
-        data["neighbourhood"] = neighbourhood
+        data: dict[str, Any] = dict(vars(self))
+        data["neighbourhood"] = _with_one_scale(self.neighbourhood, f"{name}.neighbourhood")
         return LocalAccuracies(*passed(**data))
 
     @checked
@@ -185,7 +183,7 @@ class GroupWise(Recalibrator):
     [1.  0.5 1. ]
     """
 
-    recalibrator: Any = part(with_methods)
+    recalibrator: Any = part(lambda value, name: usual("recalibration")(name, value, {}))
 
     @checked(weights=lambda name, value, seen: value)  # whose samples are not known yet
     def fit(self, *arguments: Any, weights: Numbers | None = None) -> dict[int, Any]:
@@ -195,15 +193,20 @@ class GroupWise(Recalibrator):
         if weights is not None and checks.is_concrete(weights):
             is_used = np.asarray(weights) > 0
             members = {g: rows for g, rows in members.items() if is_used[rows].any()}
-        return {
-            group: self._fit_one(group, *_taken((samples, weights), rows))
-            for group, rows in members.items()
-        }
+        params = {}
+        for group, rows in members.items():
+            options = {} if weights is None else {"weights": weights[rows]}
+            try:
+                params[group] = self.recalibrator.fit(*_taken(samples, rows), **options)
+            except ValueError as error:
+                raise ValueError(f"groups: in group {group}, {error}") from error
+        return params
 
     @checked
     def apply(self, params: dict[int, Any], *arguments: Any) -> PyTree:
         """Predictions of each group, corrected with the params of the group."""
-        params = checks.learned("params", params, dict)
+        if not isinstance(params, dict):
+            raise TypeError(f"params: expected those of fit, got {checks.described(params)}")
         apply = self.recalibrator.apply
         samples, members = _grouped(functools.partial(apply, params), arguments)
         unknown = sorted(members.keys() - params.keys())
@@ -214,14 +217,6 @@ class GroupWise(Recalibrator):
         parts = [apply(params[group], *_taken(samples, rows)) for group, rows in members.items()]
         positions = np.argsort(np.concatenate([*members.values()]))
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[positions], *parts)
-
-    def _fit_one(self, group: int, arguments: tuple[Any, ...], weights: Weights) -> PyTree:
-        """Params of one group, whose name is added to error messages."""
-        options = {} if weights is None else {"weights": weights}
-        try:
-            return self.recalibrator.fit(*arguments, **options)
-        except ValueError as error:
-            raise ValueError(f"groups: in group {group}, {error}") from error
 
 
 def _grouped(

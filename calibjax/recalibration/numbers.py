@@ -90,7 +90,6 @@ def shrunk(number: jax.Array, first: jax.Array, second: jax.Array, prior: ArrayL
 
 def _of_coordinates(name: str, value: Any, seen: Seen) -> AffineMap:
     """A map of numbers, or of the coordinates of vectors."""
-    del seen
     return checks.learned(name, value, AffineMap, leading=("d",) * jnp.ndim(value.shift))
 
 
