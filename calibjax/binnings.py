@@ -141,20 +141,15 @@ class UniformBins(_ProbabilityBins):
     def _bins(self, predictions: Any, probs: jax.Array, weights: jax.Array | None) -> jax.Array:
         del weights  # the grid does not depend on the data
         is_binary = isinstance(bare(predictions), Bernoulli)
-        cells = _binary_grid_cells if is_binary else _grid_cells
-        return cells(probs, num_bins=self.num_bins)
+        return _grid_cells(probs, num_bins=self.num_bins, is_binary=is_binary)
 
 
-@functools.partial(jax.jit, static_argnames="num_bins")
-def _binary_grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
-    """Cells of the probability of label 1; that of label 0 is rounded, and redundant."""
-    cells = _grid_cells(probs[:, 1:], num_bins=num_bins)
-    return jnp.max(cells) - cells  # numbered like the cells of two classes
-
-
-@functools.partial(jax.jit, static_argnames="num_bins")
-def _grid_cells(probs: jax.Array, *, num_bins: int) -> jax.Array:
+@functools.partial(jax.jit, static_argnames=("num_bins", "is_binary"))
+def _grid_cells(probs: jax.Array, *, num_bins: int, is_binary: bool) -> jax.Array:
     """Bins of the predictions that share the interval of every class, int32 [n]."""
+    if is_binary:  # the probability of label 0 is rounded, and redundant
+        cells = _ranks_of_rows(interval_index(probs[:, 1:], num_bins), num_bins)
+        return jnp.max(cells) - cells  # numbered like the cells of two classes
     return _ranks_of_rows(interval_index(probs, num_bins), num_bins)
 
 

@@ -128,7 +128,8 @@ def ece(
         values = distances_of_means(sizes, means, proportions, distance)
         if norm == "max":
             return jnp.max(values)
-        return _mean_over_samples(sizes, values if norm == "l1" else jnp.square(values), weights)
+        number = sizes.size if weights is None else jnp.sum(weights)
+        return jnp.sum(sizes * (values if norm == "l1" else jnp.square(values))) / number
 
     if notion == "canonical" or isinstance(bare(predictions), Bernoulli):
         value = error(predictions, targets)
@@ -204,17 +205,15 @@ def _debiased(
     squares = jnp.square(sizes) * jnp.sum(jnp.square(means - proportions), 1)
     residuals = probs - (targets[:, None] == jnp.arange(means.shape[1]))
     diagonal = jnp.sum(jnp.square(residuals), 1)
-    if weights is None:
-        diagonal = jax.ops.segment_sum(diagonal, bins, sizes.size)
-        others = jnp.where(sizes > 1, sizes - 1, jnp.inf)
-        return jnp.sum((squares - diagonal) / others) / sizes.size
-    squared = jnp.square(weights)
-    both = (squared, squared * diagonal)
-    squared, diagonal = (jax.ops.segment_sum(x, bins, sizes.size) for x in both)
+    number, squared = sizes.size, sizes  # of weights that are one
+    if weights is not None:
+        number, diagonal = jnp.sum(weights), jnp.square(weights) * diagonal
+        squared = jax.ops.segment_sum(jnp.square(weights), bins, sizes.size)
+    diagonal = jax.ops.segment_sum(diagonal, bins, sizes.size)
     # Where one sample has all the weight up to rounding, there are no pairs.
     is_one = jnp.square(sizes) - squared <= _DIGITS * jnp.finfo(probs.dtype).eps * squared
     others = jnp.where(is_one, jnp.inf, sizes - squared / jnp.where(is_one, 1, sizes))
-    return jnp.sum((squares - diagonal) / others) / jnp.sum(weights)
+    return jnp.sum((squares - diagonal) / others) / number
 
 
 def distances_of_means(
@@ -232,12 +231,6 @@ def _distances(distance: Distance, means: jax.Array, proportions: jax.Array) -> 
     checks.shape("distance(p, q)", values, means.shape[:1], "() (a scalar) for each bin")
     values = checks.real("distance(p, q)", values)
     return jnp.where(values >= 0, values, jnp.nan)
-
-
-@jax.jit
-def _mean_over_samples(sizes: jax.Array, values: jax.Array, weights: jax.Array | None) -> jax.Array:
-    """Mean over n samples of the values of their bins, [n] including empty bins."""
-    return jnp.sum(sizes * values) / (sizes.size if weights is None else jnp.sum(weights))
 
 
 @jax.jit

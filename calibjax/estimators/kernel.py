@@ -48,12 +48,8 @@ def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
 
 def linear_sums(kernel: Kernel, samples: DataSet, weights: jax.Array | None) -> Sums | None:
     """Sums in linear time: target kernels with features, predictions with some or on a line."""
-    if (plan := _prepared(kernel, samples)) is None:
-        return None
-    line, prepared = plan
-    if line is None:
-        return _sums_of_features(kernel, prepared, samples, weights)
-    return _sums_on_line(kernel, prepared, samples, weights, line)
+    plan = _prepared(kernel, samples)
+    return None if plan is None else _sums(kernel, samples, weights, *plan)
 
 
 def linear_row_sums(
@@ -111,14 +107,6 @@ def _row_sums(
 
 
 @jax.jit
-def _sums_on_line(
-    kernel: TensorProduct, prepared: tuple, samples: DataSet, weights: jax.Array | None, line: Line
-) -> Sums:
-    values = _features_of_samples((kernel.target, prepared), samples)
-    return sums_on_line(kernel.prediction, values, weights, line)
-
-
-@jax.jit
 def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, line: Line) -> Sums:
     """Sums of k(x_i, x_j) ⟨f_i, f_j⟩ for features f, [r, n], and a kernel of exponentials."""
     numbers = _numbers(values.shape[1], weights)
@@ -136,17 +124,19 @@ def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, l
 
 
 @jax.jit
-def _sums_of_features(
-    kernel: TensorProduct, prepared: tuple, samples: DataSet, weights: jax.Array | None
+def _sums(
+    kernel: Any, samples: DataSet, weights: jax.Array | None, line: Line | None, prepared: Any
 ) -> Sums:
-    assert isinstance(kernel.prediction, Nystrom), "by the caller"
+    featured = kernel.target, prepared
+    if line is not None:
+        values = _features_of_samples(featured, samples)
+        return sums_on_line(kernel.prediction, values, weights, line)
     factor = kernel.prediction.factor(samples[0])
     numbers = _numbers(factor.shape[0], weights)
     factor = factor if weights is None else factor * weights[:, None]
     norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
-    sums, squares = operators.feature_sums(
-        _features_of_samples, (kernel.target, prepared), samples, factor, norms
-    )
+    data = featured, samples, factor, norms
+    sums, squares = operators.feature_sums(_features_of_samples, *data)
     diagonal = jnp.sum(squares)
     return Sums(jnp.sum(jnp.square(sums)) - diagonal, diagonal, *numbers)
 
@@ -472,11 +462,6 @@ class DispersionEstimate:
     standard_error: jax.Array
 
 
-def _expected_diagonal(kernel: Kernel, p: Distribution) -> jax.Array:
-    """E h((p, Y), (p, Y)) for Y ~ p."""
-    return combine_on_pairs(kernel, "expected_diagonal", lambda expected: expected(p))
-
-
 @checked(minimum=2, compiled=True)
 def skce_dispersion(
     kernel: Kernel,
@@ -532,6 +517,7 @@ def skce_dispersion(
     """
 
     def excess(p: Distribution, y: jax.Array) -> jax.Array:
-        return sample_pair(kernel, (p, y), (p, y)) - _expected_diagonal(kernel, p)
+        expected = combine_on_pairs(kernel, "expected_diagonal", lambda mean: mean(p))
+        return sample_pair(kernel, (p, y), (p, y)) - expected
 
     return DispersionEstimate(*mean_and_error(jax.vmap(excess)(predictions, targets), weights))

@@ -24,10 +24,9 @@ def _of_one_kind(
     predictions: Distribution, targets: PyTree, at_predictions: Distribution, at_targets: PyTree
 ) -> tuple[Any, ...]:
     """Locations, which have to be like the samples."""
-    if at_predictions is None:
-        return predictions, targets, at_predictions, at_targets
-    checks.same_kind("at_predictions", at_predictions, "predictions", predictions)
-    checks.same_kind("at_targets", at_targets, "targets", targets)
+    if at_predictions is not None:
+        checks.same_kind("at_predictions", at_predictions, "predictions", predictions)
+        checks.same_kind("at_targets", at_targets, "targets", targets)
     return predictions, targets, at_predictions, at_targets
 
 

@@ -98,8 +98,7 @@ def _summarised(
     mean, error = mean_and_error(differences, weights, ids)
     number = len(differences) if weights is None else jnp.sum(weights)
     freedom = jnp.asarray((number if clusters is None else clusters.number) - 1, mean.dtype)
-    zero = jnp.zeros_like(mean)
-    student = StudentT(freedom, zero, zero + 1)
+    student = StudentT(freedom, jnp.zeros_like(mean), jnp.ones_like(mean))
     # Differences that are all equal, but for rounding, have an unknown scatter.
     is_known = error > 16 * jnp.finfo(mean.dtype).eps * jnp.abs(mean)
     reach = -student.icdf(jnp.asarray((1 - level) / 2, mean.dtype)) * error
@@ -280,8 +279,8 @@ def _difference(
     kernels: tuple[Kernel, ...], x: tuple[DataSet, ...], y: tuple[DataSet, ...]
 ) -> jax.Array:
     """H of the first model less that of the second, if there is one."""
-    values = [sample_pair(k, *pair) for k, *pair in zip(kernels, x, y, strict=True)]
-    return values[0] if len(values) == 1 else values[0] - values[1]
+    one, other = map(sample_pair, kernels, x, y)
+    return one - other
 
 
 _difference_apart = functools.partial(apart, _difference)
@@ -361,8 +360,8 @@ def pvalue_of(
     """That of a standard normal statistic, or one of Student's distribution."""
     if alternative != "greater":
         statistic = jnp.abs(statistic) if alternative == "two-sided" else -statistic
-    zero = jnp.zeros_like(statistic)
-    law = norm if freedom is None else StudentT(freedom, zero, zero + 1)
+    standard = jnp.zeros_like(statistic), jnp.ones_like(statistic)
+    law = norm if freedom is None else StudentT(freedom, *standard)
     value = law.cdf(-statistic) * (2 if alternative == "two-sided" else 1)
     return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
 

@@ -413,7 +413,6 @@ def cluster_skce_test(
     """
     kernel, samples = kernel or inner(default_kernel)(predictions), (predictions, targets)
     groups = checked_clusters(clusters, kernel, samples, weights)
-    groups = checked_clusters(clusters, kernel, samples, weights)
     keys, size = jax.random.split(key, num_draws), batch_size or default_batch_size(targets.size)
     values = _with_signs(keys, kernel, samples, groups, batch_size=size)
     statistic, draws = values[0], values[1:]

@@ -108,12 +108,9 @@ class Betting:
 
     def total(self, logs: jax.Array) -> jax.Array:
         """Logarithm of the mean of a bet's wealth: from [h, k] to a number."""
-        h = self.horizon
-        mean = logsumexp(logs) - math.log(logs.size)
-        if h == 1:
-            return mean
-        # Of each of the h processes one bet is open, and leaves at least 1 − λ of what it got.
-        return mean + math.log(1 - _LAMBDA)
+        # If h > 1, each of the h processes has an open bet, which leaves at least 1 − λ of it.
+        kept = 0.0 if self.horizon == 1 else math.log(1 - _LAMBDA)
+        return logsumexp(logs) - math.log(logs.size) + kept
 
 
 def mean_of_logs(totals: Mapping[str, jax.Array]) -> jax.Array:
@@ -160,22 +157,15 @@ class EProcessResult:
         when = f", first rejected after {number} forecasts" if number else ""
         first = f"{type(self).__name__}(pvalue={float(self.pvalue):.3g}, log wealth "
         lines = [f"{first}{float(_last(self.log_wealth)):.2f}{when})"]
-        lines += described_bets(self.log_wealths, self.params)
+        width = max(map(len, self.log_wealths))
+        for name, logs in sorted(self.log_wealths.items(), key=lambda bet: -float(_last(bet[1]))):
+            words = _words(self.params.get(name))
+            lines.append(f"  {name:{width}}  {float(_last(logs)):+8.2f}  {words}".rstrip())
         return "\n".join(lines)
 
 
 def _last(values: jax.Array) -> np.floating:
     return np.asarray(values).reshape(-1)[-1]
-
-
-def described_bets(logs: dict[str, jax.Array], params: dict[str, Any]) -> list[str]:
-    """A line for each bet, the one that has earned most first, with what it has learned."""
-    order = sorted(logs, key=lambda name: -float(_last(logs[name])))
-    width = max(map(len, logs))
-    return [
-        f"  {name:{width}}  {float(_last(logs[name])):+8.2f}  {_words(params.get(name))}".rstrip()
-        for name in order
-    ]
 
 
 def _words(params: object) -> str:

@@ -51,13 +51,9 @@ def prediction_rejection_ratio(
     """
     is_missing = jnp.any(jnp.isnan(confidences) | jnp.isnan(correct))
     is_wrong, ordered = correct == 0, lax.stop_gradient(confidences)
-    sizes = jnp.arange(correct.size + 1, dtype=jnp.int32)
-    if weights is None:
-        ordered, errors = lax.sort((ordered, is_wrong.astype(jnp.int32)), num_keys=1)
-    else:
-        errors = jnp.where(is_wrong, weights, 0)
-        ordered, errors, weights = lax.sort((ordered, errors, weights), num_keys=1)
-        sizes = jnp.pad(jnp.cumsum(weights), (1, 0))
+    each = jnp.ones(correct.size, jnp.int32) if weights is None else weights
+    ordered, errors, each = lax.sort((ordered, jnp.where(is_wrong, each, 0), each), num_keys=1)
+    sizes = jnp.pad(jnp.cumsum(each), (1, 0))
     # Errors and sizes of the 0, ..., n least confident samples.
     errors = jnp.pad(jnp.cumsum(errors), (1, 0)).astype(correct.dtype)
     errors = _linear_in_ties(ordered, jnp.where(is_missing, jnp.nan, errors), sizes)
