@@ -34,14 +34,11 @@ def mean_difference(
     kernel: Kernel, locations: DataSet, samples: DataSet, weights: jax.Array | None = None
 ) -> jax.Array:
     """Mean of the embedding differences over all samples, at each location, [J]."""
-    n: jax.Array | int = checks.leading_size("samples", samples)
-    if weights is None:
-        first = jax.tree.map(lambda leaf: leaf[0], (locations, samples))
-        weights = jnp.ones(n, jax.eval_shape(location_pair, kernel, *first).dtype)
-    else:
-        n = jnp.sum(weights)
-    columns = weights[:, None]
-    return operators.weighted_sums(location_pair, kernel, locations, samples, columns)[:, 0] / n
+    size = checks.leading_size("samples", samples)
+    # Ones of this type leave that of the kernel.
+    each = jnp.ones(size, jnp.int8) if weights is None else weights
+    sums = operators.weighted_sums(location_pair, kernel, locations, samples, each[:, None])[:, 0]
+    return sums / (size if weights is None else jnp.sum(weights))
 
 
 @checked

@@ -273,7 +273,7 @@ def aggregated_skce_test(
       directions, scale: predictions too narrow: scale, adjusted p = 0.041, z = +3.2
     """
     if isinstance(bare(predictions), Ensemble):
-        predictions = with_targets(checked_ensembles(predictions, 2), targets)
+        predictions = with_targets(checked_ensembles(predictions), targets)
     kernels = default_kernels(predictions) if kernels is None else kernels
     members, structure = checked_family(kernels, predictions, targets)
     plan = planned(members, predictions, targets, weights)

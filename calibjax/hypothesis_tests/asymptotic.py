@@ -47,9 +47,8 @@ def diagonal(kernel: Kernel, samples: DataSet) -> jax.Array:
 
 def row_means(kernel: Kernel, samples: DataSet) -> jax.Array:
     """r_i = n⁻¹ Σ_j H_ij, [n], in n² evaluations."""
-    dtype = jax.eval_shape(diagonal, kernel, samples).dtype
-    n = jax.tree.leaves(samples)[0].shape[0]
-    ones = jnp.ones((n, 1), dtype)
+    n = checks.leading_size("samples", samples)
+    ones = jnp.ones((n, 1), jnp.int8)  # which leave the type of h
     return operators.weighted_sums(sample_pair, kernel, samples, samples, ones)[:, 0] / n
 
 
@@ -266,6 +265,13 @@ def _null(
     return statistic, estimate, ChiSquaredSum(weights, total, squares)
 
 
+def refuse_constant(spread: jax.Array, value: jax.Array) -> None:
+    """Refuses samples without a spread: the calibration kernel has one value on all pairs."""
+    if checks.is_concrete(spread) and np.isnan(spread):
+        expected = "predictions, targets: expected samples that differ, got a calibration kernel"
+        raise ValueError(f"{expected} that is {value} on all pairs up to rounding")
+
+
 _TAILS = {"spectrum": numerical_tail, "gamma": gamma_tail, "pearson": pearson_tail}
 _NUM_EIGENVALUES = 64
 
@@ -423,11 +429,7 @@ def asymptotic_skce_test(
     else:
         rank, tail = 0 if null == "gamma" else _NUM_EIGENVALUES, _TAILS[null]
         statistic, estimate, law = _null(kernel, samples, num_eigenvalues=rank)
-        if checks.is_concrete(law.squares) and np.isnan(law.squares):
-            expected = (
-                "predictions, targets: expected samples that differ, got a calibration kernel"
-            )
-            raise ValueError(f"{expected} that is {estimate} on all pairs up to rounding")
+        refuse_constant(law.squares, estimate)
         if block_size is not None:
             estimate, tail = blocks.mean(), functools.partial(tail, copies=n // size)
             statistic = jnp.where(jnp.isnan(statistic), jnp.nan, size * blocks.sum())

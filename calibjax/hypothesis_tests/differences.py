@@ -23,7 +23,6 @@ from calibjax.hypothesis_tests.asymptotic import diagonal, row_means, squared_pa
 from calibjax.hypothesis_tests.ensembles import (
     Clusters,
     apart,
-    checked_clusters,
     cluster_means,
     clusters_of,
 )
@@ -451,7 +450,7 @@ def skce_difference(
     kernels, samples = tuple(k for k, *_ in models), tuple((p, y) for _, p, y in models)
     groups = None
     if clusters is not None:
-        groups = checked_clusters(clusters, kernels[0], samples[0], weights)
+        groups = clusters_of(clusters, floating_dtype(samples), weights)
     elif weights is not None:
         weights = _enough(weights)
     difference = moments(kernels, samples, weights, groups)

@@ -213,9 +213,8 @@ def rank_histogram_test(
     return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pools))
 
 
-def checked_ensembles(ensembles: Any, minimum: int = 1, *, may_lack: bool = False) -> Ensemble:
+def checked_ensembles(ensembles: Any, *, may_lack: bool = False) -> Ensemble:
     """Refuses ensembles whose members are not equally likely; some may be missing."""
-    checks.leading_size("predictions", ensembles, minimum)
     if ensembles.weights is not None and not may_lack:
         expected = "None, as weighted members and the target are not exchangeable"
         raise ValueError(f"predictions.weights: expected {expected}, got {ensembles.weights}")
@@ -280,19 +279,11 @@ class Clusters(NamedTuple):
     number: jax.Array
 
 
-def checked_clusters(
-    ids: Any, kernel: Kernel, samples: DataSet, weights: jax.Array | None
-) -> Clusters:
+def clusters_of(ids: Any, dtype: DTypeLike, weights: jax.Array | None) -> Clusters:
     """The clusters of n samples: at least `MIN_CLUSTERS` different integers, [n].
 
-    Clusters without any weight do not count.
+    Shares are of this dtype. Clusters without any weight do not count.
     """
-    first = jax.tree.map(lambda leaf: leaf[0], samples)
-    return clusters_of(ids, jax.eval_shape(sample_pair, kernel, first, first).dtype, weights)
-
-
-def clusters_of(ids: Any, dtype: DTypeLike, weights: jax.Array | None) -> Clusters:
-    """The same, with weights in this precision."""
     num_samples = ids.size
     if checks.is_concrete(ids):
         used = ids if weights is None or not checks.is_concrete(weights) else ids[weights > 0]
@@ -412,7 +403,7 @@ def cluster_skce_test(
     0.27 0.005
     """
     kernel, samples = kernel or inner(default_kernel)(predictions), (predictions, targets)
-    groups = checked_clusters(clusters, kernel, samples, weights)
+    groups = clusters_of(clusters, floating_dtype(samples), weights)
     keys, size = jax.random.split(key, num_draws), batch_size or default_batch_size(targets.size)
     values = _with_signs(keys, kernel, samples, groups, batch_size=size)
     statistic, draws = values[0], values[1:]

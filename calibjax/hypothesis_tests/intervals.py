@@ -2,17 +2,16 @@
 
 import dataclasses
 import functools
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
 
 from calibjax import operators
 from calibjax._core import checks
-from calibjax._core.arithmetic import safe_sqrt
+from calibjax._core.arithmetic import floating_dtype, safe_sqrt
 from calibjax._core.batches import jit_long
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, record
@@ -21,7 +20,7 @@ from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import linear_row_sums, sample_pair
 from calibjax.hypothesis_tests import ensembles
 from calibjax.hypothesis_tests._redraw.family import number_of
-from calibjax.hypothesis_tests.asymptotic import diagonal
+from calibjax.hypothesis_tests.asymptotic import diagonal, refuse_constant
 from calibjax.hypothesis_tests.result import CalibrationTestResult, _shown
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
@@ -29,7 +28,6 @@ from calibjax.kernels.defaults import default_kernel
 
 Estimator = Literal["biased", "unbiased", "block"]
 Alternative = Literal["two-sided", "less", "greater"]
-ALTERNATIVES = get_args(Alternative)
 
 
 def _bound(kernel: Kernel) -> jax.Array | float:
@@ -185,20 +183,18 @@ def _jackknife(
     The sums are those of h over the other samples, [n], if they are known.
     """
     if clusters is None:
-        n = jax.tree.leaves(samples)[0].shape[0] if weights is None else jnp.sum(weights)
-        estimate = None
+        n = number_of(samples[0], weights)
         if sums is None:
             entries = diagonal(kernel, samples)
             masses = jnp.ones_like(entries) if weights is None else weights
             data = kernel, samples, samples, masses[:, None]
             sums = operators.weighted_sums(sample_pair, *data)[:, 0] - masses * entries
-            estimate = operators.mean_over_pairs(sample_pair, kernel, samples, weights)
         masses = jnp.ones_like(sums) if weights is None else weights
         others = n - masses
         rows = sums / others  # means over the other samples
         # Of n (n − 1) pairs, with weights, those of sample i are its own twice.
         share = masses * others / (n * (n - 1.0))
-        estimate = jnp.sum(share * rows) if estimate is None else estimate
+        estimate = jnp.sum(share * rows)
     else:
         n = clusters.number.astype(clusters.weights.dtype)  # its square overflows as an integer
         rows, is_row = ensembles.cluster_means(ensembles.pair_apart, kernel, samples, clusters)
@@ -284,7 +280,7 @@ def skce_confidence_interval(
         NotImplementedError: if the expectations have no closed form, or no bound is known and
             none is given.
 
-    Cost: 1.5 n² evaluations of h, O(n + tile²) memory; of known values (outside of `jit`) linear
+    Cost: n² evaluations of h, O(n + tile²) memory; of known values (outside of `jit`) linear
     time where `estimators.skce` has it, and O(n r) memory for r features of the target kernel. For
     "distribution_free" that of the estimator.
 
@@ -311,14 +307,12 @@ def skce_confidence_interval(
         bounded = _bounded(kernel, samples, estimator, block_size, bound)
         limits = _limits(bounded, estimator, confidence_level, alternative)
         return _interval(*limits, bounded[0], None, alternative)
-    groups = (
-        None if clusters is None else ensembles.checked_clusters(clusters, kernel, samples, weights)
-    )
+    groups = None
+    if clusters is not None:
+        groups = ensembles.clusters_of(clusters, floating_dtype(samples), weights)
     sums = linear_row_sums(kernel, samples, weights) if groups is None else None
     estimate, error = _jackknife(kernel, samples, weights, groups, sums)
-    if checks.is_concrete(error) and np.isnan(error):
-        expected = "predictions, targets: expected samples that differ, got a calibration kernel"
-        raise ValueError(f"{expected} that is {estimate} on all pairs up to rounding")
+    refuse_constant(error, estimate)
     data = estimate, error, confidence_level, groups
     interval = asymptotic_interval(*data, alternative=alternative)
     size = number_of(predictions, weights) if groups is None else groups.number
@@ -348,7 +342,7 @@ def asymptotic_interval(
     if clusters is None:
         reach = -ndtri(tail) * error
     else:
-        zero = jnp.zeros_like(tail)
-        student = StudentT((clusters.number - 1).astype(tail.dtype), zero, zero + 1)
+        freedom = (clusters.number - 1).astype(tail.dtype)
+        student = StudentT(freedom, jnp.zeros_like(tail), jnp.ones_like(tail))
         reach = -student.icdf(tail) * error
     return _interval(estimate - reach, estimate + reach, estimate, error, alternative)

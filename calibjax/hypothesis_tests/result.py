@@ -273,8 +273,7 @@ def skce_result(
     The pool is [B + 1], or [B + 1, K] for a family of K kernels.
     """
     if components.family is None:
-        observed, others = _observed(pool)
-        result = simulated_result(observed, others, estimate, draws=draws, missing=missing)
+        result = simulated_result(pool[0], pool[1:], estimate, draws=draws, missing=missing)
         return dataclasses.replace(result, components=components)
     groups = tuple(components.groups.values())
     combined, null_samples, adjusted, alone = _of_family(pool, components.biased.z, groups)
@@ -282,12 +281,6 @@ def skce_result(
     tree = jax.tree.unflatten(components.family, adjusted)
     components = dataclasses.replace(components, direction_pvalues=alone)
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
-
-
-@jax.jit
-def _observed(pool: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The observed value, and the draws."""
-    return pool[0], pool[1:]
 
 
 @functools.partial(jax.jit, static_argnums=2)

@@ -396,11 +396,10 @@ class ByPairs:
 
         def means(y: jax.Array) -> Parts:
             samples = predictions, y
-            first = jax.tree.map(lambda leaf: leaf[0], samples)
-            dtype = jax.eval_shape(sample_pair, self.kernel, first, first).dtype
             length = checks.leading_size("predictions", predictions)
-            used = jnp.ones(length, dtype) if weights is None else weights
-            data = self.kernel, samples, used[:, None]
+            # Ones of this type leave that of h.
+            each = jnp.ones(length, jnp.int8) if weights is None else weights
+            data = self.kernel, samples, each[:, None]
             return as_means(n, *operators.split_quadratic_forms(sample_pair, *data))
 
         return jax.vmap(means)(targets)
