@@ -103,11 +103,6 @@ class Compared:
         return Named({name: x.value for name, x in options.items()}, text)
 
     @property
-    def and_weights(self) -> str:
-        """The weights as the last argument of calls that are shown, if there are any."""
-        return "" if self.weights is None else ", weights=weights"
-
-    @property
     def test(self) -> tuple[Any, str]:
         """The test of one model, and what its p-values are."""
         if self.clusters is None:
@@ -131,7 +126,6 @@ def checked_models(
     models = {str(name): predictions for name, predictions in models.items()}
     if reference is not None:
         reference = checks.choice("reference", reference, tuple(models))
-    checks.same_rows(targets=targets, weights=weights, clusters=clusters)
     data = {name: _data(key, name, p, targets, weights) for name, p in models.items()}
     first = next(iter(data))
     expected = _kind(data[first])
@@ -232,22 +226,16 @@ _KERNEL = "result.other_kernels['SKCE']"
 
 
 def _adjusted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries, with p-values by the method of Holm where they have any."""
+    """The entries, with p-values by the method of Holm (1979) where they have any."""
     entries = tuple(entries)
-    pvalues = [x.pvalue for x in entries if x.pvalue is not None]
-    adjusted = iter(_holm(pvalues))
-    return tuple(
-        x if x.pvalue is None else dataclasses.replace(x, pvalue=next(adjusted)) for x in entries
-    )
-
-
-def _holm(pvalues: list[float]) -> list[float]:
-    """p-values adjusted for their number by the method of Holm (1979)."""
-    values = np.array(pvalues)
+    values = np.array([x.pvalue for x in entries if x.pvalue is not None])
     order = np.argsort(values)
     stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
     values[order] = np.minimum(stepped, 1)
-    return values.tolist()
+    adjusted = iter(values.tolist())
+    return tuple(
+        x if x.pvalue is None else dataclasses.replace(x, pvalue=next(adjusted)) for x in entries
+    )
 
 
 def _tested(name: str, compute: Callable[[], Any], call: str, field: str = "") -> Entry:
@@ -290,7 +278,7 @@ def of_scores(c: Compared) -> Section:
         measured(
             f"{x}: {name}",
             functools.partial(c.score.value, p, c.targets, **weights),
-            f"{c.score.text}(models[{x!r}], targets{c.and_weights})",
+            f"{c.score.text}(models[{x!r}], targets{c.first.and_weights})",
         )
         for x, p in c.models.items()
     ]
@@ -322,7 +310,7 @@ def of_gains(c: Compared) -> Section | None:
         return recalibration.recalibration_gain(key, {"": recalibrator}, *samples, **options)[""]
 
     call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {{'': {method}()}}, "
-    more = f"targets, score={c.score.text}{c.and_weights})['']"
+    more = f"targets, score={c.score.text}{c.first.and_weights})['']"
     entries = [
         measured(f"{x}: gain", functools.partial(gain, p), f"{call}models[{x!r}], {more}")
         for x, p in c.models.items()
@@ -337,10 +325,8 @@ def of_gains(c: Compared) -> Section | None:
     return Section("Which has more to gain from recalibration?", tuple(entries), remark)
 
 
-def calibration(c: Compared) -> Section | None:
+def calibration(c: Compared) -> Section:
     """The test of each model, and its SKCE."""
-    if c.kernel is None:
-        return None
     (test, words), options = c.test, c.options(in_rows=True)
     key, first = c.first.at(1), f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 1), "
     interval, entries = hypothesis_tests.skce_confidence_interval, []
@@ -365,10 +351,8 @@ def _seen(c: Compared) -> str:
     return f" Of {c.first.size} predictions {len(c.rows)} are looked at, chosen at random."
 
 
-def of_skces(c: Compared) -> Section | None:
+def of_skces(c: Compared) -> Section:
     """Differences of SKCEs."""
-    if c.kernel is None:
-        return None
     test, options, entries = hypothesis_tests.skce_difference, c.options(in_rows=True), []
     for a, b in c.pairs:
         values, shown = c.samples(a, b)
@@ -383,15 +367,11 @@ def of_skces(c: Compared) -> Section | None:
 
 def kernels_given(c: Compared) -> dict[str, Any]:
     """Kernels of the tests of a model given another one, by "given" and the name of the latter."""
-    if c.kernel is None:
-        return {}
     return {f"given {x}": kernel_given(c.kernel, c.samples(x).value[0]) for x in c.models}
 
 
-def cross_calibration(c: Compared) -> Section | None:
+def cross_calibration(c: Compared) -> Section:
     """Tests of each model given another."""
-    if c.kernel is None:
-        return None
     test, kernels, options = c.test[0], kernels_given(c), c.options(in_rows=True)
     entries: list[Entry] = []
     for a, b in (others for pair in c.pairs for others in (pair, pair[::-1])):
@@ -443,14 +423,7 @@ def _score_told(c: Compared, a: str, b: str, entries: Mapping[str, Entry]) -> It
     name, unit = c.score_name
     entry = entries[f"{a} - {b}: {name}"]
     p, low, high = entry.pvalue, entry.low, entry.high
-    if p is None or low is None or high is None:
-        return
-    if not np.isfinite([low, high]).all():
-        [size] = alike(abs(entry.value))
-        yield (
-            f"The {name} of {a} and {b} differs by the same {size}{unit} in every sample, which "
-            "does not say how much it would differ in others."
-        )
+    if p is None or low is None or high is None or not np.isfinite([low, high]).all():
         return
     better, worse = (a, b) if entry.value <= 0 else (b, a)
     if p <= LEVEL and low * high > 0:
@@ -502,7 +475,7 @@ _OF_SAMPLES = {
     "scores": of_scores,
     "what recalibration gains": of_gains,
 }
-OF_PAIRS = {  # of samples, which take longer than compiling
+_WITH_KERNEL = {
     "calibration of each model": calibration,
     "differences of calibration": of_skces,
     "what one model knows": cross_calibration,
@@ -584,7 +557,7 @@ def compare(
     sharp knows something that coarse does not (p = 0.002): given the predictions of sharp, ...
     """
     compared = checked_models(key, models, targets, reference, score, weights, clusters)
-    work = {**_OF_SAMPLES, **OF_PAIRS}
+    work = _OF_SAMPLES | (_WITH_KERNEL if compared.kernel is not None else {})
     sections: dict[str, Section] = {}
     for number, (name, part) in enumerate(work.items()):
         if progress is not None:
@@ -595,7 +568,8 @@ def compare(
     texts, advice = told_of(compared, sections)
     if progress is not None:
         progress("figures", len(work), len(work) + 1)
-    panels = tuple(_panels(compared))
+    kernel = compared.kernel
+    kernels = {} if kernel is None else {"SKCE": kernel, **kernels_given(compared)}
     first = compared.first
     names = ", ".join(compared.models)
     read_as = f"; arrays were read as {first.read_as}" if first.read_as else ""
@@ -606,11 +580,9 @@ def compare(
         f"{task_in_words(first)}{weights_in_words(first)}{read_as}.",
         sections=tuple(sections.values()),
         sentences=tuple(texts),
-        other_kernels={}
-        if compared.kernel is None
-        else {"SKCE": compared.kernel, **kernels_given(compared)},
+        other_kernels=kernels,
         arrays={} if compared.rows is None else {"rows": jax.device_put(compared.rows)},
-        panels=panels,
+        panels=tuple(_panels(compared)),
         advice=tuple(advice),
     )
 

@@ -229,8 +229,8 @@ def checked_data(
     checks.same_rows(predictions=predictions, targets=targets, features=features, groups=groups)
     predictions, read_as = read_plainly(predictions, targets)
     has_weights = weights is not None
-    predictions, targets, weights = passed(
-        minimum=10, predictions=predictions, targets=targets, weights=weights
+    predictions, targets, weights, features = passed(
+        minimum=10, predictions=predictions, targets=targets, weights=weights, features=features
     )
     if bare(predictions) is not predictions:
         got = "a WithFeatures; pass the features as the argument features"
@@ -242,7 +242,7 @@ def checked_data(
     (predictions, targets, features, memberships), weights = filled(samples, weights)
     task = task_of(predictions, targets)
     if task == "ensembles":
-        predictions = checked_ensembles(predictions, 10)
+        predictions = checked_ensembles(predictions)
     data = Data(
         key, n, predictions, targets, weights, has_weights, task, features, memberships, names
     )
@@ -336,11 +336,10 @@ def in_order(names: np.ndarray) -> np.ndarray:
 
 def _scaled(features: Any, num_samples: int) -> jax.Array:
     """Features [n, d] divided by their standard deviations, where these are not zero."""
-    matrix = passed(features=features)[0]
-    if not hasattr(matrix, "ndim") or matrix.ndim not in (1, 2):
+    if not hasattr(features, "ndim") or features.ndim not in (1, 2):
         got = checks.described(features)
         raise ValueError(f"features: expected an array [n] or [n, d], got {got}")
-    columns = np.asarray(matrix).reshape(num_samples, -1)
+    columns = np.asarray(features).reshape(num_samples, -1)
     deviations = columns.std(0)
     if not (deviations > 0).any():
         raise ValueError("features: expected features that differ between samples, got equal ones")

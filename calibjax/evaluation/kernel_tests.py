@@ -118,8 +118,7 @@ def chosen_kernels(data: Data) -> Choice:
 
 def has_features(kernel: Any, data: Data) -> bool:
     """Whether targets have features, with which redraws are matrix products."""
-    kernel = kernel.target if isinstance(kernel, TensorProduct) else kernel
-    return prepare_features(kernel, data.predictions, data.targets) is not None
+    return prepare_features(kernel.target, data.predictions, data.targets) is not None
 
 
 def _seen(predictions: Any, data: Data) -> Any:
@@ -354,8 +353,6 @@ class _Residuals(NamedTuple):
 
 def errors_in_groups(data: Data) -> Part:
     """Mean errors in each group, with family-wise p-values."""
-    if data.memberships is None:
-        return Part()
     residuals_of = _residuals(data)
     if residuals_of is None:
         remark = "There is no exact test of mean errors for ensembles of vectors."
@@ -432,8 +429,6 @@ def _drawn(
 
 def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     """Whether predictions are right given the features, and local errors of classes."""
-    if data.features is None:
-        return Part()
     if chosen is None:
         remark = "Quantile forecasts have no kernel calibration error."
         return Part((Section("Given the features", (), remark),))

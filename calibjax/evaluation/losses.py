@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import recalibration, scores
-from calibjax.distributions import Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
@@ -141,8 +140,6 @@ def _is_idle(predictions: Distribution) -> jax.Array:
 
 def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
     """Name and function of the loss that the temperature minimises, if there is one."""
-    if isinstance(data.predictions, Quantiles):
-        return None
     if data.task == "ensembles":
         is_scalar = jnp.ndim(data.targets) == 1
         is_floating = jnp.issubdtype(jnp.result_type(data.targets), jnp.floating)

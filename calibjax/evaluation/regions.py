@@ -213,8 +213,7 @@ def _pvalue(size: float, null: np.ndarray) -> float:
     return float((1 + np.sum(null >= size * (1 - 1e-9))) / (1 + len(null)))
 
 
-Outcome = np.ndarray
-Cells = Callable[[Outcome], np.ndarray]
+Cells = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,7 +226,7 @@ class Search:
     """
 
     views: tuple[View, ...]
-    draw: Callable[[np.random.Generator], Outcome]
+    draw: Callable[[np.random.Generator], np.ndarray]
 
 
 def by_levels(levels: np.ndarray) -> Cells:
@@ -544,8 +543,6 @@ def _of_ranks(ranks: _Ranks, values: Any, name: str, call: str, *, with_all: boo
         return []
     edges = midpoints(values, _THIRDS)
     edges = edges[edges < values.max()]
-    if not len(edges) and not with_all:
-        return []
     regions, pairs = unions(len(edges) + 1), ends_of_spans(edges)
     words = (f"where the {name} is {between(*pair)}" for pair in pairs)
     events = ends_of_spans(ranks.edges)
@@ -603,8 +600,6 @@ _REMARK = (
 def where_wrong(data: Data, chosen: Choice | None) -> Part:
     """The places with the largest errors."""
     search = _search(data, chosen)
-    if search is None or not search.views:
-        return Part()
     seed = np.asarray(jax.random.key_data(data.at(13))).ravel()
     result = find_places(search.views, search.draw, seed, NUM_REDRAWS)
     if not result.worst:
@@ -617,7 +612,7 @@ def where_wrong(data: Data, chosen: Choice | None) -> Part:
     return Part((section,), findings)
 
 
-def _search(data: Data, chosen: Choice | None) -> Search | None:
+def _search(data: Data, chosen: Choice | None) -> Search:
     """Where to look: in classes, by distribution functions, or among members of ensembles."""
     if data.is_of_classes:
         return of_classes(data)

@@ -186,20 +186,21 @@ def select_recalibration(
     temperature
     """
     if isinstance(bare(predictions), Ensemble):
-        predictions = checked_ensembles(predictions, 2)
+        predictions = checked_ensembles(predictions)
     if recalibrations is None:
         recalibrations = _default(bare(predictions))
     _check_names(recalibrations)
     first, *others = jax.random.split(key, len(recalibrations) + 2)
     samples = predictions, targets, weights
     gains, fitted, reasons = _fits(first, recalibrations, *samples)
-    _refuse_if_all(recalibrations, reasons)
     methods = {"nothing": _Nothing(), **recalibrations}
     fitted = {"nothing": bare(predictions), **fitted}
     hypotheses, score = _hypotheses(methods, fitted, *samples), default_score(*fitted.values())
     pvalues, later = _pvalues(dict(zip(methods, others, strict=True)), score, hypotheses, num_draws)
     reasons |= later
-    _refuse_if_all(recalibrations, reasons)
+    if len(reasons) == len(recalibrations):
+        got = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
+        raise ValueError(f"recalibrations: expected at least one that can be fitted, got {got}")
     nan = jnp.full((), jnp.nan)
     missing = Gain(nan, nan, nan, nan)
     return Repairs(
@@ -323,12 +324,6 @@ def _pvalue(
     test = one.result(parts)
     ratios = [losses - evaluated(other)[1] for other in others]
     return _smallest(jnp.stack([jnp.append(test.statistic, test.null_samples), *ratios], 1))
-
-
-def _refuse_if_all(recalibrations: Mapping[str, Any], reasons: dict[str, str]) -> None:
-    if len(reasons) == len(recalibrations):
-        got = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
-        raise ValueError(f"recalibrations: expected at least one that can be fitted, got {got}")
 
 
 @record

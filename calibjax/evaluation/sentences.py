@@ -445,8 +445,6 @@ def _adjusted(findings: Findings) -> Findings:
 def _verdict(findings: Findings, rejecting: list[str]) -> str:
     """Whether there is anything wrong."""
     tests, size = _tests(findings), f"{findings.num_samples} predictions"
-    if not tests:
-        return f"The calibration of these {size} was not tested."
     if not rejecting:
         smallest = min(tests, key=tests.__getitem__)
         verdict = f"No miscalibration was found in {size}: the exact test of {_TESTS[smallest]} "

@@ -211,7 +211,7 @@ def _evaluated(**changes):
     ("changes", "error", "message"),
     [
         ({"key": 3}, TypeError, "^key: expected"),
-        ({"predictions": np.ones((40, 3))}, ValueError, "^predictions: expected a batch"),
+        ({"predictions": np.ones((40, 3))}, ValueError, "^predictions.probs.*rows that sum to one"),
         ({"targets": np.zeros(39)}, ValueError, "^targets: expected"),
         ({"targets": np.full(40, np.nan)}, ValueError, "^targets: expected finite"),
         ({"groups": np.zeros(39, int)}, ValueError, r"^groups: expected shape \[n\]"),

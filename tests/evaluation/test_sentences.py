@@ -311,10 +311,6 @@ def test_pvalues_are_adjusted_for_the_number_of_tests():
     assert "adjusted for the 5 tests" in _told(CLASSES, groups=groups, features=0.5, local=0.5)
 
 
-def test_nothing_was_tested():
-    assert "was not tested" in sentences(Findings("multivariate", 5))[0]
-
-
 PLACE = PlaceError("targets around 85 (between 60 and 110)", "", 221, 0.18, 0.267, 0.01)
 
 
