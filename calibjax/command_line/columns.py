@@ -40,8 +40,6 @@ def different_labels(table: Table, target: str) -> tuple[str, ...]:
         table: the file with the labels.
         target: their column.
     """
-    if table.columns[target].dtype.kind not in "biufO":
-        return ()
     present = table.take(~table.is_missing(target))
     texts = {as_integer(x) for x in present.texts(target)}
     numbers = present.values([target])[:, 0]
@@ -139,13 +137,6 @@ _PATTERNS = {
     "logits": r"logits?[_.](.+)",
     "ensembles": r"members?[_.](.+)",
     "quantiles": r"(?:quantiles?[_.]|q(?=0?\.\d))(.+)",
-}
-_EXAMPLES = {
-    "classification": "prob_NAME",
-    "binary": "prob",
-    "logits": "logit_NAME",
-    "ensembles": "member_NAME",
-    "quantiles": "quantile_LEVEL",
 }
 _BINARY = ("prob", "probs")  # without anything behind it: the probability of label 1
 _ALSO = {"loc": ("loc", "mean"), "scale": ("scale", "sd", "std")}  # of the normal distribution
@@ -333,7 +324,7 @@ def _detected(
         raise InputError(f"{table.path}: expected --task, {got}")
     expected = "such as prob_NAME, or loc and scale, or member_NAME"
     if task is not None:
-        needed = " and ".join(parameters(task)) if task in FAMILIES else _EXAMPLES[task]
+        needed = " and ".join(parameters(task)) if task in FAMILIES else "as --help says"
         expected = f"{needed} ({task})"
     raise InputError(f"{table.path}: expected columns {expected}, got {table.in_words}; {_HINT}")
 
@@ -341,10 +332,9 @@ def _detected(
 def _check_number(table: Table, choice: Choice) -> None:
     """Refuses too few columns, or too many, for a task."""
     number, task = len(choice.predictions), choice.task
-    exact = len(parameters(task)) if task in FAMILIES else 1 if task == "binary" else None
-    least = 1 if task == "quantiles" else 2
-    if (exact is None and number < least) or (exact is not None and number != exact):
-        needed = f"{f'{least} or more' if exact is None else exact} columns of predictions ({task})"
+    exact = len(parameters(task)) if task in FAMILIES else 1 if task == "binary" else number
+    if number != exact or not number:
+        needed = f"{exact or 'some'} columns of predictions ({task})"
         got = listed(choice.predictions) or "none"
         raise InputError(f"{table.path}: expected {needed}, got {got}")
 

@@ -119,12 +119,10 @@ def _figure(evaluation: Evaluation, name: str, address: str) -> str:
 
 def _calls(entries: Sequence[Entry]) -> Iterator[str]:
     """How to get every number again."""
-    if entries:
-        yield "<details><summary>The call of each number</summary><dl>"
-        for entry in entries:
-            call = f"<code>{escape(entry.function)}</code>"
-            yield f"<dt>{escape(entry.name)}</dt><dd>{call}</dd>"
-        yield "</dl></details>"
+    yield "<details><summary>The call of each number</summary><dl>"
+    for entry in entries:
+        yield f"<dt>{escape(entry.name)}</dt><dd><code>{escape(entry.function)}</code></dd>"
+    yield "</dl></details>"
 
 
 def data_address(figure: "Figure") -> str:

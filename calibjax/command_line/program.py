@@ -61,9 +61,7 @@ loc and scale mean and sd, quantiles q0.1. Where it is unclear what a column is,
 was found. Parameters of other families (--task gamma) are columns of their names. NumPy arrays
 [n, m] called NAME are columns NAME_0, ..., NAME_m-1.
 """
-EPILOG = """\
-Exit status: 0 if the predictions have been evaluated, 2 if a file or an option is wrong.
-"""
+EPILOG = "Exit status: 0 if the predictions have been evaluated, 2 if a file or option is wrong."
 
 
 class _Parser(argparse.ArgumentParser):
@@ -261,13 +259,8 @@ def _machine() -> str:
 
 def _user_folder() -> Path:
     """Where programs of this user keep what they can make again."""
-    home = Path.home()
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return cache if cache.is_absolute() else home / ".cache"  # as the specification says
+    return cache if cache.is_absolute() else Path.home() / ".cache"  # as the specification says
 
 
 def _forget_oldest(folder: Path) -> None:

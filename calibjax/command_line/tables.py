@@ -85,10 +85,9 @@ class Table:
             what = f"{finite.min():.3g} to {finite.max():.3g}"
         return f"{name or 'without a name'} ({what})"
 
-    def refuse(self, row: int, expected: str, where: str, got: object) -> None:
+    def refuse(self, row: int, expected: str, where: str, got: str) -> None:
         """Raises an InputError that names a row."""
-        text = got if isinstance(got, str) else shown(got)
-        raise InputError(f"{self.place(row)}: expected {expected} in {where}, got {text}")
+        raise InputError(f"{self.place(row)}: expected {expected} in {where}, got {got}")
 
     def refuse_where(self, bad: np.ndarray, expected: str, name: str) -> None:
         """Raises an InputError that names the first row in which a column is bad, if there is one.
@@ -220,17 +219,13 @@ def read(path: Path, *, separator: str | None = None, header: Header = "auto") -
             content = gzip.decompress(content)
     if kind in TEXTS:
         return _read_text(path, content, separator or TEXTS[kind], header)
-    if kind == ".npy":
-        return _table_of_array(path, _loaded(path, content))
-    if kind == ".npz":
-        return _table_of_arrays(path, _loaded(path, content))
-    return _read_parquet(path, content)
-
-
-def _loaded(path: Path, content: bytes) -> Any:
+    if kind == ".parquet":
+        return _read_parquet(path, content)
     with _refusing_damage(path, "by numpy.load"):
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
+        loaded = loaded if isinstance(loaded, np.ndarray) else dict(loaded)
+    of_one = isinstance(loaded, np.ndarray)
+    return _table_of_array(path, loaded) if of_one else _table_of_arrays(path, loaded)
 
 
 @contextlib.contextmanager
@@ -240,8 +235,6 @@ def _refusing_damage(path: Path, how: str) -> Iterator[None]:
         yield
     except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
-        if "pickle" in reason:  # NumPy proposes to load it unsafely
-            reason = "it holds pickled objects, or no NumPy array"
         raise InputError(f"{path}: cannot be read {how} ({shown(reason)})") from None
 
 
@@ -311,7 +304,9 @@ def _refuse_repeated(place: str, names: Sequence[str]) -> None:
 
 def _read_text(path: Path, content: bytes, separator: str, header: Header) -> Table:
     """A table from a text."""
-    lines, numbers = _split(path, _decoded(path, content), separator)
+    with _refusing_damage(path, "as UTF-8"):
+        text = content.decode("utf-8-sig")
+    lines, numbers = _split(path, text, separator)
     first = [x.strip() for x in lines[0]]
     are_numbers = all(x.lower() == "nan" or not np.isnan(_number(x)) for x in first)
     has_names = header == "yes" or (header == "auto" and not are_numbers)
@@ -328,15 +323,6 @@ def _read_text(path: Path, content: bytes, separator: str, header: Header) -> Ta
     values = (np.array(column, object) for column in zip(*lines, strict=True))
     columns = dict(zip(names, values, strict=True))
     return Table(path, columns, np.array(numbers), is_text=True, has_names=has_names)
-
-
-def _decoded(path: Path, content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        row = content.count(b"\n", 0, error.start) + 1
-        got = f"byte {content[error.start]:#04x}"
-        raise InputError(f"{path}, row {row}: expected text in UTF-8, got {got}") from None
 
 
 def _split(path: Path, text: str, separator: str) -> tuple[list[list[str]], list[int]]:

@@ -71,10 +71,9 @@ LOCAL = "local"  # the test of local errors, which is not in the record
 MAX_CLASSES = 20  # with entries of their own
 REDRAWS = 1  # of the keys, that of all redraws: tests with the same key share them
 _EXPECTED = (
-    "predictions: expected a batch of distributions, or an array of probabilities: [n] in [0, 1] "
-    "with labels 0 and 1, or [n, m] with rows that sum to one and integers 0, ..., m - 1 as "
-    "labels; got {got}; say what it is by distributions.Bernoulli(probs), Categorical(probs), "
-    "CategoricalLogits(logits), Normal(loc, scale), Ensemble(values) or Quantiles(levels, values)"
+    "predictions: expected a batch of distributions, or an array of probabilities, [n] for labels "
+    "0 and 1, or [n, m] for labels 0, ..., m - 1, got {got}; say what it is by distributions."
+    "Bernoulli(probs), Categorical(probs), Normal(loc, scale), Ensemble(values), ..."
 )
 TARGETS, MEMBERS, RANKS, CONFIDENCES = (  # what is redrawn
     "targets",

@@ -456,11 +456,9 @@ def _levels(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def pit_panel(data: Data) -> Panel:
     """PIT histogram, if there are PIT values."""
     assert data.pit is not None, "by the caller"
-    caption = "Histogram of the PIT values: flat for a calibrated model, whose bars are all in the "
-    caption += (
-        "band with a probability of 95 %. High ends mean that the predictions are too narrow, "
-    )
-    caption += "a high middle that they are too wide, a slope that they are biased."
+    caption = "Histogram of the PIT values, whose bars are all in the band for a calibrated model "
+    caption += "with a probability of 95 %. High ends mean that the predictions are too narrow, a "
+    caption += "high middle that they are too wide, a slope that they are biased."
     options = {"weights": data.weights, "confidence_level": BAND_LEVEL}
     pit = estimators.pit_counts(data.at(5), data.pit, **options)
     return Panel("PIT histogram", caption, plotting.pit_histogram, pit)

@@ -66,10 +66,7 @@ _WORDS = {
     "unbiased": "errors shared by similar predictions",
     "dispersion": "targets scatter more than predicted",
 }
-_NO_UNIT = (
-    "The SKCE is the squared kernel calibration error: zero for a calibrated model. It has no "
-    "unit that could be interpreted."
-)
+_NO_UNIT = "The SKCE, the squared kernel calibration error, is zero for a calibrated model."
 
 
 @dataclasses.dataclass(frozen=True)

@@ -105,8 +105,7 @@ class Panel:
 
     def figure(self) -> "Figure":
         """A figure of its own."""
-        figure = self.draw().figure
-        return figure  # pyright: ignore[reportReturnType]  # these Axes are in no SubFigure
+        return self.draw().figure  # pyright: ignore[reportReturnType]  # never a SubFigure
 
 
 _WIDTH = 100

@@ -107,19 +107,6 @@ class Place:
     pvalue: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Places:
-    """What was found in all views.
-
-    Attributes:
-        worst: the worst place of each view, the worst one first.
-        number: of places that were looked at.
-    """
-
-    worst: tuple[Place, ...]
-    number: int
-
-
 def spans(number: int) -> list[tuple[int, int]]:
     """First and last but one of neighbouring cells, for all their unions but that of all cells."""
     pairs = itertools.combinations(range(number + 1), 2)
@@ -140,7 +127,7 @@ def cells_of(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 def find_places(
     views: Sequence[View], draw: Callable[[np.random.Generator], Any], seed: Any, num_draws: int
-) -> Places:
+) -> tuple[list[Place], int]:
     """The worst places of all views, with p-values that are adjusted for all of their places.
 
     The statistic is the largest |N - E N| / sd N over the places, of the numbers N of samples in
@@ -152,6 +139,9 @@ def find_places(
         draw: draws targets from the predictions, in the form that `View.redrawn` takes.
         seed: of NumPy.
         num_draws: B, the number of redraws.
+
+    Returns:
+        The worst place of each view, the worst one first, and the number of places.
     """
     random = np.random.default_rng(seed)
     searched: list[tuple[View, np.ndarray, np.ndarray, np.ndarray]] = []
@@ -169,7 +159,7 @@ def find_places(
     def rank(x: Place) -> tuple[float, float]:
         return x.pvalue, -abs(x.observed - x.predicted) / max(x.chance, _SMALLEST)
 
-    return Places(tuple(sorted(worst, key=rank)), sum(int(one[-1].sum()) for one in searched))
+    return sorted(worst, key=rank), sum(int(one[-1].sum()) for one in searched)
 
 
 def _standardised(totals: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
@@ -431,13 +421,9 @@ def of_members(data: Data, values: np.ndarray, call: str) -> Search:
         below, redrawn = _shares_below(own, cuts)
         view = _of_targets(data, own[:, 0], cuts, below, redrawn, called, is_whole, name)
         views.append(dataclasses.replace(view, factor=(m + 1) / m))
-
-    def draw(random: np.random.Generator) -> np.ndarray:
-        return random.integers(m + 1, size=n)
-
     if not is_vector and data.pit is not None:
         views += _ranks_of_members(data, pool, call)
-    return Search(tuple(views), draw)
+    return Search(tuple(views), lambda random: random.integers(m + 1, size=n))
 
 
 def _shares_below(pool: np.ndarray, cuts: np.ndarray) -> tuple[np.ndarray, Cells]:
@@ -592,8 +578,7 @@ _REMARK = (
     "Of {number} places (events in regions of the predictions), those whose frequencies differ "
     "most from the predicted ones, in standard errors. They were searched for because a test "
     "rejects and no sentence would have named an error. The p-values are exact and adjusted for "
-    "all places that were looked at. They need no adjustment for the other tests: the probability "
-    "that a calibrated model gets this table at all is at most 5 %."
+    "all places that were looked at."
 )
 
 
@@ -601,13 +586,12 @@ def where_wrong(data: Data, chosen: Choice | None) -> Part:
     """The places with the largest errors."""
     search = _search(data, chosen)
     seed = np.asarray(jax.random.key_data(data.at(13))).ravel()
-    result = find_places(search.views, search.draw, seed, NUM_REDRAWS)
-    if not result.worst:
+    worst, number = find_places(search.views, search.draw, seed, NUM_REDRAWS)
+    if not worst:
         return Part()
-    shown = [place for place in result.worst if place.pvalue <= LEVEL][:_SHOWN]
-    shown = shown or [result.worst[0]]
+    shown = [place for place in worst if place.pvalue <= LEVEL][:_SHOWN] or worst[:1]
     entries = tuple(entry for place in shown for entry in _entries(data, place))
-    section = Section("Where it is wrong", entries, _REMARK.format(number=result.number))
+    section = Section("Where it is wrong", entries, _REMARK.format(number=number))
     findings = {"places": tuple(_error(place) for place in shown)}
     return Part((section,), findings)
 

@@ -43,12 +43,9 @@ from calibjax.recalibration.gain import Gain, default_score, recalibration_gain
 
 _TITLE = "What would repair it"
 _REMARK = (
-    "From the simplest recalibration on: the p-value of the hypothesis that predictions are "
-    "calibrated after it, to which it is fitted again in every redraw, and the improvement of the "
-    "score of predictions that it was not fitted to (five folds). The first with a p-value above "
-    "0.05 is named, which needs no adjustment: if each contains those before it, one more "
-    "complicated than necessary is named with a probability of at most 5 %. See "
-    "select_recalibration."
+    "The p-value of calibration after each recalibration, from the simplest on, and by how much it "
+    "improves the score of predictions that it was not fitted to (five folds). The first with a "
+    "p-value above 0.05 is named; see select_recalibration."
 )
 _PLACE = 14  # of its random key among those of the evaluation
 _NUM_DRAWS = 199  # within an evaluation

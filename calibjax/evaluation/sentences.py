@@ -38,8 +38,6 @@ class Adjustment:
 
         It is exact for tests that share their redraws, and multiplied by the number of sets.
         """
-        if test not in self.set_of:
-            return pvalue
         smallest = self.smallest[self.set_of[test]]
         count = np.searchsorted(smallest, pvalue * (1 + 1e-6), "right")
         return min(1.0, len(self.smallest) * max(1, int(count)) / len(smallest))
@@ -226,14 +224,6 @@ def ends_of(entry: Entry | None) -> tuple[float, float] | None:
     return (entry.low, entry.high) if is_finite else None
 
 
-def with_interval(value: float, entry: Entry) -> str:
-    """A value, and the interval of an entry if it has one."""
-    both = ends_of(entry)
-    if both is None:
-        return hundredths(value)
-    return f"{hundredths(value)} (95 % interval {hundredths(both[0])} to {hundredths(both[1])})"
-
-
 def hundredths(value: float) -> str:
     """A number with two decimals, or with two significant digits if it is small."""
     return f"{value:.2f}" if not value or abs(value) >= 0.1 else f"{value:.2g}"
@@ -379,12 +369,6 @@ def sentences(findings: Findings) -> list[str]:
         all_tests = f"the {len(tests)} tests that these sentences rest on"
         others = f", except for {' and '.join(but)}" if but else ""
         texts.append(f"All p-values are adjusted for {all_tests}{others}.")
-    means = (*adjusted.classes, *adjusted.bias, *adjusted.groups, *adjusted.places)
-    if rejecting and any(mean.pvalue <= LEVEL for mean in means):
-        texts.append(
-            "Sentences on a mean error, such as that of one class, group or place, also require "
-            "significance given the observed scatter; their p is the larger of the two."
-        )
     return texts
 
 
@@ -478,17 +462,15 @@ def _direction(findings: Findings, rejecting: list[str]) -> list[str]:
 def _largest(findings: Findings, rejecting: list[str]) -> list[str]:
     """What the test of all errors together is largest for."""
     p = findings.direction_pvalue
-    if "all" not in rejecting or not findings.direction:
+    if "all" not in rejecting or not findings.direction or p is None or p > LEVEL:
         return []
-    if p is not None and p <= LEVEL:
-        is_told = _biases(findings) or _classes(findings)
-        is_other = "where" in findings.direction or wrong_shape(findings)
-        if is_told and not is_other:
-            return []
-        direction, _, score = findings.direction.partition(": ")
-        of = f"score of the {score}, " if score else ""
-        return [f"The clearest finding of this test: {in_full(direction)} ({of}{p_is(p)})."]
-    return []
+    is_told = _biases(findings) or _classes(findings)
+    is_other = "where" in findings.direction or wrong_shape(findings)
+    if is_told and not is_other:
+        return []
+    direction, _, score = findings.direction.partition(": ")
+    of = f"score of the {score}, " if score else ""
+    return [f"The clearest finding of this test: {in_full(direction)} ({of}{p_is(p)})."]
 
 
 def _width(findings: Findings) -> list[str]:
@@ -585,8 +567,9 @@ def _repair(findings: Findings) -> list[str]:
     held_out = ends_of(gain)
     if temperature is None or gain is None or held_out is None:
         return []
-    best = f"The best temperature is {with_interval(temperature.value, temperature)}"
-    ends = ends_of(temperature)
+    best, ends = f"The best temperature is {hundredths(temperature.value)}", ends_of(temperature)
+    if ends is not None:
+        best += f" (95 % interval {hundredths(ends[0])} to {hundredths(ends[1])})"
     score = score_of(findings.gain_unit)
     value, low, high = alike(gain.value, *held_out)
     won = f"by {value} (95 % interval {low} to {high})"

@@ -20,8 +20,8 @@ def damaged(content):
 TEXTS = {
     "empty": ("", "expected rows, got empty lines only"),
     "no rows": ("prob_0,prob_1,label\n", "expected rows below the header, got none"),
-    "binary garbage": (bytes(range(256)) * 8, "row 2: expected text in UTF-8"),
-    "UTF-16": (GOOD.encode("utf-16"), "row 1: expected text in UTF-8, got byte 0xff"),
+    "binary garbage": (bytes(range(256)) * 8, "cannot be read as UTF-8"),
+    "UTF-16": (GOOD.encode("utf-16"), "cannot be read as UTF-8 .*byte 0xff"),
     "zero bytes": (GOOD.replace("0.5", "\0"), "row 3"),
     "truncated in a row": (GOOD[:-6], "row 4: expected 3 values as in the header, got 2"),
     "truncated in a quotation": (GOOD + '"0.3,0.7,1\n', "row 5: cannot be read as CSV"),
@@ -131,7 +131,7 @@ FILES = {
         "cannot be read by numpy.load",
     ),
     "truncated array": (".npy", npy(np.zeros((50, 3)))[:-100], "cannot be read by numpy.load"),
-    "pickled array": (".npy", npy(np.array([{}, []], object)), "it holds pickled objects"),
+    "pickled array": (".npy", npy(np.array([{}, []], object)), "cannot be read by numpy.load"),
     "array of three axes": (
         ".npy",
         npy(np.zeros((2, 2, 2))),
@@ -144,7 +144,7 @@ FILES = {
     "pickled objects": (
         ".npz",
         npz(prob=np.array([None, 1], object), label=LABELS),
-        "it holds pickled objects",
+        "cannot be read by numpy.load",
     ),
     "arrays of two lengths": (
         ".npz",

@@ -266,7 +266,7 @@ def test_groups_and_features(loaded):
         (["--task", "normal", "--predictions", "loc", "loc"], "got loc twice"),
         (["--task", "normal", "--predictions", "loc", "target"], "columns beside the target"),
         (["--task", "normal", "--predictions", "loc"], "expected 2 columns of predictions"),
-        (["--task", "classification"], r"expected columns prob_NAME \(classification\)"),
+        (["--task", "classification"], r"expected columns as --help says \(classification\)"),
         (["--first-label", "1"], "--first-label: expected the task classification or logits"),
         (["--normalize"], "--normalize: expected the task classification"),
         (["--levels", "0.5"], "--levels: expected the task quantiles"),
