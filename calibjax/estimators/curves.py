@@ -448,9 +448,7 @@ def isotonic_curve(
     else:
         forecasts = forecasts_of(predictions, targets, None)
         check_draws(predictions, targets)
-    is_bad = jnp.any(jnp.isnan(forecasts) | checks.is_missing(targets))
-    if weights is not None:
-        is_bad |= jnp.any(jnp.isnan(weights))
+    received = forecasts, targets, weights
     samples = checks.counted(weights, (predictions, forecasts, targets))
     order = jnp.argsort(samples[1])
     samples, weights = jax.tree.map(lambda x: x[order], (samples, weights))
@@ -484,12 +482,9 @@ def isotonic_curve(
     half = jnp.sort(largest)[ranks[1] - 1] * spread + rounding
     limits = *pointwise_band(pool[1:], ranks[0]), middle - half, middle + half
     limits = (jnp.clip(x, 0, 1) for x in limits) if is_binary else limits
-    values = forecasts[places], pool[0], *limits
-    return IsotonicCurve(
-        *(jnp.where(is_bad, jnp.nan, x) for x in values),
-        confidence_level=confidence_level,
-        functional="probability" if is_binary else "mean",
-    )
+    values = checks.nan_with((forecasts[places], pool[0], *limits), received)
+    functional = "probability" if is_binary else "mean"
+    return IsotonicCurve(*values, confidence_level=confidence_level, functional=functional)
 
 
 def forecasts_of(predictions: Distribution, targets: jax.Array, level: float | None) -> jax.Array:

@@ -444,6 +444,5 @@ def _counted(
     lower, upper = simultaneous_band(
         redraws, rank, size, size * probs, deviation, has_weights=weights is not None
     )
-    is_whole = ~jnp.any(jnp.isnan(values)) & ~jnp.any(jnp.isnan(edges)) & ~jnp.isnan(size)
-    counts = checks.missing_where(~is_whole[None], count(values))
-    return counts, jnp.where(is_whole, lower, jnp.nan), jnp.where(is_whole, upper, jnp.nan)
+    lower, upper = checks.nan_with((lower, upper), values, edges, size)
+    return checks.missing_unless(~jnp.isnan(lower), count(values)), lower, upper

@@ -358,7 +358,8 @@ def composite_calibration_test(
     members, _ = family = checked_family(kernels, predictions, targets)
     tested = hypothesis_of(recalibration, family, predictions, repaired, targets, weights)
     size = batch_size or default_batch_size(tested.family.num_bytes)
-    parts = _pool(jax.random.split(key, num_draws), tested, drawn, batch_size=size)
+    keys = jax.random.split(key, num_draws)
+    parts = over_pool(keys, _redrawn, _refitted, tested, drawn, size)
     result = tested.result(parts)
     words = direction_words(members, predictions)
     judged = tested.judged(repaired, drawn)
@@ -368,16 +369,9 @@ def composite_calibration_test(
     return dataclasses.replace(result, components=components)
 
 
-@functools.partial(jax.jit, static_argnames="batch_size")
-def _pool(
-    keys: jax.Array, tested: Hypothesis, targets: jax.Array, *, batch_size: int
-) -> PartsOfFits:
-    """`Hypothesis.parts` of the observed targets, then of resampled ones."""
+def _redrawn(tested: Hypothesis, key: jax.Array) -> PyTree:
+    return tested.redrawn(key, tested.repaired)
 
-    def evaluate(tested: Hypothesis, ys: jax.Array) -> PartsOfFits:
-        return tested.parts(jax.vmap(tested.fitted)(ys), ys)
 
-    def redraw(tested: Hypothesis, key: jax.Array) -> PyTree:
-        return tested.redrawn(key, tested.repaired)
-
-    return over_pool(keys, redraw, evaluate, tested, targets, batch_size)
+def _refitted(tested: Hypothesis, targets: PyTree) -> PartsOfFits:
+    return tested.parts(jax.vmap(tested.fitted)(targets), targets)

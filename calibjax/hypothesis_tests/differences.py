@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -260,20 +260,6 @@ class SKCEDifference(CalibrationTestResult):
         return f"{super().__repr__()}{better('is better calibrated', self.estimate, is_clear)}"
 
 
-class Moments(NamedTuple):
-    """A U-statistic, and the root of an estimate of its variance.
-
-    Attributes:
-        estimate: U.
-        error: √v.
-        freedom: degrees of freedom of Student's distribution of U / √v; None for the normal one.
-    """
-
-    estimate: jax.Array
-    error: jax.Array
-    freedom: jax.Array | None = None
-
-
 def _difference(
     kernels: tuple[Kernel, ...], x: tuple[DataSet, ...], y: tuple[DataSet, ...]
 ) -> jax.Array:
@@ -306,8 +292,11 @@ def moments(
     samples: tuple[DataSet, ...],
     weights: jax.Array | None = None,
     clusters: Clusters | None = None,
-) -> Moments:
-    """In units of the largest row mean: squares of very small numbers vanish."""
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """The mean U of g over pairs, √v, and the degrees of freedom of U / √v; None for a normal one.
+
+    In units of the largest row mean: squares of very small numbers vanish.
+    """
     if clusters is not None:
         return _moments_of_clusters(kernels, samples, clusters)
     diagonal = jax.vmap(_difference, (None, 0, 0))(kernels, samples, samples)
@@ -329,12 +318,12 @@ def moments(
     spread = jnp.where(spread > rounding, spread, 0) * ((n - 1) ** 2 / (n - 2))
     of_rows = jnp.maximum(spread - of_pairs, 0) / (n - 4)
     variance = (4 * (n - 2) * of_rows + 2 * of_pairs) / (n * (n - 1.0))
-    return Moments(size * estimate, size * jnp.sqrt(variance))
+    return size * estimate, size * jnp.sqrt(variance), None
 
 
 def _moments_of_clusters(
     kernels: tuple[Kernel, ...], samples: tuple[DataSet, ...], clusters: Clusters
-) -> Moments:
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Those of clusters, with the variance of the jackknife."""
     rows, is_row = cluster_means(_difference_apart, kernels, samples, clusters)
     n = clusters.number.astype(rows.dtype)
@@ -345,7 +334,7 @@ def _moments_of_clusters(
     rounding = 100 * jnp.finfo(rows.dtype).eps * jnp.square(estimate)
     squares = jnp.where(squares > n * rounding, squares, 0)
     error = jnp.sqrt(4 * (n - 1) / n * squares) / (n - 2)
-    return Moments(size * estimate, size * error, n - 1)
+    return size * estimate, size * error, n - 1
 
 
 def _unit(rows: jax.Array) -> jax.Array:
@@ -453,13 +442,12 @@ def skce_difference(
         groups = clusters_of(clusters, floating_dtype(samples), weights)
     elif weights is not None:
         weights = _enough(weights)
-    difference = moments(kernels, samples, weights, groups)
-    rounding = 32 * jnp.finfo(difference.estimate.dtype).eps * _size(kernels, samples)
-    is_known = (jnp.abs(difference.estimate) > rounding) & (difference.error > 0)
-    z = difference.estimate / jnp.where(is_known, difference.error, 1)
-    statistic = checks.nan_with(jnp.where(is_known, z, 0), difference)
-    pvalue = pvalue_of(statistic, alternative, difference.freedom)
-    return SKCEDifference(statistic, pvalue, difference.estimate)
+    estimate, error, freedom = moments(kernels, samples, weights, groups)
+    rounding = 32 * jnp.finfo(estimate.dtype).eps * _size(kernels, samples)
+    is_known = (jnp.abs(estimate) > rounding) & (error > 0)
+    z = estimate / jnp.where(is_known, error, 1)
+    statistic = checks.nan_with(jnp.where(is_known, z, 0), (estimate, error))
+    return SKCEDifference(statistic, pvalue_of(statistic, alternative, freedom), estimate)
 
 
 def _enough(weights: jax.Array) -> jax.Array:

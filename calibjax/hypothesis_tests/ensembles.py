@@ -213,8 +213,9 @@ def rank_histogram_test(
     return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pools))
 
 
-def checked_ensembles(ensembles: Any, *, may_lack: bool = False) -> Ensemble:
+def checked_ensembles(ensembles: Any, minimum: int = 1, *, may_lack: bool = False) -> Ensemble:
     """Refuses ensembles whose members are not equally likely; some may be missing."""
+    checks.leading_size("predictions", ensembles, minimum)
     if ensembles.weights is not None and not may_lack:
         expected = "None, as weighted members and the target are not exchangeable"
         raise ValueError(f"predictions.weights: expected {expected}, got {ensembles.weights}")
@@ -405,26 +406,20 @@ def cluster_skce_test(
     kernel, samples = kernel or inner(default_kernel)(predictions), (predictions, targets)
     groups = clusters_of(clusters, floating_dtype(samples), weights)
     keys, size = jax.random.split(key, num_draws), batch_size or default_batch_size(targets.size)
-    values = _with_signs(keys, kernel, samples, groups, batch_size=size)
-    statistic, draws = values[0], values[1:]
-    statistic = checks.nan_with(statistic, samples)
-    return simulated_result(statistic, draws, statistic, draws="random signs of clusters")
+    ones = jnp.ones_like(groups.weights)
+    values = over_pool(keys, _signs, _signed_means, (kernel, samples, groups), ones, size)
+    statistic = checks.nan_with(values[0], samples)
+    return simulated_result(statistic, values[1:], statistic, draws="random signs of clusters")
 
 
-@functools.partial(jax.jit, static_argnames="batch_size")
-def _with_signs(
-    keys: jax.Array, kernel: Kernel, samples: DataSet, clusters: Clusters, *, batch_size: int
-) -> jax.Array:
-    """U, then U_ε for random signs, [B + 1]."""
-    data = kernel, (samples, clusters.ids), clusters.weights
-    num_pairs = clusters.number * (clusters.number - 1.0)
+def _signs(data: tuple[Kernel, DataSet, Clusters], key: jax.Array) -> jax.Array:
+    _, _, clusters = data
+    return jax.random.rademacher(key, clusters.weights.shape, clusters.weights.dtype)
 
-    def evaluate(data: tuple, signs: jax.Array) -> jax.Array:
-        kernel, points, weights = data
-        signed = signs[:, points[1]].T * weights[:, None]
-        return operators.quadratic_forms(pair_apart, kernel, points, signed) / num_pairs
 
-    def signs(data: tuple, key: jax.Array) -> jax.Array:
-        return jax.random.rademacher(key, data[2].shape, data[2].dtype)
-
-    return over_pool(keys, signs, evaluate, data, jnp.ones_like(data[2]), batch_size)
+def _signed_means(data: tuple[Kernel, DataSet, Clusters], signs: jax.Array) -> jax.Array:
+    """U_ε of several signs."""
+    kernel, samples, (ids, weights, number) = data
+    signed = signs[:, ids].T * weights[:, None]
+    forms = operators.quadratic_forms(pair_apart, kernel, (samples, ids), signed)
+    return forms / (number * (number - 1.0))

@@ -295,11 +295,7 @@ def _counted(
 ) -> tuple[Quantiles, Quantiles, jax.Array, jax.Array]:
     """The predictions, those of their intervals, the probabilities of these, and the observed."""
     # If anything is NaN, nothing is known about any level.
-    is_whole = ~jnp.any(jnp.isnan(targets)) & ~jnp.any(jnp.isnan(predictions.values))
-    if weights is not None:
-        is_whole &= ~jnp.any(jnp.isnan(weights))
-    levels = jnp.where(is_whole, predictions.levels, jnp.nan)
-    levels = jnp.where(jnp.any(jnp.isnan(levels)), jnp.nan, levels)
+    levels = checks.nan_with(predictions.levels, predictions, targets, weights)
     predictions = Quantiles(levels, predictions.values)
     intervals = randomised_intervals(key, predictions, targets, weights)
     places = Quantiles(levels, jnp.broadcast_to(jnp.arange(levels.shape[1]) + 0.5, levels.shape))

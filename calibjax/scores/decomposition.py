@@ -95,10 +95,9 @@ def brier_decomposition(
     """
     probs = predictions.class_probs
     labels = one_hot(targets, probs.shape[1], probs.dtype)
-    is_missing = jnp.any(jnp.isnan(probs))
-    probs, labels = checks.counted(weights, (probs, labels))
-    parts = lax.map(lambda x: _of_event(x[0], x[1], weights), (probs.T, labels.T))
-    return jax.tree.map(lambda part: jnp.where(is_missing, jnp.nan, jnp.sum(part, 0)), parts)
+    counted, labels = checks.counted(weights, (probs, labels))
+    parts = lax.map(lambda x: _of_event(x[0], x[1], weights), (counted.T, labels.T))
+    return checks.nan_with(jax.tree.map(lambda part: jnp.sum(part, 0), parts), probs)
 
 
 @checked(needs=("cdf", "icdf"), compiled=True, static=("num_thresholds",))

@@ -32,17 +32,11 @@ from calibjax._core.pytree import PyTree, record
 _FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = 100, 250, 10  # to fit a tail; in it; to need none
 
 
-@jax.jit
-def tolerance(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
-    """Largest difference that counts as a tie: equal data sets may differ in the last digits."""
-    return _tolerance(statistic, null_samples, jnp)
-
-
 Numbers = TypeVar("Numbers", np.ndarray, jax.Array)
 
 
-def _tolerance(statistic: ArrayLike, null_samples: Numbers, xp: ModuleType) -> Numbers:
-    """With functions of `xp`, jax.numpy or numpy."""
+def tolerance(statistic: ArrayLike, null_samples: Numbers, xp: ModuleType = jnp) -> Numbers:
+    """Largest difference that counts as a tie: equal data sets may differ in the last digits."""
     size = xp.where(xp.isfinite(null_samples), xp.abs(null_samples), 0)
     sizes = xp.where(xp.isfinite(statistic), xp.abs(statistic), 0)
     # The median, since a few large draws do not affect the rounding errors of the others.
@@ -234,7 +228,7 @@ def critical_values(
     draws = scores.max(1, keepdims=True) if adjust else scores
     rank = math.floor(level * len(pool) + 1e-9)
     last = np.sort(draws, 0)[-rank] if rank else np.inf  # NaN counts against rejection
-    last = np.where(np.isnan(last), np.inf, last + _tolerance(last, draws, np))
+    last = np.where(np.isnan(last), np.inf, last + tolerance(last, draws, np))
     rounding = _rounding(pool, np.isfinite(pool), np)
     limit = mean + np.where(spread == 0, rounding, np.where(spread == 0, 1, spread) * last)
     return _split(limit, statistic, null_samples, np)

@@ -278,20 +278,18 @@ def evaluate_plan(
         Both means, [B + 1, K] each.
     """
     batch_size = batch_size or default_batch_size(plan.family.num_bytes)
-    return _evaluated(_split(key, num_draws), plan, batch_size=batch_size)
+    return over_pool(_split(key, num_draws), _redrawn, _parts, plan, plan.targets, batch_size)
 
 
-@functools.partial(jit_long, static_argnames="batch_size")
-def _evaluated(keys: jax.Array, plan: Plan, *, batch_size: int) -> families.Parts:
-    def redraw(plan: Plan, key: jax.Array) -> PyTree:
-        return draw(key, plan.predictions)
-
-    def evaluate(plan: Plan, targets: PyTree) -> families.Parts:
-        return plan.family(plan.predictions, targets, weights=plan.weights)
-
-    return over_pool(keys, redraw, evaluate, plan, plan.targets, batch_size)
+def _redrawn(plan: Plan, key: jax.Array) -> PyTree:
+    return draw(key, plan.predictions)
 
 
+def _parts(plan: Plan, targets: PyTree) -> families.Parts:
+    return plan.family(plan.predictions, targets, weights=plan.weights)
+
+
+@functools.partial(jit_long, static_argnames=("redraw", "evaluate", "batch_size"))
 def over_pool(
     keys: jax.Array,
     redraw: Callable[[Any, jax.Array], T],
@@ -304,7 +302,7 @@ def over_pool(
 
     Args:
         keys: a random key for each redraw, [B].
-        redraw: (data, key) → targets, [n, ...].
+        redraw: (data, key) → targets, [n, ...]; it and `evaluate` are compiled once each.
         evaluate: (data, targets [b, n, ...]) → a pytree of values, [b, ...] each.
         data: what both need; a pytree of arrays.
         targets: the observed ones, [n, ...].
