@@ -205,14 +205,11 @@ def local_errors(
     size = checks.nan_with(size, confidences, residuals)  # NaN are in bins of their own
     size = jnp.where(jnp.isnan(places), jnp.nan, size)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
-    errors = LocalErrors(
-        error=means[0, ..., 0],
-        standard_error=_root_of_ratio(spread, others),
-        null_standard_error=_root_of_ratio(means[1, ..., 2], size),
-        effective_size=size,
+    deviations = _root_of_ratio(spread, others), _root_of_ratio(means[1, ..., 2], size)
+    error, standard_error, null_standard_error = (
+        jnp.where(has_samples, x, jnp.nan) for x in (means[0, ..., 0], *deviations)
     )
-    errors = jax.tree.map(lambda x: jnp.where(has_samples, x, jnp.nan), errors)
-    return dataclasses.replace(errors, effective_size=size)
+    return LocalErrors(error, standard_error, null_standard_error, size)
 
 
 @checked(at=_points)

@@ -23,7 +23,7 @@ from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.hypothesis_tests._redraw.components import OF_CLASSES, OF_NUMBERS, skce_components
-from calibjax.hypothesis_tests._redraw.plan import evaluate_plan, planned
+from calibjax.hypothesis_tests._redraw.plan import means_of_redraws
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
@@ -276,12 +276,12 @@ def aggregated_skce_test(
         predictions = with_targets(checked_ensembles(predictions), targets)
     kernels = default_kernels(predictions) if kernels is None else kernels
     members, structure = checked_family(kernels, predictions, targets)
-    plan = planned(members, predictions, targets, weights)
-    parts = evaluate_plan(key, plan, num_draws=num_draws, batch_size=batch_size)
+    draws = {"num_draws": num_draws, "batch_size": batch_size}
+    parts, number = means_of_redraws(key, members, predictions, targets, weights, **draws)
     options = {"ranked": "omnibus", "family": structure, "squares": are_squares(members)}
-    pool, components = skce_components(*parts, num_targets=plan.number, **options)
-    words = direction_words(members, plan.predictions)
-    judged = plan.predictions, plan.targets, None
-    scores = direction_scores(members, words, plan.predictions, judged, plan.weights)
+    pool, components = skce_components(*parts, num_targets=number, **options)
+    words = direction_words(members, predictions)
+    judged = predictions, targets, None
+    scores = direction_scores(members, words, predictions, judged, weights)
     components = dataclasses.replace(components, direction_scores=scores, directions=words)
     return skce_result(pool, components, parts[0][0], draws="targets resampled under the null")

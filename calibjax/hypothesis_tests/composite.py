@@ -20,7 +20,6 @@ from calibjax.hypothesis_tests._redraw.family import (
     Family,
     after_repair,
     is_of_scores,
-    number_of,
     number_with_pairs,
 )
 from calibjax.hypothesis_tests._redraw.plan import family_of, over_pool
@@ -92,8 +91,7 @@ class Hypothesis:
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
         """That of the means for the observed targets, then for resampled ones."""
         name, weights = type(self.recalibration).__name__, self.weights
-        n = number_of(self.predictions, None)
-        n = n if weights is None else number_with_pairs(self.predictions, weights)
+        n = number_with_pairs(self.predictions, weights)
         unbiased, diagonal, dispersion = _comparable(parts, n)
         pool, components = skce_components(
             unbiased,

@@ -22,7 +22,7 @@ from calibjax.distributions.base import Distribution, draw
 from calibjax.estimators.kernel import ready
 from calibjax.hypothesis_tests import pit_statistics
 from calibjax.hypothesis_tests._redraw.components import Statistic, skce_components
-from calibjax.hypothesis_tests._redraw.plan import evaluate_plan, planned, rank_among_redraws
+from calibjax.hypothesis_tests._redraw.plan import means_of_redraws, rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.kernels import Kernel, default_kernel
@@ -216,9 +216,8 @@ def ranked_skce(
     key: jax.Array, kernel: Kernel, *data: Any, statistic: str, **options: Any
 ) -> CalibrationTestResult:
     """`exact_skce_test` of a checked kernel, and predictions, targets and weights."""
-    plan = planned([(None, kernel)], *data)
-    parts = evaluate_plan(key, plan, **options)
-    return result_of_pool(*parts, num_targets=plan.number, statistic=statistic)
+    parts, number = means_of_redraws(key, [(None, kernel)], *data, **options)
+    return result_of_pool(*parts, num_targets=number, statistic=statistic)
 
 
 def result_of_pool(

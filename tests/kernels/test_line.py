@@ -14,7 +14,7 @@ from calibjax.distributions import Bernoulli, Categorical, Laplace, Normal, Pois
 from calibjax.estimators.kernel import mmce
 from calibjax.hypothesis_tests import exact_skce_test
 from calibjax.hypothesis_tests._redraw.family import ByPairs
-from calibjax.hypothesis_tests._redraw.plan import planned
+from calibjax.hypothesis_tests._redraw.plan import family_of
 from calibjax.kernels import bandwidth
 from calibjax.kernels.line import line_of
 from calibjax.operators import line_forms, line_sums
@@ -250,9 +250,9 @@ def test_exact_tests(n, weighted, monkeypatch):
         expected = exact_skce_test(KEY, product, Bernoulli(probs), labels, **given)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
-    plan = planned([(None, product)], Bernoulli(probs), labels, None)
-    assert not isinstance(plan.family.statistics[0].statistic, ByPairs)
-    assert len(plan.family.statistics[0].statistic.lines) == 1
+    statistic = family_of([(None, product)], Bernoulli(probs), labels).statistics[0].statistic
+    assert not isinstance(statistic, ByPairs)
+    assert len(statistic.lines) == 1
 
 
 @pytest.mark.parametrize("kind", ["plain", "rounded", "half equal", "large"])

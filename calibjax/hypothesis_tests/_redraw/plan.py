@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,34 +25,6 @@ from calibjax.kernels.residuals import Regressor
 
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
 _LARGEST_RANK = 512  # to look for more would take as long as a test by pairs
-
-
-class Plan(NamedTuple):
-    """How kernels are evaluated for targets that are redrawn.
-
-    Attributes:
-        predictions, targets, weights: the data.
-        number: the number of samples n, the effective one if they have weights.
-        family: evaluates all kernels.
-    """
-
-    predictions: Distribution
-    targets: jax.Array
-    weights: jax.Array | None
-    number: jax.Array | int
-    family: families.Family
-
-
-def planned(
-    members: Sequence[tuple[Any, Kernel]],
-    predictions: Distribution,
-    targets: jax.Array,
-    weights: jax.Array | None,
-) -> Plan:
-    """The plan for kernels, (lens, kernel) each, and checked data."""
-    check_draws(predictions, targets)
-    n = families.number_with_pairs(predictions, weights)
-    return Plan(predictions, targets, weights, n, family_of(members, predictions, targets))
 
 
 def family_of(
@@ -267,26 +239,39 @@ def _pool(
     return observed, jax.tree.map(lambda x: x[1:], values)
 
 
-def evaluate_plan(
-    key: jax.Array, plan: Plan, *, num_draws: int, batch_size: int | None
-) -> families.Parts:
+def means_of_redraws(
+    key: jax.Array,
+    members: Sequence[tuple[Any, Kernel]],
+    predictions: Distribution,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    *,
+    num_draws: int,
+    batch_size: int | None,
+) -> tuple[families.Parts, jax.Array | int]:
     """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
 
-    The weights of the samples stay; the options are the user's.
+    The kernels are (lens, kernel) each, and the data are checked. The weights of the samples stay;
+    the options are the user's.
 
     Returns:
-        Both means, [B + 1, K] each.
+        Both means, [B + 1, K] each, and the number of samples, the effective one with weights.
     """
-    batch_size = batch_size or default_batch_size(plan.family.num_bytes)
-    return over_pool(_split(key, num_draws), _redrawn, _parts, plan, plan.targets, batch_size)
+    check_draws(predictions, targets)
+    n = families.number_with_pairs(predictions, weights)
+    family = family_of(members, predictions, targets)
+    size = batch_size or default_batch_size(family.num_bytes)
+    data = family, predictions, weights
+    return over_pool(_split(key, num_draws), _redrawn, _parts, data, targets, size), n
 
 
-def _redrawn(plan: Plan, key: jax.Array) -> PyTree:
-    return draw(key, plan.predictions)
+def _redrawn(data: tuple[families.Family, Distribution, Any], key: jax.Array) -> PyTree:
+    return draw(key, data[1])
 
 
-def _parts(plan: Plan, targets: PyTree) -> families.Parts:
-    return plan.family(plan.predictions, targets, weights=plan.weights)
+def _parts(data: tuple[families.Family, Distribution, Any], targets: PyTree) -> families.Parts:
+    family, predictions, weights = data
+    return family(predictions, targets, weights)
 
 
 @functools.partial(jit_long, static_argnames=("redraw", "evaluate", "batch_size"))

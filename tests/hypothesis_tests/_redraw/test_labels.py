@@ -6,7 +6,7 @@ import pytest
 
 from calibjax import distances, distributions, kernels
 from calibjax.hypothesis_tests._redraw import family
-from calibjax.hypothesis_tests._redraw.plan import planned
+from calibjax.hypothesis_tests._redraw.plan import family_of
 from tests import oracles
 
 N, M, B = 64, 80, 3
@@ -24,11 +24,11 @@ NEAR = kernels.Nystrom(
 def test_against_all_pairs(target, weights):
     products = [kernels.TensorProduct(k, target) for k in (NEAR, kernels.Constant())]
     used = None if weights is None else jax.numpy.asarray(weights)
-    plan = planned([(None, k) for k in products], PREDICTIONS, LABELS[0], used)
+    evaluate = family_of([(None, k) for k in products], PREDICTIONS, LABELS[0])
     assert family.has_many_labels(target, PREDICTIONS)
-    found = np.array(plan.family(plan.predictions, LABELS, weights=plan.weights))
-    w = np.ones(N) if weights is None else weights * plan.number / weights.sum()
-    n = float(plan.number)
+    found = np.array(evaluate(PREDICTIONS, LABELS, weights=used))
+    n = float(family.number_with_pairs(PREDICTIONS, used))
+    w = np.ones(N) if weights is None else weights * n / weights.sum()
     for b, labels in enumerate(LABELS):
         for k, kernel in enumerate(products):
             h = np.asarray(oracles.calibration_kernel_matrix(kernel, PREDICTIONS, labels))
