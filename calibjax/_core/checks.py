@@ -284,7 +284,7 @@ def real(name: str, value: Any) -> Any:
     if type(value) in (int, float):
         value = of_float64(name, value)
         return value if abs(value) < 2**31 else float(value)  # beyond, JAX takes no integers
-    if isinstance(value, bool | list | tuple | dict) or value is None:
+    if isinstance(value, str | bool | list | tuple | dict) or value is None:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
     converted = as_arrays(name, value)
     an_array(name, converted, "a number")

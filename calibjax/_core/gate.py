@@ -386,7 +386,8 @@ def sample_weights(
     xp: Any = np if is_known else jnp  # NumPy compiles nothing
     array = xp.asarray(array)
     if is_known and (used := (array > array.max() * jnp.finfo(dtype).tiny).sum()) < minimum:
-        raise ValueError(f"{name}: expected at least {minimum} positive in {dtype}, got {used}")
+        least = f"at least {minimum} positive weights in {dtype}"
+        raise ValueError(f"{name}: expected {least}, got {used}")
     if as_copies:
         array = array.astype(dtype)
         return jnp.where(jnp.any(array > 0), array, jnp.nan)

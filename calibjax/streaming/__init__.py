@@ -13,13 +13,12 @@ Those of `EProcess`, which watches forecasts in the order of time, are not sums,
 merged.
 """
 
-from calibjax.streaming.base import Accumulator
 from calibjax.streaming.bins import CalibrationBins
 from calibjax.streaming.forecasts import EProcess
 from calibjax.streaming.moments import MeanScore
 from calibjax.streaming.skce import SKCE, ExactSKCETest
 
-__all__ = ["SKCE", "Accumulator", "CalibrationBins", "EProcess", "ExactSKCETest", "MeanScore"]
+__all__ = ["SKCE", "CalibrationBins", "EProcess", "ExactSKCETest", "MeanScore"]
 
 
 def __dir__() -> list[str]:

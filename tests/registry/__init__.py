@@ -38,7 +38,6 @@ EXEMPT = {
     "kernels.Kernel": _BASE,
     "operators.mean_over_pairs": _ENGINE,
     "operators.weighted_sums": _ENGINE,
-    "streaming.Accumulator": _BASE,
     **{f"plotting.{name}": _DRAWS for name in plotting.__all__},
 }
 
