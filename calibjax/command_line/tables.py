@@ -75,15 +75,8 @@ class Table:
     @property
     def in_words(self) -> str:
         """The columns and what they hold."""
-        return f"columns {listed([self._held(name) for name in self.columns], 6)}"
-
-    def _held(self, name: str) -> str:
-        numbers = self.values([name])[:, 0]
-        finite = numbers[np.isfinite(numbers)]
-        what = f"as {shown(self.columns[name][0])}"
-        if len(finite) > len(numbers) / 2:
-            what = f"{finite.min():.3g} to {finite.max():.3g}"
-        return f"{name or 'without a name'} ({what})"
+        held = [f"{x or 'without a name'} (as {shown(y[0])})" for x, y in self.columns.items()]
+        return f"columns {listed(held, 6)}"
 
     def refuse(self, row: int, expected: str, where: str, got: str) -> None:
         """Raises an InputError that names a row."""

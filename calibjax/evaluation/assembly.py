@@ -157,15 +157,13 @@ def evaluate(
     work = _work(data, chosen)
     if repairs:
         work["what would repair it"] = lambda: repairs_of(data)
-    parts = Part()
+    parts, say = Part(), progress or (lambda *stage: None)
     for number, (name, part) in enumerate(work.items()):
-        if progress is not None:
-            progress(name, number, len(work))
+        say(name, number, len(work))
         parts |= part()
     findings = Findings(data.task, data.size, **parts.findings, adjustment=adjustment(parts.tests))
     if not names_an_error(findings):
-        if progress is not None:
-            progress("where it is wrong", len(work), len(work) + 1)
+        say("where it is wrong", len(work), len(work) + 1)
         places = where_wrong(data, chosen)
         parts, findings = parts | places, dataclasses.replace(findings, **places.findings)
     return Evaluation(

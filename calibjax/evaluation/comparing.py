@@ -559,15 +559,14 @@ def compare(
     compared = checked_models(key, models, targets, reference, score, weights, clusters)
     work = _OF_SAMPLES | (_WITH_KERNEL if compared.kernel is not None else {})
     sections: dict[str, Section] = {}
+    say = progress or (lambda *stage: None)
     for number, (name, part) in enumerate(work.items()):
-        if progress is not None:
-            progress(name, number, len(work) + 1)
+        say(name, number, len(work) + 1)
         section = part(compared)
         if section is not None:
             sections[name] = section
     texts, advice = told_of(compared, sections)
-    if progress is not None:
-        progress("figures", len(work), len(work) + 1)
+    say("figures", len(work), len(work) + 1)
     kernel = compared.kernel
     kernels = {} if kernel is None else {"SKCE": kernel, **kernels_given(compared)}
     first = compared.first

@@ -111,10 +111,10 @@ class Data:
     weights: jax.Array | None
     has_weights: bool
     task: str
-    features: jax.Array | None = None
+    features: Any = None
     memberships: jax.Array | None = None
     group_names: tuple[str, ...] = ()
-    pit: jax.Array | None = None
+    pit: Any = None
     class_names: tuple[str, ...] = ()
     read_as: str = ""
 
@@ -358,7 +358,6 @@ def _pit(data: Data) -> jax.Array | None:
 
 def ranks(data: Data) -> tuple[Uniform, jax.Array]:
     """Uniform distributions, and the PIT values, which are drawn from them under calibration."""
-    assert data.pit is not None, "by the caller"
     zeros = jnp.zeros(data.length, data.pit.dtype)
     return Uniform(zeros, jnp.ones_like(zeros)), data.pit
 

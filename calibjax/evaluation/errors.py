@@ -280,14 +280,8 @@ def _bias(data: Data) -> Part:
     return Part((Section("", tuple(entries)),), findings, tests={(TARGETS, "means"): test})
 
 
-@jax.jit
-def _means(predictions: Distribution) -> jax.Array:
-    return jax.vmap(lambda p: p.mean())(predictions)
-
-
-@jax.jit
-def _variances(predictions: Distribution) -> jax.Array:
-    return jax.vmap(lambda p: p.variance())(predictions)
+_means = jax.jit(jax.vmap(lambda p: p.mean()))
+_variances = jax.jit(jax.vmap(lambda p: p.variance()))
 
 
 def _spread(data: Data) -> Part:
@@ -437,9 +431,7 @@ def _coverage_test(data: Data) -> tuple[CalibrationTestResult, Any, str]:
     return dataclasses.replace(test, estimate=errors), ties, redrawn
 
 
-@jax.jit
-def _quantiles(predictions: Distribution, levels: jax.Array) -> jax.Array:
-    return jax.vmap(lambda p: jax.vmap(p.icdf)(levels))(predictions)
+_quantiles = jax.jit(jax.vmap(lambda p, levels: jax.vmap(p.icdf)(levels), (0, None)))
 
 
 def _levels(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -455,7 +447,6 @@ def _levels(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def pit_panel(data: Data) -> Panel:
     """PIT histogram, if there are PIT values."""
-    assert data.pit is not None, "by the caller"
     caption = "Histogram of the PIT values, whose bars are all in the band for a calibrated model "
     caption += "with a probability of 95 %. High ends mean that the predictions are too narrow, a "
     caption += "high middle that they are too wide, a slope that they are biased."

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -225,18 +225,15 @@ def _has_shape(data: Data, shape: Any) -> bool:
 
     No shape is named where a score is beyond ±5, which single precision does not tell from others.
     """
-    assert data.pit is not None, "of predictions with normal scores"
     scores = ndtri(np.asarray(data.known(data.pit), float))
     weights = np.asarray(data.known(data.weights)) if data.has_weights else np.ones(len(scores))
     if not np.all(np.abs(scores) < _LARGEST_SCORE):
         return False
     mean = np.average(scores, weights=weights)
     deviation = np.sqrt(np.average((scores - mean) ** 2, weights=weights))
-    standard, standardised = (
-        Normal(jnp.zeros(()), jnp.ones(())),
-        (scores - mean) / max(deviation, 1e-300),
-    )
-    values = jax.vmap(Shape(shape).residual, (None, 0))(standard, jnp.asarray(standardised))
+    standard = Normal(jnp.zeros(()), jnp.ones(()))
+    standardised = jnp.asarray((scores - mean) / max(deviation, 1e-300))
+    values = jax.vmap(Shape(shape).residual, (None, 0))(standard, standardised)
     residuals = weights * np.asarray(values)[:, 0]
     return bool(abs(np.sum(residuals)) >= 2 * np.sqrt(np.sum(residuals**2)))
 
@@ -331,40 +328,23 @@ _KINDS = {  # of errors, see `GroupError`
 }
 
 
-class _Residuals(NamedTuple):
-    """What is averaged over the members of each group.
-
-    Attributes:
-        predictions, targets: whose mean residuals are tested.
-        call: the expressions that are shown for both.
-        redrawn: what is redrawn.
-        places: those of each error, by kind and name, in the arrays of the test behind the group.
-    """
-
-    predictions: Any
-    targets: Any
-    call: str
-    redrawn: str
-    places: dict[tuple[str, str], tuple[int, ...]]
-
-
 def errors_in_groups(data: Data) -> Part:
     """Mean errors in each group, with family-wise p-values."""
     residuals_of = _residuals(data)
     if residuals_of is None:
         remark = "There is no exact test of mean errors for ensembles of vectors."
         return Part((Section("Groups", (), remark),))
-    samples = residuals_of.predictions, residuals_of.targets
+    samples, shown, redrawn, places = residuals_of
     test = hypothesis_tests.group_calibration_test(
         data.at(REDRAWS), *samples, data.memberships, weights=data.weights
     )
     call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), "
-    call += f"{residuals_of.call}, result.arrays['memberships']{data.and_weights})"
+    call += f"{shown}, result.arrays['memberships']{data.and_weights})"
     residuals = data.known(mean_residual(*samples))
     members = data.known(data.memberships) * data.shares[:, None]
     entries, errors = [], []
     for g, group in enumerate(data.group_names):
-        for (kind, name), place in residuals_of.places.items():
+        for (kind, name), place in places.items():
             words = _KINDS[kind] + (f" of {name}" if name else "")
             column = residuals[(slice(None), *place)]
             title, at = f"{words}, {group}", (g, *place)
@@ -375,19 +355,30 @@ def errors_in_groups(data: Data) -> Part:
     section = Section("Groups", tuple(entries), f"{remark}and errors.")
     caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
     caption += "those with an adjusted p-value of at most 5 %."
-    names, shown = _drawn(data, test)
+    names = None
+    if data.is_of_classes:
+        number = data.predictions.class_probs.shape[1]
+        names = [*map(data.class_called, range(number)), "accuracy - confidence"]
     draw = functools.partial(plotting.group_errors, groups=data.group_names, residuals=names)
-    panel = Panel("errors in groups", caption, draw, shown)
+    panel = Panel("errors in groups", caption, draw, test)
     return Part(
         (section,),
         {"groups": tuple(errors)},
-        tests={(residuals_of.redrawn, "groups"): test},
+        tests={(redrawn, "groups"): test},
         panels=(panel,),
     )
 
 
-def _residuals(data: Data) -> _Residuals | None:
-    """Frequencies of classes, means, or PIT values where members of ensembles are exchangeable."""
+def _residuals(
+    data: Data,
+) -> tuple[tuple[Any, Any], str, str, dict[tuple[str, str], tuple[int, ...]]] | None:
+    """Frequencies of classes, means, or PIT values where members of ensembles are exchangeable.
+
+    Returns:
+        Predictions and targets whose mean residuals are tested, the expressions that are shown for
+        both, what is redrawn, and the places of each error, by kind and name, in the arrays of the
+        test behind the group; None if there is no test.
+    """
     predictions, samples, call = data.predictions, data.samples, "predictions, targets"
     places: dict[tuple[str, str], tuple[int, ...]] = {}
     redrawn = TARGETS
@@ -406,22 +397,7 @@ def _residuals(data: Data) -> _Residuals | None:
         places[("bias", "")] = ()
     else:
         places = {("bias", f"coordinate {i}"): (i,) for i in range(data.targets.shape[1])}
-    return _Residuals(*samples, call, redrawn, places)
-
-
-def _drawn(
-    data: Data, test: CalibrationTestResult
-) -> tuple[list[str] | None, CalibrationTestResult]:
-    """Names of the errors that are drawn, and the test of these; of two classes only class 1."""
-    if not data.is_of_classes:
-        return None, test
-    number = data.predictions.class_probs.shape[1]
-    names = [*map(data.class_called, range(number)), "accuracy - confidence"]
-    if number > 2:
-        return names, test
-    drawn = ("estimate", "adjusted_pvalue", "null_samples")
-    shown = {name: getattr(test, name)[..., 1:] for name in drawn}
-    return names[1:], dataclasses.replace(test, **shown)
+    return samples, call, redrawn, places
 
 
 def errors_given_features(data: Data, chosen: Choice | None) -> Part:
@@ -443,7 +419,6 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
 
 def _features_test(data: Data, chosen: Choice) -> Part:
     """The exact test with a kernel that looks at the features, and the SKCE with this kernel."""
-    assert data.features is not None, "by the caller"
     scale = median_heuristic(distances.Euclidean(), thinned(data.known(data.features)))
     closeness = SquaredExponential(scale, distances.Features(distances.Euclidean()))
     full = TensorProduct(closeness, chosen.kernel.target)

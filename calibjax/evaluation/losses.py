@@ -70,10 +70,8 @@ def proper_scores(data: Data) -> Part:
     return Part(sections, {"num_impossible": number})
 
 
-@jax.jit
-def _are_impossible(predictions: Distribution, targets: Any) -> jax.Array:
-    """Which targets have probability, or density, zero, [N]."""
-    return jax.vmap(lambda p, y: p.log_prob(y))(predictions, targets) == -jnp.inf
+# Which targets have probability, or density, zero, [N].
+_are_impossible = jax.jit(jax.vmap(lambda p, y: p.log_prob(y) == -jnp.inf))
 
 
 def temperature(data: Data) -> Part:

@@ -134,14 +134,10 @@ def content(section: Section) -> Iterator[str]:
     yield "</div>"
     if section.remark:
         yield environment.paragraph(section.remark, "remark")
-    notes: dict[str, list[str]] = {}
-    for entry in section.entries:
-        if entry.note:
-            notes.setdefault(entry.note, []).append(entry.name)
-    if notes:
+    if noted := [entry for entry in section.entries if entry.note]:
         yield "<dl>"
-        for note, names in notes.items():
-            yield f"<dt>{escape('; '.join(names))}</dt><dd>{escape(note)}</dd>"
+        for entry in noted:
+            yield f"<dt>{escape(entry.name)}</dt><dd>{escape(entry.note)}</dd>"
         yield "</dl>"
 
 

@@ -476,7 +476,7 @@ def _largest(findings: Findings, rejecting: list[str]) -> list[str]:
 def _width(findings: Findings) -> list[str]:
     """Whether predicted distributions of numbers are too narrow or too wide."""
     spread, texts = findings.spread, []
-    widest = _typical(findings.coverage)
+    widest = min(findings.coverage, key=lambda c: abs(c.nominal - 0.9), default=None)
     if spread is not None and spread.pvalue is not None and spread.pvalue <= LEVEL:
         word = "too narrow" if spread.value > 1 else "too wide"
         only = "" if spread.value > 1 else "only "
@@ -494,11 +494,6 @@ def _width(findings: Findings) -> list[str]:
         word = "The predicted distributions are too wide: "
     text = f"the central {percent(widest.nominal)} intervals contain {share}."
     return [*texts, word + text if word else text[0].upper() + text[1:]]
-
-
-def _typical(coverage: tuple[Coverage, ...]) -> Coverage | None:
-    """The coverage of the intervals whose level is closest to 90 %."""
-    return min(coverage, key=lambda c: abs(c.nominal - 0.9), default=None)
 
 
 def _classes(findings: Findings) -> list[str]:

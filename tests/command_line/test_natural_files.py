@@ -64,14 +64,14 @@ def test_files_that_are_read(case, written):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("prob_0,prob_1,answer\n0.25,0.75,1\n0.5,0.5,0\n", "got columns prob_0 .0.25 to 0.5., "),
+        ("prob_0,prob_1,answer\n0.25,0.75,1\n0.5,0.5,0\n", "got columns prob_0 .as '0.25'., "),
         ("prob_0,prob_1,label,y_true\n0.25,0.75,1,1\n0.5,0.5,1,0\n", "got label, y_true"),
         ("y,prob\nyes,0.75\nno,0.5\n", "got no, yes; --positive says of which of two labels prob"),
         ("y,prob\n1,0.75\n2,0.5\n", "got 1, 2; --positive"),
         ("y,prob\n-1,0.75\n1,0.5\n", "got -1, 1; --positive"),
         ("prob_yes,prob_no,label\n0.7,0.3,1\n", "row 2: expected one of the labels yes, no .--cla"),
         ("p_1,p_2,p_3,y\n0.25,0.5,0.25,0\n", "row 2: expected one of the labels 1, 2, 3"),
-        ("prob_yes,label\n0.7,yes\n", r"got columns prob_yes \(0.7 to 0.7\), label \(as 'yes'\)"),
+        ("prob_yes,label\n0.7,yes\n", r"got columns prob_yes \(as '0.7'\), label \(as 'yes'\)"),
         ("a,b,c,y\n0.25,0.5,0.25,0\n", "--task, --predictions and --target name them"),
         ("p10,p50,p90,y\n1,2,3,2\n", "expected columns such as prob_NAME"),
         ("q05,q50,q95,target\n1,2,3,2.5\n", "expected columns such as prob_NAME"),
