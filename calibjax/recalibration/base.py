@@ -110,7 +110,8 @@ def cross_fitted(
     usual("recalibration")("recalibration", recalibration, {})
     if num_folds > len(predictions):
         raise ValueError(f"num_folds: expected at most n = {len(predictions)}, got {num_folds}")
-    folds, recalibrated = _out_of_fold(recalibration, num_folds, key, predictions, targets, weights)
+    samples = predictions, targets, weights
+    folds, recalibrated = _out_of_fold(recalibration, num_folds, key, samples)
     is_missing = checks.missing_rows(recalibrated)
     if checks.is_concrete(is_missing) and is_missing.any():
         fold = folds[jnp.argmax(is_missing)]
@@ -120,17 +121,13 @@ def cross_fitted(
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _out_of_fold(
-    recalibration: Any,
-    num_folds: int,
-    key: jax.Array,
-    predictions: Distribution,
-    targets: jax.Array,
-    weights: Weights,
+    recalibration: Any, num_folds: int, key: jax.Array, samples: tuple
 ) -> tuple[jax.Array, PyTree]:
     """The fold of each sample, [n], and its prediction by what the other folds taught.
 
     Folds are every K-th in a random order, in which samples without weight come last.
     """
+    predictions, targets, weights = samples
     n = len(predictions)
     places = jax.random.uniform(key, (n,))
     places = places if weights is None else jnp.where(weights > 0, places, 2)
@@ -242,9 +239,7 @@ class ConfidenceRecalibrator(Recalibrator):
             warn_about_kept(type(self).__name__, is_kept)
         return values
 
-    def _identity(self, one: jax.Array) -> PyTree:
-        """Params that change nothing, of the dtype of this number."""
-        return super().identity(one)
+    _identity = Recalibrator.identity  # params that change nothing, of the dtype of this number
 
 
 def _refuse_missing(params: PyTree, place: str) -> None:

@@ -356,15 +356,11 @@ class TemperatureScaling(Recalibrator):
     @checked(params=lambda name, value, seen: checks.positive_scalar(name, value))
     def apply(self, params: Numbers, predictions: Family) -> Family:
         """All predictions at the temperature `params`."""
-        return _at_temperature(predictions, params)
+        return jax.vmap(tempered, (0, None))(predictions, params)
 
     def identity(self, predictions: Distribution) -> jax.Array:
         """The temperature 1."""
         return jnp.ones((), floating_dtype(predictions))
-
-
-def _at_temperature(predictions: Family, temperature: jax.Array) -> Family:
-    return jax.vmap(tempered, (0, None))(predictions, temperature)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -376,8 +372,8 @@ def _minimise(
 
     @jax.jit  # traced once, and so is its derivative
     def objective(log_temperature: jax.Array) -> jax.Array:
-        value = loss(_at_temperature(predictions, jnp.exp(log_temperature)), targets, **more)
-        value = jnp.asarray(value)
+        moved = jax.vmap(tempered, (0, None))(predictions, jnp.exp(log_temperature))
+        value = jnp.asarray(loss(moved, targets, **more))
         if value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
             got = f"{value.dtype}{list(value.shape)}"
             raise TypeError(f"loss: expected a function that returns a real scalar, got {got}")

@@ -117,7 +117,9 @@ class PlattScaling(ConfidenceRecalibrator):
         x = log_odds(confidences)
         exists = _no_nan(x, correct)
         if self.smooth_targets:
-            correct = _platt_targets(correct, weights)
+            copies, wrong = 1 if weights is None else weights, 1 - correct
+            num_correct, num_wrong = jnp.sum(copies * correct), jnp.sum(copies * wrong)
+            correct = correct * (num_correct + 1) / (num_correct + 2) + wrong / (num_wrong + 2)
             low, high = range_of(x, counting(weights, jnp.ones_like(x, bool)))
             exists &= low < high
         else:
@@ -127,14 +129,6 @@ class PlattScaling(ConfidenceRecalibrator):
     @jax.jit
     def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
         return params(confidences), None
-
-
-def _platt_targets(correct: jax.Array, weights: Weights) -> jax.Array:
-    """(n₁ + 1) / (n₁ + 2) for ones and 1 / (n₀ + 2) for zeros."""
-    wrong = 1 - correct
-    copies = 1 if weights is None else weights
-    num_correct, num_wrong = jnp.sum(copies * correct), jnp.sum(copies * wrong)
-    return correct * (num_correct + 1) / (num_correct + 2) + wrong / (num_wrong + 2)
 
 
 @record

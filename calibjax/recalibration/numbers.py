@@ -186,10 +186,8 @@ def moved(params: AffineMap, predictions: Distribution) -> Distribution:
     shift, scale = params.shift, params.scale
     if isinstance(predictions, MvNormal):
         root = jax.vmap(matrices.cholesky)(predictions.cov)
-        loc = (
-            predictions.loc
-            + matmul(root, jnp.broadcast_to(shift, root.shape[:2])[..., None])[..., 0]
-        )
+        shift = jnp.broadcast_to(shift, predictions.loc.shape)
+        loc = predictions.loc + matmul(root, shift[..., None])[..., 0]
         scaled = root * scale[..., None, :]
         return MvNormal(loc, matmul(scaled, jnp.swapaxes(scaled, 1, 2)))
     if isinstance(predictions, Ensemble):
@@ -412,20 +410,17 @@ def _of_transforms(
     counted = checks.counted(weights, levels)
     exists = jnp.max(counted) > jnp.min(counted)
     if method.shape == "beta":
-        return where_it_exists(exists, _most_likely(levels, weights)), exists
+        logs = weighted_mean(jnp.stack([jnp.log(levels), jnp.log1p(-levels)]), weights)
+
+        def loss(log_sizes: jax.Array) -> jax.Array:
+            alpha, beta = sizes = jnp.exp(log_sizes)
+            return betaln(alpha, beta) - jnp.sum((sizes - 1) * logs)
+
+        best = Beta(*jnp.exp(newton_minimum(loss, jnp.zeros(2, levels.dtype))))
+        return where_it_exists(exists, best), exists
     values = jnp.asarray(np.linspace(0, 1, method.num_knots + 2), levels.dtype)
     knots = weighted_quantiles(levels, weights, values, (0, 1))
     return where_it_exists(exists, IsotonicMap(knots, values)), exists
-
-
-def _most_likely(levels: jax.Array, weights: Weights) -> Beta:
-    logs = weighted_mean(jnp.stack([jnp.log(levels), jnp.log1p(-levels)]), weights)
-
-    def loss(log_sizes: jax.Array) -> jax.Array:
-        alpha, beta = sizes = jnp.exp(log_sizes)
-        return betaln(alpha, beta) - jnp.sum((sizes - 1) * logs)
-
-    return Beta(*jnp.exp(newton_minimum(loss, jnp.zeros(2, levels.dtype))))
 
 
 @jax.jit
@@ -511,17 +506,12 @@ class QuantileShift(Recalibrator):
     ) -> Shifts:
         """The shift of each level."""
         plain = bare(predictions)
-        levels = plain.levels
-        if levels.ndim == 2:
-            same = jnp.all(levels == levels[0], 0)
-            if checks.is_concrete(same) and not same.all():
-                raise ValueError(
-                    f"predictions.levels: expected the same for all samples, got {levels}"
-                )
-            levels = jnp.where(same, levels[0], jnp.nan)
-        return Shifts(
-            checks.finite("shifts", _shifts(levels, targets[:, None] - plain.values, weights))
-        )
+        is_shared = lambda x: (x == x[0]).all(0, keepdims=True)  # noqa: E731
+        levels = jnp.broadcast_to(plain.levels, plain.values.shape)
+        place, expected = "predictions.levels", "the same for all samples"
+        levels = jnp.asarray(checks.satisfying(place, levels, is_shared, expected))[0]
+        shifts = _shifts(levels, targets[:, None] - plain.values, weights)
+        return Shifts(checks.finite("shifts", shifts))
 
     @checked
     def apply(self, params: Shifts, predictions: Quantiles) -> Quantiles:

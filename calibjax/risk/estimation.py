@@ -326,14 +326,18 @@ def _of_folds(
     def of_fold(start: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
         rolled = jnp.roll(order, -start)
         held_out, rest = _at(samples, rolled[:size]), _at(samples, rolled[size:])
-        first = function.fit(*rest, grid[0])
+        first, errors = function.fit(*rest, grid[0]), residuals(*held_out)
 
         def at(hyperparameter: jax.Array) -> tuple[jax.Array, jax.Array]:
             params = function.refit(first, hyperparameter)
             if params is None:
                 params = function.fit(*rest, hyperparameter)
             values = jnp.zeros(0) if test is None else function.diagonal(params, test)
-            losses = _losses_of_function(function, params, *held_out)
+            if (factors := function.factors(params, held_out[0])) is not None:
+                losses = losses_of_factors(errors, *factors)
+            else:
+                evaluate = functools.partial(function.evaluate, params)
+                losses = losses_of_values(errors, evaluate, held_out[0], "function.evaluate")
             return losses.astype(dtype), values.astype(dtype)
 
         return lax.map(at, grid)
@@ -353,18 +357,6 @@ def _of_folds(
 def _at(samples: T, index: jax.Array) -> T:
     """Some of the samples."""
     return jax.tree.map(lambda leaf: leaf[index], samples)
-
-
-def _losses_of_function(
-    function: EstimationFunction, params: PyTree, predictions: Distribution, targets: jax.Array
-) -> jax.Array:
-    """Mean loss over the pairs of each sample with the others, [n]."""
-    errors = residuals(predictions, targets)
-    factors = function.factors(params, predictions)
-    if factors is not None:
-        return losses_of_factors(errors, *factors)
-    values = functools.partial(function.evaluate, params)
-    return losses_of_values(errors, values, predictions, "function.evaluate")
 
 
 @record

@@ -164,10 +164,10 @@ class Binning(EstimationFunction):
         products of the indicators are 1 for two predictions in one interval.
         """
         points = vectors(p)
-        means = _looked_up(params, points)
+        index = interval_index(points[:, -1], params.num_bins)
+        means = jnp.where(jnp.isnan(points), jnp.nan, params.means.astype(points.dtype)[index])
         if not self.debias:
             return means, means
-        index = interval_index(points[:, -1], params.num_bins)
         is_in = one_hot(index, params.biases.size, means.dtype)
         left = -params.biases.astype(means.dtype) * is_in
         return jnp.concatenate([means, left], 1), jnp.concatenate([means, is_in], 1)
@@ -203,13 +203,6 @@ def _mean_residuals(
     variances = sums / jnp.maximum(number * (number - 1), 1)
     biases = jnp.where(counts > 1, variances, jnp.sum(jnp.square(means), 1))
     return BinResiduals(means, counts, num_bins, biases)
-
-
-@jax.jit
-def _looked_up(params: BinResiduals, points: jax.Array) -> jax.Array:
-    """Mean residuals of the intervals of points, [n, m]."""
-    means = params.means.astype(points.dtype)[interval_index(points[:, -1], params.num_bins)]
-    return jnp.where(jnp.isnan(points), jnp.nan, means)
 
 
 @record
