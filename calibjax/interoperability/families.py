@@ -1,6 +1,5 @@
 """Predictions that are distributions of numpyro or torch."""
 
-import dataclasses
 from typing import Any, NoReturn
 
 import jax
@@ -98,7 +97,7 @@ def _convert(distribution: Any) -> PyTree:
     if kind is numpyro.Independent and distribution.reinterpreted_batch_ndims == 1:
         base = _convert(distribution.base_dist)
         is_normal = isinstance(base, Normal)
-        return DiagNormal(base.loc, base.scale) if is_normal else _refuse(distribution)
+        return DiagNormal(base.loc, base.scale) if is_normal else _refuse("distribution", kind)
     counts = ("GammaPoisson", *(f"NegativeBinomial{x}" for x in ("Probs", "Logits", "2")))
     families = {
         **{getattr(numpyro, name): family for name, family in FAMILIES.items()},
@@ -116,10 +115,9 @@ def _convert(distribution: Any) -> PyTree:
         logits = _full(distribution.logits, batch, 1)
         return Categorical(jax.nn.softmax(logits), log_probs=jax.nn.log_softmax(logits))
     if kind not in families:
-        _refuse(distribution)
+        _refuse("distribution", kind)
     record, parameters = families[kind]
-    constraints = [field.metadata.get("constraint") for field in dataclasses.fields(record)]
-    axes = [constraint.axes for constraint in constraints if constraint is not None]
+    axes = [constraint.axes for _, constraint, _ in checks.declared(record) if constraint]
     values = [x if isinstance(x, float) else getattr(distribution, x) for x in parameters]
     return record(*(_full(v, batch, len(k)) for v, k in zip(values, axes, strict=True)))
 
@@ -130,10 +128,10 @@ def _full(value: object, batch: tuple[int, ...], event_dim: int) -> jax.Array:
     return jnp.broadcast_to(value, batch + value.shape[value.ndim - event_dim :])
 
 
-def _refuse(distribution: Any) -> NoReturn:
+def _refuse(name: str, kind: type) -> NoReturn:
     raise TypeError(
-        "distribution: expected one of a family of calibjax.distributions, got "
-        f"{type(distribution).__name__}; hand over draws of others, in distributions.Ensemble"
+        f"{name}: expected one of a family of calibjax.distributions, got {kind.__name__}; hand "
+        "over draws of others, in distributions.Ensemble"
     )
 
 
@@ -218,10 +216,7 @@ def _convert_from_torch(distribution: Any, torch: Any) -> PyTree:
     }
     record, parameters = families.get(kind, (None, ()))
     if record is None:
-        raise TypeError(
-            "value: expected a torch distribution of a family of calibjax.distributions, got "
-            f"{distribution}; hand over draws of others, in distributions.Ensemble"
-        )
+        _refuse("value", kind)
     if record is Categorical and "probs" not in vars(distribution):  # it was made of logits
         record, parameters = CategoricalLogits, ("logits",)
     if record is Bernoulli and "probs" not in vars(distribution):

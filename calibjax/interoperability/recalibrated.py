@@ -180,7 +180,11 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
         weights = self._routed(sample_weight)
         splitter: Any = check_cv(self.cv, y, classifier=True)
         folds = list(splitter.split(X, y))
-        _refuse_missing_classes(y, folds)
+        labels = set(y)
+        if len(labels) < 2:
+            raise ValueError(f"y: expected at least two classes, got one class, {list(labels)}")
+        if any(labels - set(y[training]) for training, _ in folds):
+            raise ValueError("y: expected samples of each class in two folds, got a class in one")
         outputs = cross_val_predict(estimator, X, y, cv=folds, method=method, params=weights)
         fitted: Any = clone(estimator)
         return outputs, fitted.fit(X, y, **weights)
@@ -357,12 +361,3 @@ def _predictions(probs: Any, smallest: float) -> Bernoulli | Categorical:
     raised = jnp.maximum(jnp.asarray(probs, jnp.float64), smallest)
     raised /= jnp.sum(raised, 1, keepdims=True)
     return Bernoulli(raised[:, 1]) if raised.shape[1] == 2 else Categorical(raised)
-
-
-def _refuse_missing_classes(y: np.ndarray, folds: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    """Refuses one class only, and folds without which a class would have no samples left."""
-    labels = set(y)
-    if len(labels) < 2:
-        raise ValueError(f"y: expected at least two classes, got one class, {list(labels)}")
-    if any(labels - set(y[training]) for training, _ in folds):
-        raise ValueError("y: expected samples of each class in two folds, got a class in one alone")

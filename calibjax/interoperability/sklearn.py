@@ -70,7 +70,11 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
     )
     if isinstance(model, base.BaseEstimator):
         if hasattr(model, "predict_proba"):
-            return _of_classes(model, X)
+            probs = model.predict_proba(X)
+            if isinstance(probs, list):  # of several labels at once
+                got = f"{len(probs)} outputs"
+                raise TypeError(f"model: expected a classifier of one label, got {got}")
+            return checks.batch(Categorical(probs))
         if base.is_regressor(model):
             return _of_numbers(model, X)
     _refuse(model)
@@ -99,14 +103,6 @@ def _refuse(model: Any) -> NoReturn:
         "model: expected a classifier with predict_proba, or a regressor whose predict has "
         f"return_std, of scikit-learn, got {checks.described(model)}{advice}"
     )
-
-
-def _of_classes(model: Any, inputs: Any) -> Distribution:
-    """The predicted classes."""
-    probs = model.predict_proba(inputs)
-    if isinstance(probs, list):
-        raise TypeError(f"model: expected a classifier of one label, got {len(probs)} outputs")
-    return checks.batch(Categorical(probs))  # which several labels at once are not
 
 
 def _normal(loc: Any, scale: Any) -> Distribution:
