@@ -129,6 +129,16 @@ Family = TypeVar("Family", bound=Distribution)
 DataSet = tuple[Distribution, jax.Array]  # predictions and targets
 
 
+class Located(Distribution):
+    """A family whose expectation is its parameter `loc`."""
+
+    loc: jax.Array
+
+    def mean(self) -> jax.Array:
+        """Expectation, a scalar or [d]."""
+        return self.loc
+
+
 class DrawnByInversion(Distribution):
     """A family whose draws are functions of one uniform number each, `sample_at`.
 

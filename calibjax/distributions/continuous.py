@@ -25,13 +25,13 @@ from calibjax._core.special import (
     log_ratio,
     symmetric_quantile,
 )
-from calibjax.distributions.base import Distribution, DrawnByInversion, centred
+from calibjax.distributions.base import Distribution, DrawnByInversion, Located, centred
 from calibjax.distributions.constraints import interval, nonnegative, positive, real, unit_interval
 from calibjax.distributions.normal import standard_normal_at
 
 
 @record
-class Laplace(DrawnByInversion):
+class Laplace(Located, DrawnByInversion):
     """Univariate Laplace distribution with density exp(−|y − loc| / scale) / (2 scale).
 
     Attributes:
@@ -56,10 +56,6 @@ class Laplace(DrawnByInversion):
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y."""
         return -absolute(ratio(y - self.loc, self.scale)) - logarithm(2 * self.scale)
-
-    def mean(self) -> jax.Array:
-        """Expectation."""
-        return self.loc
 
     def variance(self) -> jax.Array:
         """Variance, 2 scale²."""
@@ -91,7 +87,7 @@ class Laplace(DrawnByInversion):
 
 
 @record
-class Logistic(DrawnByInversion):
+class Logistic(Located, DrawnByInversion):
     """Univariate logistic distribution with the distribution function 1 / (1 + e^(−z)).
 
     Here z = (y − loc) / scale. Its powers are not logistic, so that it has no `tempered`.
@@ -117,10 +113,6 @@ class Logistic(DrawnByInversion):
         """Log-density at y."""
         z = absolute(ratio(y - self.loc, self.scale))
         return -z - 2 * jnp.log1p(jnp.exp(-z)) - logarithm(self.scale)
-
-    def mean(self) -> jax.Array:
-        """Expectation."""
-        return self.loc
 
     def variance(self) -> jax.Array:
         """Variance, π² scale² / 3."""
@@ -261,7 +253,7 @@ def _series(share: jax.Array, x: jax.Array) -> jax.Array:
 
 
 @record
-class GeneralizedNormal(Distribution):
+class GeneralizedNormal(Located):
     """Generalised normal distribution, density ∝ exp(−|(y − loc) / scale|^power).
 
     The power exponential distribution of W21 App. F: Laplace for power 1, normal with standard
@@ -301,10 +293,6 @@ class GeneralizedNormal(Distribution):
             - logarithm(2 * self.scale)
             - gammaln(1 + 1 / self.power)
         )
-
-    def mean(self) -> jax.Array:
-        """Expectation."""
-        return self.loc
 
     def variance(self) -> jax.Array:
         """Variance, scale² Γ(3 / power) / Γ(1 / power)."""

@@ -295,11 +295,6 @@ def _quantiles(name: str, values: Any) -> Any:
     return checks.increasing(name, values, f"quantiles that do not cross ({advice})")
 
 
-def _original(name: str, value: Any, seen: Any) -> Any:
-    """An array in the precision in which it came."""
-    return checks.originals(name, value)
-
-
 @record
 class Quantiles(Distribution):
     """Quantile forecast of a number: P(Y ≤ values_j) = levels_j, j = 1, ..., k.
@@ -334,7 +329,6 @@ class Quantiles(Distribution):
     values: jax.Array = parameter(Constraint("quantiles", _quantiles, ("k",)))
 
     @classmethod
-    @checked(levels=_original, values=_original)
     def sorted(cls, levels: Numbers, values: Numbers) -> "Quantiles":
         """The forecast with the quantiles of each row, and the levels, in increasing order.
 
@@ -360,7 +354,8 @@ class Quantiles(Distribution):
         >>> print(Quantiles.sorted([0.1, 0.5, 0.9], [-1.0, 2.0, 1.5]).values)
         [-1.   1.5  2. ]
         """
-        arrays = levels, values
+        # In the precision in which they came.
+        arrays = checks.originals("levels", levels), checks.originals("values", values)
         in_order: Any = (np.sort(x) if isinstance(x, np.ndarray) else jnp.sort(x) for x in arrays)
         return cls(*in_order)
 

@@ -12,12 +12,12 @@ from jax.scipy.special import erf, ndtr, ndtri
 from calibjax._core import checks, matrices
 from calibjax._core.arithmetic import logarithm, matmul, ratio
 from calibjax._core.pytree import parameter, record
-from calibjax.distributions.base import Distribution, DrawnByInversion, centred
+from calibjax.distributions.base import DrawnByInversion, Located, centred
 from calibjax.distributions.constraints import positive, positive_definite, real
 
 
 @record
-class Normal(DrawnByInversion):
+class Normal(Located, DrawnByInversion):
     """Univariate normal distribution N(loc, scale²).
 
     Attributes:
@@ -40,10 +40,6 @@ class Normal(DrawnByInversion):
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y."""
         return _log_density(y, self.loc, self.scale)
-
-    def mean(self) -> jax.Array:
-        """Expectation."""
-        return self.loc
 
     def variance(self) -> jax.Array:
         """Variance."""
@@ -85,7 +81,7 @@ def _log_density(y: jax.Array, loc: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 @record
-class DiagNormal(Distribution):
+class DiagNormal(Located):
     """Multivariate normal distribution with a diagonal covariance, N(loc, diag(scale²)).
 
     Attributes:
@@ -112,10 +108,6 @@ class DiagNormal(Distribution):
         """Log-density at y, [d]."""
         return _log_density(y, self.loc, self.scale).sum(-1)
 
-    def mean(self) -> jax.Array:
-        """Expectation, [d]."""
-        return self.loc
-
     def variance(self) -> jax.Array:
         """Variance of each component, [d]."""
         return jnp.square(self.scale)
@@ -126,7 +118,7 @@ class DiagNormal(Distribution):
 
 
 @record
-class MvNormal(Distribution):
+class MvNormal(Located):
     """Multivariate normal distribution N(loc, cov).
 
     Attributes:
@@ -193,10 +185,6 @@ class MvNormal(Distribution):
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y, [d]."""
         return _log_density_multivariate(y, self.loc, self.cov)
-
-    def mean(self) -> jax.Array:
-        """Expectation, [d]."""
-        return self.loc
 
     def variance(self) -> jax.Array:
         """Variance of each component, [d]."""
