@@ -305,7 +305,7 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
         expected = f"shape [n] or [n, G] with n = {num_samples}, a group or memberships in G groups"
         raise ValueError(f"groups: expected {expected}, got {array.shape}")
     if array.ndim == 2:
-        checks.real("groups", array)
+        array = checks.finite("groups", checks.real("groups", array))
         return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
     if array.dtype.kind not in "iubUSTO" or any(x is None or x != x for x in array.tolist()):
         got = f"{array.dtype}; numbers that vary continuously have to be cut into intervals"
