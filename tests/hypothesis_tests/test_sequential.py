@@ -247,9 +247,7 @@ def test_times_in_order():
     )
     assert found.pvalue == e_process(*NORMAL, bets=SHIFT).pvalue
     watch = streaming.EProcess(NORMAL[0], SHIFT)
-    with pytest.raises(
-        ValueError, match=r"^times: .* in the order of time.* times\[1\] = -1"
-    ):
+    with pytest.raises(ValueError, match=r"^times: .* in the order of time.* times\[1\] = -1"):
         watch.update(watch.init(), *NORMAL, times=-np.arange(N))
 
 
