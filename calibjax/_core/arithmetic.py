@@ -195,21 +195,9 @@ def fold_components(
     return lax.scan(step, first, blocks)[0]
 
 
-def total(terms: list[jax.Array]) -> jax.Array:
-    """Sum of components, a scalar."""
-    return jnp.sum(functools.reduce(jnp.add, terms))
-
-
 def dot(x: list[jax.Array], weights: list[jax.Array]) -> jax.Array:
-    """Sum of products of components, a scalar.
-
-    Of many it is a matrix product, since jaxlib 0.10.2 computes sums of products wrongly on CPUs
-    where the first factor is the same along a leading axis, such as one of length scales.
-    """
-    if x[0].size == 1:
-        return jnp.sum(functools.reduce(jnp.add, map(jnp.multiply, x, weights)))
-    one, two = jnp.broadcast_arrays(x[0], weights[0])
-    return matmul(jnp.ravel(one), jnp.ravel(two))
+    """Sum of products of components, which are scalars."""
+    return functools.reduce(jnp.add, map(jnp.multiply, x, weights))
 
 
 def weighted_mean(weights: jax.Array, x: jax.Array) -> jax.Array:
@@ -285,13 +273,3 @@ def weighted_variance(weights: jax.Array, x: jax.Array) -> jax.Array:
     deviations = x - weighted_mean(weights, x)
     rest = tensordot(weights, deviations, 1)
     return tensordot(weights, jnp.square(deviations), 1) - jnp.square(rest)
-
-
-def fold(combine: Callable[..., jax.Array], terms: list[jax.Array], identity: float) -> jax.Array:
-    """Combines components by an associative elementwise function, a scalar."""
-    x = functools.reduce(combine, terms)
-    while x.size > 1:
-        if x.size % 2:
-            x = jnp.concatenate([x, jnp.full((1,), identity, x.dtype)])
-        x = combine(x[: x.size // 2], x[x.size // 2 :])
-    return x.reshape(())

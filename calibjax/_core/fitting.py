@@ -110,14 +110,6 @@ class Line(NamedTuple):
     intercept: jax.Array
 
 
-class _State(NamedTuple):
-    """Current line, and how far the last step moved the log-odds of a sample."""
-
-    best: Line
-    change: jax.Array
-    num_steps: jax.Array | int
-
-
 def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
     """log(r / (1 − r)) of confidences clipped to [ε, 1 − ε], with ε their machine precision."""
     eps = jnp.finfo(confidences.dtype).eps
@@ -162,20 +154,22 @@ def _iterated(
     """
     tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps)  # its square is the error after one more step
 
-    def unfinished(s: _State) -> jax.Array:
-        return exists & (s.change > tolerance) & (s.num_steps < _MAX_ITERATIONS)
+    def unfinished(state: tuple) -> jax.Array:
+        _, change, num_steps = state
+        return exists & (change > tolerance) & (num_steps < _MAX_ITERATIONS)
 
-    def step(s: _State) -> _State:
-        slope, intercept = _newton_step(s.best, x, targets, weights)
+    def step(state: tuple) -> tuple:
+        best, _, num_steps = state
+        slope, intercept = _newton_step(best, x, targets, weights)
         changes = jnp.abs(slope * x + intercept)
         change = jnp.max(changes if weights is None else jnp.where(weights == 0, 0, changes))
         damping = jnp.log1p(change) / jnp.where(change > 0, change, 1)
-        slope, intercept = s.best.slope + damping * slope, s.best.intercept + damping * intercept
-        return _State(Line(slope, intercept), change, s.num_steps + 1)
+        best = Line(best.slope + damping * slope, best.intercept + damping * intercept)
+        return best, change, num_steps + 1  # the change is that of the log-odds of a sample
 
     zero = jnp.zeros((), x.dtype)
-    start = _State(Line(zero, zero), jnp.full_like(zero, jnp.inf), 0)
-    return lax.while_loop(unfinished, step, start).best
+    start = Line(zero, zero), jnp.full_like(zero, jnp.inf), 0
+    return lax.while_loop(unfinished, step, start)[0]
 
 
 def _newton_step(

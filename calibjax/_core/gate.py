@@ -30,7 +30,17 @@ Result = TypeVar("Result")
 Seen = dict[str, Any]  # what the function asks for, and the arguments that have passed so far
 Check = Callable[[str, Any, Seen], Any]
 
-_TABLE: dict[str, Check] = {}
+_TABLE: dict[str, Check] = {
+    "key": lambda name, value, seen: checks.random_key(value),
+    "kernel": lambda name, value, seen: checks.kernel_values(value, name),
+    "distance": lambda name, value, seen: checks.distance_values(value, name),
+    "self": lambda name, value, seen: checks.record_values(value, type(value).__name__),
+    "neighbourhood": lambda name, value, seen: checks.record_values(value, name),
+    "correct": lambda name, value, seen: _correctness(name, value, seen["confidences"]),
+    "groups": lambda name, value, seen: group_ids(name, value, seen["length"][1]),
+    "clusters": lambda name, value, seen: group_ids(name, value, seen["length"][1], kind="cluster"),
+    "features": lambda name, value, seen: _of_one_length(name, checks.points(name, value), seen),
+}
 _TOGETHER: dict[tuple[str, ...], Callable[..., tuple[Any, ...]]] = {}
 _SAMPLES = {"predictions", "others", "targets", "weights", "features", "confidences", "correct"}
 _SAMPLES |= {"groups", "clusters", "times", "values"}
@@ -46,13 +56,7 @@ def checked(function: Callable[Parameters, Result], /) -> Callable[Parameters, R
 
 @typing.overload
 def checked(
-    *,
-    minimum: int = 1,
-    copies: bool | Callable[[Any], bool] = False,
-    needs: Iterable[str] = (),
-    compiled: bool = False,
-    static: Iterable[str] = (),
-    **own: Check,
+    **options: Any,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
 
 
@@ -107,19 +111,18 @@ def checked(
     Traceback (most recent call last):
     ValueError: targets: expected one for each of the 3 predictions, got 2
     """
-    if function is None:
-        options = {"minimum": minimum, "copies": copies, "needs": needs}
-        return functools.partial(checked, **options, compiled=compiled, static=static, **own)
-    signature, name_of_function = inspect.signature(function), function.__qualname__
-    hints = _hints(function)
     settings = {"minimum": minimum, "copies": copies, "needs": tuple(needs)}
+    if function is None:
+        return functools.partial(checked, **settings, compiled=compiled, static=static, **own)
+    signature, name_of_function = inspect.signature(function), function.__qualname__
+    hint = functools.partial(_hint, function)
     takes_key = next(iter(signature.parameters), "") == "key"
     if compiled:
         function = jax.jit(function, static_argnames=tuple(static))
 
     @functools.cache  # at the first call, when the names in annotations exist
     def known() -> dict[str, Check]:
-        found = {name: _check_of(name, hints(name), own) for name in signature.parameters}
+        found = {name: _check_of(name, hint(name), own) for name in signature.parameters}
         return {name: check for name, check in found.items() if check is not None}
 
     @functools.wraps(function)
@@ -155,17 +158,13 @@ def passed(*, minimum: int = 1, copies: bool = False, **arguments: Any) -> tuple
     return tuple(seen[name] for name in arguments)
 
 
-def _hints(function: Any) -> Callable[[str], Any]:
+def _hint(function: Any, name: str) -> Any:
     """The annotation of an argument; None where its name exists for type checkers only."""
-
-    def hint(name: str) -> Any:
-        value = function.__annotations__.get(name)
-        try:
-            return eval(value, function.__globals__) if isinstance(value, str) else value
-        except NameError:
-            return None
-
-    return hint
+    value = function.__annotations__.get(name)
+    try:
+        return eval(value, function.__globals__) if isinstance(value, str) else value
+    except NameError:
+        return None
 
 
 def inner(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -278,31 +277,6 @@ def _function(name: str, value: Any, seen: Seen) -> Any:
 def unchecked(name: str, value: Any, seen: Seen) -> Any:
     """What a function reads in its own way."""
     return value
-
-
-@argument("key")
-def _key(name: str, value: Any, seen: Seen) -> jax.Array:
-    return checks.random_key(value)
-
-
-@argument("kernel")
-def _kernel(name: str, value: Any, seen: Seen) -> Any:
-    return checks.kernel_values(value, name)
-
-
-@argument("distance")
-def _distance(name: str, value: Any, seen: Seen) -> Any:
-    return checks.distance_values(value, name)
-
-
-@argument("self")
-def _record(name: str, value: Any, seen: Seen) -> Any:
-    return checks.record_values(value, type(value).__name__)
-
-
-@argument("neighbourhood")
-def _configured(name: str, value: Any, seen: Seen) -> Any:
-    return checks.record_values(value, name)
 
 
 @argument("binning")
@@ -425,11 +399,6 @@ def confidence_array(name: str, value: Any, seen: Seen) -> jax.Array:
     return _of_one_length(name, checks.unit_interval(name, value), seen)
 
 
-@argument("correct")
-def _correct(name: str, value: Any, seen: Seen) -> jax.Array:
-    return _correctness(name, value, seen["confidences"])
-
-
 def _correctness(name: str, value: Any, confidences: jax.Array) -> jax.Array:
     """Whether predictions were correct, 0 or 1, in the dtype of the confidences; NaN for others."""
     value = checks.as_arrays(name, value)
@@ -438,17 +407,6 @@ def _correctness(name: str, value: Any, confidences: jax.Array) -> jax.Array:
     if value.dtype != np.bool_:
         value = checks.satisfying(name, value, lambda x: (x == 0) | (x == 1), "0 or 1")
     return value.astype(confidences.dtype)
-
-
-@argument("features")
-def _features(name: str, value: Any, seen: Seen) -> PyTree:
-    value = checks.points(name, value)
-    return _of_one_length(name, value, seen)
-
-
-@argument("groups", "clusters")
-def _groups(name: str, value: Any, seen: Seen) -> jax.Array:
-    return group_ids(name, value, seen["length"][1], kind=name[:-1])
 
 
 def group_ids(name: str, value: Any, n: int, *, kind: str = "group") -> jax.Array:

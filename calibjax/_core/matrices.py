@@ -46,44 +46,24 @@ class Factor(NamedTuple):
     @property
     def shrinkages(self) -> Vector:
         """1 / (1 + e), whose product is the determinant of (I + A)⁻¹."""
-        if isinstance(self.excess, list):
-            return [1 / (1 + e) for e in self.excess]
-        return 1 / (1 + self.excess)
+        return jax.tree.map(lambda e: 1 / (1 + e), self.excess)
 
 
-def _products(*lists: Iterable[jax.Array | int]) -> list[jax.Array]:
-    return [functools.reduce(operator.mul, factors) for factors in zip(*lists, strict=True)]
-
-
-def _sum_of_products(*lists: Iterable[jax.Array | int]) -> jax.Array:
-    """Sum of at least one product."""
-    return functools.reduce(operator.add, _products(*lists))
-
-
-def _sum_or_zero(*lists: Iterable[jax.Array | int]) -> jax.Array | int:
-    """Sum of any number of products."""
-    terms = _products(*lists)
+def _sum_of_products(*lists: Iterable[jax.Array | int]) -> Any:
+    """An array; zero if there is no product."""
+    terms = [functools.reduce(operator.mul, factors) for factors in zip(*lists, strict=True)]
     return functools.reduce(operator.add, terms) if terms else 0
-
-
-def _components(x: jax.Array) -> list[jax.Array]:
-    return [x[k] for k in range(x.shape[0])]
 
 
 def vector(x: jax.Array) -> Vector:
     """Components of a vector [d]."""
-    return _components(x) if x.shape[0] <= UNROLLED else x
+    return [x[k] for k in range(x.shape[0])] if x.shape[0] <= UNROLLED else x
 
 
 def matrix(a: jax.Array) -> Matrix:
     """Entries of a symmetric matrix [d, d]."""
     size = a.shape[0]
     return [[a[i, j] for j in range(i + 1)] for i in range(size)] if size <= UNROLLED else a
-
-
-def add(x: Any, y: Any) -> Any:
-    """Sum of two vectors, or of two matrices."""
-    return list(map(add, x, y)) if isinstance(x, list) else x + y
 
 
 def dot(x: Vector, y: Vector) -> jax.Array:
@@ -148,18 +128,13 @@ def _backward(lower: jax.Array, x: jax.Array) -> jax.Array:
 
 def factor_sample(a: jax.Array) -> Factor:
     """Factors I + A for an array A [d, d] that belongs to one sample."""
-    lower, excess = _lower_and_excess(a)
+    lower, excess = _factor_array(a)
     if a.shape[0] > UNROLLED:
         return Factor(lower, excess)
-    return Factor([_components(row)[:i] for i, row in enumerate(lower)], _components(excess))
+    return Factor([list(vector(row))[:i] for i, row in enumerate(lower)], vector(excess))
 
 
-def factor_array(a: jax.Array) -> Factor:
-    """Factors I + A for an array A [d, d], into arrays."""
-    return Factor(*_lower_and_excess(a))
-
-
-def _lower_and_excess(a: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _factor_array(a: jax.Array) -> tuple[jax.Array, jax.Array]:
     root = cholesky(jnp.eye(a.shape[0], dtype=a.dtype) + a)
     below = jnp.tril(root, -1)
     excess = jnp.diagonal(a) - jnp.sum(jnp.square(below), -1)
@@ -169,14 +144,14 @@ def _lower_and_excess(a: jax.Array) -> tuple[jax.Array, jax.Array]:
 def factor(a: Matrix) -> Factor:
     """Factors I + A, in d³ / 6 multiplications."""
     if not isinstance(a, list):
-        return factor_array(a)
+        return Factor(*_factor_array(a))
     lower, excess, shrinkages = [], [], []
     for i, row in enumerate(a):
         scaled = []  # L_ij (1 + e_j)
         for j in range(i):
-            scaled.append(row[j] - _sum_or_zero(scaled, lower[j]))
+            scaled.append(row[j] - _sum_of_products(scaled, lower[j]))
         lower.append(list(map(operator.mul, scaled, shrinkages)))
-        rest = row[i] - _sum_or_zero(scaled, lower[i])
+        rest = row[i] - _sum_of_products(scaled, lower[i])
         excess.append(jnp.where(rest < 0, 0, rest))  # which only rounding makes negative
         shrinkages.append(1 / (1 + excess[i]))
     return Factor(lower, excess)
@@ -189,20 +164,7 @@ def whiten(factored: Factor, x: Vector) -> Vector:
         return _forward(lower, x)
     result = []
     for i, row in enumerate(lower):
-        result.append(x[i] - _sum_or_zero(row, result))
-    return result
-
-
-def unwhiten(factored: Factor, x: Vector) -> Vector:
-    """The vector L⁻ᵀ diag(1 + e)⁻¹ x."""
-    lower, shrinkages = factored.lower, factored.shrinkages
-    if not (isinstance(lower, list) or isinstance(shrinkages, list) or isinstance(x, list)):
-        return _backward(lower, shrinkages * x)
-    scaled = list(map(operator.mul, shrinkages, x))
-    result = []
-    for i in reversed(range(len(x))):
-        column = [row[i] for row in lower[i + 1 :]]
-        result.insert(0, scaled[i] - _sum_or_zero(column, result))
+        result.append(x[i] - _sum_of_products(row, result))
     return result
 
 
@@ -211,8 +173,16 @@ def solve(factored: Factor, x: list[jax.Array]) -> list[jax.Array]: ...
 @overload
 def solve(factored: Factor, x: jax.Array) -> jax.Array: ...
 def solve(factored: Factor, x: Vector) -> Vector:
-    """(I + A)⁻¹ x."""
-    return unwhiten(factored, whiten(factored, x))
+    """(I + A)⁻¹ x = L⁻ᵀ diag(1 + e)⁻¹ L⁻¹ x."""
+    lower, shrinkages, x = factored.lower, factored.shrinkages, whiten(factored, x)
+    if not (isinstance(lower, list) or isinstance(shrinkages, list) or isinstance(x, list)):
+        return _backward(lower, shrinkages * x)
+    scaled = list(map(operator.mul, shrinkages, x))
+    result = []
+    for i in reversed(range(len(x))):
+        column = [row[i] for row in lower[i + 1 :]]
+        result.insert(0, scaled[i] - _sum_of_products(column, result))
+    return result
 
 
 def inverse(factored: Factor) -> Matrix:
@@ -225,7 +195,7 @@ def inverse(factored: Factor) -> Matrix:
     root = []  # L⁻¹ with its diagonal
     for i, row in enumerate(lower):
         below = [
-            -row[j] - _sum_or_zero(row[j + 1 :], [root[k][j] for k in range(j + 1, i)])
+            -row[j] - _sum_of_products(row[j + 1 :], [root[k][j] for k in range(j + 1, i)])
             for j in range(i)
         ]
         root.append([*below, 1])
@@ -240,5 +210,5 @@ def inner(a: Matrix, b: Matrix) -> jax.Array:
     """Inner product tr(A B) of two symmetric matrices."""
     if not (isinstance(a, list) or isinstance(b, list)):
         return dot(a.ravel(), b.ravel())
-    rows = (2 * _sum_or_zero(x[:-1], y[:-1]) + x[-1] * y[-1] for x, y in zip(a, b, strict=True))
+    rows = (2 * _sum_of_products(x[:-1], y[:-1]) + x[-1] * y[-1] for x, y in zip(a, b, strict=True))
     return functools.reduce(operator.add, rows)

@@ -15,7 +15,6 @@ from calibjax._core.arithmetic import (
     difference,
     safe_sqrt,
     sum_over_components,
-    total,
     unit_and_rate,
 )
 from calibjax._core.pytree import PyTree, part, record
@@ -116,7 +115,8 @@ def sum_over_coordinates(
     if [*map(jnp.size, one)] != [*map(jnp.size, two)]:
         got = " and ".join(map(checks.described, (p, q)))
         raise TypeError(f"distance: expected two points of one kind, got {got}")
-    return total([sum_over_components(function, a, b) for a, b in zip(one, two, strict=True)])
+    terms = (sum_over_components(function, a, b) for a, b in zip(one, two, strict=True))
+    return functools.reduce(jnp.add, terms)
 
 
 @record

@@ -169,7 +169,7 @@ def _halley(x: jax.Array | Entries) -> jax.Array | Entries:
         return jax.tree.map(lambda old, new: combine(old, new, k), x, solved)
 
     def step_of_array(k: int, x: jax.Array) -> jax.Array:
-        factored = matrices.factor_array(weights[k, 2] * matmul(x.T, x))
+        factored = matrices.factor(weights[k, 2] * matmul(x.T, x))
         return combine(x, jax.vmap(lambda row: matrices.solve(factored, row))(x), k)
 
     step = step_of_entries if isinstance(x, list) else step_of_array

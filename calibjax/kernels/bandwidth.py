@@ -14,17 +14,13 @@ from calibjax._core.gate import checked
 from calibjax._core.pytree import T
 from calibjax.distances import Distance
 from calibjax.kernels.base import without_draws
-from calibjax.kernels.line import Line, line_of
+from calibjax.kernels.line import Line, line_of, pair_distance
 from calibjax.operators.selection import order_statistics
 
 Metric = Callable[[T, T], jax.Array]
 _FEW_POINTS = 1024  # whose distances are held
 _BATCH = 4096  # pairs at once
 _FEW_PER_POINT = 4  # distances that are put in order, for each of many points
-
-
-def _pair_distance(distance: Metric[T], x: T, y: T) -> jax.Array:
-    return distance(x, y)
 
 
 def median_of_distances(
@@ -132,7 +128,7 @@ def _counted_order_statistics(
 ) -> tuple[jax.Array, jax.Array]:
     """`_order_statistics_of_pairs` by counting."""
     positive = jnp.maximum(ranks[0], 1), ranks[1]
-    low, high, zeros = order_statistics(_pair_distance, distance, xs, positive)
+    low, high, zeros = order_statistics(pair_distance, distance, xs, positive)
     low = jnp.where(ranks[0] == 0, 0, low)
     value = jnp.where(low == high, low, (low + high) / 2)
     # Distances from a NaN point are NaN, which the ranks of the other distances do not show.
@@ -176,9 +172,8 @@ def median_heuristic(distance: Metric[T], xs: T, *, include_diagonal: bool = Fal
             or there are more pairs than the integers of this JAX configuration can count.
 
     Cost: selection by counting in about 5, at most 16, passes over n²/2 distances, each about as
-    expensive as `skce` with that distance; for n ≤ 1024 the distances are computed once and stored.
-    O(n · tile) memory; up to 9 MB for each of many data sets under `vmap`. Of points on a
-    line whose values are known O(n log² n) in total. Not differentiable.
+    expensive as `skce` with that distance, and O(n · tile) memory. Of n ≤ 1024 points whose values
+    are known the distances are stored; on a line it takes O(n log² n) in total. Not differentiable.
 
     References: W19 §7 and App. J.
 

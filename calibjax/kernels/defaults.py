@@ -72,21 +72,9 @@ def target_kernels(predictions: Distribution) -> dict[str, Kernel]:
     }
 
 
-def marginal_kernel(predictions: Distribution) -> Kernel | None:
-    """A kernel on the targets themselves, if its expectations have a closed form.
-
-    Of targets of all predictions together it sees more than are predicted where normal scores, to
-    which every prediction is the same, do not.
-    """
-    plain = bare(predictions)
-    if not hasattr(plain, "variance"):
-        return None
-    kernel = _shape(plain)(_MARGINAL_SCALE * _typical_deviation(predictions))
-    return kernel if has_expectations(kernel, plain) else None
-
-
 def _shape(predictions: Distribution) -> type[Exponential | SquaredExponential]:
-    return Exponential if isinstance(_components(predictions), Laplace) else SquaredExponential
+    one = predictions.components if isinstance(predictions, Mixture) else predictions
+    return Exponential if isinstance(one, Laplace) else SquaredExponential
 
 
 def _target_shape(predictions: Distribution, deviation: jax.Array) -> Callable[[Any], Kernel]:
@@ -138,10 +126,6 @@ def _deviations(predictions: Distribution) -> tuple[jax.Array, jax.Array]:
     return jax.vmap(deviation)(predictions)
 
 
-def _components(p: Distribution) -> Distribution:
-    return p.components if isinstance(p, Mixture) else p
-
-
 def distance_of_predictions(predictions: Distribution) -> Distance:
     """The distance of two predictions in default kernels."""
     plain = bare(predictions, Wrapper)
@@ -176,9 +160,9 @@ def prediction_kernels(
     return kernels | {"all predictions": Constant()}
 
 
-def thinned(points: T) -> T:
+def thinned(points: T, number: int = _NUM_SCALED) -> T:
     """Every k-th point, so that there are few enough for the distances of all pairs."""
-    step = -(-checks.leading_size("points", points) // _NUM_SCALED)
+    step = -(-checks.leading_size("points", points) // number)
     return points if step == 1 else jax.tree.map(lambda leaf: leaf[::step], points)
 
 
@@ -191,9 +175,7 @@ def affordable(kernel: Kernel, predictions: Distribution) -> Kernel:
     distance, n = distance_of_exponentials(kernel), checks.leading_size("predictions", points)
     if n <= MANY or isinstance(kernel, Nystrom) or known_line(distance, points) is not None:
         return kernel
-    step = -(-n // MANY)
-    some = jax.tree.map(lambda leaf: leaf[::step], points)
-    return Nystrom.from_predictions(kernel, some, NUM_LANDMARKS)
+    return Nystrom.from_predictions(kernel, thinned(points, MANY), NUM_LANDMARKS)
 
 
 def fraction(scale: float) -> str:
@@ -398,8 +380,12 @@ def _of_numbers(predictions: Distribution) -> dict[str, Any]:
     if isinstance(plain, VECTORS):
         return groups
     groups["directions"] = _directions(plain)
-    if (kernel := marginal_kernel(predictions)) is not None:
-        groups["targets"] = {"all predictions": TensorProduct(Constant(), kernel)}
+    # Of targets of all predictions together it sees more than are predicted where normal scores, to
+    # which every prediction is the same, do not.
+    if hasattr(plain, "variance"):
+        kernel = _shape(plain)(_MARGINAL_SCALE * _typical_deviation(predictions))
+        if has_expectations(kernel, plain):
+            groups["targets"] = {"all predictions": TensorProduct(Constant(), kernel)}
     return groups
 
 
@@ -478,10 +464,8 @@ def likely_classes(probs: jax.Array) -> list[Any]:
     """Classes with the largest mean probability; numbers where these are known."""
     if probs.shape[1] <= _MAX_CLASSES:
         return list(range(probs.shape[1]))
-    if checks.is_concrete(probs):
-        means = np.asarray(probs).mean(0)
-        return sorted(np.argsort(-means, kind="stable")[:_MAX_CLASSES].tolist())
-    return list(jnp.sort(jax.lax.top_k(jnp.mean(probs, 0), _MAX_CLASSES)[1]))
+    likely = jnp.sort(jax.lax.top_k(jnp.mean(probs, 0), _MAX_CLASSES)[1])
+    return likely.tolist() if checks.is_concrete(likely) else list(likely)
 
 
 def _exponential(predictions: Distribution) -> Exponential:

@@ -95,16 +95,15 @@ class LabelKernel(Kernel):
         return jnp.max(diagonal[:, None] + diagonal - 2 * self.matrix)
 
 
+_WHOLE = LabelKernel | Distance
+
+
 def checked_labels(kernel: object, name: str, points: Any) -> PyTree:
     """Points of a kernel: if it is, or contains, a kernel on labels, those that it has.
 
     Traced ones out of range give NaN in `LabelKernel` itself.
     """
-
-    def is_whole(part: object) -> bool:
-        return isinstance(part, LabelKernel | Distance)
-
-    for kernel_part in jax.tree.leaves(kernel, is_leaf=is_whole):
+    for kernel_part in jax.tree.leaves(kernel, is_leaf=lambda x: isinstance(x, _WHOLE)):
         is_labels = hasattr(points, "dtype") and jnp.issubdtype(points.dtype, jnp.integer)
         if isinstance(kernel_part, LabelKernel) and is_labels:
             points = checks.labels(name, points, len(kernel_part.matrix))

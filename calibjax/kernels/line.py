@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +20,11 @@ from calibjax.distances.elementary import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
 from calibjax.kernels.stationary import Exponential, Matern, Stationary, rate
+
+
+def pair_distance(distance: Callable[[T, T], jax.Array], x: T, y: T) -> jax.Array:
+    """The distance of a pair, for `operators`."""
+    return distance(x, y)
 
 
 @record
@@ -59,23 +64,16 @@ def _polynomial_and_rate(kernel: Any) -> tuple[tuple[float, ...], float]:
 def distance_of_exponentials(kernel: Kernel) -> Distance | None:
     """The distance of a sum of multiples of exponential and Matérn kernels and constants, or None.
 
-    None, too, if they have different distances, or there are constants only.
+    None, too, if they have different distances, or some that have numbers, or none.
     """
-    distance = None
-    for _, term in terms(kernel):
-        if type(term) in (Exponential, Matern):
-            if distance is not None and not is_same_distance(distance, term.distance):
-                return None
-            distance = term.distance
-        elif type(term) is not Constant:
-            return None
-    return distance
-
-
-def is_same_distance(one: Distance, other: Distance) -> bool:
-    """Whether two distances are equal, and have no numbers."""
-    is_plain = not jax.tree.leaves((one, other))
-    return is_plain and jax.tree.structure(one) == jax.tree.structure(other)
+    each = [term for _, term in terms(kernel)]
+    if not all(type(term) in (Exponential, Matern, Constant) for term in each):
+        return None
+    distances = [term.distance for term in each if type(term) is not Constant]
+    if len(distances) > 1 and jax.tree.leaves(distances):
+        return None  # which may be traced
+    is_one = len(set(map(jax.tree.structure, distances))) == 1
+    return distances[0] if is_one else None
 
 
 def power(kernel: Kernel, exponent: int) -> tuple[float, tuple[float, ...]]:
@@ -179,7 +177,7 @@ def smoothed_means(
         kernels = _batched(kernel, dtype)
         pairs = jax.vmap(lambda e: jax.vmap(lambda k: (e, k))(kernels))(exponents)
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), pairs)
-        result = operators.kernel_means(_distance, _log_kernel, kernel.distance, flat, *data)
+        result = operators.kernel_means(pair_distance, _log_kernel, kernel.distance, flat, *data)
         shape = exponents.size, -1
         result = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), result)
         return result if is_curve else jax.tree.map(lambda x: x[:, 0], result)
@@ -264,10 +262,6 @@ def _batched(kernel: Stationary, dtype: DTypeLike) -> Stationary:
         lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (scales.size, *jnp.shape(x))), one
     )
     return dataclasses.replace(kernels, length_scale=scales)
-
-
-def _distance(distance: Distance, x: T, y: T) -> jax.Array:
-    return distance(x, y)
 
 
 def _log_kernel(power_and_kernel: tuple[jax.Array, Stationary], distance: jax.Array) -> jax.Array:

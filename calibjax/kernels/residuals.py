@@ -429,12 +429,6 @@ class Fisher(Residual):
         residuals = jax.vmap(lambda y: self.residual(p, y))(targets)
         return jnp.sum(weights[:, None].astype(residuals.dtype) * jnp.square(residuals))
 
-    def informed(self, predictions: Distribution) -> "Fisher":
-        """The same with the mean information of a batch of predictions."""
-        if self.information is not None:
-            return self
-        return dataclasses.replace(self, information=_information(self, predictions))
-
 
 @record
 class Shape(Residual):
@@ -528,8 +522,8 @@ def informed(kernel: Kernel, predictions: Distribution) -> PyTree:
     """A kernel whose Fisher kernels know the mean information of the predictions."""
 
     def of_part(part: Any) -> Any:
-        if isinstance(part, Fisher):
-            return part.informed(bare(predictions))
+        if isinstance(part, Fisher) and part.information is None:
+            return dataclasses.replace(part, information=_information(part, bare(predictions)))
         if isinstance(part, NormalScore) and _has_scores(part.kernel):
             first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], bare(predictions))
             standard = jax.tree.map(lambda leaf: leaf[None], standard_normal(first))

@@ -126,10 +126,9 @@ def _in_parts(values: jax.Array, number: int) -> jax.Array:
     return jnp.pad(values, pad).reshape(number, -1, *values.shape[1:])
 
 
-def coefficients_of(polynomials: Polynomials | None, rates: jax.Array) -> jax.Array:
+def coefficients_of(polynomials: Polynomials, rates: jax.Array) -> jax.Array:
     """Coefficients of all terms, [T, K], with zeros where others have more."""
-    each = [(1.0,)] * rates.size if polynomials is None else polynomials
-    rows = itertools.zip_longest(*each, fillvalue=0.0)
+    rows = itertools.zip_longest(*polynomials, fillvalue=0.0)
     return jnp.asarray(list(rows), rates.dtype).reshape(-1, rates.size).T
 
 
@@ -139,7 +138,7 @@ def line_forms(
     positions: jax.Array,
     rates: jax.Array,
     *,
-    polynomials: Polynomials | None = None,
+    polynomials: Polynomials,
 ) -> jax.Array:
     """Σ_{i<j} q_t(z) e^{−z} f_ic f_jc with z = r_t |x_i − x_j|, [T, c].
 
@@ -150,14 +149,15 @@ def line_forms(
         values: f, [n, c].
         positions: x in ascending order, [n].
         rates: r ≥ 0, [T].
-        polynomials: coefficients of each q_t in ascending order, T tuples; q = 1 if None.
+        polynomials: coefficients of each q_t in ascending order, T tuples.
 
     Cost: O(n T c) time and memory, and K (K + 1) / 2 times as much for K coefficients.
 
     >>> import jax.numpy as jnp
     >>> from calibjax.operators import line_forms
     >>> values, positions = jnp.array([[1.0], [2.0], [3.0]]), jnp.array([0.0, 0.0, 5.0])
-    >>> print(line_forms(values, positions, jnp.array([0.0, 100.0])))  # all pairs, equal ones
+    >>> rates = jnp.array([0.0, 100.0])  # all pairs, equal ones
+    >>> print(line_forms(values, positions, rates, polynomials=((1.0,), (1.0,))))
     [[11.]
      [ 2.]]
     """
@@ -255,7 +255,7 @@ def line_sums(
     positions: jax.Array,
     rates: jax.Array,
     *,
-    polynomials: Polynomials | None = None,
+    polynomials: Polynomials,
 ) -> tuple[jax.Array, jax.Array]:
     """`line_forms` of features w_i f_c(x_i), [T, c], and Σ_i w_i² f_c(x_i)², [c].
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from calibjax._core.arithmetic import matmul, on_cpu
+from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import jit_long, map_shared
 from calibjax._core.pytree import PyTree, T
 from calibjax.operators import tiles
@@ -332,7 +332,6 @@ Theta = TypeVar("Theta")
 LogKernel = Callable[[Theta, jax.Array], jax.Array]
 _Pair = tuple[jax.Array, jax.Array]
 _Columns = tuple[Point, jax.Array, jax.Array]  # samples, their groups, values
-_CPU_TILE_SIZE = 384  # as much work as it takes to occupy several threads
 
 
 @functools.partial(jit_long, static_argnames=("function", "log_kernel", "tile_size"))
@@ -365,7 +364,7 @@ def kernel_means(
         points: n points, a pytree with leading axis n, and integers that number their groups, [n].
         samples: n' samples, a pytree with leading axis n', and their groups, [n'].
         values: v, [n', c].
-        tile_size: largest number of rows and columns of a tile; None: 384 on CPUs.
+        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
 
     Returns:
         The means [G, n, c], and the sums of the weights over the largest of them, [G, n]. Where
@@ -394,9 +393,7 @@ def kernel_means(
     >>> print(means.squeeze().round(2))
     [1.  0.5]
     """
-    size = (
-        _CPU_TILE_SIZE if tile_size is None and on_cpu() else tiles.size_of(samples[0], tile_size)
-    )
+    size = tiles.size_of(samples[0], tile_size)
     order, to_order = jnp.argsort(points[1]), jnp.argsort(samples[1])
     points = jax.tree.map(lambda leaf: leaf[order], points)
     samples = jax.tree.map(lambda leaf: leaf[to_order], samples)

@@ -34,18 +34,6 @@ def length_of(xs: PyTree) -> int:
     return jax.tree.leaves(xs)[0].shape[0]
 
 
-def sample_size(xs: PyTree) -> int:
-    """Number of components of one sample."""
-    return sum(math.prod(jnp.shape(leaf)[1:]) for leaf in jax.tree.leaves(xs))
-
-
-def num_cores() -> int:
-    """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def size_of(xs: PyTree, tile_size: int | None) -> int:
     """Largest number of rows and columns of a tile: what the user has chosen, or a default.
 
@@ -57,11 +45,14 @@ def size_of(xs: PyTree, tile_size: int | None) -> int:
     if tile_size is not None:
         return checks.size_in_range("tile_size", tile_size, 1)
     if on_cpu():
-        busy = max(1.0, num_cores() / _CORES)
+        is_known = hasattr(os, "sched_getaffinity")  # how many cores this process may use
+        cores = len(os.sched_getaffinity(0)) if is_known else os.cpu_count() or 1
+        busy = max(1.0, cores / _CORES)
         largest = 2 * TILE_SIZE * 2 ** math.ceil(math.log2(busy) / 2)
         largest = min(largest, length_of(xs) // _MANY_TILES)
     else:
-        fitting = math.isqrt(_ACCELERATOR_ENTRIES // max(1, sample_size(xs)))
+        num_components = sum(math.prod(jnp.shape(leaf)[1:]) for leaf in jax.tree.leaves(xs))
+        fitting = math.isqrt(_ACCELERATOR_ENTRIES // max(1, num_components))
         largest = min(_ACCELERATOR_TILE_SIZE, fitting)
     return 2 ** (max(TILE_SIZE, largest).bit_length() - 1)
 
@@ -73,8 +64,6 @@ def split(xs: T, tile_size: int) -> T:
     with copies of the last sample, so that pair functions are only evaluated where they are
     defined.
     """
-    if not jax.tree.leaves(xs):
-        return xs
     num_samples = length_of(xs)
     num_tiles = -(-num_samples // tile_size)
     length = -(-num_samples // num_tiles)

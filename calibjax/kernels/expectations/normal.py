@@ -32,7 +32,9 @@ Expectations under ensembles are means over the members.
 """
 
 import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +49,6 @@ from calibjax._core.arithmetic import (
     dot,
     einsum,
     floating_dtype,
-    fold,
     fold_components,
     largest_score,
     map_components,
@@ -89,13 +90,14 @@ _SMALLEST_RANGE = 2.0**-20  # of targets, in length scales; smaller ones need as
 _FEW_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all of them
 
 
-def _product(terms: list[jax.Array]) -> jax.Array:
-    return fold(jnp.multiply, terms, 1)
+def _product(terms: Vector) -> jax.Array:
+    is_few = isinstance(terms, list)
+    return functools.reduce(jnp.multiply, terms) if is_few else jnp.prod(terms)
 
 
-def union(terms: list[jax.Array]) -> jax.Array:
-    """1 − Π (1 − x_k) for x in [0, 1], without cancellation."""
-    return fold(lambda a, b: a + b - a * b, terms, 0)
+def _union(x: jax.Array, y: jax.Array) -> jax.Array:
+    """1 − (1 − x) (1 − y) for x and y in [0, 1], without cancellation."""
+    return x + y - x * y
 
 
 def _shrink(s: jax.Array, t: jax.Array) -> jax.Array:
@@ -159,18 +161,39 @@ def _inner(kernel: SquaredExponential, p: Normal | DiagNormal, q: Normal | DiagN
     return _gaussian(rate, map_components(jnp.subtract, p.loc, q.loc), s)
 
 
-def _centered(
-    kernel: SquaredExponential,
-    p: Normal | DiagNormal,
-    y: ArrayLike,
-    q: Normal | DiagNormal,
-    z: ArrayLike,
+def _by_precision(
+    accurate: Callable[..., jax.Array], plain: Callable[..., jax.Array] = four_terms
+) -> Callable[..., jax.Array]:
+    """The four terms in float64, where they are accurate enough, and another form elsewhere.
+
+    Its derivatives are those of the `plain` four terms, which take half as many operations. They
+    are the same but for rounding errors, which matter less in a gradient than in a test.
+    """
+
+    @jax.custom_jvp
+    def in_low_precision(*arguments: Any) -> jax.Array:
+        return accurate(*arguments)
+
+    @in_low_precision.defjvp
+    def _(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+        return in_low_precision(*primals), jax.jvp(plain, primals, tangents)[1]
+
+    def centered(kernel: SquaredExponential, p: Any, *others: Any) -> jax.Array:
+        is_double = jnp.result_type(p.loc) == jnp.float64
+        return (four_terms if is_double else in_low_precision)(kernel, p, *others)
+
+    return centered
+
+
+def _four_terms(
+    kernel: SquaredExponential, p: Any, y: ArrayLike, q: Any, z: ArrayLike
 ) -> jax.Array:
-    is_double = jnp.result_type(p.loc) == jnp.float64  # where the four terms are accurate enough
-    return (four_terms if is_double else centered_without_offset)(kernel, p, y, q, z)
+    difference = map_components(jnp.subtract, y, z)
+    rate, nothing = _inverse_length_scale(kernel, p), [jnp.zeros_like(x) for x in difference]
+    value = _gaussian(rate, difference, nothing)  # finite where the kernel's slope is not
+    return value - (_mean(kernel, p, z) + _mean(kernel, q, y)) + _inner(kernel, p, q)
 
 
-@jax.custom_jvp
 def centered_without_offset(
     kernel: SquaredExponential,
     p: Normal | DiagNormal,
@@ -215,27 +238,11 @@ def centered_without_offset(
 
     big_m = exponential(shrunk_twice, p.loc, q.loc, s, t, u, v)
     # Π w^(1/2) = (1 − a) (1 − b) / (1 − r), with 1 − r = Π (1 − u v)^(1/2)
-    gap = fold_components(lambda a, b: a + b - a * b, 0, jnp.multiply, u, v)
+    gap = fold_components(_union, 0, jnp.multiply, u, v)
     r = gap / (1 + safe_sqrt(1 - gap))
     c = a * b + safe_sqrt(fold_components(jnp.multiply, 1, _shrink, s, t)) * r
     small = a * (big_p - big_m) + b * (big_q - big_m) + c * big_m
     return ((big_k - big_p) - (big_q - big_m)) + small
-
-
-@centered_without_offset.defjvp
-def _centered_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    """The derivative of the four terms, which takes half as many operations.
-
-    It is the same but for rounding errors, which matter less in a gradient than in a test.
-    """
-
-    def plain(kernel: Any, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
-        difference = map_components(jnp.subtract, y, z)
-        rate, nothing = _inverse_length_scale(kernel, p), [jnp.zeros_like(x) for x in difference]
-        value = _gaussian(rate, difference, nothing)  # finite where the kernel's slope is not
-        return value - (_mean(kernel, p, z) + _mean(kernel, q, y)) + _inner(kernel, p, q)
-
-    return centered_without_offset(*primals), jax.jvp(plain, primals, tangents)[1]
 
 
 def _prepare_features(
@@ -310,7 +317,7 @@ for _distribution in (Normal, DiagNormal):
         _distribution,
         mean=_mean,
         inner=_inner,
-        centered=_centered,
+        centered=_by_precision(centered_without_offset, _four_terms),
         features=Features(_features, _prepare_features, _FEW_FEATURES, _features)
         if _distribution is Normal
         else None,
@@ -323,19 +330,11 @@ def _scaled(rate: jax.Array, p: MvNormal) -> jax.Array:
     return 0.5 * (covariance + covariance.T)  # makes derivatives symmetric, too
 
 
-def _product_multivariate(terms: Vector) -> jax.Array:
-    return fold(jnp.multiply, terms, 1) if isinstance(terms, list) else jnp.prod(terms)
-
-
 def _gaussian_multivariate(factored: Factor, x: Vector) -> jax.Array:
     """det(I + A)^(−1/2) exp(−xᵀ (I + A)⁻¹ x / 2) from the Cholesky factor of I + A."""
     white = matrices.whiten(factored, x)
-    if isinstance(white, list):
-        terms = [s * jnp.square(w) for s, w in zip(factored.shrinkages, white, strict=True)]
-        exponent = sum(terms[1:], terms[0])
-    else:
-        exponent = matrices.dot(factored.shrinkages, jnp.square(white))
-    return safe_sqrt(_product_multivariate(factored.shrinkages)) * jnp.exp(-0.5 * exponent)
+    exponent = matrices.dot(factored.shrinkages, jax.tree.map(jnp.square, white))
+    return safe_sqrt(_product(factored.shrinkages)) * jnp.exp(-0.5 * exponent)
 
 
 @jax.custom_jvp
@@ -371,32 +370,19 @@ def _inner_multivariate(kernel: SquaredExponential, p: MvNormal, q: MvNormal) ->
     rate = _inverse_length_scale(kernel, p)
     s, t = (matrices.matrix(_scaled(rate, x)) for x in (p, q))
     difference = matrices.vector((p.loc - q.loc) * rate)
-    return _gaussian_of_pair(matrices.add(s, t), difference)
+    return _gaussian_of_pair(jax.tree.map(jnp.add, s, t), difference)
 
 
-def _centered_multivariate(
-    kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
-) -> jax.Array:
-    is_double = jnp.result_type(p.loc) == jnp.float64  # where the four terms are accurate enough
-    return (four_terms if is_double else _centered_in_low_precision)(kernel, p, y, q, z)
-
-
-@jax.custom_jvp
 def _centered_in_low_precision(
     kernel: SquaredExponential, p: MvNormal, y: jax.Array, q: MvNormal, z: jax.Array
 ) -> jax.Array:
-    """The four terms for wide predictions, where they are accurate, and for derivatives."""
+    """The four terms for wide predictions, where they are accurate."""
     square = jnp.square(_inverse_length_scale(kernel, p))
     is_wide = (jnp.trace(p.cov) + jnp.trace(q.cov)) * square > 1
     arguments = kernel, p, y, q, z
     return jnp.where(
         is_wide, four_terms(*arguments), centered_without_offset_multivariate(*arguments)
     )
-
-
-@_centered_in_low_precision.defjvp
-def _centered_jvp_multivariate(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    return _centered_in_low_precision(*primals), jax.jvp(four_terms, primals, tangents)[1]
 
 
 def _shrinkage(a: jax.Array, factored: Factor) -> jax.Array:
@@ -410,7 +396,7 @@ def _one_minus_root(factored: Factor) -> jax.Array:
     """1 − det(I + A)^(−1/2), without cancellation."""
     shrinkages = factored.shrinkages
     if isinstance(shrinkages, list):
-        gap = union([e * s for e, s in zip(factored.excess, shrinkages, strict=True)])
+        gap = functools.reduce(_union, map(operator.mul, factored.excess, shrinkages))
     else:
         gap = -jnp.expm1(jnp.sum(jnp.log(shrinkages)))
     return gap / (1 + safe_sqrt(1 - gap))
@@ -435,7 +421,7 @@ def centered_without_offset_multivariate(
     factors = [matrices.factor_sample(a) for a in arrays]
     u, v = (matrices.matrix(_shrinkage(*af)) for af in zip(arrays, factors, strict=True))
     s, t = map(matrices.matrix, arrays)
-    joint = matrices.factor(matrices.add(s, t))
+    joint = matrices.factor(jax.tree.map(jnp.add, s, t))
     a, b, c = map(_one_minus_root, (*factors, joint))
 
     def exponential(difference: Vector, *corrections: jax.Array) -> jax.Array:
@@ -464,7 +450,7 @@ register_expectations(
     MvNormal,
     mean=_mean_multivariate,
     inner=_inner_multivariate,
-    centered=_centered_multivariate,
+    centered=_by_precision(_centered_in_low_precision),
 )
 
 

@@ -404,7 +404,7 @@ register_expectations(
 )
 
 
-_UNROLLED = 4  # components; a loop over more of them holds one tile of pairs at a time
+_UNROLLED = 4  # components; a loop over more of them holds as many tiles of pairs at a time
 
 
 def _average(function: Callable[[Any], jax.Array | float], p: Mixture) -> jax.Array:
@@ -415,14 +415,9 @@ def _average(function: Callable[[Any], jax.Array | float], p: Mixture) -> jax.Ar
         return weight * function(component)
 
     parts = (p.mixing_probs, p.components)
-    num_components = parts[0].shape[0]
-    num_written = num_components if num_components <= _UNROLLED else 1
-    first, *written = (
-        term(jax.tree.map(lambda leaf, k=k: leaf[k], parts)) for k in range(num_written)
-    )
-    rest = jax.tree.map(lambda leaf: leaf[num_written:], parts)
+    first, rest = (jax.tree.map(lambda leaf, i=i: leaf[i], parts) for i in (0, slice(1, None)))
     add = jax.checkpoint(lambda total, part: (total + term(part), None))
-    return lax.scan(add, sum(written, 0 + first), rest)[0]
+    return lax.scan(add, term(first), rest, unroll=_UNROLLED)[0]
 
 
 def _mean_mixture(kernel: Kernel, p: Mixture, z: ArrayLike) -> jax.Array:
