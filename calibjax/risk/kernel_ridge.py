@@ -102,6 +102,10 @@ class KernelRidgeParams:
         """Number of classes, or 1 for confidences."""
         return self.projections.shape[-1]
 
+    def kernel_values(self, p: Distribution) -> jax.Array:
+        """Kernel values of other predictions with the points, [n, R]."""
+        return nystrom.kernel_values(self.kernel, p, self.points)
+
 
 @record
 class KernelRidge(EstimationFunction):
@@ -275,7 +279,7 @@ def _factors(
 
     The matrix is that of the shrunken products of residuals.
     """
-    values = nystrom.kernel_values(params.kernel, points, params.points)
+    values = params.kernel_values(points)
     if two_step:
         shrinkage = _shrinkage(params.eigenvalues, params.penalty * params.num_samples)
         coefficients = matmul(params.basis, shrinkage[:, None] * params.projections)
