@@ -6,7 +6,7 @@ from scipy import stats
 
 from calibjax import distributions, hypothesis_tests
 from tests import oracles
-from tests.estimators.test_mean_embedding import case
+from tests.estimators.test_kernel import case
 
 KEY = jax.random.key(0)
 
