@@ -9,7 +9,7 @@ from jax.scipy.special import ndtri
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import mean_and_error
-from calibjax._core.gate import checked
+from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -44,7 +44,15 @@ class Gain:
     underconfidence: "Gain | None" = None
 
 
-@checked(minimum=2)
+def _by_name(name: str, value: Any, seen: Seen) -> Mapping[str, Any]:
+    """Recalibrations, refused if they have no names."""
+    if not isinstance(value, Mapping) or not value:
+        got = checks.described(value)
+        raise TypeError(f"{name}: expected a dictionary of at least one, got {got}")
+    return value
+
+
+@checked(minimum=2, recalibrations=_by_name)
 def recalibration_gain(
     key: jax.Array,
     recalibrations: Mapping[str, Any],
@@ -101,9 +109,6 @@ def recalibration_gain(
     >>> print(bool(gain.low < 0.5 < gain.high))  # the gain is ½ · 1²
     True
     """
-    if not isinstance(recalibrations, Mapping) or not recalibrations:
-        got = checks.described(recalibrations)
-        raise TypeError(f"recalibrations: expected a dictionary of at least one, got {got}")
     z = -ndtri((1 - confidence_level) / 2)
     score = default_score(predictions) if score is None else score
     before = per_sample(score, predictions, targets)
