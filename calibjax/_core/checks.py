@@ -147,7 +147,8 @@ def _original(place: str, value: Any) -> PyTree:
     if not is_number or array.dtype.itemsize > 8:
         advice = ""
         if code in "UST" or (code == "O" and any(isinstance(x, str) for x in array.ravel())):
-            advice = "; interoperability.sklearn.label_indices makes labels numbers"
+            is_label = place in ("targets", "groups", "correct")
+            advice = "; interoperability.sklearn.label_indices makes labels numbers" * is_label
         elif code == "O" and array.ndim:
             advice = "; leave out what is missing"
         got = f"{array.dtype}" if hasattr(value, "dtype") else described(value)
@@ -293,6 +294,13 @@ def real(name: str, value: Any) -> Any:
     is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
     is_kept = is_array and value.dtype in (np.float32, np.float64, converted.dtype)
     return value if is_kept else converted
+
+
+def scalar(name: str, value: Any) -> Any:
+    """Refuses everything but one finite number."""
+    value = real(name, value)
+    shape(name, value, (), "() (a scalar)")
+    return finite(name, value)
 
 
 def _dtype(value: object) -> DTypeLike:
@@ -724,7 +732,8 @@ def truth_value(name: str, value: object) -> bool:
 
 def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     """Refuses options that are not among the choices, strings or truth values."""
-    if not isinstance(value, bool | str) or value not in choices:
+    value = bool(value) if isinstance(value, np.bool_) else value
+    if not any(type(value) is type(x) and value == x for x in choices):
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
 
@@ -928,8 +937,10 @@ def checked_batch(
         if value is None and "logs" in extra:
             value = _logs(extra["logs"], *received.values())
         if dataclasses.is_dataclass(value):
-            axes = (*leading, *extra.get("axes", ()))
-            changes[key] = checked_batch(place, value, axes, lengths)
+            more = extra.get("axes", ())
+            known = lengths | {axis: inner[axis] for axis in more if axis in inner}
+            changes[key] = checked_batch(place, value, (*leading, *more), known)
+            lengths.update((axis, known[axis]) for axis in leading)
         elif value is not None:
             is_finite = not (has_own or received)
             changes[key] = _plain(place, value, leading, lengths, is_finite=is_finite)

@@ -27,7 +27,37 @@ from calibjax._core.pytree import PyTree
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-Seen = dict[str, Any]  # what the function asks for, and the arguments that have passed so far
+
+
+class Seen(dict[str, Any]):
+    """The arguments of a call, of which those before the one in hand have passed.
+
+    Attributes:
+        minimum, copies, needs: what the function asks for, see `checked`.
+        lengths: name and number of the first samples, and those of the first `at_` samples.
+    """
+
+    def __init__(
+        self, arguments: dict[str, Any], minimum: int = 1, copies: Any = False, needs: Any = ()
+    ):
+        super().__init__(arguments)
+        self.minimum, self.copies, self.needs = minimum, copies, needs
+        self.lengths: dict[str, tuple[str, int]] = {}
+
+    def number(self, name: str) -> int:
+        """Number of samples; `name` is the argument that has to have as many."""
+        if "" not in self.lengths:
+            raise TypeError(f"{name}: expected an argument with samples before it, got none")
+        return self.lengths[""][1]
+
+    def before(self, name: str, *places: str) -> Any:
+        """The first of some arguments that the check of `name` needs."""
+        for place in places:
+            if place in self:
+                return self[place]
+        raise TypeError(f"{name}: expected an argument {' or '.join(places)} before it, got none")
+
+
 Check = Callable[[str, Any, Seen], Any]
 
 _TABLE: dict[str, Check] = {
@@ -36,9 +66,9 @@ _TABLE: dict[str, Check] = {
     "distance": lambda name, value, seen: checks.distance_values(value, name),
     "self": lambda name, value, seen: checks.record_values(value, type(value).__name__),
     "neighbourhood": lambda name, value, seen: checks.record_values(value, name),
-    "correct": lambda name, value, seen: _correctness(name, value, seen["confidences"]),
-    "groups": lambda name, value, seen: group_ids(name, value, seen["length"][1]),
-    "clusters": lambda name, value, seen: group_ids(name, value, seen["length"][1], kind="cluster"),
+    "correct": lambda name, value, seen: _targets(name, value, seen),
+    "groups": lambda name, value, seen: group_ids(name, value, seen.number(name)),
+    "clusters": lambda name, value, seen: group_ids(name, value, seen.number(name), kind="cluster"),
     "features": lambda name, value, seen: _of_one_length(name, checks.points(name, value), seen),
 }
 _TOGETHER: dict[tuple[str, ...], Callable[..., tuple[Any, ...]]] = {}
@@ -46,7 +76,7 @@ _SAMPLES = {"predictions", "others", "targets", "weights", "features", "confiden
 _SAMPLES |= {"groups", "clusters", "times", "values"}
 # Smallest integers; others are at least 1.
 _SMALLEST = {"block_size": 2, "num_folds": 2, "num_samples": 2}
-# Which memory has to hold.
+# Options that set the size of arrays.
 _DRAWS = {"num_draws", "num_samples", "num_data_sets", "horizon", "window"}
 
 
@@ -73,19 +103,21 @@ def checked(
 ) -> Any:
     """A function whose arguments are checked before it is called.
 
-    An argument is known by its name: `predictions`, `targets`, `weights`, `kernel`, `key`,
-    `features`, `confidences`, `correct`, `groups`, `confidence_level` and others mean here what
-    they mean everywhere in calibjax. Lists and arrays of other packages become JAX arrays, wrong
-    shapes, types and values are refused, and traced values that are wrong become NaN, which
-    everything has that depends on them. Options are known by their annotation: `bool`, `int`,
-    `float`, `Literal["a", "b"]`, `Callable`. Arguments of any other name pass.
+    These names mean what they mean everywhere in calibjax: `predictions`, `targets`, the same with
+    `at_`, `others`, `weights`, `features`, `confidences`, `correct`, `groups`, `clusters`, `times`,
+    `kernel`, `distance`, `binning`, `neighbourhood`, `recalibration`, `score`, `params`, `state`,
+    `self`, `key`, `level`, `confidence_level`, `significance_level`, `test_fraction`, `forget`.
+    Samples come before what is compared with them: targets behind predictions. Lists and arrays of other packages become JAX arrays, wrong
+    shapes, types and values are refused, and traced values that are wrong become NaN, and
+    so does everything computed from them. Options are known by their annotation: `bool`, `int`
+    (from 1 on), `float` (finite), `Literal["a", "b"]`, `Callable`. Arguments of any other name pass.
 
     Args:
         function: the function; without it, the result is a decorator.
         minimum: smallest number of samples, and of positive weights.
         copies: whether weights stay the numbers of copies that they are given as; otherwise they
-            are scaled so that their sum is the effective number of samples. A function of the
-            record whose method it is says it for that one.
+            are scaled so that their sum is the effective number of samples. It may be a function
+            of the record, for methods.
         needs: names of methods that the predictions must have.
         compiled: whether to compile the function by `jax.jit`, behind its checks.
         static: names of the arguments that are known when compiling.
@@ -135,8 +167,8 @@ def checked(
             raise TypeError(f"{name_of_function}: {error}") from None
         given.apply_defaults()
         arguments = given.arguments
-        checks.same_rows(**{name: arguments[name] for name in arguments if name in _SAMPLES})
-        seen = settings | arguments
+        _same_rows(arguments)
+        seen = Seen(arguments, **settings)
         for name, check in known().items():
             seen[name] = check(name, seen[name], seen)
         for names, check in _TOGETHER.items():
@@ -149,13 +181,19 @@ def checked(
 
 
 def passed(*, minimum: int = 1, copies: bool = False, **arguments: Any) -> tuple[Any, ...]:
-    """Arguments of functions that take others besides, after the checks of their names."""
-    checks.same_rows(**{name: arguments[name] for name in arguments if name in _SAMPLES})
-    seen = {"minimum": minimum, "copies": copies, "needs": ()} | arguments
+    """Arguments after the checks of their names, outside of a decorated function."""
+    _same_rows(arguments)
+    seen = Seen(arguments, minimum, copies)
     for name in arguments:
         if seen[name] is not None:
             seen[name] = _TABLE[name](name, seen[name], seen)
     return tuple(seen[name] for name in arguments)
+
+
+def _same_rows(arguments: dict[str, Any]) -> None:
+    """Refuses tables whose rows have other labels, among the samples and among the locations."""
+    checks.same_rows(**{name: arguments[name] for name in arguments if name in _SAMPLES})
+    checks.same_rows(**{name: arguments[name] for name in arguments if name.startswith("at_")})
 
 
 def _hint(function: Any, name: str) -> Any:
@@ -262,10 +300,10 @@ def _of_annotation(name: str, annotation: Any) -> Check | None:
         smallest = _SMALLEST.get(name, 1)
         largest = checks.MAX_DRAWS if name in _DRAWS or name.startswith("num_") else None
         return lambda name, value, seen: checks.size_in_range(name, value, smallest, largest)
-    if typing.get_origin(annotation) is Callable:
+    if annotation is Callable or typing.get_origin(annotation) is Callable:
         return _function
     if annotation is float:
-        return lambda name, value, seen: checks.real(name, value)
+        return lambda name, value, seen: checks.scalar(name, value)
     return None
 
 
@@ -275,7 +313,7 @@ def _function(name: str, value: Any, seen: Seen) -> Any:
 
 
 def unchecked(name: str, value: Any, seen: Seen) -> Any:
-    """What a function reads in its own way."""
+    """No check: the function converts this argument itself."""
     return value
 
 
@@ -299,9 +337,9 @@ def _proportion(name: str, value: Any, seen: Seen) -> Any:
 
 @argument("predictions", "at_predictions", "others", "example_predictions")
 def _predictions(name: str, value: Any, seen: Seen) -> Any:
-    minimum = 1 if name.startswith("at_") else seen["minimum"]
+    minimum = 1 if name.startswith("at_") else seen.minimum
     value = checks.batch(value, minimum=minimum, name=name)
-    for method in seen["needs"]:
+    for method in seen.needs:
         checks.method(name, value, method)
     return _of_one_length(name, value, seen)
 
@@ -310,8 +348,9 @@ def _predictions(name: str, value: Any, seen: Seen) -> Any:
 def _targets(name: str, value: Any, seen: Seen) -> Any:
     # Labels may come in place of correctness, and confidences in place of predictions.
     place = "confidences" if name == "correct" else name.replace("targets", "predictions")
-    if not checks.is_distribution(seen[place]):
-        return _correctness(name, value, seen[place])
+    predictions = seen.before(name, place)
+    if not checks.is_distribution(predictions):
+        return _correctness(name, value, predictions)
     if checks.is_distribution(value):
         raise TypeError(f"{name}: expected an array of targets, got {checks.described(value)}")
     received = checks.originals(name, value)
@@ -329,10 +368,10 @@ def _targets(name: str, value: Any, seen: Seen) -> Any:
 
 @argument("weights")
 def _weights(name: str, value: Any, seen: Seen) -> Any:
-    samples = next(seen[x] for x in ("predictions", "confidences", "values") if x in seen)
-    copies: Any = seen["copies"]
+    samples = seen.before(name, "predictions", "confidences", "values", "features", "targets")
+    copies: Any = seen.copies
     copies = copies(seen["self"]) if callable(copies) else copies
-    return sample_weights(value, samples, minimum=seen["minimum"], name=name, as_copies=copies)
+    return sample_weights(value, samples, minimum=seen.minimum, name=name, as_copies=copies)
 
 
 def sample_weights(
@@ -426,7 +465,7 @@ def _times(name: str, value: Any, seen: Seen) -> Any:
     if array.dtype.kind not in "iufM":
         expected = "numbers or numpy.datetime64 that are known when compiling"
         raise TypeError(f"{name}: expected {expected}, got {checks.described(value)}")
-    checks.shape(name, array, seen["length"][1:], "[n], a time for each prediction")
+    checks.shape(name, array, (seen.number(name),), "[n], a time for each prediction")
     is_missing = np.isnat(array) if array.dtype.kind == "M" else ~np.isfinite(array)
     checks.refuse_where(is_missing, name, "finite times", array)
     is_earlier = np.append(False, array[1:] < array[:-1])
@@ -451,7 +490,7 @@ def _score(name: str, value: Any, seen: Seen) -> Any:
 
 def fields_checked(name: str, record: Any, seen: Seen) -> Any:
     """A record whose fields have passed as arguments of these names; known ones stay known."""
-    seen = {"minimum": 1, "copies": False, "needs": ()} | vars(record)
+    seen = Seen(vars(record))
     for field in dataclasses.fields(record) if dataclasses.is_dataclass(record) else ():
         name, check = field.name, _check_of(field.name, field.type, {})
         is_known = check is not None and checks.is_concrete(seen[name])
@@ -462,9 +501,9 @@ def fields_checked(name: str, record: Any, seen: Seen) -> Any:
 
 def _of_one_length(name: str, value: Any, seen: Seen) -> Any:
     """The value, refused if there are not as many samples as in the arguments before it."""
-    place = "at_length" if name.startswith("at_") else "length"
+    place = "at_" if name.startswith("at_") else ""
     size = checks.leading_size(name, value)
-    first, expected = seen.setdefault(place, (name, size))
+    first, expected = seen.lengths.setdefault(place, (name, size))
     if size != expected:
         draws = np.shape(getattr(seen.get("predictions"), "values", 0))
         is_other = draws[1:2] == (size,)

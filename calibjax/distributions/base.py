@@ -103,6 +103,7 @@ def checked_targets(p: Any, name: str, targets: Any, more: tuple[str, ...] = ())
     is_integer = support.is_integer
     if is_integer is None:  # as the first parameter
         is_integer = jnp.issubdtype(jax.tree.leaves(p)[0].dtype, jnp.integer)
+    checks.an_array(name, targets)
     if is_integer:
         targets = checks.integer(name, targets, support.words)
     elif not jnp.issubdtype(targets.dtype, jnp.floating):

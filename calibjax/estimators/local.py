@@ -128,7 +128,9 @@ class LocalErrors:
 
 def _points(name: str, value: Any, seen: Any) -> tuple[Any, jax.Array]:
     """Features and confidences of other points."""
-    features, confidences = passed(**dict(zip(("features", "confidences"), value, strict=True)))
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f"{name}: expected a pair (features, confidences)")
+    features, confidences = passed(features=value[0], confidences=value[1])
     checks.same_kind(f"{name}[0]", features, "features", seen["features"])
     return features, confidences
 

@@ -16,7 +16,7 @@ import numpy as np
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, safe_sqrt
 from calibjax._core.batches import default_batch_size, in_batches
-from calibjax._core.gate import checked, confidence_array
+from calibjax._core.gate import Seen, checked, confidence_array
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
@@ -264,7 +264,7 @@ class CoverageCurve:
 
 
 def _of_unit_interval(name: str, value: Any, _: object) -> jax.Array:
-    return confidence_array(name, value, {})
+    return confidence_array(name, value, Seen({}))
 
 
 @checked(
@@ -331,7 +331,9 @@ def pit_counts(
 
 def checked_levels(name: str, value: Any, _: object) -> jax.Array:
     """Levels in (0, 1), [L]."""
-    return checks.proportions(name, confidence_array(name, value, {}))
+    value = checks.floating(name, checks.as_arrays(name, value))
+    checks.shape(name, value, (None,), "[L]")
+    return checks.proportions(name, value)
 
 
 @checked(

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.batches import default_batch_size, map_batches
@@ -90,7 +91,12 @@ class Hypothesis:
 
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
         """That of the means for the observed targets, then for resampled ones."""
-        name, weights = type(self.recalibration).__name__, self.weights
+        name, weights, fits = type(self.recalibration).__name__, self.weights, parts[1][1:]
+        if checks.is_concrete(fits):
+            is_missing = np.isnan(fits).reshape(len(fits), -1).any(1)
+            if 2 * is_missing.sum() > len(fits):
+                got = f"none of {name} for {is_missing.sum()} of {len(fits)}; take more samples"
+                raise ValueError(f"recalibration: expected fits to resampled targets, got {got}")
         n = number_with_pairs(self.predictions, weights)
         unbiased, diagonal, dispersion = _comparable(parts, n)
         pool, components = skce_components(

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, mean_and_error, safe_sqrt
-from calibjax._core.gate import checked, inner
+from calibjax._core.gate import Seen, checked, inner
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
@@ -354,7 +354,7 @@ def pvalue_of(
     return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
 
 
-def _kernel(name: str, kernel: Kernel, seen: dict[str, Any]) -> Kernel:
+def _kernel(name: str, kernel: Kernel, seen: Seen) -> Kernel:
     """A kernel that does not know the predictions of the first model yet."""
     return checks.kernel_values(kernel, name)
 
@@ -497,7 +497,7 @@ def _standardised(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.
     return estimate, jnp.where(variance > 0, z, -jnp.inf)
 
 
-def _margin(name: str, value: Any, seen: dict[str, Any]) -> jax.Array:
+def _margin(name: str, value: Any, seen: Seen) -> jax.Array:
     samples = seen["predictions"], seen["targets"]
     return checks.positive_number(name, value, floating_dtype(samples))
 

@@ -282,6 +282,8 @@ def power_curve(
     >>> print(power[1] - power[0] > 3 * error.max())
     True
     """
+    if not isinstance(sizes, Sequence | np.ndarray) or not len(sizes):
+        raise TypeError(f"sizes: expected a sequence of integers, got {sizes!r}")
     sizes = [checks.size_in_range("sizes", n, 2) for n in sizes]
     level = significance_level + 1e-6  # p-values are rounded
     if checks.is_concrete(level) and level * (num_draws + 1) < 1:

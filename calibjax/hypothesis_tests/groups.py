@@ -12,7 +12,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
-from calibjax._core.gate import checked
+from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions import Bernoulli, Categorical, Quantiles
 from calibjax.distributions.base import Distribution
@@ -30,11 +30,11 @@ _BYTES_PER_NUMBER = 32  # of residuals and of group errors of one redraw, with w
 _FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
 
 
-def _memberships(name: str, groups: Any, seen: dict[str, Any]) -> jax.Array:
+def _memberships(name: str, groups: Any, seen: Seen) -> jax.Array:
     """Truth values or weights of each sample in each group, [n, G]."""
     groups = checks.as_arrays(name, groups)
     expected = "[n, G], a column of memberships for each group, as by jax.nn.one_hot(groups, G)"
-    checks.shape(name, groups, (seen["length"][1], None), expected)
+    checks.shape(name, groups, (seen.number(name), None), expected)
     dtype = jnp.result_type(groups, floating_dtype(seen["predictions"]))
     return checks.finite(name, groups.astype(dtype))
 

@@ -12,7 +12,7 @@ from jax.scipy.special import logsumexp
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.gate import argument, checked
+from calibjax._core.gate import Seen, argument, checked
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions.base import Distribution
 from calibjax.hypothesis_tests.bets import Forecast, Past, bets_by_name, forecasts_of
@@ -190,7 +190,7 @@ def _words(params: object) -> str:
 
 
 @argument("forget")
-def _forget(name: str, value: Any, seen: dict[str, Any]) -> Any:
+def _forget(name: str, value: Any, seen: Seen) -> Any:
     value = checks.positive_scalar(name, value)
     return checks.satisfying(name, value, lambda x: x <= 1, "a number in (0, 1]")
 

@@ -20,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from calibjax._core import checks
-from calibjax._core.gate import usual
+from calibjax._core.gate import Seen, usual
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.interoperability.sklearn import from_sklearn, label_indices
@@ -42,7 +42,7 @@ class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
     def _recalibrator(self) -> Recalibrator:
         is_default = self.recalibrator is None
         recalibrator = self._default_recalibrator if is_default else self.recalibrator
-        return usual("recalibration")("recalibrator", recalibrator, {})
+        return usual("recalibration")("recalibrator", recalibrator, Seen({}))
 
     def _keep_names(self) -> None:
         """Copies what is known about the inputs from the fitted estimator."""

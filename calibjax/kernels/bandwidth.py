@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.gate import checked
+from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import T
 from calibjax.distances import Distance
 from calibjax.kernels.base import without_draws
@@ -136,7 +136,7 @@ def _counted_order_statistics(
     return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, value), zeros
 
 
-def _metric(name: str, value: Any, seen: dict[str, Any]) -> Any:
+def _metric(name: str, value: Any, seen: Seen) -> Any:
     del seen
     checks.no_plain_objects(name, value)
     return checks.distance_values(value, name)

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from calibjax._core import checks, matrices
-from calibjax._core.gate import checked
+from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import PyTree, T, part, record
 from calibjax.distances import Distance
 from calibjax.distributions import Ensemble, Mixture
@@ -110,7 +110,7 @@ def checked_labels(kernel: object, name: str, points: Any) -> PyTree:
     return points
 
 
-def _points(name: str, value: Any, seen: dict[str, Any]) -> PyTree:
+def _points(name: str, value: Any, seen: Seen) -> PyTree:
     """Points of a kernel, and of the kind of earlier ones."""
     value = checked_labels(seen["kernel"], name, checks.points(name, value))
     if name == "ys":  # whose numbers of components, or of draws, may differ
@@ -119,7 +119,7 @@ def _points(name: str, value: Any, seen: dict[str, Any]) -> PyTree:
     return value
 
 
-def _function(name: str, value: Any, seen: dict[str, Any]) -> Any:
+def _function(name: str, value: Any, seen: Seen) -> Any:
     """A function of two points, which may be a record."""
     del seen
     checks.function("kernel record", name, value, "x", "y")

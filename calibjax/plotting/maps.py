@@ -280,7 +280,7 @@ _LABELS = {False: "local calibration error", True: "local confidence - accuracy"
 def _each(name: str, value: Any, seen: Seen) -> np.ndarray:
     """A number for each sample."""
     value = checks.finite(name, checks.as_arrays(name, value))
-    checks.shape(name, value, seen["length"][1:], "[n], as the features")
+    checks.shape(name, value, (seen.number(name),), "[n], as the features")
     return np.asarray(value, np.float64)
 
 

@@ -107,7 +107,7 @@ def cross_fitted(
     num_folds: int,
 ) -> Distribution:
     """See `Recalibrator.cross_fitted`; any record with its methods `fit` and `apply` will do."""
-    usual("recalibration")("recalibration", recalibration, {})
+    usual("recalibration")("recalibration", recalibration, Seen({}))
     if num_folds > len(predictions):
         raise ValueError(f"num_folds: expected at most n = {len(predictions)}, got {num_folds}")
     samples = predictions, targets, weights

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.fitting import minimum, newton_step
-from calibjax._core.gate import checked, inner, usual
+from calibjax._core.gate import Seen, checked, inner, usual
 from calibjax._core.pytree import Numbers, PyTree, parameter, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions, Distribution, Family
@@ -340,7 +340,10 @@ class TemperatureScaling(Recalibrator):
 
     loss: Loss = dataclasses.field(
         default=negative_log_likelihood,
-        metadata={"static": True, "check": lambda value, name: usual("score")(name, value, {})},
+        metadata={
+            "static": True,
+            "check": lambda value, name: usual("score")(name, value, Seen({})),
+        },
     )
 
     @checked

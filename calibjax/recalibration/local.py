@@ -11,7 +11,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import ratio
-from calibjax._core.gate import checked, group_ids, passed, sample_weights, usual
+from calibjax._core.gate import Seen, checked, group_ids, passed, sample_weights, usual
 from calibjax._core.pytree import Numbers, PyTree, T, part, record
 from calibjax.estimators.local import Neighbourhood, checked_neighbourhood
 from calibjax.kernels.line import smoothed_means
@@ -183,7 +183,7 @@ class GroupWise(Recalibrator):
     [1.  0.5 1. ]
     """
 
-    recalibrator: Any = part(lambda value, name: usual("recalibration")(name, value, {}))
+    recalibrator: Any = part(lambda value, name: usual("recalibration")(name, value, Seen({})))
 
     @checked(weights=lambda name, value, seen: value)  # whose samples are not known yet
     def fit(self, *arguments: Any, weights: Numbers | None = None) -> dict[int, Any]:

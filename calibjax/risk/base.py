@@ -21,14 +21,14 @@ def _points(name: str, value: Any, seen: Seen) -> PyTree:
     if checks.is_distribution(value):
         if not has_class_probs(value):
             raise TypeError(f"{name}: expected class predictions, got {checks.described(value)}")
-        value = checks.batch(value, minimum=seen["minimum"], name=name)
+        value = checks.batch(value, minimum=seen.minimum, name=name)
     else:
-        value = confidence_array(name, value, {})
+        value = confidence_array(name, value, Seen({}))
     number = vectors(value).shape[1]
     learned = getattr(seen.get("params"), "num_components", number)
     if number != learned:
         raise ValueError(f"{name}: expected {learned} classes, as those of fit, got {number}")
-    seen.setdefault("length", (name, checks.leading_size(name, value, seen["minimum"])))
+    seen.lengths.setdefault("", (name, checks.leading_size(name, value, seen.minimum)))
     return value
 
 

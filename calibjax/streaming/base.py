@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.gate import argument, checked, fields_checked, inner, plain_weights
+from calibjax._core.gate import Seen, argument, checked, fields_checked, inner, plain_weights
 from calibjax._core.pytree import PyTree, record
 from calibjax.operators import tiles
 
@@ -70,9 +70,9 @@ def added(state: State, counts: dict[str, Any], sums: dict[str, jax.Array]) -> S
 
 
 @argument("state")
-def checked_state(name: str, state: Any, seen: dict[str, Any]) -> Any:
+def checked_state(name: str, state: Any, seen: Seen) -> Any:
     """A state, with JAX arrays, of the structure, shapes and dtypes of this accumulator's."""
-    accumulator = seen["self"]
+    accumulator = seen.before(name, "self")
     state = checks.as_arrays(name, state)
     expected = jax.eval_shape(lambda: inner(type(accumulator).init)(accumulator))
     shapes = [jax.tree.map(lambda x: f"{x.dtype}{x.shape}", tree) for tree in (expected, state)]
@@ -81,8 +81,8 @@ def checked_state(name: str, state: Any, seen: dict[str, Any]) -> Any:
     return state
 
 
-def _plain_weights(name: str, weights: Any, seen: dict[str, Any]) -> Any:
-    return plain_weights(name, weights, seen["length"][1])
+def _plain_weights(name: str, weights: Any, seen: Seen) -> Any:
+    return plain_weights(name, weights, seen.number(name))
 
 
 # As `checked`, of methods of accumulators, whose weights are added in the units they come in.

@@ -13,7 +13,7 @@ from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.batches import default_batch_size
-from calibjax._core.gate import group_ids, passed
+from calibjax._core.gate import Seen, group_ids, passed
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions.base import Distribution, check_draws, draw, draw_each
 from calibjax.estimators.kernel import ready, refuse_without_expectations, sample_pair
@@ -279,8 +279,8 @@ class SKCE(Accumulator):
         return SKCEEstimate(unbiased, (diagonal + (n - 1) * unbiased) / n)
 
 
-def _indices(name: str, indices: Any, seen: dict[str, Any]) -> jax.Array:
-    indices = group_ids(name, indices, seen["length"][1], kind="number")
+def _indices(name: str, indices: Any, seen: Seen) -> jax.Array:
+    indices = group_ids(name, indices, seen.number(name), kind="number")
     seen["predictions"] = checks.nan_rows(indices < 0, seen["predictions"])
     return indices
 
