@@ -107,10 +107,11 @@ def checked(
     `at_`, `others`, `weights`, `features`, `confidences`, `correct`, `groups`, `clusters`, `times`,
     `kernel`, `distance`, `binning`, `neighbourhood`, `recalibration`, `score`, `params`, `state`,
     `self`, `key`, `level`, `confidence_level`, `significance_level`, `test_fraction`, `forget`.
-    Samples come before what is compared with them: targets behind predictions. Lists and arrays of other packages become JAX arrays, wrong
-    shapes, types and values are refused, and traced values that are wrong become NaN, and
-    so does everything computed from them. Options are known by their annotation: `bool`, `int`
-    (from 1 on), `float` (finite), `Literal["a", "b"]`, `Callable`. Arguments of any other name pass.
+    Samples come before what is compared with them: targets behind predictions. Lists and arrays of
+    other packages become JAX arrays, wrong shapes, types and values are refused, and traced values
+    that are wrong become NaN, and so does everything computed from them. Options are known by their
+    annotation: `bool`, `int` (from 1 on), `float` (finite), `Literal["a", "b"]`, `Callable`.
+    Arguments of any other name pass.
 
     Args:
         function: the function; without it, the result is a decorator.
