@@ -9,9 +9,10 @@ from calibjax.estimators.kernel import (
     skce_biased,
     skce_block,
     skce_dispersion,
+    ucme,
+    witness,
 )
 from calibjax.estimators.local import Neighbourhood, lce, local_errors, mlce
-from calibjax.estimators.mean_embedding import ucme, witness
 from calibjax.estimators.pit import coverage_curve, pit_counts, pit_values
 from calibjax.lenses import class_wise, top_label
 

@@ -18,6 +18,7 @@ from calibjax.distributions.composed import bare
 from calibjax.evaluation.data import Data, Part, measured
 from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests._redraw.components import tolerance
+from calibjax.hypothesis_tests._redraw.family import checked_batch_size
 from calibjax.hypothesis_tests.composite import (
     Hypothesis,
     as_tested,
@@ -28,7 +29,6 @@ from calibjax.hypothesis_tests.composite import (
 )
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.hypothesis_tests.exact import checked_family
-from calibjax.hypothesis_tests.simulation import checked_batch_size
 from calibjax.kernels import default_kernels
 from calibjax.recalibration import (
     AffineScaling,

@@ -1,7 +1,7 @@
 """Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
-from calibjax.hypothesis_tests.asymptotic import asymptotic_skce_test
+from calibjax.hypothesis_tests.asymptotic import asymptotic_skce_test, cme_test
 from calibjax.hypothesis_tests.classical import (
     calibration_slope_intercept,
     consistency_test,
@@ -33,7 +33,6 @@ from calibjax.hypothesis_tests.intervals import (
     distribution_free_skce_test,
     skce_confidence_interval,
 )
-from calibjax.hypothesis_tests.mean_embedding import cme_test
 from calibjax.hypothesis_tests.pit_statistics import berkowitz, pit_ks
 from calibjax.hypothesis_tests.sequential import e_process
 

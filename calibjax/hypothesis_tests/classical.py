@@ -18,6 +18,7 @@ from calibjax.binnings import EqualMassBins, bins_of
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions, Distribution, check_draws, draw
 from calibjax.distributions.composed import bare
+from calibjax.hypothesis_tests._redraw.family import Bound, bytes_of_tile, checked_statistic
 from calibjax.hypothesis_tests._redraw.plan import rank_among_redraws
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
 from calibjax.hypothesis_tests.pit_statistics import (
@@ -28,7 +29,6 @@ from calibjax.hypothesis_tests.pit_statistics import (
     with_textbook_pvalue,
 )
 from calibjax.hypothesis_tests.result import CalibrationTestResult, _shown
-from calibjax.hypothesis_tests.simulation import Bound, bytes_of_tile, checked_statistic
 
 
 def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:

@@ -22,9 +22,13 @@ from calibjax.distributions.base import Distribution, draw
 from calibjax.estimators.kernel import ready
 from calibjax.hypothesis_tests import pit_statistics
 from calibjax.hypothesis_tests._redraw.components import Statistic, skce_components
+from calibjax.hypothesis_tests._redraw.family import (
+    bytes_of_tile,
+    checked_statistic,
+    warn_of_members,
+)
 from calibjax.hypothesis_tests._redraw.plan import means_of_redraws, rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
-from calibjax.hypothesis_tests.simulation import bytes_of_tile, checked_statistic, warn_of_members
 from calibjax.kernels import Kernel, default_kernel
 
 

@@ -16,12 +16,12 @@ from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions import Bernoulli, Categorical, Quantiles
 from calibjax.distributions.base import Distribution
+from calibjax.estimators.kernel import mean_difference
 from calibjax.estimators.local import LocalProblem, Neighbourhood, local_problem
-from calibjax.estimators.mean_embedding import mean_difference
 from calibjax.estimators.pit import randomised_intervals
+from calibjax.hypothesis_tests._redraw.family import Bound, bytes_of_tile, warn_of_members
 from calibjax.hypothesis_tests._redraw.plan import observed_and_redrawn, rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
-from calibjax.hypothesis_tests.simulation import Bound, bytes_of_tile, warn_of_members
 from calibjax.kernels import Kernel, default_kernel
 
 _BYTES_PER_NUMBER = 32  # of residuals and of group errors of one redraw, with what they are made of

@@ -18,12 +18,16 @@ from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions.base import Distribution, check_draws, draw, draw_each
 from calibjax.estimators.kernel import ready, refuse_without_expectations, sample_pair
 from calibjax.hypothesis_tests._redraw.components import Statistic
-from calibjax.hypothesis_tests._redraw.family import bytes_of_redraw, means_of_sums, sums_of_redraws
+from calibjax.hypothesis_tests._redraw.family import (
+    bytes_of_redraw,
+    means_of_sums,
+    sums_of_redraws,
+    warn_of_members,
+)
 from calibjax.hypothesis_tests._redraw.plan import over_pool
 from calibjax.hypothesis_tests.exact import result_of_pool
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
 from calibjax.hypothesis_tests.result import CalibrationTestResult
-from calibjax.hypothesis_tests.simulation import warn_of_members
 from calibjax.kernels import Kernel, Nystrom, TensorProduct
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import features, prepare_features

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from calibjax import distributions as laws
 from calibjax import estimators, recalibration, scores
-from calibjax.scores.rejection import prediction_rejection_ratio
+from calibjax.scores.decomposition import prediction_rejection_ratio
 from experiments.benchmark.memory import peak, resident
 from experiments.harness import command_line
 from experiments.harness.cells import Store, cell

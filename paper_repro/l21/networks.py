@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from calibjax.scores.rejection import prediction_rejection_ratio
+from calibjax.scores.decomposition import prediction_rejection_ratio
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.stand_in import marked

@@ -8,7 +8,7 @@ import pytest
 
 from calibjax import distances, distributions, estimators, kernels, record
 from calibjax.estimators import kernel as linear_sums
-from calibjax.estimators.mean_embedding import location_pair
+from calibjax.estimators.kernel import location_pair
 from calibjax.kernels.expectations import register_expectations
 from calibjax.kernels.line import line_of_many
 from tests import oracles

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from calibjax.distributions import Bernoulli
-from calibjax.scores.rejection import prediction_rejection_ratio
+from calibjax.scores.decomposition import prediction_rejection_ratio
 
 RNG = np.random.default_rng(0)
 N = 60

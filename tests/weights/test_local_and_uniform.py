@@ -8,7 +8,7 @@ import pytest
 from calibjax import estimators
 from calibjax.distributions import Normal
 from calibjax.estimators import Neighbourhood
-from calibjax.estimators.mean_embedding import location_pair
+from calibjax.estimators.kernel import location_pair
 from tests import oracles
 from tests.weights.laws import (
     CONFIDENCES,

@@ -9,7 +9,7 @@ import sklearn.metrics
 
 from calibjax import scores
 from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles
-from calibjax.scores.rejection import prediction_rejection_ratio
+from calibjax.scores.decomposition import prediction_rejection_ratio
 from tests.weights.laws import CLASSES, CONFIDENCES, CORRECT, LABELS, NORMALS, TARGETS, WEIGHTS, N
 
 QUANTILES = Quantiles(
