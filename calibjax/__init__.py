@@ -26,7 +26,7 @@ Notation of the papers and names in the code:
 | γ in exp(−‖φ − φ'‖₁ / (dγ)) | `length_scale` of the local methods |
 | LCE, MLCE, SLCE | `estimators.lce`, `mlce`, `local_errors(...).error` |
 | LoRe | `recalibration.LocalRecalibration` |
-| PRR | `scores.rejection.prediction_rejection_ratio` |
+| PRR | `scores.decomposition.prediction_rejection_ratio` |
 | L_τ, averaged over levels τ | `scores.pinball_loss` |
 | T in p^{1/T} | what `recalibration.TemperatureScaling` learns |
 | max_c g_c(X), 1(Y = argmax) | `confidences`, `correct` |

@@ -1,6 +1,7 @@
 """The one way in which calibjax makes a record: a frozen dataclass that is a pytree."""
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
@@ -71,11 +72,10 @@ def record(cls: type[T]) -> type[T]:
     children = tuple(name for name, static in is_static.items() if not static)
     keys = tuple(map(jax.tree_util.GetAttrKey, children))
 
+    of_children, of_statics = _values_of(children), _values_of(statics)
+
     def flatten(instance: T) -> tuple[tuple, tuple]:
-        return (
-            tuple(getattr(instance, name) for name in children),
-            tuple(getattr(instance, name) for name in statics),
-        )
+        return of_children(instance), of_statics(instance)
 
     def flatten_with_keys(instance: T) -> tuple[tuple, tuple]:
         values, static_values = flatten(instance)
@@ -87,6 +87,13 @@ def record(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
+
+
+def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple]:
+    """The function from an instance to the values of its attributes, many times in every call."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda instance: tuple(getattr(instance, name) for name in names)
 
 
 def _is_static(cls: type) -> dict[str, bool]:

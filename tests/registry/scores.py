@@ -16,7 +16,7 @@ _GROUPS = np.array([0, 1, 1, 0, 2, 1, 2, 0])
 
 
 def _decisions():
-    return [call("scores.rejection.prediction_rejection_ratio")]
+    return [call("scores.decomposition.prediction_rejection_ratio")]
 
 
 def _of_classes():

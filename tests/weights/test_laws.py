@@ -24,7 +24,7 @@ COPIES = {
     *("scores.accuracy", "scores.brier_decomposition", "scores.brier_score", "scores.crps"),
     *("scores.crps_decomposition", "scores.mean_squared_error", "scores.negative_log_likelihood"),
     *("scores.interval_score", "scores.pinball_loss", "scores.ranked_probability_score"),
-    *("scores.murphy_curve", "scores.rejection.prediction_rejection_ratio"),
+    *("scores.murphy_curve", "scores.decomposition.prediction_rejection_ratio"),
 }
 # Where a weight is a number of samples in the first place, of which few say less than many.
 COUNTED = {"KernelRecalibration", "PlattScaling", "QuantileShift", "VennAbers", "CalibrationBins"}
