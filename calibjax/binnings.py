@@ -90,6 +90,8 @@ def bins_of(
         bins = binning._bins(predictions, both, weights)
     else:
         bins = checks.as_arrays("binning(predictions)", binning(both))
+        if not jnp.issubdtype(getattr(bins, "dtype", object), jnp.integer):
+            raise TypeError("binning(predictions): expected integers, the bin of each prediction")
         size = checks.leading_size("predictions", both)
         bins = group_ids("binning(predictions)", bins, size, kind="bin")
         expected = f"bins in 0, ..., {size - 1}"

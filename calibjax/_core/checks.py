@@ -128,10 +128,7 @@ def _original(place: str, value: Any) -> PyTree:
     if type(value) in (int, float):
         return of_float64(place, value)
     is_list = bool(issubclass(type(value), list))
-    if np.ma.is_masked(value) or (is_list and any(map(np.ma.is_masked, value))):
-        raise ValueError(
-            f"{place}: expected values without a mask, got masked ones; leave those samples out"
-        )
+    refuse_masked(place, value)
     array = value
     if not isinstance(value, jax.Array):
         try:
@@ -154,6 +151,13 @@ def _original(place: str, value: Any) -> PyTree:
         got = f"{array.dtype}" if hasattr(value, "dtype") else described(value)
         raise TypeError(f"{place}: expected real numbers, got {got}{advice}")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def refuse_masked(name: str, value: object) -> None:
+    """Refuses masked entries, of which conversions forget the mask."""
+    if any(map(np.ma.is_masked, value if isinstance(value, list) else [value])):
+        expected = "values without a mask, got masked ones; leave those samples out"
+        raise ValueError(f"{name}: expected {expected}")
 
 
 def of_float64(place: str, value: int | float) -> int | float:

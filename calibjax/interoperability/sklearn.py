@@ -128,6 +128,7 @@ def _transformed(predictions: Distribution, model: Any) -> Distribution:
 
 def _vector(name: str, value: Any, seen: Seen) -> np.ndarray:
     """An array of at least one label."""
+    checks.refuse_masked(name, value)
     array = np.asarray(value)
     if array.ndim != 1 or not array.size:
         raise ValueError(f"{name}: expected one axis with at least one label, got {array.shape}")
