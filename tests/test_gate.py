@@ -3,9 +3,7 @@
 `tests.registry` holds a valid call of each function, and the table of wrong values.
 """
 
-import importlib
 import inspect
-import pkgutil
 import re
 import warnings
 
@@ -25,6 +23,7 @@ from calibjax.recalibration.confidences import IsotonicMap
 from tests import registry
 from tests.registry.mutants import ArrayLike
 from tests.registry.outcomes import ALLOWED, Outcome, evaluate, is_traced, try_compiled, try_eagerly
+from tests.test_signatures import public_names
 
 GATE = checked(lambda: None).__code__  # of every function that passes its arguments through it
 # Methods of public records that are called with data; others are called on one pair inside `vmap`.
@@ -100,11 +99,7 @@ SHARE = 40  # one in so many wrong values is tried in the fast suite
 
 def _names():
     yield from ((name, getattr(calibjax, name)) for name in calibjax.__all__)
-    for module in pkgutil.iter_modules(calibjax.__path__):
-        if not module.name.startswith("_"):
-            package = importlib.import_module(f"calibjax.{module.name}")
-            for name in getattr(package, "__all__", ()):
-                yield f"{module.name}.{name}", getattr(package, name)
+    yield from public_names()
 
 
 def _functions():

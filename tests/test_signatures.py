@@ -21,7 +21,7 @@ KEYS_LAST = {"hypothesis_tests.pit_ks"}  # a statistic, which needs a key for en
 REFUSED = {"significance", "side", "num_redraws", "callback"}
 
 
-def _public():
+def public_names():
     for module in pkgutil.iter_modules(calibjax.__path__):
         if not module.name.startswith("_"):
             package = importlib.import_module(f"calibjax.{module.name}")
@@ -32,7 +32,7 @@ def _public():
 def test_names_of_arguments():
     wrong = []
     for name, value in (
-        *_public(),
+        *public_names(),
         *((name, getattr(calibjax, name)) for name in calibjax.__all__),
     ):
         if not callable(value):
@@ -51,7 +51,7 @@ def test_names_of_arguments():
 
 
 def test_names_are_few():
-    assert len([*_public()]) + len(calibjax.__all__) <= MOST_NAMES
+    assert len([*public_names()]) + len(calibjax.__all__) <= MOST_NAMES
 
 
 def test_no_name_is_used_nowhere():
@@ -65,4 +65,4 @@ def test_no_name_is_used_nowhere():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
     for page in pages:
         used |= set(re.findall(r"\w+", page.read_text()))
-    assert sorted(name for name, _ in _public() if name.split(".")[1] not in used) == []
+    assert sorted(name for name, _ in public_names() if name.split(".")[1] not in used) == []

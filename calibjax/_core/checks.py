@@ -788,9 +788,7 @@ def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree
     return constraint.check(place, value)
 
 
-def function(
-    kind: str, name: str, value: object, *arguments: str, keywords: tuple[str, ...] = ()
-) -> None:
+def function(kind: str, name: str, value: object) -> None:
     """Refuses what cannot be called, classes of records, and what JAX cannot find again."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {_shown(value)}")

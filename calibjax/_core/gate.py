@@ -147,7 +147,8 @@ def checked(
     settings = {"minimum": minimum, "copies": copies, "needs": tuple(needs)}
     if function is None:
         return functools.partial(checked, **settings, compiled=compiled, static=static, **own)
-    signature, name_of_function = inspect.signature(function), function.__qualname__
+    signature = inspect.signature(function)
+    name_of_function = getattr(function, "__qualname__", type(function).__name__)
     hint = functools.partial(_hint, function)
     takes_key = next(iter(signature.parameters), "") == "key"
     if compiled:
@@ -199,7 +200,7 @@ def _same_rows(arguments: dict[str, Any]) -> None:
 
 def _hint(function: Any, name: str) -> Any:
     """The annotation of an argument; None where its name exists for type checkers only."""
-    value = function.__annotations__.get(name)
+    value = getattr(function, "__annotations__", {}).get(name)
     try:
         return eval(value, function.__globals__) if isinstance(value, str) else value
     except NameError:
@@ -485,7 +486,7 @@ def _recalibration(name: str, value: Any, seen: Seen) -> Any:
 
 @argument("score")
 def _score(name: str, value: Any, seen: Seen) -> Any:
-    checks.function("function (predictions, targets)", name, value, "predictions", "targets")
+    checks.function("function (predictions, targets)", name, value)
     return value
 
 

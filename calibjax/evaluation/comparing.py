@@ -143,8 +143,7 @@ def checked_models(
     pairs = list(itertools.combinations(data, 2))
     if reference is not None:
         pairs = [(name, reference) for name in data if name != reference]
-    keywords = () if weights is None else ("weights",)
-    chosen = _score(list(values.values()), targets, score, keywords)
+    chosen = _score(list(values.values()), targets, score)
     kernel = _common_kernel(list(data.values()), list(values.values()))
     rows = _rows(data[first], kernel)
     samples = data, values, targets
@@ -165,12 +164,10 @@ def _kind(data: Data) -> str:
     return "quantiles" if data.task == "quantiles" else "numbers"
 
 
-def _score(
-    values: Sequence[Any], targets: Any, score: Any, keywords: tuple[str, ...]
-) -> tuple[Named, tuple[str, str]]:
+def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Named, tuple[str, str]]:
     """The score, with the expression that is shown for it, and what it is called."""
     if score is not None:
-        checks.function("function", "score", score, "predictions", "targets", keywords=keywords)
+        checks.function("function", "score", score)
         name = getattr(score, "__name__", "score").replace("_", " ")
         return Named(score, "score"), _SCORES.get(score, (name, ""))
     supports = [getattr(p, "support", None) for p in values]

@@ -171,7 +171,7 @@ _OF_CLASSES = TensorProduct(Exponential(0.5, TotalVariation()), White())
 
 
 def _estimator(value: Any, name: str) -> Any:
-    checks.function("function", name, value, "kernel", "predictions", "targets")
+    checks.function("function", name, value)
     return value
 
 

@@ -122,7 +122,7 @@ def _points(name: str, value: Any, seen: Seen) -> PyTree:
 def _function(name: str, value: Any, seen: Seen) -> Any:
     """A function of two points, which may be a record."""
     del seen
-    checks.function("kernel record", name, value, "x", "y")
+    checks.function("kernel record", name, value)
     return checks.record_values(value, name)
 
 

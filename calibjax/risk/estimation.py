@@ -41,7 +41,7 @@ def _values(name: str, value: Any, seen: Seen) -> Any:
     """An array of numbers, or a function of two batches."""
     if not callable(value):
         return checks.finite(name, checks.as_arrays(name, value))
-    checks.function("function of two batches", name, value, "p", "q")
+    checks.function("function of two batches", name, value)
     return value
 
 
