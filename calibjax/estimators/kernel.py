@@ -15,19 +15,25 @@ from jax.typing import ArrayLike
 
 from calibjax import operators
 from calibjax._core import checks
-from calibjax._core.arithmetic import matmul, mean_and_error, safe_sqrt
+from calibjax._core.arithmetic import mean_and_error, safe_sqrt
 from calibjax._core.gate import checked, inner, together
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.kernels import Kernel, Nystrom, TensorProduct, gram_matrix
+from calibjax.kernels import Kernel, TensorProduct, gram_matrix
 from calibjax.kernels.base import combine_on_pairs
-from calibjax.kernels.expectations import batch_features, check_values, prepare_features
+from calibjax.kernels.expectations import check_values
 from calibjax.kernels.labels import checked_labels
-from calibjax.kernels.line import Line, exponentials, line_of_many
 from calibjax.kernels.residuals import informed
+from calibjax.operators.plan import (
+    operator_of,
+    row_sums_of_view,
+    sample_pair,
+    single_view,
+    sums_of_view,
+)
 
 
 class Sums(NamedTuple):
@@ -48,103 +54,25 @@ def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
 
 
 def linear_sums(kernel: Kernel, samples: DataSet, weights: jax.Array | None) -> Sums | None:
-    """Sums in linear time: target kernels with features, predictions with some or on a line."""
-    plan = _prepared(kernel, samples)
-    return None if plan is None else _sums(kernel, samples, weights, *plan)
+    """Sums by features of the target kernel; None if the kernel is evaluated pair by pair."""
+    view = single_view(kernel, samples)
+    if view is None:
+        return None
+    sums = sums_of_view(view, samples[1], weights)
+    return Sums(*sums, *_numbers(checks.leading_size("targets", samples[1]), weights))
 
 
 def linear_row_sums(
     kernel: Kernel, samples: DataSet, weights: jax.Array | None
 ) -> jax.Array | None:
-    """Σ_{j≠i} w_j h_ij of each sample, [n], in linear time where `linear_sums` has it.
+    """Σ_{j≠i} w_j h_ij of each sample, [n], by features; None if there are none.
 
     Of known values: equal predictions have no derivatives here.
     """
     if not checks.is_concrete(kernel, samples, weights):
         return None
-    plan = _prepared(kernel, samples)
-    return None if plan is None else _row_sums(kernel, samples, weights, *plan)
-
-
-def _prepared(kernel: Any, samples: DataSet) -> tuple[Line | None, Any] | None:
-    """The line of the predictions, if there is one, and what features of targets need."""
-    if not isinstance(kernel, TensorProduct):
-        return None
-    number = checks.leading_size("targets", samples[1])
-    line = line_of_many(kernel.prediction, samples[0], number)
-    if line is None and not isinstance(kernel.prediction, Nystrom):
-        return None
-    prepared = prepare_features(kernel.target, *samples)
-    return None if prepared is None else (line, prepared)
-
-
-@jax.jit
-def _row_sums(
-    kernel: Any, samples: DataSet, weights: jax.Array | None, line: Line | None, prepared: Any
-) -> jax.Array:
-    values = _features_of_samples((kernel.target, prepared), samples)  # [r, n]
-    each = jnp.ones_like(values[0]) if weights is None else weights
-    if line is None:
-        factor = kernel.prediction.factor(samples[0])
-        sums = matmul(each * values, factor)
-        diagonal = jnp.sum(jnp.square(factor), 1) * jnp.sum(jnp.square(values), 0)
-        return jnp.sum(values * matmul(sums, factor.T), 0) - each * diagonal
-    series, order = exponentials(kernel.prediction, values.dtype), line.order
-    groups, x = jnp.zeros_like(order), line.positions
-
-    def of_feature(value: jax.Array) -> jax.Array:
-        sent = (each * value)[order]
-        ways = (sent, x), (jnp.flip(sent), -jnp.flip(x))
-        earlier, later = (
-            operators.sums_of_earlier(
-                f[:, None], groups, at, series.rates, polynomials=series.polynomials
-            )
-            for f, at in ways
-        )
-        received = matmul(series.factors, earlier[..., 0] + jnp.flip(later[..., 0], 1))
-        return value * jnp.zeros_like(value).at[order].set(received)
-
-    return jnp.sum(jax.lax.map(of_feature, values), 0)
-
-
-@jax.jit
-def sums_on_line(kernel: Kernel, values: jax.Array, weights: jax.Array | None, line: Line) -> Sums:
-    """Sums of k(x_i, x_j) ⟨f_i, f_j⟩ for features f, [r, n], and a kernel of exponentials."""
-    numbers = _numbers(values.shape[1], weights)
-    values = values if weights is None else values * weights
-    series = exponentials(kernel, values.dtype)
-
-    @jax.checkpoint
-    def forms(values: jax.Array) -> jax.Array:
-        data = values[:, None], line.positions, series.rates
-        return operators.line_forms(*data, polynomials=series.polynomials)[:, 0]
-
-    upper = jnp.sum(jax.lax.map(forms, values[:, line.order]), 0)
-    diagonal = jnp.sum(series.factors) * jnp.sum(jnp.square(values))
-    return Sums(2 * jnp.sum(series.factors * upper), diagonal, *numbers)
-
-
-@jax.jit
-def _sums(
-    kernel: Any, samples: DataSet, weights: jax.Array | None, line: Line | None, prepared: Any
-) -> Sums:
-    featured = kernel.target, prepared
-    if line is not None:
-        values = _features_of_samples(featured, samples)
-        return sums_on_line(kernel.prediction, values, weights, line)
-    factor = kernel.prediction.factor(samples[0])
-    numbers = _numbers(factor.shape[0], weights)
-    factor = factor if weights is None else factor * weights[:, None]
-    norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
-    data = featured, samples, factor, norms
-    sums, squares = operators.feature_sums(_features_of_samples, *data)
-    diagonal = jnp.sum(squares)
-    return Sums(jnp.sum(jnp.square(sums)) - diagonal, diagonal, *numbers)
-
-
-def _features_of_samples(featured: tuple[Kernel, Any], samples: tuple[Any, Any]) -> jax.Array:
-    predictions, targets = samples
-    return batch_features(*featured, predictions, jax.tree.map(lambda y: y[None], targets))[:, 0]
+    view = single_view(kernel, samples)
+    return None if view is None else row_sums_of_view(view, samples[1], weights)
 
 
 def calibration_kernel(
@@ -185,11 +113,6 @@ def calibration_kernel(
     0.125
     """
     return combine_on_pairs(kernel, "calibration_kernel", lambda h: h(p, y, q, z))
-
-
-def sample_pair(kernel: Kernel, x: DataSet, y: DataSet) -> jax.Array:
-    """The calibration kernel as a function of two samples (prediction, target)."""
-    return calibration_kernel(kernel, *x, *y)
 
 
 @together("kernel", "predictions", "targets")
@@ -432,21 +355,16 @@ def mmce(
     >>> print(mmce(kernels.Exponential(0.4), jnp.array([0.5, 0.5]), jnp.array([1, 1])))
     0.5
     """
-    residuals = correct - confidences
-    line = line_of_many(kernel, confidences, len(confidences))
-    if line is None:
-        samples = confidences, residuals
-        squared = operators.mean_over_pairs(
-            _mmce_pair, kernel, samples, weights, include_diagonal=True
-        )
-    else:
-        sums = sums_on_line(kernel, residuals[None], weights, line)
-        squared = (sums.off_diagonal + sums.diagonal) / sums.number / sums.number
+    each = jnp.ones_like(confidences) if weights is None else weights
+    own = operator_of(kernel, confidences, many=False)
+    squared = _sum_of_form(own, each * (correct - confidences)) / jnp.sum(each) / jnp.sum(each)
     return safe_sqrt(jnp.maximum(squared, 0))
 
 
-def _mmce_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
-    return kernel(x[0], y[0]) * x[1] * y[1]
+@jax.jit
+def _sum_of_form(own: Any, values: jax.Array) -> jax.Array:
+    off_diagonal, diagonal = own.forms(values[None])
+    return (off_diagonal + diagonal)[0]
 
 
 @record

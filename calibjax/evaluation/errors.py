@@ -29,13 +29,13 @@ from calibjax.evaluation.data import (
 )
 from calibjax.evaluation.record import BAND_LEVEL, Entry, Panel, Section
 from calibjax.evaluation.sentences import Coverage, MeanError
-from calibjax.hypothesis_tests._redraw.plan import rank_among_redraws
 from calibjax.hypothesis_tests.groups import (
     central_pairs,
     coverage_among_redraws,
     differences,
     mean_residual,
 )
+from calibjax.hypothesis_tests.redraws import rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.lenses import OneVersusRest
 

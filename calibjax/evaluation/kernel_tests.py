@@ -33,7 +33,7 @@ from calibjax.evaluation.data import (
 )
 from calibjax.evaluation.record import Entry, Panel, Section
 from calibjax.evaluation.sentences import GroupError
-from calibjax.hypothesis_tests._redraw.components import (
+from calibjax.hypothesis_tests.components import (
     ALIKE,
     OF_CLASSES,
     OF_NUMBERS,

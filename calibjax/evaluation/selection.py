@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._core import checks
+from calibjax._core.batches import default_batch_size
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Ensemble
@@ -17,8 +18,7 @@ from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 from calibjax.evaluation.data import Data, Part, measured
 from calibjax.evaluation.record import Entry, Section
-from calibjax.hypothesis_tests._redraw.components import tolerance
-from calibjax.hypothesis_tests._redraw.family import checked_batch_size
+from calibjax.hypothesis_tests.components import tolerance
 from calibjax.hypothesis_tests.composite import (
     Hypothesis,
     as_tested,
@@ -314,7 +314,7 @@ def _pvalue(
     draws = _draws(one.redrawn, jax.random.split(key, num_draws), one.repaired, targets)
 
     def evaluated(by: Hypothesis) -> tuple[Any, jax.Array]:
-        size = checked_batch_size(None, by.family.num_bytes)
+        size = default_batch_size(by.plan.num_bytes)
         return parts_and_losses(score, by, draws, by is one, batch_size=size)
 
     parts, losses = evaluated(one)

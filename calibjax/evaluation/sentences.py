@@ -9,7 +9,7 @@ import numpy as np
 
 from calibjax.evaluation.data import LEVEL
 from calibjax.evaluation.record import Advice, Entry
-from calibjax.hypothesis_tests._redraw.components import ALIKE, OF_CLASSES, largest_scores
+from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES, largest_scores
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels.residuals import SHAPES
 

@@ -22,10 +22,10 @@ from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
-from calibjax.hypothesis_tests._redraw.components import OF_CLASSES, OF_NUMBERS, skce_components
-from calibjax.hypothesis_tests._redraw.plan import means_of_redraws
+from calibjax.hypothesis_tests.components import OF_CLASSES, OF_NUMBERS, skce_components
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.exact import checked_family
+from calibjax.hypothesis_tests.redraws import means_of_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels import Constant, Fisher, Kernel, NormalScore, TensorProduct, White
 from calibjax.kernels.base import Scaled, Sum

@@ -32,13 +32,23 @@ from calibjax._core.batches import default_batch_size, in_batches
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers
 from calibjax.distributions.base import DataSet, Distribution, draw
-from calibjax.estimators.kernel import location_pair, sample_matrix, sample_pair
-from calibjax.hypothesis_tests._redraw.family import multinomial_counts
+from calibjax.estimators.kernel import location_pair, sample_matrix
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.kernels import Kernel
 from calibjax.kernels.defaults import default_kernel
+from calibjax.operators.plan import sample_pair
 
 _TILE_SIZE = 512  # with many columns matrix products dominate, and large ones are more efficient
+
+
+def multinomial_counts(keys: jax.Array, num_samples: int) -> jax.Array:
+    """Number of copies of each of n samples in a resample with replacement per key, [n, keys]."""
+
+    def count(key: jax.Array) -> jax.Array:
+        draws = jax.random.randint(key, (num_samples,), 0, num_samples)
+        return jnp.zeros(num_samples, jnp.int32).at[draws].add(1)
+
+    return jax.vmap(count, out_axes=1)(keys)
 
 
 def diagonal(kernel: Kernel, samples: DataSet) -> jax.Array:

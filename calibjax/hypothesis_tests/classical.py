@@ -18,8 +18,6 @@ from calibjax.binnings import EqualMassBins, bins_of
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions, Distribution, check_draws, draw
 from calibjax.distributions.composed import bare
-from calibjax.hypothesis_tests._redraw.family import Bound, bytes_of_tile, checked_statistic
-from calibjax.hypothesis_tests._redraw.plan import rank_among_redraws
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
 from calibjax.hypothesis_tests.pit_statistics import (
     beyond_brownian_motion,
@@ -28,7 +26,9 @@ from calibjax.hypothesis_tests.pit_statistics import (
     two_sided,
     with_textbook_pvalue,
 )
+from calibjax.hypothesis_tests.redraws import Bound, checked_statistic, rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, _shown
+from calibjax.operators.plan import bytes_of_tile
 
 
 def _standardised(sums: jax.Array, variance: jax.Array) -> jax.Array:

@@ -3,37 +3,125 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from calibjax._core import checks
+from calibjax._core.arithmetic import matmul
 from calibjax._core.batches import default_batch_size, map_batches
 from calibjax._core.gate import checked, inner
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Bernoulli, Ensemble, Normal
 from calibjax.distributions.base import Distribution, check_draws, draw
 from calibjax.distributions.composed import bare, like
-from calibjax.hypothesis_tests._redraw.components import skce_components
-from calibjax.hypothesis_tests._redraw.family import (
-    Family,
-    after_repair,
-    is_of_scores,
-    number_with_pairs,
-)
-from calibjax.hypothesis_tests._redraw.plan import family_of, over_pool
 from calibjax.hypothesis_tests.aggregated import are_squares, direction_scores, direction_words
+from calibjax.hypothesis_tests.components import skce_components
 from calibjax.hypothesis_tests.ensembles import checked_ensembles, with_targets
 from calibjax.hypothesis_tests.exact import checked_family
+from calibjax.hypothesis_tests.redraws import as_means, number_of, number_with_pairs, over_pool
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
-from calibjax.kernels import default_kernels
-from calibjax.kernels.expectations import check_expectations
+from calibjax.kernels import Kernel, NormalScore, TensorProduct, default_kernels
+from calibjax.kernels.base import Conditional, prediction_kernel
+from calibjax.kernels.expectations import (
+    Features,
+    centered_kernel,
+    centered_norm,
+    check_expectations,
+    features,
+    prepare_features,
+    register_expectations,
+)
 from calibjax.kernels.residuals import VECTORS, is_of_counts, normal_score, standard_normal
+from calibjax.operators.kernel_matrix import Tiled
+from calibjax.operators.plan import Alike, Plan, View, plan_of
 
 PartsOfFits = tuple[jax.Array, jax.Array, jax.Array]  # what `Hypothesis.parts` returns
 _ZERO = 1e-3  # n SKCE_b of all redraws in units of its mean, which one number has in 2.5 % of them
+
+
+@record
+class _AfterRepair(Conditional):
+    """A target kernel under repaired predictions, which come together with the targets.
+
+    And with their normal scores if they have such that take long: every kernel on these sees the
+    same ones, which it would compute again in a program that is much longer.
+    """
+
+    kernel: Kernel
+
+    def seen(self, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+        """What the kernel is evaluated at."""
+        *samples, scored = repaired
+        return scored if scored is not None and is_of_scores(self.kernel) else tuple(samples)
+
+
+@record
+class _OnBoth:
+    """A lens on predictions, and on repaired ones that come together with the targets."""
+
+    lens: Callable[..., Any]
+
+    def __call__(self, predictions: Any, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+        """Both as the lens shows them."""
+        *samples, _ = repaired
+        viewed, _ = self.lens(predictions, samples[1])
+        return viewed, (*self.lens(*samples), None)
+
+
+def _centered(kernel: _AfterRepair, p: object, y: tuple, q: object, z: tuple) -> jax.Array:
+    del p, q
+    return centered_kernel(kernel.kernel, *kernel.seen(y), *kernel.seen(z))
+
+
+def is_of_scores(kernel: object) -> bool:
+    """Whether a target kernel looks at normal scores."""
+    return isinstance(kernel, NormalScore)
+
+
+def _unknown(*_: object) -> NoReturn:
+    raise NotImplementedError("no expectations without repaired predictions")
+
+
+register_expectations(
+    _AfterRepair,
+    object,
+    mean=_unknown,
+    inner=_unknown,
+    centered=_centered,
+    features=Features(
+        lambda kernel, prepared, _, repaired: features(
+            kernel.kernel, prepared, *kernel.seen(repaired)
+        ),
+        lambda kernel, _, repaired: prepare_features(kernel.kernel, *kernel.seen(repaired)),
+    ),
+)
+
+
+def after_repair(lens: Callable[..., Any] | None, kernel: object) -> tuple[Any, TensorProduct]:
+    """A member of the family, for targets that come with repaired predictions."""
+    if not isinstance(kernel, TensorProduct):
+        raise TypeError(f"kernels: expected tensor products, got {checks.described(kernel)}")
+    product = TensorProduct(kernel.prediction, _AfterRepair(kernel.target))
+    return None if lens is None else _OnBoth(lens), product
+
+
+def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
+    """E h of a target of repaired predictions [b, n] and itself, for a target kernel, [b, n].
+
+    Zero where it is the same for all predictions, as of normal scores, and where it is not known:
+    a user's kernel need not have the expectation of k(Z, Z).
+    """
+    zeros = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2])
+    if is_of_scores(kernel.kernel):
+        return zeros
+    norm = functools.partial(centered_norm, kernel.kernel)
+    try:
+        return jax.vmap(jax.vmap(norm))(repaired)
+    except NotImplementedError:
+        return zeros
 
 
 @record
@@ -42,7 +130,7 @@ class Hypothesis:
 
     Attributes:
         recalibration: whose parameters are fitted.
-        family: the statistics of original predictions, and of `judged` ones.
+        plan: how the kernels are evaluated for original predictions, and `judged` ones.
         predictions: the original ones.
         repaired: with the observed targets.
         weights: of the samples, or None.
@@ -52,7 +140,7 @@ class Hypothesis:
     """
 
     recalibration: Any
-    family: Family
+    plan: Plan
     predictions: Any
     repaired: Any
     weights: Any
@@ -86,8 +174,9 @@ class Hypothesis:
         The third is what the repaired predictions expect of the second.
         """
         judged: Any = jax.vmap(self.judged)(repaired, targets)
-        means = self.family(self.predictions, judged, self.weights)
-        return *means, self.family.expected_diagonal(self.predictions, repaired, self.weights)
+        n = number_of(self.predictions, self.weights)
+        means = as_means(n, *self.plan.sums(self.predictions, judged, self.weights))
+        return *means, _expected_diagonal(self.plan, self.predictions, repaired, self.weights) / n
 
     def result(self, parts: PartsOfFits) -> CalibrationTestResult:
         """That of the means for the observed targets, then for resampled ones."""
@@ -133,6 +222,30 @@ def _comparable(parts: PartsOfFits, n: jax.Array | int) -> tuple[jax.Array, jax.
     means = unbiased, diagonal, diagonal + (expected[0] - expected)
     unbiased, diagonal, dispersion = (jnp.where(is_zero, mean[0], mean) for mean in means)
     return unbiased, diagonal, dispersion
+
+
+def _expected_diagonal(plan: Plan, predictions: Any, repaired: Any, weights: Any) -> jax.Array:
+    """Σ_i w_i² E h_i of samples with themselves under repaired predictions [b, n], [b, K]."""
+    shares = jnp.ones(()) if weights is None else jnp.square(weights)
+
+    def of_view(view: View) -> jax.Array:
+        q = repaired
+        if view.lens is not None:
+            labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)  # of any class
+            _, (q, *_) = view.lens(predictions, (repaired, labels, None))
+        columns = []
+        for each in view.featured:
+            norms = expected_norms(each.kernel, q)
+            columns += [matmul(norms, shares * own.diagonal) for own in each.operators]
+        for kernel in view.others:
+            own: Any = Tiled(kernel.prediction, view.predictions, prediction_kernel)
+            columns.append(matmul(expected_norms(kernel.target, q), shares * own.diagonal))
+        return jnp.stack(columns, 1)
+
+    parts = [
+        part.mapped(of_view) if isinstance(part, Alike) else of_view(part) for part in plan.parts
+    ]
+    return jnp.concatenate(parts, 1)[:, np.array(plan.order)]
 
 
 @record
@@ -188,14 +301,14 @@ def hypothesis_of(
     has_scores = any(is_of_scores(kernel.target.kernel) for _, kernel in wrapped) and not (
         isinstance(repaired, Normal | VECTORS | Ensemble) or is_of_counts(repaired)
     )
-    # The plan of the family looks at shapes, at classes, and at length scales.
+    # The plan looks at shapes, at classes, and at length scales.
     judged: Any = _judged(repaired, targets) if has_scores else (repaired, targets, None)
-    family = family_of(wrapped, predictions, judged)
+    plan = plan_of(wrapped, predictions, judged)
     fit_bytes = 64 * sum(leaf.size for leaf in jax.tree.leaves((predictions, targets)))
-    family = dataclasses.replace(family, num_bytes=max(family.num_bytes, fit_bytes))
+    plan = dataclasses.replace(plan, num_bytes=max(plan.num_bytes, fit_bytes))
     kind = _OfEnsembles if _are_ensembles(predictions, repaired) else Hypothesis
     data = predictions, repaired, weights
-    return kind(recalibration, family, *data, structure, are_squares(members), has_scores)
+    return kind(recalibration, plan, *data, structure, are_squares(members), has_scores)
 
 
 def as_tested(
@@ -361,7 +474,7 @@ def composite_calibration_test(
         kernels = kernels_under(repaired, inner(default_kernels)(predictions))
     members, _ = family = checked_family(kernels, predictions, targets)
     tested = hypothesis_of(recalibration, family, predictions, repaired, targets, weights)
-    size = batch_size or default_batch_size(tested.family.num_bytes)
+    size = batch_size or default_batch_size(tested.plan.num_bytes)
     keys = jax.random.split(key, num_draws)
     parts = over_pool(keys, _redrawn, _refitted, tested, drawn, size)
     result = tested.result(parts)

@@ -18,7 +18,7 @@ from calibjax._core.gate import Seen, checked, inner
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
-from calibjax.estimators.kernel import ready, sample_pair
+from calibjax.estimators.kernel import ready
 from calibjax.hypothesis_tests.asymptotic import diagonal, row_means, squared_pair
 from calibjax.hypothesis_tests.ensembles import (
     Clusters,
@@ -29,6 +29,7 @@ from calibjax.hypothesis_tests.ensembles import (
 from calibjax.hypothesis_tests.result import CalibrationTestResult, _is_number, _shown
 from calibjax.kernels import Kernel
 from calibjax.kernels.defaults import default_kernel
+from calibjax.operators.plan import sample_pair
 from calibjax.recalibration.base import cross_fitted
 from calibjax.recalibration.gain import default_score
 from calibjax.scores.proper import per_sample

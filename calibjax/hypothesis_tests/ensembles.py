@@ -33,12 +33,12 @@ from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Ensemble
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.distributions.composed import bare, like
-from calibjax.estimators.kernel import sample_pair
-from calibjax.hypothesis_tests._redraw.components import Statistic
-from calibjax.hypothesis_tests._redraw.plan import over_pool, rank_among_redraws
+from calibjax.hypothesis_tests.components import Statistic
 from calibjax.hypothesis_tests.exact import ranked_skce
+from calibjax.hypothesis_tests.redraws import over_pool, rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.kernels import Kernel, default_kernel
+from calibjax.operators.plan import sample_pair
 from calibjax.operators.tiles import Args, PairFunction
 
 _BYTES_PER_RANK = 16  # random bits and counts of one sample in one redraw

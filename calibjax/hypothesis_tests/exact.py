@@ -21,15 +21,16 @@ from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions.base import Distribution, draw
 from calibjax.estimators.kernel import ready
 from calibjax.hypothesis_tests import pit_statistics
-from calibjax.hypothesis_tests._redraw.components import Statistic, skce_components
-from calibjax.hypothesis_tests._redraw.family import (
-    bytes_of_tile,
+from calibjax.hypothesis_tests.components import Statistic, skce_components
+from calibjax.hypothesis_tests.redraws import (
     checked_statistic,
+    means_of_redraws,
+    rank_among_redraws,
     warn_of_members,
 )
-from calibjax.hypothesis_tests._redraw.plan import means_of_redraws, rank_among_redraws
 from calibjax.hypothesis_tests.result import CalibrationTestResult, skce_result
 from calibjax.kernels import Kernel, default_kernel
+from calibjax.operators.plan import bytes_of_tile
 
 
 @checked

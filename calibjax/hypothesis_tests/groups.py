@@ -19,10 +19,15 @@ from calibjax.distributions.base import Distribution
 from calibjax.estimators.kernel import mean_difference
 from calibjax.estimators.local import LocalProblem, Neighbourhood, local_problem
 from calibjax.estimators.pit import randomised_intervals
-from calibjax.hypothesis_tests._redraw.family import Bound, bytes_of_tile, warn_of_members
-from calibjax.hypothesis_tests._redraw.plan import observed_and_redrawn, rank_among_redraws
+from calibjax.hypothesis_tests.redraws import (
+    Bound,
+    observed_and_redrawn,
+    rank_among_redraws,
+    warn_of_members,
+)
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from calibjax.kernels import Kernel, default_kernel
+from calibjax.operators.plan import bytes_of_tile
 
 _BYTES_PER_NUMBER = 32  # of residuals and of group errors of one redraw, with what they are made of
 # The mean of a residual over the redraws is off zero by chance by less than this many standard

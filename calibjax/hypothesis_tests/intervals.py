@@ -17,14 +17,15 @@ from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import StudentT
 from calibjax.distributions.base import DataSet, Distribution
-from calibjax.estimators.kernel import linear_row_sums, sample_pair
+from calibjax.estimators.kernel import linear_row_sums
 from calibjax.hypothesis_tests import ensembles
-from calibjax.hypothesis_tests._redraw.family import number_of
 from calibjax.hypothesis_tests.asymptotic import diagonal, refuse_constant
+from calibjax.hypothesis_tests.redraws import number_of
 from calibjax.hypothesis_tests.result import CalibrationTestResult, _shown
 from calibjax.kernels import Kernel
 from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.defaults import default_kernel
+from calibjax.operators.plan import sample_pair
 
 Estimator = Literal["biased", "unbiased", "block"]
 Alternative = Literal["two-sided", "less", "greater"]

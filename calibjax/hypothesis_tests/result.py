@@ -13,7 +13,7 @@ import numpy as np
 from calibjax._core import checks, environment
 from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, record
-from calibjax.hypothesis_tests._redraw import components as pools
+from calibjax.hypothesis_tests import components as pools
 
 _MOST_ROWS = 10  # of a table in a notebook
 _MISSING = "look at the statistic of targets drawn by distributions.sample_targets"

@@ -20,6 +20,7 @@ from calibjax.distances.elementary import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
 from calibjax.kernels.stationary import Exponential, Matern, Stationary, rate
+from calibjax.operators.line import Exponentials
 
 
 def pair_distance(distance: Callable[[T, T], jax.Array], x: T, y: T) -> jax.Array:
@@ -35,22 +36,6 @@ class Line:
     positions: jax.Array
 
 
-@record
-class Exponentials:
-    """Terms of a kernel Σ_t c_t q_t(r_t d) exp(−r_t d) with polynomials q_t for which q_t(0) = 1.
-
-    Attributes:
-        factors: c, [T].
-        rates: r, [T].
-        polynomials: coefficients of q in ascending order.
-    """
-
-    factors: jax.Array
-    rates: jax.Array
-    polynomials: tuple[tuple[float, ...], ...] = dataclasses.field(metadata={"static": True})
-
-
-_MANY = 1000  # points, from which sums on a line are quicker than those over all pairs
 _MATERN_POLYNOMIALS = {1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}  # by smoothness
 
 
@@ -98,11 +83,6 @@ def _exponential(factor: Any, term: Any, dtype: DTypeLike) -> tuple[Any, Any, tu
         return factor * term.value, 0.0, (1.0,)
     polynomial, unit = _polynomial_and_rate(term)
     return factor, unit * rate(term.length_scale, dtype), polynomial
-
-
-def line_of_many(kernel: Kernel, points: object, number: int) -> Line | None:
-    """The points in order, if sums along their line take less time than sums over all pairs."""
-    return line_of(distance_of_exponentials(kernel), points) if number >= _MANY else None
 
 
 def line_of(distance: Distance | None, points: object) -> Line | None:

@@ -14,6 +14,7 @@ which follow from those of the sample before by the binomial theorem: a distance
 e^{−z} Σ_l C(k, l) z^{k−l} M_l.
 """
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -25,7 +26,7 @@ from jax import lax
 
 from calibjax._core.arithmetic import einsum, on_cpu, tensordot
 from calibjax._core.batches import jit_long
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, record
 from calibjax.operators import tiles
 from calibjax.operators.tiles import Args, Point
 
@@ -34,6 +35,22 @@ _UNROLLED = 8  # steps of a loop
 # Numbers that each step is for, where parts of the line can be walked along side by side.
 _WIDTH, _ACCELERATOR_WIDTH = 128, 2**15
 _FAR = 1e3  # where an exponential function is zero, and its products with powers are not NaN
+
+
+@record
+class Exponentials:
+    """Terms of a kernel Σ_t c_t q_t(r_t d) exp(−r_t d) with polynomials q_t for which q_t(0) = 1.
+
+    Attributes:
+        factors: c, [T].
+        rates: r, [T].
+        polynomials: coefficients of q in ascending order.
+    """
+
+    factors: jax.Array
+    rates: jax.Array
+    polynomials: tuple[tuple[float, ...], ...] = dataclasses.field(metadata={"static": True})
+
 
 Polynomials = Sequence[Sequence[float]]  # coefficients in ascending order
 Places = tuple[jax.Array, ...]

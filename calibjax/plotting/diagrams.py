@@ -17,7 +17,7 @@ from calibjax.estimators.curves import (
     ranks_of_band,
 )
 from calibjax.estimators.pit import CoverageCurve, PITHistogram
-from calibjax.hypothesis_tests._redraw.components import Component
+from calibjax.hypothesis_tests.components import Component
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.sequential import EProcessResult
 from calibjax.plotting import figures

@@ -16,21 +16,17 @@ from calibjax._core.batches import default_batch_size
 from calibjax._core.gate import Seen, group_ids, passed
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions.base import Distribution, check_draws, draw, draw_each
-from calibjax.estimators.kernel import ready, refuse_without_expectations, sample_pair
-from calibjax.hypothesis_tests._redraw.components import Statistic
-from calibjax.hypothesis_tests._redraw.family import (
-    bytes_of_redraw,
-    means_of_sums,
-    sums_of_redraws,
-    warn_of_members,
-)
-from calibjax.hypothesis_tests._redraw.plan import over_pool
+from calibjax.estimators.kernel import ready, refuse_without_expectations
+from calibjax.hypothesis_tests.components import Statistic
 from calibjax.hypothesis_tests.exact import result_of_pool
 from calibjax.hypothesis_tests.intervals import ConfidenceInterval, asymptotic_interval
+from calibjax.hypothesis_tests.redraws import as_means, over_pool, warn_of_members
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel, Nystrom, TensorProduct
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.expectations import features, prepare_features
+from calibjax.operators.kernel_matrix import LowRank
+from calibjax.operators.plan import Featured, bytes_of_redraw, sample_pair
 from calibjax.streaming.base import Accumulator, State, accumulating, added, enough, zeros
 from calibjax.streaming.moments import mean_and_error, with_numbers, without_numbers
 
@@ -126,10 +122,9 @@ def sums_of_batch(data: tuple, redraws: tuple | None = None, batch_size: int = 1
 
     def evaluate(data: tuple, targets: PyTree) -> dict[str, jax.Array]:
         kernel, prepared, predictions, weights = data[:4]
-        factors = [kernel.prediction.factor(predictions) * weights[:, None]]
-        ((sums, diagonal),) = sums_of_redraws(
-            (kernel.target, prepared), factors, predictions, targets
-        )
+        own = LowRank(kernel.prediction.factor(predictions))
+        featured = Featured(kernel.target, prepared, (own,))
+        sums, diagonal = featured.outer_sums(own, predictions, targets, weights)
         return {"features": sums, "diagonal": diagonal}
 
     def redraw(data: tuple, key: jax.Array) -> jax.Array:
@@ -447,4 +442,5 @@ def _means(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:
     total = {name: x.total() for name, x in state.sums.items()}
     unit = total["weights"] / total["squared weights"]
     number, diagonal = unit * total["weights"], jnp.square(unit) * total["diagonal"]
-    return number, *means_of_sums(number, unit * total["features"], diagonal)
+    squares = jnp.sum(jnp.square(unit * total["features"]), (-2, -1))
+    return number, *as_means(number, squares - diagonal, diagonal)

@@ -18,9 +18,8 @@ from calibjax.distances import MixtureWasserstein, Wasserstein
 from calibjax.distributions import Mixture, Normal
 from calibjax.estimators import calibration_kernel
 from calibjax.hypothesis_tests import exact_test
-from calibjax.hypothesis_tests._redraw.components import simulated_pvalue
-from calibjax.hypothesis_tests._redraw.family import multinomial_counts
-from calibjax.hypothesis_tests.asymptotic import centered_diagonal
+from calibjax.hypothesis_tests.asymptotic import centered_diagonal, multinomial_counts
+from calibjax.hypothesis_tests.components import simulated_pvalue
 from calibjax.kernels import (
     Exponential,
     SquaredExponential,

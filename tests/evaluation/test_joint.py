@@ -9,7 +9,7 @@ import calibjax
 from calibjax import distributions, estimators
 from calibjax.evaluation import sentences
 from calibjax.evaluation.errors import residual_spread
-from calibjax.hypothesis_tests._redraw.components import adjusted_pvalues, simulated_pvalue
+from calibjax.hypothesis_tests.components import adjusted_pvalues, simulated_pvalue
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 KEY = jax.random.key(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import distributions, hypothesis_tests
-from calibjax.hypothesis_tests._redraw.components import adjusted_pvalues, simulated_pvalue
+from calibjax.hypothesis_tests.components import adjusted_pvalues, simulated_pvalue
 from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
 from tests import oracles
 

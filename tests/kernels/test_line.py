@@ -13,17 +13,17 @@ from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical, Laplace, Normal, Poisson, with_features
 from calibjax.estimators.kernel import mmce
 from calibjax.hypothesis_tests import exact_skce_test
-from calibjax.hypothesis_tests._redraw.family import ByPairs
-from calibjax.hypothesis_tests._redraw.plan import family_of
 from calibjax.kernels import bandwidth
 from calibjax.kernels.line import line_of
 from calibjax.operators import line_forms, line_sums
+from calibjax.operators.kernel_matrix import OnLine
+from calibjax.operators.plan import plan_of
 
 
 @pytest.fixture(autouse=True)
 def _few_points_are_enough(monkeypatch):
     """For sums along a line instead of those over all pairs."""
-    monkeypatch.setattr("calibjax.kernels.line._MANY", 0)
+    monkeypatch.setattr("calibjax.operators.plan._ON_LINE_FROM", 0)
 
 
 KEY = jax.random.key(0)
@@ -89,7 +89,7 @@ def test_estimates_of_binary_predictions(n, weighted):
 def _in_tiles(monkeypatch, function):
     """Value of a function without the path of linear time."""
     with monkeypatch.context() as patch:
-        patch.setattr("calibjax.kernels.line._MANY", np.inf)
+        patch.setattr("calibjax.operators.plan._ON_LINE_FROM", np.inf)
         return function()
 
 
@@ -247,13 +247,12 @@ def test_exact_tests(n, weighted, monkeypatch):
     given = {"weights": weights if weighted else None, "num_draws": 19}
     found = exact_skce_test(KEY, product, Bernoulli(probs), labels, **given)
     with monkeypatch.context() as patch:
-        patch.setattr("calibjax.hypothesis_tests._redraw.plan.line_of", lambda *_: None)
+        patch.setattr("calibjax.operators.plan.line_of", lambda *_: None)
         expected = exact_skce_test(KEY, product, Bernoulli(probs), labels, **given)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
-    statistic = family_of([(None, product)], Bernoulli(probs), labels).statistics[0].statistic
-    assert not isinstance(statistic, ByPairs)
-    assert len(statistic.lines) == 1
+    (view,) = plan_of([(None, product)], Bernoulli(probs), labels).parts
+    assert isinstance(view.featured[0].operators[0], OnLine)
 
 
 @pytest.mark.parametrize("kind", ["plain", "rounded", "half equal", "large"])

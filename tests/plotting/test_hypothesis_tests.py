@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calibjax import plotting
-from calibjax.hypothesis_tests._redraw.components import Component
+from calibjax.hypothesis_tests.components import Component
 from tests.plotting.examples import (
     DECOMPOSED,
     DECOMPOSITION,

@@ -17,7 +17,7 @@ References: W21 §3.2, eq. (5), and App. D.
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -27,7 +27,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Euclidean
 from calibjax.distributions import Categorical, Ensemble, Mixture
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -42,20 +42,26 @@ class Features(NamedTuple):
     """Finitely many residual features f with centered_kernel(k, p, y, q, z) = ⟨f(p, y), f(q, z)⟩.
 
     Attributes:
-        residual: (kernel, prepared, p, y) → f of one sample, [r], with mean zero for Y ~ p.
+        residual: (kernel, prepared, view, y) → f of one sample, [r], with mean zero for Y ~ p.
         prepare: (kernel, predictions, targets) → a pytree of what the features need, or None if
             this data set has none that are both cheap and accurate to machine precision. Without
             it they need `()` and are exact, so that the centered kernel is their inner product.
         few: number of features beyond which evaluating all pairs is cheaper than matrix products,
             unless the kernel on predictions has a matrix of low rank; by default there is none.
-        batch: (kernel, prepared, predictions, targets) → features of targets [b, n, ...] of n
+        batch: (kernel, prepared, views, targets) → features of targets [b, n, ...] of n
             predictions, [r, b, n], where that is faster than mapping `residual` over them.
+        view: (kernel, prepared, p) → what `residual` has to know of a prediction, such as the mean
+            of what is computed of targets: it is the same for all redraws; by default p itself.
+        offset: (kernel, prepared, p, view) → what the centered kernel of p with itself, as the same
+            prediction, has beside the inner product; by default nothing.
     """
 
     residual: Callable[..., jax.Array]
     prepare: Callable[..., Any] | None = None
     few: float = math.inf
     batch: Callable[..., jax.Array] | None = None
+    view: Callable[..., Any] | None = None
+    offset: Callable[..., jax.Array] | None = None
 
 
 class Rules(NamedTuple):
@@ -362,28 +368,65 @@ def few_features(kernel: TargetKernel, predictions: Distribution) -> float:
     return sum(_features_of(term, bare(predictions)).few for _, term in terms(kernel))
 
 
+@record
+class Views:
+    """What the features of each term of a target kernel need of n predictions."""
+
+    terms: tuple[Any, ...]
+
+
+def views(kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution) -> Views:
+    """What `batch_features` needs of n predictions, which is the same for all targets."""
+    return Views(jax.vmap(lambda p: _views_of_one(kernel, prepared, p))(bare(predictions)))
+
+
+def _views_of_one(kernel: TargetKernel, prepared: tuple[Any, ...], p: Any) -> tuple[Any, ...]:
+    rules_of_terms = (_features_of(term, p) for _, term in terms(kernel))
+    parts = zip(terms(kernel), prepared, rules_of_terms, strict=True)
+    return tuple(p if r.view is None else r.view(term, one, p) for (_, term), one, r in parts)
+
+
+def offsets(
+    kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, seen: Views
+) -> jax.Array | None:
+    """What the centered kernel of each prediction with itself has beside ‖f‖², [n]; None: zero."""
+    predictions, total = bare(predictions), None
+    for (factor, term), one, view in zip(terms(kernel), prepared, seen.terms, strict=True):
+        if (offset := _features_of(term, predictions).offset) is not None:
+            values = jax.vmap(functools.partial(offset, term, one))(predictions, view)
+            values = values if factor is None else factor * values
+            total = values if total is None else total + values
+    return total
+
+
 def features(
     kernel: TargetKernel, prepared: tuple[Any, ...], p: Distribution, y: ArrayLike
 ) -> jax.Array:
     """Features of one sample, [r], whose inner products are the centered kernel."""
     p = bare(p)
-    return _joined(kernel, prepared, lambda *of: _features_of(of[0], p).residual(*of, p, y))
+    parts = zip(prepared, _views_of_one(kernel, prepared, p), strict=True)
+    return _joined(kernel, parts, lambda term, of: _features_of(term, p).residual(term, *of, y))
 
 
 def batch_features(
-    kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, targets: ArrayLike
+    kernel: TargetKernel,
+    prepared: tuple[Any, ...],
+    predictions: Distribution,
+    targets: ArrayLike,
+    seen: Views | None = None,
 ) -> jax.Array:
-    """Features of targets [b, n, ...] of n predictions, [r, b, n]."""
+    """Features of targets [b, n, ...] of n predictions, [r, b, n], of which views may be known."""
     predictions = bare(predictions)
+    seen = views(kernel, prepared, predictions) if seen is None else seen
 
-    def of_term(term: Any, one: Any) -> jax.Array:
+    def of_term(term: Any, of: tuple[Any, Any]) -> jax.Array:
         rule = _features_of(term, predictions)
         if rule.batch is not None:
-            return rule.batch(term, one, predictions, targets)
-        samples = jax.vmap(functools.partial(rule.residual, term, one), out_axes=-1)
-        return jax.vmap(samples, (None, 0), out_axes=1)(predictions, targets)
+            return rule.batch(term, *of, targets)
+        samples = jax.vmap(functools.partial(rule.residual, term, of[0]), out_axes=-1)
+        return jax.vmap(samples, (None, 0), out_axes=1)(of[1], targets)
 
-    return _joined(kernel, prepared, of_term)
+    return _joined(kernel, zip(prepared, seen.terms, strict=True), of_term)
 
 
 def _features_of(term: TargetKernel, p: Distribution) -> Features:
@@ -393,12 +436,12 @@ def _features_of(term: TargetKernel, p: Distribution) -> Features:
 
 
 def _joined(
-    kernel: TargetKernel, prepared: tuple[Any, ...], of_term: Callable[[Any, Any], jax.Array]
+    kernel: TargetKernel, each: Iterable[Any], of_term: Callable[[Any, Any], jax.Array]
 ) -> jax.Array:
-    """Features (term, prepared) → [r, ...] of all terms of a kernel."""
+    """Features (term, what they need) → [r, ...] of all terms of a kernel."""
     parts = [
         values if factor is None else jnp.sqrt(factor).astype(values.dtype) * values
-        for (factor, term), one in zip(terms(kernel), prepared, strict=True)
+        for (factor, term), one in zip(terms(kernel), each, strict=True)
         for values in [of_term(term, one)]
     ]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts)

@@ -33,7 +33,6 @@ Expectations under ensembles are means over the members.
 
 import dataclasses
 import functools
-import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -41,10 +40,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax._core import checks, matrices
+from calibjax._core import matrices
 from calibjax._core.arithmetic import (
     dot,
     einsum,
@@ -72,6 +70,7 @@ from calibjax.kernels.expectations import (
     register_expectations,
     single_expectation,
 )
+from calibjax.kernels.expectations.fourier import FEW_FREQUENCIES
 from calibjax.kernels.residuals import (
     VECTORS,
     NormalScore,
@@ -83,10 +82,6 @@ from calibjax.kernels.residuals import (
 )
 from calibjax.kernels.stationary import SquaredExponential
 
-# Beyond, pairs are cheaper even if the kernel on predictions has low rank.
-_MAX_FREQUENCIES, _PER_FREQUENCY = 96, 16  # or one for as many samples
-_STEPS_PER_OCTAVE = 3
-_SMALLEST_RANGE = 2.0**-20  # of targets, in length scales; smaller ones need as many
 _FEW_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all of them
 
 
@@ -245,72 +240,6 @@ def centered_without_offset(
     return ((big_k - big_p) - (big_q - big_m)) + small
 
 
-def _prepare_features(
-    kernel: SquaredExponential, predictions: Normal, targets: jax.Array
-) -> tuple[np.ndarray, ...] | None:
-    """Frequencies of a trapezoidal rule for the spectral density of the kernel.
-
-    Aliasing and truncation errors are below machine precision for targets within the range of the
-    observed targets and of five standard deviations around the predictions; beyond, they grow
-    more slowly than the probability of such targets decreases.
-    """
-    ell = length_scale(kernel, predictions)
-    if not checks.is_concrete(kernel, predictions, targets):
-        return None
-    # NumPy computes: the data may be known while a random key is traced.
-    rate = 1 / float(ell)
-    loc, scale, y = (np.asarray(x, float) for x in (predictions.loc, predictions.scale, targets))
-    low = min(float((loc - 5 * scale).min()), float(y.min()))
-    high = max(float((loc + 5 * scale).max()), float(y.max()))
-    # Ranges that are rounded up to few different ones: other data of the same kind have as many
-    # frequencies, and compile nothing anew. The steps suit length scales in powers of two.
-    range_ = max((high - low) * rate, _SMALLEST_RANGE)
-    steps = math.ceil(_STEPS_PER_OCTAVE * math.log2(range_))
-    width = 2.0 ** (steps / _STEPS_PER_OCTAVE)
-    cutoff = np.sqrt(-2 * np.log(np.finfo(predictions.loc.dtype).eps / 4))
-    needed = cutoff * (width + cutoff) / (2 * np.pi)
-    if not needed <= max(_MAX_FREQUENCIES, y.shape[0] // _PER_FREQUENCY):
-        return None
-    number = 2 * int(np.ceil(needed / 2))  # few different shapes: few compilations
-    cutoff = (np.sqrt(width**2 + 8 * np.pi * number) - width) / 2
-    spacing = 2 * np.pi / (width + cutoff)
-    center, frequencies = (low + high) / 2, spacing * np.arange(1, number + 1)
-    return tuple(np.asarray(x, predictions.loc.dtype) for x in (center, frequencies))
-
-
-def _features(kernel: SquaredExponential, prepared: tuple, p: Normal, y: jax.Array) -> jax.Array:
-    """Real and imaginary parts of exp(iωy) − E exp(iωY) at the frequencies ω, [2 K].
-
-    Of targets [b, n] of n predictions they are [2 K, b, n]. The frequencies are multiples of one,
-    so that exp(i(k + 1)θ) = exp(ikθ) exp(iθ) replaces sines and cosines, which compilers for CPUs
-    do not vectorise.
-    """
-    center, frequencies = prepared
-    rate = _inverse_length_scale(kernel, p)
-    s = jnp.square(p.scale * rate)
-    spacing = frequencies[0]
-    # exp(iωy) − φ(ω) = exp(iω loc) [exp(iω (y − loc)) − exp(−s ω² / 2)]
-    half = 0.5 * spacing * ((y - p.loc) * rate)
-    phase = spacing * ((p.loc - center) * rate)
-    first = jnp.cos(half), jnp.sin(half), jnp.cos(phase), jnp.sin(phase)
-
-    def step(state: tuple[jax.Array, ...], frequency: jax.Array) -> tuple[PyTree, PyTree]:
-        cosine, sine, cos, sin = state
-        square = jnp.square(frequency)
-        weight = jnp.sqrt(2 * spacing / math.sqrt(2 * math.pi)) * jnp.exp(-0.25 * square)
-        real = weight * (-2 * jnp.square(sine) - jnp.expm1(-0.5 * s * square))
-        imag = weight * (2 * sine * cosine)
-        following = *_complex_product(state[:2], first[:2]), *_complex_product(state[2:], first[2:])
-        return following, (cos * real - sin * imag, sin * real + cos * imag)
-
-    return jnp.concatenate(lax.scan(step, first, frequencies, unroll=2)[1])
-
-
-def _complex_product(x: tuple, y: tuple) -> tuple[jax.Array, jax.Array]:
-    """Product of two complex numbers (real, imaginary)."""
-    return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
-
-
 for _distribution in (Normal, DiagNormal):
     register_expectations(
         SquaredExponential,
@@ -318,9 +247,7 @@ for _distribution in (Normal, DiagNormal):
         mean=_mean,
         inner=_inner,
         centered=_by_precision(centered_without_offset, _four_terms),
-        features=Features(_features, _prepare_features, _FEW_FEATURES, _features)
-        if _distribution is Normal
-        else None,
+        features=FEW_FREQUENCIES._replace(few=_FEW_FEATURES) if _distribution is Normal else None,
     )
 
 

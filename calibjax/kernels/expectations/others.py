@@ -88,14 +88,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, floating_dtype, matmul, reciprocal, tensordot
-from calibjax._core.gate import inner
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import record
 from calibjax.distributions import Ensemble, Laplace, Mixture, Poisson, Uniform, constraints
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.ensembles import MonteCarlo
@@ -105,14 +103,18 @@ from calibjax.kernels.expectations import (
     Features,
     centered_kernel,
     double_expectation,
-    features,
     four_terms,
     length_scale,
-    prepare_features,
     register_expectations,
     single_expectation,
 )
-from calibjax.kernels.labels import White, gram_matrix
+from calibjax.kernels.expectations.fourier import (
+    FEW_FREQUENCIES,
+    FOURIER,
+    FOURIER_OF_DRAWS,
+    has_different_draws,
+)
+from calibjax.kernels.labels import White
 from calibjax.kernels.residuals import Residual
 from calibjax.kernels.stationary import Exponential, SquaredExponential, Stein
 
@@ -285,7 +287,6 @@ register_expectations(Exponential, Laplace, mean=_mean, inner=_inner, centered=_
 
 
 _NUM_NODES = 31
-_MAX_COUNTS = 128  # with more, matrix products are no faster than pairs
 _EXPONENT = 21.0  # e⁻²¹ bounds the omitted part
 
 
@@ -375,32 +376,9 @@ def _inner_poisson(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Ar
     return jnp.where(is_near, total, 0)
 
 
-def _prepare_features(kernel: Kernel, predictions: Poisson, targets: jax.Array) -> PyTree:
-    """Square root R of the kernel matrix K = R Rᵀ of all relevant counts, if these are few."""
-    if not checks.is_concrete(kernel, predictions, targets):
-        return None
-    rate = float(np.asarray(predictions.rate).max())
-    third = -np.log(np.finfo(predictions.rate.dtype).eps) / 3
-    largest = rate + third + np.sqrt(third**2 + 6 * third * rate)  # exceeded with probability < ε
-    size = int(max(largest, float(np.asarray(targets).max()))) + 2
-    if size > _MAX_COUNTS:
-        return None
-    matrix = inner(gram_matrix)(kernel, jnp.arange(size)).astype(predictions.rate.dtype)
-    eigenvalues, vectors = jnp.linalg.eigh(matrix)
-    return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
-
-
-def _features(kernel: Kernel, root: jax.Array, p: Poisson, y: jax.Array) -> jax.Array:
-    """The count y as a unit vector minus the probabilities of all counts, times the root."""
-    del kernel
-    counts = jnp.arange(root.shape[0])
-    return matmul((counts == y) - jnp.exp(p.log_prob(counts)), root)
-
-
-_FEATURES = Features(_features, _prepare_features)
-register_expectations(White, Poisson, mean=_mean_white, inner=_inner_white, features=_FEATURES)
+register_expectations(White, Poisson, mean=_mean_white, inner=_inner_white)
 register_expectations(
-    SquaredExponential, Poisson, mean=_mean_poisson, inner=_inner_poisson, features=_FEATURES
+    SquaredExponential, Poisson, mean=_mean_poisson, inner=_inner_poisson, features=FEW_FREQUENCIES
 )
 
 
@@ -441,36 +419,15 @@ def _centered_mixture(
     return _average(lambda a: _average(lambda b: centered_kernel(kernel, a, y, b, z), q), p)
 
 
-def _prepare(kernel: Kernel, predictions: Mixture, targets: ArrayLike) -> tuple | None:
-    """What the features of the components need, and a target at which to compare components."""
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), predictions.components)
-    num_components = jnp.shape(jax.tree.leaves(predictions.components)[0])[1]
-    each = jax.tree.map(lambda y: jnp.repeat(y, num_components, 0), targets)
-    prepared = prepare_features(kernel, flat, each)
-    return None if prepared is None else (prepared, jax.tree.map(lambda y: y[0], targets))
-
-
-def _features_mixture(kernel: Kernel, prepared: tuple, p: Mixture, y: ArrayLike) -> jax.Array:
-    """Σ_k w_k f(p_k, y), where f(p_k, y) − f(p_0, y) is the same for all y."""
-    prepared, anywhere = prepared
-
-    def of_component(component: Distribution, y: ArrayLike) -> jax.Array:
-        return features(kernel, prepared, component, y)
-
-    first = jax.tree.map(lambda leaf: leaf[0], p.components)
-    all_there = jax.vmap(of_component, in_axes=(0, None))(p.components, anywhere)
-    offset = matmul(p.mixing_probs, all_there - all_there[0])
-    return of_component(first, y) + offset
-
-
-register_expectations(
-    Kernel,
-    Mixture,
-    mean=_mean_mixture,
-    inner=_inner_mixture,
-    centered=_centered_mixture,
-    features=Features(_features_mixture, _prepare),
-)
+for _kernel, _features in ((Kernel, None), (SquaredExponential, FOURIER)):
+    register_expectations(
+        _kernel,
+        Mixture,
+        mean=_mean_mixture,
+        inner=_inner_mixture,
+        centered=_centered_mixture,
+        features=_features,
+    )
 
 
 _MAX_RANK = 512  # with more features the pairs of draws are as cheap
@@ -524,7 +481,8 @@ def _prepare_features_ensemble(
     kernel: Kernel, predictions: Ensemble, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array] | None:
     """Some of the draws and targets, and the inverse Cholesky factor of their kernel matrix."""
-    if predictions.index is not None or not checks.is_outermost(kernel, predictions, targets):
+    is_known = checks.is_outermost(kernel, predictions, targets)
+    if not is_known or not has_different_draws(predictions):
         return None
     values = jnp.asarray(predictions.values)
     points = jnp.concatenate([values.reshape(-1, *values.shape[2:]), jnp.asarray(targets)])
@@ -542,17 +500,27 @@ def _prepare_features_ensemble(
     return points[approximation.pivots], inverse
 
 
-def _features_ensemble(
-    kernel: Kernel, prepared: tuple[jax.Array, jax.Array], p: Ensemble, y: jax.Array
-) -> jax.Array:
-    """Features of one target, centered by their mean over the draws, [r]."""
+def _values_at_pivots(kernel: Kernel, prepared: tuple[jax.Array, jax.Array], z: Any) -> jax.Array:
+    """Features of one target, whose inner products are the kernel, [r]."""
     pivots, inverse = prepared
+    values = jax.vmap(lambda pivot: kernel(pivot, z))(pivots)
+    return matmul(inverse, values.astype(inverse.dtype))
 
-    def values(z: jax.Array) -> jax.Array:
-        return jax.vmap(lambda pivot: kernel(pivot, z))(pivots).astype(inverse.dtype)
 
-    mean = tensordot(p.probs.astype(inverse.dtype), jax.vmap(values)(p.values), 1)
-    return matmul(inverse, values(y) - mean)
+def _mean_at_pivots(kernel: Kernel, prepared: tuple, p: Ensemble) -> jax.Array:
+    """Mean of the features over the draws, [r]."""
+    each = jax.vmap(lambda z: _values_at_pivots(kernel, prepared, z))(p.values)
+    return tensordot(p.probs.astype(each.dtype), each, 1)
+
+
+def _offset(kernel: Kernel, prepared: tuple, p: Ensemble, mean: jax.Array) -> jax.Array:
+    """What leaving out the pairs of a draw with itself adds to M_{p,p}."""
+    del prepared
+    if p.index is None:
+        return jnp.zeros((), mean.dtype)
+    share, squares = matmul(p.probs, p.probs), jnp.square(p.probs)
+    paired = matmul(squares, jax.vmap(kernel)(p.values, p.values).astype(mean.dtype))
+    return (share * matmul(mean, mean) - paired) / (1 - share)
 
 
 def _draws(kernel: Kernel, p: MonteCarlo) -> Ensemble:
@@ -567,14 +535,28 @@ register_expectations(
     Ensemble,
     mean=_mean_ensemble,
     inner=_inner_ensemble,
-    features=Features(_features_ensemble, _prepare_features_ensemble),
+    features=Features(
+        lambda kernel, prepared, mean, y: _values_at_pivots(kernel, prepared, y) - mean,
+        _prepare_features_ensemble,
+        view=_mean_at_pivots,
+        offset=_offset,
+    ),
 )
 register_expectations(
-    Kernel,
-    MonteCarlo,
-    mean=lambda kernel, p, z: _mean_ensemble(kernel, _draws(kernel, p), z),
-    inner=lambda kernel, p, q: _inner_ensemble(kernel, _draws(kernel, p), q.draws),
+    SquaredExponential,
+    Ensemble,
+    mean=_mean_ensemble,
+    inner=_inner_ensemble,
+    features=FOURIER_OF_DRAWS,
 )
+for _kernel, _features in ((Kernel, None), (SquaredExponential, FOURIER_OF_DRAWS)):
+    register_expectations(
+        _kernel,
+        MonteCarlo,
+        mean=lambda kernel, p, z: _mean_ensemble(kernel, _draws(kernel, p), z),
+        inner=lambda kernel, p, q: _inner_ensemble(kernel, _draws(kernel, p), q.draws),
+        features=_features,
+    )
 
 
 register_expectations(

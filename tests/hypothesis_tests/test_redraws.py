@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.hypothesis_tests import composite, ensembles
-from calibjax.hypothesis_tests._redraw import plan as pools
+from calibjax.hypothesis_tests import composite, ensembles, redraws
 from calibjax.streaming import skce
 from tests.registry import streaming, tests_of_calibration
 
@@ -18,10 +17,10 @@ CALLS = {
     for call in [*tests_of_calibration.calls(), *streaming.calls()]
     if "num_draws" in call.arguments and not any(name in call.name for name in RESAMPLE)
 }
-over_pool = pools.over_pool
+over_pool = redraws.over_pool
 
 
-def nan_unless_equal(keys, redraw, evaluate, data, targets, batch_size):
+def nan_unless_equal(keys, redraw, evaluate, data, targets, batch_size, *prepared):
     """Values of a pool with one redraw that equals the observed targets; NaN if theirs differ."""
     chosen = jax.random.key_data(keys[EQUAL])
 
@@ -29,7 +28,7 @@ def nan_unless_equal(keys, redraw, evaluate, data, targets, batch_size):
         is_chosen = jnp.all(jax.random.key_data(key) == chosen)
         return jax.tree.map(lambda y, z: jnp.where(is_chosen, y, z), targets, redraw(data, key))
 
-    values = over_pool(keys, redrawn, evaluate, data, targets, batch_size)
+    values = over_pool(keys, redrawn, evaluate, data, targets, batch_size, *prepared)
     leaves = jax.tree.leaves(values)
     assert all(len(leaf) == NUM_DRAWS + 1 for leaf in leaves)
     is_equal = jnp.array([jnp.array_equal(leaf[0], leaf[EQUAL + 1]) for leaf in leaves]).all()
@@ -54,7 +53,7 @@ def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
         seen.append(args)
         return nan_unless_equal(*args, **options)
 
-    for module in (pools, ensembles, composite, skce):
+    for module in (redraws, ensembles, composite, skce):
         monkeypatch.setattr(module, "over_pool", pool)
     values = CALLS[name].values(np.float32) | {"num_draws": NUM_DRAWS}
     if "batch_size" in values:

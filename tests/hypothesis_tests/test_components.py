@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
-from calibjax.hypothesis_tests._redraw.components import (
+from calibjax.hypothesis_tests.components import (
     STATISTICS,
     simulated_pvalue,
     skce_components,

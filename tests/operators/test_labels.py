@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, kernels
-from calibjax.hypothesis_tests._redraw import family
-from calibjax.hypothesis_tests._redraw.plan import family_of
+from calibjax.hypothesis_tests.redraws import as_means, number_with_pairs
+from calibjax.operators.plan import has_many_labels, plan_of
 from tests import oracles
 
 N, M, B = 64, 80, 3
@@ -24,10 +24,10 @@ NEAR = kernels.Nystrom(
 def test_against_all_pairs(target, weights):
     products = [kernels.TensorProduct(k, target) for k in (NEAR, kernels.Constant())]
     used = None if weights is None else jax.numpy.asarray(weights)
-    evaluate = family_of([(None, k) for k in products], PREDICTIONS, LABELS[0])
-    assert family.has_many_labels(target, PREDICTIONS)
-    found = np.array(evaluate(PREDICTIONS, LABELS, weights=used))
-    n = float(family.number_with_pairs(PREDICTIONS, used))
+    plan = plan_of([(None, k) for k in products], PREDICTIONS, LABELS[0])
+    assert has_many_labels(target, PREDICTIONS)
+    n = float(number_with_pairs(PREDICTIONS, used))
+    found = np.array(as_means(n, *plan.sums(PREDICTIONS, LABELS, used)))
     w = np.ones(N) if weights is None else weights * n / weights.sum()
     for b, labels in enumerate(LABELS):
         for k, kernel in enumerate(products):

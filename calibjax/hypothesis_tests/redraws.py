@@ -1,0 +1,234 @@
+"""Redraws: the one engine of every test that ranks a statistic among resampled ones.
+
+Values of a function of targets are computed for the observed ones first, and for B redrawn ones, in
+batches, by one program. The observed value and the redraws are exchangeable under the hypothesis,
+so that the rank of the first is uniform.
+"""
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.batches import Result, default_batch_size, jit_long, map_batches, map_shared
+from calibjax._core.pytree import Numbers, PyTree, T
+from calibjax.distributions import Ensemble
+from calibjax.distributions.base import Distribution, check_draws, draw
+from calibjax.distributions.composed import bare
+from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_result
+from calibjax.kernels import Kernel
+from calibjax.operators.plan import Plan, plan_of
+
+Means = tuple[jax.Array, jax.Array]  # of h off and on the diagonal
+_LARGE = 2**16  # samples, whose targets are drawn for one key after the other
+
+
+def rank_among_redraws(
+    *data: Any,
+    adjust: bool = False,
+    draws: str = "targets resampled under the null",
+    **options: Any,
+) -> CalibrationTestResult:
+    """The test with a statistic of checked data; arguments are those of `observed_and_redrawn`."""
+    observed, null_samples = observed_and_redrawn(*data, **options)
+    return simulated_result(observed, null_samples, observed, draws=draws, adjust=adjust)
+
+
+def observed_and_redrawn(
+    key: jax.Array,
+    statistic: Callable[[T, Any, Any], Any],
+    data: T,
+    predictions: PyTree,
+    targets: PyTree,
+    *,
+    num_draws: int,
+    batch_size: int | None = None,
+    num_bytes: int = 1,
+    redraw: Callable[[jax.Array, Any], Any] = draw,
+) -> tuple[PyTree, PyTree]:
+    """Values of a statistic, and those of redrawn targets, [B, ...], all by one program.
+
+    Args:
+        key: the user's random key.
+        statistic: (data, predictions, targets) → values, compiled once for equal ones.
+        data: what it needs; in a closure it would be compiled as a constant.
+        predictions: what targets are redrawn from.
+        targets: the observed ones.
+        num_draws: the user's.
+        batch_size: the user's.
+        num_bytes: memory of one redraw.
+        redraw: (key, predictions) → targets, the same object in all calls.
+    """
+    if redraw is draw:
+        check_draws(predictions, targets)
+    batch_size = batch_size or default_batch_size(num_bytes)
+    return _pool(statistic, redraw, batch_size, _split(key, num_draws), data, predictions, targets)
+
+
+_split = jax.jit(jax.random.split, static_argnums=1)  # one program for all tests
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _pool(
+    statistic: Any, redraw: Any, batch_size: int, keys: jax.Array, data: Any, *samples: PyTree
+) -> tuple[PyTree, PyTree]:
+    predictions, targets = samples
+
+    def evaluate(given: tuple[Any, PyTree], ys: PyTree) -> PyTree:
+        return jax.vmap(functools.partial(statistic, *given))(ys)
+
+    def redrawn(given: tuple[Any, PyTree], key: jax.Array) -> PyTree:
+        return redraw(key, given[1])
+
+    values = over_pool(keys, redrawn, evaluate, (data, predictions), targets, batch_size)
+    # The statistic need not depend on all of the data.
+    observed = checks.nan_with(jax.tree.map(lambda x: x[0], values), predictions, targets)
+    return observed, jax.tree.map(lambda x: x[1:], values)
+
+
+def means_of_redraws(
+    key: jax.Array,
+    members: Sequence[tuple[Any, Kernel]],
+    predictions: Distribution,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    *,
+    num_draws: int,
+    batch_size: int | None,
+) -> tuple[Means, jax.Array | int]:
+    """Means of h off and on the diagonal for the observed targets, then for redrawn ones.
+
+    The kernels are (lens, kernel) each, and the data are checked. The weights of the samples stay;
+    the options are the user's.
+
+    Returns:
+        Both means, [B + 1, K] each, and the number of samples, the effective one with weights.
+    """
+    check_draws(predictions, targets)
+    n = number_with_pairs(predictions, weights)
+    plan = plan_of(members, predictions, targets)
+    size = batch_size or default_batch_size(plan.num_bytes)
+    data = plan, predictions, weights
+    return over_pool(_split(key, num_draws), _redrawn, _means, data, targets, size, _ready), n
+
+
+def _ready(data: tuple[Plan, Distribution, Any]) -> tuple[Plan, Distribution, Any]:
+    return data[0].with_views(), *data[1:]
+
+
+def _redrawn(data: tuple[Plan, Distribution, Any], key: jax.Array) -> PyTree:
+    return draw(key, data[1])
+
+
+def _means(data: tuple[Plan, Distribution, Any], targets: PyTree) -> Means:
+    plan, predictions, weights = data
+    return as_means(number_of(predictions, weights), *plan.sums(predictions, targets, weights))
+
+
+@functools.partial(jit_long, static_argnames=("redraw", "evaluate", "batch_size", "prepared"))
+def over_pool(
+    keys: jax.Array,
+    redraw: Callable[[Any, jax.Array], T],
+    evaluate: Callable[[Any, T], Result],
+    data: PyTree,
+    targets: T,
+    batch_size: int,
+    prepared: Callable[[Any], Any] = lambda data: data,
+) -> Result:
+    """Values of a function of batches of targets: of the observed ones first, then of redrawn ones.
+
+    Args:
+        keys: a random key for each redraw, [B].
+        redraw: (data, key) → targets, [n, ...]; it and `evaluate` are compiled once each.
+        evaluate: (data, targets [b, n, ...]) → a pytree of values, [b, ...] each.
+        data: what both need; a pytree of arrays.
+        targets: the observed ones, [n, ...].
+        batch_size: largest b.
+        prepared: data → what `evaluate` gets of them, computed once.
+
+    Returns:
+        The pytree of values, [B + 1, ...] each.
+    """
+    # The random bits of one large data set fit in a cache better than those of several.
+    is_large = max(leaf.shape[0] for leaf in jax.tree.leaves(targets)) >= _LARGE
+
+    def pool(given: tuple[Any, T], items: tuple[jax.Array, jax.Array]) -> Result:
+        data, targets = given
+        one, known = functools.partial(redraw, data), prepared(data)
+
+        def batch(items: tuple[jax.Array, jax.Array]) -> Result:
+            keys, is_observed = items
+            drawn = jax.lax.map(one, keys) if is_large else jax.vmap(one)(keys)
+
+            def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
+                return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
+
+            return evaluate(known, jax.tree.map(chosen, targets, drawn))
+
+        return map_batches(items, batch, batch_size)
+
+    # In one program all have the same rounding errors, which are all that is left of a kernel that
+    # is much wider than the data: the observed value must then be one of many.
+    items = jnp.concatenate([keys[:1], keys]), jnp.arange(keys.size + 1) == 0
+    return map_shared(pool, (data, targets), items)
+
+
+def as_means(n: jax.Array | int, off_diagonal: jax.Array, diagonal: jax.Array) -> Means:
+    """Means of h from its sums off and on the diagonal, over n samples."""
+    return off_diagonal / n / (n - 1), diagonal / n  # n² may overflow
+
+
+def number_of(predictions: Distribution, weights: jax.Array | None) -> jax.Array | int:
+    """Number of samples n, the effective one if they have weights."""
+    length = checks.leading_size("predictions", predictions)
+    return length if weights is None else jnp.sum(weights)
+
+
+def number_with_pairs(predictions: Distribution, weights: jax.Array | None) -> jax.Array | int:
+    """`number_of` samples, refused where one has all the weight up to rounding: without pairs."""
+    number, dtype = number_of(predictions, weights), floating_dtype(predictions)
+    if checks.is_concrete(number) and float(number) - 1 <= 8 * float(jnp.finfo(dtype).eps):
+        raise ValueError(f"weights: expected pairs that count, got one sample, rounded to {dtype}")
+    return number
+
+
+def warn_of_members(predictions: Distribution) -> None:
+    """Warns where targets would be resampled from the members of ensembles."""
+    if isinstance(bare(predictions), Ensemble):
+        words = "predictions: targets are resampled from the draws; ensemble_skce_test is exact"
+        warnings.warn(f"{words} for every number of members", UserWarning, stacklevel=4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """A function with its first arguments, equal to another one if they are."""
+
+    function: Callable[..., Any]
+    first: tuple[Any, ...]
+
+    def __call__(self, *others: Any) -> Any:
+        """The value."""
+        return self.function(*self.first, *others)
+
+
+def checked_statistic(statistic: Callable[..., Any]) -> Callable[..., Any]:
+    """The statistic as (weights or None, predictions, targets) → floating-point values."""
+    return Bound(_values, (statistic,))
+
+
+def _values(statistic: Callable[..., Any], weights: Any, *samples: Any) -> PyTree:
+    def number(leaf: Numbers) -> jax.Array:
+        leaf = jnp.asarray(checks.real("statistic", leaf))
+        return leaf.astype(jnp.result_type(leaf, jnp.float32))  # counts are numbers, too
+
+    options = {} if weights is None else {"weights": weights}
+    values = jax.tree.map(number, statistic(*samples, **options))
+    if not any(map(jnp.size, jax.tree.leaves(values))):
+        raise ValueError("statistic: expected a function that returns numbers, got none")
+    return values

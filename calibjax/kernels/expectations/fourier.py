@@ -1,0 +1,352 @@
+"""Features of the squared exponential kernel under any family with a characteristic function.
+
+For all numbers y and z within a range of W length scales
+
+    exp(−(y − z)² / (2 ℓ²)) = Σ_{k ≥ 0} c_k cos(k s (y − z) / ℓ)
+
+with spacing s = 2π / (W + c) and c_k = 2 s (2π)^(−1/2) exp(−(k s)² / 2), half of it for k = 0, up
+to an error ε for c = (−2 log(ε / 4))^½: the next copy of the kernel is W + c away, and the last
+frequency is where its spectrum is below ε (Poisson's summation formula).
+The features of a sample are hence
+
+    c_k^½ [exp(i t_k y) − E exp(i t_k Z)],   t_k = k s / ℓ,   k = 1, 2, …,
+
+real and imaginary parts, for which a family has to know its characteristic function only. The range
+holds the targets, and all but ε of what is predicted.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import floating_dtype, matmul, reciprocal
+from calibjax._core.pytree import PyTree
+from calibjax.distances import Euclidean
+from calibjax.distributions import (
+    Ensemble,
+    Gamma,
+    Laplace,
+    Mixture,
+    NegativeBinomial,
+    Normal,
+    Poisson,
+    Uniform,
+)
+from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.kernels.expectations import Features, length_scale, missing, register_expectations
+from calibjax.kernels.stationary import SquaredExponential
+
+# Frequencies beyond which pairs in closed form are cheaper, even with kernels on predictions of low
+# rank: as many, or one for so many samples. All pairs of two mixtures or ensembles are not.
+_FEW, _PER_FREQUENCY, _MANY = 96, 16, 1024
+_STEPS_PER_OCTAVE = 3
+_SMALLEST_RANGE = 2.0**-20  # of targets, in length scales; smaller ones need as many
+
+Complex = tuple[jax.Array, jax.Array]  # real and imaginary part
+
+
+class Transform(NamedTuple):
+    """What the features need of a family.
+
+    Attributes:
+        center: p → a number c in the middle of the distribution.
+        excess: (p, c, t) → E exp(it (Z − c)) − 1, real and imaginary part, without cancellation for
+            narrow distributions.
+        reach: (p, ε) → ends of an interval that holds all but about ε of each of n distributions,
+            [n] each; of arrays of NumPy.
+    """
+
+    center: Callable[[Any], jax.Array]
+    excess: Callable[[Any, jax.Array, jax.Array], Complex]
+    reach: Callable[[Any, float], tuple[Any, Any]]
+
+
+def _exp_minus_one(real: jax.Array, imag: jax.Array) -> Complex:
+    """exp(a + ib) − 1 = (e^a − 1) cos b − 2 sin²(b / 2) + i e^a sin b."""
+    decay = jnp.expm1(real)
+    sine = jnp.sin(0.5 * imag)
+    return decay - 2 * jnp.square(sine) * (1 + decay), (1 + decay) * jnp.sin(imag)
+
+
+def _sine_rest(x: jax.Array) -> jax.Array:
+    """The difference x − sin x, without cancellation for small x."""
+    square = jnp.square(jnp.where(jnp.abs(x) < 1, x, 0))
+    series = jnp.zeros_like(x)
+    for k in range(8, 0, -1):
+        series = (1 - series) * square / (2 * k * (2 * k + 1))
+    return jnp.where(jnp.abs(x) < 1, x * series, x - jnp.sin(x))
+
+
+def _laplace(p: Laplace, c: jax.Array, t: jax.Array) -> Complex:
+    del c
+    square = jnp.square(p.scale * t)
+    return -square / (1 + square), jnp.zeros_like(square)
+
+
+def _uniform(p: Uniform, c: jax.Array, t: jax.Array) -> Complex:
+    del c
+    half = 0.5 * (p.high - p.low) * t
+    is_zero = half == 0
+    value = jnp.where(is_zero, 0, -_sine_rest(half) / jnp.where(is_zero, 1, half))
+    return value, jnp.zeros_like(value)
+
+
+def _gamma(p: Gamma, c: jax.Array, t: jax.Array) -> Complex:
+    """(1 − it / rate)^−α exp(−it α / rate)."""
+    del c
+    x, alpha = t / p.rate, p.concentration
+    return _exp_minus_one(-0.5 * alpha * jnp.log1p(x * x), -alpha * (x - jnp.arctan(x)))
+
+
+def _poisson(p: Poisson, c: jax.Array, t: jax.Array) -> Complex:
+    del c
+    return _exp_minus_one(-2 * p.rate * jnp.square(jnp.sin(0.5 * t)), -p.rate * _sine_rest(t))
+
+
+def _negative_binomial(p: NegativeBinomial, c: jax.Array, t: jax.Array) -> Complex:
+    """(1 − (m / k) (e^{it} − 1))^−k e^{−itm}."""
+    del c
+    ratio = p.mean_ / p.concentration
+    real, imag = 1 + 2 * ratio * jnp.square(jnp.sin(0.5 * t)), -ratio * jnp.sin(t)
+    grown = 4 * ratio * (1 + ratio) * jnp.square(jnp.sin(0.5 * t))  # of the squared modulus
+    angle = -p.concentration * jnp.arctan2(imag, real) - p.mean_ * t
+    return _exp_minus_one(-0.5 * p.concentration * jnp.log1p(grown), angle)
+
+
+def _mean_of_draws(p: Ensemble) -> jax.Array:
+    values = p.values.astype(p.probs.dtype)
+    return matmul(p.probs, jnp.where(p.probs > 0, values, 0))
+
+
+def _ensemble(p: Ensemble, c: jax.Array, t: jax.Array) -> Complex:
+    away = jnp.where(p.probs > 0, p.values.astype(p.probs.dtype) - c, 0)
+    real, imag = _exp_minus_one(jnp.zeros_like(away), t * away)
+    return matmul(p.probs, real), matmul(p.probs, imag)
+
+
+def _reach_of_draws(p: Ensemble, error: float) -> tuple[Any, Any]:
+    del error
+    values = np.asarray(p.values)
+    if p.weights is not None:
+        values = np.where(np.asarray(p.weights) > 0, values, values[:, :1])
+    return values.min(1), values.max(1)
+
+
+def _center_of_mixture(p: Mixture) -> jax.Array:
+    centers = jax.vmap(transform_of(p.components).center)(p.components)
+    return matmul(p.mixing_probs, centers)
+
+
+def _mixture(p: Mixture, c: jax.Array, t: jax.Array) -> Complex:
+    """Σ_k w_k [exp(it (c_k − c)) (1 + excess_k) − 1]."""
+    center, excess, _ = transform_of(p.components)
+    centers = jax.vmap(center)(p.components)
+    real, imag = _exp_minus_one(jnp.zeros_like(centers), t * (centers - c))
+    x, y = jax.vmap(excess, (0, 0, None))(p.components, centers, t)
+    total = real + x + (real * x - imag * y), imag + y + (real * y + imag * x)
+    return matmul(p.mixing_probs, total[0]), matmul(p.mixing_probs, total[1])
+
+
+def _reach_of_mixture(p: Mixture, error: float) -> tuple[Any, Any]:
+    low, high = transform_of(p.components).reach(p.components, error)
+    return low.min(-1), high.max(-1)
+
+
+def _tails(center: Any, scale: Any, error: float) -> tuple[Any, Any]:
+    """Ends of an interval beyond which exp(−|z − c| / scale) is below ε."""
+    width = -math.log(error) * scale
+    return center - width, center + width
+
+
+def _upper_tail(mean: Any, variance: Any, scale: Any, error: float) -> tuple[Any, Any]:
+    """Bernstein's bound of a variable with this variance and exponential tail; from zero on."""
+    third = -math.log(error) * scale / 3
+    width = third + np.sqrt(np.square(third) - 2 * math.log(error) * variance)
+    return np.zeros_like(mean), mean + width
+
+
+_TRANSFORMS: dict[type, Transform] = {
+    # Five standard deviations, since the features of what is beyond have decayed.
+    Normal: Transform(
+        lambda p: p.loc,
+        lambda p, c, t: (jnp.expm1(-0.5 * jnp.square(p.scale * t)), jnp.zeros_like(c * t)),
+        lambda p, error: (p.loc - 5 * p.scale, p.loc + 5 * p.scale),
+    ),
+    Laplace: Transform(lambda p: p.loc, _laplace, lambda p, error: _tails(p.loc, p.scale, error)),
+    Uniform: Transform(
+        lambda p: 0.5 * (p.low + p.high), _uniform, lambda p, error: (p.low, p.high)
+    ),
+    Gamma: Transform(
+        lambda p: p.concentration / p.rate,
+        _gamma,
+        lambda p, error: _upper_tail(
+            p.concentration / p.rate, p.concentration / np.square(p.rate), 3 / p.rate, error
+        ),
+    ),
+    Poisson: Transform(
+        lambda p: p.rate, _poisson, lambda p, error: _upper_tail(p.rate, p.rate, 1, error)
+    ),
+    NegativeBinomial: Transform(
+        lambda p: p.mean_,
+        _negative_binomial,
+        lambda p, error: _upper_tail(
+            p.mean_,
+            p.mean_ * (1 + p.mean_ / p.concentration),
+            3 * (1 + p.mean_ / p.concentration),
+            error,
+        ),
+    ),
+    Ensemble: Transform(_mean_of_draws, _ensemble, _reach_of_draws),
+    MonteCarlo: Transform(
+        lambda p: _mean_of_draws(p.draws),
+        lambda p, c, t: _ensemble(p.draws, c, t),
+        lambda p, error: _reach_of_draws(p.draws, error),
+    ),
+    Mixture: Transform(_center_of_mixture, _mixture, _reach_of_mixture),
+}
+
+
+def transform_of(p: Distribution) -> Transform:
+    """The transform of a family."""
+    return next(_TRANSFORMS[kind] for kind in type(p).__mro__ if kind in _TRANSFORMS)
+
+
+def has_different_draws(p: Ensemble) -> bool:
+    """Whether no ensemble comes twice: pairs of a draw with itself are left out in both."""
+    return p.index is None or len(np.unique(p.index)) == len(p.index)
+
+
+def has_transform(p: Any) -> bool:
+    """Whether the characteristic function of these predictions of numbers is known."""
+    if has_class_probs(p):
+        return False
+    if isinstance(p, Mixture):
+        return not isinstance(p.components, Mixture) and has_transform(p.components)
+    draws = getattr(p, "draws", p)
+    if isinstance(draws, Ensemble):
+        return jnp.ndim(draws.values) == 2 and has_different_draws(draws)
+    return any(kind in _TRANSFORMS for kind in type(p).__mro__)
+
+
+def _prepare(
+    kernel: SquaredExponential, predictions: Any, targets: Any, *, most: int = _MANY
+) -> tuple[np.ndarray, ...] | None:
+    """The middle of the range, and frequencies t_k ℓ; None if they are too many.
+
+    Errors are below machine precision for targets within the range of the observed ones and of the
+    predictions; beyond, they grow more slowly than the probability of such targets decreases.
+    """
+    is_known = checks.is_concrete(kernel, predictions, targets)
+    if not is_known or not isinstance(kernel.distance, Euclidean) or not has_transform(predictions):
+        return None
+    # NumPy computes: the data may be known while a random key is traced.
+    rate, dtype = 1 / float(length_scale(kernel, predictions)), floating_dtype(predictions)
+    numbers = jax.tree.map(lambda x: np.asarray(x, float), predictions)
+    y, epsilon = np.asarray(targets, float), float(np.finfo(dtype).eps)
+    ends = transform_of(predictions).reach(numbers, epsilon)
+    low, high = min(float(ends[0].min()), float(y.min())), max(float(ends[1].max()), float(y.max()))
+    # Ranges that are rounded up to few different ones: other data of the same kind have as many
+    # frequencies, and compile nothing anew. The steps suit length scales in powers of two.
+    steps = math.ceil(_STEPS_PER_OCTAVE * math.log2(max((high - low) * rate, _SMALLEST_RANGE)))
+    width = 2.0 ** (steps / _STEPS_PER_OCTAVE)
+    cutoff = math.sqrt(-2 * math.log(epsilon / 4))
+    needed = cutoff * (width + cutoff) / (2 * math.pi)
+    if not needed <= max(most, y.shape[0] // _PER_FREQUENCY):
+        return None
+    number = 2 * math.ceil(needed / 2)  # few different shapes: few compilations
+    cutoff = (math.sqrt(width**2 + 8 * math.pi * number) - width) / 2
+    frequencies = 2 * math.pi / (width + cutoff) * np.arange(1, number + 1)
+    return tuple(np.asarray(x, dtype) for x in ((low + high) / 2, frequencies))
+
+
+def _view(kernel: SquaredExponential, prepared: tuple, p: Any) -> tuple[jax.Array, Complex]:
+    """The center of a prediction, and its excesses at all frequencies, [K] each."""
+    rate = reciprocal(jnp.asarray(length_scale(kernel, p)))
+    center, excess, _ = transform_of(p)
+    c = center(p)
+    return c, lax.map(lambda frequency: excess(p, c, frequency * rate), prepared[1])
+
+
+def _weight(spacing: jax.Array, frequency: jax.Array) -> jax.Array:
+    """c_k^½."""
+    return jnp.sqrt(2 * spacing / math.sqrt(2 * math.pi)) * jnp.exp(-0.25 * jnp.square(frequency))
+
+
+def _features(
+    kernel: SquaredExponential, prepared: tuple, view: tuple[jax.Array, Complex], y: jax.Array
+) -> jax.Array:
+    """Features of targets [b, n] of n predictions, [2 K, b, n], or of one, [2 K].
+
+    With m the middle of the range, exp(it (y − m)) − E exp(it (Z − m)) is
+    exp(it (c − m)) [exp(it (y − c)) − 1 − excess]. The frequencies are multiples of one, so that
+    exp(i (k + 1) θ) = exp(ikθ) exp(iθ) replaces sines and cosines, which compilers for CPUs do not
+    vectorise.
+    """
+    middle, frequencies = prepared
+    c, excess = view
+    rate, spacing = reciprocal(jnp.asarray(length_scale(kernel, c))), frequencies[0]
+    half = 0.5 * spacing * ((y - c) * rate)
+    phase = spacing * ((c - middle) * rate)
+    first = jnp.cos(half), jnp.sin(half), jnp.cos(phase), jnp.sin(phase)
+
+    def step(state: tuple[jax.Array, ...], now: PyTree) -> tuple[PyTree, PyTree]:
+        cosine, sine, cos, sin = state
+        frequency, (real, imag) = now
+        weight = _weight(spacing, frequency)
+        real = weight * (-2 * jnp.square(sine) - real)
+        imag = weight * (2 * sine * cosine - imag)
+        following = *_product(state[:2], first[:2]), *_product(state[2:], first[2:])
+        return following, (cos * real - sin * imag, sin * real + cos * imag)
+
+    excess = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), excess)
+    return jnp.concatenate(lax.scan(step, first, (frequencies, excess), unroll=2)[1])
+
+
+def _product(x: Complex, y: Complex) -> Complex:
+    """Product of two complex numbers."""
+    return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
+
+
+def _offset(
+    kernel: SquaredExponential, prepared: tuple, p: Any, view: tuple[jax.Array, Complex]
+) -> jax.Array:
+    """What leaving out the pairs of a draw with itself adds to h of a prediction and itself.
+
+    M_pp is replaced by (M_pp − Σ_j w_j²) / (1 − Σ_j w_j²), as k(z, z) = 1.
+    """
+    del kernel
+    draws: Any = getattr(p, "draws", p)
+    if draws.index is None:
+        return jnp.zeros_like(view[0])
+    share = jnp.sum(jnp.square(draws.probs))
+    real, imag = view[1]
+    squares = jnp.square(_weight(prepared[1][0], prepared[1]))
+    rest = -jnp.sum(squares * (2 * real + jnp.square(real) + jnp.square(imag)))  # 1 − M_pp
+    return -share / (1 - share) * rest
+
+
+FOURIER = Features(_features, _prepare, batch=_features, view=_view)
+FOURIER_OF_DRAWS = FOURIER._replace(offset=_offset)
+FEW_FREQUENCIES = FOURIER._replace(prepare=functools.partial(_prepare, most=_FEW))
+
+
+def _of_all_pairs(kernel: SquaredExponential, p: Distribution, *_: object) -> NoReturn:
+    raise missing(kernel, p, " and traced values, or outside of skce, skce_biased and exact tests")
+
+
+for _distribution in (Laplace, Uniform, Gamma, NegativeBinomial):
+    register_expectations(
+        SquaredExponential,
+        _distribution,
+        mean=_of_all_pairs,
+        inner=_of_all_pairs,
+        features=FOURIER,
+    )

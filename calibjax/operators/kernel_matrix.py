@@ -1,0 +1,168 @@
+"""The matrix of a kernel on predictions, used through products only.
+
+An operator is a record with the methods of `Operator`. A kernel on predictions that has one of its
+own returns it from a method `operator(predictions)`; `plan.operator_of` chooses among those here.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from calibjax._core.arithmetic import matmul
+from calibjax._core.pytree import PyTree, record
+from calibjax.operators import line as lines
+from calibjax.operators.reductions import feature_sums, split_quadratic_forms, weighted_sums
+
+Forms = tuple[jax.Array, jax.Array]
+Features = Callable[[Any, Any], jax.Array]  # (args, xs) → features of m samples, [c, m]
+
+
+class Operator:
+    """A symmetric matrix K, [n, n], that need not be held.
+
+    Attributes:
+        takes_blocks: whether `forms_of` holds the features of few samples at once.
+    """
+
+    takes_blocks = False
+
+    def forms(self, values: jax.Array) -> Forms:
+        """Σ_{i≠j} v_ci K_ij v_cj and Σ_i K_ii v_ci² for values v, [c, n], [c] each."""
+        on = matmul(jnp.square(values), self.diagonal)
+        return jnp.sum(values * (self @ values.T).T, 1) - on, on
+
+    def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
+        """The `forms` of values w_i f_c(x_i); weights are [n] or None."""
+        values = features(args, xs)
+        return self.forms(values if weights is None else values * weights)
+
+    def __matmul__(self, values: jax.Array) -> jax.Array:
+        """K v for values v, [n, c]."""
+        raise NotImplementedError(f"{type(self).__name__} does not define __matmul__(values)")
+
+    @property
+    def diagonal(self) -> jax.Array:
+        """K_ii, [n]."""
+        raise NotImplementedError(f"{type(self).__name__} does not define its diagonal")
+
+
+@record
+class Tiled(Operator):
+    """Values function(args, x_i, x_j), a tile of which is held at a time.
+
+    Attributes:
+        args: what the function needs besides the points.
+        points: n points, a pytree with leading axis n.
+        function: pair function (static).
+    """
+
+    args: Any
+    points: Any
+    function: Callable[[Any, Any, Any], jax.Array] = dataclasses.field(metadata={"static": True})
+
+    def forms(self, values: jax.Array) -> Forms:
+        """By n² / 2 values of the function, and products of matrices."""
+        return split_quadratic_forms(self.function, self.args, self.points, values.T)
+
+    def __matmul__(self, values: jax.Array) -> jax.Array:
+        """By n² values of the function."""
+        return weighted_sums(self.function, self.args, self.points, self.points, values)
+
+    @property
+    def diagonal(self) -> jax.Array:
+        """Values of pairs of a point with itself."""
+        return jax.vmap(self.function, (None, 0, 0))(self.args, self.points, self.points)
+
+
+@record
+class LowRank(Operator):
+    """K = F Fᵀ with a factor F, [n, s]."""
+
+    factor: jax.Array
+    takes_blocks = True
+
+    def forms(self, values: jax.Array) -> Forms:
+        """By n s c multiplications."""
+        on = matmul(jnp.square(values), self.diagonal)
+        return jnp.sum(jnp.square(matmul(values, self.factor)), 1) - on, on
+
+    def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
+        """With the features of a block of samples at a time."""
+        sums, on = self.sums_of(features, args, xs, weights)
+        return jnp.sum(jnp.square(sums), 0) - on, on
+
+    def sums_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
+        """Σ_i w_i F_is f_c(x_i), [s, c], and Σ_i w_i² K_ii f_c(x_i)², [c]."""
+        factor = self.factor if weights is None else self.factor * weights[:, None]
+        norms = jnp.sum(jnp.square(factor), 1, keepdims=True)
+        sums, squares = feature_sums(features, args, xs, factor, norms)
+        return sums, squares[0]
+
+    def __matmul__(self, values: jax.Array) -> jax.Array:
+        """By 2 n s c multiplications."""
+        return matmul(self.factor, matmul(self.factor.T, values))
+
+    @property
+    def diagonal(self) -> jax.Array:
+        """Squared norms of the rows of F."""
+        return jnp.sum(jnp.square(self.factor), 1)
+
+
+@record
+class OnLine(Operator):
+    """Σ_t c_t q_t(z) e^{−z} with z = r_t |x_i − x_j|, of points on a line: linear time, exact.
+
+    Attributes:
+        order: of the points on the line, [n].
+        positions: in this order, [n].
+        terms: factors c, rates r and polynomials q, `lines.Exponentials`.
+    """
+
+    order: jax.Array
+    positions: jax.Array
+    terms: lines.Exponentials
+    takes_blocks = True
+
+    def forms(self, values: jax.Array) -> Forms:
+        """By n T c steps along the line."""
+        sorted_values, terms = values[:, self.order].T, self.terms
+        data = sorted_values, self.positions, terms.rates
+        upper = lines.line_forms(*data, polynomials=terms.polynomials)
+        return self._whole(upper, jnp.sum(jnp.square(values), 1))
+
+    def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
+        """With the features of a block of samples at a time."""
+        xs, weights = jax.tree.map(lambda leaf: leaf[self.order], (xs, weights))
+        data = features, args, xs, weights, self.positions, self.terms.rates
+        return self._whole(*lines.line_sums(*data, polynomials=self.terms.polynomials))
+
+    def _whole(self, upper: jax.Array, squares: jax.Array) -> Forms:
+        factors = self.terms.factors
+        return 2 * matmul(factors, upper), jnp.sum(factors) * squares
+
+    def __matmul__(self, values: jax.Array) -> jax.Array:
+        """One column after the other, since each takes the memory of n T numbers."""
+        groups, x, terms = jnp.zeros_like(self.order), self.positions, self.terms
+
+        def of_column(column: jax.Array) -> jax.Array:
+            sent = column[self.order]
+            ways = (sent, x), (jnp.flip(sent), -jnp.flip(x))
+            earlier, later = (
+                lines.sums_of_earlier(
+                    f[:, None], groups, at, terms.rates, polynomials=terms.polynomials
+                )
+                for f, at in ways
+            )
+            received = matmul(terms.factors, earlier[..., 0] + jnp.flip(later[..., 0], 1))
+            received += jnp.sum(terms.factors) * sent
+            return jnp.zeros_like(column).at[self.order].set(received)
+
+        return jax.lax.map(of_column, values.T).T
+
+    @property
+    def diagonal(self) -> jax.Array:
+        """The sum of the factors."""
+        return jnp.broadcast_to(jnp.sum(self.terms.factors), self.positions.shape)

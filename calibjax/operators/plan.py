@@ -1,0 +1,478 @@
+"""How sums of the calibration kernel over pairs of samples are evaluated, and these sums.
+
+Everything in the library is built from h((p, y), (q, z)) = k_P(p, q) ⟨f(p, y), f(q, z)⟩ with
+residual features f of the target kernel. `plan_of` is the one place that looks at values, outside
+of programs: on which line predictions lie, how many frequencies the features need, which rank is
+enough, which kernels are equal. It returns records of arrays and static choices, a `Plan`, whose
+method `sums` is traced. Where values are traced it chooses by type alone: then vectors do not lie
+on a line, no rank is looked for, and target kernels whose features depend on a range have none.
+Such kernels, and others without features, are evaluated pair by pair.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+
+from calibjax._core import checks
+from calibjax._core.arithmetic import UNROLLED, floating_dtype, matmul, on_cpu
+from calibjax._core.batches import BATCH_BYTES
+from calibjax._core.pytree import PyTree, record
+from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.kernels import Kernel, TensorProduct, nystrom
+from calibjax.kernels.base import combine_on_pairs, prediction_kernel, without_draws
+from calibjax.kernels.expectations import (
+    Views,
+    batch_features,
+    features,
+    few_features,
+    offsets,
+    prepare_features,
+    views,
+)
+from calibjax.kernels.line import distance_of_exponentials, exponentials, line_of
+from calibjax.operators.kernel_matrix import LowRank, OnLine, Operator, Tiled
+from calibjax.operators.reductions import BLOCK_SIZE, split_quadratic_forms
+from calibjax.operators.tiles import TILE_SIZE
+
+_ON_LINE_FROM = 1000  # predictions, from which one sum on a line is quicker than that over pairs
+_FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
+_LARGEST_RANK = 512  # to look for more would take as long as sums over pairs
+_MOST_NUMBERS = 2**26  # features of all samples of a sum over pairs that is evaluated once
+_VIEW_NUMBERS = 2**24  # that are kept of predictions for all redraws
+_DENSE_LABELS = 64  # classes, up to which matrix products are faster than sums by label
+_COLUMNS = 192  # of a matrix product that takes longer than the matrix
+
+Sums = tuple[jax.Array, jax.Array]  # of h over i ≠ j and over i = j
+
+
+def sample_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.Array:
+    """The calibration kernel as a function of two samples (prediction, target)."""
+    return combine_on_pairs(kernel, "calibration_kernel", lambda h: h(*x, *y))
+
+
+def operator_of(kernel: Kernel, predictions: Distribution, *, many: bool) -> Operator:
+    """The matrix of a kernel on predictions.
+
+    Args:
+        kernel: kernel on predictions. One with a method `operator(predictions)` decides itself; one
+            with `factor(predictions)` has k(p_i, p_j) = ⟨F_i, F_j⟩ for the rows of F, [n, s].
+        predictions: batch of n distributions.
+        many: whether there are many products, for which a rank is worth a search.
+    """
+    points = without_draws(predictions)
+    if hasattr(kernel, "operator"):
+        return kernel.operator(points)
+    if callable(getattr(type(kernel), "factor", None)):
+        return LowRank(kernel.factor(points))
+    n = checks.leading_size("predictions", predictions)
+    if many or n >= _ON_LINE_FROM:
+        distance = distance_of_exponentials(kernel)
+        if distance is not None and (line := line_of(distance, predictions)) is not None:
+            return OnLine(line.order, line.positions, _terms(kernel, line.positions.dtype))
+    is_searched = many and n >= _FACTORED_FROM and checks.is_outermost(kernel, predictions)
+    factor = _factor(kernel, predictions) if is_searched else None
+    return Tiled(kernel, predictions, prediction_kernel) if factor is None else LowRank(factor)
+
+
+_terms = jax.jit(exponentials, static_argnums=1)
+
+
+def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
+    """Features of the matrix of a kernel on predictions, [n, s], if few determine it."""
+    n, points = checks.leading_size("predictions", predictions), without_draws(predictions)
+    tolerance = nystrom.TOLERANCE[floating_dtype(predictions).itemsize]
+    root = nystrom.sufficient(kernel, points, tolerance, min(n // 4, _LARGEST_RANK))
+    if root is None:
+        return None
+    # Few different ranks, so that little is compiled anew.
+    rank = 2 ** (int(root.rank) - 1).bit_length()
+    factor, error = _factor_and_error(kernel, predictions, root.features, rank)
+    # Kernels that are not positive semi-definite may have other errors than on the diagonal.
+    return factor if float(error) <= 100 * n * tolerance else None
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _factor_and_error(
+    kernel: Kernel, predictions: Distribution, features: jax.Array, rank: int
+) -> tuple[jax.Array, jax.Array]:
+    """The first features, and the largest error of products with random signs.
+
+    The error is in units of the largest squared feature.
+    """
+    factor = features[:, :rank]
+    signs = jax.random.rademacher(jax.random.key(0), (len(factor), 8), factor.dtype)
+    exact = Tiled(kernel, predictions, prediction_kernel) @ signs
+    error = jnp.max(jnp.abs(exact - LowRank(factor) @ signs))
+    return factor, error / jnp.max(jnp.abs(factor)) ** 2
+
+
+@record
+class Featured:
+    """Kernels on pairs with one target kernel that has features.
+
+    Attributes:
+        kernel: the target kernel.
+        prepared: what its features need.
+        operators: matrices of different kernels on predictions.
+        seen: what the features need of the predictions; None to compute it with the features.
+    """
+
+    kernel: Any
+    prepared: Any
+    operators: tuple[Any, ...]
+    seen: Views | None = None
+
+    def with_views(self, predictions: Any) -> "Featured":
+        """With what is the same for all targets, unless it takes much memory."""
+        shapes = jax.eval_shape(lambda: views(self.kernel, self.prepared, predictions))
+        if sum(leaf.size for leaf in jax.tree.leaves(shapes)) > _VIEW_NUMBERS:
+            return self
+        seen = views(self.kernel, self.prepared, predictions)
+        return dataclasses.replace(self, seen=seen)
+
+    def sums(self, predictions: Any, targets: PyTree, weights: Any) -> list[Sums]:
+        """Sums for targets [b, n, ...], [b] each, for each kernel on predictions."""
+        number, n = jax.tree.leaves(targets)[0].shape[:2]
+        values, found = None, []
+        for own in self.operators:
+            if isinstance(own, LowRank) and has_many_labels(self.kernel, predictions):
+                sums, on = self.outer_sums(own, predictions, targets, weights)
+                found.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
+                continue
+            if n > BLOCK_SIZE and own.takes_blocks:
+                forms = own.forms_of(*self._evaluated(predictions, targets), weights)
+            else:
+                if values is None:
+                    function, *data = self._evaluated(predictions, targets)
+                    values = function(*data)
+                    values = values if weights is None else values * weights
+                forms = own.forms(values)
+            off, on = (form.reshape(-1, number).sum(0) for form in forms)
+            found.append((off, on + self._offset(predictions, own, weights)))
+        return found
+
+    def outer_sums(self, own: LowRank, predictions: Any, targets: PyTree, weights: Any) -> Sums:
+        """Σ_i w_i F_i ⊗ f(p_i, y_i), [b, s, r], and Σ_i w_i² K_ii ‖f(p_i, y_i)‖², [b]."""
+        if has_many_labels(self.kernel, predictions):
+            return _sums_by_label(self.kernel, own, predictions, targets, weights)
+        number = jax.tree.leaves(targets)[0].shape[0]
+        sums, squares = own.sums_of(*self._evaluated(predictions, targets), weights)
+        sums = jnp.moveaxis(sums.reshape(len(sums), -1, number), -1, 0)
+        return sums, squares.reshape(-1, number).sum(0) + self._offset(predictions, own, weights)
+
+    def _evaluated(self, predictions: Any, targets: PyTree) -> tuple[Any, Any, Any]:
+        """A function, and its arguments, that returns features [r b, n] of targets [b, n, ...]."""
+        ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
+        return _features_of_samples, (self.kernel, self.prepared), (predictions, self.seen, ys)
+
+    def _offset(self, predictions: Any, own: Any, weights: Any) -> jax.Array | float:
+        """What the diagonal has beside the squares of features."""
+        seen = self.seen or views(self.kernel, self.prepared, predictions)
+        each = offsets(self.kernel, self.prepared, predictions, seen)
+        if each is None:
+            return 0.0
+        return jnp.sum(own.diagonal * (each if weights is None else each * jnp.square(weights)))
+
+    def row_sums(self, predictions: Any, targets: PyTree, weights: Any) -> jax.Array:
+        """Σ_{j≠i} w_j h_ij for targets [n, ...], [n], of the first kernel on predictions."""
+        own, several = self.operators[0], jax.tree.map(lambda y: y[None], targets)
+        function, *data = self._evaluated(predictions, several)
+        values = function(*data)  # [r, n]
+        each = jnp.ones_like(values[0]) if weights is None else weights
+        received = (own @ (each * values).T).T - each * own.diagonal * values
+        return jnp.sum(values * received, 0)
+
+
+def _features_of_samples(featured: tuple[Any, Any], samples: tuple[Any, Any, Any]) -> jax.Array:
+    """Features of several targets [m, b, ...] of m predictions, [r b, m]."""
+    predictions, seen, targets = samples
+    targets = jax.tree.map(lambda y: jnp.moveaxis(y, 1, 0), targets)
+    values = batch_features(*featured, predictions, targets, seen)
+    return values.reshape(-1, values.shape[-1])
+
+
+def has_many_labels(kernel: Kernel, predictions: Distribution) -> bool:
+    """Whether features are scaled residuals e_y − p of many classes, of which few change."""
+    if not hasattr(kernel, "label_scales") or not has_class_probs(predictions):
+        return False
+    return jax.eval_shape(lambda p: p.class_probs, predictions).shape[-1] > _DENSE_LABELS
+
+
+def _sums_by_label(kernel: Any, own: LowRank, predictions: Any, targets: Any, weights: Any) -> Sums:
+    """`Featured.outer_sums` of scaled residuals: Σ_i F_i a_i(y_i) e_{y_i} − Σ_i F_i ∘ a_i ∘ p_i.
+
+    The second sum is the same for all redraws; the first one takes a number for each sample, not
+    one for each class.
+    """
+    factor = own.factor if weights is None else own.factor * weights[:, None]
+    norms = jnp.sum(jnp.square(factor), 1)
+    probs = predictions.class_probs
+    scales = kernel.label_scales(probs)
+    expected = scales * probs
+    squared, offset = jnp.sum(jnp.square(expected), 1), matmul(expected.T, factor)
+
+    def sums(labels: jax.Array) -> Sums:
+        scale, mean = (jnp.take_along_axis(x, labels[:, None], 1)[:, 0] for x in (scales, probs))
+        observed = jax.ops.segment_sum(factor * scale[:, None], labels, probs.shape[1])
+        square = squared + jnp.square(scale) * (1 - 2 * mean)  # of the residual's norm
+        return (observed - offset).T, matmul(square, norms)
+
+    return jax.lax.map(sums, targets)
+
+
+@record
+class View:
+    """Kernels that see the data through one lens, and how each of them is evaluated.
+
+    Attributes:
+        lens: function (predictions, targets) → both as the kernels see them, or None.
+        predictions: as they are seen, the same for all targets.
+        featured: kernels whose target kernels have features.
+        others: kernels that are evaluated pair by pair.
+    """
+
+    lens: Any
+    predictions: Any
+    featured: tuple[Featured, ...]
+    others: tuple[Kernel, ...]
+
+    def with_views(self) -> "View":
+        """With what is the same for all targets."""
+        featured = tuple(each.with_views(self.predictions) for each in self.featured)
+        return dataclasses.replace(self, featured=featured)
+
+    def sums(self, predictions: Any, targets: PyTree, weights: Any) -> Sums:
+        """Sums for targets [b, n, ...], [b, K] each: of featured kernels, then of the others."""
+        if self.lens is not None:
+            targets = jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
+        data = self.predictions, targets, weights
+        found = [part for each in self.featured for part in each.sums(*data)]
+        found += [_sums_by_pairs(kernel, *data) for kernel in self.others]
+        off_diagonal, diagonal = (jnp.stack(column, 1) for column in zip(*found, strict=True))
+        return off_diagonal, diagonal
+
+    def num_bytes(self, targets: PyTree) -> int:
+        """Memory of one redraw: its targets, and the features of as many as are held at once."""
+        n = checks.leading_size("targets", targets)
+        sizes = [1]
+        for each in self.featured:
+            number = num_features(each.kernel, each.prepared, self.predictions, targets)
+            in_blocks = all(own.takes_blocks for own in each.operators)
+            sizes.append(bytes_of_redraw(n, number, in_blocks=in_blocks))
+        if self.others:
+            num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
+            wide = num_components if num_components > UNROLLED else 1
+            sizes.append(wide * bytes_of_tile(n))
+        return max(sizes)
+
+
+def _sums_by_pairs(kernel: Kernel, predictions: Any, targets: PyTree, weights: Any) -> Sums:
+    """Sums for targets [b, n, ...], [b] each; terms without targets are computed once."""
+    # Ones of this type leave that of h.
+    n = checks.leading_size("predictions", predictions)
+    each = jnp.ones(n, jnp.int8) if weights is None else weights
+
+    def sums(y: PyTree) -> Sums:
+        return split_quadratic_forms(sample_pair, kernel, (predictions, y), each[:, None])
+
+    return jax.tree.map(lambda x: x[:, 0], jax.vmap(sums)(targets))
+
+
+@record
+class Alike:
+    """Views that differ in their arrays only, stacked: a loop over them is compiled once."""
+
+    views: View
+
+    def with_views(self) -> "Alike":
+        """With what is the same for all targets."""
+        return Alike(jax.lax.map(lambda view: view.with_views(), self.views))
+
+    def mapped(self, function: Callable[[View], PyTree]) -> PyTree:
+        """Values of a function of all views, one after the other, [b, K] each."""
+        values = jax.lax.map(function, self.views)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1), values)
+
+    def sums(self, predictions: Any, targets: PyTree, weights: Any) -> Sums:
+        """Sums for targets [b, n, ...], [b, K] each."""
+        return self.mapped(lambda view: view.sums(predictions, targets, weights))
+
+
+@record
+class Plan:
+    """How some kernels are evaluated.
+
+    Attributes:
+        parts: views, or several alike, of some of the kernels each.
+        order: places of the kernels in what the parts return one after the other (static).
+        num_bytes: memory of one redraw (static).
+    """
+
+    parts: tuple[Any, ...]
+    order: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    num_bytes: int = dataclasses.field(metadata={"static": True})
+
+    def with_views(self) -> "Plan":
+        """With what is the same for all targets, computed once."""
+        return dataclasses.replace(self, parts=tuple(part.with_views() for part in self.parts))
+
+    def sums(self, predictions: Any, targets: PyTree, weights: Any = None) -> Sums:
+        """Sums of h over i ≠ j, and over i = j, for targets [b, n, ...], [b, K] each."""
+        parts = [part.sums(predictions, targets, weights) for part in self.parts]
+        return jax.tree.map(lambda *x: jnp.concatenate(x, 1)[:, np.array(self.order)], *parts)
+
+
+def plan_of(
+    members: Sequence[tuple[Any, Kernel]], predictions: Distribution, targets: PyTree
+) -> Plan:
+    """How kernels, (lens, kernel) each, are evaluated for many targets of the same predictions.
+
+    Kernels with the same lens share their features, if there are any for these data.
+    """
+    planned: list[tuple[list[int], View]] = []
+    num_bytes = 0
+    for lens, chosen in _distinct([lens for lens, _ in members]):
+        seen: Any = (predictions, targets) if lens is None else lens(predictions, targets)
+        places, view = view_of(lens, [members[i][1] for i in chosen], *seen, many=True)
+        num_bytes = max(num_bytes, view.num_bytes(seen[1]))
+        planned.append(([chosen[i] for i in places], view))
+    merged = _merged(planned, floating_dtype(predictions))
+    order = np.argsort([place for chosen, _ in merged for place in chosen])
+    return Plan(tuple(part for _, part in merged), tuple(order.tolist()), num_bytes)
+
+
+def view_of(
+    lens: Any,
+    kernels: Sequence[Kernel],
+    predictions: Distribution,
+    targets: PyTree,
+    *,
+    many: bool,
+) -> tuple[list[int], View]:
+    """How kernels of one lens are evaluated, and their places in the order of the view."""
+    products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
+    operators: dict[int, Operator] = {}  # by place of the kernel
+    found, places = [], []
+    for target_kernel, same in _distinct([product.target for product in products.values()]):
+        prepared = prepare_features(target_kernel, predictions, targets)
+        if prepared is None:
+            continue
+        chosen = [list(products)[i] for i in same]
+        for one, alike in _distinct([products[i].prediction for i in chosen]):
+            known = next((o for k, o in operators.values() if _is_same(k, one)), None)
+            own = known or operator_of(one, predictions, many=many)
+            operators |= {chosen[i]: (one, own) for i in alike}
+        number = num_features(target_kernel, prepared, predictions, targets)
+        is_cheap = number <= few_features(target_kernel, predictions)
+        if not many:
+            is_cheap = few_features(target_kernel, predictions) == np.inf
+            is_cheap &= number * checks.leading_size("targets", targets) <= _MOST_NUMBERS
+        used = [i for i in chosen if is_cheap or not isinstance(operators[i][1], Tiled)]
+        if used:
+            own = tuple(operators[i][1] for i in used)
+            found.append(Featured(target_kernel, prepared, own))
+            places += used
+    others = [i for i in range(len(kernels)) if i not in places]
+    view = View(lens, predictions, tuple(found), tuple(kernels[i] for i in others))
+    return places + others, view
+
+
+def _distinct(values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
+    """Different values, and where they are."""
+    found: list[tuple[Any, list[int]]] = []
+    for i, value in enumerate(values):
+        places = next((places for other, places in found if _is_same(value, other)), None)
+        if places is None:
+            found.append((value, places := []))
+        places.append(i)
+    return found
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether two records are equal; arrays that are traced only if they are the same."""
+    if jax.tree.structure(one) != jax.tree.structure(other):
+        return False
+    return all(
+        x is y or (checks.is_concrete(x, y) and x.dtype == y.dtype and np.array_equal(x, y))
+        for x, y in zip(*(map(jnp.asarray, jax.tree.leaves(t)) for t in (one, other)), strict=True)
+    )
+
+
+def _merged(
+    planned: Sequence[tuple[list[int], View]], dtype: DTypeLike
+) -> list[tuple[list[int], View | Alike]]:
+    """Stacks the views that differ in their arrays only."""
+    groups: dict[Any, list[int]] = {}
+    for i, (_, view) in enumerate(planned):
+        leaves, structure = jax.tree.flatten(view)
+        groups.setdefault((structure, *map(jnp.shape, leaves)), []).append(i)
+    found: list[tuple[list[int], View | Alike]] = []
+    for chosen in groups.values():
+        places = [place for i in chosen for place in planned[i][0]]
+        members = [planned[i][1] for i in chosen]
+        one: Any = members[0]
+        if len(members) > 1:
+            one = Alike(jax.tree.map(lambda *leaves: _stacked(leaves, dtype), *members))
+        found.append((places, one))
+    return found
+
+
+def _stacked(leaves: Sequence[Any], dtype: DTypeLike) -> jax.Array:
+    """Numbers of Python have no precision of their own; here they get that of the predictions."""
+    is_number = all(isinstance(leaf, float) for leaf in leaves)
+    return jnp.stack([jnp.asarray(leaf, dtype if is_number else None) for leaf in leaves])
+
+
+def num_features(kernel: Kernel, prepared: tuple, *samples: Any) -> int:
+    """Number of features of a target kernel."""
+    return _features_of_first.eval_shape(kernel, prepared, *samples).size
+
+
+@jax.jit  # whose shapes are kept
+def _features_of_first(kernel: Kernel, prepared: tuple, *samples: Any) -> jax.Array:
+    return features(kernel, prepared, *jax.tree.map(lambda leaf: leaf[0], samples))
+
+
+def bytes_of_redraw(n: int, num_features: int, *, in_blocks: bool) -> int:
+    """Memory of one redraw of n targets: these, and as many features as are held at once.
+
+    In blocks the features should fit in a cache, and on CPUs the targets of eight redraws, or of
+    more if they fit. By pairs enough redraws share the values of the kernel on predictions, even if
+    they need more memory.
+    """
+    if in_blocks:
+        targets = min(32 * n, BATCH_BYTES // 9) if on_cpu() else n
+        return 16 * min(n, BLOCK_SIZE) * num_features + targets
+    return min(16 * (n * num_features + n), BATCH_BYTES // -(-_COLUMNS // num_features))
+
+
+def bytes_of_tile(num_samples: int) -> int:
+    """Memory of a statistic that works on tiles of pairs."""
+    return 16 * min(num_samples, TILE_SIZE) ** 2
+
+
+def single_view(kernel: Any, samples: tuple[Any, Any]) -> View | None:
+    """How one kernel is evaluated once, if by features; None: pair by pair."""
+    if not isinstance(kernel, TensorProduct):
+        return None
+    _, view = view_of(None, [kernel], *samples, many=False)
+    return view if view.featured else None
+
+
+@jax.jit
+def sums_of_view(view: View, targets: PyTree, weights: Any) -> Sums:
+    """Sums of h over i ≠ j, and over i = j, of the kernel of a `single_view`."""
+    several = jax.tree.map(lambda y: y[None], targets)
+    return jax.tree.map(lambda x: x[0, 0], view.sums(None, several, weights))
+
+
+@jax.jit
+def row_sums_of_view(view: View, targets: PyTree, weights: Any) -> jax.Array:
+    """Σ_{j≠i} w_j h_ij of each sample, [n]."""
+    return view.featured[0].row_sums(view.predictions, targets, weights)
