@@ -232,7 +232,8 @@ def _expected_diagonal(plan: Plan, predictions: Any, repaired: Any, weights: Any
         q = repaired
         if view.lens is not None:
             labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)  # of any class
-            _, (q, *_) = view.lens(predictions, (repaired, labels, None))
+            seen = jax.vmap(lambda y: view.lens(predictions, y)[1])
+            q, *_ = seen((repaired, labels, None))
         columns = []
         for each in view.featured:
             norms = expected_norms(each.kernel, q)
