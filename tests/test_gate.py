@@ -69,7 +69,7 @@ SAID = {
     },
     "counts": {"-1": "", "float 0.5": ""} | ROWS,
     "groups": {"-1": "", "float 0.5": "", "one row less": ""},
-    "proportion": {"0": "positive", "1.5": r"values in \(0, 1\)", "string": "a number"},
+    "proportion": {"0": r"values in \(0, 1\)", "1.5": r"values in \(0, 1\)", "string": "a number"},
     "scale": {"0": "positive", "-1": "positive|>= 0", "string": ""},
     "integer": {"0": "an integer", "half": "an integer", "string": "integer"},
     "truth": {"2": "True or False", "False as string": "True or False"},
@@ -319,7 +319,7 @@ def test_numbers_of_python_and_integers_do_not_change_the_precision_or_overflow(
     [
         (1.7e9 + 3, 1.7e9, r"predictions.loc: .* got .*1700000003.0"),
         (1.7e9, 1.7e9 + 3, r"targets: .* got .*1700000003.0"),
-        (1.7e9, 1_700_000_003, "targets: expected integers that float32 holds exactly"),
+        (1.7e9, 1_700_000_003, r"targets: .* got .*1700000003"),
     ],
 )
 def test_numbers_that_float32_does_not_resolve(loc, targets, place):
@@ -469,7 +469,7 @@ KNOWN = {
     ),
     "subnormal rate": (
         lambda: distributions.sample_targets(KEY, distributions.Poisson(np.full(N, 1e-40, "f4"))),
-        r"predictions\.rate: expected values from 1\.18e-38, the smallest normal number of float32",
+        r"predictions\.rate: expected positive finite values \(from 1\.18e-38 on\), got",
     ),
     "uniform of no width": (
         lambda: scores.crps(distributions.Uniform(np.zeros(N), np.full(N, 1e-40)), np.zeros(N)),

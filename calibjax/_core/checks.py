@@ -7,6 +7,7 @@ values return them, and callers go on with what was returned. Every message name
 was expected and what came. Which check an argument passes is said in `gate.py`.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -32,6 +33,10 @@ _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 dig
 _ROUNDINGS = 4  # units in the last place of one, by which probabilities are beyond their ends
 MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
 _LARGEST = 0.05  # the largest change of a location or target, in standard deviations
+# Smallest integers; others are at least 1.
+_SMALLEST = {"block_size": 2, "num_folds": 2, "num_samples": 2}
+# Options that set the size of arrays.
+_DRAWS = {"num_draws", "num_samples", "num_data_sets", "horizon", "window"}
 
 
 def is_concrete(*trees: object) -> bool:
@@ -55,17 +60,12 @@ def has_64_bits() -> bool:
     return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def first_where(bad: ArrayLike) -> tuple[int, ...]:
-    """Index of the first true entry."""
-    return tuple(int(i) for i in np.argwhere(bad)[0])
-
-
 def refuse_where(
     bad: ArrayLike, name: str, expected: str, values: ArrayLike, *, hint: str = ""
 ) -> None:
     """Raises a ValueError that shows the first offending value, if there is one, and a hint."""
     if np.asarray(bad).any():
-        index = first_where(bad)
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
         place = f"{name}[{', '.join(map(str, index))}]" if index else name
         got = f"{place} = {np.asarray(values)[index]}{hint}"
         raise ValueError(f"{name}: expected {expected}, got {got}")
@@ -112,6 +112,8 @@ def originals(name: str, tree: Any) -> PyTree:
 
 def narrowed(name: str, tree: PyTree) -> PyTree:
     """What `originals` returned, as JAX arrays."""
+    if isinstance(tree, jax.Array):  # as most are
+        return _narrowed(name, tree)
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _narrowed(name + jax.tree_util.keystr(path), leaf), tree
     )
@@ -125,25 +127,23 @@ def _is_one(node: object) -> bool:
 
 def _original(place: str, value: Any) -> PyTree:
     """One array of NumPy or JAX, or one number of Python."""
-    if type(value) in (int, float):
-        return of_float64(place, value)
-    is_list = bool(issubclass(type(value), list))
+    if type(value) is float or (type(value) is int and abs(value) < 2**63):
+        return value
     refuse_masked(place, value)
-    array = value
+    array: Any = value
     if not isinstance(value, jax.Array):
         try:
-            is_traced = is_list and not is_concrete(value)
-            array = jnp.asarray(value) if is_traced else np.asarray(value)
+            array = np.asarray(value) if is_concrete(value) else jnp.asarray(value)
         except Exception as error:  # whatever the __array__ of another library raises
             got = f"{described(value)}: {error}"
             raise TypeError(f"{place}: expected an array of numbers, got {got}") from None
     if array.dtype == object and all(isinstance(x, int | float) for x in array.ravel()):
         array = np.asarray(array.tolist())  # numbers one by one, as tables of mixed columns hold
-    code = getattr(array.dtype, "kind", "") or "key"
-    is_number = code in "biu" or jnp.issubdtype(array.dtype, jnp.floating)
+    code = getattr(array.dtype, "kind", "")  # of random keys there is none
+    is_number = code in [*"biu"] or jnp.issubdtype(array.dtype, jnp.floating)
     if not is_number or array.dtype.itemsize > 8:
         advice = ""
-        if code in "UST" or (code == "O" and any(isinstance(x, str) for x in array.ravel())):
+        if code in [*"UST"] or (code == "O" and any(isinstance(x, str) for x in array.ravel())):
             is_label = place in ("targets", "groups", "correct")
             advice = "; interoperability.sklearn.label_indices makes labels numbers" * is_label
         elif code == "O" and array.ndim:
@@ -160,69 +160,38 @@ def refuse_masked(name: str, value: object) -> None:
         raise ValueError(f"{name}: expected {expected}")
 
 
-def of_float64(place: str, value: int | float) -> int | float:
-    """A number of Python that NumPy knows; refuses integers that are beyond all floats."""
-    if abs(value) < 2**63:
-        return value
-    if isinstance(value, int) and value.bit_length() > 1023:
-        got = f"one of {value.bit_length()} bits"
-        raise ValueError(f"{place}: expected a number that float64 holds, got {got}")
-    return float(value)
-
-
 def _narrowed(place: str, array: Any) -> jax.Array:
-    """A JAX array of the same numbers, in a dtype that computations can use."""
+    """A JAX array of the same numbers, in a dtype that computations can use.
+
+    It has memory of its own, since others may overwrite theirs while JAX still computes. Traced
+    integers that do not fit become the smallest one, which stands for NaN.
+    """
     if type(array) is float:
         return jnp.asarray(array)  # weakly typed: it takes on the precision of its neighbours
-    values = np.asarray(array) if type(array) is int else array
-    if jnp.issubdtype(values.dtype, jnp.integer):
-        return _signed(place, values)
-    if values.dtype == np.bool_:
-        return _on_device(values)
-    if values.dtype not in (np.float32, np.float64):  # float16 and bfloat16
-        return _on_device(values.astype(jnp.float32))
-    if values.dtype == np.float64 and not has_64_bits() and is_concrete(values):
-        largest = np.finfo(np.float32).max
-        bad = (np.abs(values) > largest) & np.isfinite(values)
-        refuse_where(bad, place, f"values up to {largest:.3g} (or jax_enable_x64)", values)
-    return _on_device(values)
-
-
-def _on_device(values: np.ndarray | jax.Array) -> jax.Array:
-    """A JAX array with memory of its own: others may overwrite theirs while JAX still computes.
-
-    JAX 0.10's `asarray` compiles a program for each shape of a NumPy array; `device_put` copies
-    nothing.
-    """
-    if isinstance(values, jax.Array):
-        return values
-    is_array = isinstance(values, np.ndarray)
-    return jax.device_put(values.copy()) if is_array else jnp.asarray(values)
-
-
-def _signed(place: str, values: np.ndarray | jax.Array) -> jax.Array:
-    """Signed integers of the same values, of 32 bits or, with jax_enable_x64, of 64.
-
-    Traced ones that do not fit become the smallest integer, which stands for NaN.
-    """
-    size = 8 if has_64_bits() else 4
-    bits = jnp.iinfo(values.dtype).bits
-    dtype = jnp.int32 if size == 4 or bits < 32 or values.dtype == np.int32 else jnp.int64
-    if jnp.iinfo(values.dtype).max <= jnp.iinfo(dtype).max:
-        return _on_device(values).astype(dtype)
-    limit = np.iinfo(dtype)
-    if is_concrete(values):
-        array = np.asarray(values)
-        bad = array > limit.max
-        if jnp.issubdtype(array.dtype, jnp.signedinteger):
-            bad |= array < limit.min
-        expected = f"integers of at most {limit.bits} bits"
-        if size == 4:
-            expected += " (or jax_enable_x64; NaN that is cast to integers looks like this)"
-        refuse_where(bad, place, expected, array)
-        return _on_device(array.astype(dtype))
-    fits = values <= limit.max
-    return jnp.where(fits, values.astype(dtype), limit.min)
+    values: Any = np.asarray(array) if type(array) is int else array
+    is_integer, is_wide = jnp.issubdtype(values.dtype, jnp.integer), has_64_bits()
+    dtype: Any = values.dtype
+    if is_integer:
+        is_wide = is_wide and (dtype == np.uint32 or jnp.iinfo(dtype).bits == 64)
+        dtype = np.dtype(np.int64 if is_wide else np.int32)
+    elif dtype != np.bool_:  # float16 and bfloat16 become float32
+        dtype = np.dtype(np.float64 if is_wide and dtype == np.float64 else np.float32)
+    if values.dtype == dtype:
+        return values if isinstance(values, jax.Array) else jax.device_put(values.copy())
+    largest = jnp.iinfo(dtype).max if is_integer else float(jnp.finfo(dtype).max)
+    if not is_concrete(values):
+        narrow = values.astype(dtype)
+        is_small = not is_integer or jnp.iinfo(values.dtype).max <= largest
+        return narrow if is_small else missing_unless(values <= largest, narrow)
+    values = np.asarray(values)
+    if values.dtype.itemsize >= dtype.itemsize:
+        bad = ((values > largest) | (values < -largest - is_integer)) & np.isfinite(values)
+        expected = f"values up to {largest:.3g} (or jax_enable_x64)"
+        if is_integer:
+            expected = f"integers of at most {8 * dtype.itemsize} bits (or jax_enable_x64; NaN "
+            expected += "that is cast to integers looks like this)"
+        refuse_where(bad, place, expected, values)
+    return jax.device_put(values.astype(dtype))
 
 
 def nan_unless(condition: ArrayLike, values: ArrayLike) -> jax.Array:
@@ -240,19 +209,10 @@ def is_missing(values: ArrayLike) -> jax.Array:
 
 
 def missing_unless(condition: ArrayLike, integers: jax.Array) -> jax.Array:
-    """The integer that stands for NaN where a condition is false."""
+    """The integer that stands for NaN where a condition is false; truth values stay."""
+    if integers.dtype == jnp.bool_:
+        return integers
     return jnp.where(condition, integers, jnp.iinfo(integers.dtype).min)
-
-
-def missing_where(bad: ArrayLike, tree: T) -> T:
-    """A batch with all numbers of the rows [n] that are bad missing: NaN or what stands for it."""
-
-    def masked(leaf: jax.Array) -> jax.Array:
-        is_integer = jnp.issubdtype(leaf.dtype, jnp.integer)
-        missing = jnp.iinfo(leaf.dtype).min if is_integer else jnp.nan
-        return jnp.where(jnp.reshape(bad, (-1, *[1] * (leaf.ndim - 1))), missing, leaf)
-
-    return jax.tree.map(masked, tree)
 
 
 def nan_with(values: T, *data: object) -> T:
@@ -274,21 +234,22 @@ def missing_rows(batch: object) -> jax.Array:
 
 
 def nan_rows(bad: ArrayLike, tree: T) -> T:
-    """A batch whose floating-point leaves are NaN in the rows [n] that are bad."""
+    """A batch with all numbers of the rows [n] that are bad missing: NaN or what stands for it."""
 
     def masked(leaf: jax.Array) -> jax.Array:
-        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-            return leaf
-        return jnp.where(jnp.reshape(bad, (-1, *[1] * (jnp.ndim(leaf) - 1))), jnp.nan, leaf)
+        is_float = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+        rows = ~jnp.reshape(bad, (-1, *[1] * (jnp.ndim(leaf) - 1)))
+        return nan_unless(rows, leaf) if is_float else missing_unless(rows, leaf)
 
     return jax.tree.map(masked, tree)
 
 
 def real(name: str, value: Any) -> Any:
     """Returns a real number as it is, everything else as an array of real numbers."""
+    if type(value) is int and abs(value) >= 2**31:  # beyond, JAX takes no integers
+        value = float(value) if abs(value) < 2**1023 else np.inf
     if type(value) in (int, float):
-        value = of_float64(name, value)
-        return value if abs(value) < 2**31 else float(value)  # beyond, JAX takes no integers
+        return value
     if isinstance(value, str | bool | list | tuple | dict) or value is None:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
     converted = as_arrays(name, value)
@@ -300,11 +261,11 @@ def real(name: str, value: Any) -> Any:
     return value if is_kept else converted
 
 
-def scalar(name: str, value: Any) -> Any:
-    """Refuses everything but one finite number."""
+def scalar(name: str, value: Any, check: Callable[[str, Any], Any] | None = None) -> Any:
+    """Refuses everything but one number that passes a check, by default that it is finite."""
     value = real(name, value)
     shape(name, value, (), "() (a scalar)")
-    return finite(name, value)
+    return (check or finite)(name, value)
 
 
 def _dtype(value: object) -> DTypeLike:
@@ -317,8 +278,12 @@ def _is_numeric(values: object) -> bool:
 
 
 def satisfying(
-    name: str, values: Any, condition: Callable[[Any], Any], expected: str
-) -> jax.Array | float:
+    name: str,
+    values: Any,
+    condition: Callable[[Any], Any],
+    expected: str,
+    otherwise: Callable[[Any, Any], Any] = nan_unless,
+) -> Any:
     """The values, where they satisfy a condition.
 
     This is how all values are checked: concrete ones are refused if they are wrong, and traced
@@ -330,6 +295,7 @@ def satisfying(
         values: numbers.
         condition: values → truth values; false for NaN, and written for NumPy and JAX.
         expected: the condition in words.
+        otherwise: what makes traced values NaN, or what stands for it.
     """
     if not _is_numeric(values):
         raise TypeError(f"{name}: expected an array of numbers, got {described(values)}")
@@ -337,7 +303,11 @@ def satisfying(
         array = np.asarray(values)
         refuse_where(~condition(array), name, expected, array)
         return values
-    return nan_unless(condition(values), values)
+    return otherwise(condition(values), values)
+
+
+# Traced integers become the smallest one, which stands for NaN.
+satisfying_integers = functools.partial(satisfying, otherwise=missing_unless)
 
 
 def finite(name: str, values: Any) -> Any:
@@ -352,55 +322,39 @@ def positive(name: str, values: Any) -> Any:
 
     The limit is the smallest normal number, since processors take smaller ones for zero.
     """
-    smallest, dtype = smallest_normal(values)
-    largest = float(jnp.finfo(dtype).max)
-    if is_concrete(values):
-        array = np.asarray(values)
-        if ((array >= smallest) & (array <= largest)).all():
-            return values  # before any messages are written
-        satisfying(name, values, lambda x: (x > 0) & (x < np.inf), "positive finite values")
-    expected = (
-        f"values from {smallest:.3g}, the smallest normal number of {dtype}, to {largest:.3g}"
-    )
-    return satisfying(name, values, lambda x: (x >= smallest) & (x <= largest), expected)
+    limits = _limits(values)
+    smallest, largest = float(limits.tiny), float(limits.max)
+    is_right = lambda x: (x >= smallest) & (x <= largest)  # noqa: E731
+    return satisfying(name, values, is_right, f"positive finite values (from {smallest:.3g} on)")
 
 
-def smallest_normal(values: ArrayLike) -> tuple[float, DTypeLike]:
-    """Smallest normal number of the precision in which JAX computes with values, and that."""
+def _limits(values: ArrayLike) -> Any:
+    """Of the precision in which JAX computes with values."""
     dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
-    if not jnp.issubdtype(dtype, jnp.floating):
-        dtype = jnp.result_type(float)
-    return float(jnp.finfo(dtype).tiny), dtype
+    return jnp.finfo(dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float))
 
 
-def positive_scalar(name: str, value: Any) -> Any:
-    """Refuses hyperparameters that are not one positive finite number."""
-    value = real(name, value)
-    shape(name, value, (), "() (a scalar)")
-    return positive(name, value)
-
-
-def positive_number(name: str, value: object, dtype: DTypeLike) -> jax.Array:
-    """Returns one positive finite number as an array of a dtype."""
-    value = jnp.asarray(positive_scalar(name, value), dtype)
-    return positive(name, value)  # in this precision
+def positive_scalar(name: str, value: Any, dtype: DTypeLike | None = None) -> Any:
+    """Refuses hyperparameters that are not one positive finite number, in a precision if given."""
+    value = scalar(name, value, positive)
+    return value if dtype is None else positive(name, jnp.asarray(value, dtype))
 
 
 def proportion(name: str, value: object) -> jax.Array:
     """Refuses everything but one number in (0, 1)."""
-    return proportions(name, positive_scalar(name, value))
+    return scalar(name, value, proportions)
 
 
 def proportions(name: str, values: ArrayLike) -> Any:
     """Refuses everything outside (0, 1)."""
-    smallest, _ = smallest_normal(values)
+    smallest = float(_limits(values).tiny)
     return satisfying(name, values, lambda x: (x >= smallest) & (x < 1), "values in (0, 1)")
 
 
 def unit_interval(name: str, values: ArrayLike) -> Any:
     """Refuses everything outside [0, 1], apart from rounding."""
     expected = "probabilities in [0, 1]"
-    return satisfying(name, unrounded(values), lambda x: (x >= 0) & (x <= 1), expected)
+    return satisfying(name, unrounded(values), _is_inside, expected)
 
 
 def unrounded(values: Any) -> Any:
@@ -409,9 +363,8 @@ def unrounded(values: Any) -> Any:
     The precision of the rounding is that of the values, or that to which JAX rounds them.
     """
     dtype = jax.dtypes.canonicalize_dtype(_dtype(values))
-    if not jnp.issubdtype(dtype, jnp.floating):
-        return values
-    if is_concrete(values) and ((np.asarray(values) >= 0) & (np.asarray(values) <= 1)).all():
+    is_float = jnp.issubdtype(dtype, jnp.floating)
+    if not is_float or (is_concrete(values) and _is_inside(np.asarray(values)).all()):
         return values
     xp: Any = np if isinstance(values, np.ndarray) else jnp
     array, limit = xp.asarray(values), _ROUNDINGS * float(jnp.finfo(dtype).eps)
@@ -419,10 +372,14 @@ def unrounded(values: Any) -> Any:
     return xp.where(abs(array - nearest) <= limit, nearest, array)
 
 
+def _is_inside(values: Any) -> Any:
+    return (values >= 0) & (values <= 1)
+
+
 def simplex(name: str, values: Any) -> jax.Array:
     """Refuses rows that are not probability vectors."""
     expected = "probabilities in [0, 1] (not logits or percentages)"
-    values = satisfying(name, unrounded(values), lambda x: (x >= 0) & (x <= 1), expected)
+    values = satisfying(name, unrounded(values), _is_inside, expected)
     tolerance = simplex_tolerance(values.dtype)
     if is_concrete(values):
         sums = np.asarray(values).sum(-1, dtype=np.float64)
@@ -449,14 +406,6 @@ def simplex_tolerance(dtype: DTypeLike) -> float:
     return _SIMPLEX_TOLERANCE[np.dtype(dtype).itemsize]
 
 
-def is_simplex(values: np.ndarray | jax.Array) -> bool:
-    """Whether all rows are probability vectors, of numbers that are known."""
-    values = np.asarray(values)  # which stays known while something else is traced
-    array, tolerance = unrounded(values), simplex_tolerance(values.dtype)
-    is_inside = (array >= 0).all() & (array <= 1).all()
-    return bool(is_inside) and bool((abs(values.sum(-1, dtype=np.float64) - 1) <= tolerance).all())
-
-
 def positive_definite(name: str, values: Any) -> jax.Array:
     """Refuses matrices [..., d, d] that are not symmetric positive definite to their precision.
 
@@ -466,22 +415,18 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     tolerance = jnp.shape(values)[-1] * np.finfo(values.dtype).eps
     if not is_concrete(values):
         return nan_unless(_is_positive_definite(lax.stop_gradient(values), tolerance), values)
-    if np.size(values):
-        matrices = np.asarray(values, np.float64)
-        variances = np.diagonal(matrices, axis1=-2, axis2=-1)
-        bad = variances < smallest_normal(values)[0]
-        refuse_where(bad, f"{name}.diagonal", "positive variances", variances)
-        correlations, asymmetry = _correlations(matrices)
-        bad = asymmetry > 100 * tolerance
-        refuse_where(bad, f"{name}.asymmetry", "symmetric matrices", asymmetry)
-        try:  # many times as fast as the eigenvalues
-            np.linalg.cholesky(correlations - tolerance * np.eye(correlations.shape[-1]))
-        except np.linalg.LinAlgError:
-            smallest = np.linalg.eigvalsh(correlations)[..., 0]
-            place = f"{name}.correlation.smallest_eigenvalue"
-            others = "" if values.dtype == np.float64 else " (float64, jax_enable_x64, holds more)"
-            expected = f"positive definite matrices in {values.dtype}{others}"
-            refuse_where(smallest <= tolerance, place, expected, smallest)
+    matrices = np.asarray(values, np.float64)
+    positive(f"{name}.diagonal", np.diagonal(matrices, axis1=-2, axis2=-1).astype(values.dtype))
+    correlations, asymmetry = _correlations(matrices)
+    bad = asymmetry > 100 * tolerance
+    refuse_where(bad, f"{name}.asymmetry", "symmetric matrices", asymmetry)
+    try:  # many times as fast as the eigenvalues
+        np.linalg.cholesky(correlations - tolerance * np.eye(correlations.shape[-1]))
+    except np.linalg.LinAlgError:
+        smallest = np.linalg.eigvalsh(correlations)[..., 0]
+        place = f"{name}.correlation.smallest_eigenvalue"
+        expected = f"positive definite matrices in {values.dtype}"
+        refuse_where(smallest <= tolerance, place, expected, smallest)
     return values
 
 
@@ -511,19 +456,6 @@ def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
     return satisfying_integers(name, values, lambda x: (x >= 0) & (x < num_classes), expected)
 
 
-def satisfying_integers(
-    name: str, values: Any, condition: Callable[[Any], Any], expected: str
-) -> Any:
-    """As `satisfying`; traced integers become the smallest one, which stands for NaN."""
-    if is_concrete(values):
-        array = np.asarray(values)
-        refuse_where(~condition(array), name, expected, array)
-        return values
-    if values.dtype == jnp.bool_:
-        return values
-    return jnp.where(condition(values), values, jnp.iinfo(values.dtype).min)
-
-
 def an_array(name: str, values: object, expected: str = "an array") -> None:
     """Refuses what is not an array: None, dicts, tuples of arrays."""
     if not hasattr(values, "shape"):
@@ -545,13 +477,7 @@ def floating(name: str, values: Any, dtype: DTypeLike | None = None) -> jax.Arra
     if not jnp.issubdtype(source, jnp.integer):
         raise TypeError(f"{name}: expected numbers (of float32 or float64), got {source}")
     converted = jnp.asarray(values, dtype or float)
-    if is_concrete(values):
-        exact = np.asarray(values, np.int64)
-        bad = exact != np.asarray(converted, np.float64)
-        expected = f"integers that {converted.dtype} holds exactly (see jax_enable_x64)"
-        refuse_where(bad, name, expected, exact)
-        return converted
-    return nan_unless(~is_missing(values), converted)
+    return converted if is_concrete(values) else nan_unless(~is_missing(values), converted)
 
 
 def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
@@ -579,7 +505,7 @@ def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = 
     """
     size = jnp.shape(values)[-1]
     before, is_first = np.maximum(np.arange(size) - 1, 0), np.arange(size) == 0
-    smallest, _ = smallest_normal(values)
+    smallest = float(_limits(values).tiny)
 
     def is_right(x: Any) -> Any:
         x = x * (abs(x) >= smallest)
@@ -620,13 +546,17 @@ def leading_size(name: str, tree: object, minimum: int = 1) -> int:
         sizes[place] = jnp.shape(leaf)[0]
     if not sizes:
         raise ValueError(f"{name}: expected arrays with a leading axis, got {tree!r}")
-    if len(set(sizes.values())) > 1:
+    size, *others = dict.fromkeys(sizes.values())
+    if others:
         raise ValueError(f"{name}: expected leading axes of one length, got {sizes}")
-    size = next(iter(sizes.values()))
+    _at_least(name, size, minimum)
+    return size
+
+
+def _at_least(name: str, size: int, minimum: int) -> None:
     if size < minimum:
         samples = "sample" if minimum == 1 else "samples"
         raise ValueError(f"{name}: expected at least {minimum} {samples}, got {size}")
-    return size
 
 
 @functools.cache
@@ -657,29 +587,21 @@ def of_axes(
     if jnp.ndim(value) == len(axes) + len(constraint.optional):
         axes += constraint.optional
     advice = f"; {constraint.advice}" if constraint.advice else ""
-    of_shape(place, jnp.shape(value), axes, lengths, advice)
+    of_shape(place, value, axes, lengths, advice)
     if axes and (lengths[axes[last]] < constraint.min_size or 0 in jnp.shape(value)[1:]):
         least = f"[{', '.join(axes)}] with {axes[last]} >= {constraint.min_size}"
         raise ValueError(f"{place}: expected shape {least}, got {jnp.shape(value)}{advice}")
 
 
 def of_shape(
-    place: str,
-    actual: tuple[int, ...],
-    axes: tuple[str, ...],
-    lengths: dict[str, int],
-    advice: str = "",
+    place: str, value: Any, axes: tuple[str, ...], lengths: dict[str, int], advice: str = ""
 ) -> None:
     """Refuses shapes without axes of these names; lengths that are not known yet are added."""
-    fits = all(lengths.get(axis, size) == size for axis, size in zip(axes, actual, strict=False))
-    if len(actual) != len(axes) or not fits:
-        names = dict.fromkeys(axis for axis in axes if axis in lengths)
-        known = ", ".join(f"{axis} = {lengths[axis]}" for axis in names)
-        shown = f"[{', '.join(axes)}]{' with ' * bool(known)}{known}" if axes else "() (a scalar)"
-        if actual == (*(lengths.get(x, y) for x, y in zip(axes, actual, strict=False)), 1):
-            advice = f"; take {place}[..., 0]"
-        raise ValueError(f"{place}: expected shape {shown}, got {actual}{advice}")
-    lengths.update(zip(axes, actual, strict=True))
+    found = dict(zip(axes, jnp.shape(value), strict=False))
+    known = ", ".join(f"{axis} = {lengths[axis]}" for axis in found if axis in lengths)
+    shown = f"[{', '.join(axes)}]{' with ' * bool(known)}{known}" if axes else "() (a scalar)"
+    shape(place, value, tuple(map((found | lengths).get, axes)), shown, hint=advice)
+    lengths.update(found)
 
 
 def constrained(name: str, record: T, leading: tuple[str, ...] | None = None) -> T:
@@ -742,16 +664,26 @@ def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     return value
 
 
-def option(name: str, value: Any, annotation: Any) -> Any:
-    """An option of which the annotation says what it may be: choices, truth values, integers."""
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        kinds = typing.get_args(annotation)
-        return value if value is None and type(None) in kinds else option(name, value, kinds[0])
-    if typing.get_origin(annotation) is Literal:
-        return choice(name, value, typing.get_args(annotation))
-    if annotation is bool:
-        return truth_value(name, value)
-    return size_in_range(name, value, 1) if annotation is int else value
+def of_annotation(name: str, annotation: Any) -> Callable[[str, Any], Any] | None:
+    """The check of an option, of which the annotation says what it may be; None of others."""
+    kind = typing.get_origin(annotation) or annotation
+    if kind is Literal:
+        return lambda name, value: choice(name, value, typing.get_args(annotation))
+    if kind is int:
+        largest = MAX_DRAWS if name in _DRAWS or name.startswith("num_") else None
+        smallest = _SMALLEST.get(name, 1)
+        return lambda name, value: size_in_range(name, value, smallest, largest)
+    known = {bool: truth_value, float: scalar, Callable: functools.partial(function, "function")}
+    return known.get(kind) if isinstance(kind, type) else None
+
+
+def not_none(annotation: Any) -> tuple[Any, bool]:
+    """An annotation without None, and whether it had it."""
+    kinds = typing.get_args(annotation)
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
+        return annotation, False
+    others = [kind for kind in kinds if kind is not types.NoneType]
+    return others[0] if len(others) == 1 else annotation, len(others) < len(kinds)
 
 
 def record_values(record: Any, name: str) -> PyTree:
@@ -764,10 +696,7 @@ def record_values(record: Any, name: str) -> PyTree:
     if isinstance(record, type):
         return record
     if hasattr(record, "check_values"):
-        checked = record.check_values(name)
-        return record if checked is None else checked
-    if dataclasses.is_dataclass(record) and is_distribution(record):
-        return constrained(name, record)
+        return _own(record, name)
     if dataclasses.is_dataclass(record):
         fields = dataclasses.fields(record)
         checked = {x.name: _field_value(x, getattr(record, x.name), name) for x in fields}
@@ -775,20 +704,28 @@ def record_values(record: Any, name: str) -> PyTree:
     return finite(name, record) if hasattr(record, "shape") else record
 
 
+def _own(record: Any, name: str) -> PyTree:
+    """What its method `check_values` returns, the same record if it returns nothing."""
+    checked = record.check_values(name)
+    return record if checked is None else checked
+
+
 def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree:
     """The value of a field of a record with this name, checked."""
     place, constraint = f"{name}.{field.name}", field.metadata.get("constraint")
-    if constraint is None:
-        if field.metadata.get("static"):
-            value = option(place, value, field.type)
-        return field.metadata.get("check", record_values)(value, place)
-    value = real(place, value)
-    if not constraint.axes:
-        shape(place, value, (), "() (a scalar)")
-    return constraint.check(place, value)
+    if constraint is not None:
+        if not constraint.axes:
+            return scalar(place, value, constraint.check)
+        return constraint.check(place, real(place, value))
+    if field.metadata.get("static"):
+        annotation, may_be_none = not_none(field.type)
+        check = of_annotation(field.name, annotation)
+        if check is not None and not (value is None and may_be_none):
+            value = check(place, value)
+    return field.metadata.get("check", record_values)(value, place)
 
 
-def function(kind: str, name: str, value: object) -> None:
+def function(kind: str, name: str, value: Any) -> Any:
     """Refuses what cannot be called, classes of records, and what JAX cannot find again."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {_shown(value)}")
@@ -796,6 +733,7 @@ def function(kind: str, name: str, value: object) -> None:
         hash(value)  # by which JAX finds its programs
     except TypeError:
         raise TypeError(f"{name}: expected a {kind} that has a hash, got none") from None
+    return value
 
 
 def kernel_values(kernel: T, name: str = "kernel") -> T:
@@ -807,20 +745,21 @@ def kernel_values(kernel: T, name: str = "kernel") -> T:
 
 def kernel_or_function(kernel: T, name: str = "kernel") -> T:
     """The kernel, with the hyperparameters of it and of the kernels in it checked."""
-    function("kernel record", name, kernel)
-    if hasattr(type(kernel), "squared"):
-        got = f"the distance {described(kernel)}; kernels.Exponential(1.0, distance) has it"
-        raise TypeError(f"{name}: expected a kernel record, got {got}")
-    return record_values(kernel, name)
+    advice = "the distance {}; kernels.Exponential(1.0, distance) has it"
+    return _of_pairs(kernel, name, "kernel record", "squared", advice)
 
 
 def distance_values(distance: T, name: str = "distance") -> T:
     """The distance, a record or a function, with its hyperparameters checked."""
-    function("distance record", name, distance)
-    if hasattr(type(distance), "double_expectation"):
-        got = f"the kernel {described(distance)}; distances.MaximumMeanDiscrepancy(kernel) has it"
-        raise TypeError(f"{name}: expected a distance record, got {got}")
-    return record_values(distance, name)
+    advice = "the kernel {}; distances.MaximumMeanDiscrepancy(kernel) has it"
+    return _of_pairs(distance, name, "distance record", "double_expectation", advice)
+
+
+def _of_pairs(value: T, name: str, kind: str, method_of_others: str, advice: str) -> T:
+    function(kind, name, value)
+    if hasattr(type(value), method_of_others):
+        raise TypeError(f"{name}: expected a {kind}, got {advice.format(described(value))}")
+    return record_values(value, name)
 
 
 def no_plain_objects(name: str, record: object) -> None:
@@ -846,7 +785,7 @@ def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...
         return value
     no_plain_objects(name, value)
     value = constrained(name, as_arrays(name, value), leading)
-    return value.check_values(name) if hasattr(value, "check_values") else value
+    return _own(value, name) if hasattr(value, "check_values") else value
 
 
 def random_key(key: Any) -> jax.Array:
@@ -856,14 +795,15 @@ def random_key(key: Any) -> jax.Array:
         TypeError: if it is not one key.
     """
     is_array = isinstance(key, jax.Array | np.ndarray)
-    is_new = is_array and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    if is_new and isinstance(key, jax.Array) and key.shape == ():
+    if (
+        isinstance(key, jax.Array)
+        and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+        and key.shape == ()
+    ):
         return key
     if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
-        try:
+        with contextlib.suppress(TypeError):  # another number of words
             return jax.random.wrap_key_data(jnp.asarray(key))
-        except TypeError:  # another number of words
-            pass
     got = f"{key.dtype}{list(key.shape)}" if is_array else _shown(key)
     raise TypeError(f"key: expected one random key such as jax.random.key(0), got {got}")
 
@@ -893,16 +833,19 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
     same_rows(**{name: predictions})
     lengths: dict[str, int] = {}
     predictions = checked_batch(name, predictions, ("n",), lengths)
-    if (size := lengths.get("n", 0)) < minimum:
-        samples = "sample" if minimum == 1 else "samples"
-        raise ValueError(f"{name}: expected at least {minimum} {samples}, got {size}")
+    _at_least(name, lengths.get("n", 0), minimum)
     return predictions
 
 
 def checked_batch(
-    name: str, record: Any, leading: tuple[str, ...], lengths: dict[str, int]
+    name: str,
+    record: Any,
+    leading: tuple[str, ...],
+    lengths: dict[str, int],
+    *,
+    is_finite: bool = True,
 ) -> PyTree:
-    """A batch of records, or a part of it, as JAX arrays, after one pass through its fields.
+    """A batch of records, or a part of it, as JAX arrays.
 
     Parameters have the axes that they declare, behind the leading ones, and satisfy their
     constraints; without leading axes they are the same for the whole batch. Other fields have the
@@ -914,87 +857,74 @@ def checked_batch(
         record: a record, or any pytree of arrays.
         leading: names of the axes of the batch.
         lengths: their lengths as far as they are known; the others are added.
+        is_finite: whether arrays that declare nothing have to be finite.
     """
     kind = type(record)
     has_own = hasattr(kind, "check_values")  # of wrappers it is not that of the distribution
     fields = declared(kind) if dataclasses.is_dataclass(kind) else ()
     if not fields:
-        record = _plain(name, record, leading, lengths, is_finite=not has_own)
-    constraints, received, narrow, inner, changes = {}, {}, {}, dict(lengths), {}
+
+        def checked(path: Any, leaf: jax.Array) -> jax.Array:
+            place = name + jax.tree_util.keystr(path)
+            rows = jax.ShapeDtypeStruct(jnp.shape(leaf)[: len(leading)], leaf.dtype)
+            of_shape(place, rows, leading, lengths)
+            return finite(place, leaf) if is_finite and not has_own else leaf
+
+        record = jax.tree_util.tree_map_with_path(checked, as_arrays(name, record))
+    given, constraints, inner, changes = {}, {}, dict(lengths), {}
     for key, constraint, extra in fields:
-        value, place = getattr(record, key), f"{name}.{key}"
+        value = getattr(record, key)
         if constraint is not None and not (value is None and "optional" in extra):
             constraints[key] = constraint
-            value = received[key] = _received(place, value, constraint, "mask" in extra)
-            narrow[key] = value if _is_ready(value) else narrowed(place, value)
-            an_array(place, narrow[key], "an array of numbers")
-    for key, value in _aligned(name, narrow, constraints).items():
+            given[key] = received(f"{name}.{key}", value, constraint.check, "mask" in extra)
+    for key, value in _aligned(name, given, constraints).items():
         of_axes(f"{name}.{key}", value, constraints[key], leading, inner)
         changes[key] = constraints[key].check(f"{name}.{key}", value)
     lengths.update((axis, inner[axis]) for axis in leading if axis in inner)
     for key, constraint, extra in fields:
-        value, place = getattr(record, key), f"{name}.{key}"
-        if constraint is not None or not _is_child(record, value):
-            continue
-        if value is None and "logs" in extra:
-            value = _logs(extra["logs"], *received.values())
-        if dataclasses.is_dataclass(value):
-            more = extra.get("axes", ())
-            known = lengths | {axis: inner[axis] for axis in more if axis in inner}
-            changes[key] = checked_batch(place, value, (*leading, *more), known)
+        value, axes = getattr(record, key), (*leading, *extra.get("axes", ()))
+        if constraint is None and value is None and "logs" in extra:
+            value = _logs(extra["logs"], *given.values())
+        if constraint is None and value is not None:
+            known = {axis: inner[axis] for axis in axes if axis in inner} | lengths
+            is_finite = not (has_own or given)
+            place = f"{name}.{key}"
+            changes[key] = checked_batch(place, value, axes, known, is_finite=is_finite)
             lengths.update((axis, known[axis]) for axis in leading)
-        elif value is not None:
-            is_finite = not (has_own or received)
-            changes[key] = _plain(place, value, leading, lengths, is_finite=is_finite)
     record = replaced(record, **changes)
-    key = "loc" if "loc" in received else "values"
-    if key in received and (key == "loc" or len(leading) == 1):
-        refuse_rounded(f"{name}.{key}", received[key], changes[key], record)
-    checked = record.check_values(name) if has_own else None
-    record = record if checked is None else checked
+    key = "loc" if "loc" in given else "values"
+    if key in given and (key == "loc" or len(leading) == 1):
+        refuse_rounded(f"{name}.{key}", given[key], changes[key], record)
+    record = _own(record, name) if has_own else record
     for key, _, extra in fields:
         if "numbers" in extra and getattr(record, key) is None:
-            shape = tuple(lengths[axis] for axis in leading)
-            numbers = np.arange(math.prod(shape), dtype=int).reshape(shape)
-            record = replaced(record, **{key: jax.device_put(numbers)})
+            shape = [lengths[axis] for axis in leading]
+            index = jax.device_put(np.arange(math.prod(shape), dtype=int).reshape(shape))
+            record = replaced(record, **{key: index})
     return record
 
 
-def _is_ready(value: object) -> bool:
-    """Whether this is an array of JAX that needs no conversion."""
-    return isinstance(value, jax.Array) and value.dtype in (jnp.float32, jnp.float64)
-
-
-def _is_child(record: Any, value: object) -> bool:
-    """Whether the value of a field takes part in computations, and is no static one."""
-    children, _ = jax.tree_util.default_registry.flatten_one_level(record)
-    return any(child is value for child in children)
-
-
-def _received(place: str, value: Any, constraint: Any, may_be_mask: bool) -> Any:
+def received(place: str, value: Any, check: Any, may_be_mask: bool = False) -> Any:
     """A parameter in the precision in which it came; probabilities without rounding errors.
 
     Rounding to float16 or bfloat16 changes sums, and moves probabilities past 0 and 1, by more than
     rounding to float32 does. What differs by more than that stays as it is. Truth values that say
     which draws there are become their probabilities.
     """
-    if _is_ready(value):
+    if isinstance(value, jax.Array) and value.dtype in (jnp.float32, jnp.float64):
         return value
     value = originals(place, jnp.asarray(value) if hasattr(value, "__jax_array__") else value)
-    if constraint.check not in (simplex, unit_interval) or not hasattr(value, "dtype"):
+    if check not in (simplex, unit_interval) or not hasattr(value, "dtype"):
         return value
-    value, dtype = unrounded(value), value.dtype
-    if constraint.check is simplex and jnp.ndim(value):
-        xp: ModuleType = np if is_concrete(value) else jnp
-        if may_be_mask and dtype == np.bool_:
-            wide = xp.asarray(value, jnp.result_type(float))
-            return wide / wide.sum(-1, keepdims=True).clip(1)
-        if dtype in (jnp.float16, jnp.bfloat16):
-            wide = xp.asarray(value, np.float32)
-            sums = wide.sum(-1, keepdims=True)
-            is_rounded = abs(sums - 1) <= _ROUNDINGS * float(jnp.finfo(dtype).eps)
-            return wide / xp.where(is_rounded, sums, 1)
-    return value
+    value, is_half = unrounded(value), value.dtype in (jnp.float16, jnp.bfloat16)
+    is_mask = may_be_mask and value.dtype == np.bool_
+    if check is unit_interval or not value.ndim or not (is_half or is_mask):
+        return value
+    xp: ModuleType = np if is_concrete(value) else jnp
+    wide = xp.asarray(value, np.float32 if is_half else jnp.result_type(float))
+    sums = wide.sum(-1, keepdims=True)
+    is_rounded = is_mask or abs(sums - 1) <= _ROUNDINGS * float(jnp.finfo(value.dtype).eps)
+    return wide / xp.where(is_rounded & (sums > 0), sums, 1)
 
 
 def _logs(logs: Callable[[np.ndarray], np.ndarray], probs: Any) -> np.ndarray | None:
@@ -1005,11 +935,13 @@ def _logs(logs: Callable[[np.ndarray], np.ndarray], probs: Any) -> np.ndarray | 
         return logs(probs)
 
 
-def _aligned(name: str, values: dict[str, Any], constraints: dict[str, Any]) -> dict[str, Any]:
+def _aligned(name: str, received: dict[str, Any], constraints: dict[str, Any]) -> dict[str, Any]:
     """Parameters of one dtype, those that the whole batch shares with its leading axes."""
-    dtypes = {x.dtype for x in values.values() if x.dtype.kind == "f" and not x.weak_type}
-    dtype = max(dtypes, key=lambda x: x.itemsize, default=float)
-    aligned, longest = {}, ()
+    values = {key: narrowed(f"{name}.{key}", value) for key, value in received.items()}
+    for key, value in values.items():
+        an_array(f"{name}.{key}", value, "an array of numbers")
+    dtype = jnp.result_type(float, *values.values())
+    longest: tuple[int, ...] = ()
     for key, value in values.items():
         is_integer = constraints[key].is_integer
         if is_integer or (is_integer is None and value.dtype.kind == "i"):
@@ -1017,30 +949,14 @@ def _aligned(name: str, values: dict[str, Any], constraints: dict[str, Any]) -> 
         else:
             value = floating(f"{name}.{key}", value, dtype)
             value = value.astype(dtype) if value.weak_type else value
-        leading = value.shape[: value.ndim - len(constraints[key].axes)]
-        longest, aligned[key] = max(longest, leading, key=len), value
-    for key, value in aligned.items() if longest else ():
-        shape = value.shape
+        values[key] = value
+        longest = max(longest, value.shape[: value.ndim - len(constraints[key].axes)], key=len)
+    for key, value in values.items() if longest else ():
         # [n, d] for [d, d] is a mistake
-        is_one = len(shape) < 2 or shape[-2] == shape[-1]
-        if len(shape) == len(constraints[key].axes) and is_one:
-            xp = np if is_concrete(value) else jnp  # NumPy compiles nothing
-            shared = xp.broadcast_to(xp.asarray(value), longest + shape)
-            aligned[key] = jax.device_put(shared) if xp is np else shared
-    return aligned
-
-
-def _plain(
-    name: str, tree: Any, leading: tuple[str, ...], lengths: dict[str, int], *, is_finite: bool
-) -> PyTree:
-    """A pytree of arrays with leading axes, which declare nothing."""
-
-    def checked(path: Any, leaf: jax.Array) -> jax.Array:
-        place = name + jax.tree_util.keystr(path)
-        of_shape(place, jnp.shape(leaf)[: len(leading)], leading, lengths)
-        return finite(place, leaf) if is_finite else leaf
-
-    return jax.tree_util.tree_map_with_path(checked, as_arrays(name, tree))
+        is_one = value.ndim < 2 or value.shape[-2] == value.shape[-1]
+        if value.ndim == len(constraints[key].axes) and is_one:
+            values[key] = jnp.broadcast_to(value, longest + value.shape)
+    return values
 
 
 def unnumbered(record: T) -> T:
@@ -1080,18 +996,14 @@ def points(name: str, values: Any, minimum: int = 1) -> PyTree:
         return unnumbered(batch(values, minimum=minimum, name=name))
     values = as_arrays(name, values)
     leading_size(name, values, minimum)
-    refuse_empty(name, values)
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: finite(name + jax.tree_util.keystr(path), leaf), values
-    )
 
+    def checked(path: Any, leaf: jax.Array) -> jax.Array:
+        place = name + jax.tree_util.keystr(path)
+        if not leaf.size:
+            raise ValueError(f"{place}: expected at least one feature, got shape {leaf.shape}")
+        return finite(place, leaf)
 
-def refuse_empty(name: str, values: object) -> None:
-    """Refuses points without any numbers, [n, 0]."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(values):
-        if not jnp.size(leaf):
-            place = name + jax.tree_util.keystr(path)
-            raise ValueError(f"{place}: expected at least one feature, got shape {jnp.shape(leaf)}")
+    return jax.tree_util.tree_map_with_path(checked, values)
 
 
 def method(name: str, predictions: Any, needed: str) -> None:
@@ -1119,23 +1031,16 @@ def same_kind(
 
     The lengths of the first `num_axes` axes may differ.
     """
-
-    def kind(tree: object) -> tuple[Any, list[tuple[int, ...]]]:
-        return jax.tree.structure(tree), [leaf.shape[num_axes:] for leaf in jax.tree.leaves(tree)]
-
-    if kind(tree) != kind(expected):
-        one, two = (
-            f"{'arrays' if isinstance(x, jax.Array) else type(x).__name__} with entries of shapes "
-            f"{kind(x)[1]}"
-            for x in (expected, tree)
-        )
-        raise ValueError(
-            f"{name}: expected entries like those of {expected_name}, {one}, got {two}"
-        )
+    trees = expected, tree
+    shapes = [[leaf.shape[num_axes:] for leaf in jax.tree.leaves(x)] for x in trees]
+    if jax.tree.structure(tree) != jax.tree.structure(expected) or shapes[0] != shapes[1]:
+        kinds = ("arrays" if isinstance(x, jax.Array) else type(x).__name__ for x in trees)
+        one, two = (f"{k} with entries of shapes {x}" for k, x in zip(kinds, shapes, strict=True))
+        like = f"entries like those of {expected_name}, {one}"
+        raise ValueError(f"{name}: expected {like}, got {two}")
 
 
-@np.errstate(invalid="ignore")  # differences of infinite quantiles
-def refuse_rounded(name: str, given: object, converted: object, predictions: object) -> None:
+def refuse_rounded(name: str, given: object, converted: object, predictions: Any) -> None:
     """Refuses targets or locations that conversion moved by a part of a standard deviation.
 
     Args:
@@ -1145,43 +1050,37 @@ def refuse_rounded(name: str, given: object, converted: object, predictions: obj
         predictions: the batch whose standard deviations decide, converted.
     """
     for wide, narrow in zip(*map(jax.tree.leaves, (given, converted)), strict=True):
-        is_wide = isinstance(wide, np.ndarray) and wide.dtype in (np.float64, np.int64, np.uint64)
-        if not is_wide or not is_concrete(narrow) or narrow.dtype != jnp.float32:
+        is_rounded = narrow.dtype == jnp.float32 != getattr(wide, "dtype", jnp.float32)
+        if not is_rounded or not is_concrete(narrow):
             continue
-        wide = np.broadcast_to(wide, narrow.shape)
-        change = np.abs(wide - np.asarray(narrow, np.float64))
-        scale = _scale(predictions, change.shape) if change.any() else None
-        if scale is None:
-            continue
-        bad = (change > _LARGEST * scale) & (scale > 0)  # draws may all be equal
-        if bad.any():
-            index = first_where(bad)
-            raise ValueError(
-                f"{name}: expected values that float32 resolves to {_LARGEST:g} standard "
-                f"deviations of the predictions, got {wide[index]!r}, which becomes "
-                f"{np.asarray(narrow)[index]!r}; subtract a constant from targets and "
-                "predictions, or set jax_enable_x64"
-            )
+        wide, narrow = np.broadcast_to(wide, narrow.shape), np.asarray(narrow, np.float64)
+        change = np.nan_to_num(abs(wide - narrow))  # of infinite quantiles
+        if change.any():
+            expected = f"values that float32 resolves to {_LARGEST:g} standard deviations of the "
+            expected += "predictions"
+            hint = "; subtract a constant from targets and predictions, or set jax_enable_x64"
+            bad = change > _LARGEST * _deviations(predictions, change.shape)
+            refuse_where(bad, name, expected, wide, hint=hint)
 
 
-def _scale(predictions: Any, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Standard deviations of the predictions that fit values of a shape, if they are known."""
+def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
+    """Standard deviations of the predictions that fit values of a shape, NaN if unknown or zero."""
     inner = getattr(predictions, "distribution", predictions)
     inner = getattr(inner, "components", inner)
     scale, cov, values = (getattr(inner, x, None) for x in ("scale", "cov", "values"))
     if not is_concrete(scale, cov, values):
-        return None
-    if cov is not None:
-        scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
-    elif scale is None and values is not None and len(shape) <= jnp.ndim(values) <= len(shape) + 1:
-        values = np.asarray(values, np.float64)
-        scale = values.std(1, keepdims=len(shape) == values.ndim)
-    if scale is not None and jnp.ndim(scale) == len(shape) + 1:
-        scale = np.asarray(scale).min(1)  # a target is compared with the narrowest component
+        return np.nan
     try:
-        return np.broadcast_to(scale, shape) if scale is not None else None
-    except ValueError:  # a parameter of this name that means something else
-        return None
+        if cov is not None:
+            scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
+        elif scale is None:
+            scale = np.asarray(values, np.float64).std(1, keepdims=True)  # of draws
+        scale = np.asarray(scale)
+        if scale.ndim > len(shape):
+            scale = scale.min(1)  # a target is compared with the narrowest component
+        return np.where(scale > 0, np.broadcast_to(scale, shape), np.nan)
+    except ValueError:  # parameters of these names that mean something else
+        return np.nan
 
 
 def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = None) -> T:

@@ -12,10 +12,9 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import types
 import typing
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -74,10 +73,6 @@ _TABLE: dict[str, Check] = {
 _TOGETHER: dict[tuple[str, ...], Callable[..., tuple[Any, ...]]] = {}
 _SAMPLES = {"predictions", "others", "targets", "weights", "features", "confidences", "correct"}
 _SAMPLES |= {"groups", "clusters", "times", "values"}
-# Smallest integers; others are at least 1.
-_SMALLEST = {"block_size": 2, "num_folds": 2, "num_samples": 2}
-# Options that set the size of arrays.
-_DRAWS = {"num_draws", "num_samples", "num_data_sets", "horizon", "window"}
 
 
 @typing.overload
@@ -149,14 +144,17 @@ def checked(
         return functools.partial(checked, **settings, compiled=compiled, static=static, **own)
     signature = inspect.signature(function)
     name_of_function = getattr(function, "__qualname__", type(function).__name__)
-    hint = functools.partial(_hint, function)
+    if unknown := own.keys() - signature.parameters.keys() - _TABLE.keys():
+        expected = f"checks of its arguments {', '.join(signature.parameters)}"
+        raise TypeError(f"{name_of_function}: expected {expected}, got {', '.join(unknown)}")
     takes_key = next(iter(signature.parameters), "") == "key"
     if compiled:
         function = jax.jit(function, static_argnames=tuple(static))
 
-    @functools.cache  # at the first call, when the names in annotations exist
+    @functools.cache  # at the first call, when all checks are in the table
     def known() -> dict[str, Check]:
-        found = {name: _check_of(name, hint(name), own) for name in signature.parameters}
+        parameters = signature.parameters.items()
+        found = {name: _check_of(name, x.annotation, own) for name, x in parameters}
         return {name: check for name, check in found.items() if check is not None}
 
     @functools.wraps(function)
@@ -198,15 +196,6 @@ def _same_rows(arguments: dict[str, Any]) -> None:
     checks.same_rows(**{name: arguments[name] for name in arguments if name.startswith("at_")})
 
 
-def _hint(function: Any, name: str) -> Any:
-    """The annotation of an argument; None where its name exists for type checkers only."""
-    value = getattr(function, "__annotations__", {}).get(name)
-    try:
-        return eval(value, function.__globals__) if isinstance(value, str) else value
-    except NameError:
-        return None
-
-
 def inner(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """The function behind the gate, for arguments that have passed already."""
     return getattr(function, "__wrapped__", function)
@@ -239,14 +228,10 @@ def together(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Res
 
 def _check_of(name: str, annotation: Any, own: dict[str, Check]) -> Check | None:
     """The check of an argument: one of the function, of its name, or of its annotation."""
-    may_be_none = False
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
-        may_be_none = len(kinds) < len(typing.get_args(annotation))
-        annotation = kinds[0] if len(kinds) == 1 else annotation
-    expect = _expected(annotation)
-    check = own.get(name) or _TABLE.get(name) or _of_annotation(name, annotation)
-    if check is None and expect is None:
+    annotation, may_be_none = checks.not_none(annotation)
+    expect, check = _expected(annotation), own.get(name) or _TABLE.get(name)
+    option = checks.of_annotation(name, annotation) if check is None else None
+    if expect is check is option is None:
         return None
 
     def checked_one(name: str, value: Any, seen: Seen) -> Any:
@@ -254,6 +239,7 @@ def _check_of(name: str, annotation: Any, own: dict[str, Check]) -> Check | None
             return None
         if expect is not None:
             expect(name, value)
+        value = value if option is None else option(name, value)
         return value if check is None else check(name, value, seen)
 
     return checked_one
@@ -266,52 +252,23 @@ def _expected(annotation: Any) -> Callable[[str, Any], None] | None:
     is_record = all(isinstance(kind, type) and dataclasses.is_dataclass(kind) for kind in kinds)
     if not (is_protocol or is_record):
         return None
-    members = vars(annotation) if is_protocol else ()
-    needed = [x for x in members if not x.startswith("_") or x == "__call__"]
+    what = " or ".join(kind.__name__ for kind in kinds)
+    if is_protocol:
+        words = (annotation.__doc__ or what).split(".")[0].split(":")[0]
+        what = f"{words[:1].lower()}{words[1:]}"
+    needed = [x for x in vars(annotation) if x[0] != "_" or x == "__call__"] if is_protocol else []
 
     def expect(name: str, value: Any) -> None:
         inside = value
         while "distribution" in getattr(type(inside), "__dataclass_fields__", ()):
             inside = inside.distribution
-        has_all = not isinstance(value, type) and all(_has(value, x) for x in needed)
-        if not (has_all if is_protocol else isinstance(inside, kinds)):
-            what = " or ".join(kind.__name__ for kind in kinds)
-            if is_protocol:
-                words = (annotation.__doc__ or what).split(".")[0].split(":")[0]
-                what = f"{words[:1].lower()}{words[1:]}"
+        is_right = isinstance(inside, kinds) if is_record else not isinstance(value, type)
+        with contextlib.suppress(Exception):  # of properties of wrong parameters, refused later
+            is_right = is_right and all(hasattr(value, x) for x in needed)
+        if not is_right:
             raise TypeError(f"{name}: expected {what}, got {checks.described(value)}")
 
     return expect
-
-
-def _has(value: object, name: str) -> bool:
-    try:
-        return hasattr(value, name)
-    except Exception:  # of properties of wrong parameters, which the next check refuses
-        return True
-
-
-def _of_annotation(name: str, annotation: Any) -> Check | None:
-    """The check of an option."""
-    if typing.get_origin(annotation) is Literal:
-        choices = typing.get_args(annotation)
-        return lambda name, value, seen: checks.choice(name, value, choices)
-    if annotation is bool:
-        return lambda name, value, seen: checks.truth_value(name, value)
-    if annotation is int:
-        smallest = _SMALLEST.get(name, 1)
-        largest = checks.MAX_DRAWS if name in _DRAWS or name.startswith("num_") else None
-        return lambda name, value, seen: checks.size_in_range(name, value, smallest, largest)
-    if annotation is Callable or typing.get_origin(annotation) is Callable:
-        return _function
-    if annotation is float:
-        return lambda name, value, seen: checks.scalar(name, value)
-    return None
-
-
-def _function(name: str, value: Any, seen: Seen) -> Any:
-    checks.function("function", name, value)
-    return value
 
 
 def unchecked(name: str, value: Any, seen: Seen) -> Any:
@@ -429,9 +386,7 @@ def confidence_array(name: str, value: Any, seen: Seen) -> jax.Array:
     if checks.is_distribution(value) and not hasattr(value, "__jax_array__"):
         got = f"{checks.described(value)}; estimators.top_label returns them"
         raise TypeError(f"{name}: expected an array [n] or a batch of Bernoulli, got {got}")
-    value = jax.tree.map(checks.unrounded, checks.originals(name, value))
-    value = checks.narrowed(name, value)
-    value = jnp.asarray(value) if hasattr(value, "__jax_array__") else value
+    value = checks.narrowed(name, checks.received(name, value, checks.unit_interval))
     checks.an_array(name, value, "an array [n]")
     # Integers are more likely the other argument than probabilities 0 and 1.
     if value.dtype not in (jnp.float32, jnp.float64):

@@ -213,7 +213,7 @@ def sample_targets(key: jax.Array, predictions: Distribution) -> jax.Array:
     if checks.is_concrete(predictions):
         return targets
     # Counts and labels cannot be NaN; the smallest integer stands for it.
-    return checks.missing_where(checks.missing_rows(predictions), targets)
+    return checks.nan_rows(checks.missing_rows(predictions), targets)
 
 
 def check_draws(predictions: Distribution, targets: jax.Array) -> None:

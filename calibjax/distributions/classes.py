@@ -1,5 +1,6 @@
 """Distributions of class labels 0, 1, ..., m − 1, and of their probabilities."""
 
+import contextlib
 import dataclasses
 import warnings
 
@@ -126,12 +127,14 @@ class Categorical(_OfClasses):
 
 def _checked_logits(name: str, logits: jax.Array) -> jax.Array:
     logits = checks.finite(name, logits)
-    if checks.is_concrete(logits) and checks.is_simplex(logits):
-        warnings.warn(
-            f"{name}: all rows are probabilities, which sum to one; they belong into "
-            "distributions.Categorical(probs), or jnp.log(probs) here",
-            stacklevel=2,
-        )
+    if checks.is_concrete(logits):
+        with contextlib.suppress(ValueError):  # which stay known while something else is traced
+            checks.simplex(name, np.asarray(logits))
+            warnings.warn(
+                f"{name}: all rows are probabilities, which sum to one; they belong into "
+                "distributions.Categorical(probs), or jnp.log(probs) here",
+                stacklevel=2,
+            )
     return logits
 
 

@@ -197,7 +197,7 @@ class Ensemble(Distribution):
         rows, order = rows.reshape(index.size, -1), index.argsort()
         differs = (rows != rows[order[xp.searchsorted(index[order], index)]]).any(1)
         if not is_known:
-            return checks.missing_where(differs, rows).reshape(values.shape)
+            return checks.nan_rows(differs, rows).reshape(values.shape)
         expected = "one number for each prediction, and Ensemble(values) of batches together"
         checks.refuse_where(differs, f"{name}.index", expected, index)
         return values

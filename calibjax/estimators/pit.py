@@ -447,4 +447,4 @@ def _counted(
         redraws, rank, size, size * probs, deviation, has_weights=weights is not None
     )
     lower, upper = checks.nan_with((lower, upper), values, edges, size)
-    return checks.missing_where(jnp.isnan(lower), count(values)), lower, upper
+    return checks.nan_rows(jnp.isnan(lower), count(values)), lower, upper

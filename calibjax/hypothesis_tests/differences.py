@@ -500,7 +500,7 @@ def _standardised(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.
 
 def _margin(name: str, value: Any, seen: Seen) -> jax.Array:
     samples = seen["predictions"], seen["targets"]
-    return checks.positive_number(name, value, floating_dtype(samples))
+    return checks.positive_scalar(name, value, floating_dtype(samples))
 
 
 @checked(minimum=MINIMUM, margin=_margin)

@@ -42,11 +42,11 @@ def _positive(name: str, value: Any, seen: Seen) -> jax.Array:
     """A hyperparameter, in the precision of the data."""
     leaves = jax.tree.leaves(seen.get("predictions", seen.get("params")))
     dtype = floating_dtype([x for x in leaves if not getattr(x, "weak_type", False)])
-    return checks.positive_number(name, value, dtype)
+    return checks.positive_scalar(name, value, dtype)
 
 
 # What arguments mean in this subpackage: predictions may be confidences.
-POINTS: dict[str, Any] = {"predictions": _points, "p": _points, "q": _points}
+POINTS: dict[str, Any] = {"predictions": _points}
 FIT: dict[str, Any] = POINTS | {"hyperparameter": _positive}
 
 
@@ -99,7 +99,7 @@ class EstimationFunction:
         """
         return None
 
-    @checked(**POINTS, params=_learned)
+    @checked(params=_learned, p=_points, q=_points)
     def evaluate(self, params: PyTree, p: Distribution, q: Distribution) -> jax.Array:
         """Values h(p_i, q_j) of two batches, [n, n']; by default from the factors."""
         left, right = self.factors(params, p), self.factors(params, q)
@@ -107,7 +107,7 @@ class EstimationFunction:
             raise NotImplementedError(f"{type(self).__name__} defines neither evaluate nor factors")
         return matmul(left[0], right[1].T)
 
-    @checked(**POINTS, params=_learned)
+    @checked(params=_learned, p=_points)
     def diagonal(self, params: PyTree, p: Distribution) -> jax.Array:
         """Values h(p_i, p_i) of a batch of predictions, [n]."""
         factors = self.factors(params, p)

@@ -125,7 +125,7 @@ def test_gradients_are_finite(name):
 
 def test_the_ends_of_intervals_are_in_order():
     low = jnp.array([0.0, 1.0])
-    with pytest.raises(ValueError, match=r"high - low: expected positive finite values, got"):
+    with pytest.raises(ValueError, match=r"high - low: expected positive finite values .*, got"):
         scores.crps(d.Uniform(low, jnp.array([1.0, 1.0])), low)
     value = jax.jit(scores.crps)(d.Uniform(low, jnp.array([1.0, 1.0])), low)
     assert jnp.isnan(value)
