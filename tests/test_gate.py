@@ -467,6 +467,20 @@ KNOWN = {
         ),
         r"thresholds: expected .* not decrease",
     ),
+    "no length scales": (
+        lambda: calibjax.hypothesis_tests.local_calibration_test(
+            KEY,
+            estimators.Neighbourhood(kernels.Exponential(np.zeros(0)), estimators.UniformBins(2)),
+            PROBS,
+            CONFIDENCES,
+            VALUES,
+        ),
+        "length_scale: expected at least 1",
+    ),
+    "misspelt check": (
+        lambda: checked(levls=lambda name, value, seen: value)(lambda levels: levels),
+        "expected checks of its arguments levels, got levls",
+    ),
     "subnormal rate": (
         lambda: distributions.sample_targets(KEY, distributions.Poisson(np.full(N, 1e-40, "f4"))),
         r"predictions\.rate: expected positive finite values \(from 1\.18e-38 on\), got",

@@ -32,13 +32,7 @@ def safe_sqrt(x: jax.Array) -> jax.Array:
     return jnp.sqrt(x)
 
 
-@safe_sqrt.defjvp
-def _safe_sqrt_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    (x,), (dx,) = primals, tangents
-    root = safe_sqrt(x)
-    is_zero = x == 0
-    slope = jnp.where(is_zero, 0, 0.5 / jnp.where(is_zero, 1, root))
-    return root, slope * dx
+safe_sqrt.defjvps(lambda dx, root, x: jnp.where(x == 0, 0, 0.5 / jnp.where(x == 0, 1, root)) * dx)
 
 
 @jax.custom_jvp
@@ -47,11 +41,8 @@ def reciprocal(x: jax.Array) -> jax.Array:
     return 1 / x
 
 
-@reciprocal.defjvp
-def _reciprocal_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    (x,), (dx,) = primals, tangents
-    inverse = reciprocal(x)
-    return inverse, -inverse * (inverse * dx)  # in other units the square overflows
+# In other units the square of the inverse overflows.
+reciprocal.defjvps(lambda dx, inverse, x: -inverse * (inverse * dx))
 
 
 @jax.custom_jvp
@@ -60,11 +51,10 @@ def ratio(x: jax.Array, unit: jax.Array) -> jax.Array:
     return jnp.divide(x, unit)
 
 
-@ratio.defjvp
-def _ratio_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    (x, unit), (dx, d_unit) = primals, tangents
-    value, inverse = ratio(x, unit), reciprocal(unit)
-    return value, inverse * dx - value * (inverse * d_unit)
+ratio.defjvps(
+    lambda dx, value, x, unit: reciprocal(unit) * dx,
+    lambda d_unit, value, x, unit: -value * (reciprocal(unit) * d_unit),
+)
 
 
 @jax.custom_jvp
@@ -73,10 +63,7 @@ def logarithm(x: jax.Array) -> jax.Array:
     return jnp.log(x)
 
 
-@logarithm.defjvp
-def _logarithm_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    (x,), (dx,) = primals, tangents
-    return logarithm(x), reciprocal(x) * dx
+logarithm.defjvps(lambda dx, value, x: reciprocal(x) * dx)
 
 
 def unit_and_rate(largest: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -98,10 +85,7 @@ def absolute(x: jax.Array) -> jax.Array:
     return jnp.abs(x)
 
 
-@absolute.defjvp
-def _absolute_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    (x,), (dx,) = primals, tangents
-    return absolute(x), jnp.sign(x) * dx
+absolute.defjvps(lambda dx, value, x: jnp.sign(x) * dx)
 
 
 def one_hot(labels: jax.Array, num_classes: int, dtype: DTypeLike) -> jax.Array:

@@ -54,23 +54,6 @@ def default_batch_size(bytes_per_draw: int) -> int:
     return max(1, BATCH_BYTES // bytes_per_draw)
 
 
-def in_batches(
-    key: jax.Array, evaluate: Callable[[jax.Array], Result], num_draws: int, batch_size: int
-) -> Result:
-    """Values of `evaluate` for as many keys as there are draws, `batch_size` of them at once.
-
-    Args:
-        key: a JAX random key.
-        evaluate: keys of a batch, [b], to a pytree of values, [b, ...] each.
-        num_draws: number of draws.
-        batch_size: largest b.
-
-    Returns:
-        The same pytree, [num_draws, ...] each.
-    """
-    return map_batches(jax.random.split(key, num_draws), evaluate, batch_size)
-
-
 def map_batches(items: T, evaluate: Callable[[T], Result], batch_size: int) -> Result:
     """Values of `evaluate` for all items, a pytree with leading axis, `batch_size` of them at once.
 

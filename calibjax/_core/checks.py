@@ -766,10 +766,8 @@ def no_plain_objects(name: str, record: object) -> None:
     """Refuses functions and objects of classes that are not pytrees, anywhere in a record."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):
         if not (hasattr(leaf, "dtype") or isinstance(leaf, numbers.Number | str | type)):
-            raise TypeError(
-                f"{name}{jax.tree_util.keystr(path)}: expected a record, which compiled functions "
-                f"take, got {described(leaf)}; decorate its class with calibjax.record"
-            )
+            got = f"{described(leaf)}; decorate its class with calibjax.record"
+            raise TypeError(f"{name}{jax.tree_util.keystr(path)}: expected a record, got {got}")
 
 
 def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...] = ()) -> T:
@@ -820,16 +818,11 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
     if not is_distribution(predictions):
         while "distribution" in getattr(type(predictions), "__dataclass_fields__", ()):
             name, predictions = f"{name}.distribution", predictions.distribution
-        raise TypeError(
-            f"{name}: expected a batch of distributions such as distributions.Normal or "
-            f"distributions.Categorical, got {described(predictions)}"
-        )
+        expected = "a batch of distributions such as distributions.Normal"
+        raise TypeError(f"{name}: expected {expected}, got {described(predictions)}")
     if jax.tree_util.treedef_is_leaf(jax.tree.structure(predictions)):
-        raise TypeError(
-            f"{name}: expected a distribution that is a pytree, got {described(predictions)}; "
-            "decorate its class with calibjax.record: see 'A distribution of your own' in the "
-            "documentation of calibjax.distributions"
-        )
+        got = f"{described(predictions)}; decorate its class with calibjax.record"
+        raise TypeError(f"{name}: expected a distribution that is a pytree, got {got}")
     same_rows(**{name: predictions})
     lengths: dict[str, int] = {}
     predictions = checked_batch(name, predictions, ("n",), lengths)
@@ -983,11 +976,10 @@ def same_rows(**arguments: object) -> None:
                 continue
             place, others = known = known or (name, labels)
             if len(labels) == len(others) and not labels.equals(others):
-                raise ValueError(
-                    f"{name}: expected rows with the labels of {place}, since they are paired by "
-                    f"position, got {labels[:3].tolist()}, ... instead of {others[:3].tolist()}, "
-                    "...; bring them into one order, or hand over .to_numpy()"
-                )
+                got = f"{labels[:3].tolist()}, ... instead of {others[:3].tolist()}, ..."
+                advice = "bring them into one order, or hand over .to_numpy()"
+                expected = f"rows with the labels of {place}"
+                raise ValueError(f"{name}: expected {expected}, got {got}; {advice}")
 
 
 def points(name: str, values: Any, minimum: int = 1) -> PyTree:
@@ -1009,9 +1001,8 @@ def points(name: str, values: Any, minimum: int = 1) -> PyTree:
 def method(name: str, predictions: Any, needed: str) -> None:
     """Refuses predictions, or components of mixtures, without a method that is needed."""
     if not callable(getattr(predictions, needed, None)):
-        raise TypeError(
-            f"{name}: expected distributions with a method {needed}, got {described(predictions)}"
-        )
+        expected = f"distributions with a method {needed}"
+        raise TypeError(f"{name}: expected {expected}, got {described(predictions)}")
     if hasattr(predictions, "components"):
         method(f"{name}.components", predictions.components, needed)
 

@@ -70,9 +70,8 @@ def newton_minimum(
             value, slope = jax.value_and_grad(loss)(x)
             return slope, (value, slope)
 
-        curvature, value_and_slope = jax.jacfwd(slope, has_aux=True)(
-            x
-        )  # which traces the loss only once
+        # which traces the loss only once
+        curvature, value_and_slope = jax.jacfwd(slope, has_aux=True)(x)
         return *value_and_slope, curvature
 
     def unfinished(s: _Damped) -> jax.Array:

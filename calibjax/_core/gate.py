@@ -65,6 +65,15 @@ _TABLE: dict[str, Check] = {
     "distance": lambda name, value, seen: checks.distance_values(value, name),
     "self": lambda name, value, seen: checks.record_values(value, type(value).__name__),
     "neighbourhood": lambda name, value, seen: checks.record_values(value, name),
+    "binning": lambda name, value, seen: checks.record_values(
+        checks.function("binning such as estimators.UniformBins(10)", name, value), name
+    ),
+    "score": lambda name, value, seen: checks.function(
+        "function (predictions, targets)", name, value
+    ),
+    "params": lambda name, value, seen: (
+        checks.learned(name, value, type(value)) if dataclasses.is_dataclass(value) else value
+    ),
     "correct": lambda name, value, seen: _targets(name, value, seen),
     "groups": lambda name, value, seen: group_ids(name, value, seen.number(name)),
     "clusters": lambda name, value, seen: group_ids(name, value, seen.number(name), kind="cluster"),
@@ -276,18 +285,6 @@ def unchecked(name: str, value: Any, seen: Seen) -> Any:
     return value
 
 
-@argument("binning")
-def _binning(name: str, value: Any, seen: Seen) -> Any:
-    checks.function("binning such as estimators.UniformBins(10)", name, value)
-    return checks.record_values(value, name)
-
-
-@argument("params")
-def _learned(name: str, value: Any, seen: Seen) -> Any:
-    is_record = dataclasses.is_dataclass(value)
-    return checks.learned(name, value, type(value)) if is_record else value
-
-
 @argument("significance_level", "confidence_level", "test_fraction", "level")
 def _proportion(name: str, value: Any, seen: Seen) -> Any:
     value = checks.proportion(name, value)
@@ -439,12 +436,6 @@ def _recalibration(name: str, value: Any, seen: Seen) -> Any:
     return value
 
 
-@argument("score")
-def _score(name: str, value: Any, seen: Seen) -> Any:
-    checks.function("function (predictions, targets)", name, value)
-    return value
-
-
 def fields_checked(name: str, record: Any, seen: Seen) -> Any:
     """A record whose fields have passed as arguments of these names; known ones stay known."""
     seen = Seen(vars(record))
@@ -465,7 +456,6 @@ def _of_one_length(name: str, value: Any, seen: Seen) -> Any:
         draws = np.shape(getattr(seen.get("predictions"), "values", 0))
         is_other = draws[1:2] == (size,)
         hint = "; transpose draws [m, n] by numpy.swapaxes(values, 0, 1)" if is_other else ""
-        raise ValueError(
-            f"{name}: expected one for each of the {expected} {first}, got {size}{hint}"
-        )
+        each = f"one for each of the {expected} {first}"
+        raise ValueError(f"{name}: expected {each}, got {size}{hint}")
     return value

@@ -67,11 +67,10 @@ def record(cls: type[T]) -> type[T]:
     if "__eq__" not in vars(cls):
         cls.__eq__, cls.__hash__ = _are_equal, _hash
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
-    is_static = _is_static(cls)
-    statics = tuple(name for name, static in is_static.items() if static)
-    children = tuple(name for name, static in is_static.items() if not static)
+    fields: Any = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+    statics = tuple(x.name for x in fields if x.metadata.get("static"))
+    children = tuple(x.name for x in fields if not x.metadata.get("static"))
     keys = tuple(map(jax.tree_util.GetAttrKey, children))
-
     of_children, of_statics = _values_of(children), _values_of(statics)
 
     def flatten(instance: T) -> tuple[tuple, tuple]:
@@ -82,8 +81,7 @@ def record(cls: type[T]) -> type[T]:
         return tuple(zip(keys, values, strict=True)), static_values
 
     def unflatten(static_values: tuple, values: Iterable[Any]) -> T:
-        fields = zip(children + statics, (*values, *static_values), strict=True)
-        return cls(**dict(fields))
+        return cls(**dict(zip(children + statics, (*values, *static_values), strict=True)))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
@@ -94,11 +92,6 @@ def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple]:
     if len(names) > 1:
         return operator.attrgetter(*names)
     return lambda instance: tuple(getattr(instance, name) for name in names)
-
-
-def _is_static(cls: type) -> dict[str, bool]:
-    """Which fields of a dataclass are not children."""
-    return {f.name: f.metadata.get("static", False) for f in dataclasses.fields(cls)}
 
 
 def _are_equal(self: Any, other: object) -> bool:
@@ -129,7 +122,7 @@ def _hash(self: Any) -> int:
 def _shown_record(self: Any) -> str:
     """What `dataclasses` would print, with numbers, and summaries of large arrays."""
     shown = ", ".join(
-        f"{field.name}={_summarised(getattr(self, field.name))!r}"
+        f"{field.name}={jax.tree.map(_summary, getattr(self, field.name))!r}"
         for field in dataclasses.fields(self)
         if field.repr
     )
@@ -139,33 +132,24 @@ def _shown_record(self: Any) -> str:
 _shown_record.__name__ = "__repr__"  # which is what `help` calls it
 
 
-def _summarised(tree: PyTree) -> PyTree:
-    """A tree with summaries in place of large arrays, and of arrays of no axes."""
-    if not any(map(_is_shortened, jax.tree.leaves(tree))):
-        return tree
-    return jax.tree.map(lambda leaf: _Summary(leaf) if _is_shortened(leaf) else leaf, tree)
+class _Text(str):
+    """What is printed as it is."""
+
+    __repr__ = str.__str__
 
 
-def _is_shortened(leaf: Any) -> bool:
+def _summary(leaf: Any) -> Any:
+    """Of an array without axes its number, of a large one its type, shape and mean."""
     is_array = isinstance(leaf, jax.Array | np.ndarray) and not isinstance(leaf, Tracer)
-    return is_array and (leaf.ndim == 0 or leaf.size > _SHOWN)
-
-
-class _Summary:
-    """The number of an array without axes; otherwise its type, shape and mean."""
-
-    def __init__(self, array: np.ndarray | jax.Array) -> None:
-        self.array = array
-
-    def __repr__(self) -> str:
-        array = self.array
-        shown = f"{array.dtype}{list(array.shape)}"
-        is_here = not isinstance(array, jax.Array) or (
-            array.is_fully_addressable and not array.is_deleted()
-        )
-        if is_here and not array.ndim and not jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-            number = array.item()
-            return f"{number:.6g}" if isinstance(number, float) else repr(number)
-        if is_here and jnp.issubdtype(array.dtype, np.number):
-            shown += f", mean={np.mean(np.asarray(array), dtype=np.float64):.4g}"
-        return f"Array({shown})"
+    if not is_array or (leaf.ndim > 0 and leaf.size <= _SHOWN):
+        return leaf
+    is_here = not isinstance(leaf, jax.Array) or (
+        leaf.is_fully_addressable and not leaf.is_deleted()
+    )
+    if is_here and not leaf.ndim and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        number = leaf.item()
+        return _Text(f"{number:.6g}" if isinstance(number, float) else repr(number))
+    mean = ""
+    if is_here and jnp.issubdtype(leaf.dtype, np.number):
+        mean = f", mean={np.mean(np.asarray(leaf), dtype=np.float64):.4g}"
+    return _Text(f"Array({leaf.dtype}{list(leaf.shape)}{mean})")

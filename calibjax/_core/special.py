@@ -68,10 +68,7 @@ def log_ratio(x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.log(x / y)
 
 
-@log_ratio.defjvp
-def _log_ratio_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    (x, y), (dx, dy) = primals, tangents
-    return log_ratio(x, y), dx / x - dy / y
+log_ratio.defjvps(lambda dx, value, x, y: dx / x, lambda dy, value, x, y: -dy / y)
 
 
 def deviance(x: jax.Array, mean: jax.Array) -> jax.Array:

@@ -83,7 +83,9 @@ class Neighbourhood:
             binning = Partial(binning)
         scales: Any = getattr(kernel, "length_scale", None)
         if np.ndim(scales) == 1:
-            scales = checks.positive(f"{name}.kernel.length_scale", checks.real(name, scales))
+            place = f"{name}.kernel.length_scale"
+            scales = checks.positive(place, checks.real(place, scales))
+            checks.leading_size(place, scales)
             kernel = dataclasses.replace(kernel, length_scale=scales[0])
         kernel = checks.kernel_values(kernel, f"{name}.kernel")
         if np.ndim(scales) == 1:

@@ -15,7 +15,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, safe_sqrt
-from calibjax._core.batches import default_batch_size, in_batches
+from calibjax._core.batches import default_batch_size, map_batches
 from calibjax._core.gate import Seen, checked, confidence_array
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble, Quantiles
@@ -438,7 +438,7 @@ def _counted(
         return count(1 - jax.random.uniform(key, values.shape, values.dtype))
 
     batch_size = default_batch_size(_BYTES_PER_NUMBER * values.size)
-    redraws = in_batches(key, jax.vmap(redraw), num_draws, batch_size)
+    redraws = map_batches(jax.random.split(key, num_draws), jax.vmap(redraw), batch_size)
     probs = edges if is_cumulative else jnp.diff(edges, prepend=0)
     # Weights are in the units in which this is the sum of their squares, too.
     size = jnp.asarray(values.size, values.dtype) if weights is None else jnp.sum(weights)

@@ -28,7 +28,7 @@ from jax.typing import DTypeLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.batches import default_batch_size, in_batches
+from calibjax._core.batches import default_batch_size, map_batches
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers
 from calibjax.distributions.base import DataSet, Distribution, draw
@@ -302,7 +302,7 @@ def _bootstrap(
         forms = operators.quadratic_forms(sample_pair, kernel, samples, counts - 1)
         return (forms - matmul(centered, counts)) / n
 
-    return estimate, in_batches(key, batch, num_draws, batch_size)
+    return estimate, map_batches(jax.random.split(key, num_draws), batch, batch_size)
 
 
 def _standardised(blocks: jax.Array, estimate: jax.Array) -> jax.Array:
