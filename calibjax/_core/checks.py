@@ -26,7 +26,7 @@ from jax import lax
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax._core.matrices import cholesky
+from calibjax._core.arithmetic import cholesky
 from calibjax._core.pytree import PyTree, T
 
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass

@@ -1,12 +1,117 @@
-"""What lies outside: optional packages, files, and tables of HTML without scripts and styles."""
+"""What lies around computations: devices, batches, the compiler, packages, files, and HTML."""
 
+import functools
 import importlib
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from calibjax._core import checks
+from calibjax._core.pytree import PyTree, T
+
+Result = TypeVar("Result")
+
+
+def map_shared(function: Callable[[Any, T], Result], data: PyTree, items: T) -> Result:
+    """Values of a function of a batch of items, of which every device computes an equal part.
+
+    Args:
+        function: (data, items), with items of leading axis m ≥ 1, to values with the same axis.
+        data: what else it needs, which is copied to all devices; its closure has no arrays.
+        items: a pytree with leading axis N.
+
+    Returns:
+        The values, with leading axis N, on all devices.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.size <= 1 or mesh.manual_axes:  # one device, or a program that has one for itself
+        return function(data, items)
+    number, axes = jax.tree.leaves(items)[0].shape[0], mesh.axis_names
+    size = -(-number // mesh.size)
+
+    def part(data: PyTree, items: T) -> Result:
+        places = jnp.minimum(jax.lax.axis_index(axes) * size + jnp.arange(size), number - 1)
+        values = function(data, jax.tree.map(lambda leaf: leaf[places], items))
+        return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, axes, tiled=True), values)
+
+    # Kernels of users need not say which of their numbers differ between devices.
+    whole = PartitionSpec()
+    run = jax.shard_map(part, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False)
+    values = run(*jax.tree.map(jnp.asarray, (data, items)))
+    return jax.tree.map(lambda leaf: leaf[:number], values)
+
+
+BATCH_BYTES = 2**24  # what the draws in one batch hold at once by default: about a cache
+
+
+def default_batch_size(bytes_per_draw: int) -> int:
+    """Number of draws that are evaluated at once unless the user says otherwise."""
+    return max(1, BATCH_BYTES // bytes_per_draw)
+
+
+def map_batches(items: T, evaluate: Callable[[T], Result], batch_size: int) -> Result:
+    """Values of `evaluate` for all items, a pytree with leading axis, `batch_size` of them at once.
+
+    Args:
+        items: pytree of arrays, [N, ...] each.
+        evaluate: items of a batch, [b, ...] each, to a pytree of values, [b, ...] each.
+        batch_size: largest b.
+
+    Returns:
+        The pytree of values, [N, ...] each.
+    """
+    number = jax.tree.leaves(items)[0].shape[0]
+    num_batches = -(-number // batch_size)
+    size = -(-number // num_batches)
+
+    def split(x: jax.Array) -> jax.Array:
+        padded = jnp.concatenate([x, x[: num_batches * size - number]])
+        return padded.reshape(num_batches, size, *x.shape[1:])
+
+    values = lax.map(evaluate, jax.tree.map(split, items))
+    shape = (num_batches * size,)
+    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[2:])[:number], values)
+
+
+# XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
+_OPTIONS: dict[str, Any] = {"xla_cpu_prefer_vector_width": 512}
+
+
+def jit_long(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
+    """`jax.jit` for a function that runs long, with all vector registers where it is outermost.
+
+    JAX takes options of the compiler for such programs only. Within those of users theirs hold
+    (`XLA_FLAGS=--xla_cpu_prefer_vector_width=512`).
+    """
+    inner = jax.jit(function, **options)
+    outermost = jax.jit(function, **options, compiler_options=_OPTIONS)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (outermost if checks.is_outermost(args, kwargs) else inner)(*args, **kwargs)
+
+    return call
+
+
+def compile_quickly() -> None:
+    """Compiles the programs of this process in three quarters of the time, before JAX has started.
+
+    It leaves out a part of XLA, by an option that not all versions have. XLA ends the process where
+    it does not know one. What the user has set in the environment stays.
+    """
+    name, flags = "xla_cpu_use_fusion_emitters", os.environ.get("XLA_FLAGS", "")
+    if metadata.version("jaxlib").startswith("0.10.") and name not in flags:
+        os.environ["XLA_FLAGS"] = f"--{name}=false {flags}".strip()
 
 
 def imported(module: str, use: str, extra: str) -> ModuleType:

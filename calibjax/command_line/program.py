@@ -21,7 +21,7 @@ import numpy as np
 
 import calibjax
 from calibjax._core import environment
-from calibjax._core.batches import compile_quickly
+from calibjax._core.environment import compile_quickly
 from calibjax.command_line import page
 from calibjax.command_line.columns import (
     TASKS,

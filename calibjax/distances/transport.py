@@ -17,7 +17,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from calibjax._core.arithmetic import on_cpu
-from calibjax._core.batches import map_batches
+from calibjax._core.environment import map_batches
 
 _WORD = 32  # arcs per word of a set
 _PIVOTS_PER_NODE = 50  # random problems need two to five, for 2 to 100 rows and columns

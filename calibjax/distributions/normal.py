@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erf, ndtr, ndtri
 
-from calibjax._core import checks, matrices
+from calibjax._core import arithmetic, checks
 from calibjax._core.arithmetic import logarithm, matmul, ratio
 from calibjax._core.pytree import parameter, record
 from calibjax.distributions.base import DrawnByInversion, Located, centred
@@ -180,7 +180,7 @@ class MvNormal(Located):
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws one vector [d]."""
         noise = jax.random.normal(key, jnp.shape(self.loc), jnp.result_type(self.loc, self.cov))
-        return self.loc + matmul(matrices.cholesky(self.cov), noise)
+        return self.loc + matmul(arithmetic.cholesky(self.cov), noise)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y, [d]."""
@@ -201,7 +201,7 @@ class MvNormal(Located):
 
 @functools.partial(jnp.vectorize, signature="(d),(d),(d,d)->()")
 def _log_density_multivariate(y: jax.Array, loc: jax.Array, cov: jax.Array) -> jax.Array:
-    root = matrices.cholesky(cov)
-    whitened = matrices.solve_lower(root, y - loc)
+    root = arithmetic.cholesky(cov)
+    whitened = arithmetic.solve_lower(root, y - loc)
     terms = jnp.log(jnp.diagonal(root)) + 0.5 * (jnp.square(whitened) + jnp.log(2 * jnp.pi))
     return -jnp.sum(terms)

@@ -22,7 +22,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import segment_sums
-from calibjax._core.batches import default_batch_size, map_batches
+from calibjax._core.environment import default_batch_size, map_batches
 from calibjax._core.fitting import isotonic_means
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, record

@@ -15,7 +15,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, safe_sqrt
-from calibjax._core.batches import default_batch_size, map_batches
+from calibjax._core.environment import default_batch_size, map_batches
 from calibjax._core.gate import Seen, checked, confidence_array
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import Ensemble, Quantiles

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from calibjax._core import checks
-from calibjax._core.batches import default_batch_size
+from calibjax._core.environment import default_batch_size
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Ensemble

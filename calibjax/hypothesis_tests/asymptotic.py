@@ -28,7 +28,7 @@ from jax.typing import DTypeLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.batches import default_batch_size, map_batches
+from calibjax._core.environment import default_batch_size, map_batches
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers
 from calibjax.distributions.base import DataSet, Distribution, draw

@@ -11,7 +11,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul
-from calibjax._core.batches import default_batch_size, map_batches
+from calibjax._core.environment import default_batch_size, map_batches
 from calibjax._core.gate import checked, inner
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Bernoulli, Ensemble, Normal

@@ -26,7 +26,7 @@ from jax.typing import DTypeLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.batches import default_batch_size
+from calibjax._core.environment import default_batch_size
 from calibjax._core.gate import checked, inner
 from calibjax._core.pytree import Numbers, PyTree, T
 from calibjax.distances import Euclidean

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, safe_sqrt
-from calibjax._core.batches import jit_long
+from calibjax._core.environment import jit_long
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import StudentT

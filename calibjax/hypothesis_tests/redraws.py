@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.batches import Result, default_batch_size, jit_long, map_batches, map_shared
+from calibjax._core.environment import Result, default_batch_size, jit_long, map_batches, map_shared
 from calibjax._core.pytree import Numbers, PyTree, T
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, check_draws, draw

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax._core import checks, matrices
+from calibjax._core import arithmetic, checks
 from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import PyTree, T, part, record
 from calibjax.distances import Distance
@@ -57,7 +57,7 @@ def _is_semidefinite(matrix: Any) -> Any:
     if xp is np:
         return is_symmetric & (np.linalg.eigvalsh(fixed)[0] >= -10 * tolerance)
     # No LAPACK: several batched calls in one program may deadlock.
-    root = matrices.cholesky(fixed + 10 * tolerance * jnp.eye(len(fixed), dtype=fixed.dtype))
+    root = arithmetic.cholesky(fixed + 10 * tolerance * jnp.eye(len(fixed), dtype=fixed.dtype))
     return is_symmetric & jnp.all(jnp.diagonal(root) > 0)
 
 

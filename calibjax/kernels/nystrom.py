@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax._core import checks, matrices
+from calibjax._core import arithmetic as matrices
+from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, T, record

@@ -13,7 +13,7 @@ import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
-from calibjax._core import checks, matrices
+from calibjax._core import arithmetic, checks
 from calibjax._core.arithmetic import (
     einsum,
     floating_dtype,
@@ -140,7 +140,7 @@ def normal_score(p: Any, y: ArrayLike) -> jax.Array:
     if isinstance(p, Normal | DiagNormal):
         score = ratio(y - p.loc, p.scale)
     elif isinstance(p, MvNormal):
-        score = matrices.solve_lower(matrices.cholesky(p.cov), jnp.asarray(y) - p.loc)
+        score = arithmetic.solve_lower(arithmetic.cholesky(p.cov), jnp.asarray(y) - p.loc)
     else:
         score = _score_of_level(p.cdf(y))
     return jnp.clip(score, -_LARGEST_SCORE, _LARGEST_SCORE)
@@ -395,8 +395,8 @@ class Fisher(Residual):
         size = jnp.max(jnp.abs(self.information))
         least = 4 * len(score) * jnp.finfo(score.dtype).eps * jnp.where(size > 0, size, 1)
         information = jnp.asarray(self.information, score.dtype) + least * jnp.eye(len(score))
-        root = matrices.cholesky(information.astype(score.dtype))
-        return matrices.solve_lower(root, score)
+        root = arithmetic.cholesky(information.astype(score.dtype))
+        return arithmetic.solve_lower(root, score)
 
     def score(self, p: Any, y: ArrayLike) -> jax.Array:
         """∂_θ log (T_θ p)(y) at the params that change nothing, [k]."""

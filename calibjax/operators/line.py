@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import einsum, on_cpu, tensordot
-from calibjax._core.batches import jit_long
+from calibjax._core.environment import jit_long
 from calibjax._core.pytree import PyTree, record
 from calibjax.operators import tiles
 from calibjax.operators.tiles import Args, Point

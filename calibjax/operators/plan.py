@@ -21,7 +21,7 @@ from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import UNROLLED, floating_dtype, matmul, on_cpu
-from calibjax._core.batches import BATCH_BYTES
+from calibjax._core.environment import BATCH_BYTES
 from calibjax._core.pytree import PyTree, record
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.kernels import Kernel, TensorProduct, nystrom

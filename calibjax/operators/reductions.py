@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from calibjax._core.arithmetic import matmul
-from calibjax._core.batches import jit_long, map_shared
+from calibjax._core.environment import jit_long, map_shared
 from calibjax._core.pytree import PyTree, T
 from calibjax.operators import tiles
 from calibjax.operators.tiles import Args, Other, PairFunction, Point, upper_forms

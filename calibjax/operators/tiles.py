@@ -13,7 +13,7 @@ from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, on_cpu
-from calibjax._core.batches import Result, map_shared
+from calibjax._core.environment import Result, map_shared
 from calibjax._core.pytree import PyTree, T
 
 Args = TypeVar("Args")

@@ -10,7 +10,7 @@ from jax.scipy.special import betaln, ndtr, ndtri
 from jax.typing import ArrayLike
 
 from calibjax import operators
-from calibjax._core import checks, matrices
+from calibjax._core import arithmetic, checks
 from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
 from calibjax._core.fitting import newton_minimum
 from calibjax._core.gate import Seen, checked
@@ -185,7 +185,7 @@ def moved(params: AffineMap, predictions: Distribution) -> Distribution:
     """Predictions that are shifted and scaled, by the same map or one of each, [n]."""
     shift, scale = params.shift, params.scale
     if isinstance(predictions, MvNormal):
-        root = jax.vmap(matrices.cholesky)(predictions.cov)
+        root = jax.vmap(arithmetic.cholesky)(predictions.cov)
         shift = jnp.broadcast_to(shift, predictions.loc.shape)
         loc = predictions.loc + matmul(root, shift[..., None])[..., 0]
         scaled = root * scale[..., None, :]
@@ -234,8 +234,8 @@ def _of_members(ensembles: Ensemble) -> tuple[jax.Array, jax.Array, jax.Array]:
 def residuals(predictions: Distribution, targets: jax.Array) -> jax.Array:
     """(y − loc) / scale of a family, L⁻¹ (y − loc) of vectors, or normal scores; [n] or [n, d]."""
     if isinstance(predictions, MvNormal):
-        roots = jax.vmap(matrices.cholesky)(predictions.cov)
-        return jax.vmap(matrices.solve_lower)(roots, targets - predictions.loc)
+        roots = jax.vmap(arithmetic.cholesky)(predictions.cov)
+        return jax.vmap(arithmetic.solve_lower)(roots, targets - predictions.loc)
     if isinstance(predictions, _FAMILIES):
         loc, scale = _place(predictions)
         return ratio(targets - loc, scale)

@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
-from calibjax._core.batches import default_batch_size
+from calibjax._core.environment import default_batch_size
 from calibjax._core.gate import Seen, group_ids, passed
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions.base import Distribution, check_draws, draw, draw_each

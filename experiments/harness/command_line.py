@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import jax
 
-from calibjax._core.batches import compile_quickly
+from calibjax._core.environment import compile_quickly
 from experiments.harness import source
 from experiments.harness.cells import Store
 from experiments.harness.data_files import DOWNLOAD, DataError, existing_file, read_table

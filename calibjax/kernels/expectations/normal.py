@@ -42,8 +42,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core import matrices
+from calibjax._core import arithmetic as matrices
 from calibjax._core.arithmetic import (
+    Factor,
+    Matrix,
+    Vector,
     dot,
     einsum,
     floating_dtype,
@@ -54,7 +57,6 @@ from calibjax._core.arithmetic import (
     safe_sqrt,
     sum_over_components,
 )
-from calibjax._core.matrices import Factor, Matrix, Vector
 from calibjax._core.pytree import PyTree
 from calibjax.distributions import DiagNormal, Ensemble, MvNormal, Normal
 from calibjax.distributions.base import Distribution
