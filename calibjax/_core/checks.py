@@ -102,9 +102,6 @@ def as_arrays(name: str, tree: object) -> PyTree:
 
 def originals(name: str, tree: Any) -> PyTree:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
-    probs = getattr(tree, "__dict__", {}).get("probs")
-    if hasattr(probs, "__jax_array__"):  # a Bernoulli, as lenses return confidences
-        tree = dataclasses.replace(tree, probs=jnp.asarray(probs))
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
     )
@@ -256,8 +253,7 @@ def real(name: str, value: Any) -> Any:
     an_array(name, converted, "a number")
     if converted.dtype == jnp.bool_:
         raise TypeError(f"{name}: expected a number, got a truth value")
-    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
-    is_kept = is_array and value.dtype in (np.float32, np.float64, converted.dtype)
+    is_kept = _dtype(value) in (np.float32, np.float64, converted.dtype)
     return value if is_kept else converted
 
 
@@ -353,8 +349,7 @@ def proportions(name: str, values: ArrayLike) -> Any:
 
 def unit_interval(name: str, values: ArrayLike) -> Any:
     """Refuses everything outside [0, 1], apart from rounding."""
-    expected = "probabilities in [0, 1]"
-    return satisfying(name, unrounded(values), _is_inside, expected)
+    return satisfying(name, unrounded(values), _is_inside, "probabilities in [0, 1]")
 
 
 def unrounded(values: Any) -> Any:
@@ -414,12 +409,16 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     values = finite(name, values)
     tolerance = jnp.shape(values)[-1] * np.finfo(values.dtype).eps
     if not is_concrete(values):
-        return nan_unless(_is_positive_definite(lax.stop_gradient(values), tolerance), values)
+        correlations, asymmetry = _correlations(lax.stop_gradient(values))
+        factor = jnp.vectorize(cholesky, signature="(d,d)->(d,d)")(correlations)
+        is_definite = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) > 0, -1)
+        is_right = is_definite & (asymmetry <= 100 * tolerance)
+        return nan_unless(is_right[..., None, None], values)
     matrices = np.asarray(values, np.float64)
     positive(f"{name}.diagonal", np.diagonal(matrices, axis1=-2, axis2=-1).astype(values.dtype))
     correlations, asymmetry = _correlations(matrices)
-    bad = asymmetry > 100 * tolerance
-    refuse_where(bad, f"{name}.asymmetry", "symmetric matrices", asymmetry)
+    is_skew = asymmetry > 100 * tolerance
+    refuse_where(is_skew, f"{name}.asymmetry", "symmetric matrices", asymmetry)
     try:  # many times as fast as the eigenvalues
         np.linalg.cholesky(correlations - tolerance * np.eye(correlations.shape[-1]))
     except np.linalg.LinAlgError:
@@ -435,15 +434,6 @@ def _correlations(matrices: np.ndarray | jax.Array) -> tuple[Any, Any]:
     scales = matrices.diagonal(0, -2, -1) ** 0.5
     correlations = matrices / scales[..., :, None] / scales[..., None, :]
     return correlations, abs(correlations - correlations.swapaxes(-1, -2)).max((-2, -1))
-
-
-def _is_positive_definite(matrices: jax.Array, tolerance: float) -> jax.Array:
-    """Whether traced matrices are symmetric and have a Cholesky factor, [..., 1, 1]."""
-    correlations, asymmetry = _correlations(matrices)
-    factor = jnp.vectorize(cholesky, signature="(d,d)->(d,d)")
-    roots = jnp.diagonal(factor(correlations), axis1=-2, axis2=-1)
-    is_definite = jnp.all(roots > 0, -1) & (asymmetry <= 100 * tolerance)
-    return is_definite[..., None, None]
 
 
 def labels(name: str, values: ArrayLike, num_classes: int) -> jax.Array:
@@ -906,7 +896,8 @@ def received(place: str, value: Any, check: Any, may_be_mask: bool = False) -> A
     """
     if isinstance(value, jax.Array) and value.dtype in (jnp.float32, jnp.float64):
         return value
-    value = originals(place, jnp.asarray(value) if hasattr(value, "__jax_array__") else value)
+    value = originals(place, value)
+    value = jnp.asarray(value) if hasattr(value, "__jax_array__") else value  # a Bernoulli
     if check not in (simplex, unit_interval) or not hasattr(value, "dtype"):
         return value
     value, is_half = unrounded(value), value.dtype in (jnp.float16, jnp.bfloat16)
