@@ -230,10 +230,6 @@ class Manhattan(Distance):
         coordinates = Euclidean().embedding(points)
         return coordinates if coordinates.shape[1] == 1 else None
 
-    def check_values(self, name: str) -> None:
-        """Refuses a `mean` that is not True or False."""
-        checks.truth_value(f"{name}.mean", self.mean)
-
 
 @record
 class TotalVariation(Distance):

@@ -1,4 +1,4 @@
-"""Wasserstein distances of distributions of one family, and of mixtures."""
+"""Wasserstein distances of distributions of one family and of mixtures, and optimal transport."""
 
 import dataclasses
 import functools
@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
-from calibjax._core import arithmetic, checks
+from calibjax._core import arithmetic as matrices
+from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, safe_sqrt, unit_and_rate
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances.elementary import Distance, Euclidean
-from calibjax.distances.transport import transport_cost
 from calibjax.distributions import DiagNormal, Ensemble, Laplace, Mixture, MvNormal, Normal
 
 _UNROLLED = 5  # for larger d, polar factors would take too long to compile
@@ -73,11 +74,9 @@ def _root(a: jax.Array) -> jax.Array:
     size, fixed = a.shape[0], lax.stop_gradient(a)
     rounding = 4 * size * jnp.finfo(a.dtype).eps * jnp.trace(fixed)
     # In units of each variance, since those of a regular matrix may be far apart.
-    pivots = jnp.square(jnp.diagonal(arithmetic.cholesky(fixed))) / jnp.diagonal(fixed)
+    pivots = jnp.square(jnp.diagonal(matrices.cholesky(fixed))) / jnp.diagonal(fixed)
     is_singular = ~(jnp.min(pivots) > 4e-2 * jnp.finfo(a.dtype).eps)  # NaN if there is no root
-    return arithmetic.cholesky(
-        a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype)
-    )
+    return matrices.cholesky(a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype))
 
 
 def _entries(a: jax.Array) -> Entries:
@@ -90,7 +89,7 @@ def _transpose(a: Entries) -> Entries:
 
 def _multiply(a: Entries, b: Entries) -> Entries:
     columns = _transpose(b)
-    return [[arithmetic.dot(row, column) for column in columns] for row in a]
+    return [[matrices.dot(row, column) for column in columns] for row in a]
 
 
 def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
@@ -98,11 +97,9 @@ def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
     size = left.shape[0]
     # Scaled to unit norm, so that nothing overflows or underflows.
     left, right = (root / jnp.sqrt(jnp.sum(jnp.square(root))) for root in (left, right))
-    inverses = (
-        arithmetic.solve_lower(root, jnp.eye(size, dtype=root.dtype)) for root in (left, right)
-    )
+    identity = jnp.eye(size, dtype=left.dtype)
+    inverse_left, inverse_right = (matrices.solve_lower(x, identity) for x in (left, right))
     if size > _UNROLLED:
-        inverse_left, inverse_right = inverses
         return _halley(_newton(matmul(right.T, left), matmul(inverse_right, inverse_left.T)))
     a = _multiply(_entries(right.T), _entries(left))
     if size == 1:
@@ -112,8 +109,7 @@ def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
         length = jnp.sqrt(jnp.square(cosine) + jnp.square(sine))
         cosine, sine = cosine / length, sine / length
         return [[cosine, -sine], [sine, cosine]]
-    inverse_left, inverse_right = map(_entries, inverses)
-    return _halley(_newton(a, _multiply(inverse_right, _transpose(inverse_left))))
+    return _halley(_newton(a, _multiply(_entries(inverse_right), _entries(inverse_left.T))))
 
 
 def _length(a: jax.Array | Entries) -> jax.Array:
@@ -163,16 +159,16 @@ def _halley(x: jax.Array | Entries) -> jax.Array | Entries:
     def step_of_entries(k: int, x: Entries) -> Entries:
         columns = _transpose(x)
         gram = [
-            [weights[k, 2] * arithmetic.dot(columns[i], columns[j]) for j in range(i + 1)]
+            [weights[k, 2] * matrices.dot(columns[i], columns[j]) for j in range(i + 1)]
             for i in range(len(x))
         ]
-        factored = arithmetic.factor(gram)
-        solved = [arithmetic.solve(factored, row) for row in x]
+        factored = matrices.factor(gram)
+        solved = [matrices.solve(factored, row) for row in x]
         return jax.tree.map(lambda old, new: combine(old, new, k), x, solved)
 
     def step_of_array(k: int, x: jax.Array) -> jax.Array:
-        factored = arithmetic.factor(weights[k, 2] * matmul(x.T, x))
-        return combine(x, jax.vmap(lambda row: arithmetic.solve(factored, row))(x), k)
+        factored = matrices.factor(weights[k, 2] * matmul(x.T, x))
+        return combine(x, jax.vmap(lambda row: matrices.solve(factored, row))(x), k)
 
     step = step_of_entries if isinstance(x, list) else step_of_array
     return lax.fori_loop(0, len(weights), step, x)
@@ -302,6 +298,172 @@ class Wasserstein(Distance):
         _squared.register(distribution_type, squared)
 
 
+_PIVOTS_PER_NODE = 50  # random problems need two to five, for 2 to 100 rows and columns
+
+
+def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) -> jax.Array:
+    """Smallest cost min_π Σ_ij π_ij cost_ij among π ≥ 0 with marginals `weights_p`, `weights_q`.
+
+    Its gradient with respect to the cost is the optimal plan π, a vertex of the set of plans with
+    at most K + K' − 1 positive entries, and with respect to the weights the dual potentials (minus
+    their weighted mean, because weights are divided by their sum). Where several plans or
+    potentials are optimal, one of them is the subgradient that is returned. Second derivatives are
+    zero.
+
+    Args:
+        weights_p: probabilities, [K]; zeros are allowed. Weights are divided by their sum.
+        weights_q: probabilities, [K'].
+        cost: finite, [K, K'].
+
+    Returns:
+        The cost, a scalar; NaN if weights or costs are not finite, or weights are negative.
+
+    Accuracy: the plan is optimal for costs rounded to 2^−t of their range and weights rounded to
+    multiples of 2^−s, zero weights to one such unit (their part of the plan is zero nevertheless).
+    With up to ten weights on each side, t = 57 and s = 52 in float64, and t = s = 25 in float32,
+    where marginals, and the cost relative to the largest cost, are right to 1e-6. With a hundred,
+    t = 54 and s = 52, and t = s = 22 in float32 (2e-5 if most weights are zero).
+
+    Cost: about K + K' to 5 (K + K') pivots of (K + K')² operations each, and O((K + K')²) memory;
+    5 × 5 problems take some 10 µs each, and 10 × 10 problems 50 µs.
+
+    >>> import jax, jax.numpy as jnp
+    >>> cost = jnp.array([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]])
+    >>> weights = jnp.array([0.5, 0.5]), jnp.array([0.25, 0.25, 0.5])
+    >>> print(transport_cost(*weights, cost))
+    0.75
+    >>> print(jax.grad(transport_cost, 2)(*weights, cost))  # the plan
+    [[0.25 0.25 0.  ]
+     [0.   0.   0.5 ]]
+    """
+    dtype = jnp.result_type(weights_p, weights_q, cost)
+    p, q, cost = (jnp.asarray(x, dtype) for x in (weights_p, weights_q, cost))
+    return _smallest_cost(p / jnp.sum(p), q / jnp.sum(q), cost)
+
+
+@jax.custom_jvp
+def _smallest_cost(p: jax.Array, q: jax.Array, cost: jax.Array) -> jax.Array:
+    return jnp.sum(_solution(p, q, cost)[0] * cost)
+
+
+@_smallest_cost.defjvp
+def _smallest_cost_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    plan, row_potential, column_potential = _solution(*lax.stop_gradient(primals))
+    dp, dq, dcost = tangents
+    change = jnp.sum(plan * dcost) + jnp.sum(row_potential * dp) + jnp.sum(column_potential * dq)
+    return jnp.sum(plan * primals[2]), change
+
+
+@jax.jit
+def _solution(
+    p: jax.Array, q: jax.Array, cost: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The plan [K, K'], and the potentials of rows and columns.
+
+    The problem is solved in integers, which makes the method exact, and therefore finite: nothing
+    depends on tolerances. Supplies are perturbed by one, and the last demand by the number of rows,
+    so that there are no ties: no flow in any basis is zero, and every pivot lowers the total cost.
+
+    References: Dantzig (1951); for the perturbation Charnes (1952).
+    """
+    num_rows, num_nodes = len(cost), sum(cost.shape)
+    integer = jnp.int32 if cost.dtype == jnp.float32 else jnp.int64
+    size = jnp.iinfo(integer).bits
+    # Reduced costs are sums of up to 2 n costs.
+    unit = 2.0 ** (size - 1 - math.ceil(math.log2(2 * num_nodes)))
+    low, span = jnp.min(cost), jnp.max(cost) - jnp.min(cost)
+    scaled = jnp.where(jnp.isfinite(span) & (span > 0), (cost - low) / span, 0)
+    whole_cost = jnp.round(scaled * unit).astype(integer)
+    # Low bits of the flows are kept for the perturbation: each row in a part of the tree changes
+    # the balance of that part by one, and no balance may reach half a unit of the flows.
+    free = num_rows.bit_length() + 1
+    bits = min(size - 2 - free, jnp.finfo(jnp.float64).nmant)
+    supply, demand = (_whole_weights(w, bits, integer) << free for w in (p, q))
+    supply, demand = supply + 1, demand.at[-1].add(num_rows)
+
+    _, basis, is_optimal = lax.while_loop(
+        lambda state: ~state[2] & (state[0] < _PIVOTS_PER_NODE * num_nodes),
+        lambda state: (state[0] + 1, *_pivot(whole_cost, state[1])),
+        (jnp.int32(0), _first_basis(supply, demand, whole_cost), jnp.bool_(False)),
+    )
+    flow = (basis.flow + (1 << (free - 1))) >> free  # without the perturbation
+    plan = jnp.zeros(cost.size, cost.dtype)
+    plan = plan.at[basis.arc].set(flow.astype(cost.dtype) * 2.0**-bits).reshape(cost.shape)
+    plan = jnp.where((p > 0)[:, None] & (q > 0), plan, 0)
+    potential = basis.price.astype(cost.dtype) * (span / unit)
+    is_valid = is_optimal & jnp.isfinite(span) & jnp.all(p >= 0) & jnp.all(q >= 0)
+    solution = plan, potential[:num_rows] + low, potential[num_rows:]
+    return jax.tree.map(lambda x: jnp.where(is_valid, x, jnp.nan), solution)
+
+
+def _whole_weights(weights: jax.Array, bits: int, dtype: DTypeLike) -> jax.Array:
+    """Weights as positive integers with sum 2^bits; the largest absorbs the rounding errors."""
+    whole = jnp.maximum(jnp.round(weights * 2.0**bits).astype(dtype), 1)
+    return whole.at[jnp.argmax(weights)].add((1 << bits) - jnp.sum(whole, dtype=dtype))
+
+
+class _Basis(NamedTuple):
+    """A basic solution: a spanning tree of n = K + K' nodes, which are the rows, then the columns.
+
+    Column v of the inverse is the path from the root, which is the last column, to node v: the
+    coefficients ±1 of the arcs on it, which add up to a unit at v alone.
+    """
+
+    arc: jax.Array  # [n − 1], the arc from row i to column j as i K' + j
+    flow: jax.Array  # [n − 1]
+    price: jax.Array  # [n], dual variables, with cost_ij = price_i + price_j on all arcs
+    inverse: jax.Array  # [n − 1, n]
+
+
+def _first_basis(supply: jax.Array, demand: jax.Array, cost: jax.Array) -> _Basis:
+    """By the north-west corner rule from the opposite corner.
+
+    Between equal distributions the result is the identity.
+    """
+    num_rows, num_columns = cost.shape
+    ends = [jnp.cumsum(x[::-1], dtype=x.dtype) for x in (supply, demand)]
+    upto = jnp.sort(jnp.concatenate([ends[0], ends[1][:-1]]))
+    rows, columns = (end.size - 1 - jnp.searchsorted(end, upto).astype(jnp.int32) for end in ends)
+    # Every arc leads from a node of the arc before it to a new node.
+    is_row_new = jnp.diff(rows, prepend=num_rows) != 0
+    nodes = jnp.stack([rows, num_rows + columns])
+    new, old = jnp.where(is_row_new, nodes, nodes[::-1])
+
+    def attach(k: jax.Array, inverse: jax.Array) -> jax.Array:
+        return inverse.at[:, new[k]].set((jnp.arange(upto.size) == k) - inverse[:, old[k]])
+
+    inverse = jnp.zeros((upto.size, num_rows + num_columns), jnp.int8)
+    inverse = lax.fori_loop(0, upto.size, attach, inverse)
+    price = jnp.sum(inverse * cost[rows, columns][:, None], 0, dtype=cost.dtype)
+    return _Basis(rows * num_columns + columns, jnp.diff(upto, prepend=0), price, inverse)
+
+
+def _pivot(cost: jax.Array, basis: _Basis) -> tuple[_Basis, jax.Array]:
+    """Exchanges an arc for the one that lowers the cost fastest; if none does, it is optimal.
+
+    Flow moves from the arcs on the path between the ends of the entering arc to this arc, until one
+    of them is empty, which leaves.
+    """
+    arc, flow, price, inverse = basis
+    num_rows, num_columns = cost.shape
+    reduced = jnp.ravel(cost - price[:num_rows, None] - price[num_rows:])
+    smallest = jnp.min(reduced)
+    entering = jnp.max(jnp.where(reduced == smallest, jnp.arange(cost.size, dtype=arc.dtype), 0))
+    is_optimal = smallest >= 0
+    losses = inverse[:, entering // num_columns] + inverse[:, num_rows + entering % num_columns]
+    losses = jnp.where(is_optimal, 0, losses)
+    step = jnp.min(jnp.where(losses > 0, flow, jnp.iinfo(flow.dtype).max))
+    leaves = (losses > 0) & (flow == step)  # one arc, as there are no ties
+    row = inverse[jnp.argmax(leaves)]
+    exchanged = _Basis(
+        jnp.where(leaves, entering, arc),
+        jnp.where(leaves, step, flow - losses * step),
+        price + row * smallest,
+        inverse - (losses - leaves)[:, None] * row,
+    )
+    return exchanged, is_optimal
+
+
 def _power(x: jax.Array, exponent: float) -> jax.Array:
     """x^exponent for x ≥ 0, with derivative zero at zero where it would be infinite."""
     is_zero = x == 0
@@ -346,8 +508,8 @@ class MixtureWasserstein(Distance):
         TypeError: if the order is not a number.
         ValueError: if it is below one.
 
-    Cost: K K' distances W₂ and one transport problem, see `calibjax.distances.transport`; gradients
-    at distance zero are zero.
+    Cost: K K' distances W₂ and one transport problem, see
+    `calibjax.distances.wasserstein.transport_cost`; gradients at distance zero are zero.
 
     References: W21 eq. (D.2); Delon and Desolneux (2020) for s = 2.
 

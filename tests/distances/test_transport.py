@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distances import transport
-from calibjax.distances.transport import transport_cost
+from calibjax.distances import wasserstein
+from calibjax.distances.wasserstein import transport_cost
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # POT probes for libraries that are not there
@@ -115,7 +115,6 @@ def test_gradients_are_those_of_finite_differences():
 
 @pytest.mark.parametrize(("size_p", "size_q"), [(1, 1), (5, 1), (20, 15)])
 def test_other_shapes(size_p, size_q):
-    """Among them one with more arcs than a word has bits."""
     rng = np.random.default_rng(3)
     p, q = (rng.dirichlet(np.ones(s)) for s in (size_p, size_q))
     cost = rng.uniform(size=(size_p, size_q))
@@ -154,6 +153,6 @@ def test_traced_values_that_are_wrong_give_nan(weights, cost):
 
 
 def test_plans_that_are_not_finished_are_nan(monkeypatch):
-    monkeypatch.setattr(transport, "_PIVOTS_PER_NODE", 0)
+    monkeypatch.setattr(wasserstein, "_PIVOTS_PER_NODE", 0)
     p, q = np.full(4, 1 / 4), np.full(3, 1 / 3)  # of a shape that is not compiled yet
     assert np.all(np.isnan(optimal_plan(p, q, np.eye(4, 3))))
