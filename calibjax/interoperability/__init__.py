@@ -15,8 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from calibjax._core import environment
-from calibjax.interoperability.families import from_numpyro, from_torch
-from calibjax.interoperability.sklearn import SKCEScorer, from_sklearn
+from calibjax.interoperability.sklearn import SKCEScorer, from_numpyro, from_sklearn, from_torch
 
 if TYPE_CHECKING:
     from calibjax.interoperability.recalibrated import RecalibratedClassifier, RecalibratedRegressor

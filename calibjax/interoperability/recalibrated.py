@@ -7,15 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax
-from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn import base, get_config, linear_model
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import BayesianRidge, LogisticRegression
-from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import get_tags, indexable
 from sklearn.utils import metadata_routing as routing
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -27,11 +26,12 @@ from calibjax.interoperability.sklearn import from_sklearn, label_indices
 from calibjax.recalibration import AffineScaling, PlattScaling, Recalibrator
 
 
-class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
+class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
     """The parameters, data, and how weights of samples reach the estimator."""
 
     estimator: Any
     recalibrator: Recalibrator | None
+    cv: Any
     estimator_: Any
     _default_estimator: Callable[[], Any]
     _default_recalibrator: Recalibrator
@@ -44,11 +44,47 @@ class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
         recalibrator = self._default_recalibrator if is_default else self.recalibrator
         return usual("recalibration")("recalibrator", recalibrator, Seen({}))
 
-    def _keep_names(self) -> None:
-        """Copies what is known about the inputs from the fitted estimator."""
+    def _learn(self, predictions: Any, targets: Any, sample_weight: Any) -> None:
+        """Fits the recalibrator, and copies what is known about the inputs from the estimator."""
+        weights = {} if sample_weight is None else {"weights": sample_weight}
+        params = self._recalibrator().fit(predictions, targets, **weights)
+        self.params_ = jax.device_get(params)  # JAX would unpickle float64 as float32
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
+
+    def _cross_fitted(
+        self, X: Any, y: np.ndarray, sample_weight: Any, predicted: Callable[[Any, Any], Any]
+    ) -> Any:
+        """What is predicted of samples that the estimator has not seen; keeps that of all."""
+        self._recalibrator()  # is refused before anything is fitted
+        estimator = self._estimator()
+        if isinstance(estimator, FrozenEstimator):
+            self.estimator_ = estimator
+            return predicted(estimator, X)
+        all_weights = self._routed(sample_weight)
+        splitter: Any = check_cv(self.cv, y, classifier=base.is_classifier(self))
+        folds = list(splitter.split(X, y))
+        labels = set(y) if base.is_classifier(self) else set()
+        if len(labels) == 1:
+            raise ValueError(f"y: expected at least two classes, got one class, {list(labels)}")
+        if any(labels - set(y[training]) for training, _ in folds):
+            raise ValueError("y: expected samples of each class in two folds, got a class in one")
+        places = np.concatenate([test for _, test in folds])
+        if not np.array_equal(np.sort(places), np.arange(len(y))):
+            raise ValueError("cv: expected folds that predict every sample once, got others")
+
+        def fitted(rows: np.ndarray) -> Any:
+            weights = {name: np.asarray(x)[rows] for name, x in all_weights.items()}
+            copied: Any = base.clone(estimator)
+            return copied.fit(*_safe_split(copied, X, y, rows), **weights)
+
+        parts = [
+            predicted(fitted(rows), _safe_split(estimator, X, None, test, rows)[0])
+            for rows, test in folds
+        ]
+        self.estimator_ = fitted(np.arange(len(y)))
+        return jax.tree.map(lambda *x: np.concatenate(x)[np.argsort(places)], *parts)
 
     def get_metadata_routing(self) -> routing.MetadataRouter:
         """Who takes `sample_weight`, where metadata routing of scikit-learn is enabled."""
@@ -73,7 +109,7 @@ class _Recalibrated(MetaEstimatorMixin, BaseEstimator):
         return {f"{prefix}sample_weight": sample_weight}
 
 
-class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
+class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
     """A classifier whose probabilities are corrected by a recalibrator of this package.
 
     `fit` predicts every sample by a classifier that was fitted without its fold, fits the
@@ -134,7 +170,7 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
     2.8 (200, 2)
     """
 
-    _default_estimator = LogisticRegression
+    _default_estimator = linear_model.LogisticRegression
     _default_recalibrator = PlattScaling(smooth_targets=True)
 
     def __init__(
@@ -153,41 +189,23 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedClassifier":
         """Fits the classifier and the recalibrator to inputs and labels, [n] each."""
-        recalibrator, smallest = self._recalibrator(), self._smallest()
+        method = self._method
+        self._smallest()  # is refused before anything is fitted
         X, y = indexable(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        outputs, self.estimator_ = self._predicted(X, y, sample_weight)
+        outputs = self._cross_fitted(
+            X, y, sample_weight, lambda fitted, x: getattr(fitted, method)(x)
+        )
         self.classes_ = self.estimator_.classes_
         self.score_scale_ = None
-        if self._method == "decision_function":
+        if method == "decision_function":
             squares = np.average(np.square(outputs), axis=0, weights=sample_weight)
             self.score_scale_ = np.sqrt(np.mean(squares)) or 1.0
-        probs = self._probs(outputs)
-        self._keep_names()
         with jax.enable_x64(True):
             targets = label_indices(y, self.classes_)
-            weights = {} if sample_weight is None else {"weights": sample_weight}
-            params = recalibrator.fit(_predictions(probs, smallest), targets, **weights)
-            self.params_ = jax.device_get(params)  # JAX would unpickle float64 as float32
+            self._learn(self._predictions(outputs), targets, sample_weight)
         return self
-
-    def _predicted(self, X: Any, y: np.ndarray, sample_weight: Any) -> tuple[Any, Any]:
-        """Outputs for samples that the classifier has not seen, and the classifier."""
-        estimator, method = self._estimator(), self._method
-        if isinstance(estimator, FrozenEstimator):
-            return getattr(estimator, method)(X), estimator
-        weights = self._routed(sample_weight)
-        splitter: Any = check_cv(self.cv, y, classifier=True)
-        folds = list(splitter.split(X, y))
-        labels = set(y)
-        if len(labels) < 2:
-            raise ValueError(f"y: expected at least two classes, got one class, {list(labels)}")
-        if any(labels - set(y[training]) for training, _ in folds):
-            raise ValueError("y: expected samples of each class in two folds, got a class in one")
-        outputs = cross_val_predict(estimator, X, y, cv=folds, method=method, params=weights)
-        fitted: Any = clone(estimator)
-        return outputs, fitted.fit(X, y, **weights)
 
     @property
     def _method(self) -> str:
@@ -200,28 +218,33 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
             f"{checks.described(self._estimator())}"
         )
 
-    def _probs(self, outputs: Any) -> Any:
-        """Probabilities, or those of scores, [n], or [n, m] of more than two classes."""
-        if self.score_scale_ is None:
-            return outputs
-        scores = np.asarray(outputs, np.float64) / self.score_scale_
-        logits = scores if scores.ndim == 2 else np.stack([np.zeros_like(scores), scores], 1)
-        shapes = [v for k, v in self.get_params().items() if k.endswith("decision_function_shape")]
-        if logits.shape[1] != len(self.classes_) or (scores.ndim == 2 and "ovo" in shapes):
-            raise TypeError(
-                f"estimator: expected a score for each of {len(self.classes_)} classes from "
-                f"decision_function, got {logits.shape[1]}, or scores of pairs"
-            )
-        return softmax(logits, axis=1)
+    def _predictions(self, outputs: Any) -> Bernoulli | Categorical:
+        """Predictions of classes, of probabilities or scores, [n], or [n, m] of many classes.
+
+        They are in float64, and none of them is below the smallest probability.
+        """
+        if self.score_scale_ is not None:
+            scores = np.asarray(outputs, np.float64) / self.score_scale_
+            logits = scores if scores.ndim == 2 else np.stack([np.zeros_like(scores), scores], 1)
+            options = self.get_params().items()
+            shapes = [x for name, x in options if name.endswith("decision_function_shape")]
+            if logits.shape[1] != len(self.classes_) or (scores.ndim == 2 and "ovo" in shapes):
+                raise TypeError(
+                    f"estimator: expected a score for each of {len(self.classes_)} classes from "
+                    f"decision_function, got {logits.shape[1]}, or scores of pairs"
+                )
+            outputs = softmax(logits, axis=1)
+        checks.batch(Categorical(outputs))  # in the precision of the classifier
+        raised = jnp.maximum(jnp.asarray(outputs, jnp.float64), self._smallest())
+        raised /= jnp.sum(raised, 1, keepdims=True)
+        return Bernoulli(raised[:, 1]) if raised.shape[1] == 2 else Categorical(raised)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Recalibrated probabilities of the classes, [n, m]."""
         check_is_fitted(self)
-        recalibrator, smallest = self._recalibrator(), self._smallest()
         with jax.enable_x64(True):
             outputs = getattr(self.estimator_, self._method)(X)
-            predictions = _predictions(self._probs(outputs), smallest)
-            values = recalibrator.apply(self.params_, predictions)
+            values = self._recalibrator().apply(self.params_, self._predictions(outputs))
             if not hasattr(values, "class_probs"):  # confidences in the second class
                 values = Bernoulli(values)
             return np.array(values.class_probs)
@@ -241,7 +264,7 @@ class RecalibratedClassifier(ClassifierMixin, _Recalibrated):
         return 0.0 if smallest is None else float(checks.proportion(name, smallest))
 
 
-class RecalibratedRegressor(RegressorMixin, _Recalibrated):
+class RecalibratedRegressor(base.RegressorMixin, _Recalibrated):
     """A regressor whose predictive distributions are corrected by a recalibrator of this package.
 
     `fit` predicts every sample by a regressor that was fitted without its fold, fits the
@@ -284,7 +307,7 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
     True
     """
 
-    _default_estimator = BayesianRidge
+    _default_estimator = linear_model.BayesianRidge
     _default_recalibrator = AffineScaling()
 
     def __init__(
@@ -303,36 +326,12 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RecalibratedRegressor":
         """Fits the regressor and the recalibrator to inputs and targets, [n] each."""
-        recalibrator = self._recalibrator()
         X, y = indexable(X, y)
         y = column_or_1d(y, dtype=np.float64, warn=True)
-        weights = {} if sample_weight is None else {"weights": sample_weight}
         with jax.enable_x64(True):
-            predictions, self.estimator_ = self._predicted(X, y, sample_weight)
-            self.params_ = jax.device_get(recalibrator.fit(predictions, y, **weights))
-        self._keep_names()
+            predictions = self._cross_fitted(X, y, sample_weight, self._distributions)
+            self._learn(predictions, y, sample_weight)
         return self
-
-    def _predicted(self, X: Any, y: np.ndarray, sample_weight: Any) -> tuple[Any, Any]:
-        """Predictions of samples that the regressor has not seen, and the regressor."""
-        estimator = self._estimator()
-        if isinstance(estimator, FrozenEstimator):
-            return self._distributions(estimator, X), estimator
-        all_weights = self._routed(sample_weight)
-
-        def fitted(rows: np.ndarray) -> Any:
-            weights = {name: np.asarray(x)[rows] for name, x in all_weights.items()}
-            copied: Any = clone(estimator)
-            return copied.fit(_safe_indexing(X, rows), y[rows], **weights)
-
-        splitter: Any = check_cv(self.cv, y)
-        folds = list(splitter.split(X, y))
-        places = np.concatenate([test for _, test in folds])
-        if not np.array_equal(np.sort(places), np.arange(len(y))):
-            raise ValueError("cv: expected folds that predict every sample once, got others")
-        parts = [self._distributions(fitted(rows), _safe_indexing(X, test)) for rows, test in folds]
-        joined = jax.tree.map(lambda *x: jnp.concatenate(x)[np.argsort(places)], *parts)
-        return joined, fitted(np.arange(len(y)))
 
     def _distributions(self, estimator: Any, X: Any) -> Distribution:
         predictive = from_sklearn if self.predictive is None else self.predictive
@@ -341,9 +340,9 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
     def predict_distribution(self, X: Any) -> Distribution:
         """Recalibrated predictive distributions, a batch of n, in float64."""
         check_is_fitted(self)
-        recalibrator = self._recalibrator()
         with jax.enable_x64(True):
-            return recalibrator.apply(self.params_, self._distributions(self.estimator_, X))
+            predictions = self._distributions(self.estimator_, X)
+            return self._recalibrator().apply(self.params_, predictions)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Means, [n]; with `return_std` a pair of means and standard deviations."""
@@ -353,11 +352,3 @@ class RecalibratedRegressor(RegressorMixin, _Recalibrated):
             if not return_std:
                 return means
             return means, np.sqrt(np.array(jax.vmap(lambda p: p.variance())(predictions)))
-
-
-def _predictions(probs: Any, smallest: float) -> Bernoulli | Categorical:
-    """Predictions of classes, in float64 and none of them below the smallest probability."""
-    checks.batch(Categorical(probs))  # in the precision of the classifier
-    raised = jnp.maximum(jnp.asarray(probs, jnp.float64), smallest)
-    raised /= jnp.sum(raised, 1, keepdims=True)
-    return Bernoulli(raised[:, 1]) if raised.shape[1] == 2 else Categorical(raised)

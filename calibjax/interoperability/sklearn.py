@@ -1,4 +1,7 @@
-"""Models of scikit-learn, imported only when it is asked for: predictions, labels, scores."""
+"""Predictions of scikit-learn, numpyro and torch; labels and a score for scikit-learn.
+
+Each of these packages is imported only when it is asked for.
+"""
 
 import dataclasses
 import inspect
@@ -9,15 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from calibjax import distributions as d
 from calibjax import estimators
 from calibjax._core import checks, environment
 from calibjax._core.gate import Seen, checked
-from calibjax._core.pytree import Numbers, record
+from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distances import TotalVariation
-from calibjax.distributions.base import Distribution
-from calibjax.distributions.classes import Categorical
-from calibjax.distributions.continuous import LogNormal
-from calibjax.distributions.normal import DiagNormal, Normal
+from calibjax.distributions import Distribution
 from calibjax.kernels import Exponential, Kernel, TensorProduct, White
 
 _SCALERS = "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"  # affine maps
@@ -74,7 +75,7 @@ def from_sklearn(model: Any, X: Any) -> Distribution:
             if isinstance(probs, list):  # of several labels at once
                 got = f"{len(probs)} outputs"
                 raise TypeError(f"model: expected a classifier of one label, got {got}")
-            return checks.batch(Categorical(probs))
+            return checks.batch(d.Categorical(probs))
         if base.is_regressor(model):
             return _of_numbers(model, X)
     _refuse(model)
@@ -107,15 +108,15 @@ def _refuse(model: Any) -> NoReturn:
 
 def _normal(loc: Any, scale: Any) -> Distribution:
     """Means and standard deviations, [n], or [n, d] of several outputs."""
-    return checks.batch((Normal if loc.ndim == 1 else DiagNormal)(loc, scale))
+    return checks.batch((d.Normal if loc.ndim == 1 else d.DiagNormal)(loc, scale))
 
 
 def _transformed(predictions: Distribution, model: Any) -> Distribution:
     """Predictions of the target whose transformation by the model they predict."""
     transformer = model.transformer_
-    if isinstance(predictions, Normal):
+    if isinstance(predictions, d.Normal):
         if getattr(transformer, "inverse_func", None) is np.exp:
-            return checks.batch(LogNormal(predictions.loc, predictions.scale))
+            return checks.batch(d.LogNormal(predictions.loc, predictions.scale))
         if type(transformer).__name__ in _SCALERS:
             zero, one = np.ravel(transformer.inverse_transform([[0.0], [1.0]]))
             slope = one - zero
@@ -124,6 +125,191 @@ def _transformed(predictions: Distribution, model: Any) -> Distribution:
         "model: expected a TransformedTargetRegressor of normal predictions whose transformer is "
         f"one of {', '.join(_SCALERS)}, or whose inverse_func is numpy.exp, got {transformer}"
     )
+
+
+# Name of their class: our class, and its parameters in our order: their name of it, or a number.
+_FAMILIES: dict[str, tuple[type, tuple[str | float, ...]]] = {
+    **dict.fromkeys(("Bernoulli", "BernoulliProbs"), (d.Bernoulli, ("probs",))),
+    **dict.fromkeys(("Categorical", "CategoricalProbs"), (d.Categorical, ("probs",))),
+    **dict.fromkeys(("Gamma", "Chi2"), (d.Gamma, ("concentration", "rate"))),
+    **dict.fromkeys(("Beta", "BetaProportion"), (d.Beta, ("concentration1", "concentration0"))),
+    **dict.fromkeys(("GeometricProbs", "GeometricLogits"), (d.NegativeBinomial, ("mean", 1.0))),
+    **dict.fromkeys(
+        ("GammaPoisson", "NegativeBinomialProbs", "NegativeBinomialLogits", "NegativeBinomial2"),
+        (d.NegativeBinomial, ("mean", "concentration")),
+    ),
+    "NegativeBinomial": (d.NegativeBinomial, ("mean", "total_count")),
+    "Normal": (d.Normal, ("loc", "scale")),
+    "Laplace": (d.Laplace, ("loc", "scale")),
+    "Logistic": (d.Logistic, ("loc", "scale")),
+    "LogNormal": (d.LogNormal, ("loc", "scale")),
+    "Poisson": (d.Poisson, ("rate",)),
+    "Dirichlet": (d.Dirichlet, ("concentration",)),
+    "StudentT": (d.StudentT, ("df", "loc", "scale")),
+    "Cauchy": (d.StudentT, (1.0, "loc", "scale")),
+    "Exponential": (d.Gamma, (1.0, "rate")),
+    "Uniform": (d.Uniform, ("low", "high")),
+    "MultivariateNormal": (d.MvNormal, ("loc", "covariance_matrix")),
+    "LowRankMultivariateNormal": (d.MvNormal, ("loc", "covariance_matrix")),
+}
+
+
+def from_numpyro(distribution: Any) -> PyTree:
+    """Turns a batch of numpyro distributions into predictions.
+
+    Normal, Laplace, Logistic, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet,
+    StudentT, LogNormal, Gamma, Uniform, NegativeBinomial2, `Normal(...).to_event(1)` (→
+    `DiagNormal`) and `MixtureSameFamily` of these become the records of this package, with
+    expectations in closed form where they exist. So do the same distributions under other names:
+    Exponential and Chi2 (→ `Gamma`), GammaPoisson, the other negative binomial ones and Geometric
+    (→ `NegativeBinomial`), BetaProportion (→ `Beta`), Cauchy (→ `StudentT`) and
+    LowRankMultivariateNormal (→ `MvNormal`). Expanded ones become what they are expansions of. For
+    other distributions, draws of theirs are `distributions.Ensemble`.
+
+    Args:
+        distribution: a numpyro distribution with batch shape (n,).
+
+    Returns:
+        A batch of n predictions.
+
+    Raises:
+        ImportError: if numpyro is not installed (`pip install 'calibjax[numpyro]'`).
+        TypeError: if it is not a numpyro distribution, or of another family.
+        ValueError: if its batch shape is not (n,).
+
+    >>> import jax.numpy as jnp, numpyro.distributions
+    >>> from calibjax.interoperability import from_numpyro
+    >>> p = from_numpyro(numpyro.distributions.Normal(jnp.array([0.0, 1.0]), 2.0))
+    >>> print(type(p).__name__, p.scale)
+    Normal [2. 2.]
+    """
+    use = "from_numpyro reads distributions of numpyro"
+    numpyro = environment.imported("numpyro.distributions", use, "numpyro")
+    if not isinstance(distribution, numpyro.Distribution):
+        got = checks.described(distribution)
+        raise TypeError(f"distribution: expected a numpyro distribution, got {got}")
+    return _of_package("distribution", distribution, numpyro, _full)
+
+
+def from_torch(value: Any) -> PyTree:
+    """Turns a tensor of torch into an array, or a batch of torch distributions into predictions.
+
+    Memory is shared through DLPack, on CPUs and GPUs: nothing is copied as long as the tensor is
+    compact (no slice with steps, nothing expanded), its memory begins at an address that XLA
+    accepts, as that of whole tensors does, and its dtype needs no conversion. float64 and int64,
+    the dtype of torch's labels, are converted, with the checks of every NumPy array, unless
+    `jax_enable_x64` is set. Gradients do not flow from one library to the other.
+
+    Do not write to a tensor, as optimizers and `tensor.add_(…)` do, while its array is in use:
+    the array changes with it. `from_torch(tensor.clone())` is safe.
+
+    Normal, Laplace, MultivariateNormal, Categorical, Bernoulli, Poisson, Beta, Dirichlet, StudentT,
+    LogNormal, Gamma, Uniform, NegativeBinomial, `Independent(Normal(…), 1)` (→ `DiagNormal`) and
+    `MixtureSameFamily` of these become the records of this package; a Categorical that was made of
+    logits becomes a `CategoricalLogits`, Exponential and Chi2 become a `Gamma`, Cauchy a `StudentT`
+    and LowRankMultivariateNormal a `MvNormal`.
+
+    Args:
+        value: a tensor of any shape, or a `torch.distributions.Distribution` with batch shape (n,).
+
+    Returns:
+        A JAX array with the tensor's shape and dtype, or a batch of n predictions.
+
+    Raises:
+        ImportError: if torch is not installed.
+        TypeError: if it is neither, a distribution of another family, or a tensor that is sparse or
+            on a device that JAX does not see.
+        ValueError: if the batch shape is not (n,), or, without `jax_enable_x64`, an integer does
+            not fit into 32 bits.
+
+    Cost: O(1) where nothing is copied.
+
+    >>> import torch  # doctest: +SKIP
+    >>> from calibjax.interoperability import from_torch  # doctest: +SKIP
+    >>> p = from_torch(torch.distributions.Normal(torch.zeros(2), 2.0))  # doctest: +SKIP
+    >>> print(type(p).__name__, p.scale)  # doctest: +SKIP
+    Normal [2. 2.]
+    """
+    torch = environment.imported("torch", "from_torch reads what torch made", "torch")
+    if isinstance(value, torch.Tensor):
+        array = _array("value", value)
+        return checks.as_arrays("value", array) if isinstance(array, np.ndarray) else array
+    if not isinstance(value, torch.distributions.Distribution):
+        got = checks.described(value)
+        raise TypeError(f"value: expected a tensor or a distribution of torch, got {got}")
+    return _of_package("value", value, torch.distributions, _array)
+
+
+def _of_package(name: str, distribution: Any, package: Any, read: Callable[..., Any]) -> PyTree:
+    """Predictions of a distribution of torch or numpyro, whose parameters `read` makes arrays."""
+    batch = tuple(distribution.batch_shape)
+    if len(batch) != 1:
+        raise ValueError(f"{name}: expected batch shape (n,), got {batch}")
+    return checks.batch(_converted(name, distribution, package, read), name=name)
+
+
+def _converted(name: str, distribution: Any, package: Any, read: Callable[..., Any]) -> PyTree:
+    """The record of a distribution of any batch shape."""
+    batch, kind = tuple(distribution.batch_shape), type(distribution).__name__
+    has_probs = "probs" in vars(distribution)  # otherwise it was made of logits
+
+    def inner(attribute: str) -> PyTree:
+        return _converted(name, getattr(distribution, attribute), package, read)
+
+    def parameter(attribute: Any, num_axes: int) -> Any:
+        value = getattr(distribution, str(attribute), attribute)
+        return value if value is attribute else read(f"{name}.{attribute}", value, batch, num_axes)
+
+    if kind == "ExpandedDistribution":
+        before = len(distribution.base_dist.batch_shape)
+        base = inner("base_dist")
+        return jax.tree.map(lambda x: _full(name, x, batch, jnp.ndim(x) - before), base)
+    if kind == "MixtureSameFamily":
+        is_torch = hasattr(distribution, "mixture_distribution")
+        weights = inner("mixture_distribution" if is_torch else "mixing_distribution").class_probs
+        return d.Mixture(_full(name, weights, batch, 1), inner("component_distribution"))
+    if kind == "Independent" and distribution.reinterpreted_batch_ndims == 1:
+        base = inner("base_dist")
+        if isinstance(base, d.Normal):
+            return d.DiagNormal(base.loc, base.scale)
+    if kind == "BernoulliLogits" or (kind == "Bernoulli" and not has_probs):
+        return d.Bernoulli.of_log_odds(parameter("logits", 0))
+    if kind == "CategoricalLogits":
+        logits = parameter("logits", 1)
+        return d.Categorical(jax.nn.softmax(logits), log_probs=jax.nn.log_softmax(logits))
+    if kind == "Categorical" and not has_probs:
+        return d.CategoricalLogits(parameter("logits", 1))
+    if kind not in _FAMILIES or getattr(package, kind, None) is not type(distribution):
+        raise TypeError(
+            f"{name}: expected one of a family of calibjax.distributions, got {kind}; hand over "
+            "draws of others, in distributions.Ensemble"
+        )
+    record, attributes = _FAMILIES[kind]
+    axes = [len(constraint.axes) for _, constraint, _ in checks.declared(record) if constraint]
+    return record(*map(parameter, attributes, axes))
+
+
+def _full(name: str, value: Any, batch: tuple[int, ...], num_axes: int) -> jax.Array:
+    """A parameter of numpyro with all batch axes."""
+    del name
+    value = jnp.asarray(value)
+    return jnp.broadcast_to(value, batch + value.shape[value.ndim - num_axes :])
+
+
+def _array(name: str, tensor: Any, *_: Any) -> np.ndarray | jax.Array:
+    """The numbers of a tensor, without a copy where that is possible.
+
+    Those of 64 bits are for NumPy where JAX has none: checks look before they cut them.
+    """
+    tensor = tensor.detach()
+    if tensor.element_size() == 8 and not checks.has_64_bits():
+        return tensor.cpu().numpy()
+    try:
+        # Torch's own views, for conjugates and negatives, and what has steps, are written out.
+        return jnp.from_dlpack(tensor.resolve_conj().resolve_neg().contiguous())
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        got = f"{tensor.dtype} on {tensor.device}"
+        raise TypeError(f"{name}: expected a dense tensor that JAX can read, got {got}") from error
 
 
 def _vector(name: str, value: Any, seen: Seen) -> np.ndarray:
