@@ -71,7 +71,6 @@ True
 from calibjax._core.pytree import parameter
 from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution, sample_targets
-from calibjax.distributions.classes import Bernoulli, Categorical, CategoricalLogits, Dirichlet
 from calibjax.distributions.composed import Mixture, with_features
 from calibjax.distributions.continuous import (
     Beta,
@@ -83,7 +82,14 @@ from calibjax.distributions.continuous import (
     StudentT,
     Uniform,
 )
-from calibjax.distributions.counts import NegativeBinomial, Poisson
+from calibjax.distributions.discrete import (
+    Bernoulli,
+    Categorical,
+    CategoricalLogits,
+    Dirichlet,
+    NegativeBinomial,
+    Poisson,
+)
 from calibjax.distributions.ensembles import Ensemble, Quantiles, monte_carlo
 from calibjax.distributions.normal import DiagNormal, MvNormal, Normal
 

@@ -147,13 +147,6 @@ class DrawnByInversion(Distribution):
     that has a `sample` of its own is drawn by that.
     """
 
-    is_inverted: bool = True  # unless a subclass has a `sample` of its own
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "sample" in vars(cls):
-            cls.is_inverted = "sample_at" in vars(cls)
-
     def sample_at(self, level: jax.Array) -> jax.Array:
         """The draw that belongs to a uniform number in [0, 1)."""
         raise NotImplementedError
@@ -242,9 +235,9 @@ def draw(key: jax.Array, predictions: Distribution) -> jax.Array:
 
 def draw_each(keys: jax.Array, predictions: Distribution) -> jax.Array:
     """One target from each prediction, for random keys [n] of which none is used elsewhere."""
-    if not getattr(predictions, "is_inverted", False):
-        return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)
     drawn: Any = predictions
+    if getattr(drawn.sample, "__func__", None) is not DrawnByInversion.sample:
+        return jax.vmap(lambda p, k: p.sample(k))(drawn, keys)
     levels = _uniform(keys, floating_dtype(predictions))
     return jax.vmap(lambda p, level: p.sample_at(level))(drawn, levels)
 

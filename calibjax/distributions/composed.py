@@ -25,8 +25,8 @@ from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, record
 from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
 from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
-from calibjax.distributions.classes import Categorical
 from calibjax.distributions.constraints import Constraint, real, simplex
+from calibjax.distributions.discrete import Categorical
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.distributions.normal import Normal, mean_distance
 

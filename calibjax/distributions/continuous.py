@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -133,8 +134,31 @@ class Logistic(Located, DrawnByInversion):
         return self.scale * (z + 2 * jnp.log1p(jnp.exp(-z)) - 1)
 
 
+class _Symmetric(Distribution):
+    """A family loc + scale Z whose Z has a symmetric density."""
+
+    loc: jax.Array
+    scale: jax.Array
+    log_prob: Any  # methods of the families: `_shares(z)` gives P(|Z| ≤ z) and P(|Z| > z)
+    _shares: Any
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of values up to y."""
+        z = ratio(y - self.loc, self.scale)
+        central, outside = self._shares(jnp.where(z == 0, 1, jnp.abs(z)))
+        near = 0.5 + 0.5 * jnp.sign(z) * central
+        far = jnp.where(z < 0, 0.5 * outside, 1 - 0.5 * outside)
+        # At the median the derivative is the density.
+        tangent = 0.5 + jnp.exp(self.log_prob(self.loc)) * (y - self.loc)
+        return jnp.where(z == 0, tangent, jnp.where(central < 0.5, near, far))
+
+    def icdf(self, level: jax.Array) -> jax.Array:
+        """Value y with cdf(y) = level; not differentiable."""
+        return self.loc + self.scale * symmetric_quantile(self._shares, level, self.scale)
+
+
 @record
-class StudentT(Distribution):
+class StudentT(_Symmetric):
     """Student's t distribution of loc + scale T with df degrees of freedom.
 
     Attributes:
@@ -181,20 +205,6 @@ class StudentT(Distribution):
         excess = jnp.where(self.df > 2, self.df - 2, 1)
         variance = jnp.where(self.df > 2, jnp.square(self.scale) * self.df / excess, jnp.inf)
         return jnp.where(self.df > 1, variance, jnp.nan)
-
-    def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of values up to y."""
-        z = ratio(y - self.loc, self.scale)
-        central, outside = self._shares(jnp.where(z == 0, 1, jnp.abs(z)))
-        near = 0.5 + 0.5 * jnp.sign(z) * central
-        far = jnp.where(z < 0, 0.5 * outside, 1 - 0.5 * outside)
-        # At the median the derivative is the density.
-        tangent = 0.5 + jnp.exp(self.log_prob(self.loc)) * (y - self.loc)
-        return jnp.where(z == 0, tangent, jnp.where(central < 0.5, near, far))
-
-    def icdf(self, level: jax.Array) -> jax.Array:
-        """Value y with cdf(y) = level; not differentiable."""
-        return self.loc + self.scale * symmetric_quantile(self._shares, level, self.df)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y for df > 1, Jordan et al. (2019), App. A."""
@@ -253,7 +263,7 @@ def _series(share: jax.Array, x: jax.Array) -> jax.Array:
 
 
 @record
-class GeneralizedNormal(Located):
+class GeneralizedNormal(_Symmetric, Located):
     """Generalised normal distribution, density ∝ exp(−|(y − loc) / scale|^power).
 
     The power exponential distribution of W21 App. F: Laplace for power 1, normal with standard
@@ -299,28 +309,13 @@ class GeneralizedNormal(Located):
         ratio = jnp.exp(gammaln(3 / self.power) - gammaln(1 / self.power))
         return jnp.square(self.scale) * ratio
 
-    def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of values up to y."""
-        z = ratio(y - self.loc, self.scale)
-        is_near, near, outside = self._shares(z)
-        far = jnp.where(z < 0, 0.5 * outside, 1 - 0.5 * outside)
-        return jnp.where(is_near, 0.5 + 0.5 * near, far)
-
-    def icdf(self, level: jax.Array) -> jax.Array:
-        """Value y with cdf(y) = level; not differentiable."""
-
-        def shares(z: jax.Array) -> tuple[jax.Array, jax.Array]:
-            is_near, near, outside = self._shares(z)
-            return jnp.where(is_near, near, 1 - outside), jnp.where(is_near, 1 - near, outside)
-
-        return self.loc + self.scale * symmetric_quantile(shares, level, self.power)
-
-    def _shares(self, z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Whether |z|^power is small; if it is, ±P(|Z| ≤ |z|), otherwise P(|Z| > |z|)."""
+    def _shares(self, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Probabilities of |Z| ≤ z and of |Z| > z for standardised values, z ≥ 0."""
         share, x = 1 / jnp.asarray(self.power), self._distance(z)
         is_near = x < _NEAR
         near = z * jnp.exp(-gammaln(1 + share)) * _series(share, jnp.where(is_near, x, 0))
-        return is_near, near, incomplete_gamma(share, jnp.where(is_near, 1, x))[1]
+        outside = incomplete_gamma(share, jnp.where(is_near, 1, x))[1]
+        return jnp.where(is_near, near, 1 - outside), jnp.where(is_near, 1 - near, outside)
 
     def tempered(self, temperature: jax.Array) -> "GeneralizedNormal":
         """Density ∝ p^{1/T}."""

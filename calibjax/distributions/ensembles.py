@@ -16,14 +16,8 @@ from calibjax._core.arithmetic import absolute, weighted_mean, weighted_variance
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, parameter, record
 from calibjax.distributions.base import Distribution, Wrapper, checked_targets, draw
-from calibjax.distributions.classes import Categorical
 from calibjax.distributions.constraints import Constraint, simplex
-
-_FEW = 200  # draws, of which all pairs are as quick as a sort
-
-
-def _gap(x: jax.Array, y: jax.Array) -> jax.Array:
-    return absolute(x - y)
+from calibjax.distributions.discrete import Categorical
 
 
 @jax.jit
@@ -134,25 +128,24 @@ class Ensemble(Distribution):
     ) -> tuple[jax.Array, jax.Array]:
         """E d(Z, y) and E d(Z, Z') of independent draws Z, Z' from the empirical distribution.
 
-        The distance of numbers is that of their values if none is given.
-
-        Cost: m² distances; those of many numbers are found from their order instead.
+        The distance of numbers is that of their values if none is given, found from their order.
+        Otherwise m² distances are evaluated.
         """
-        are_numbers, distance = distance is None, distance or _gap
         probs, values = self.probs, self.values.astype(self.probs.dtype)
         y = jnp.asarray(y, values.dtype)
-        to_target = jnp.sum(probs * jax.vmap(distance, (0, None))(values, y))
-        if are_numbers and len(values) > _FEW:
+        if distance is None:
             order = jnp.argsort(values)
             upto = jnp.cumsum(probs[order])[:-1]
-            return to_target, 2 * jnp.sum(upto * (1 - upto) * jnp.diff(values[order]))
+            between = 2 * jnp.sum(upto * (1 - upto) * jnp.diff(values[order]))
+            return jnp.sum(probs * absolute(values - y)), between
+        to_all = jax.vmap(distance, (0, None))
 
         @jax.checkpoint  # derivatives hold draws, not distances
         def add(sums: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-            return sums + draw[1] * jax.vmap(distance, (0, None))(values, draw[0]), None
+            return sums + draw[1] * to_all(values, draw[0]), None
 
         sums = lax.scan(add, jnp.zeros_like(probs), (values, probs))[0]
-        return to_target, jnp.sum(probs * sums)
+        return jnp.sum(probs * to_all(values, y)), jnp.sum(probs * sums)
 
     def tempered(self, temperature: jax.Array) -> "Ensemble":
         """Deviations from the mean times √T, a convention, since draws have no density."""
@@ -191,10 +184,8 @@ class Ensemble(Distribution):
         is_known = checks.is_concrete(self.index, values)
         xp: Any = np if is_known else jnp
         index = checks.integer(f"{name}.index", self.index, "numbers of the predictions")
-        index, rows = xp.asarray(index).reshape(-1), xp.asarray(values)
-        if is_known and (index[1:] > index[:-1]).all():
-            return values
-        rows, order = rows.reshape(index.size, -1), index.argsort()
+        index = xp.asarray(index).reshape(-1)
+        rows, order = xp.asarray(values).reshape(index.size, -1), index.argsort()
         differs = (rows != rows[order[xp.searchsorted(index[order], index)]]).any(1)
         if not is_known:
             return checks.nan_rows(differs, rows).reshape(values.shape)
@@ -222,9 +213,6 @@ class MonteCarlo(Wrapper):
 
     def check_values(self, name: str) -> "MonteCarlo":
         """Refuses draws that are no possible targets."""
-        if not isinstance(self.draws, Ensemble):
-            got = checks.described(self.draws)
-            raise TypeError(f"{name}.draws: expected distributions.Ensemble, got {got}")
         inner, draws = getattr(self.distribution, "distribution", self.distribution), self.draws
         values = checked_targets(inner, f"{name}.draws.values", draws.values, ("draws",))
         return checks.replaced(self, draws=checks.replaced(draws, values=values))
