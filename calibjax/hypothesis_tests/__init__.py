@@ -1,22 +1,8 @@
 """Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
-from calibjax.hypothesis_tests.asymptotic import asymptotic_skce_test, cme_test
-from calibjax.hypothesis_tests.classical import (
-    calibration_slope_intercept,
-    consistency_test,
-    cox,
-    cumulative_difference,
-    hosmer_lemeshow,
-    spiegelhalter,
-)
+from calibjax.hypothesis_tests.asymptotic import asymptotic_skce_test, cme_test, consistency_test
 from calibjax.hypothesis_tests.composite import composite_calibration_test
-from calibjax.hypothesis_tests.differences import (
-    gain_difference,
-    score_difference,
-    skce_difference,
-    skce_margin_test,
-)
 from calibjax.hypothesis_tests.ensembles import (
     cluster_skce_test,
     ensemble_skce_test,
@@ -31,10 +17,22 @@ from calibjax.hypothesis_tests.groups import (
 )
 from calibjax.hypothesis_tests.intervals import (
     distribution_free_skce_test,
+    gain_difference,
+    score_difference,
     skce_confidence_interval,
+    skce_difference,
+    skce_margin_test,
 )
-from calibjax.hypothesis_tests.pit_statistics import berkowitz, pit_ks
 from calibjax.hypothesis_tests.sequential import e_process
+from calibjax.hypothesis_tests.statistics import (
+    berkowitz,
+    calibration_slope_intercept,
+    cox,
+    cumulative_difference,
+    hosmer_lemeshow,
+    pit_ks,
+    spiegelhalter,
+)
 
 __all__ = [
     "aggregated_skce_test",

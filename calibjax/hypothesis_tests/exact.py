@@ -20,7 +20,7 @@ from calibjax._core.gate import checked, passed
 from calibjax._core.pytree import Numbers, PyTree
 from calibjax.distributions.base import Distribution, draw
 from calibjax.estimators.kernel import ready
-from calibjax.hypothesis_tests import pit_statistics
+from calibjax.hypothesis_tests import statistics
 from calibjax.hypothesis_tests.components import Statistic, skce_components
 from calibjax.hypothesis_tests.redraws import (
     checked_statistic,
@@ -117,16 +117,16 @@ def exact_test(
     """
     value = checked_statistic(statistic)
     function = statistic.func if isinstance(statistic, functools.partial) else statistic
-    if function is pit_statistics.pit_ks and pit_statistics.has_jumps(predictions):
+    if function is statistics.pit_ks and statistics.has_jumps(predictions):
         pit_key, key = jax.random.split(key)
-        predictions, targets = pit_statistics.uniform_ranks(pit_key, predictions, targets)
+        predictions, targets = statistics.uniform_ranks(pit_key, predictions, targets)
     options = {"num_draws": num_draws, "batch_size": batch_size, "adjust": adjust}
     options["num_bytes"] = bytes_of_tile(checks.leading_size("targets", targets))
     result = rank_among_redraws(key, value, weights, predictions, targets, **options)
     if weights is not None:
         return result
     data = statistic, result.statistic, predictions, targets
-    return dataclasses.replace(result, textbook_pvalue=pit_statistics.textbook_pvalue_of(*data))
+    return dataclasses.replace(result, textbook_pvalue=statistics.textbook_pvalue_of(*data))
 
 
 @checked(minimum=2)

@@ -1,4 +1,4 @@
-"""The result of a test."""
+"""Results: of a test, and confidence intervals."""
 
 import dataclasses
 import functools
@@ -9,10 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from calibjax._core import checks, environment
 from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, record
+from calibjax.distributions import Normal, StudentT
 from calibjax.hypothesis_tests import components as pools
 
 _MOST_ROWS = 10  # of a table in a notebook
@@ -320,3 +322,73 @@ def _soft(evidence: jax.Array, largest: jax.Array, num_groups: int) -> jax.Array
     """At most one of the two terms is not zero."""
     above = jnp.sqrt(2 * jnp.maximum(evidence - math.log(num_groups), 0))
     return above + jnp.minimum(largest, 0)
+
+
+def standard_law(like: jax.Array, freedom: jax.Array | None = None) -> Normal | StudentT:
+    """N(0, 1), or Student's distribution."""
+    zeros, ones = jnp.zeros_like(like), jnp.ones_like(like)
+    return Normal(zeros, ones) if freedom is None else StudentT(freedom, zeros, ones)
+
+
+def pvalue_of(
+    statistic: jax.Array, alternative: str = "greater", freedom: jax.Array | None = None
+) -> jax.Array:
+    """That of a standard normal statistic, or one of Student's distribution."""
+    if alternative != "greater":
+        statistic = jnp.abs(statistic) if alternative == "two-sided" else -statistic
+    value = standard_law(statistic, freedom).cdf(-statistic)
+    value = 2 * value if alternative == "two-sided" else value
+    return jnp.maximum(value, jnp.finfo(statistic.dtype).tiny)  # never zero
+
+
+@record
+class ConfidenceInterval:
+    """Confidence interval for the SKCE.
+
+    Attributes:
+        low: lower limit; it may be negative, like the estimate.
+        high: upper limit; infinity if only a lower limit was requested.
+        estimate: estimate of the SKCE, unbiased unless another one was asked for.
+        standard_error: estimate of the standard deviation of the estimate; None for a
+            distribution-free interval, which has none.
+        effective_size: number of samples (or clusters) that the standard error rests on: n, and
+            (Σ_i w_i)² / Σ_i w_i² with weights; None where it is not of the SKCE.
+
+    It prints as one line.
+    """
+
+    low: jax.Array
+    high: jax.Array
+    estimate: jax.Array
+    standard_error: jax.Array | None
+    effective_size: jax.Array | int | None = None
+
+    def __repr__(self) -> str:
+        """The numbers; arrays are shown by their shapes."""
+        error = "" if self.standard_error is None else f" ± {_shown(self.standard_error)}"
+        limits = f"low={_shown(self.low)}, high={_shown(self.high)}"
+        return f"{type(self).__name__}({_shown(self.estimate)}{error}, {limits})"
+
+
+def interval_of(
+    low: jax.Array, high: jax.Array, estimate: jax.Array, error: Any, alternative: str
+) -> ConfidenceInterval:
+    """The interval from its limits, of which one-sided ones have only one."""
+    low = jnp.full_like(estimate, -jnp.inf) if alternative == "less" else low
+    high = jnp.full_like(estimate, jnp.inf) if alternative == "greater" else high
+    return ConfidenceInterval(low, high, estimate, error)
+
+
+@functools.partial(jax.jit, static_argnames="alternative")
+def asymptotic_interval(
+    estimate: jax.Array,
+    error: jax.Array,
+    level: ArrayLike,
+    freedom: jax.Array | None = None,
+    *,
+    alternative: str = "two-sided",
+) -> ConfidenceInterval:
+    """The interval of a normal estimate, or of Student's distribution."""
+    tail = jnp.asarray((1 - level) / (2 if alternative == "two-sided" else 1), estimate.dtype)
+    reach = -standard_law(tail, freedom).icdf(tail) * error
+    return interval_of(estimate - reach, estimate + reach, estimate, error, alternative)

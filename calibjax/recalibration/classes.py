@@ -27,7 +27,7 @@ from calibjax.scores import negative_log_likelihood
 from calibjax.scores.proper import weighted_mean
 
 if TYPE_CHECKING:
-    from calibjax.hypothesis_tests.intervals import ConfidenceInterval
+    from calibjax.hypothesis_tests.result import ConfidenceInterval
 
 _MIN_STEPS, _MAX_STEPS = 4, 50  # of Newton's method, which the latter needs while slopes are steep
 _MAX_PARAMETERS = 512  # whose curvatures are computed
@@ -550,6 +550,6 @@ def _interval(
     error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / jnp.where(is_convex, curvature, jnp.nan)
     reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
     low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)
-    from calibjax.hypothesis_tests.intervals import ConfidenceInterval
+    from calibjax.hypothesis_tests.result import ConfidenceInterval
 
     return ConfidenceInterval(low, high, temperature, temperature * error)

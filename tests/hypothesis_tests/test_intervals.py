@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from calibjax import distances, distributions, kernels
-from calibjax.estimators.kernel import sample_pair
 from calibjax.hypothesis_tests import intervals
 from calibjax.hypothesis_tests import skce_confidence_interval as interval_of
+from calibjax.operators.plan import sample_pair
 from tests import oracles
 
 KEY = jax.random.key(0)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, kernels, operators
-from calibjax.estimators.kernel import sample_matrix, sample_pair
+from calibjax.estimators.kernel import sample_matrix
 from calibjax.kernels import expectations
 from calibjax.kernels.expectations import double_expectation
+from calibjax.operators.plan import sample_pair
 from tests import oracles
 
 Ensemble = distributions.Ensemble

@@ -10,7 +10,7 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from calibjax import distributions, hypothesis_tests
-from calibjax.hypothesis_tests import pit_statistics
+from calibjax.hypothesis_tests import statistics
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
 RNG = np.random.default_rng(0)
@@ -136,9 +136,9 @@ def test_cox_regression_of_separated_labels():
 def test_textbook_distributions():
     x = np.array([0.3, 0.7, 0.99, 1.01, 1.5, 3.0])
     with jax.enable_x64(True):
-        bridge = jax.vmap(pit_statistics.beyond_brownian_bridge)(x)
-        motion = jax.vmap(pit_statistics.beyond_brownian_motion)(x)
-        squares = pit_statistics.chi_squared(jnp.asarray(x), 3)
+        bridge = jax.vmap(statistics.beyond_brownian_bridge)(x)
+        motion = jax.vmap(statistics.beyond_brownian_motion)(x)
+        squares = statistics.chi_squared(jnp.asarray(x), 3)
     assert_allclose(bridge, scipy.special.kolmogorov(x), rtol=1e-9)
     assert_allclose(squares, scipy.stats.chi2(3).sf(x), rtol=1e-9)
     # Both series of Brownian motion are right where they meet the other one.
@@ -294,7 +294,7 @@ def test_statistics_of_numbers(family, unit):
         ks = hypothesis_tests.pit_ks(predictions, unit * TARGETS)
         lr = hypothesis_tests.berkowitz(predictions, unit * TARGETS)
         pvalues = [
-            pit_statistics.textbook_pvalue_of(statistic, value, predictions, TARGETS)
+            statistics.textbook_pvalue_of(statistic, value, predictions, TARGETS)
             for statistic, value in ((hypothesis_tests.pit_ks, ks), (NUMBERS["berkowitz"], lr))
         ]
     assert_allclose(ks, np.sqrt(N) * expected.statistic, rtol=1e-9)
