@@ -32,7 +32,7 @@ from calibjax.distributions import (
 )
 from calibjax.distributions import sample_targets as draw
 from calibjax.hypothesis_tests import aggregated_skce_test, composite_calibration_test
-from calibjax.hypothesis_tests.composite import repaired_by
+from calibjax.hypothesis_tests.aggregated import repaired_by
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 from calibjax.recalibration.numbers import AffineMap
 from experiments.harness import command_line

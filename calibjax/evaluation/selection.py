@@ -18,8 +18,7 @@ from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 from calibjax.evaluation.data import Data, Part, measured
 from calibjax.evaluation.record import Entry, Section
-from calibjax.hypothesis_tests.components import tolerance
-from calibjax.hypothesis_tests.composite import (
+from calibjax.hypothesis_tests.aggregated import (
     Hypothesis,
     as_tested,
     hypothesis_of,
@@ -27,6 +26,7 @@ from calibjax.hypothesis_tests.composite import (
     parts_and_losses,
     repaired_by,
 )
+from calibjax.hypothesis_tests.components import tolerance
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.kernels import default_kernels

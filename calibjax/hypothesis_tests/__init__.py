@@ -1,8 +1,7 @@
 """Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
-from calibjax.hypothesis_tests.aggregated import aggregated_skce_test
+from calibjax.hypothesis_tests.aggregated import aggregated_skce_test, composite_calibration_test
 from calibjax.hypothesis_tests.asymptotic import asymptotic_skce_test, cme_test, consistency_test
-from calibjax.hypothesis_tests.composite import composite_calibration_test
 from calibjax.hypothesis_tests.ensembles import (
     cluster_skce_test,
     ensemble_skce_test,

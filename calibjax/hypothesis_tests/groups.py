@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +28,7 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_re
 from calibjax.kernels import Kernel, default_kernel
 from calibjax.operators.plan import bytes_of_tile
 
-_BYTES_PER_NUMBER = 32  # of residuals and of group errors of one redraw, with what they are made of
+_BYTES_PER_NUMBER = 32  # of the data of one redraw, with residuals and what they are made of
 # The mean of a residual over the redraws is off zero by chance by less than this many standard
 # errors, and a proportion of the largest value (rare events are far from normally distributed).
 _FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
@@ -128,10 +127,9 @@ def group_calibration_test(
     if residual is None and not hasattr(predictions, "class_probs"):
         checks.method("predictions", predictions, "mean")
     errors = Bound(_group_errors, (residual or mean_residual,))
-    each = jax.eval_shape(errors, shares, predictions, targets)
-    numbers_each = each.size + math.prod(each.shape[1:]) * len(shares)
+    size = sum(map(jnp.size, jax.tree.leaves((predictions, targets))))
     options: Any = {"num_draws": num_draws, "batch_size": batch_size}
-    options["num_bytes"] = _BYTES_PER_NUMBER * numbers_each
+    options["num_bytes"] = _BYTES_PER_NUMBER * size
     pool = observed_and_redrawn(key, errors, shares, predictions, targets, **options)
     if residual is not None:
         _refuse_off_zero(pool[1])

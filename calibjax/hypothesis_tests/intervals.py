@@ -18,7 +18,13 @@ from calibjax._core.gate import Seen, checked, inner
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import linear_row_sums, ready
-from calibjax.hypothesis_tests.asymptotic import diagonal, refuse_constant, row_means, squared_pair
+from calibjax.hypothesis_tests.asymptotic import (
+    diagonal,
+    refuse_constant,
+    row_means,
+    squared_pair,
+    unit_of,
+)
 from calibjax.hypothesis_tests.ensembles import (
     Clusters,
     apart,
@@ -579,7 +585,7 @@ def moments(
     """
     if clusters is not None:
         rows, share, n = _rows_of_clusters(_difference_apart, kernels, samples, clusters)
-        size = _unit(rows)
+        size = unit_of(rows)
         estimate = jnp.sum(share * rows / size)
         error = _jackknife_error(rows / size, share, n, estimate)
         rounding = 100 * jnp.finfo(rows.dtype).eps * jnp.square(estimate)
@@ -589,7 +595,7 @@ def moments(
     masses = jnp.ones_like(entries) if weights is None else weights
     n = jnp.sum(masses)
     rows = _sums_of_others(_difference, kernels, samples, masses, entries) / (n - 1)
-    size = _unit(jnp.where(masses > 0, rows, 0))
+    size = unit_of(jnp.where(masses > 0, rows, 0))
     rows = rows / size
     estimate = jnp.sum(masses * rows) / n
     rounding = 100 * jnp.finfo(rows.dtype).eps * jnp.square(estimate)
@@ -604,12 +610,6 @@ def moments(
     of_rows = jnp.maximum(spread - of_pairs, 0) / (n - 4)
     variance = (4 * (n - 2) * of_rows + 2 * of_pairs) / (n * (n - 1.0))
     return size * estimate, size * jnp.sqrt(variance), None
-
-
-def _unit(values: jax.Array) -> jax.Array:
-    """The largest absolute value, of which squares neither vanish nor overflow, or one."""
-    size = jnp.max(jnp.abs(values))
-    return jnp.where(size > 0, size, 1)
 
 
 def _kernel(name: str, kernel: Kernel, seen: Seen) -> Kernel:
@@ -726,7 +726,7 @@ def _standardised(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.
     """SKCE_u, and the root of SKCE_b in standard deviations from its mean at the margin."""
     entries, rows = diagonal(kernel, samples), row_means(kernel, samples)
     n, digit = entries.size, 100 * jnp.finfo(entries.dtype).eps
-    size = _unit(entries)
+    size = unit_of(entries)
     trace, rows = jnp.mean(entries) / size, rows / size
     margin = jnp.minimum(margin / jnp.sqrt(size), _LARGEST)
     biased = jnp.mean(rows)

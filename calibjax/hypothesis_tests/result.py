@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
 from calibjax._core import checks, environment
@@ -17,7 +18,7 @@ from calibjax._core.pytree import PyTree, record
 from calibjax.distributions import Normal, StudentT
 from calibjax.hypothesis_tests import components as pools
 
-_MOST_ROWS = 10  # of a table in a notebook
+_MOST = 10  # adjusted p-values that are printed
 _MISSING = "look at the statistic of targets drawn by distributions.sample_targets"
 
 
@@ -54,14 +55,21 @@ class CalibrationTestResult:
     entries: str | None = dataclasses.field(default=None, metadata={"static": True})
     textbook_pvalue: Any = None
 
+    def _numbers(self) -> dict[str, str]:
+        """What is printed, by the names of the attributes."""
+        error = self.pvalue_standard_error
+        is_number = error is not None and _is_number(error)
+        shown = {"pvalue": _shown(self.pvalue) + (f" ± {_shown(error, 1)}" if is_number else "")}
+        for name in ("adjusted_pvalue", "textbook_pvalue", "statistic", "estimate"):
+            value = getattr(self, name)
+            is_short = name != "adjusted_pvalue" or len(jax.tree.leaves(value)) <= _MOST
+            if value is not None and is_short:
+                shown[name] = _shown(value)
+        return shown
+
     def __repr__(self) -> str:
         """The numbers on one line; arrays are shown by their shapes."""
-        parts = [f"pvalue={self._shown_pvalue()}"]
-        if self.adjusted_pvalue is not None and len(jax.tree.leaves(self.adjusted_pvalue)) <= 10:
-            parts.append(f"adjusted_pvalue={_shown(self.adjusted_pvalue)}")
-        if self.textbook_pvalue is not None:
-            parts.append(f"textbook_pvalue={_shown(self.textbook_pvalue)}")
-        parts += [f"statistic={_shown(self.statistic)}", f"estimate={_shown(self.estimate)}"]
+        parts = [f"{name}={text}" for name, text in self._numbers().items()]
         if self.null_samples is not None:
             draws, value = (jax.tree.leaves(x)[0] for x in (self.null_samples, self.statistic))
             # Otherwise it is a batch of results, with leading axes from `vmap`.
@@ -77,25 +85,11 @@ class CalibrationTestResult:
 
     def _repr_html_(self) -> str:
         """What notebooks show: the same in a table."""
-        rows = [("p-value", self._shown_pvalue())]
-        leaves = jax.tree_util.tree_leaves_with_path(self.adjusted_pvalue)
-        for path, value in leaves[:_MOST_ROWS]:
-            name = jax.tree_util.keystr(path, simple=True, separator=", ")
-            rows.append((f"adjusted p-value {name}".rstrip(), _shown(value)))
-        if len(leaves) > _MOST_ROWS:
-            rows.append(("…", f"{len(leaves) - _MOST_ROWS} more adjusted p-values"))
-        if self.textbook_pvalue is not None:
-            rows.append(("textbook p-value", _shown(self.textbook_pvalue)))
-        rows += [("statistic", _shown(self.statistic)), ("estimate", _shown(self.estimate))]
-        lines = [f"<strong>{type(self).__name__}</strong>", *environment.table((), rows)]
+        lines = [f"<strong>{type(self).__name__}</strong>"]
+        lines += environment.table((), [*self._numbers().items()])
         if described := str(self).removeprefix(repr(self))[1:]:
             lines.append(environment.code(described))
         return "\n".join(["<div>", *lines, "</div>"])
-
-    def _shown_pvalue(self) -> str:
-        error = self.pvalue_standard_error
-        is_number = error is not None and _is_number(error)
-        return _shown(self.pvalue) + (f" ± {_shown(error, 1)}" if is_number else "")
 
     @property
     def pvalue_standard_error(self) -> PyTree:
@@ -116,9 +110,8 @@ class CalibrationTestResult:
         """
         if self.components is None or self.components.family is None:
             return None
-        pvalues = jax.tree.leaves(self.adjusted_pvalue)
-        smallest = lambda places: functools.reduce(jnp.minimum, [pvalues[i] for i in places])  # noqa: E731
-        return {name: smallest(places) for name, places in self.components.groups.items()}
+        pvalues, groups = jnp.stack(jax.tree.leaves(self.adjusted_pvalue)), self.components.groups
+        return {name: jnp.min(pvalues[np.array(places)], 0) for name, places in groups.items()}
 
     @property
     def direction_pvalue(self) -> float | None:
@@ -301,27 +294,20 @@ def _of_family(
     combined, observed = largest[:, 0], jnp.stack([pool[0], biased])
     if len(groups) > 1:
         # The largest of many scores is larger than that of a few, and may have a heavier tail.
-        group_of = np.argsort(np.concatenate([np.array(group) for group in groups]))
-        group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])[group_of]
-        observed = pools.standardised(largest[:, group_of], observed)
-        observed = _soft(_evidence(observed), observed, len(groups))
-        largest = pools.standardised(largest)
-        evidence = jax.scipy.special.logsumexp(_evidence(largest), 1)
-        combined = _soft(evidence, jnp.max(largest, 1), len(groups))
+        group_of = {place: g for g, places in enumerate(groups) for place in places}
+        own = largest[:, np.array([group_of[place] for place in range(pool.shape[1])])]
+        observed = _soft(pools.standardised(own, observed)[..., None], len(groups))
+        combined = _soft(pools.standardised(largest), len(groups))
     adjusted = jax.vmap(pools.simulated_pvalue, (0, None))(observed.reshape(-1), combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown
     of_kernels, alone = adjusted.reshape(observed.shape)
     return combined[0], combined[1:], list(of_kernels), alone
 
 
-def _evidence(score: jax.Array) -> jax.Array:
-    return 0.5 * jnp.square(jnp.maximum(score, 0))
-
-
-def _soft(evidence: jax.Array, largest: jax.Array, num_groups: int) -> jax.Array:
-    """At most one of the two terms is not zero."""
-    above = jnp.sqrt(2 * jnp.maximum(evidence - math.log(num_groups), 0))
-    return above + jnp.minimum(largest, 0)
+def _soft(scores: jax.Array, num_groups: int) -> jax.Array:
+    """The soft maximum over the last axis; at most one of the two terms is not zero."""
+    evidence = logsumexp(0.5 * jnp.square(jnp.maximum(scores, 0)), -1) - math.log(num_groups)
+    return jnp.sqrt(2 * jnp.maximum(evidence, 0)) + jnp.minimum(jnp.max(scores, -1), 0)
 
 
 def standard_law(like: jax.Array, freedom: jax.Array | None = None) -> Normal | StudentT:

@@ -9,16 +9,15 @@ from calibjax._core import checks
 from calibjax._core.pytree import Numbers, record
 from calibjax.distributions import sample_targets
 from calibjax.distributions.base import Distribution
-from calibjax.hypothesis_tests.bets import Forecast, forecasts_of
 from calibjax.hypothesis_tests.sequential import (
     WINDOW,
     Betting,
     EProcessResult,
+    Forecast,
     Wealth,
-    after_all,
     betting_against,
+    forecasts_of,
     result_of,
-    started,
 )
 from calibjax.streaming.base import accumulating
 
@@ -74,7 +73,7 @@ class EProcess:
         example = forecasts_of(predictions, sample_targets(jax.random.key(0), predictions))
         options = self.horizon, self.window, self.forget, self.significance_level
         betting = betting_against(self.bets, example.prediction, *options)
-        return betting, example, started(betting, example)
+        return betting, example, betting.start(example)
 
     @accumulating()
     def init(self) -> Wealth:
@@ -118,7 +117,7 @@ class EProcess:
         kinds = forecasts.prediction, "example_predictions", example.prediction
         checks.same_kind("predictions", *kinds)
         forecasts = jax.tree.map(lambda x, y: x.astype(y.dtype), forecasts, example)
-        return after_all(betting, state, forecasts)[0]
+        return betting.after(state, forecasts)[0]
 
     @accumulating()
     def result(self, state: Wealth) -> EProcessResult:

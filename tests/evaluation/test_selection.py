@@ -20,7 +20,7 @@ from calibjax.distributions import (
 from calibjax.evaluation import selection
 from calibjax.evaluation.data import checked_data
 from calibjax.evaluation.selection import Repairs, _default, _smallest
-from calibjax.hypothesis_tests.composite import as_tested, hypothesis_of
+from calibjax.hypothesis_tests.aggregated import as_tested, hypothesis_of
 from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct
 from calibjax.recalibration import AffineScaling, TemperatureScaling

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.hypothesis_tests import composite, ensembles, redraws
+from calibjax.hypothesis_tests import aggregated, ensembles, redraws
 from calibjax.streaming import skce
 from tests.registry import streaming, tests_of_calibration
 
@@ -53,7 +53,7 @@ def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
         seen.append(args)
         return nan_unless_equal(*args, **options)
 
-    for module in (redraws, ensembles, composite, skce):
+    for module in (redraws, ensembles, aggregated, skce):
         monkeypatch.setattr(module, "over_pool", pool)
     values = CALLS[name].values(np.float32) | {"num_draws": NUM_DRAWS}
     if "batch_size" in values:

@@ -11,8 +11,14 @@ from scipy import stats
 
 from calibjax import distances, distributions, kernels, recalibration, streaming
 from calibjax.hypothesis_tests import e_process
-from calibjax.hypothesis_tests.bets import NUM_CELLS, Past, bets_by_name, forecasts_of
-from calibjax.hypothesis_tests.sequential import EProcessResult, after_all, betting_against, started
+from calibjax.hypothesis_tests.sequential import (
+    NUM_CELLS,
+    EProcessResult,
+    Past,
+    bets_by_name,
+    betting_against,
+    forecasts_of,
+)
 
 N, M = 12, 3
 _random = np.random.default_rng(3)
@@ -154,7 +160,7 @@ def test_window_forgets():
     for window, first in ((4, 0), (N, N - 5)):
         some = jax.tree.map(lambda x, first=first: x[first:], forecasts)
         betting = betting_against(bet, some.prediction, 1, window, 1.0, 0.05)
-        _, found = after_all(betting, started(betting, some), some)
+        _, found = betting.after(betting.start(some), some)
         logs.append(found["local"])
     assert_allclose(logs[0][-1] - logs[0][-2], logs[1][-1] - logs[1][-2], rtol=1e-9)
 
@@ -189,7 +195,7 @@ def test_bets_are_fair(name):
         bets |= bets_by_name({"refitted": recalibration.TemperatureScaling()}, predictions)
     betting = betting_against(None, forecasts.prediction, 1, N, 1.0, 0.05)
     betting = dataclasses.replace(betting, bets=bets)
-    state, _ = after_all(betting, started(betting, forecasts), forecasts)
+    state, _ = betting.after(betting.start(forecasts), forecasts)
     past = Past(state.forecasts, jnp.ones(N).at[0].set(0.5))
     last = jax.tree.map(lambda x: x[-1:], predictions)
     if name == "Ensemble":  # each of the members and the target may be the target
