@@ -1,7 +1,12 @@
 """Tests of the null hypothesis that a model is calibrated, and confidence intervals."""
 
 from calibjax.hypothesis_tests.aggregated import aggregated_skce_test, composite_calibration_test
-from calibjax.hypothesis_tests.asymptotic import asymptotic_skce_test, cme_test, consistency_test
+from calibjax.hypothesis_tests.asymptotic import (
+    asymptotic_skce_test,
+    cme_test,
+    consistency_test,
+    skce_margin_test,
+)
 from calibjax.hypothesis_tests.ensembles import (
     cluster_skce_test,
     ensemble_skce_test,
@@ -20,7 +25,6 @@ from calibjax.hypothesis_tests.intervals import (
     score_difference,
     skce_confidence_interval,
     skce_difference,
-    skce_margin_test,
 )
 from calibjax.hypothesis_tests.sequential import e_process
 from calibjax.hypothesis_tests.statistics import (

@@ -112,7 +112,13 @@ def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
     """What positive and negative direction scores mean."""
     if not isinstance(kernel, TensorProduct):
         return "", ""
-    name = _score(kernel.target)
+    inner: Any = kernel.target
+    inner = inner.kernel if isinstance(inner, NormalScore) else inner
+    name = inner.of if isinstance(inner, Shape) else ""
+    if isinstance(inner, Fisher):
+        is_tempered = isinstance(inner.recalibration, TemperatureScaling)
+        is_affine = isinstance(inner.recalibration, AffineScaling)
+        name = inner.only if is_affine else "temperature" * is_tempered
     if name in _SCORES:
         more, less = _SCORES[name]
         ends = [more, less]
@@ -129,18 +135,6 @@ def _words(lens: Any, kernel: Kernel, is_binary: bool) -> tuple[str, str]:
     if isinstance(kernel.target, White) and lens is None and is_binary:
         return "probabilities too small", "probabilities too large"
     return "", ""
-
-
-def _score(kernel: Kernel) -> str:
-    """Name of the single score that a target kernel is the square of, or empty."""
-    inner = kernel.kernel if isinstance(kernel, NormalScore) else kernel
-    if isinstance(inner, Shape):
-        return inner.of
-    if isinstance(inner, Fisher) and isinstance(inner.recalibration, TemperatureScaling):
-        return "temperature"
-    if isinstance(inner, Fisher) and isinstance(inner.recalibration, AffineScaling):
-        return inner.only or ""
-    return ""
 
 
 def are_squares(members: Sequence[tuple[Any, Kernel]]) -> tuple[bool, ...]:

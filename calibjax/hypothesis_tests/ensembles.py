@@ -213,9 +213,8 @@ def rank_histogram_test(
     return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pools))
 
 
-def checked_ensembles(ensembles: Any, minimum: int = 1, *, may_lack: bool = False) -> Ensemble:
+def checked_ensembles(ensembles: Any, *, may_lack: bool = False) -> Ensemble:
     """Refuses ensembles whose members are not equally likely; some may be missing."""
-    checks.leading_size("predictions", ensembles, minimum)
     if ensembles.weights is not None and not may_lack:
         expected = "None, as weighted members and the target are not exchangeable"
         raise ValueError(f"predictions.weights: expected {expected}, got {ensembles.weights}")

@@ -119,10 +119,12 @@ def group_calibration_test(
     [0.  0.5] [1.    0.001]
     """
     warn_of_members(predictions)
-    shares, totals = _shares(groups, weights)
+    memberships = groups if weights is None else groups * weights[:, None]
+    totals = jnp.sum(jnp.abs(memberships), 0)
     if checks.is_concrete(totals):
         place = "members of groups"
         checks.refuse_where(np.asarray(totals) == 0, place, "at least one in each", totals)
+    shares = memberships / totals
     shares = checks.nan_with(shares, shares)
     if residual is None and not hasattr(predictions, "class_probs"):
         checks.method("predictions", predictions, "mean")
@@ -153,14 +155,6 @@ def mean_residual(predictions: Any, targets: jax.Array) -> jax.Array:
     return targets - jax.vmap(lambda p: p.mean())(predictions)
 
 
-@jax.jit
-def _shares(memberships: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-    """Shares of the samples in each group, NaN if it is empty, [n, G], and total ones, [G]."""
-    memberships = memberships if weights is None else memberships * weights[:, None]
-    totals = jnp.sum(jnp.abs(memberships), 0)
-    return memberships / totals, totals
-
-
 def _group_errors(
     residual: Callable[..., Any], shares: jax.Array, predictions: Distribution, targets: Any
 ) -> jax.Array:
@@ -178,11 +172,11 @@ def _refuse_off_zero(redrawn: jax.Array) -> None:
     if not checks.is_concrete(redrawn) or len(redrawn) < _ENOUGH:
         return
     values = np.asarray(redrawn, float)
-    mean, error = values.mean(0), values.std(0) / np.sqrt(len(values) - 1)
-    largest = np.abs(values).max(0)
-    is_varied = values.std(0) > 1e-3 * largest  # otherwise the event in question did not happen
-    bad = is_varied & (np.abs(mean) > _FAR * error + _PROPORTION * largest)
+    mean, spread, largest = values.mean(0), values.std(0), np.abs(values).max(0)
+    limit = _FAR * spread / np.sqrt(len(values) - 1) + _PROPORTION * largest
+    is_varied = spread > 1e-3 * largest  # otherwise the event in question did not happen
     expected = "zero over targets resampled under the null, in groups; subtract the expectation"
+    bad = is_varied & (np.abs(mean) > limit)
     checks.refuse_where(bad, "mean of residual", expected, mean)
 
 
@@ -261,9 +255,13 @@ def coverage_test(
     >>> print(test.estimate["central"].round(1), test.adjusted_pvalue["central"] < 0.01)
     [-0.4] [ True]
     """
-    predictions, places, probs, intervals = _counted(key, predictions, targets, weights)
-    options = {"num_draws": num_draws, "batch_size": batch_size}
-    result = coverage_among_redraws(key, places, Categorical(probs), intervals, weights, **options)
+    # If anything is NaN, nothing is known about any level.
+    levels = checks.nan_with(predictions.levels, predictions, targets, weights)
+    predictions = Quantiles(levels, predictions.values)
+    intervals = randomised_intervals(key, predictions, targets, weights)
+    places = Quantiles(levels, jnp.broadcast_to(jnp.arange(levels.shape[1]) + 0.5, levels.shape))
+    data = key, places, Categorical(predictions.probs), intervals, weights
+    result = coverage_among_redraws(*data, num_draws=num_draws, batch_size=batch_size)
     estimate = differences(predictions, weights, central_pairs(predictions.levels), targets)
     return dataclasses.replace(result, estimate=estimate)
 
@@ -290,19 +288,6 @@ def central_pairs(levels: Any) -> np.ndarray:
         return np.stack([np.arange(k // 2), k - 1 - np.arange(k // 2)])
     means = np.asarray(levels, float).reshape(-1, k).mean(0)
     return np.stack(np.nonzero(np.triu(np.isclose(means[:, None] + means, 1), 1)))
-
-
-@jax.jit
-def _counted(
-    key: jax.Array, predictions: Quantiles, targets: jax.Array, weights: jax.Array | None
-) -> tuple[Quantiles, Quantiles, jax.Array, jax.Array]:
-    """The predictions, those of their intervals, the probabilities of these, and the observed."""
-    # If anything is NaN, nothing is known about any level.
-    levels = checks.nan_with(predictions.levels, predictions, targets, weights)
-    predictions = Quantiles(levels, predictions.values)
-    intervals = randomised_intervals(key, predictions, targets, weights)
-    places = Quantiles(levels, jnp.broadcast_to(jnp.arange(levels.shape[1]) + 0.5, levels.shape))
-    return predictions, places, predictions.probs, intervals
 
 
 @jax.jit

@@ -44,10 +44,7 @@ NUM_CELLS = 32  # of equal probability
 class Score(NamedTuple):
     """Normal score of a number or a vector, or of an interval of them that cannot be told apart.
 
-    Attributes:
-        mean: the score; of an interval its mean under N(0, 1).
-        square: the square of the score, or its mean.
-        ends: of the interval; None of continuous distributions.
+    Of an interval the mean of the score and of its square under N(0, 1), and its ends.
     """
 
     mean: jax.Array
@@ -55,22 +52,11 @@ class Score(NamedTuple):
     ends: tuple[jax.Array, jax.Array] | None = None
 
 
-class Label(NamedTuple):
-    """Predicted log-probabilities of classes, [m], and the observed class."""
-
-    logits: jax.Array
-    label: jax.Array
-
-
 class Forecast(NamedTuple):
-    """A prediction and its target, or a batch of them.
+    """A prediction, as kernels see it, its target, and a `Score`, or logits of classes; or a batch.
 
-    Attributes:
-        prediction: as kernels on predictions see it.
-        target: as it came.
-        view: a `Score` or a `Label`.
-        probs: predicted probabilities of classes, or of cells of equal probability, [C].
-        outcome: how much of the target is in each of them, with sum one, [C].
+    And predicted probabilities of classes, or of cells of equal probability, and how much of the
+    target is in each of them, [C] with sum one.
     """
 
     prediction: Any
@@ -81,11 +67,7 @@ class Forecast(NamedTuple):
 
 
 def forecasts_of(predictions: Distribution, targets: jax.Array) -> Forecast:
-    """A checked batch of n forecasts.
-
-    Raises:
-        NotImplementedError: if the predictions are neither of classes nor have normal scores.
-    """
+    """A checked batch of n forecasts, of classes or of what has normal scores."""
     plain = bare(predictions)
     if not hasattr(plain, "class_probs"):
         plain = plain.draws if isinstance(plain, MonteCarlo) else plain
@@ -102,7 +84,7 @@ def _forecasts(predictions: Distribution, plain: Any, targets: jax.Array) -> For
         logits = log_probs_of(plain)
         probs = jax.nn.softmax(logits, 1)
         outcome = one_hot(targets, probs.shape[1], probs.dtype)
-        return Forecast(predictions, targets, Label(logits, targets), probs, outcome)
+        return Forecast(predictions, targets, logits, probs, outcome)
     score, outcome = jax.vmap(_located)(plain, targets)
     if isinstance(bare(predictions), Ensemble):  # kernels must not see which value is the target
         values = jnp.concatenate([plain.values, targets[:, None]], 1)
@@ -223,10 +205,8 @@ class AffineBet(Bet):
 class Near(Bet):
     """Base class of bets that look at similar predictions.
 
-    Attributes:
-        kernels: on predictions, [P].
-        distance: if their length scales are in mean distances of forecasts, of which they are
-            functions.
+    The kernels on predictions, [P], are functions of a distance in units of the mean distance of
+    forecasts if there is one.
     """
 
     kernels: tuple[Any, ...]
@@ -273,8 +253,7 @@ class LocalBet(Near):
         weights = self.weights(learned, past, new.prediction)[0]
         view = past.forecasts.view
         first, second = (tensordot(weights, x, 1) for x in (view.mean, view.square))
-        prior = jnp.asarray(self.prior, weights.dtype)
-        map_ = shrunk(jnp.sum(weights), first, second, prior)
+        map_ = shrunk(jnp.sum(weights), first, second, jnp.asarray(self.prior, weights.dtype))
         return log_ratio(new.view, map_.shift, map_.scale)[None]
 
 
@@ -287,12 +266,9 @@ class KernelBet(Near):
 
     with the outcome o, and g standardised over c, times W / (W + 20) with W = Σ_s k_P(p_s, p): the
     fewer forecasts nearby, the less is bet. It is at most √C, so that no stake is ruinous.
-
-    Attributes:
-        matrices: of the target kernels k_Y, [Y, C, C].
     """
 
-    matrices: jax.Array
+    matrices: jax.Array  # of the target kernels k_Y, [Y, C, C]
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Of each kernel on predictions, each target kernel and each stake."""
@@ -341,18 +317,18 @@ class LogitBet(Bet):
 
     def start(self, first: Forecast, size: int) -> Learned:
         """Sums without terms."""
-        m, dtype = first.view.logits.size, first.view.logits.dtype
+        m, dtype = first.view.size, first.view.dtype
         structure = getattr(self.method, "structure", None)
         size = {None: 1, "bias": m}.get(structure, 2 * m)
         return jnp.zeros((size, size), dtype), jnp.zeros(size, dtype)
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
         """Sums with one more term."""
-        theta, (logits, label) = self._theta(learned), new.view
-        slopes = jax.jacfwd(self._log_probs)(theta, logits)  # [m, k]
-        probs = jnp.exp(self._log_probs(theta, logits))
+        theta = self._theta(learned)
+        slopes = jax.jacfwd(self._log_probs)(theta, new.view)  # [m, k]
+        probs = jnp.exp(self._log_probs(theta, new.view))
         information = matmul(slopes.T, probs[:, None] * slopes)
-        terms = information, slopes[label] + matmul(information, theta)
+        terms = information, slopes[new.target] + matmul(information, theta)
         return tuple(forget * own + term for own, term in zip(learned, terms, strict=True))
 
     def params(self, learned: Learned) -> LogitMap:
@@ -361,9 +337,8 @@ class LogitBet(Bet):
 
     def log_ratios(self, learned: Learned, past: Past, new: Forecast) -> jax.Array:
         """Gain of the new probabilities."""
-        logits, label = new.view
-        gains = self._log_probs(self._theta(learned), logits) - jax.nn.log_softmax(logits)
-        return gains[label][None] + 0 * new.outcome[:1]  # NaN where the label is none
+        gains = self._log_probs(self._theta(learned), new.view) - jax.nn.log_softmax(new.view)
+        return gains[new.target][None] + 0 * new.outcome[:1]  # NaN where the label is none
 
 
 def _of_floats(change: Callable[[jax.Array], jax.Array], params: PyTree) -> PyTree:
@@ -456,12 +431,7 @@ def _default_bets(predictions: Distribution) -> dict[str, Any]:
 
 
 def bets_by_name(bets: Any, predictions: Distribution) -> dict[str, Bet]:
-    """Bets by name, as they are placed.
-
-    Raises:
-        TypeError: if one is none.
-        NotImplementedError: if one cannot be placed against these predictions.
-    """
+    """Bets by name, as they are placed; refuses those that cannot be."""
     if bets is None:
         return _default_bets(predictions)
     bets = bets if isinstance(bets, Mapping) else {type(bets).__name__: bets}
@@ -524,14 +494,9 @@ _LAMBDA = 0.5  # part of the wealth that is bet where bets overlap
 class Wealth:
     """What is known after some forecasts, of a size that does not depend on their number.
 
-    Attributes:
-        number: of forecasts.
-        forecasts: the last ones, in a ring.
-        learned: what each bet has learned, by name.
-        logs: logarithms of the wealth of each bet, by name, [h, k] for horizon h.
-        largest: the largest logarithm of the total so far.
-        crossing: the number of forecasts after which the total first reached the threshold; 0 if it
-            has not.
+    Their number, the last ones in a ring, what each bet has learned, the logarithms of its wealth
+    by name, [h, k] for horizon h, the largest logarithm of the total so far, and after how many
+    forecasts the total first reached the threshold; 0 if it has not.
     """
 
     number: jax.Array
@@ -546,12 +511,9 @@ class Wealth:
 class Betting:
     """Bets, by name, and how their wealth is counted.
 
-    Attributes:
-        bets: by name.
-        forget: factor by which what was learned counts less after every forecast.
-        log_threshold: logarithm of the total that is a crossing.
-        horizon: h, the number of forecasts that are made before the first target is known.
-        window: the number of forecasts with known targets that are kept.
+    What was learned counts less by the factor `forget` after every forecast; `log_threshold` is the
+    logarithm of the total that is a crossing; h forecasts are made before the first target is
+    known, and `window` ones with known targets are kept.
     """
 
     bets: dict[str, Any]
