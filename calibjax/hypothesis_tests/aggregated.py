@@ -445,16 +445,10 @@ class Hypothesis:
                 got = f"none of {name} for {is_missing.sum()} of {len(fits)}; take more samples"
                 raise ValueError(f"recalibration: expected fits to resampled targets, got {got}")
         n = number_with_pairs(self.predictions, weights)
-        unbiased, diagonal, dispersion = _comparable(parts, n)
-        pool, components = skce_components(
-            unbiased,
-            diagonal,
-            dispersion=dispersion,
-            num_targets=n,
-            ranked="omnibus",
-            family=self.structure,
-            squares=self.squares,
-        )
+        *means, dispersion = _comparable(parts, n)
+        options = {"ranked": "omnibus", "family": self.structure, "squares": self.squares}
+        options |= {"dispersion": dispersion, "num_targets": n}
+        pool, components = skce_components(*means, **options)
         draws = "targets resampled under the null, refitted"
         missing = f"{name} could not be fitted to these targets"
         return skce_result(pool, components, parts[0][0], draws=draws, missing=missing)
@@ -526,9 +520,8 @@ class _OfEnsembles(Hypothesis):
     def fitted(self, targets: jax.Array) -> Ensemble:
         """Pools of repaired members and the targets of other pools."""
         observed, members = targets[:, 0], Ensemble(targets[:, 1:])
-        return with_targets(
-            repaired_by(self.recalibration, members, observed, self.weights), observed
-        )
+        members = repaired_by(self.recalibration, members, observed, self.weights)
+        return with_targets(members, observed)
 
     def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any, Any]:
         """Repaired pools and targets."""

@@ -41,8 +41,6 @@ from calibjax.kernels import Kernel, default_kernel
 from calibjax.operators.plan import sample_pair
 from calibjax.operators.tiles import Args, PairFunction
 
-_BYTES_PER_RANK = 16  # random bits and counts of one sample in one redraw
-
 
 @checked(minimum=2)
 def ensemble_skce_test(
@@ -205,9 +203,10 @@ def rank_histogram_test(
     tie_key, key = jax.random.split(key)
     ranks = _ranks(tie_key, pools.values, pools.weights)
     uniform = checks.nan_with(jnp.full((n, size), 1 / size), pools, weights)
-    options = {"batch_size": batch_size, "num_bytes": _BYTES_PER_RANK * (n + size)}
-    data = weights, Categorical(uniform), ranks
-    result = rank_among_redraws(key, _chi_squared, *data, num_draws=num_draws, **options)
+    data = key, _chi_squared, weights, Categorical(uniform), ranks
+    num_bytes = 16 * (n + size)  # random bits and counts
+    options = {"num_draws": num_draws, "batch_size": batch_size, "num_bytes": num_bytes}
+    result = rank_among_redraws(*data, **options)
     number = n if weights is None else jnp.sum(weights)
     frequencies = jnp.bincount(ranks, weights, length=size) / number
     return dataclasses.replace(result, estimate=checks.nan_with(frequencies, pools))

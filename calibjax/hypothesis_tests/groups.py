@@ -28,7 +28,6 @@ from calibjax.hypothesis_tests.result import CalibrationTestResult, simulated_re
 from calibjax.kernels import Kernel, default_kernel
 from calibjax.operators.plan import bytes_of_tile
 
-_BYTES_PER_NUMBER = 32  # of the data of one redraw, with residuals and what they are made of
 # The mean of a residual over the redraws is off zero by chance by less than this many standard
 # errors, and a proportion of the largest value (rare events are far from normally distributed).
 _FAR, _PROPORTION, _ENOUGH = 6.0, 0.1, 20
@@ -129,9 +128,8 @@ def group_calibration_test(
     if residual is None and not hasattr(predictions, "class_probs"):
         checks.method("predictions", predictions, "mean")
     errors = Bound(_group_errors, (residual or mean_residual,))
-    size = sum(map(jnp.size, jax.tree.leaves((predictions, targets))))
-    options: Any = {"num_draws": num_draws, "batch_size": batch_size}
-    options["num_bytes"] = _BYTES_PER_NUMBER * size
+    num_bytes = 32 * sum(map(jnp.size, jax.tree.leaves((predictions, targets))))
+    options: Any = {"num_draws": num_draws, "batch_size": batch_size, "num_bytes": num_bytes}
     pool = observed_and_redrawn(key, errors, shares, predictions, targets, **options)
     if residual is not None:
         _refuse_off_zero(pool[1])
@@ -178,9 +176,6 @@ def _refuse_off_zero(redrawn: jax.Array) -> None:
     expected = "zero over targets resampled under the null, in groups; subtract the expectation"
     bad = is_varied & (np.abs(mean) > limit)
     checks.refuse_where(bad, "mean of residual", expected, mean)
-
-
-_BYTES_PER_INTERVAL = 16  # random bits and one-hot vectors of one sample in one redraw
 
 
 @checked
@@ -274,7 +269,7 @@ def coverage_among_redraws(
     Its estimate is the statistic; `differences` have a sign.
     """
     data = quantiles, weights, central_pairs(quantiles.levels)
-    options["num_bytes"] = _BYTES_PER_INTERVAL * quantiles.values.size
+    options["num_bytes"] = 16 * quantiles.values.size  # random bits and one-hot vectors
     return rank_among_redraws(key, _statistic, data, predictions, targets, adjust=True, **options)
 
 
@@ -305,9 +300,6 @@ def differences(predictions: Quantiles, weights: Any, pairs: Any, targets: Any) 
 def _statistic(data: tuple[Any, ...], chances: Any, targets: jax.Array) -> dict[str, jax.Array]:
     del chances
     return jax.tree.map(jnp.abs, differences(*data, targets))
-
-
-_BYTES_PER_SAMPLE = 64  # residuals, weighted sums and errors of one sample in one redraw
 
 
 @checked
@@ -380,10 +372,10 @@ def local_calibration_test(
     # If a traced value is NaN, nothing is known about any sample.
     _, confidences = checks.nan_with(problem.confidences, problem.confidences, problem.correct)
     problem = problem._replace(confidences=(confidences, confidences))
-    data = problem, Bernoulli(confidences), problem.correct
-    options = {"num_draws": num_draws, "batch_size": batch_size, "adjust": True}
-    options["num_bytes"] = _BYTES_PER_SAMPLE * confidences.size
-    result = rank_among_redraws(key, _statistic_local, *data, **options)
+    data = key, _statistic_local, problem, Bernoulli(confidences), problem.correct
+    num_bytes = 64 * confidences.size  # residuals, weighted sums and errors
+    options = {"num_draws": num_draws, "batch_size": batch_size, "num_bytes": num_bytes}
+    result = rank_among_redraws(*data, adjust=True, **options)
     return dataclasses.replace(result, estimate=problem.errors()[0])
 
 

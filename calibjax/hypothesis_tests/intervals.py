@@ -315,7 +315,7 @@ def skce_confidence_interval(
         size, sums = number_of(predictions, weights), linear_row_sums(kernel, samples, weights)
     else:
         groups = clusters_of(clusters, floating_dtype(samples), weights)
-        size, freedom = groups.number, groups.number - 1.0
+        size, freedom = groups.number, groups.number - 1
     estimate, error = _jackknife(kernel, samples, weights, groups, sums)
     refuse_constant(error, estimate)
     data = estimate, error, confidence_level, freedom
@@ -382,7 +382,7 @@ def _summarised(
     ids = None if clusters is None else clusters.ids
     mean, error = mean_and_error(differences, weights, ids)
     number = len(differences) if weights is None else jnp.sum(weights)
-    freedom = jnp.asarray((number if clusters is None else clusters.number) - 1, mean.dtype)
+    freedom = (number if clusters is None else clusters.number) - 1
     # Differences that are all equal, but for rounding, have an unknown scatter.
     is_known = error > 16 * jnp.finfo(mean.dtype).eps * jnp.abs(mean)
     known_error = jnp.where(is_known | (mean == 0), error, jnp.inf)

@@ -224,14 +224,14 @@ def simulated_result(
     null_samples: PyTree,
     estimate: Any,
     *,
-    draws: str | None,
     adjust: bool = False,
-    entries: str | None = None,
     missing: str = _MISSING,
+    **attributes: Any,
 ) -> CalibrationTestResult:
     """Result with simulated p-values of one statistic, or an array or a pytree of them.
 
     Statistics of redraws that are NaN have a warning, which ends with what is said of the missing.
+    The attributes are others of the result.
 
     Raises:
         ValueError: if a statistic is a concrete NaN.
@@ -244,9 +244,7 @@ def simulated_result(
         few = f"statistic: {num_missing} of the statistics under the null are nan"
         warnings.warn(f"{few}, and count against rejection; {missing}", UserWarning, stacklevel=5)
     pvalue, adjusted = _pvalues(statistic, null_samples, adjust)
-    return CalibrationTestResult(
-        statistic, pvalue, estimate, null_samples, adjusted, draws, entries=entries
-    )
+    return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, **attributes)
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -256,23 +254,19 @@ def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyT
 
 
 def skce_result(
-    pool: jax.Array,
-    components: pools.SKCEComponents,
-    estimate: jax.Array,
-    *,
-    draws: str | None,
-    missing: str = _MISSING,
+    pool: jax.Array, components: pools.SKCEComponents, estimate: jax.Array, **options: Any
 ) -> CalibrationTestResult:
     """Result of a test that ranks the first of a pool of SKCE statistics, or the largest of them.
 
-    The pool is [B + 1], or [B + 1, K] for a family of K kernels.
+    The pool is [B + 1], or [B + 1, K] for a family of K kernels; the options are those of
+    `simulated_result`.
     """
     if components.family is None:
-        result = simulated_result(pool[0], pool[1:], estimate, draws=draws, missing=missing)
+        result = simulated_result(pool[0], pool[1:], estimate, **options)
         return dataclasses.replace(result, components=components)
     groups = tuple(components.groups.values())
     combined, null_samples, adjusted, alone = _of_family(pool, components.biased.z, groups)
-    result = simulated_result(combined, null_samples, estimate, draws=draws, missing=missing)
+    result = simulated_result(combined, null_samples, estimate, **options)
     tree = jax.tree.unflatten(components.family, adjusted)
     components = dataclasses.replace(components, direction_pvalues=alone)
     return dataclasses.replace(result, adjusted_pvalue=tree, components=components)
@@ -310,14 +304,16 @@ def _soft(scores: jax.Array, num_groups: int) -> jax.Array:
     return jnp.sqrt(2 * jnp.maximum(evidence, 0)) + jnp.minimum(jnp.max(scores, -1), 0)
 
 
-def standard_law(like: jax.Array, freedom: jax.Array | None = None) -> Normal | StudentT:
+def standard_law(like: jax.Array, freedom: ArrayLike | None = None) -> Normal | StudentT:
     """N(0, 1), or Student's distribution."""
     zeros, ones = jnp.zeros_like(like), jnp.ones_like(like)
-    return Normal(zeros, ones) if freedom is None else StudentT(freedom, zeros, ones)
+    if freedom is None:
+        return Normal(zeros, ones)
+    return StudentT(jnp.asarray(freedom, like.dtype), zeros, ones)
 
 
 def pvalue_of(
-    statistic: jax.Array, alternative: str = "greater", freedom: jax.Array | None = None
+    statistic: jax.Array, alternative: str = "greater", freedom: ArrayLike | None = None
 ) -> jax.Array:
     """That of a standard normal statistic, or one of Student's distribution."""
     if alternative != "greater":
@@ -370,7 +366,7 @@ def asymptotic_interval(
     estimate: jax.Array,
     error: jax.Array,
     level: ArrayLike,
-    freedom: jax.Array | None = None,
+    freedom: ArrayLike | None = None,
     *,
     alternative: str = "two-sided",
 ) -> ConfidenceInterval:

@@ -164,8 +164,8 @@ class Past(NamedTuple):
 class Bet:
     """A strategy that learns from forecasts with known targets, and bets against the next one.
 
-    `start(first, size)` is what is known at the start, with a past of so many forecasts like the
-    first; `learn(learned, past, new, forget)` after one more, which is in the past already.
+    `start(past, new)` is what is known before the first forecast, with a past of forecasts like it;
+    `learn(learned, past, new, forget)` after one more, which is in the past already.
     `log_ratios(learned, past, new)` are the logarithms of e-values for the target of the next
     forecast, [k]: functions of the target, chosen without it, whose exponentials have the
     expectation 1 under the prediction.
@@ -180,9 +180,9 @@ class Bet:
 class AffineBet(Bet):
     """Shift and scale of the normal scores, by sums."""
 
-    def start(self, first: Forecast, size: int) -> Learned:
+    def start(self, past: Past, new: Forecast) -> Learned:
         """Number, sum and sum of squares of no scores."""
-        zeros = jnp.zeros_like(first.view.mean)
+        zeros = jnp.zeros_like(new.view.mean)
         return zeros, zeros, zeros
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
@@ -212,9 +212,9 @@ class Near(Bet):
     kernels: tuple[Any, ...]
     distance: Distance | None
 
-    def start(self, first: Forecast, size: int) -> Learned:
+    def start(self, past: Past, new: Forecast) -> Learned:
         """Sum and number of no distances."""
-        zero = jnp.zeros((), floating_dtype(first.view))
+        zero = jnp.zeros((), past.weights.dtype)
         return zero, zero
 
     def learn(self, learned: Learned, past: Past, new: Forecast, forget: jax.Array) -> Learned:
@@ -315,9 +315,9 @@ class LogitBet(Bet):
         damped = curvature + _PRIOR * jnp.eye(slope.size, dtype=slope.dtype)
         return jnp.linalg.solve(damped, slope) if slope.size > 1 else slope / damped[0]
 
-    def start(self, first: Forecast, size: int) -> Learned:
+    def start(self, past: Past, new: Forecast) -> Learned:
         """Sums without terms."""
-        m, dtype = first.view.size, first.view.dtype
+        m, dtype = new.view.size, new.view.dtype
         structure = getattr(self.method, "structure", None)
         size = {None: 1, "bias": m}.get(structure, 2 * m)
         return jnp.zeros((size, size), dtype), jnp.zeros(size, dtype)
@@ -366,10 +366,9 @@ class RefittedBet(Bet):
         params = self.method.fit(forecasts.prediction, forecasts.target, weights=weights)
         return _of_floats(lambda x: x.astype(weights.dtype), params)
 
-    def start(self, first: Forecast, size: int) -> Learned:
+    def start(self, past: Past, new: Forecast) -> Learned:
         """No params yet."""
-        batch = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), first)
-        params = jax.eval_shape(self._fit, batch, jnp.ones(size, floating_dtype(first.view)))
+        params = jax.eval_shape(self._fit, *past)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), params)
         return _of_floats(lambda x: x + jnp.nan, zeros), jnp.zeros((), jnp.int32)
 
@@ -528,9 +527,9 @@ class Betting:
         first = jax.tree.map(lambda x: x[0], forecasts)
         size = self.window + self.horizon - 1
         ring = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), first)
-        learned = {name: bet.start(first, size) for name, bet in self.bets.items()}
         dtype = floating_dtype(first.view)
         past = Past(ring, jnp.zeros(size, dtype))
+        learned = {name: bet.start(past, first) for name, bet in self.bets.items()}
         logs = {}
         for name, bet in self.bets.items():
             ratios = jax.eval_shape(bet.log_ratios, learned[name], past, first)
