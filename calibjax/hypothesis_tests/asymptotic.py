@@ -29,7 +29,7 @@ from jax.typing import DTypeLike
 from calibjax import operators
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, safe_sqrt
-from calibjax._core.environment import default_batch_size
+from calibjax._core.environment import default_batch_size, map_batches
 from calibjax._core.gate import Seen, checked, inner
 from calibjax._core.pytree import Numbers
 from calibjax.distributions.base import DataSet, Distribution, check_draws, draw
@@ -626,16 +626,13 @@ def cme_test(
         locations = drawn, draw(targets_key, drawn)
     n, num_locations = (checks.leading_size("targets", y) for _, y in (samples, locations))
     if n <= num_locations:
-        raise ValueError(
-            f"predictions: expected more than the {num_locations} test locations, got {n}"
-        )
+        expected = f"more than the {num_locations} test locations"
+        raise ValueError(f"predictions: expected {expected}, got {n}")
     statistic, estimate = _hotelling(kernel, samples, locations)
     if checks.is_concrete(statistic) and np.isnan(statistic):
-        raise ValueError(
-            "at_predictions, at_targets: expected locations with a covariance that is not "
-            f"singular up to rounding in {statistic.dtype}; take fewer than {num_locations}, or "
-            "float64"
-        )
+        expected = f"a covariance that is not singular up to rounding in {statistic.dtype}"
+        advice = f"take fewer than {num_locations}, or float64"
+        raise ValueError(f"at_predictions, at_targets: expected {expected}; {advice}")
     tail = chi_squared(statistic, num_locations)
     pvalue = jnp.maximum(tail, jnp.finfo(statistic.dtype).tiny)  # never zero
     return CalibrationTestResult(statistic, pvalue, estimate)

@@ -314,17 +314,19 @@ pair_apart = functools.partial(apart, sample_pair)
 
 @functools.partial(jax.jit, static_argnames="pair")
 def cluster_means(
-    pair: PairFunction[Args, tuple[T, jax.Array]], args: Args, samples: T, clusters: Clusters
-) -> tuple[jax.Array, jax.Array]:
-    """The mean of H_ab over b ≠ a for each cluster a, and whether there is such a cluster, [n].
+    pair: PairFunction[Args, T], args: Args, samples: T, clusters: Clusters
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The mean H_ab over b ≠ a of a function of pairs, for each cluster a, [n].
 
-    `pair` is one `apart`, of which H_ab are the means.
+    And 1 / G where there is such a cluster, [n], else zero, and G.
     """
     points, weights = (samples, clusters.ids), clusters.weights
-    sums = operators.weighted_sums(pair, args, points, points, weights[:, None])[:, 0]
-    zeros = jnp.zeros_like(sums)
-    means = zeros.at[clusters.ids].add(weights * sums) / (clusters.number - 1)
-    return means, zeros.at[clusters.ids].add(weights) > 0
+    data = functools.partial(apart, pair), args, points, points, weights[:, None]
+    sums = operators.weighted_sums(*data)[:, 0]
+    zeros, number = jnp.zeros_like(sums), clusters.number.astype(sums.dtype)
+    means = zeros.at[clusters.ids].add(weights * sums) / (number - 1)
+    is_cluster = zeros.at[clusters.ids].add(weights) > 0
+    return means, jnp.where(is_cluster, 1 / number, 0), number
 
 
 @checked(minimum=MIN_CLUSTERS)

@@ -1,7 +1,6 @@
 """Confidence intervals of the SKCE and its distribution-free bounds, and comparisons of models."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -19,13 +18,7 @@ from calibjax._core.pytree import Numbers, record
 from calibjax.distributions.base import DataSet, Distribution
 from calibjax.estimators.kernel import linear_row_sums, ready
 from calibjax.hypothesis_tests.asymptotic import diagonal, refuse_constant, unit_of
-from calibjax.hypothesis_tests.ensembles import (
-    Clusters,
-    apart,
-    cluster_means,
-    clusters_of,
-    pair_apart,
-)
+from calibjax.hypothesis_tests.ensembles import Clusters, cluster_means, clusters_of
 from calibjax.hypothesis_tests.redraws import number_of
 from calibjax.hypothesis_tests.result import (
     CalibrationTestResult,
@@ -172,15 +165,13 @@ def _jackknife(
     if clusters is None:
         n = number_of(samples[0], weights)
         if sums is None:
-            entries = diagonal(kernel, samples)
-            masses = jnp.ones_like(entries) if weights is None else weights
-            sums = _sums_of_others(sample_pair, kernel, samples, masses, entries)
+            sums, _ = _sums_of_others(sample_pair, kernel, samples, weights)
         masses = jnp.ones_like(sums) if weights is None else weights
         rows = sums / (n - masses)  # means over the other samples
         # Of n (n − 1) pairs, with weights, those of sample i are its own twice.
         share = masses * (n - masses) / (n * (n - 1.0))
     else:
-        rows, share, n = _rows_of_clusters(pair_apart, kernel, samples, clusters)
+        rows, share, n = cluster_means(sample_pair, kernel, samples, clusters)
     estimate = jnp.sum(share * rows)
     error = _jackknife_error(rows, share, n, estimate)
     # A rounding error, because all samples are equal, is no standard error.
@@ -189,20 +180,13 @@ def _jackknife(
 
 
 def _sums_of_others(
-    pair: Any, args: Any, samples: Any, masses: jax.Array, entries: jax.Array
-) -> jax.Array:
-    """Weighted sums of a function of pairs over the other samples, [n]."""
+    pair: Any, args: Any, samples: Any, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Weighted sums of a function of pairs over the other samples, [n], and the weights."""
+    entries = jax.vmap(pair, (None, 0, 0))(args, samples, samples)
+    masses = jnp.ones_like(entries) if weights is None else weights
     sums = operators.weighted_sums(pair, args, samples, samples, masses[:, None])[:, 0]
-    return sums - masses * entries
-
-
-def _rows_of_clusters(
-    pair: Any, args: Any, samples: Any, clusters: Clusters
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Means over the other clusters, the share of each cluster, and their number G."""
-    rows, is_row = cluster_means(pair, args, samples, clusters)
-    number = clusters.number.astype(rows.dtype)  # its square overflows as an integer
-    return rows, jnp.where(is_row, 1 / number, 0), number
+    return sums - masses * entries, masses
 
 
 def _jackknife_error(rows: jax.Array, share: jax.Array, n: Any, estimate: jax.Array) -> jax.Array:
@@ -367,17 +351,13 @@ def _mean_of(
         counts = True if weights is None else np.asarray(weights) > 0
         bad = ~np.isfinite(values) & counts
         checks.refuse_where(bad, "score", "finite scores of both models", values)
-    if clusters is not None:
-        clusters = clusters_of(clusters, differences.dtype, weights)
-    return _summarised(differences, weights, clusters, level)
+    groups = None if clusters is None else clusters_of(clusters, differences.dtype, weights)
+    return _summarised(differences, weights, groups, level)
 
 
 @jax.jit
 def _summarised(
-    differences: jax.Array,
-    weights: jax.Array | None,
-    clusters: Clusters | None,
-    level: ArrayLike,
+    differences: jax.Array, weights: jax.Array | None, clusters: Clusters | None, level: ArrayLike
 ) -> ScoreDifference:
     ids = None if clusters is None else clusters.ids
     mean, error = mean_and_error(differences, weights, ids)
@@ -551,9 +531,6 @@ def _difference(
     return one - other
 
 
-_difference_apart = functools.partial(apart, _difference)
-
-
 def _square(args: tuple[Any, jax.Array, jax.Array], x: tuple, y: tuple) -> jax.Array:
     """Square of the weighted deviation from U, in units of a size."""
     kernels, size, estimate = args
@@ -579,17 +556,16 @@ def moments(
     In units of the largest row mean: squares of very small numbers vanish.
     """
     if clusters is not None:
-        rows, share, n = _rows_of_clusters(_difference_apart, kernels, samples, clusters)
+        rows, share, n = cluster_means(_difference, kernels, samples, clusters)
         size = unit_of(rows)
         estimate = jnp.sum(share * rows / size)
         error = _jackknife_error(rows / size, share, n, estimate)
         rounding = 100 * jnp.finfo(rows.dtype).eps * jnp.square(estimate)
         is_scattered = jnp.square(error * (n - 2)) > 4 * (n - 1) * rounding
         return size * estimate, size * jnp.where(is_scattered, error, 0), n - 1
-    entries = jax.vmap(_difference, (None, 0, 0))(kernels, samples, samples)
-    masses = jnp.ones_like(entries) if weights is None else weights
+    sums, masses = _sums_of_others(_difference, kernels, samples, weights)
     n = jnp.sum(masses)
-    rows = _sums_of_others(_difference, kernels, samples, masses, entries) / (n - 1)
+    rows = sums / (n - 1)
     size = unit_of(jnp.where(masses > 0, rows, 0))
     rows = rows / size
     estimate = jnp.sum(masses * rows) / n
@@ -690,11 +666,8 @@ def skce_difference(
     """
     models = [ready(kernel, p, targets) for p in (predictions, others)]
     kernels, samples = tuple(k for k, *_ in models), tuple((p, y) for _, p, y in models)
-    groups = None
-    if clusters is not None:
-        groups = clusters_of(clusters, floating_dtype(samples), weights)
-    elif weights is not None:
-        weights = _enough(weights)
+    groups = None if clusters is None else clusters_of(clusters, floating_dtype(samples), weights)
+    weights = _enough(weights) if groups is None and weights is not None else weights
     estimate, error, freedom = moments(kernels, samples, weights, groups)
     rounding = 32 * jnp.finfo(estimate.dtype).eps * _size(kernels, samples)
     is_known = (jnp.abs(estimate) > rounding) & (error > 0)
