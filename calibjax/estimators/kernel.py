@@ -23,9 +23,8 @@ from calibjax.distributions.base import DataSet, Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.kernels import Kernel, TensorProduct, gram_matrix
-from calibjax.kernels.base import combine_on_pairs
+from calibjax.kernels.base import checked_labels, combine_on_pairs
 from calibjax.kernels.expectations import check_values
-from calibjax.kernels.labels import checked_labels
 from calibjax.kernels.residuals import informed
 from calibjax.operators.plan import (
     operator_of,

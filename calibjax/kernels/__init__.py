@@ -37,10 +37,9 @@ refused, unless a `LabelKernel` asks for them explicitly:
 """
 
 from calibjax.kernels.bandwidth import median_heuristic
-from calibjax.kernels.base import Constant, Kernel, TensorProduct
+from calibjax.kernels.base import Constant, Kernel, LabelKernel, TensorProduct, White, gram_matrix
 from calibjax.kernels.defaults import default_kernel, default_kernels
 from calibjax.kernels.expectations import classes, normal, others
-from calibjax.kernels.labels import LabelKernel, White, gram_matrix
 from calibjax.kernels.nystrom import Nystrom
 from calibjax.kernels.residuals import Fisher, NormalScore, PearsonResidual
 from calibjax.kernels.stationary import Exponential, Matern, SquaredExponential, Stein

@@ -20,7 +20,6 @@ from calibjax.operators.selection import order_statistics
 Metric = Callable[[T, T], jax.Array]
 _FEW_POINTS = 1024  # whose distances are held
 _BATCH = 4096  # pairs at once
-_FEW_PER_POINT = 4  # distances that are put in order, for each of many points
 
 
 def median_of_distances(
@@ -28,42 +27,32 @@ def median_of_distances(
 ) -> tuple[jax.Array, Any, tuple[int, int]]:
     """`median_heuristic` of checked points, NaN if all are equal, the number of zeros, and ranks.
 
-    The ranks are those of the median among the pairs.
+    The ranks are those of the median among the pairs, where rank 0 is a zero. The distances of few
+    points that are known are ordered by NumPy: the program that counts them, a tile at a time,
+    takes longer to compile.
     """
     n = checks.leading_size("xs", xs)
     total = n * n if include_diagonal else n * (n - 1) // 2
     ranks = (total + 1) // 2, total // 2 + 1
     if include_diagonal:  # each pair counts twice, after the n zeros
         ranks = max(0, -(-(ranks[0] - n) // 2)), max(0, -(-(ranks[1] - n) // 2))
-    value, zeros = _order_statistics_of_pairs(distance, xs, ranks)
-    return jax.device_put(value), zeros, ranks  # without a program
-
-
-def _order_statistics_of_pairs(
-    distance: Metric[T], xs: T, ranks: tuple[int, int]
-) -> tuple[Any, Any]:
-    """Mean of the distances of two ranks, where rank 0 is a zero; and the number of zeros.
-
-    The distances of few points that are known are ordered by NumPy: the program that counts them, a
-    tile at a time, takes longer to compile.
-    """
-    n = checks.leading_size("xs", xs)
     if n > _FEW_POINTS and (line := known_line(distance, xs)) is not None:
-        return _order_statistics_on_line(np.asarray(line.positions), ranks)
-    is_known = checks.is_outermost(distance, xs)
-    if not is_known or n > _FEW_POINTS:
-        return _counted_order_statistics(distance, xs, tuple(map(jnp.asarray, ranks)))
-    values = np.asarray(_distances(distance, xs, np.triu_indices(n, 1)))
-    zeros = np.sum(values == 0)
-    if zeros >= ranks[1]:  # the median of the positive ones
-        values = values[values != 0]
-        ranks = (len(values) + 1) // 2, len(values) // 2 + 1
-    if not len(values) or np.isnan(values).any():
-        return values.dtype.type(np.nan), zeros
-    places = [max(rank - 1, 0) for rank in ranks]
-    low, high = np.partition(values, places)[places]
-    low = low if ranks[0] else 0 * low
-    return low if low == high else (low + high) / values.dtype.type(2), zeros
+        low, high, zeros = _of_line(np.asarray(line.positions), ranks)
+    elif n <= _FEW_POINTS and checks.is_outermost(distance, xs):
+        values = np.sort(_distances(distance, xs, np.triu_indices(n, 1)))  # NaN are the last ones
+        zeros = np.sum(values == 0)
+        places = list(_ranks_of_positive(ranks, zeros, values.size))
+        low, high = np.pad(values, 1, constant_values=(0, np.nan))[places]
+        low = values[-1] if np.isnan(values[-1]) else low
+    else:
+        low, high, zeros = _counted(distance, xs, tuple(map(jnp.asarray, ranks)))
+    return jax.device_put(low / 2 + high / 2), zeros, ranks  # without a program
+
+
+def _ranks_of_positive(ranks: tuple[int, int], zeros: int, total: int) -> tuple[int, int]:
+    """The ranks, or those of the median of the positive distances if the values of both are 0."""
+    half = zeros + (total - zeros + 1) // 2, zeros + (total - zeros) // 2 + 1
+    return half if zeros >= ranks[1] else ranks
 
 
 def known_line(distance: Any, xs: object) -> Line | None:
@@ -72,11 +61,12 @@ def known_line(distance: Any, xs: object) -> Line | None:
     return line_of(distance, xs) if is_known else None
 
 
-def _order_statistics_on_line(positions: np.ndarray, ranks: tuple[int, int]) -> tuple[Any, Any]:
-    """`_order_statistics_of_pairs` of points in ascending order: O(n log n) for each halving."""
-    x, n = positions.astype(np.float64), len(positions)
-    if np.isnan(x).any():
-        return positions.dtype.type(np.nan), 0
+def _of_line(positions: np.ndarray, ranks: tuple[int, int]) -> tuple[Any, Any, int]:
+    """Distances of two ranks, and the number of zeros, of ascending points on a line.
+
+    By halving an interval of distances, in O(n log n) each time.
+    """
+    x, n, dtype = positions.astype(np.float64), len(positions), positions.dtype.type
 
     def ends(distance: float) -> np.ndarray:
         """Up to which point the pairs of each with later ones have at most this distance."""
@@ -85,31 +75,15 @@ def _order_statistics_on_line(positions: np.ndarray, ranks: tuple[int, int]) -> 
     def number(stops: np.ndarray) -> int:
         return int(np.sum(stops)) - n * (n + 1) // 2
 
-    low, high = ends(0.0), np.full(n, n)
-    zeros, total = number(low), n * (n - 1) // 2
-    dtype = positions.dtype.type
-    if zeros == total:
-        return dtype(np.nan), zeros
-    if zeros >= ranks[1]:  # the median of the positive ones
-        ranks = zeros + (total - zeros + 1) // 2, zeros + (total - zeros) // 2 + 1
-    below, bounds = zeros, [0.0, x[-1] - x[0]]
-    while number(high) - below > _FEW_PER_POINT * n:
-        middle = 0.5 * (bounds[0] + bounds[1])
-        if bounds[1] - bounds[0] <= np.finfo(dtype).eps * middle:
-            return dtype(middle), zeros  # of many pairs
-        stops = ends(middle)
-        if (count := number(stops)) < ranks[0]:
-            low, below, bounds[0] = stops, count, middle
-        elif count >= ranks[1]:
-            high, bounds[1] = stops, middle
-        else:  # between the two
-            beyond = np.where(stops < n, x[np.minimum(stops, n - 1)] - x, np.inf)
-            return dtype((np.max(x[stops - 1] - x) + np.min(beyond)) / 2), zeros
-    counts = high - low
-    starts = np.repeat(low - np.cumsum(counts) + counts, counts)
-    values = np.sort(x[starts + np.arange(counts.sum())] - np.repeat(x, counts))
-    first, second = (values[rank - below - 1] if rank > below else 0.0 for rank in ranks)
-    return dtype((first + second) / 2), zeros
+    zeros = number(ends(0.0))
+    ranks = _ranks_of_positive(ranks, zeros, n * (n - 1) // 2)
+    low, high = 0.0, 2 * (x[-1] - x[0]) * (zeros < ranks[0])
+    while low < (middle := 0.5 * (low + high)) < high:
+        low, high = (low, middle) if number(ends(middle)) >= ranks[0] else (middle, high)
+    stops = ends(high)
+    first, following = np.max(x[stops - 1] - x), np.append(x, np.nan)[stops] - x
+    second = first if number(stops) >= ranks[1] else np.fmin.reduce(following)  # NaN if none is
+    return dtype(first), dtype(second), zeros
 
 
 @jax.jit
@@ -123,21 +97,19 @@ def _distances(distance: Metric[T], xs: T, pairs: tuple[jax.Array, jax.Array]) -
 
 
 @jax.jit
-def _counted_order_statistics(
+def _counted(
     distance: Metric[T], xs: T, ranks: tuple[jax.Array, jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    """`_order_statistics_of_pairs` by counting."""
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Distances of two ranks, and the number of zeros, by counting."""
     positive = jnp.maximum(ranks[0], 1), ranks[1]
     low, high, zeros = order_statistics(pair_distance, distance, xs, positive)
     low = jnp.where(ranks[0] == 0, 0, low)
-    value = jnp.where(low == high, low, (low + high) / 2)
     # Distances from a NaN point are NaN, which the ranks of the other distances do not show.
     is_nan = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(xs)]
-    return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, value), zeros
+    return jnp.where(functools.reduce(jnp.logical_or, is_nan), jnp.nan, low), high, zeros
 
 
-def _metric(name: str, value: Any, seen: Seen) -> Any:
-    del seen
+def _metric(name: str, value: Any, _: Seen) -> Any:
     checks.no_plain_objects(name, value)
     return checks.distance_values(value, name)
 

@@ -8,45 +8,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from calibjax import distances, distributions
 from calibjax._core import checks
 from calibjax._core.gate import checked
 from calibjax._core.pytree import T
-from calibjax.distances import (
-    Distance,
-    Euclidean,
-    Features,
-    MaximumMeanDiscrepancy,
-    TotalVariation,
-    Wasserstein,
-)
-from calibjax.distributions import (
-    Bernoulli,
-    DiagNormal,
-    Ensemble,
-    Laplace,
-    Mixture,
-    MvNormal,
-    Normal,
-    Poisson,
-)
+from calibjax.distances import Distance, Euclidean, TotalVariation
+from calibjax.distributions import Ensemble, Laplace, Mixture
 from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
 from calibjax.distributions.composed import WithFeatures, bare
 from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.kernels import residuals
 from calibjax.kernels.bandwidth import known_line, median_of_distances
-from calibjax.kernels.base import Constant, Kernel, TensorProduct, without_draws
+from calibjax.kernels.base import Constant, Kernel, TensorProduct, White, without_draws
 from calibjax.kernels.expectations import has_expectations
-from calibjax.kernels.labels import White
 from calibjax.kernels.line import distance_of_exponentials
 from calibjax.kernels.nystrom import Nystrom
-from calibjax.kernels.residuals import (
-    SHAPES,
-    VECTORS,
-    Fisher,
-    NormalScore,
-    PearsonResidual,
-    Regressor,
-    Shape,
-)
+from calibjax.kernels.residuals import VECTORS, Fisher, NormalScore, PearsonResidual
 from calibjax.kernels.stationary import Exponential, SquaredExponential, Stein
 from calibjax.lenses import OneVersusRest
 
@@ -94,26 +71,16 @@ def _typical_deviation(predictions: Distribution) -> jax.Array:
     if these are equal and traced.
     """
     checks.method("predictions", bare(predictions), "variance")
-    values, means = _deviations(predictions)
-    xp: Any = np if checks.is_concrete(values, means) else jnp  # which runs no programs
-    values, means = map(xp.asarray, (values, means))
-    number, zeros = len(values), xp.sum(values == 0)
-    middle = xp.minimum((zeros + number + np.array([-1, 0])) // 2, number - 1)
-    typical = xp.mean(xp.sort(values)[middle])
-    between = xp.sum(xp.mean(xp.abs(means - xp.median(means, 0)), 0))
-    typical = jnp.asarray(xp.where(zeros == number, between, typical))
-    if not checks.is_concrete(typical):
-        typical = jnp.where(typical == 0, jnp.nan, typical)
-    elif typical == 0:
+    typical = _median_deviation(predictions)
+    if checks.is_concrete(typical) and typical == 0:
         raise ValueError("predictions: expected values that differ for a length scale, got one")
-    return checks.nan_with(typical, predictions)
+    return checks.nan_with(jnp.where(typical == 0, jnp.nan, typical), predictions)
 
 
 @jax.jit
-def _deviations(predictions: Distribution) -> tuple[jax.Array, jax.Array]:
-    """Standard deviations, and means where these are zero."""
-
+def _median_deviation(predictions: Distribution) -> jax.Array:
     def deviation(p: Any) -> tuple[jax.Array, jax.Array]:
+        """The standard deviation, and the mean where it is zero."""
         variance = p.variance()
         value = jnp.sqrt(jnp.sum(variance))
         mean = jnp.where(value == 0, p.mean(), 0) if hasattr(p, "mean") else value
@@ -123,18 +90,23 @@ def _deviations(predictions: Distribution) -> tuple[jax.Array, jax.Array]:
         quartiles = (p.icdf(jnp.asarray(0.75)) - p.icdf(jnp.asarray(0.25))) / 1.349
         return jnp.where(jnp.isfinite(value), value, quartiles), mean
 
-    return jax.vmap(deviation)(predictions)
+    values, means = jax.vmap(deviation)(predictions)
+    between = jnp.sum(jnp.mean(jnp.abs(means - jnp.median(means, 0)), 0))
+    typical = jnp.nanmedian(jnp.where(values == 0, jnp.nan, values))
+    return jnp.where(jnp.all(values == 0), between, typical)
 
 
 def distance_of_predictions(predictions: Distribution) -> Distance:
     """The distance of two predictions in default kernels."""
     plain = bare(predictions, Wrapper)
-    is_scalar_draws = isinstance(plain, Ensemble) and plain.values.ndim == 2
-    if isinstance(plain, Normal | DiagNormal | Laplace) or is_scalar_draws:
-        return Wasserstein()
-    if isinstance(plain, MvNormal | Ensemble | Mixture):
+    if isinstance(plain, distributions.Normal | distributions.DiagNormal | Laplace):
+        return distances.Wasserstein()
+    if isinstance(plain, distributions.MvNormal | Ensemble | Mixture):
+        if isinstance(plain, Ensemble) and plain.values.ndim == 2:
+            return distances.Wasserstein()
         deviation = _typical_deviation(predictions)
-        return MaximumMeanDiscrepancy(_target_shape(bare(predictions), deviation)(deviation))
+        kernel = _target_shape(bare(predictions), deviation)(deviation)
+        return distances.MaximumMeanDiscrepancy(kernel)
     return Euclidean()
 
 
@@ -148,11 +120,11 @@ def prediction_kernels(
     On a line exponential ones would be faster, but they see less (n = 64, 200 data sets): normals
     with oscillating errors in 63 % of the cases instead of 67, too narrow ones in 88 instead of 91.
     """
-    distances = {"predictions": distance}
+    distance_of = {"predictions": distance}
     if isinstance(bare(predictions, MonteCarlo), WithFeatures):
-        distances["features"] = Features(Euclidean())
+        distance_of["features"] = distances.Features(Euclidean())
     kernels: dict[str, Kernel] = {}
-    for name, d in distances.items():
+    for name, d in distance_of.items():
         median = typical_distance(d, predictions)
         for scale in _PREDICTION_SCALES:
             kernel = affordable(shape(scale * median, d), predictions)
@@ -192,11 +164,7 @@ def typical_distance(distance: Distance, predictions: Distribution) -> jax.Array
     if known_line(distance, points) is None:
         points = thinned(points)
     median, *_ = median_of_distances(distance, points)  # NaN then
-    if not checks.is_concrete(median):
-        median = jnp.where(jnp.isnan(median), 1, median)
-    elif np.isnan(median):  # known without a program
-        median = jnp.ones_like(median)
-    return checks.nan_with(median, predictions)
+    return checks.nan_with(jnp.where(jnp.isnan(median), 1, median), predictions)
 
 
 _SCORE_SCALES = (0.5, 2.0, 8.0)  # of kernels on normal scores
@@ -280,7 +248,7 @@ def default_kernels(predictions: Distribution) -> dict[str, Any]:
     """
     plain = bare(predictions)
     if has_class_probs(plain):
-        is_binary = jax.eval_shape(lambda p: p.class_probs, plain).shape[1] == 2
+        is_binary = plain.class_probs.shape[1] == 2
         return _of_binary(predictions) if is_binary else _of_classes(predictions)
     return (_of_numbers if _has_normal_scores(plain) else _of_targets)(predictions)
 
@@ -345,7 +313,7 @@ def _has_normal_scores(predictions: Distribution) -> bool:
     Of Poisson predictions they see a wrong dispersion better, 42 and 35 % instead of 38 and 32, but
     local errors less, 58 instead of 70 (n = 64, 320 data sets).
     """
-    has_none = isinstance(predictions, Poisson | Ensemble)
+    has_none = isinstance(predictions, distributions.Poisson | Ensemble)
     return not has_none and has_expectations(NormalScore(), predictions)
 
 
@@ -393,7 +361,7 @@ def _directions(predictions: Distribution) -> dict[str, Kernel]:
     """Scores of shift and scale, of all predictions alike and growing with these, and of shapes."""
     along: dict[str, Kernel] = {"": Constant()}
     for of in ("location", "log scale"):
-        regressor = Regressor.among(predictions, of)
+        regressor = residuals.Regressor.among(predictions, of)
         if not checks.is_concrete(regressor.unit) or regressor.unit > 0:
             along[f" by {of}"] = regressor
     scores: dict[str, Kernel] = {
@@ -401,7 +369,8 @@ def _directions(predictions: Distribution) -> dict[str, Kernel]:
         for name in ("shift", "scale")
         for by, k_p in along.items()
     }
-    return scores | {name: TensorProduct(Constant(), NormalScore(Shape(name))) for name in SHAPES}
+    shapes = {name: NormalScore(residuals.Shape(name)) for name in residuals.SHAPES}
+    return scores | {name: TensorProduct(Constant(), k_y) for name, k_y in shapes.items()}
 
 
 def _fisher(only: str | None = None) -> Fisher:
@@ -428,7 +397,7 @@ def _of_classes(predictions: Distribution) -> dict[str, Any]:
     near = affordable(_exponential(predictions), predictions)
     on_predictions = {"near predictions": near, "all predictions": Constant()}
     class_wise, bias = {}, {}
-    probs = _probs(bare(predictions))
+    probs = bare(predictions).class_probs
     labels = likely_classes(probs)
     for i, (c, scale) in enumerate(zip(labels, _scales_of_classes(probs, labels), strict=True)):
         name, lens = f"class {c}" if isinstance(c, int) else f"likely class {i}", OneVersusRest(c)
@@ -442,22 +411,15 @@ def _of_classes(predictions: Distribution) -> dict[str, Any]:
     }
 
 
-@jax.jit
-def _probs(predictions: Any) -> jax.Array:
-    return predictions.class_probs
-
-
 def _scales_of_classes(probs: Any, labels: list[Any]) -> Iterable[jax.Array]:
     """Median distances of the probabilities of each class."""
 
     def median(label: Any) -> jax.Array:
-        return typical_distance(TotalVariation(), Bernoulli(probs[:, label]))
+        return typical_distance(TotalVariation(), distributions.Bernoulli(probs[:, label]))
 
-    if checks.is_concrete(probs):
-        probs = np.asarray(probs)  # whose columns are taken without a program
-        return map(median, labels)
     # A loop within a program is compiled once for all classes.
-    return jax.lax.map(median, jnp.asarray(labels))
+    is_known = checks.is_outermost(probs)
+    return map(median, labels) if is_known else jax.lax.map(median, jnp.asarray(labels))
 
 
 def likely_classes(probs: jax.Array) -> list[Any]:

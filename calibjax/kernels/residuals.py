@@ -2,35 +2,21 @@
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
+from calibjax import distributions
 from calibjax._core import arithmetic, checks
-from calibjax._core.arithmetic import (
-    einsum,
-    floating_dtype,
-    largest_score,
-    one_hot,
-    ratio,
-    tensordot,
-)
+from calibjax._core.arithmetic import einsum, floating_dtype, one_hot, ratio, tensordot
 from calibjax._core.pytree import PyTree, parameter, part, record
-from calibjax.distributions import (
-    Bernoulli,
-    CategoricalLogits,
-    DiagNormal,
-    Ensemble,
-    MvNormal,
-    Normal,
-)
+from calibjax.distributions import Bernoulli, DiagNormal, Ensemble, MvNormal, Normal
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 from calibjax.distributions.constraints import nonnegative, positive, real
@@ -39,23 +25,16 @@ from calibjax.kernels.base import Conditional, Interval, Kernel, without_draws
 from calibjax.kernels.expectations import diagonal_expectation
 from calibjax.kernels.stationary import SquaredExponential
 
-_LARGEST_SCORE = largest_score(np.float64)  # in absolute value, of all precisions
+_LARGEST_SCORE = 8.2  # in absolute value, of all precisions
 VECTORS = DiagNormal | MvNormal
 # A composite rule for atoms of counts.
-_NODES_SCORES, _WEIGHTS_SCORES = np.polynomial.legendre.leggauss(7)
+_LEGENDRE = np.polynomial.legendre.leggauss(7)  # nodes and weights
 _WIDTH = 0.5  # of panels
 _STARTS = np.arange(-8.0, 8.0, _WIDTH)
-_PANELS = _STARTS[:, None] + _WIDTH * (1 + _NODES_SCORES) / 2
-_DENSITIES = _WIDTH / 2 * _WEIGHTS_SCORES * np.exp(-0.5 * np.square(_PANELS))
+_PANELS = _STARTS[:, None] + _WIDTH * (1 + _LEGENDRE[0]) / 2
+_DENSITIES = _WIDTH / 2 * _LEGENDRE[1] * np.exp(-0.5 * np.square(_PANELS))
 _MASSES = _DENSITIES.sum(1, keepdims=True)
-_RULE = (
-    _NODES_SCORES,
-    _WEIGHTS_SCORES,
-    _STARTS,
-    _PANELS,
-    np.log(_MASSES[:, 0]),
-    _DENSITIES / _MASSES,
-)
+_RULE = *_LEGENDRE, _STARTS, _PANELS, np.log(_MASSES[:, 0]), _DENSITIES / _MASSES
 
 
 @record
@@ -174,7 +153,7 @@ class Scores(NamedTuple):
 def total(parts: tuple[Scores, ...], function: Callable[[jax.Array], jax.Array]) -> jax.Array:
     """Sum of the values of a function at scores, with their weights."""
     values = (tensordot(part.weights, part.mapped(function), 1) for part in parts)
-    return functools.reduce(operator.add, values)
+    return jnp.asarray(sum(values))
 
 
 def scores(p: Any, y: ArrayLike) -> tuple[Scores, ...]:
@@ -266,17 +245,14 @@ class Residual(Conditional):
     """A target kernel k((p, y), (q, z)) = ⟨r(p, y), r(q, z)⟩ with E_{Y~p} r(p, Y) = 0.
 
     Subclasses are records with a method `residual(p, y)`, an array [r] for one prediction and one
-    target. Expectations vanish, and r is a feature: exact tests evaluate redraws by matrix
-    products.
+    target, and a method `expected_norm(p)`, E ‖r(p, Y)‖², which `estimators.skce_dispersion` and
+    composite tests need. Expectations vanish, and r is a feature: exact tests evaluate redraws by
+    matrix products.
     """
 
     def residual(self, p: Distribution, y: ArrayLike) -> jax.Array:
         """Residual of one target, [r]."""
         raise NotImplementedError(f"{type(self).__name__} does not define residual(p, y)")
-
-    def expected_norm(self, p: Distribution) -> jax.Array:
-        """E ‖r(p, Y)‖², which `estimators.skce_dispersion` and composite tests need."""
-        raise NotImplementedError(f"{type(self).__name__} does not define expected_norm(p)")
 
 
 @record
@@ -405,23 +381,21 @@ class Fisher(Residual):
                 f"no scores under {type(p).__name__} predictions; expected ones with a log_prob"
             )
         batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], _with_finite_logs(p))
-        params, structure = jax.tree.flatten_with_path(
-            jax.tree.map(
-                lambda x: jnp.asarray(x, floating_dtype(batch)), self.recalibration.identity(batch)
-            )
-        )
-        names = tuple(jax.tree_util.keystr(x, simple=True, separator=".") for x, _ in params)
-        chosen = names if self.only is None else (checks.choice("only", self.only, names),)
-        at = {name: value for name, (_, value) in zip(names, params, strict=True)}
+        params, dtype = self.recalibration.identity(batch), floating_dtype(batch)
+        numbers, unflattened = ravel_pytree(jax.tree.map(lambda x: jnp.asarray(x, dtype), params))
 
-        def log_prob(some: dict[str, jax.Array]) -> jax.Array:
-            params = jax.tree.unflatten(structure, [(at | some)[name] for name in names])
-            applied = self.recalibration.apply(params, batch)
+        def log_prob(numbers: jax.Array) -> jax.Array:
+            applied = self.recalibration.apply(unflattened(numbers), batch)
             applied = applied if hasattr(applied, "log_prob") else Bernoulli(applied)
             return jax.tree.map(lambda leaf: leaf[0], applied).log_prob(y)
 
-        slopes = jax.jacfwd(log_prob)({name: at[name] for name in chosen})
-        return jnp.concatenate([slopes[name].reshape(-1) for name in chosen])
+        score = jax.jacfwd(log_prob)(numbers)
+        if self.only is None:
+            return score
+        leaves = jax.tree.leaves_with_path(params)
+        names = [jax.tree_util.keystr(x, simple=True, separator=".") for x, _ in leaves]
+        is_chosen = np.array(names) == checks.choice("only", self.only, tuple(names))
+        return score[np.repeat(is_chosen, [jnp.size(x) for _, x in leaves])]
 
     def expected_norm(self, p: Any) -> jax.Array:
         """E ‖r(p, Y)‖², exact for classes; see `information`."""
@@ -486,13 +460,13 @@ class Shape(Residual):
 
 def _with_finite_logs(p: Any) -> Any:
     """Class predictions without probabilities of zero, whose logarithms have no slope."""
-    if not hasattr(p, "class_probs") or isinstance(p, CategoricalLogits):
+    if not hasattr(p, "class_probs") or isinstance(p, distributions.CategoricalLogits):
         return p
     info = jnp.finfo(jnp.result_type(p.class_probs))
     least = _LEAST * float(info.tiny)
     if isinstance(p, Bernoulli):
         return Bernoulli(jnp.clip(p.probs, least, 1 - info.eps))
-    return CategoricalLogits(jnp.log(jnp.maximum(p.class_probs, least)))
+    return distributions.CategoricalLogits(jnp.log(jnp.maximum(p.class_probs, least)))
 
 
 @jax.jit
@@ -520,26 +494,19 @@ def _representatives(p: Any) -> tuple[jax.Array, jax.Array]:
 
 def informed(kernel: Kernel, predictions: Distribution) -> PyTree:
     """A kernel whose Fisher kernels know the mean information of the predictions."""
+    whole = lambda part: isinstance(part, Fisher | NormalScore)  # noqa: E731
+    kinds = lambda inner: map(type, jax.tree.leaves(inner, is_leaf=whole))  # noqa: E731
 
     def of_part(part: Any) -> Any:
         if isinstance(part, Fisher) and part.information is None:
             return dataclasses.replace(part, information=_information(part, bare(predictions)))
-        if isinstance(part, NormalScore) and _has_scores(part.kernel):
+        if isinstance(part, NormalScore) and Fisher in kinds(part.kernel):
             first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], bare(predictions))
             standard = jax.tree.map(lambda leaf: leaf[None], standard_normal(first))
             return dataclasses.replace(part, kernel=informed(part.kernel, standard))
         return part
 
-    if not _has_scores(kernel):
-        return kernel
-    return jax.tree.map(
-        of_part, kernel, is_leaf=lambda part: isinstance(part, Fisher | NormalScore)
-    )
-
-
-def _has_scores(kernel: Kernel) -> bool:
-    parts = jax.tree.leaves(kernel, is_leaf=lambda part: isinstance(part, Fisher))
-    return any(isinstance(part, Fisher) for part in parts)
+    return jax.tree.map(of_part, kernel, is_leaf=whole)
 
 
 _NUMBERS: dict[str, Callable[[Any], jax.Array]] = {
@@ -549,8 +516,15 @@ _NUMBERS: dict[str, Callable[[Any], jax.Array]] = {
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _numbers(of: str, predictions: Distribution) -> jax.Array:
-    return jax.vmap(_NUMBERS[of])(predictions)
+def _moments(of: str, predictions: Distribution) -> tuple[jax.Array, jax.Array]:
+    """Mean and standard deviation of a number among predictions; zero if that is rounding."""
+    number = jax.vmap(_NUMBERS[of])(predictions)
+    center = number[0] + jnp.mean(number - number[0])  # exact if they are equal
+    size = jnp.max(jnp.abs(number - center))
+    unit = jnp.where(size > 0, size, 1)
+    unit = unit * jnp.sqrt(jnp.mean(jnp.square((number - center) / unit)))  # none overflows
+    rounding = 10 * jnp.finfo(number.dtype).eps * jnp.max(jnp.abs(number))
+    return center, jnp.where(unit <= rounding, 0, unit)  # NaN stays
 
 
 @record
@@ -590,16 +564,7 @@ class Regressor(Kernel):
     @classmethod
     def among(cls, predictions: Distribution, of: Any) -> "Regressor":
         """The kernel with mean and standard deviation of the number among n predictions."""
-        number = _numbers(of, bare(predictions))
-        xp: ModuleType = np if checks.is_concrete(number) else jnp
-        number = xp.asarray(number)
-        center = xp.mean(number, dtype=number.dtype)
-        size = xp.max(abs(number - center))
-        unit = xp.where(size > 0, size, 1)
-        unit = unit * xp.sqrt(xp.mean(xp.square((number - center) / unit)))  # none overflows
-        rounding = 10 * xp.finfo(number.dtype).eps * xp.max(abs(number))
-        unit = xp.where(unit <= rounding, 0, unit)  # NaN stays
-        return cls(of, jnp.asarray(center), jnp.asarray(unit, number.dtype))
+        return cls(of, *_moments(of, bare(predictions)))
 
     def number(self, p: Distribution) -> jax.Array:
         """The number x(p)."""
@@ -615,6 +580,5 @@ class Regressor(Kernel):
 
     def factor(self, predictions: Distribution) -> jax.Array:
         """Features of a batch of predictions, [n, 1]: the numbers."""
-        return jax.vmap(self.number)(without_draws(predictions)).astype(
-            floating_dtype(predictions)
-        )[:, None]
+        numbers = jax.vmap(self.number)(without_draws(predictions))[:, None]
+        return numbers.astype(floating_dtype(predictions))

@@ -14,8 +14,7 @@ from calibjax._core.arithmetic import floating_dtype, reciprocal
 from calibjax._core.pytree import PyTree, parameter, part, record
 from calibjax.distances import Distance, Euclidean
 from calibjax.distributions.constraints import Constraint, positive
-from calibjax.kernels.base import Conditional, Interval, Kernel
-from calibjax.kernels.labels import LabelKernel, White
+from calibjax.kernels.base import Conditional, Interval, Kernel, LabelKernel, White
 
 _UP_TO_TWO = "values in (0, 2]"
 _FAR = 1e9  # beyond, a polynomial is nothing beside an exponential function; its square is finite
@@ -61,24 +60,36 @@ def _smoothness(nu: Any, name: str = "nu") -> float:
 
 
 class Stationary(Kernel):
-    """A non-increasing function exp(g(d)) of a distance d.
+    """A non-increasing function exp(g(d / ℓ)) of a distance d and a length scale ℓ.
 
     Subclasses are records with the fields `length_scale` and `distance` that define g as
-    `log_value`.
+    `log_of_ratio`. Those that are smooth at zero define the derivative of g with respect to
+    (d / ℓ)² there as `_slope`, from which the second derivatives between equal points follow.
     """
 
     length_scale: jax.Array | float
     distance: Distance
 
     diagonal = 1.0
-
-    def log_value(self, distance: jax.Array) -> jax.Array:
-        """Logarithm of the kernel at a distance, g(d)."""
-        raise NotImplementedError(f"{type(self).__name__} does not define log_value(distance)")
+    _slope: Any = None
 
     def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
         """Value at one pair of points."""
-        return jnp.exp(self.log_value(self.distance(x, y)))
+        unit, one = _in_own_units(self.length_scale, (x, y))
+        ratio = self.distance.in_units(x, y, unit) * one
+        if self._slope is None:
+            return jnp.exp(self.log_of_ratio(ratio))
+        square = self.distance.squared_in_units(x, y, unit) * jnp.square(one)
+        at_zero = jnp.where(ratio == 0, self._slope * square, 0)  # where a root has no derivatives
+        return jnp.exp(self.log_of_ratio(ratio) + at_zero)
+
+    def log_value(self, distance: jax.Array) -> jax.Array:
+        """Logarithm of the kernel at a distance, g(d / ℓ)."""
+        return self.log_of_ratio(distance * rate(self.length_scale, distance))
+
+    def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
+        """Logarithm of the kernel, g, as a function of d / ℓ."""
+        raise NotImplementedError(f"{type(self).__name__} does not define log_of_ratio(ratio)")
 
     def value_range(self) -> Interval:
         """From 0 to 1."""
@@ -108,41 +119,13 @@ class SquaredExponential(Stationary):
         square = self.distance.squared_in_units(x, y, unit)
         return jnp.exp(square * (-0.5 * jnp.square(one)))
 
-    def log_value(self, distance: jax.Array) -> jax.Array:
-        """−d² / (2 ℓ²)."""
-        return -0.5 * jnp.square(distance * rate(self.length_scale, distance))
-
-
-class OfRatio(Stationary):
-    """A stationary kernel exp(g(d / ℓ)), whose subclasses define g as `log_of_ratio`.
-
-    Those that are smooth at zero define the derivative of g with respect to (d / ℓ)² there as
-    `_slope`, from which the second derivatives between equal points follow.
-    """
-
-    _slope: Any = None
-
-    def __call__(self, x: PyTree, y: ArrayLike) -> jax.Array:
-        """Value at one pair of points."""
-        unit, one = _in_own_units(self.length_scale, (x, y))
-        ratio = self.distance.in_units(x, y, unit) * one
-        if self._slope is None:
-            return jnp.exp(self.log_of_ratio(ratio))
-        square = self.distance.squared_in_units(x, y, unit) * jnp.square(one)
-        at_zero = jnp.where(ratio == 0, self._slope * square, 0)  # where a root has no derivatives
-        return jnp.exp(self.log_of_ratio(ratio) + at_zero)
-
-    def log_value(self, distance: jax.Array) -> jax.Array:
-        """g(d / ℓ)."""
-        return self.log_of_ratio(distance * rate(self.length_scale, distance))
-
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:
-        """g(d / ℓ) as a function of d / ℓ."""
-        raise NotImplementedError(f"{type(self).__name__} does not define log_of_ratio(ratio)")
+        """−d² / (2 ℓ²)."""
+        return -0.5 * jnp.square(ratio)
 
 
 @record
-class Exponential(OfRatio):
+class Exponential(Stationary):
     """Exponential (Laplacian) kernel exp(−d(x, y) / ℓ).
 
     Positive semi-definite if d or √d embeds isometrically in a Hilbert space, hence for
@@ -169,7 +152,7 @@ class Exponential(OfRatio):
 
 
 @record
-class Matern(OfRatio):
+class Matern(Stationary):
     """Matérn kernel of smoothness ν = 3/2 or 5/2, a function of z = √(2ν) d(x, y) / ℓ.
 
         ν = 3/2:  (1 + z) exp(−z),        ν = 5/2:  (1 + z + z² / 3) exp(−z).
@@ -214,7 +197,7 @@ class Matern(OfRatio):
 
 
 @record
-class PowerExponential(OfRatio):
+class PowerExponential(Stationary):
     """Power exponential kernel exp(−(d(x, y) / ℓ)^ν).
 
     Positive semi-definite for 0 < ν ≤ 2 if d embeds isometrically in a Hilbert space. Derivatives
@@ -256,10 +239,8 @@ def _smooth(kernel: Any, name: str) -> Kernel:
     """A checked kernel with second derivatives."""
     for inner in jax.tree.leaves(kernel, is_leaf=lambda x: isinstance(x, _ROUGH)):
         if isinstance(inner, _ROUGH):
-            raise ValueError(
-                f"{name}: expected a kernel that JAX differentiates twice, such as "
-                f"SquaredExponential, got {type(inner).__name__}"
-            )
+            expected = "a kernel that JAX differentiates twice, such as SquaredExponential"
+            raise ValueError(f"{name}: expected {expected}, got {type(inner).__name__}")
     return checks.kernel_values(kernel, name)
 
 

@@ -40,9 +40,8 @@ from calibjax.distances import Euclidean, Manhattan
 from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Beta, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions
-from calibjax.kernels.base import Kernel
+from calibjax.kernels.base import Kernel, LabelKernel, White, gram_matrix
 from calibjax.kernels.expectations import Features, length_scale, register_expectations
-from calibjax.kernels.labels import LabelKernel, White, gram_matrix
 from calibjax.kernels.stationary import SquaredExponential, Stationary
 
 

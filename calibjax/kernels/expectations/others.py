@@ -98,7 +98,7 @@ from calibjax.distributions import Ensemble, Laplace, Mixture, Poisson, Uniform,
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.kernels import nystrom
-from calibjax.kernels.base import Kernel
+from calibjax.kernels.base import Kernel, White
 from calibjax.kernels.expectations import (
     Features,
     centered_kernel,
@@ -114,7 +114,6 @@ from calibjax.kernels.expectations.fourier import (
     FOURIER_OF_DRAWS,
     has_different_draws,
 )
-from calibjax.kernels.labels import White
 from calibjax.kernels.residuals import Residual
 from calibjax.kernels.stationary import Exponential, SquaredExponential, Stein
 
