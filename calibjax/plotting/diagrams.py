@@ -1,5 +1,6 @@
 """Diagrams of reliability, PIT values, coverage, scores and wealth, with bands."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,8 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.gate import checked
-from calibjax.estimators.curves import (
-    IsotonicCurve,
-    ReliabilityCurve,
-    pointwise_band,
-    ranks_of_band,
-)
+from calibjax.estimators import curves as with_bands
+from calibjax.estimators.curves import IsotonicCurve, ReliabilityCurve
 from calibjax.estimators.pit import CoverageCurve, PITHistogram
 from calibjax.hypothesis_tests.components import Component
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -64,16 +61,14 @@ def pit_histogram(histogram: PITHistogram, *, ax: "Axes | None" = None) -> "Axes
     PIT value | targets
     """
     shown = figures.shown_record("histogram", histogram, "counts")
-    edges, is_outside = shown.edges, np.asarray(shown.is_outside)
+    edges, is_outside = shown.edges, shown.is_outside
     width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2
+    inside = ~is_outside, figures.BARS, None, "observed"
+    outside = is_outside, figures.RED, "///", "outside the band"
     with figures.figure(ax, (4.8, 3.4), ncols=2) as ax:
-        for label, chosen, color, hatch in (
-            ("observed", ~is_outside, figures.BARS, None),
-            ("outside the band", is_outside, figures.RED, "///"),
-        ):
-            if np.any(chosen):
-                style: dict[str, Any] = {"facecolor": color, "hatch": hatch, "edgecolor": "white"}
-                ax.bar(middle[chosen], shown.counts[chosen], width[chosen], label=label, **style)
+        for chosen, color, hatch, label in figures.parts(inside, outside):
+            style: dict[str, Any] = {"facecolor": color, "hatch": hatch, "edgecolor": "white"}
+            ax.bar(middle[chosen], shown.counts[chosen], width[chosen], label=label, **style)
         label = f"{100 * shown.confidence_level:.4g} % band: all bins"
         style = {"fill": True, "color": figures.BAND, "alpha": 0.5, "linewidth": 0, "label": label}
         ax.stairs(shown.simultaneous_upper, edges, baseline=shown.simultaneous_lower, **style)
@@ -168,18 +163,16 @@ def _draw_coverage(
 ) -> "Axes":
     """Band, line and points of the coverage around the diagonal, or of its difference from it."""
     shown = figures.shown_record("curve", curve, "levels")
-    x = np.asarray(shown.levels)
-    baseline = x if is_difference else 0
-    lower, upper = shown.simultaneous_lower - baseline, shown.simultaneous_upper - baseline
+    x, baseline = shown.levels, shown.levels if is_difference else 0
+    ends = shown.simultaneous_lower - baseline, shown.simultaneous_upper - baseline
     size = (4.8, 3.4) if is_difference else (4.4, 4.8)
     with figures.figure(ax, size, ncols=2) as ax:
         label = f"{100 * shown.confidence_level:.4g} % band: all levels"
-        style = {"color": figures.LIGHT_BAND, "linewidth": 0, "zorder": 0}
-        ax.fill_between(x, lower, upper, label=label, **style)
+        figures.draw_band(ax, x, *ends, label, figures.LIGHT_BAND)
         y = shown.coverage - baseline
         ax.plot(x, y, color=figures.BLACK, linewidth=1, zorder=2)
         figures.draw_points(ax, x, y, shown.is_outside, 4, "outside the band")
-        figures.draw_diagonal(ax, is_difference=is_difference)
+        figures.draw_diagonal(ax, ends=((0, 1), (0, 0 if is_difference else 1)))
         ax.set(xlim=(0, 1), xlabel=labels[0], ylabel=labels[1])
         if not is_difference:
             ax.set(ylim=(0, 1), box_aspect=1)
@@ -242,7 +235,7 @@ def reliability_diagram(
     x, size = shown.confidence, min(6.0, 2 + width / 2)
     with figures.figure(ax, (4.6, 5.3), ncols=2) as ax:
         figures.draw_diagonal(ax)
-        for label, lower, upper, color in _bands(shown, "bin"):
+        for lower, upper, label, color in _bands(shown, "bin"):
             style = {"color": color, "linewidth": width, "capstyle": "butt", "zorder": 2}
             ax.vlines(x, lower, upper, label=label, **style)
         outside = "outside the band of all bins"
@@ -259,8 +252,8 @@ def _draw_isotonic(curve: IsotonicCurve, ax: "Axes | None") -> "Axes":
     shown = figures.shown_record("curve", curve, "confidence")
     x, is_of_labels = shown.confidence, shown.functional == "probability"
     with figures.figure(ax, (4.6, 4.8), ncols=2) as ax:
-        figures.draw_diagonal(ax, ends=[0, 1] if is_of_labels else [min(x), max(x)])
-        for label, lower, upper, color in _bands(shown, "point"):
+        figures.draw_diagonal(ax, ends=2 * [(0, 1) if is_of_labels else (min(x), max(x))])
+        for lower, upper, label, color in _bands(shown, "point"):
             ax.fill_between(x, lower, upper, color=color, linewidth=0, label=label)
         ax.plot(x, shown.frequency, color=figures.BLACK, linewidth=1, zorder=2)
         outside = "outside the band of all points"
@@ -271,12 +264,12 @@ def _draw_isotonic(curve: IsotonicCurve, ax: "Axes | None") -> "Axes":
     return ax
 
 
-def _bands(curve: Any, part: str) -> list[tuple[str, Any, Any, str]]:
-    """Label, ends and colour of the simultaneous and of the pointwise band."""
+def _bands(curve: Any, part: str) -> list[tuple[Any, Any, str, str]]:
+    """Ends, label and colour of the simultaneous and of the pointwise band."""
     label = f"{100 * curve.confidence_level:.4g} % band"
-    both = curve.simultaneous_lower, curve.simultaneous_upper, figures.LIGHT_BAND
-    each = curve.pointwise_lower, curve.pointwise_upper, figures.BAND
-    return [(f"{label}: all {part}s", *both), (f"{label}: each {part}", *each)]
+    ends = curve.simultaneous_lower, curve.simultaneous_upper
+    each = curve.pointwise_lower, curve.pointwise_upper, f"{label}: each {part}", figures.BAND
+    return [(*ends, f"{label}: all {part}s", figures.LIGHT_BAND), each]
 
 
 def _draw_counts(ax: "Axes", curve: ReliabilityCurve, width: float) -> None:
@@ -289,9 +282,8 @@ def _draw_counts(ax: "Axes", curve: ReliabilityCurve, width: float) -> None:
     inches = ax.figure.dpi_scale_trans + origin
     transform = blended_transform_factory(ax.transAxes, inches)
     panel = ax.inset_axes((0, -0.75, 1, 0.55), transform=transform, sharex=ax)
-    panel.vlines(
-        curve.confidence, 0, curve.counts, color=figures.BLUE, linewidth=width, label="samples"
-    )
+    style: dict[str, Any] = {"color": figures.BLUE, "linewidth": width, "label": "samples"}
+    panel.vlines(curve.confidence, 0, curve.counts, **style)
     panel.set(ylim=(0, None), xlabel=ax.get_xlabel(), ylabel="samples")
     panel.spines[["top", "right"]].set_visible(False)
     panel.locator_params(axis="y", nbins=2, integer=True)
@@ -405,19 +397,15 @@ def pvalue_ecdf(
     [[0.0, 0.0], [0.25, 0.5], [0.75, 1.0], [1.0, 1.0]]
     """
     with figures.figure(ax, (4.4, 4.8), ncols=2) as ax:
-        for (color, line), (name, values) in zip(
-            figures.CURVE_LOOKS, pvalues.items(), strict=False
-        ):
+        for look, (name, values) in zip(figures.CURVE_LOOKS, pvalues.items(), strict=False):
             rates = np.arange(1, values.size + 1) / values.size
-            ends = np.r_[0, values, 1], np.r_[0, rates, 1]
-            style = {"color": color, "linestyle": line, "linewidth": 1.5, "label": name}
-            ax.plot(*ends, drawstyle="steps-post", **style)
+            style = {"linewidth": 1.5, "label": name, "drawstyle": "steps-post", **look}
+            ax.plot(np.r_[0, values, 1], np.r_[0, rates, 1], **style)
         figures.draw_diagonal(ax, "rate = level")
         if band is not None:
-            ends = band.simultaneous_lower, band.simultaneous_upper
+            ends = band.levels, band.simultaneous_lower, band.simultaneous_upper
             label = f"{100 * band.confidence_level:.4g} % band of uniform p-values"
-            style = {"color": figures.LIGHT_BAND, "linewidth": 0, "zorder": 0, "label": label}
-            ax.fill_between(band.levels, *ends, **style)
+            figures.draw_band(ax, *ends, label, figures.LIGHT_BAND)
         ax.set(xlim=(0, 1), ylim=(0, 1.01), box_aspect=1)
         ax.set(xlabel="level of the test", ylabel="share of data sets that are rejected")
     return ax
@@ -476,9 +464,8 @@ def murphy_diagram(
     if len(levels) > 1:
         raise ValueError(f"curves: expected scores of one quantile or of means, got {levels}")
     with figures.figure(ax, (5.0, 3.4)) as ax:
-        looks = zip(curves.items(), figures.CURVE_LOOKS, strict=False)
-        for (name, curve), (color, style) in looks:
-            ax.plot(curve.thresholds, curve.score, color=color, linestyle=style, label=name)
+        for look, (name, curve) in zip(figures.CURVE_LOOKS, curves.items(), strict=False):
+            ax.plot(curve.thresholds, curve.score, label=name, **look)
         ax.set(xlabel=xlabel, ylabel="mean elementary score", ylim=(0, None))
     return ax
 
@@ -539,22 +526,20 @@ def score_decomposition(
     draws = None
     if isinstance(decomposition, CalibrationTestResult):
         draws, decomposition = decomposition.null_samples, decomposition.statistic
-    values = _shown(decomposition)
-    band = None if draws is None else _band(draws, confidence_level)
-    places = np.arange(4)
+    values, places = _in_one_array(decomposition), np.arange(4)
     with figures.figure(ax, (5.0, 3.4)) as ax:
         colors = [figures.BAND, figures.BARS, figures.BARS, figures.BARS]
         ax.bar(places, values, 0.6, color=colors, label="observed")
         style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
         for place, value in zip(places, values, strict=True):
             ax.annotate(f"{value:.3g}", (place, value), (-4, 3), **style)
-        if band is not None:
-            (lower, upper), middle = band, (band[0] + band[1]) / 2
+        if draws is not None:
+            samples, level = _in_one_array(draws).T, float(confidence_level)
+            rank, _ = with_bands.ranks_of_band(level, len(samples))
+            lower, upper = with_bands.pointwise_band(jnp.asarray(samples), rank)
             style = {"fmt": "none", "ecolor": figures.BLACK, "elinewidth": 1.5, "capsize": 5}
-            style["label"] = (
-                f"{100 * float(confidence_level):.4g} % of the redraws under calibration"
-            )
-            ax.errorbar(places + 0.15, middle, (upper - lower) / 2, **style)
+            style["label"] = f"{100 * level:.4g} % of the redraws under calibration"
+            ax.errorbar(places + 0.15, (lower + upper) / 2, (upper - lower) / 2, **style)
         ax.axhline(0, color=figures.BLACK, linewidth=0.8)
         ax.set_xticks(places, list(_PARTS))
         ax.set(xlabel="score = miscalibration - discrimination + uncertainty", ylabel=ylabel)
@@ -562,18 +547,9 @@ def score_decomposition(
     return ax
 
 
-def _shown(parts: Any) -> np.ndarray:
-    """The parts in one array, [4, ...]."""
+def _in_one_array(parts: Any) -> np.ndarray:
+    """The parts, [4, ...]."""
     return np.stack([np.asarray(getattr(parts, key), np.float64) for key in _PARTS])
-
-
-def _band(draws: Any, confidence_level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the interval of each part, [4] each."""
-    values = _shown(draws)
-    size = values.shape[1]
-    rank, _ = ranks_of_band(float(confidence_level), size)
-    lower, upper = pointwise_band(jnp.asarray(values.T), rank)
-    return np.asarray(lower), np.asarray(upper)
 
 
 @checked
@@ -623,9 +599,8 @@ def e_process_wealth(
     with figures.figure(ax, (5.0, 3.6), ncols=2) as ax:
         from matplotlib.ticker import MaxNLocator
 
-        for i, (name, logs) in enumerate(bets.items()):
-            color, line = figures.CURVE_LOOKS[i % len(figures.CURVE_LOOKS)]
-            ax.plot(steps, logs / unit, label=name, color=color, ls=line, lw=1)
+        for look, (name, logs) in zip(itertools.cycle(figures.CURVE_LOOKS), bets.items()):
+            ax.plot(steps, logs / unit, label=name, linewidth=1, **look)
         ax.plot(steps, total / unit, color=figures.BLACK, lw=2, label="all bets")
         threshold = -math.log(level) / unit
         ax.axhline(threshold, color=figures.RED, lw=1, label=f"{1 / level:.3g}: level {level:g}")

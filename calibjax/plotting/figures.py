@@ -18,21 +18,15 @@ LIGHT_BAND, BAND, BARS = "#cfdfec", "#8db3d3", "#c9c9c9"
 # Colour maps: from zero upwards, and with zero in the middle.
 SEQUENTIAL, DIVERGING = "viridis_r", "coolwarm"
 # The "muted" colours of Paul Tol (2021), Colour schemes, which the colour-blind can tell apart.
-CURVE_COLORS = (
-    "#332288",
-    "#CC6677",
-    "#117733",
-    "#DDCC77",
-    "#88CCEE",
-    "#882255",
-    "#44AA99",
-    "#999933",
-    "#AA4499",
-)
+CURVE_COLORS = ("#332288", "#CC6677", "#117733", "#DDCC77", "#88CCEE")
+CURVE_COLORS += ("#882255", "#44AA99", "#999933", "#AA4499")
 # Beside the colours, for prints without them.
 CURVE_MARKERS = "osD^vP<X>"
 CURVE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-", "--")
-CURVE_LOOKS = tuple(zip(CURVE_COLORS, CURVE_STYLES, strict=True))
+CURVE_LOOKS = [
+    {"color": color, "linestyle": style}
+    for color, style in zip(CURVE_COLORS, CURVE_STYLES, strict=True)
+]
 
 
 @contextlib.contextmanager
@@ -117,28 +111,26 @@ def draw_histogram(ax: "Axes", values: np.ndarray, bins: int, label: str) -> Non
     ax.stairs(heights, edges, fill=True, color=BLUE, alpha=0.55, label=label)
 
 
-def draw_diagonal(
-    ax: "Axes",
-    label: str = "calibrated",
-    *,
-    is_difference: bool = False,
-    ends: Sequence[float] = (0, 1),
-) -> None:
-    """The dashed line that calibrated models are around: the diagonal, or zero as a difference."""
+def draw_diagonal(ax: "Axes", label: str = "calibrated", ends: Any = ((0, 1), (0, 1))) -> None:
+    """The dashed line that calibrated models are around, the diagonal unless its ends differ."""
     style = {"color": GRAY, "linewidth": 1, "linestyle": "--", "zorder": 1, "label": label}
-    ax.plot(ends, [0, 0] if is_difference else ends, **style)
+    ax.plot(*ends, **style)
 
 
-def draw_points(
-    ax: "Axes", x: np.ndarray, y: np.ndarray, is_outside: np.ndarray, size: float, outside: str
-) -> None:
+def draw_band(ax: "Axes", x: Any, lower: Any, upper: Any, label: str, color: str) -> None:
+    """A band behind everything else."""
+    ax.fill_between(x, lower, upper, label=label, color=color, linewidth=0, zorder=0)
+
+
+def parts(*each: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Those of (chosen places, ...) that have any places: each has an entry in a legend."""
+    return [part for part in each if np.any(part[0])]
+
+
+def draw_points(ax: "Axes", x: Any, y: Any, is_outside: Any, size: float, outside: str) -> None:
     """Black points inside of a band, and red diamonds outside of it, which `outside` names."""
     style = {"linestyle": "none", "clip_on": False, "zorder": 3}
     style |= {"markeredgecolor": "white", "markeredgewidth": 0.5, "markersize": size}
-    is_outside = np.asarray(is_outside)
-    for label, chosen, color, marker in (
-        ("observed", ~is_outside, BLACK, "o"),
-        (outside, is_outside, RED, "D"),
-    ):
-        if np.any(chosen):
-            ax.plot(x[chosen], y[chosen], color=color, marker=marker, label=label, **style)
+    inside = ~is_outside, BLACK, "o", "observed"
+    for chosen, color, marker, label in parts(inside, (is_outside, RED, "D", outside)):
+        ax.plot(x[chosen], y[chosen], color=color, marker=marker, label=label, **style)

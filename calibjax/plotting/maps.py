@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from calibjax._core import checks
-from calibjax._core.gate import Seen, checked
+from calibjax._core.gate import Seen, checked, unchecked
 from calibjax._core.pytree import Numbers
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.plotting import figures
@@ -21,11 +21,7 @@ _LABEL = "witness, standard errors"
 _NUM_LEVELS = 12  # of colour, on both sides of zero together
 
 
-def _names(name: str, value: Any, seen: Seen) -> list[str] | None:
-    return None if value is None else [str(x) for x in value]
-
-
-@checked(result=figures.result_of("groups"), groups=_names, residuals=_names)
+@checked(result=figures.result_of("groups"), groups=unchecked)
 def group_errors(
     result: CalibrationTestResult,
     *,
@@ -76,10 +72,15 @@ def group_errors(
     >>> print([label.get_text() for label in ax.get_yticklabels()], len(ax.patches))
     ['young', 'old'] 1
     """
+    shown = [np.asarray(x) for x in (result.estimate, result.null_size, result.adjusted_pvalue)]
+    if shown[0].ndim not in (1, 2):
+        expected = "[G] or [G, k], of one data set"
+        raise ValueError(f"result.estimate: expected {expected}, got {shown[0].shape}")
+    errors, sizes, pvalues = (x.reshape(len(x), -1) for x in shown)
     level = float(significance_level)
-    errors, sizes, pvalues = _shown(result)
+    cells = errors, sizes, pvalues <= level
     rows, columns = (
-        names or [str(i) for i in range(size)]
+        [str(x) for x in (range(size) if names is None else names)]
         for names, size in zip((groups, residuals), errors.shape, strict=True)
     )
     has_numbers = len(rows) <= _MOST_ROWS and len(columns) <= _MOST_COLUMNS
@@ -89,8 +90,7 @@ def group_errors(
         limit = float(np.abs(errors).max()) or 1.0
         style: dict[str, Any] = {"vmin": -limit, "vmax": limit, "aspect": "auto"}
         image = ax.imshow(errors, cmap=figures.DIVERGING, **style)
-        _write(ax, errors, sizes, pvalues <= level, has_numbers=has_numbers)
-        _frame(ax, pvalues <= level, f"adjusted p ≤ {level:g}")
+        _write(ax, cells, f"adjusted p ≤ {level:g}", has_numbers=has_numbers)
         style = {} if has_numbers else {"fontsize": "x-small"}
         ax.set_yticks(np.arange(len(rows)), rows, **style)
         ax.set_xticks(np.arange(len(columns)), columns, rotation=0 if has_numbers else 90, **style)
@@ -105,24 +105,11 @@ def group_errors(
     return ax
 
 
-def _shown(result: CalibrationTestResult) -> list[np.ndarray]:
-    """Signed errors, their standard errors and adjusted p-values, [G, k] each."""
-    shown = [np.asarray(x) for x in (result.estimate, result.null_size, result.adjusted_pvalue)]
-    if shown[0].ndim not in (1, 2):
-        expected = "[G] or [G, k], of one data set"
-        raise ValueError(f"result.estimate: expected {expected}, got {shown[0].shape}")
-    return [x.reshape(len(x), -1) for x in shown]
+def _write(ax: "Axes", cells: tuple[np.ndarray, ...], label: str, *, has_numbers: bool) -> None:
+    """Numbers in the cells, or signs, and frames around the significant ones, with one label."""
+    from matplotlib.patches import Rectangle
 
-
-def _write(
-    ax: "Axes",
-    errors: np.ndarray,
-    sizes: np.ndarray,
-    is_significant: np.ndarray,
-    *,
-    has_numbers: bool,
-) -> None:
-    """Numbers in the cells, or signs in the significant ones."""
+    errors, sizes, is_significant = cells
     largest = np.abs(errors).max() or 1.0
     # Two digits of a typical standard error; it is zero where nothing is left to chance.
     positive = sizes[sizes > 0]
@@ -136,16 +123,10 @@ def _write(
             style["color"] = "white" if abs(error) > 0.7 * largest else "black"
             style["fontweight"] = "bold" if is_significant[row, column] else "normal"
             ax.text(column, row, text, **style)
-
-
-def _frame(ax: "Axes", is_significant: np.ndarray, label: str) -> None:
-    """Frames around the significant cells, with one entry in a legend."""
-    from matplotlib.patches import Rectangle
-
-    style: dict[str, Any] = {"fill": False, "edgecolor": figures.BLACK, "linewidth": 1.8}
-    for row, column in np.argwhere(is_significant):
-        ax.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, label=label, **style))
-        label = ""
+        if is_significant[row, column]:
+            style = {"fill": False, "edgecolor": figures.BLACK, "linewidth": 1.8, "label": label}
+            ax.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, **style))
+            label = ""
 
 
 @checked(result=figures.result_of("locations"), needs=("mean",))
@@ -212,8 +193,9 @@ def witness_map(
     sizes = np.divide(witness, errors, out=np.zeros_like(witness), where=errors > 0)
     is_significant = np.asarray(result.adjusted_pvalue) <= float(significance_level)
     if hasattr(at_predictions, "class_probs"):
-        probs = np.asarray(at_predictions.class_probs)
-        return _draw_bars(sizes, is_significant, probs, targets, ax)
+        observed = np.asarray(at_predictions.class_probs)[np.arange(targets.size), targets]
+        names = [f"class {c}\np = {p:.2g}" for c, p in zip(targets, observed, strict=True)]
+        return _draw_bars(sizes, is_significant, names, ax)
     means = np.asarray(jax.vmap(lambda p: p.mean())(at_predictions))
     points = np.stack([means, targets - means], 1).astype(np.float64)
     return _draw_map(sizes, is_significant, points, ax)
@@ -248,24 +230,16 @@ def _draw_map(
 
 
 def _draw_bars(
-    sizes: np.ndarray,
-    is_significant: np.ndarray,
-    probs: np.ndarray,
-    targets: np.ndarray,
-    ax: "Axes | None",
+    sizes: np.ndarray, is_significant: np.ndarray, names: list[str], ax: "Axes | None"
 ) -> "Axes":
     """A bar for each location, with its class and the probability of this class."""
     places = np.arange(sizes.size)
-    observed = probs[places, targets]
-    names = [f"class {c}\np = {p:.2g}" for c, p in zip(targets, observed, strict=True)]
+    grey = ~is_significant, figures.GRAY, "not significant"
+    above = is_significant & (sizes > 0), figures.RED, "more frequent than predicted"
+    below = is_significant & (sizes <= 0), figures.BLUE, "less frequent than predicted"
     with figures.figure(ax, (1.6 + 0.55 * max(sizes.size, 5), 3.4)) as ax:
-        for label, chosen, color in (
-            ("not significant", ~is_significant, figures.GRAY),
-            ("more frequent than predicted", is_significant & (sizes > 0), figures.RED),
-            ("less frequent than predicted", is_significant & (sizes <= 0), figures.BLUE),
-        ):
-            if np.any(chosen):
-                ax.bar(places[chosen], sizes[chosen], color=color, label=label)
+        for chosen, color, label in figures.parts(grey, above, below):
+            ax.bar(places[chosen], sizes[chosen], color=color, label=label)
         ax.set_xticks(places, names, fontsize="small")
         ax.axhline(0, color=figures.BLACK, linewidth=0.8)
         ax.set(ylabel=_LABEL)

@@ -56,13 +56,14 @@ class Panel(NamedTuple):
 
 def draw_curves(axes: Axes, x: np.ndarray, curves: dict[str, np.ndarray]) -> None:
     """A line for each method; means of runs [runs, k] in bands of one standard deviation."""
-    for (color, line), (name, runs) in zip(CURVE_LOOKS, curves.items(), strict=False):
+    for look, (name, runs) in zip(CURVE_LOOKS, curves.items(), strict=False):
         runs = np.atleast_2d(np.asarray(runs, np.float64))
         mean = runs.mean(0)
-        axes.plot(x, mean, color=color, linestyle=line, linewidth=1.5, label=name)
+        axes.plot(x, mean, linewidth=1.5, label=name, **look)
         if len(runs) > 1:
             half = runs.std(0, ddof=1)
-            axes.fill_between(x, mean - half, mean + half, color=color, alpha=0.18, linewidth=0)
+            style = {"color": look["color"], "alpha": 0.18, "linewidth": 0}
+            axes.fill_between(x, mean - half, mean + half, **style)
     axes.set_xscale("log")
 
 
