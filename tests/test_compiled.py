@@ -15,7 +15,7 @@ from scipy.special import gammaln, softmax
 from scipy.stats import norm
 
 from calibjax import distances, distributions, estimators, kernels, recalibration, scores
-from calibjax.estimators.kernel_density import kde_calibration_error
+from calibjax.estimators.binned import kde_calibration_error
 from calibjax.kernels.expectations import single_expectation
 from tests import oracles
 

@@ -66,10 +66,7 @@ class Neighbourhood:
         return cls(Exponential(length_scale, Manhattan(mean=True)), UniformBins(num_bins))
 
     def groups(
-        self,
-        samples: jax.Array,
-        points: jax.Array | None,
-        weights: jax.Array | None = None,
+        self, samples: jax.Array, points: jax.Array | None, weights: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
         """Confidence bins of the points (by default the samples), and of the samples."""
         at = None if points is None else Bernoulli(points)
@@ -210,10 +207,8 @@ def local_errors(
     size = jnp.where(jnp.isnan(places), jnp.nan, size)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     deviations = _root_of_ratio(spread, others), _root_of_ratio(means[1, ..., 2], size)
-    error, standard_error, null_standard_error = (
-        jnp.where(has_samples, x, jnp.nan) for x in (means[0, ..., 0], *deviations)
-    )
-    return LocalErrors(error, standard_error, null_standard_error, size)
+    found = (jnp.where(has_samples, x, jnp.nan) for x in (means[0, ..., 0], *deviations))
+    return LocalErrors(*found, effective_size=size)
 
 
 @checked(at=_points)
@@ -352,32 +347,24 @@ class LocalProblem(NamedTuple):
 
     def smoothed(self, values: jax.Array, powers: Sequence[int]) -> tuple[jax.Array, jax.Array]:
         """Means of values of the samples around each point, as `smoothed_means` returns them."""
-        means, totals = self._weighted_means(values, powers)
-        # A traced number that is not a probability is in no bin.
-        return jnp.where(jnp.isnan(self.confidences[0])[:, None], jnp.nan, means), totals
-
-    def _weighted_means(
-        self, values: jax.Array, powers: Sequence[int]
-    ) -> tuple[jax.Array, jax.Array]:
-        if self.weights is None:
-            return self._means(values, self.groups, powers)
-        # What does not count has no points near it, or a narrow kernel would see nothing else.
-        places, groups = self.groups
-        groups = jnp.where(self.weights == 0, jnp.iinfo(groups.dtype).max, groups)
-        weights = [self.weights[:, None] ** power for power in powers]
-        columns = jnp.concatenate([x for w in weights for x in (w * values, w)], 1)
-        means, totals = self._means(columns, (places, groups), powers)
+        weights = jnp.ones_like(values[:, 0]) if self.weights is None else self.weights
+        factors = [weights[:, None] ** power for power in powers]
+        columns = jnp.concatenate([x for w in factors for x in (w * values, w)], 1)
+        if self.row is not None:
+            means, totals = means_in_row(self.kernel, self.row, columns, powers=tuple(powers))
+        else:
+            # What does not count has no points near it, or a narrow kernel would see nothing else.
+            places, groups = self.groups
+            groups = places, jnp.where(weights == 0, jnp.iinfo(groups.dtype).max, groups)
+            data = *self.features, columns, groups
+            means, totals = smoothed_means(self.kernel, *data, powers=powers)
         size = values.shape[1] + 1
         sums = jnp.stack([means[i, ..., i * size : (i + 1) * size] for i in range(len(powers))])
-        masses = sums[..., -1]
-        return sums[..., :-1] / jnp.where(masses == 0, 1, masses)[..., None], masses * totals
-
-    def _means(
-        self, values: jax.Array, groups: tuple[jax.Array, jax.Array], powers: Sequence[int]
-    ) -> tuple[jax.Array, jax.Array]:
-        if self.row is not None:
-            return means_in_row(self.kernel, self.row, values, powers=tuple(powers))
-        return smoothed_means(self.kernel, *self.features, values, groups, powers=powers)
+        masses = sums[..., -1:]
+        means = sums[..., :-1] / jnp.where(masses == 0, 1, masses)
+        # A traced number that is not a probability is in no bin.
+        means = jnp.where(jnp.isnan(self.confidences[0])[:, None], jnp.nan, means)
+        return means, masses[..., 0] * totals
 
     def errors(self) -> tuple[jax.Array, jax.Array]:
         """Signed errors and sums of weights, which are zero where there are no errors."""

@@ -17,7 +17,7 @@ from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import Bernoulli, constraints
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.constraints import nonnegative_integer, positive, unit_interval
-from calibjax.estimators.kernel_density import (
+from calibjax.estimators.binned import (
     BANDWIDTHS,
     Point,
     dirichlet_kernels,
@@ -249,7 +249,7 @@ class KernelDensity(EstimationFunction):
 
         h(p, q) = ⟨p − π(p), q − π(q)⟩,   π(p) = Σ_i k(p; p_i) e_{y_i} / Σ_i k(p; p_i)
 
-    with the Dirichlet kernels of `estimators.kernel_density.kde_calibration_error` around the
+    with the Dirichlet kernels of `estimators.binned.kde_calibration_error` around the
     training samples;
     the hyperparameter is their bandwidth. For confidences, an array [n], h is the single product
     (c − π(c)) (d − π(d)) with beta density kernels, half the value for `Bernoulli`s.

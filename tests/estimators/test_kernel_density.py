@@ -9,7 +9,7 @@ import scipy.stats
 from scipy.special import gammaln
 
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators.kernel_density import (
+from calibjax.estimators.binned import (
     Point,
     dirichlet_kernels,
     kde_calibration_error,

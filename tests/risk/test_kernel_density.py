@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators.kernel_density import kde_calibration_error
+from calibjax.estimators.binned import kde_calibration_error
 from calibjax.risk import KernelDensity
 from tests.estimators.test_kernel_density import boundary, interior, proportions_oracle
 

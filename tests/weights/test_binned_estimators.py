@@ -11,7 +11,7 @@ from scipy.stats import dirichlet
 from calibjax import distances, estimators
 from calibjax.distributions import Bernoulli, Categorical, sample_targets
 from calibjax.estimators import EqualMassBins, MedianVarianceBins, UniformBins
-from calibjax.estimators.kernel_density import kde_calibration_error
+from calibjax.estimators.binned import kde_calibration_error
 from tests.weights.laws import CLASSES, CONFIDENCES, CORRECT, KEY, LABELS, WEIGHTS, N, rows
 
 BINARY = Bernoulli(CONFIDENCES)
