@@ -1,20 +1,15 @@
-"""Reliability curves, binned and isotonic, with bands under calibration.
-
-Bands for counts under calibration, from redraws of the whole data set.
-
-Under calibration the observed counts are exchangeable with the redrawn ones.
-
-Reliability curves: observed frequencies of a label against its predicted probabilities.
+"""Reliability curves, binned and isotonic, with consistency bands under calibration.
 
 If the model is calibrated then, given the predictions, the targets are independent draws
-y_i ~ p_i. The consistency bands contain the frequencies that such targets have in the bins of the
-observed predictions.
+y_i ~ p_i, so that the observed counts are exchangeable with those of redraws of the whole data set.
+The bands contain the frequencies that such targets have in the bins of the observed predictions.
 """
 
 import dataclasses
 import functools
 import math
 from fractions import Fraction
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,13 +45,7 @@ def pointwise_band(redraws: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]
 
 
 def simultaneous_band(
-    redraws: jax.Array,
-    rank: int,
-    counts: jax.Array,
-    expected: jax.Array,
-    deviation: jax.Array,
-    *,
-    has_weights: bool = False,
+    redraws: jax.Array, rank: int, counts: jax.Array, expected: jax.Array, deviation: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Smallest and largest number of ones, or sum of their weights, in the band of all bins.
 
@@ -69,7 +58,8 @@ def simultaneous_band(
     # The redraw that defines the critical value is in the band despite rounding errors.
     rounding = rounding_of_sums(counts, expected)
     lower, upper = expected - half - rounding, expected + half + rounding
-    if has_weights:  # of which all together may be more than their sum in another order
+    if jnp.issubdtype(redraws.dtype, jnp.floating):
+        # All weights together may be more than their sum in another order.
         return jnp.maximum(lower, 0), jnp.minimum(upper, counts + rounding)
     return jnp.maximum(jnp.ceil(lower), 0), jnp.minimum(jnp.floor(upper), counts)
 
@@ -218,7 +208,7 @@ def reliability_curve(
             raise ValueError(f"binning(predictions): expected {expected}, got {number}")
     data = predictions.probs, targets, bins, weights
     size = min(targets.size, max_bins)
-    values = _curve(jax.random.split(key, num_draws), *data, size=size, ranks=ranks)
+    values = _curve(jax.random.split(key, num_draws), data, size, ranks)
     return ReliabilityCurve(*values, confidence_level=confidence_level)
 
 
@@ -232,107 +222,41 @@ def binary(predictions: Distribution) -> Bernoulli:
 
 
 @functools.partial(jax.jit, static_argnames=("size", "ranks"))
-def _curve(
-    keys: jax.Array,
-    probs: jax.Array,
-    targets: jax.Array,
-    bins: jax.Array,
-    weights: jax.Array | None,
-    *,
-    size: int,
-    ranks: tuple[int, int],
-) -> tuple[jax.Array, ...]:
+def _curve(keys: jax.Array, data: Any, size: int, ranks: tuple[int, int]) -> tuple[jax.Array, ...]:
     """The arrays of the curve, in the order of its fields."""
+    probs, targets, bins, weights = data
     n, dtype = targets.size, probs.dtype
     each = jnp.ones(n, jnp.int32) if weights is None else weights
-    positions, is_possible = _positions(probs, bins, each, size)
+    # Bins are sorted by confidence, empty ones last.
+    sizes = jax.ops.segment_sum(each, bins, n)
+    means = jax.ops.segment_sum(each * probs, bins, n) / jnp.where(sizes == 0, 1, sizes)
+    order = jnp.argsort(jnp.where(sizes > 0, means, jnp.inf))
+    positions = jnp.zeros(n, jnp.int32).at[order].set(jnp.arange(n, dtype=jnp.int32))[bins]
+    is_possible = jnp.all((bins >= 0) & (bins < n)) & (jnp.sum(sizes > 0) <= size)
     is_possible &= ~jnp.any(jnp.isnan(probs))
 
     def sums(values: jax.Array) -> jax.Array:
         return jax.ops.segment_sum(values, positions, size)
 
-    # Sums within rows, each of one bin, are vector arithmetic; sums of single samples are not.
-    rows, owners = _rows(jnp.where(each > 0, positions, size), size)
-    laid, counting = (jnp.append(x, 0)[rows] for x in (probs, each))
-
     def redrawn(key: jax.Array) -> jax.Array:
-        ones = jnp.sum(jnp.where(_labels(key, laid), counting, 0), 1)
-        return jax.ops.segment_sum(ones, owners, size)
+        return sums(each * draw(key, Bernoulli(probs)))
 
     counts, ones = sums(each), sums(each * targets.astype(jnp.int32))
     # The residuals nearly cancel, so that their sum has small rounding errors.
     residuals = segment_sums(probs - targets, positions, counts, weights)
     expected = jnp.clip(ones + residuals, 0, counts)
     deviation = jnp.sqrt(sums(jnp.square(each) * (probs * (1 - probs))))
-    batch_size = default_batch_size(_BYTES_PER_LABEL * n)
-    redraws = map_batches(keys, jax.vmap(redrawn), batch_size)
+    redraws = map_batches(keys, jax.vmap(redrawn), default_batch_size(_BYTES_PER_LABEL * n))
     pointwise = pointwise_band(redraws, ranks[0])
     if weights is not None:  # of equal labels in another order the sums may differ by rounding
         rounding = rounding_of_sums(counts, expected)
         pointwise = pointwise[0] - rounding, pointwise[1] + rounding
-    simultaneous = simultaneous_band(
-        redraws, ranks[1], counts, expected, deviation, has_weights=weights is not None
-    )
-    limits = *pointwise, *simultaneous
+    simultaneous = simultaneous_band(redraws, ranks[1], counts, expected, deviation)
     divisors = jnp.where(counts == 0, 1, counts).astype(dtype)
-    shares = (x.astype(dtype) / divisors for x in (expected, ones, *limits))
+    numbers = expected, ones, *pointwise, *simultaneous
+    shares = (x.astype(dtype) / divisors for x in numbers)
     # A bin out of range, which is not refused under jit, gives NaN.
     return counts, *(jnp.where(is_possible, share, jnp.nan) for share in shares)
-
-
-def _rows(positions: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-    """Samples in rows of one position each, n where there is none, and positions of the rows.
-
-    Samples at the position `size` are in none of them.
-    """
-    n = positions.size
-    width = min(max(n // (8 * size), 1), 512)
-    counts = jax.ops.segment_sum(jnp.ones(n, jnp.int32), positions, size)
-    order, ends = jnp.argsort(positions), jnp.cumsum(-(-counts // width))
-    ranks = jnp.arange(n, dtype=jnp.int32) - (jnp.cumsum(counts) - counts)[positions[order]]
-    number = n // width + size  # of rows, at most
-    places = (ends - -(-counts // width))[positions[order]] * width + ranks
-    places = jnp.where(positions[order] < size, places, number * width)
-    rows = jnp.full(number * width, n, jnp.int32)
-    rows = rows.at[places].set(order.astype(jnp.int32), mode="drop")
-    owners = jnp.searchsorted(ends, jnp.arange(number), side="right")
-    return rows.reshape(number, width), owners
-
-
-def _labels(key: jax.Array, probs: jax.Array) -> jax.Array:
-    """Labels drawn with these probabilities, [k, width], in half the time of uniform numbers.
-
-    Sixteen random bits decide all but one in 65 536. Those have a uniform number, of another 24
-    bits, which they share with others of their column that these bits leave open: hardly ever one,
-    unless columns are as long as that.
-    """
-    scaled = probs * 2**16
-    whole = jnp.floor(scaled)
-    number, width = -(-probs.size // 2), probs.shape[1]
-    words = jax.random.bits(key, (number + width,), jnp.uint32)  # once: it takes long to compile
-    halves = jnp.stack([words & 0xFFFF, words >> 16], 1).ravel()[: probs.size].reshape(probs.shape)
-    halves, limits = halves.astype(jnp.int32), whole.astype(jnp.int32)
-    level = (words[number:] >> 8).astype(probs.dtype) / 2**24
-    return (halves < limits) | ((halves == limits) & (level < scaled - whole))
-
-
-def _positions(
-    probs: jax.Array, bins: jax.Array, weights: jax.Array, size: int
-) -> tuple[jax.Array, jax.Array]:
-    """Position of each sample's bin among all bins sorted by confidence, empty bins last, [n].
-
-    The weights of the samples are 1 if they count equally.
-
-    Returns:
-        The positions, and whether all bins are in range and all positions below `size`.
-    """
-    n = bins.size
-    counts = jax.ops.segment_sum(weights, bins, n)
-    means = jax.ops.segment_sum(weights * probs, bins, n) / jnp.where(counts == 0, 1, counts)
-    order = jnp.argsort(jnp.where(counts > 0, means, jnp.inf))
-    places = jnp.zeros(n, jnp.int32).at[order].set(jnp.arange(n, dtype=jnp.int32))
-    is_possible = jnp.all((bins >= 0) & (bins < n)) & (jnp.sum(counts > 0) <= size)
-    return places[bins], is_possible
 
 
 @record

@@ -1,6 +1,4 @@
-"""Probability integral transforms (PIT), their counts, and coverage.
-
-Uniformity of PIT values: their counts in bins, and the coverage of quantiles and intervals.
+"""Probability integral transforms (PIT): counts in bins, coverage of quantiles and intervals.
 
 If the model is calibrated then, given the predictions, the PIT values are independent and uniform
 on (0, 1). The bands contain what independent uniform numbers give.
@@ -184,6 +182,7 @@ def _ends(p: Quantiles, first: jax.Array, last: jax.Array) -> list[jax.Array]:
 
 
 LEVELS = tuple(np.arange(1, 20) / 20)
+_OF_BAND = "num_draws", "confidence_level"  # options that are known when compiling
 _BYTES_PER_NUMBER = 32  # random bits, a uniform number and its cell in one redraw
 
 
@@ -263,15 +262,11 @@ class CoverageCurve:
         return jnp.sum(widths * jnp.where(a * b < 0, crossing, sums), -1) / 2
 
 
-def _of_unit_interval(name: str, value: Any, _: object) -> jax.Array:
+def _values(name: str, value: Any, _: object) -> jax.Array:
     return confidence_array(name, value, Seen({}))
 
 
-@checked(
-    compiled=True,
-    static=("num_bins", "num_draws", "confidence_level"),
-    values=_of_unit_interval,
-)
+@checked(compiled=True, static=("num_bins", *_OF_BAND), values=_values)
 def pit_counts(
     key: jax.Array,
     values: Numbers,
@@ -336,12 +331,7 @@ def checked_levels(name: str, value: Any, _: object) -> jax.Array:
     return checks.proportions(name, value)
 
 
-@checked(
-    compiled=True,
-    static=("kind", "num_draws", "confidence_level"),
-    values=_of_unit_interval,
-    levels=checked_levels,
-)
+@checked(compiled=True, static=("kind", *_OF_BAND), values=_values, levels=checked_levels)
 def coverage_curve(
     key: jax.Array,
     values: Numbers,
@@ -443,8 +433,6 @@ def _counted(
     # Weights are in the units in which this is the sum of their squares, too.
     size = jnp.asarray(values.size, values.dtype) if weights is None else jnp.sum(weights)
     deviation = jnp.sqrt(size * probs * (1 - probs))
-    lower, upper = simultaneous_band(
-        redraws, rank, size, size * probs, deviation, has_weights=weights is not None
-    )
+    lower, upper = simultaneous_band(redraws, rank, size, size * probs, deviation)
     lower, upper = checks.nan_with((lower, upper), values, edges, size)
     return checks.nan_rows(jnp.isnan(lower), count(values)), lower, upper

@@ -12,6 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 from calibjax import distributions as d
 from calibjax import estimators
 from calibjax.distributions import Bernoulli
+from calibjax.distributions.base import draw
 from calibjax.estimators import curves
 from calibjax.estimators.curves import ReliabilityCurve
 
@@ -45,16 +46,8 @@ def curve(p, y, key=KEY, **options):
 
 def redraws_in_bins(key, p, groups, num_draws):
     """Numbers of ones of every redraw in each bin, [B, number of bins]."""
-    keys = jax.random.split(key, num_draws)
-    n, positions = len(p), np.empty(len(p), int)
-    for i, group in enumerate(groups):
-        positions[group] = i
-    rows, _ = curves._rows(jnp.asarray(positions), min(n, 100))
-    laid = jnp.append(jnp.asarray(p), 0)[rows]
-    drawn = jax.jit(jax.vmap(curves._labels, (0, None)))(keys, laid)
-    labels = np.empty((num_draws, n), int)
-    labels[:, rows[rows < n]] = drawn[:, rows < n]
-    return np.array([[y[group].sum() for group in groups] for y in labels])
+    drawn = jax.jit(jax.vmap(draw, (0, None)))(jax.random.split(key, num_draws), Bernoulli(p))
+    return np.array([[y[group].sum() for group in groups] for y in np.asarray(drawn)])
 
 
 def curve_oracle(key, p, y, bins, num_draws, level):
