@@ -36,9 +36,8 @@ refused, unless a `LabelKernel` asks for them explicitly:
 0.1476
 """
 
-from calibjax.kernels.bandwidth import median_heuristic
 from calibjax.kernels.base import Constant, Kernel, LabelKernel, TensorProduct, White, gram_matrix
-from calibjax.kernels.defaults import default_kernel, default_kernels
+from calibjax.kernels.defaults import default_kernel, default_kernels, median_heuristic
 from calibjax.kernels.expectations import classes, normal, others
 from calibjax.kernels.nystrom import Nystrom
 from calibjax.kernels.residuals import Fisher, NormalScore, PearsonResidual

@@ -23,13 +23,7 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.constraints import positive
 from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.kernels.expectations import (
-    centered_kernel,
-    centered_norm,
-    combine,
-    double_expectation,
-    single_expectation,
-)
+from calibjax.kernels import expectations
 
 Interval = tuple[jax.Array | float, jax.Array | float]  # a lower and an upper bound
 
@@ -47,11 +41,9 @@ def _with_scalar_values(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
     def checked(self: "Kernel", x: object, y: object) -> jax.Array:
         value = call(self, x, y)
-        if jnp.shape(value):
-            raise ValueError(
-                f"kernel {type(self).__name__}: expected a scalar as its value at one pair of "
-                f"points, got shape {jnp.shape(value)}"
-            )
+        if shape := jnp.shape(value):
+            got = f"a scalar as its value at one pair of points, got shape {shape}"
+            raise ValueError(f"kernel {type(self).__name__}: expected {got}")
         return value
 
     return checked
@@ -102,7 +94,7 @@ class Kernel:
 
     def double_expectation(self, p: Distribution, q: Distribution) -> jax.Array:
         """E_{Z~p, Z'~q} k(Z, Z'); see `calibjax.kernels.expectations.double_expectation`."""
-        return double_expectation(self, p, q)
+        return expectations.double_expectation(self, p, q)
 
     def __add__(self, other: "Kernel") -> "Kernel":
         return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
@@ -308,22 +300,23 @@ class TensorProduct(Kernel):
     ) -> jax.Array:
         """Calibration kernel at two samples; see `calibjax.estimators.calibration_kernel`."""
         value = prediction_kernel(self.prediction, p, q)
-        return value * centered_kernel(self.target, p, y, q, z)
+        return value * expectations.centered_kernel(self.target, p, y, q, z)
 
     def expected_diagonal(self, p: Distribution) -> jax.Array:
         """E h((p, Y), (p, Y)) for Y ~ p."""
-        return prediction_kernel(self.prediction, p, p) * centered_norm(self.target, p)
+        value = prediction_kernel(self.prediction, p, p)
+        return value * expectations.centered_norm(self.target, p)
 
     def embedding_difference(
         self, t: Distribution, s: ArrayLike, p: Distribution, y: ArrayLike
     ) -> jax.Array:
         """k((t, s), (p, y)) − E k((t, s), (p, Z)) for Z ~ p at a test location (t, s)."""
-        difference = self.target(s, y) - single_expectation(self.target, p, s)
+        difference = self.target(s, y) - expectations.single_expectation(self.target, p, s)
         return prediction_kernel(self.prediction, t, p) * difference
 
     def calibration_kernel_bound(self) -> jax.Array | float:
         """Bound of |h|; see `calibjax.hypothesis_tests.distribution_free_skce_test`."""
-        spread = combine(self.target, lambda term: term.squared_diameter())
+        spread = expectations.combine(self.target, lambda term: term.squared_diameter())
         return self.prediction.value_range()[1] * spread
 
 
@@ -332,12 +325,11 @@ def combine_on_pairs(kernel: Kernel, method: str, function: Callable[[Any], Any]
 
     def of_term(term: object) -> PyTree:
         if not hasattr(term, method):
-            raise NotImplementedError(
-                f"{method} is not defined for kernel {type(term).__name__}; expected TensorProduct"
-            )
+            got = f"kernel {type(term).__name__}; expected TensorProduct"
+            raise NotImplementedError(f"{method} is not defined for {got}")
         return function(getattr(term, method))
 
-    return combine(kernel, of_term)
+    return expectations.combine(kernel, of_term)
 
 
 @record

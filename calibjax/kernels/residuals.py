@@ -161,14 +161,12 @@ def scores(p: Any, y: ArrayLike) -> tuple[Scores, ...]:
 
     Their sum has the mean zero under the members; kernels are centered under N(0, 1) anyway.
     """
-    if isinstance(p, Ensemble):
-        score = score_of_rank(p, y)
-        members = Scores(score_of_rank(p, p.values), -p.probs)
-        return Scores(score[None], jnp.ones(1, score.dtype)), members
     if is_of_counts(p):
         return _of_atom(p, y)
-    score = normal_score(p, y)
-    return (Scores(score[None], jnp.ones(1, score.dtype)),)
+    is_ranked = isinstance(p, Ensemble)
+    score = score_of_rank(p, y) if is_ranked else normal_score(p, y)
+    one = Scores(score[None], jnp.ones(1, score.dtype))
+    return (one, Scores(score_of_rank(p, p.values), -p.probs)) if is_ranked else (one,)
 
 
 def is_of_counts(p: object) -> bool:
@@ -225,10 +223,9 @@ def standard_normal(p: Any) -> Normal | DiagNormal:
     is_number = hasattr(p, "cdf") and not getattr(getattr(p, "support", real), "axes", ())
     is_number = jnp.ndim(p.values) == 1 if isinstance(p, Ensemble) else is_number
     if not is_number or isinstance(p, MonteCarlo) or has_class_probs(p):
-        raise NotImplementedError(
-            f"no normal scores of targets of {type(p).__name__} predictions; expected numbers with "
-            "a method cdf, ensembles of numbers, DiagNormal or MvNormal"
-        )
+        expected = "numbers with a method cdf, ensembles of numbers, DiagNormal or MvNormal"
+        got = f"{type(p).__name__} predictions; expected {expected}"
+        raise NotImplementedError(f"no normal scores of targets of {got}")
     zero = jnp.zeros((), floating_dtype(p))
     return Normal(zero, jnp.ones_like(zero))
 
@@ -289,9 +286,8 @@ class PearsonResidual(Residual):
     def residual(self, p: Any, y: ArrayLike) -> jax.Array:
         """(e_y − p) / √(p + offset), [m]."""
         if not has_class_probs(p):
-            raise NotImplementedError(
-                f"no Pearson residuals under {type(p).__name__} predictions; expected classes"
-            )
+            got = f"{type(p).__name__} predictions; expected classes"
+            raise NotImplementedError(f"no Pearson residuals under {got}")
         probs = p.class_probs
         residual = one_hot(jnp.asarray(y), probs.shape[-1], probs.dtype) - probs
         return residual * self.label_scales(probs)
@@ -309,10 +305,8 @@ class PearsonResidual(Residual):
 def _with_identity(value: Any, name: str) -> Any:
     """A recalibration whose params there are that change nothing."""
     if not all(callable(getattr(value, method, None)) for method in ("identity", "apply")):
-        raise TypeError(
-            f"{name}: expected a recalibration with methods identity and apply, got "
-            f"{checks.described(value)}"
-        )
+        expected = "a recalibration with methods identity and apply"
+        raise TypeError(f"{name}: expected {expected}, got {checks.described(value)}")
     return checks.record_values(value, name)
 
 
@@ -377,9 +371,8 @@ class Fisher(Residual):
     def score(self, p: Any, y: ArrayLike) -> jax.Array:
         """∂_θ log (T_θ p)(y) at the params that change nothing, [k]."""
         if not hasattr(p, "log_prob"):
-            raise NotImplementedError(
-                f"no scores under {type(p).__name__} predictions; expected ones with a log_prob"
-            )
+            got = f"{type(p).__name__} predictions; expected ones with a log_prob"
+            raise NotImplementedError(f"no scores under {got}")
         batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], _with_finite_logs(p))
         params, dtype = self.recalibration.identity(batch), floating_dtype(batch)
         numbers, unflattened = ravel_pytree(jax.tree.map(lambda x: jnp.asarray(x, dtype), params))
@@ -569,10 +562,8 @@ class Regressor(Kernel):
     def number(self, p: Distribution) -> jax.Array:
         """The number x(p)."""
         value = _NUMBERS[self.of](bare(p))
-        unit = jnp.asarray(self.unit, value.dtype)
-        centered = value - jnp.asarray(self.center, value.dtype)
-        is_zero = unit == 0
-        return jnp.where(is_zero, 0, ratio(centered, jnp.where(is_zero, 1, unit)))
+        center, unit = (jnp.asarray(x, value.dtype) for x in (self.center, self.unit))
+        return jnp.where(unit == 0, 0, ratio(value - center, jnp.where(unit == 0, 1, unit)))
 
     def __call__(self, p: Distribution, q: Distribution) -> jax.Array:
         """Product of the numbers of two predictions."""

@@ -32,8 +32,8 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import Recalibrated, bare, check_continuous, like
 from calibjax.distributions.constraints import positive, real
 from calibjax.kernels import Kernel, SquaredExponential
-from calibjax.kernels.bandwidth import median_of_distances
 from calibjax.kernels.base import prediction_kernel
+from calibjax.kernels.defaults import median_of_distances
 from calibjax.recalibration.base import Recalibrator, Weights, where_it_exists
 from calibjax.recalibration.confidences import IsotonicMap
 from calibjax.scores.proper import weighted_mean

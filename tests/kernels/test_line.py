@@ -13,7 +13,7 @@ from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions import Bernoulli, Categorical, Laplace, Normal, Poisson, with_features
 from calibjax.estimators.kernel import mmce
 from calibjax.hypothesis_tests import exact_skce_test
-from calibjax.kernels import bandwidth
+from calibjax.kernels import defaults
 from calibjax.kernels.line import line_of
 from calibjax.operators import line_forms, line_sums
 from calibjax.operators.kernel_matrix import OnLine
@@ -258,7 +258,7 @@ def test_exact_tests(n, weighted, monkeypatch):
 @pytest.mark.parametrize("kind", ["plain", "rounded", "half equal", "large"])
 @pytest.mark.parametrize("n", [2, 3, 50, 301])
 def test_medians(kind, n, monkeypatch):
-    monkeypatch.setattr(bandwidth, "_FEW_POINTS", 1)
+    monkeypatch.setattr(defaults, "_FEW_POINTS", 1)
     x = np.random.default_rng(n).normal(size=n)
     x = {"rounded": np.round(x, 1), "large": 1e7 * x}.get(kind, x)
     if kind == "half equal":
@@ -266,7 +266,7 @@ def test_medians(kind, n, monkeypatch):
     matrix = np.abs(np.subtract.outer(x, x))
     for diagonal, distances in ((False, matrix[np.triu_indices(n, 1)]), (True, matrix.ravel())):
         expected = np.median(distances) or np.median(distances[distances > 0])
-        found, zeros, _ = bandwidth.median_of_distances(
+        found, zeros, _ = defaults.median_of_distances(
             Euclidean(), jnp.asarray(x), include_diagonal=diagonal
         )
         np.testing.assert_allclose(found, expected, rtol=1e-14)
