@@ -237,8 +237,8 @@ def distances_of_means(
     values = jax.vmap(distance)(Categorical(means), Categorical(proportions))
     checks.shape("distance(p, q)", values, sizes.shape, "() (a scalar) for each bin")
     values = checks.real("distance(p, q)", values)
-    values = jnp.where(values >= 0, values, jnp.nan)
-    return jnp.where(sizes > 0, values, sizes)  # NaN where the sizes are
+    # NaN where the sizes are.
+    return jnp.where(sizes > 0, jnp.where(values >= 0, values, jnp.nan), sizes)
 
 
 @jax.jit
@@ -265,8 +265,7 @@ def sums_in_bins(
 
     With weights all three are sums of them, or of what they multiply.
     """
-    n, m = probs.shape
-    dtype = probs.dtype
+    (n, m), dtype = probs.shape, probs.dtype
     # The residuals nearly cancel, so that their sum has smaller rounding errors than the difference
     # of mean predictions and proportions.
     residuals = probs - (targets[:, None] == jnp.arange(m))
@@ -274,8 +273,7 @@ def sums_in_bins(
     each: jax.Array = jnp.ones(n, counts_in) if weights is None else weights
     counts = jnp.zeros((num_bins, m), each.dtype).at[bins, targets].add(each, mode="drop")
     sizes = jax.ops.segment_sum(each, bins, num_bins)
-    sums = segment_sums(residuals, bins, sizes, weights)
-    return sizes, counts, sums
+    return sizes, counts, segment_sums(residuals, bins, sizes, weights)
 
 
 def means_of_sums(
@@ -380,13 +378,11 @@ def kde_calibration_error(
     >>> print(f"{kde_calibration_error(predictions, targets, bandwidth=0.1, order=2):.4f}")
     0.1667
     """
-    probs, n = predictions.class_probs, len(targets)
-    kernels = dirichlet_kernels(probs, bandwidth)
-    proportions = label_proportions(kernels, targets, Point(probs, jnp.arange(n)), weights)
+    probs = predictions.class_probs
+    kernels, points = dirichlet_kernels(probs, bandwidth), Point(probs, jnp.arange(len(probs)))
+    proportions = label_proportions(kernels, targets, points, weights)
     errors = jnp.abs(proportions - probs) ** jnp.asarray(order, probs.dtype)
-    if weights is None:
-        return jnp.sum(errors) / n
-    return jnp.sum(weights[:, None] * errors) / jnp.sum(weights)
+    return jnp.average(jnp.sum(errors, 1), weights=weights)
 
 
 def dirichlet_kernels(probs: jax.Array, bandwidth: jax.Array | float) -> DirichletKernels:
@@ -414,10 +410,8 @@ def label_proportions(
 
     Labels out of range, which are not refused under `jit`, make all estimates NaN.
     """
-    m = kernels.probs.shape[1]
-    labels = one_hot(targets, m, kernels.probs.dtype)
-    if weights is not None:
-        labels *= weights[:, None]
+    labels = one_hot(targets, kernels.probs.shape[1], kernels.probs.dtype)
+    labels = labels if weights is None else weights[:, None] * labels
     return operators.map_rows(_proportions, (kernels, labels, weights), points)
 
 
@@ -458,12 +452,9 @@ def _stirling_remainder(x: jax.Array) -> jax.Array:
     is_zero, is_small = _is_zero(x), x < SERIES_FROM
     small = jnp.where(is_small & ~is_zero, x, 1)
     large = jnp.where(is_small, SERIES_FROM, x)
-    value = jnp.where(
-        is_small,
-        lax.lgamma(small + 1) - small * jnp.log(small) + small,
-        0.5 * jnp.log(2 * np.pi * large) + stirling_series(large),
-    )
-    return jnp.where(is_zero, 0, value)
+    direct = lax.lgamma(small + 1) - small * jnp.log(small) + small
+    series = 0.5 * jnp.log(2 * np.pi * large) + stirling_series(large)
+    return jnp.where(is_zero, 0, jnp.where(is_small, direct, series))
 
 
 def _is_zero(x: jax.Array) -> jax.Array:

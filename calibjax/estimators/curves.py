@@ -253,8 +253,7 @@ def _curve(keys: jax.Array, data: Any, size: int, ranks: tuple[int, int]) -> tup
         pointwise = pointwise[0] - rounding, pointwise[1] + rounding
     simultaneous = simultaneous_band(redraws, ranks[1], counts, expected, deviation)
     divisors = jnp.where(counts == 0, 1, counts).astype(dtype)
-    numbers = expected, ones, *pointwise, *simultaneous
-    shares = (x.astype(dtype) / divisors for x in numbers)
+    shares = (x.astype(dtype) / divisors for x in (expected, ones, *pointwise, *simultaneous))
     # A bin out of range, which is not refused under jit, gives NaN.
     return counts, *(jnp.where(is_possible, share, jnp.nan) for share in shares)
 
@@ -387,9 +386,7 @@ def isotonic_curve(
     def regression(key: jax.Array, is_observed: jax.Array) -> jax.Array:
         drawn = draw(key, predictions).astype(targets.dtype)
         outputs = jnp.where(is_observed, targets, drawn).astype(forecasts.dtype)
-        # Differences of sums of numbers are not exact.
-        each = weights if is_binary or weights is not None else jnp.ones_like(outputs)
-        return isotonic_means(forecasts, outputs, each)[places]
+        return isotonic_means(forecasts, outputs, weights)[places]
 
     # One program for all, so that equal targets have equal regressions.
     keys = jax.random.split(key, num_draws + 1), jnp.arange(num_draws + 1) == 0

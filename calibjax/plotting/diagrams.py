@@ -419,10 +419,7 @@ def _murphy_curve(name: str, curve: Any) -> MurphyCurve:
 
 @checked(curves=figures.by_name(_murphy_curve))
 def murphy_diagram(
-    curves: Mapping[str, MurphyCurve],
-    *,
-    xlabel: str = "threshold",
-    ax: "Axes | None" = None,
+    curves: Mapping[str, MurphyCurve], *, xlabel: str = "threshold", ax: "Axes | None" = None
 ) -> "Axes":
     """Elementary scores of several models over the threshold.
 
