@@ -174,7 +174,7 @@ def crps_decomposition(
         pool = jnp.concatenate([quantiles, copies], 1).ravel()
         # Closer to one another, in probability, towards the tails, where intervals are wide.
         cuts = (1 - np.cos(np.linspace(0, np.pi, num_thresholds + 1))) / 2
-        ends = _quantiles(pool, cuts, weights)
+        ends = _quantiles(pool, cuts, jnp.ones_like(targets) if weights is None else weights)
 
     def at(threshold: jax.Array) -> ScoreDecomposition:
         probs = jax.vmap(lambda p: p.cdf(threshold))(predictions).astype(dtype)
@@ -184,15 +184,12 @@ def crps_decomposition(
     return checks.nan_with(jax.tree.map(lambda part: jnp.sum(part * jnp.diff(ends)), parts), given)
 
 
-def _quantiles(pool: jax.Array, levels: np.ndarray, weights: jax.Array | None) -> jax.Array:
+def _quantiles(pool: jax.Array, levels: np.ndarray, weights: jax.Array) -> jax.Array:
     """Quantiles of as many numbers of each sample, which all have its weight."""
-    levels = levels * (1 + _ROUNDING)
-    if weights is None:
-        places = np.minimum(np.floor(levels * pool.size), pool.size - 1)
-        return jnp.sort(pool)[places.astype(int)]
     order = jnp.argsort(pool)
     below = jnp.cumsum(jnp.repeat(weights, pool.size // weights.size)[order])
-    places = jnp.searchsorted(below, levels.astype(below.dtype) * below[-1], side="right")
+    shares = jnp.asarray(levels * (1 + _ROUNDING), below.dtype)
+    places = jnp.searchsorted(below, shares * below[-1], side="right")
     return pool[order][jnp.minimum(places, pool.size - 1)]
 
 
@@ -351,34 +348,14 @@ def prediction_rejection_ratio(
     >>> print(prediction_rejection_ratio(confidences, correct))
     0.5
     """
-    is_missing = jnp.any(jnp.isnan(confidences) | jnp.isnan(correct))
-    is_wrong, ordered = correct == 0, lax.stop_gradient(confidences)
-    each = jnp.ones(correct.size, jnp.int32) if weights is None else weights
-    ordered, errors, each = lax.sort((ordered, jnp.where(is_wrong, each, 0), each), num_keys=1)
-    sizes = jnp.pad(jnp.cumsum(each), (1, 0))
-    # Errors and sizes of the 0, ..., n least confident samples.
-    errors = jnp.pad(jnp.cumsum(errors), (1, 0)).astype(correct.dtype)
-    errors = _linear_in_ties(ordered, jnp.where(is_missing, jnp.nan, errors), sizes)
-    total, size = errors[-1], sizes[-1]
-    has_both = (total > 0) & (total < size)
-    remaining, widths = total - errors, jnp.diff(sizes)
-    # All areas are in units of n errors.
-    area = jnp.sum((remaining[1:] + remaining[:-1]) * widths) / size / 2
-    area = area / jnp.where(has_both, total, 1)
-    ratio = (0.5 - area) / (0.5 - jnp.where(has_both, total, 0) / (2 * size))
-    return jnp.where(has_both, ratio, jnp.nan)
-
-
-def _linear_in_ties(ordered: jax.Array, errors: jax.Array, sizes: jax.Array) -> jax.Array:
-    """Cumulative errors, which become linear among samples of the same confidence, [n + 1]."""
-    n = ordered.size
-    positions = jnp.arange(n, dtype=jnp.int32)
-    is_new = ordered[1:] != ordered[:-1]
-    # Samples with the same confidence have the indices first, ..., behind - 1.
-    is_first = jnp.pad(is_new, (1, 0), constant_values=True)
-    first = lax.cummax(jnp.where(is_first, positions, 0))
-    is_last = jnp.pad(is_new, (0, 1), constant_values=True)
-    behind = lax.cummin(jnp.where(is_last, positions + 1, n), reverse=True)
-    width = sizes[behind] - sizes[first]
-    share = (sizes[:-1] - sizes[first]).astype(errors.dtype) / jnp.where(width == 0, 1, width)
-    return jnp.append(errors[first] + share * (errors[behind] - errors[first]), errors[-1])
+    # That area is the share of the pairs of a right and a wrong prediction in the right order.
+    order = jnp.argsort(confidences)
+    confidences, is_right = confidences[order], correct[order] == 1
+    each = jnp.ones(order.size, jnp.int32) if weights is None else weights[order]
+    wrong = jnp.pad(jnp.cumsum(jnp.where(is_right, 0, each)), (1, 0))
+    sides = (jnp.searchsorted(confidences, confidences, side=x) for x in ("left", "right"))
+    below, upto = (wrong[place] for place in sides)
+    right = jnp.where(is_right, each, 0).astype(correct.dtype)
+    # Less confident wrong predictions minus more confident ones.
+    value = jnp.sum(right * (below + upto - wrong[-1])) / jnp.sum(right) / wrong[-1]
+    return checks.nan_with(value, confidences, correct)

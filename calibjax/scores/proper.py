@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.tree_util import Partial
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, one_hot
@@ -303,24 +304,15 @@ def interval_score(
     >>> print(interval_score(predictions, jnp.array([2.0, 4.0]), confidence_level=0.5))
     4.0
     """
-    tail = (1 - confidence_level) / 2  # before 1 − 0.999 is rounded
-    return _interval_score(tail, (predictions, targets), weights, reduction)
+    # Before 1 − 0.999 is rounded.
+    tail = jnp.asarray((1 - confidence_level) / 2, floating_dtype(predictions))
+    score, samples = Partial(_interval_score, tail), (predictions, targets)
+    return jax.jit(mean_over_samples, static_argnums=3)(score, samples, weights, reduction)
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _interval_score(
-    tail: jax.Array | float,
-    samples: tuple[Any, jax.Array],
-    weights: jax.Array | None,
-    reduction: Reduction,
-) -> jax.Array:
-    tail = jnp.asarray(tail, floating_dtype(samples[0]))
-
-    def score(p: Any, y: jax.Array) -> jax.Array:
-        low, high = p.icdf(tail), p.icdf(1 - tail)
-        return high - low + (jnp.maximum(low - y, 0) + jnp.maximum(y - high, 0)) / tail
-
-    return mean_over_samples(score, samples, weights, reduction)
+def _interval_score(tail: jax.Array, p: Any, y: jax.Array) -> jax.Array:
+    low, high = p.icdf(tail), p.icdf(1 - tail)
+    return high - low + (jnp.maximum(low - y, 0) + jnp.maximum(y - high, 0)) / tail
 
 
 @checked(compiled=True, static=("estimator", "reduction"))
@@ -377,9 +369,8 @@ def energy_score(
     >>> print(energy_score(draws, jnp.array([[3.0, 4.0]])))
     2.5
     """
-    distance, samples = Euclidean(), (_drawn(predictions), targets)
-    score = functools.partial(_kernel_score, distance, estimator == "fair")
-    return mean_over_samples(score, samples, weights, reduction)
+    score = functools.partial(_kernel_score, Euclidean(), estimator == "fair")
+    return mean_over_samples(score, (_drawn(predictions), targets), weights, reduction)
 
 
 def _drawn(predictions: Distribution) -> Ensemble:
@@ -449,20 +440,14 @@ def crps(
     >>> print(f"{crps(predictions, jnp.array([0.0, 1.0])):.4f}")
     0.4181
     """
-    if estimator == "nrg":
-        return mean_over_samples(_crps, (predictions, targets), weights, reduction)
-    checks.shape("targets", targets, (None,), "[n]; vectors have an energy_score")
-    score = functools.partial(_kernel_score, None, True)
-    return mean_over_samples(score, (_drawn(predictions), targets), weights, reduction)
-
-
-def _crps(p: Any, y: jax.Array) -> jax.Array:
-    """CRPS of one prediction and one target."""
-    if not hasattr(p, "crps"):
-        raise NotImplementedError(
-            f"crps has no closed form for {type(p).__name__} predictions; define its crps(y)"
-        )
-    return p.crps(y)
+    if estimator == "fair":
+        checks.shape("targets", targets, (None,), "[n]; vectors have an energy_score")
+        score = functools.partial(_kernel_score, None, True)
+        return mean_over_samples(score, (_drawn(predictions), targets), weights, reduction)
+    if not hasattr(predictions, "crps"):
+        kind = type(predictions).__name__
+        raise NotImplementedError(f"crps has no closed form for {kind}; define its crps(y)")
+    return mean_over_samples(lambda p, y: p.crps(y), (predictions, targets), weights, reduction)
 
 
 @checked(compiled=True, static=("reduction",))
@@ -541,13 +526,12 @@ def per_sample(
     score: Callable[..., jax.Array], predictions: Distribution, targets: Any
 ) -> jax.Array:
     """A score (predictions, targets) → mean of each sample alone, [n]."""
-    if not isinstance(score, jax.tree_util.Partial):
-        score = jax.tree_util.Partial(score)
+    score = score if isinstance(score, Partial) else Partial(score)
     return _per_sample(score, predictions, targets)
 
 
 @jax.jit
-def _per_sample(score: jax.tree_util.Partial, predictions: Any, targets: Any) -> jax.Array:
+def _per_sample(score: Partial, predictions: Any, targets: Any) -> jax.Array:
     def one(*sample: object) -> jax.Array:
         value = checks.real("score", score(*jax.tree.map(lambda x: x[None], sample)))
         if jnp.shape(value) != ():

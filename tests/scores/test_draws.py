@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 
 from calibjax import distributions as D
 from calibjax import scores
@@ -99,7 +100,7 @@ def test_fair_scores_are_those_of_the_distribution():
 def test_gradients():
     for score in (scores.energy_score, FAIR_ENERGY):
         value = jax.jit(lambda x, score=score: score(D.Ensemble(x), Y + 0.1))
-        jax.test_util.check_grads(value, (X + RNG.normal(size=X.shape),), order=1, modes=["rev"])
+        check_grads(value, (X + RNG.normal(size=X.shape),), order=1, modes=["rev"])
         slope = jax.grad(lambda x, score=score: score(D.Ensemble(x), Y))(jnp.asarray(X))
         assert np.all(np.isfinite(slope))  # equal draws
 

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 from scipy import special, stats
 
 from calibjax import scores
@@ -151,7 +152,7 @@ def test_gradient(name):
     if name in DRAWS:  # there the score has a kink where the target is a draw
         data = data[0], data[1].at[-1].add(0.01)
     total = jax.jit(lambda p, y: jnp.sum(_crps_of_each(p, y)))
-    jax.test_util.check_grads(total, data, order=1, modes=["rev"], eps=1e-5, rtol=1e-4)
+    check_grads(total, data, order=1, modes=["rev"], eps=1e-5, rtol=1e-4)
 
 
 def test_a_family_of_your_own():
