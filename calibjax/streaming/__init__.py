@@ -13,10 +13,9 @@ Those of `EProcess`, which watches forecasts in the order of time, are not sums,
 merged.
 """
 
-from calibjax.streaming.bins import CalibrationBins
 from calibjax.streaming.forecasts import EProcess
-from calibjax.streaming.moments import MeanScore
 from calibjax.streaming.skce import SKCE, ExactSKCETest
+from calibjax.streaming.sums import CalibrationBins, MeanScore
 
 __all__ = ["SKCE", "CalibrationBins", "EProcess", "ExactSKCETest", "MeanScore"]
 

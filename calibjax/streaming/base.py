@@ -9,7 +9,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.gate import Seen, argument, checked, fields_checked, inner, plain_weights
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import record
 from calibjax.operators import tiles
 
 
@@ -25,15 +25,11 @@ class Sum:
     value: jax.Array
     lost: jax.Array
 
-    def plus(self, term: jax.Array) -> "Sum":
-        """The sum with another term."""
-        value, lost = tiles.add((self.value, self.lost), jnp.asarray(term, self.value.dtype))
-        return Sum(value, jnp.where(jnp.isfinite(value), lost, 0))  # ∞ − ∞ is no rounding error
-
-    def merged(self, other: "Sum") -> "Sum":
-        """The sum of two sums."""
-        both = self.plus(other.value)
-        return Sum(both.value, both.lost + other.lost)
+    def plus(self, term: jax.Array, lost: jax.Array | float = 0) -> "Sum":
+        """The sum with another term, or with another sum that has lost something, too."""
+        value, cut = tiles.add((self.value, self.lost), jnp.asarray(term, self.value.dtype))
+        # ∞ − ∞ is no rounding error.
+        return Sum(value, jnp.where(jnp.isfinite(value), cut, 0) + lost)
 
     def total(self) -> jax.Array:
         """The sum."""
@@ -110,18 +106,6 @@ class Accumulator:
     Subclasses define `init`, `update` and `result`.
     """
 
-    def init(self) -> State:
-        """The state before any samples."""
-        raise NotImplementedError
-
-    def update(self, state: State, *data: Any, **options: Any) -> State:
-        """The state after a batch of samples."""
-        raise NotImplementedError
-
-    def result(self, state: State) -> PyTree:
-        """What the samples so far say."""
-        raise NotImplementedError
-
     @accumulating(a=checked_state, b=checked_state)
     def merge(self, a: State, b: State) -> State:
         """The state after the samples of two states, in either order.
@@ -139,8 +123,8 @@ class Accumulator:
 
         Cost: that of an addition.
         """
-        counts = {name: count + b.counts[name] for name, count in a.counts.items()}
-        return State(counts, {name: x.merged(b.sums[name]) for name, x in a.sums.items()})
+        sums = {name: x.plus(*vars(b.sums[name]).values()) for name, x in a.sums.items()}
+        return State(jax.tree.map(jnp.add, a.counts, b.counts), sums)
 
 
 def enough(state: State, minimum: int, expected: str, *, count: str = "samples") -> jax.Array:

@@ -28,7 +28,7 @@ from calibjax.kernels.expectations import features, prepare_features
 from calibjax.operators.kernel_matrix import LowRank
 from calibjax.operators.plan import Featured, bytes_of_redraw, sample_pair
 from calibjax.streaming.base import Accumulator, State, accumulating, added, enough, zeros
-from calibjax.streaming.moments import mean_and_error, with_numbers, without_numbers
+from calibjax.streaming.sums import mean_and_error, with_numbers, without_numbers
 
 
 @dataclasses.dataclass(frozen=True)
