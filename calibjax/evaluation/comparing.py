@@ -27,7 +27,7 @@ from calibjax.hypothesis_tests.ensembles import clusters_of
 from calibjax.kernels import Constant, SquaredExponential, TensorProduct, default_kernel
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.defaults import distance_of_predictions, typical_distance
-from calibjax.recalibration.gain import Gain
+from calibjax.recalibration.local import Gain
 
 _MOST = 5000  # predictions of which all pairs are taken
 # Scores, of which the first is taken that all models have: its name, and its unit.

@@ -16,7 +16,7 @@ from calibjax.evaluation.data import Data, Part, measured
 from calibjax.evaluation.record import Section
 from calibjax.evaluation.sentences import IDLE
 from calibjax.recalibration.base import tempered
-from calibjax.recalibration.gain import Gain
+from calibjax.recalibration.local import Gain
 
 _ROUNDING = 8  # in units of the last place
 _TITLE = "What recalibration would gain"

@@ -39,7 +39,7 @@ from calibjax.recalibration import (
     QuantileRecalibration,
     TemperatureScaling,
 )
-from calibjax.recalibration.gain import Gain, default_score, recalibration_gain
+from calibjax.recalibration.local import Gain, default_score, recalibration_gain
 
 _TITLE = "What would repair it"
 _REMARK = (

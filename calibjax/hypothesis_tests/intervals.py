@@ -34,7 +34,7 @@ from calibjax.kernels.base import combine_on_pairs
 from calibjax.kernels.defaults import default_kernel
 from calibjax.operators.plan import sample_pair
 from calibjax.recalibration.base import cross_fitted
-from calibjax.recalibration.gain import default_score
+from calibjax.recalibration.local import default_score
 from calibjax.scores.proper import per_sample
 
 Estimator = Literal["biased", "unbiased", "block"]

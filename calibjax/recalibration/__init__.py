@@ -9,8 +9,7 @@ from calibjax.recalibration.confidences import (
     PlattScaling,
     VennAbers,
 )
-from calibjax.recalibration.gain import recalibration_gain
-from calibjax.recalibration.local import GroupWise, LocalRecalibration
+from calibjax.recalibration.local import GroupWise, LocalRecalibration, recalibration_gain
 from calibjax.recalibration.numbers import (
     AffineScaling,
     KernelRecalibration,

@@ -129,10 +129,9 @@ def _out_of_fold(
     """
     predictions, targets, weights = samples
     n = len(predictions)
-    places = jax.random.uniform(key, (n,))
-    places = places if weights is None else jnp.where(weights > 0, places, 2)
-    folds = jnp.argsort(jnp.argsort(places)) % num_folds
     weights = jnp.ones(n, floating_dtype(predictions)) if weights is None else weights
+    places = jnp.where(weights > 0, jax.random.uniform(key, (n,)), 2)
+    folds = jnp.argsort(jnp.argsort(places)) % num_folds
 
     def by_others(fold: jax.Array) -> Distribution:
         others = jnp.where(folds == fold, 0, weights)
@@ -180,11 +179,11 @@ def _correct(name: str, value: Any, seen: Seen) -> Any:
 
 def _params(name: str, value: Any, seen: Seen) -> Any:
     """Params of the record, or for classes one of each, with a leading axis m."""
+    kind = seen["self"]._learns
     if not is_of_classes(seen["confidences"]):
-        return checks.learned(name, value, seen["self"]._learns)
-    value = checks.learned(name, value, ClassWiseParams)
-    name, kind = f"{name}.params", seen["self"]._learns
-    return ClassWiseParams(checks.learned(name, value.params, kind, leading=("m",)))
+        return checks.learned(name, value, kind)
+    params = checks.learned(name, value, ClassWiseParams).params
+    return ClassWiseParams(checks.learned(f"{name}.params", params, kind, leading=("m",)))
 
 
 class ConfidenceRecalibrator(Recalibrator):
@@ -198,12 +197,15 @@ class ConfidenceRecalibrator(Recalibrator):
     # If these were ClassVars, records could not be typed.
     _learns: type  # class of the params
     _fit: Any  # (confidences, correct, weights) → params
-    # (params, confidences) → new confidences, and which ones are kept for lack of samples, or None
-    _apply: Any
+    _apply: Any  # (params, confidences) → new confidences
 
     def _counts_samples(self) -> bool:
         """Whether the number of samples matters, which is the sum of the weights then."""
         return False
+
+    def _is_kept(self, params: Any, confidences: jax.Array) -> jax.Array:
+        """Which confidences are kept for lack of samples."""
+        return jnp.zeros(confidences.shape, bool)
 
     def identity(self, predictions: Any) -> PyTree:
         """The params with which `apply` changes nothing, for each class if there are classes."""
@@ -216,12 +218,12 @@ class ConfidenceRecalibrator(Recalibrator):
     def fit(self, confidences: PyTree, correct: PyTree, weights: Numbers | None = None) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not is_of_classes(confidences):
-            params = self._fit(confidences, correct, weights)
+            params = _fitted(self, confidences, correct, weights)
             _refuse_missing(params, "")
             return params
         each, correct = each_class(confidences.class_probs, correct)
-        fit = jax.vmap(self._fit, (0, 0, None))
-        params = fit(each.probs, correct.astype(each.probs.dtype), weights)
+        labels = correct.astype(each.probs.dtype)
+        params = jax.vmap(_fitted, (None, 0, 0, None))(self, each.probs, labels, weights)
         for c in range(len(correct)):
             place = f" of class {c} against the rest"
             _refuse_missing(jax.tree.map(lambda leaf, c=c: leaf[c], params), place)
@@ -231,15 +233,33 @@ class ConfidenceRecalibrator(Recalibrator):
     def apply(self, params: PyTree, confidences: PyTree) -> PyTree:
         """New confidences, [n], or a batch of `Categorical`s for class predictions."""
         if is_of_classes(confidences):
-            values, is_kept = jax.vmap(self._apply)(params.params, confidences.class_probs.T)
+            data = params.params, confidences.class_probs.T
+            values, is_kept = jax.vmap(_applied, (None, 0, 0))(self, *data)
             values = like(confidences, Categorical(_normalised(values.T)))
         else:
-            values, is_kept = self._apply(params, confidences)
-        if is_kept is not None:
-            warn_about_kept(type(self).__name__, is_kept)
+            values, is_kept = _applied(self, params, confidences)
+        warn_about_kept(type(self).__name__, is_kept)
         return values
 
     _identity = Recalibrator.identity  # params that change nothing, of the dtype of this number
+
+
+@jax.jit
+def _fitted(
+    method: ConfidenceRecalibrator, confidences: jax.Array, correct: jax.Array, weights: Weights
+) -> PyTree:
+    """Params, without numbers if traced samples are neither probabilities nor 0 and 1."""
+    is_bad = jnp.any(checks.missing_rows((confidences, correct, weights)))
+    return where_it_exists(~is_bad, method._fit(confidences, correct, weights))
+
+
+@jax.jit
+def _applied(
+    method: ConfidenceRecalibrator, params: Any, confidences: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """New confidences, NaN for NaN, and which ones are kept."""
+    values = jnp.where(jnp.isnan(confidences), jnp.nan, method._apply(params, confidences))
+    return values, method._is_kept(params, confidences)
 
 
 def _refuse_missing(params: PyTree, place: str) -> None:
@@ -253,11 +273,15 @@ def _refuse_missing(params: PyTree, place: str) -> None:
 
 
 def where_it_exists(exists: jax.Array, params: T) -> T:
-    """Params that are NaN where the best ones do not exist."""
-    return jax.tree.map(lambda value: jnp.where(exists, value, jnp.nan), params)
+    """Params that are missing where the best ones do not exist: NaN, or what stands for it."""
+
+    def masked(leaf: jax.Array) -> jax.Array:
+        is_integer = jnp.issubdtype(leaf.dtype, jnp.integer)
+        return (checks.missing_unless if is_integer else checks.nan_unless)(exists, leaf)
+
+    return jax.tree.map(masked, params)
 
 
-@jax.jit
 def _normalised(values: jax.Array) -> jax.Array:
     """Rows divided by their sum, uniform if that is zero."""
     sums = jnp.sum(values, 1, keepdims=True)
@@ -266,13 +290,9 @@ def _normalised(values: jax.Array) -> jax.Array:
 
 def warn_about_kept(name: str, is_kept: jax.Array) -> None:
     """Warns the caller of `apply` that confidences were kept for lack of calibration samples."""
-    if checks.is_concrete(is_kept) and np.asarray(is_kept).any():
-        warnings.warn(
-            f"{name}: {np.asarray(is_kept).sum()} of {is_kept.size} confidences are in bins "
-            "without calibration samples and were kept",
-            UserWarning,
-            stacklevel=4,
-        )
+    if checks.is_concrete(is_kept) and (number := np.sum(is_kept)):
+        kept = f"{number} of {is_kept.size} confidences are in bins without calibration samples"
+        warnings.warn(f"{name}: {kept} and were kept", UserWarning, stacklevel=4)
 
 
 def tempered(p: T, temperature: jax.Array | float) -> T:
@@ -281,11 +301,9 @@ def tempered(p: T, temperature: jax.Array | float) -> T:
     Raises:
         NotImplementedError: if the family has no rule.
     """
-    if not hasattr(p, "tempered"):
+    rule = getattr(p, "tempered", None)
+    if rule is None:
         raise NotImplementedError(
             f"tempered is not defined for {type(p).__name__}; define the method of this name"
         )
-    return _tempered(p, jnp.asarray(temperature, floating_dtype(p)))
-
-
-_tempered = jax.jit(lambda p, temperature: p.tempered(temperature))
+    return rule(jnp.asarray(temperature, floating_dtype(p)))

@@ -24,7 +24,6 @@ from calibjax.distributions.composed import bare, like
 from calibjax.distributions.constraints import nonnegative, real
 from calibjax.recalibration.base import Recalibrator, Weights, tempered, where_it_exists
 from calibjax.scores import negative_log_likelihood
-from calibjax.scores.proper import weighted_mean
 
 if TYPE_CHECKING:
     from calibjax.hypothesis_tests.result import ConfidenceInterval
@@ -152,11 +151,10 @@ class MatrixScaling(Recalibrator):
 
     def _cost(self, params: LogitMap) -> jax.Array:
         """What is added to the mean negative log-likelihood."""
-        cost = jnp.mean(jnp.square(params.biases))
+        m, cost = params.biases.size, jnp.mean(jnp.square(params.biases))
         if self._axes == 2:
-            m = params.biases.size
-            outside = params.slopes * (1 - jnp.eye(m, dtype=params.slopes.dtype))
-            cost = jnp.sum(jnp.square(outside)) / (m * (m - 1)) + cost
+            squares = jnp.square(params.slopes) * (1 - jnp.eye(m, dtype=cost.dtype))
+            cost = jnp.sum(squares) / (m * (m - 1)) + cost
         return jnp.asarray(self.penalty, cost.dtype) * cost
 
 
@@ -165,72 +163,69 @@ def _fitted(
     method: MatrixScaling, logits: jax.Array, labels: jax.Array, weights: Weights
 ) -> tuple[LogitMap, jax.Array]:
     """The map, NaN if it does not exist, and whether it does."""
-    m = logits.shape[1]
-    identity = method._identity(m, logits.dtype)
-    all_weights = jnp.ones(len(logits), logits.dtype) if weights is None else weights
-    occurs = jax.ops.segment_sum(all_weights, labels, m) > 0
-    exists = jnp.all(occurs) & ~jnp.any(jnp.isnan(logits)) & ~jnp.any(jnp.isnan(all_weights))
+    n, m = logits.shape
+    dtype, eps = logits.dtype, float(jnp.finfo(logits.dtype).eps)
+    identity = method._identity(m, dtype)
+    weights = jnp.ones(n, dtype) if weights is None else weights
+    weights = weights / jnp.sum(weights)
+    occurs = jax.ops.segment_sum(weights, labels, m) > 0
+    exists = jnp.all(occurs) & ~jnp.any(checks.missing_rows((logits, weights)))
 
     def params_of(changes: jax.Array) -> LogitMap:
         """The map with slopes and a bias of each class that are changed by these, [m, s]."""
         slopes = changes[:, :-1].reshape(identity.slopes.shape) if method._axes else 0
         return LogitMap(identity.slopes + slopes, identity.biases + changes[:, -1])
 
+    def log_probs_at(changes: jax.Array) -> jax.Array:
+        return jax.nn.log_softmax(params_of(changes)(logits), 1)
+
     def likelihood_loss(changes: jax.Array) -> jax.Array:
-        log_probs = jax.nn.log_softmax(params_of(changes)(logits), 1)
-        chosen = jnp.take_along_axis(log_probs, labels[:, None], 1)[:, 0]
-        return -weighted_mean(chosen, weights)
+        return -jnp.sum(
+            weights * jnp.take_along_axis(log_probs_at(changes), labels[:, None], 1)[:, 0]
+        )
+
+    def cost(changes: jax.Array) -> jax.Array:
+        return method._cost(params_of(changes))
 
     def loss(changes: jax.Array) -> jax.Array:
-        return likelihood_loss(changes) + method._cost(params_of(changes))
+        return likelihood_loss(changes) + cost(changes)
 
-    start = jnp.zeros((m, (1, 2, m + 1)[method._axes]), logits.dtype)
-    changes = minimum(loss, start, exists)
+    changes = minimum(loss, jnp.zeros((m, (1, 2, m + 1)[method._axes]), dtype), exists)
     if method._axes:  # then the likelihood of classes that are apart has no maximum
-        exists &= likelihood_loss(changes) > math.sqrt(float(jnp.finfo(logits.dtype).eps))
-    if start.size <= _MAX_PARAMETERS:
-        data = logits, labels, all_weights / jnp.sum(all_weights)
-        changes, is_close = _polished(method, changes, params_of, loss, data)
-        exists &= is_close
+        exists &= likelihood_loss(changes) > math.sqrt(eps)
+    if changes.size <= _MAX_PARAMETERS:
+        features, num_shared = _features(method, logits)
+        # The cost is a sum of multiples of squares.
+        low, high = (jax.grad(cost)(jnp.full_like(changes, x)) for x in (0, 1))
+
+        def unfinished(state: tuple) -> jax.Array:
+            _, largest, steepest, count = state
+            goes_on = (steepest > eps ** (2 / 3)) & (count < _MAX_STEPS)
+            return (largest > math.sqrt(eps)) & (goes_on | (count < _MIN_STEPS))
+
+        def step(state: tuple) -> tuple:
+            x, _, _, count = state
+            slope, places = jax.grad(loss)(x), (features, labels, log_probs_at(x), weights)
+            newton = newton_step(*places, slope, high - low, num_shared)
+            return x + newton.change, newton.largest, jnp.max(jnp.abs(slope)), count + 1
+
+        far = jnp.full((), jnp.inf, dtype)
+        changes, largest, *_ = lax.while_loop(unfinished, step, (changes, far, far, 0))
+        exists &= largest < _FAR
     params = params_of(changes)
     params = LogitMap(params.slopes, params.biases - jnp.mean(params.biases))
     return where_it_exists(exists, params), exists
 
 
-def _polished(
-    method: MatrixScaling,
-    changes: jax.Array,
-    params_of: Callable[[jax.Array], LogitMap],
-    loss: Callable[[jax.Array], jax.Array],
-    data: tuple[jax.Array, jax.Array, jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-    """The parameters of each class after Newton's steps, and whether they come to an end."""
-    logits, labels, weights = data
+def _features(method: MatrixScaling, logits: jax.Array) -> tuple[jax.Array, int]:
+    """What the log-odds of each class are linear in, [n, m, s], and how many all classes share."""
     n, m = logits.shape
     ones = jnp.ones((n, m, 1), logits.dtype)
-    scaled = logits[..., None] if method._axes < 2 else jnp.broadcast_to(logits[:, None], (n, m, m))
-    features = jnp.concatenate([scaled, ones], 2) if method._axes else ones
-    shared = 1 if method._axes == 1 else features.shape[2]
-    # The cost is a sum of multiples of squares.
-    slope_of_cost = jax.grad(lambda x: method._cost(params_of(x)))
-    low, high = (slope_of_cost(jnp.full_like(changes, x)) for x in (0, 1))
-    eps = float(jnp.finfo(logits.dtype).eps)
-
-    def unfinished(state: tuple) -> jax.Array:
-        _, largest, steepest, count = state
-        goes_on = (steepest > eps ** (2 / 3)) & (count < _MAX_STEPS)
-        return (largest > math.sqrt(eps)) & (goes_on | (count < _MIN_STEPS))
-
-    def step(state: tuple) -> tuple:
-        x, _, _, count = state
-        log_probs = jax.nn.log_softmax(params_of(x)(logits), 1)
-        slope = jax.grad(loss)(x)
-        newton = newton_step(features, labels, log_probs, weights, slope, high - low, shared)
-        return x + newton.change, newton.largest, jnp.max(jnp.abs(slope)), count + 1
-
-    far = jnp.full((), jnp.inf, logits.dtype)
-    changes, largest, *_ = lax.while_loop(unfinished, step, (changes, far, far, 0))
-    return changes, largest < _FAR
+    if not method._axes:
+        return ones, 1
+    is_full = method._axes == 2
+    scaled = jnp.broadcast_to(logits[:, None], (n, m, m)) if is_full else logits[..., None]
+    return jnp.concatenate([scaled, ones], 2), m + 1 if is_full else 1
 
 
 def log_probs_of(predictions: Any) -> jax.Array:
@@ -238,9 +233,8 @@ def log_probs_of(predictions: Any) -> jax.Array:
     plain = bare(predictions)
     if isinstance(plain, CategoricalLogits):
         return jax.nn.log_softmax(plain.logits, 1)
-    labels = jnp.arange(plain.class_probs.shape[-1])
-    log_probs = jax.vmap(lambda p: jax.vmap(p.log_prob)(labels))(plain)
-    return jnp.maximum(log_probs, math.log(float(jnp.finfo(log_probs.dtype).tiny)))
+    probs = plain.class_probs
+    return jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny))
 
 
 def _refuse(labels: np.ndarray, weights: Weights, num_classes: int) -> None:
@@ -376,21 +370,19 @@ def _minimise(
     @jax.jit  # traced once, and so is its derivative
     def objective(log_temperature: jax.Array) -> jax.Array:
         moved = jax.vmap(tempered, (0, None))(predictions, jnp.exp(log_temperature))
-        value = jnp.asarray(loss(moved, targets, **more))
-        if value.shape or not jnp.issubdtype(value.dtype, jnp.floating):
-            got = f"{value.dtype}{list(value.shape)}"
-            raise TypeError(f"loss: expected a function that returns a real scalar, got {got}")
-        return value
+        value = checks.real("loss(predictions, targets)", loss(moved, targets, **more))
+        checks.shape("loss(predictions, targets)", value, (), "() (a scalar)")
+        return value * 1.0
 
     grid = jnp.asarray(_GRID, floating_dtype(predictions))
     losses = lax.map(objective, grid)
     index, exists = _lowest_basin(losses)
-    neighbours = grid[index - 1], grid[index + 1]
+    ends = grid[index - 1], grid[index + 1]
     # The implicit function theorem for derivatives with respect to the data.
     best = lax.custom_root(
         jax.jit(jax.grad(objective)),
         grid[index],
-        lambda slope, start: _root(slope, start, *neighbours),
+        lambda slope, start: _root(slope, start, *ends),
         lambda linear, value: value / linear(jnp.ones_like(value)),
     )
     return jnp.where(exists, best, jnp.nan), losses
@@ -402,32 +394,31 @@ def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
     On both sides of it, the first values that differ by more than rounding errors are larger. Among
     equal values, and if all are equal, it is the one closest to the middle.
     """
-    num = losses.size
     losses = jnp.where(jnp.isfinite(losses), losses, jnp.inf)
     left, right = losses[:-1], losses[1:]
     rounding = 8 * jnp.finfo(losses.dtype).eps * jnp.minimum(jnp.abs(left), jnp.abs(right))
     is_equal = (left == right) | (jnp.abs(right - left) <= rounding)
-    signs = jnp.where(is_equal, 0, jnp.where(right > left, 1, -1))
-    steps = jnp.arange(num - 1)
-    last = lax.cummax(jnp.where(signs == 0, -1, steps))
-    following = lax.cummin(jnp.where(signs == 0, num, steps), reverse=True)
-    falls_before = jnp.append(False, (last >= 0) & (signs[last] < 0))
-    rises_after = jnp.append((following < num) & (signs[following] > 0), False)
+    signs = jnp.where(is_equal, 0, jnp.sign(right - left))
+
+    def last(before: jax.Array, sign: jax.Array) -> jax.Array:
+        return jnp.where(sign == 0, before, sign)
+
+    falls_before = jnp.append(0, lax.associative_scan(last, signs)) < 0
+    rises_after = jnp.append(lax.associative_scan(last, signs, reverse=True), 0) > 0
     is_basin = (falls_before & rises_after) | jnp.all(signs == 0)
     values = jnp.where(is_basin, losses, jnp.inf)
-    from_the_middle = np.argsort(np.abs(np.arange(num) - num // 2), kind="stable")
-    index = jnp.asarray(from_the_middle)[jnp.argmin(values[from_the_middle])]
+    from_the_middle = jnp.abs(jnp.arange(losses.size) - losses.size // 2)
+    index = jnp.lexsort((from_the_middle, values))[0]
     return index, jnp.isfinite(values[index])
 
 
 def _root(
     slope: Callable[[jax.Array], jax.Array], start: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
-    """Where the slope changes from negative to positive, by the Illinois method.
+    """Where the slope changes from negative to positive, by the secant method.
 
-    This is the secant method between the ends of the interval; the slope at an end that is retained
-    twice is halved. It bisects while a slope at an end is unknown. Points with a slope that is not
-    finite are beyond the minimum.
+    It bisects where the secant leaves the interval, or a slope is not known. Points with a slope
+    that is not finite are beyond the minimum.
     """
     tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
 
@@ -436,38 +427,31 @@ def _root(
         return (change > tolerance) & (num_steps < _MAX_ITERATIONS)
 
     def step(state: tuple) -> tuple:
-        x, low, high, slope_low, slope_high, went_down, _, num_steps = state
+        x, low, high, before, slope_before, _, num_steps = state
         value = slope(x)
-        is_finite = jnp.isfinite(value)
-        down = jnp.where(is_finite, value > 0, x > start)
-        slope_x = jnp.where(is_finite, value, jnp.nan)
-        low, high = jnp.where(down, low, x), jnp.where(down, x, high)
-        slope_low = jnp.where(down, jnp.where(went_down, 0.5, 1) * slope_low, slope_x)
-        slope_high = jnp.where(down, slope_x, jnp.where(went_down, 1, 0.5) * slope_high)
-        secant = high - slope_high * (high - low) / (slope_high - slope_low)
-        new = jnp.where(jnp.isfinite(secant), secant, 0.5 * (low + high))
+        is_beyond = jnp.where(jnp.isfinite(value), value > 0, x > start)
+        low, high = jnp.where(is_beyond, low, x), jnp.where(is_beyond, x, high)
+        secant = x - value * (x - before) / (value - slope_before)
+        is_inside = (low <= secant) & (secant <= high)
+        new = jnp.where(is_inside, secant, 0.5 * (low + high))
         new = jnp.where(value == 0, x, new)
-        return new, low, high, slope_low, slope_high, down, jnp.abs(new - x), num_steps + 1
+        return new, low, high, x, value, jnp.abs(new - x), num_steps + 1
 
     nan, infinity = jnp.full_like(start, jnp.nan), jnp.full_like(start, jnp.inf)
-    first = start, low, high, nan, nan, False, infinity, 0  # slopes at the ends are not known
+    first = start, low, high, start, nan, infinity, 0
     return lax.while_loop(unfinished, step, first)[0]
 
 
 def _refuse_temperature(losses: np.ndarray) -> None:
     """Raises an error that explains why there is no minimum."""
-    ends = f"T = {np.exp(_GRID[1]):.1e} and {np.exp(_GRID[-2]):.1e}"
-    finite = np.isfinite(losses)
-    if not finite.any():
-        raise ValueError(
-            f"loss: expected finite values at some temperature, got {losses[0]} between {ends}; "
-            "pass logits in distributions.CategoricalLogits if probabilities of targets are zero"
-        )
-    best = np.exp(_GRID[1:-1][np.argmin(np.where(finite, losses, np.inf)[1:-1])])
+    inside = np.where(np.isfinite(losses), losses, np.inf)[1:-1]
+    temperatures = np.exp(_GRID[1:-1])
     raise ValueError(
-        f"loss: expected a minimum at a temperature between {ends}, got the smallest value at "
-        f"T = {best:.1e}, an end of the range; the likelihood has none where predictions separate "
-        "the classes (T to 0), or where constant ones are more likely (T to infinity)"
+        f"loss: expected a minimum between T = {temperatures[0]:.1e} and {temperatures[-1]:.1e}, "
+        f"got the smallest value, {inside.min():.3g}, at T = {temperatures[inside.argmin()]:.1e}; "
+        "the likelihood has none where predictions separate the classes (T to 0), or where "
+        "constant ones are more likely (T to infinity), and is infinite where probabilities of "
+        "targets are zero: pass distributions.CategoricalLogits"
     )
 
 

@@ -9,18 +9,9 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax._core import checks
+from calibjax._core import checks, fitting
 from calibjax._core.arithmetic import tensordot
-from calibjax._core.fitting import (
-    counting,
-    has_maximum,
-    isotonic_means,
-    log_odds,
-    minimum,
-    most_likely,
-    newton_minimum,
-    range_of,
-)
+from calibjax._core.fitting import log_odds
 from calibjax._core.gate import checked, inner
 from calibjax._core.pytree import Numbers, parameter, part, record
 from calibjax.binnings import MAX_BINS, interval_index
@@ -112,23 +103,22 @@ class PlattScaling(ConfidenceRecalibrator):
     def _counts_samples(self) -> bool:
         return self.smooth_targets
 
-    @jax.jit
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> SigmoidMap:
         x = log_odds(confidences)
-        exists = _no_nan(x, correct)
         if self.smooth_targets:
             copies, wrong = 1 if weights is None else weights, 1 - correct
             num_correct, num_wrong = jnp.sum(copies * correct), jnp.sum(copies * wrong)
             correct = correct * (num_correct + 1) / (num_correct + 2) + wrong / (num_wrong + 2)
-            low, high = range_of(x, counting(weights, jnp.ones_like(x, bool)))
-            exists &= low < high
+            low, high = fitting.range_of(x, fitting.counting(weights, jnp.ones_like(x, bool)))
+            exists = low < high
         else:
-            exists &= has_maximum(x, correct == 1, weights)
-        return where_it_exists(exists, SigmoidMap(*most_likely(exists, x, correct, weights)))
+            exists = fitting.has_maximum(x, correct == 1, weights)
+        return where_it_exists(
+            exists, SigmoidMap(*fitting.most_likely(exists, x, correct, weights))
+        )
 
-    @jax.jit
-    def _apply(self, params: SigmoidMap, confidences: jax.Array) -> tuple[jax.Array, None]:
-        return params(confidences), None
+    def _apply(self, params: SigmoidMap, confidences: jax.Array) -> jax.Array:
+        return params(confidences)
 
 
 @record
@@ -189,12 +179,11 @@ class MMCEScaling(ConfidenceRecalibrator):
 
     _identity, _apply = PlattScaling._identity, PlattScaling._apply
 
-    @jax.jit
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> SigmoidMap:
         x = log_odds(confidences)
-        low, _ = range_of(x, counting(weights, correct == 1))
-        _, wrong_high = range_of(x, counting(weights, correct == 0))
-        exists = _no_nan(x, correct) & (low < wrong_high)
+        low, _ = fitting.range_of(x, fitting.counting(weights, correct == 1))
+        _, wrong_high = fitting.range_of(x, fitting.counting(weights, correct == 0))
+        exists = low < wrong_high
 
         def loss(parameters: jax.Array) -> jax.Array:
             z = jnp.exp(parameters[0]) * x + parameters[1]
@@ -202,13 +191,8 @@ class MMCEScaling(ConfidenceRecalibrator):
             error = inner(mmce)(self.kernel, jax.nn.sigmoid(z), correct, weights=weights)
             return likelihood_loss + jnp.asarray(self.weight, x.dtype) * jnp.square(error)
 
-        log_slope, intercept = minimum(loss, jnp.zeros(2, x.dtype), exists)
+        log_slope, intercept = fitting.minimum(loss, jnp.zeros(2, x.dtype), exists)
         return where_it_exists(exists, SigmoidMap(jnp.exp(log_slope), intercept))
-
-
-def _no_nan(x: jax.Array, correct: jax.Array) -> jax.Array:
-    """Whether no log-odds or targets are NaN; traced ones are not checked otherwise."""
-    return ~jnp.any(jnp.isnan(x + correct))
 
 
 # Which of the slopes are fitted; the best of those that do not decrease is the best of all.
@@ -270,10 +254,8 @@ class BetaCalibration(ConfidenceRecalibrator):
     def _identity(self, one: jax.Array) -> BetaMap:
         return BetaMap(one, one, jnp.zeros_like(one))
 
-    @jax.jit
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> BetaMap:
-        x = log_odds(confidences)
-        exists = _no_nan(x, correct) & has_maximum(x, correct == 1, weights)
+        exists = fitting.has_maximum(log_odds(confidences), correct == 1, weights)
         features = _features(confidences)
 
         def loss(parameters: jax.Array) -> jax.Array:
@@ -282,16 +264,15 @@ class BetaCalibration(ConfidenceRecalibrator):
 
         def best(face: jax.Array) -> tuple[jax.Array, jax.Array]:
             start = jnp.zeros_like(face)
-            fields = face * newton_minimum(lambda free: loss(face * free), start, exists)
+            fields = face * fitting.newton_minimum(lambda free: loss(face * free), start, exists)
             return fields, jnp.where(jnp.all(fields[:2] >= 0), loss(fields), jnp.inf)
 
-        candidates, losses = jax.vmap(best)(jnp.asarray(_FACES, x.dtype))
+        candidates, losses = jax.vmap(best)(jnp.asarray(_FACES, features.dtype))
         return where_it_exists(exists, BetaMap(*candidates[jnp.argmin(losses)]))
 
-    @jax.jit
-    def _apply(self, params: BetaMap, confidences: jax.Array) -> tuple[jax.Array, None]:
+    def _apply(self, params: BetaMap, confidences: jax.Array) -> jax.Array:
         fields = jnp.stack([params.rise, params.fall, params.intercept]).astype(confidences.dtype)
-        return jax.nn.sigmoid(tensordot(fields, _features(confidences), 1)), None
+        return jax.nn.sigmoid(tensordot(fields, _features(confidences), 1))
 
 
 def _features(confidences: jax.Array) -> jax.Array:
@@ -319,8 +300,9 @@ class BinAccuracies:
     counts: jax.Array = parameter(constraints.nonnegative_integer.with_axes("b"))
 
 
-def _number_of_bins(value: Any, name: str) -> int:
-    return checks.size_in_range(name, value, 1, MAX_BINS)
+def number_of_bins(value: Any, name: str) -> int | None:
+    """A number of intervals, if there is one."""
+    return value if value is None else checks.size_in_range(name, value, 1, MAX_BINS)
 
 
 @record
@@ -361,30 +343,25 @@ class HistogramBinning(ConfidenceRecalibrator):
     [1 4] [0.75 0.  ]
     """
 
-    num_bins: int = dataclasses.field(metadata={"static": True, "check": _number_of_bins})
+    num_bins: int = dataclasses.field(metadata={"static": True, "check": number_of_bins})
 
     _learns = BinAccuracies
 
-    @jax.jit
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> BinAccuracies:
         weights = jnp.ones_like(confidences) if weights is None else weights
-        # Traced numbers that are not probabilities belong to no bin.
-        is_bad = jnp.any(checks.missing_rows((confidences, weights)))
         index = interval_index(confidences, self.num_bins)
-        columns = jnp.where(is_bad, jnp.nan, weights * correct), weights, jnp.int32(weights > 0)
+        columns = weights * correct, weights, jnp.int32(weights > 0)
         sums, totals, counts = (jax.ops.segment_sum(x, index, self.num_bins) for x in columns)
         accuracies = sums / jnp.where(counts > 0, totals, 1)
-        counts = checks.missing_unless(~is_bad, counts)
-        return BinAccuracies(jnp.where(counts > 0, accuracies, jnp.nan), counts)
+        return BinAccuracies(checks.nan_unless(counts > 0, accuracies), counts)
 
-    @jax.jit
-    def _apply(self, params: BinAccuracies, confidences: jax.Array) -> tuple[jax.Array, jax.Array]:
-        index = interval_index(confidences, params.counts.size)
-        counts, is_kept = params.counts[index], params.counts[index] == 0
-        accuracies = checks.nan_unless(
-            counts > 0, params.accuracies.astype(confidences.dtype)[index]
-        )
-        return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies), is_kept
+    def _apply(self, params: BinAccuracies, confidences: jax.Array) -> jax.Array:
+        known = checks.nan_unless(params.counts > 0, params.accuracies.astype(confidences.dtype))
+        accuracies = known[interval_index(confidences, params.counts.size)]
+        return jnp.where(self._is_kept(params, confidences), confidences, accuracies)
+
+    def _is_kept(self, params: BinAccuracies, confidences: jax.Array) -> jax.Array:
+        return params.counts[interval_index(confidences, params.counts.size)] == 0
 
 
 def _rising(name: str, values: jax.Array) -> Any:
@@ -480,22 +457,16 @@ class IsotonicRegression(ConfidenceRecalibrator):
         ends = jnp.stack([jnp.zeros_like(one), one])
         return IsotonicMap(ends, ends)
 
-    @jax.jit
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> IsotonicMap:
-        # Traced numbers may be invalid (no probabilities, neither 0 nor 1).
-        is_bad = jnp.any(checks.missing_rows((confidences, correct, weights)))
         confidences, correct = checks.counted(weights, (confidences, correct))
         order = jnp.argsort(confidences)
         samples = confidences, correct, weights
         thresholds, correct, weights = jax.tree.map(lambda x: x[order], samples)
-        values = isotonic_means(thresholds, correct, weights)
-        return where_it_exists(~is_bad, IsotonicMap(thresholds, values))
+        return IsotonicMap(thresholds, fitting.isotonic_means(thresholds, correct, weights))
 
-    @jax.jit
-    def _apply(self, params: IsotonicMap, confidences: jax.Array) -> tuple[jax.Array, None]:
+    def _apply(self, params: IsotonicMap, confidences: jax.Array) -> jax.Array:
         thresholds, values = (x.astype(confidences.dtype) for x in vars(params).values())
-        images = jnp.clip(jnp.interp(confidences, thresholds, values), 0, 1)  # rounding
-        return jnp.where(jnp.isnan(confidences), jnp.nan, images), None
+        return jnp.clip(jnp.interp(confidences, thresholds, values), 0, 1)  # rounding
 
 
 _BATCH = 64  # new confidences at a time
@@ -563,9 +534,8 @@ class VennAbers(ConfidenceRecalibrator):
             outputs = jnp.append(params.correct, correct)[order]
             weights = jnp.append(params.weights, 1)[order]
             place = jnp.argmax(order == len(inputs) - 1)
-            mean = isotonic_means(inputs[order], outputs, weights)[place]
-            is_bad = jnp.isnan(confidence) | jnp.any(jnp.isnan(params.correct))
-            return jnp.where(is_bad, jnp.nan, mean).astype(confidences.dtype)
+            mean = fitting.isotonic_means(inputs[order], outputs, weights)[place]
+            return jnp.where(jnp.isnan(confidence), jnp.nan, mean).astype(confidences.dtype)
 
         def both(confidence: jax.Array) -> tuple[jax.Array, jax.Array]:
             labels = jnp.arange(2, dtype=params.correct.dtype)
@@ -576,18 +546,13 @@ class VennAbers(ConfidenceRecalibrator):
     def _counts_samples(self) -> bool:
         return True
 
-    @jax.jit
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: Weights
     ) -> CalibrationSamples:
         confidences, correct = checks.counted(weights, (confidences, correct))
         weights = jnp.ones_like(confidences) if weights is None else weights
-        # Traced numbers may be invalid, and sorts hide them.
-        is_bad = jnp.isnan(jnp.max(confidences) + jnp.sum(correct) + jnp.sum(weights))
-        confidences, correct = (jnp.where(is_bad, jnp.nan, x) for x in (confidences, correct))
         return CalibrationSamples(confidences, correct, weights)
 
-    @jax.jit
-    def _apply(self, params: CalibrationSamples, confidences: jax.Array) -> tuple[jax.Array, None]:
+    def _apply(self, params: CalibrationSamples, confidences: jax.Array) -> jax.Array:
         low, high = inner(VennAbers.interval)(self, params, confidences)
-        return high / (1 - low + high), None
+        return high / (1 - low + high)

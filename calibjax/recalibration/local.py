@@ -1,21 +1,28 @@
-"""Recalibration within neighbourhoods (LoRe) and within groups."""
+"""Recalibration within neighbourhoods (LoRe) and within groups, and what recalibrations gain."""
 
+import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import ndtri
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import ratio
+from calibjax._core.arithmetic import floating_dtype, mean_and_error, ratio
 from calibjax._core.gate import Seen, checked, group_ids, passed, sample_weights, usual
 from calibjax._core.pytree import Numbers, PyTree, T, part, record
+from calibjax.distributions import Ensemble
+from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.composed import bare
 from calibjax.estimators.local import Neighbourhood, checked_neighbourhood
 from calibjax.kernels.line import smoothed_means
-from calibjax.recalibration.base import Recalibrator, Weights, warn_about_kept
+from calibjax.recalibration.base import Recalibrator, Weights, cross_fitted, warn_about_kept
+from calibjax.scores import crps, energy_score, negative_log_likelihood, pinball_loss
+from calibjax.scores.proper import per_sample
 
 
 def _with_one_scale(neighbourhood: Any, name: str) -> Neighbourhood:
@@ -126,20 +133,17 @@ class LocalRecalibration(Recalibrator):
     def apply(self, params: LocalAccuracies, confidences: Numbers, features: PyTree) -> jax.Array:
         """Local accuracies at other points, [n]."""
         checks.same_kind("features", features, "the calibration features", params.features)
-        near, values, weights = params.neighbourhood, params.correct[:, None], params.weights
-        points, samples = near.groups(params.confidences, confidences, weights)
-        if weights is not None:
-            samples = jnp.where(weights == 0, -1, samples)  # in no group
-            values = jnp.concatenate([weights[:, None] * values, weights[:, None]], 1)
-        means, totals = smoothed_means(
-            near.kernel, features, params.features, values, (points, samples)
-        )
+        near, correct = params.neighbourhood, params.correct
+        points, samples = near.groups(params.confidences, confidences, params.weights)
+        weights = jnp.ones_like(correct) if params.weights is None else params.weights
+        groups = points, jnp.where(weights == 0, -1, samples)  # in no group
+        values = jnp.stack([weights * correct, weights], 1)
+        means, totals = smoothed_means(near.kernel, features, params.features, values, groups)
         checks.finite("kernel(x, x')", totals)  # NaN if it is negative
         is_kept = totals[0] == 0
-        if weights is not None:
-            means = ratio(means[..., :1], means[..., 1:])
         warn_about_kept("LocalRecalibration", is_kept)
-        accuracies = jnp.clip(means[0, :, 0], 0, 1).astype(confidences.dtype)  # rounding
+        accuracies = ratio(means[0, :, 0], jnp.where(is_kept, 1, means[0, :, 1]))
+        accuracies = jnp.clip(accuracies, 0, 1).astype(confidences.dtype)  # rounding
         return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies)
 
 
@@ -240,3 +244,136 @@ def _grouped(
 def _taken(arguments: T, indices: np.ndarray) -> T:
     """Some of the samples."""
     return jax.tree.map(lambda leaf: leaf[indices], arguments)
+
+
+@record
+class Gain:
+    """The improvement of a mean score by a recalibration.
+
+    Attributes:
+        mean: mean score of the predictions less that of the recalibrated ones, positive where these
+            are better.
+        standard_error: of the mean over the samples.
+        low: lower end of the confidence interval.
+        high: upper end.
+        overconfidence: the part of the mean from predictions that become less certain, whose gain
+            is that of repairing overconfidence. None if nothing says how certain they are, NaN
+            where their variances are infinite.
+        underconfidence: the part from those that become more certain. Predictions that stay as
+            certain as they were, as shifted ones do, are in neither.
+    """
+
+    mean: jax.Array
+    standard_error: jax.Array
+    low: jax.Array
+    high: jax.Array
+    overconfidence: "Gain | None" = None
+    underconfidence: "Gain | None" = None
+
+
+def _by_name(name: str, value: Any, seen: Seen) -> Mapping[str, Any]:
+    """Recalibrations, refused if they have no names."""
+    if not isinstance(value, Mapping) or not value:
+        got = checks.described(value)
+        raise TypeError(f"{name}: expected a dictionary of at least one, got {got}")
+    return value
+
+
+@checked(minimum=2, recalibrations=_by_name)
+def recalibration_gain(
+    key: jax.Array,
+    recalibrations: Mapping[str, Any],
+    predictions: Distribution,
+    targets: Numbers,
+    *,
+    score: Callable[..., jax.Array] | None = None,
+    weights: Numbers | None = None,
+    num_folds: int = 5,
+    confidence_level: float = 0.95,
+) -> dict[str, Gain]:
+    """Improvement of a proper score by recalibrations, cross-fitted.
+
+        gain = n⁻¹ Σ_i S(p_i, y_i) − S(T(p_i), y_i),
+
+    where T was fitted to samples of other folds, see `Recalibrator.cross_fitted`. The folds are the
+    same for all recalibrations. With the negative log-likelihood it is in nats per prediction;
+    isotonic maps, which predict 0 and 1, may lose infinitely many. The interval is gain ± z
+    standard errors over the samples, which leave out those of the fit: 95 % intervals of an affine
+    map of normal predictions contain the mean gain in 94 % of 2000 data sets with n = 1000, 91 %
+    with n = 200.
+
+    It is split by whether predictions become less or more certain: by the probability of the most
+    probable class, and otherwise by the product of the variances of the coordinates.
+
+    Args:
+        key: a JAX random key.
+        recalibrations: by name, records with methods `fit(predictions, targets, weights)` and
+            `apply(params, predictions)`.
+        predictions: batch of n distributions.
+        targets: [n] or [n, d].
+        score: function (predictions, targets) → mean, smaller for better predictions; by default
+            the negative log-likelihood, or for predictions without density the CRPS, the energy
+            score or the pinball loss.
+        weights: w ≥ 0 of the samples, [n].
+        num_folds: number of folds.
+        confidence_level: of the intervals.
+
+    Returns:
+        A `Gain` for each name.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: as `Recalibrator.cross_fitted`.
+
+    Cost: that of `Recalibrator.cross_fitted` for each recalibration, and 2 n scores.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from calibjax import distributions, recalibration
+    >>> predictions = distributions.Normal(jnp.zeros(200), jnp.ones(200))
+    >>> targets = 1 + jax.random.normal(jax.random.key(0), (200,))
+    >>> methods = {"affine": recalibration.AffineScaling()}
+    >>> gain = recalibration_gain(jax.random.key(1), methods, predictions, targets)["affine"]
+    >>> print(bool(gain.low < 0.5 < gain.high))  # the gain is ½ · 1²
+    True
+    """
+    z = -ndtri((1 - confidence_level) / 2).astype(floating_dtype(predictions))
+    score = default_score(predictions) if score is None else score
+    before = per_sample(score, predictions, targets)
+    all_gains = {}
+    for name, method in recalibrations.items():
+        after = cross_fitted(key, method, predictions, targets, weights, num_folds)
+        gains = before - per_sample(score, after, targets)
+        gain = _interval(gains, weights, z)
+        old, new = _uncertainty(predictions), _uncertainty(after)
+        if old is not None and new is not None:
+            change = new - old
+            finite = jnp.where(jnp.isfinite(change), gains, jnp.nan)  # not of infinite variances
+            parts = (jnp.where(x <= 0, 0, finite) for x in (change, -change))
+            over, under = (_interval(part, weights, z) for part in parts)
+            gain = dataclasses.replace(gain, overconfidence=over, underconfidence=under)
+        all_gains[name] = gain
+    return all_gains
+
+
+def _uncertainty(predictions: Distribution) -> jax.Array | None:
+    """Numbers that are larger for less certain predictions, [n], if there are such numbers."""
+    plain: Any = bare(predictions)
+    if has_class_probs(plain):
+        return -jnp.max(plain.class_probs, 1)
+    if not hasattr(plain, "variance"):
+        return None
+    return jax.vmap(lambda p: jnp.sum(jnp.log(p.variance())))(plain)
+
+
+def _interval(gains: jax.Array, weights: Weights, z: jax.Array) -> Gain:
+    mean, error = mean_and_error(gains, weights)
+    return Gain(mean, error, mean - z * error, mean + z * error)
+
+
+def default_score(*models: Distribution) -> Callable[..., jax.Array]:
+    """The negative log-likelihood, or what else all models have."""
+    if all(hasattr(p, "log_prob") for p in models):
+        return negative_log_likelihood
+    if all(isinstance(bare(p), Ensemble) and bare(p).values.ndim > 2 for p in models):
+        return energy_score
+    return crps if all(hasattr(p, "crps") for p in models) else pinball_loss

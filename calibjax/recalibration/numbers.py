@@ -39,7 +39,8 @@ from calibjax.recalibration.confidences import IsotonicMap
 from calibjax.scores.proper import weighted_mean
 
 _VECTORS = DiagNormal | MvNormal
-_FAMILIES = Normal | Laplace | StudentT | GeneralizedNormal | Uniform | DiagNormal | MvNormal
+_NORMAL = Normal | _VECTORS  # whose residuals are normal scores
+_FAMILIES = _NORMAL | Laplace | StudentT | GeneralizedNormal | Uniform
 
 
 @record
@@ -165,10 +166,10 @@ class AffineScaling(Recalibrator):
         return AffineMap(zeros, jnp.ones_like(zeros))
 
 
-def of_a_family(predictions: Distribution) -> Any:
-    """Predictions without features, if there is a rule for them."""
+def of_a_family(predictions: Distribution, families: Any = _FAMILIES | Ensemble) -> Any:
+    """Predictions without features, if there is a rule for them, or if they are continuous."""
     plain = bare(predictions)
-    if not isinstance(plain, _FAMILIES | Ensemble):
+    if not isinstance(plain, families):
         check_continuous("predictions", plain)
     return plain
 
@@ -183,28 +184,24 @@ def _size(predictions: Distribution) -> tuple[int, ...]:
 @jax.jit
 def moved(params: AffineMap, predictions: Distribution) -> Distribution:
     """Predictions that are shifted and scaled, by the same map or one of each, [n]."""
+    shape = len(predictions), *_size(predictions)
+    each = jax.tree.map(lambda x: jnp.broadcast_to(x, shape), params)
+    return jax.vmap(_moved)(each, predictions)
+
+
+def _moved(params: AffineMap, p: Any) -> Any:
     shift, scale = params.shift, params.scale
-    if isinstance(predictions, MvNormal):
-        root = jax.vmap(arithmetic.cholesky)(predictions.cov)
-        shift = jnp.broadcast_to(shift, predictions.loc.shape)
-        loc = predictions.loc + matmul(root, shift[..., None])[..., 0]
-        scaled = root * scale[..., None, :]
-        return MvNormal(loc, matmul(scaled, jnp.swapaxes(scaled, 1, 2)))
-    if isinstance(predictions, Ensemble):
-        means, spreads, _ = _of_members(predictions)
-        deviations = predictions.values - means[:, None]
-        values = (means + shift * spreads)[:, None] + scale * deviations
-        return dataclasses.replace(predictions, values=values)
-    if isinstance(predictions, _FAMILIES):
-        loc, unit = _place(predictions)
-        return _placed(predictions, loc + shift * unit, scale * unit)
-    return with_scores(params, predictions)
-
-
-def with_scores(params: AffineMap, predictions: Distribution) -> Recalibrated:
-    """Predictions with other normal scores, by the same map or one of each, [n]."""
-    rows = len(predictions)
-    return Recalibrated(predictions, jax.tree.map(lambda x: jnp.broadcast_to(x, (rows,)), params))
+    if isinstance(p, MvNormal):
+        root = arithmetic.cholesky(p.cov)
+        scaled = root * scale
+        return MvNormal(p.loc + matmul(root, shift), matmul(scaled, scaled.T))
+    if isinstance(p, Ensemble):
+        mean, spread, _ = _of_members(p)
+        return dataclasses.replace(p, values=mean + shift * spread + scale * (p.values - mean))
+    if isinstance(p, _FAMILIES):
+        loc, unit = _place(p)
+        return _placed(p, loc + shift * unit, scale * unit)
+    return Recalibrated(p, params)
 
 
 def _place(predictions: Any) -> tuple[jax.Array, jax.Array]:
@@ -222,29 +219,25 @@ def _placed(predictions: Any, loc: jax.Array, scale: jax.Array) -> Any:
     return dataclasses.replace(predictions, loc=loc, scale=scale)
 
 
-def _of_members(ensembles: Ensemble) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Means and unbiased standard deviations, [n] or [n, d], and numbers of members."""
-    probs = jax.vmap(lambda p: p.probs)(ensembles)
-    number = 1 / jnp.sum(jnp.square(probs), 1)
-    number = number.reshape(-1, *[1] * (ensembles.values.ndim - 2))
-    means, variances = jax.vmap(lambda p: (p.mean(), p.variance()))(ensembles)
-    return means, safe_sqrt(variances * number / (number - 1)), number
+def _of_members(p: Ensemble) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Mean and unbiased standard deviation, () or [d], and number of members."""
+    number = 1 / jnp.sum(jnp.square(p.probs))
+    return p.mean(), safe_sqrt(p.variance() * number / (number - 1)), number
 
 
-def residuals(predictions: Distribution, targets: jax.Array) -> jax.Array:
-    """(y − loc) / scale of a family, L⁻¹ (y − loc) of vectors, or normal scores; [n] or [n, d]."""
-    if isinstance(predictions, MvNormal):
-        roots = jax.vmap(arithmetic.cholesky)(predictions.cov)
-        return jax.vmap(arithmetic.solve_lower)(roots, targets - predictions.loc)
-    if isinstance(predictions, _FAMILIES):
-        loc, scale = _place(predictions)
-        return ratio(targets - loc, scale)
-    return normal_scores(predictions, targets)
+def _residual(p: Any, y: jax.Array) -> jax.Array:
+    """(y − loc) / scale of a family, L⁻¹ (y − loc) of a vector, or the normal score."""
+    if isinstance(p, MvNormal):
+        return arithmetic.solve_lower(arithmetic.cholesky(p.cov), y - p.loc)
+    if isinstance(p, _FAMILIES):
+        loc, scale = _place(p)
+        return ratio(y - loc, scale)
+    return _normal_score(p, y)
 
 
-def normal_scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
-    """Φ⁻¹(F_i(y_i)), [n]."""
-    return normal_score_of(jax.vmap(lambda p, y: p.cdf(y))(predictions, targets))
+def _normal_score(p: Any, y: jax.Array) -> jax.Array:
+    """Φ⁻¹(F(y))."""
+    return normal_score_of(p.cdf(y))
 
 
 @jax.jit
@@ -252,7 +245,7 @@ def _fitted(predictions: Distribution, targets: jax.Array, weights: Weights) -> 
     """The map, whose scale is zero if all residuals are equal."""
     if isinstance(predictions, Ensemble):
         return _of_ensembles(predictions, targets, weights)
-    scores = jnp.moveaxis(residuals(predictions, targets), 0, -1)
+    scores = jnp.moveaxis(jax.vmap(_residual)(predictions, targets), 0, -1)
     if isinstance(predictions, StudentT | GeneralizedNormal):
         return _iterated(predictions, scores, weights)
     if isinstance(predictions, Laplace):
@@ -268,7 +261,7 @@ def _fitted(predictions: Distribution, targets: jax.Array, weights: Weights) -> 
 
 
 def _of_ensembles(ensembles: Ensemble, targets: jax.Array, weights: Weights) -> AffineMap:
-    means, spreads, number = _of_members(ensembles)
+    means, spreads, number = jax.vmap(_of_members)(ensembles)
     unit = jnp.max(spreads)
     unit = jnp.where(unit > 0, unit, 1)  # of which squares neither overflow nor vanish
     errors, spreads = (jnp.moveaxis(x / unit, 0, -1) for x in (targets - means, spreads))
@@ -276,8 +269,8 @@ def _of_ensembles(ensembles: Ensemble, targets: jax.Array, weights: Weights) -> 
     # Not Σ s e / Σ s²: where members are skewed, their deviations depend on their means.
     shift = ratio(weighted_mean(errors, weights), weighted_mean(spreads, weights))
     left = jnp.square(errors - shift[..., None] * spreads)
-    share = jnp.moveaxis(jnp.broadcast_to(number / (number + 1), means.shape), 0, -1)
-    return AffineMap(shift, safe_sqrt(ratio(weighted_mean(share * left, weights), size)))
+    spread = weighted_mean(number / (number + 1) * left, weights)
+    return AffineMap(shift, safe_sqrt(ratio(spread, size)))
 
 
 def _weighted_median(values: jax.Array, weights: Weights) -> jax.Array:
@@ -382,7 +375,6 @@ class QuantileRecalibration(Recalibrator):
         """All predictions, with this distribution of the integral transform."""
         plain = bare(predictions)
         check_continuous("predictions", plain)
-        params = checks.learned("params", params, Beta if self.shape == "beta" else IsotonicMap)
         n = len(predictions)
         law = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), params)
         return like(predictions, Recalibrated(plain, law))
@@ -424,36 +416,28 @@ def _of_transforms(
 
 
 @jax.jit
-def _sorted(values: jax.Array, weights: Weights) -> tuple[jax.Array, jax.Array]:
-    """Numbers in increasing order, and their levels i / (n + 1), or the first and last of copies.
+def weighted_quantiles(
+    values: jax.Array, weights: Weights, levels: jax.Array, ends: tuple[Any, Any] | None = None
+) -> jax.Array:
+    """Quantiles at levels between order statistics i / (n + 1), with ends at 0 and at 1.
 
-    Between two samples is a share of 1 / (n + 1); one of weight w < 1 lies in the middle of its own
-    and this share. One without weight is a copy of another, whose levels it has.
+    The ends are the smallest and the largest number by default. Between two samples is a share of
+    1 / (n + 1); one of weight w < 1 lies in the middle of its own and this share. One without
+    weight is a copy of another, whose levels it has.
     """
-    order = jnp.argsort(values)
-    if weights is None:
-        return values[order], jnp.arange(1, len(values) + 1, dtype=values.dtype) / (len(values) + 1)
-    heaviest, weights = jnp.argmax(weights), weights[order]
+    data = values, weights
+    values = checks.counted(weights, values)
+    weights = jnp.ones_like(values) if weights is None else weights
+    order, heaviest = jnp.argsort(values), jnp.argmax(weights)
+    values, weights = values[order], weights[order]
     upto = jnp.cumsum(weights)
     middle = upto - 0.5 * weights + 0.5
-    copied = jnp.argmax(order == heaviest)  # by `checks.counted`
-    middle = jnp.where(weights > 0, middle, middle[copied])
+    middle = jnp.where(weights > 0, middle, middle[jnp.argmax(order == heaviest)])
     half = 0.5 * jnp.maximum(weights - 1, 0)
-    levels = jnp.sort(jnp.concatenate([middle - half, middle + half])) / (upto[-1] + 1)
-    return jnp.repeat(values[order], 2), levels
-
-
-def weighted_quantiles(
-    values: jax.Array, weights: Weights, levels: jax.Array, ends: tuple[Any, Any]
-) -> jax.Array:
-    """Quantiles at levels between order statistics i / (n + 1), with ends at 0 and at 1."""
-    values = checks.counted(weights, values)
-    is_bad = jnp.isnan(jnp.max(values) + (0 if weights is None else jnp.sum(weights)))
-    values, at = _sorted(values, weights)
-    low, high = (jnp.asarray(end, values.dtype)[None] for end in ends)
-    values = jnp.concatenate([low, values, high])
-    quantiles = jnp.interp(levels, jnp.pad(at, 1).at[-1].set(1), values)
-    return jnp.where(is_bad, jnp.nan, quantiles)
+    at = jnp.sort(jnp.concatenate([middle - half, middle + half])) / (upto[-1] + 1)
+    low, high = (values[0], values[-1]) if ends is None else ends
+    points = jnp.concatenate([jnp.stack([low]), jnp.repeat(values, 2), jnp.stack([high])])
+    return checks.nan_with(jnp.interp(levels, jnp.pad(at, 1).at[-1].set(1), points), data)
 
 
 @record
@@ -510,7 +494,8 @@ class QuantileShift(Recalibrator):
         levels = jnp.broadcast_to(plain.levels, plain.values.shape)
         place, expected = "predictions.levels", "the same for all samples"
         levels = jnp.asarray(checks.satisfying(place, levels, is_shared, expected))[0]
-        shifts = _shifts(levels, targets[:, None] - plain.values, weights)
+        residuals = targets[:, None] - plain.values
+        shifts = jax.vmap(weighted_quantiles, (1, None, 0))(residuals, weights, levels)
         return Shifts(checks.finite("shifts", shifts))
 
     @checked
@@ -525,18 +510,6 @@ class QuantileShift(Recalibrator):
     def identity(self, predictions: Quantiles) -> Shifts:
         """Shifts 0."""
         return Shifts(jnp.zeros_like(bare(predictions).values[0]))
-
-
-@jax.jit
-def _shifts(levels: jax.Array, residuals: jax.Array, weights: Weights) -> jax.Array:
-    def one(level: jax.Array, values: jax.Array) -> jax.Array:
-        counted = checks.counted(weights, values)
-        return weighted_quantiles(values, weights, level, (jnp.min(counted), jnp.max(counted)))
-
-    return jax.vmap(one)(levels, residuals.T)
-
-
-_NORMAL = Normal | DiagNormal | MvNormal  # whose residuals are normal scores
 
 
 @record
@@ -609,26 +582,28 @@ class KernelRecalibration(Recalibrator):
         self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> LocalScores:
         """The samples with their residuals."""
-        scores = _scores(_with_scores(predictions), targets)
+        scores = _scores(of_a_family(predictions, _NORMAL), targets)
         copies = jnp.ones(len(scores), scores.dtype) if weights is None else weights
         return LocalScores(self._kernel(predictions), predictions, scores, copies)
 
     @checked
     def apply(self, params: LocalScores, predictions: Distribution) -> Distribution:
         """All predictions, shifted and scaled as similar samples suggest."""
-        plain = _with_scores(predictions)
+        plain = of_a_family(predictions, _NORMAL)
         checks.same_kind("predictions", predictions, "those of fit", params.predictions)
         prior = jnp.asarray(self.prior, params.scores.dtype)
-        correct = moved if isinstance(plain, _NORMAL) else with_scores
-        return like(predictions, correct(_local(params, predictions, prior), plain))
+        maps = _local(params, predictions, prior)
+        is_normal = isinstance(plain, _NORMAL)
+        return like(predictions, moved(maps, plain) if is_normal else Recalibrated(plain, maps))
 
     @checked
     def identity(self, predictions: Distribution) -> LocalScores:
         """Samples that do not count."""
-        scores = jax.eval_shape(jax.vmap(lambda p: p.mean()), _with_scores(predictions))
-        zeros = jnp.zeros(scores.shape, floating_dtype(predictions))
-        weights = jnp.zeros(scores.shape[:1], zeros.dtype)
-        return LocalScores(self._kernel(predictions), predictions, zeros, weights)
+        shape = len(predictions), *_size(of_a_family(predictions, _NORMAL))
+        scores = jnp.zeros(shape, floating_dtype(predictions))
+        return LocalScores(
+            self._kernel(predictions), predictions, scores, jnp.zeros_like(scores, shape=shape[:1])
+        )
 
     def _kernel(self, predictions: Distribution) -> Kernel:
         if self.kernel is not None:
@@ -638,17 +613,10 @@ class KernelRecalibration(Recalibrator):
         return SquaredExponential(jnp.where(jnp.isnan(median), 1, median) / 4)
 
 
-def _with_scores(predictions: Distribution) -> Any:
-    plain = of_a_family(predictions)
-    if isinstance(plain, Ensemble):
-        raise TypeError("predictions: expected distributions with scores, got ensembles")
-    return plain
-
-
 @jax.jit
 def _scores(predictions: Distribution, targets: jax.Array) -> jax.Array:
-    find = residuals if isinstance(predictions, _NORMAL) else normal_scores
-    return find(predictions, targets)
+    find = _residual if isinstance(predictions, _NORMAL) else _normal_score
+    return jax.vmap(find)(predictions, targets)
 
 
 @jax.jit

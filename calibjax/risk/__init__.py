@@ -44,8 +44,7 @@ It can be used like those of the library. The predictions of this model should b
 
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.estimation import cross_validate, estimation_risk, squared_calibration_error
-from calibjax.risk.functions import Binning, KernelDensity, Temperature
-from calibjax.risk.kernel_ridge import KernelRidge
+from calibjax.risk.functions import Binning, KernelDensity, KernelRidge, Temperature
 
 __all__ = [
     "Binning",

@@ -1,16 +1,15 @@
 """Base class of estimators of ⟨p − E[e_Y | p], q − E[e_Y | q]⟩, their samples and results."""
 
 import math
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, matmul, one_hot
+from calibjax._core.arithmetic import floating_dtype, matmul, one_hot, segment_sums
 from calibjax._core.gate import Seen, checked, confidence_array
 from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions.base import Distribution, has_class_probs
@@ -32,12 +31,6 @@ def _points(name: str, value: Any, seen: Seen) -> PyTree:
     return value
 
 
-def _learned(name: str, value: Any, seen: Seen) -> PyTree:
-    """Params of a function of the library; those of others may be anything."""
-    kind = seen["self"].params_type
-    return value if kind is None else checks.learned(name, value, kind)
-
-
 def _positive(name: str, value: Any, seen: Seen) -> jax.Array:
     """A hyperparameter, in the precision of the data."""
     leaves = jax.tree.leaves(seen.get("predictions", seen.get("params")))
@@ -46,8 +39,9 @@ def _positive(name: str, value: Any, seen: Seen) -> jax.Array:
 
 
 # What arguments mean in this subpackage: predictions may be confidences.
-POINTS: dict[str, Any] = {"predictions": _points}
-FIT: dict[str, Any] = POINTS | {"hyperparameter": _positive}
+def meanings(*names: str) -> dict[str, Any]:
+    """Checks of the arguments of these names."""
+    return {name: _positive if name == "hyperparameter" else _points for name in names}
 
 
 def vectors(predictions: Any) -> jax.Array:
@@ -63,11 +57,12 @@ def residuals(predictions: Any, targets: jax.Array) -> jax.Array:
     Targets out of range, which are not refused under `jit`, give NaN.
     """
     probs = vectors(predictions)
-    if not hasattr(predictions, "class_probs"):
-        return probs - targets[:, None]
-    return probs - one_hot(targets, probs.shape[1], probs.dtype)
+    if hasattr(predictions, "class_probs"):
+        return probs - one_hot(targets, probs.shape[1], probs.dtype)
+    return probs - targets[:, None]
 
 
+@record
 class EstimationFunction:
     """Base class of records that learn a calibration estimation function h, and evaluate it.
 
@@ -85,8 +80,6 @@ class EstimationFunction:
     References: G24 eq. (12) and §3.2.2.
     """
 
-    params_type: ClassVar[type | None] = None  # what `fit` returns, if it is to be checked
-
     def fit(self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers) -> PyTree:
         """Learns params, a pytree of arrays, with a hyperparameter."""
         raise NotImplementedError(f"{type(self).__name__} does not define fit")
@@ -99,7 +92,7 @@ class EstimationFunction:
         """
         return None
 
-    @checked(params=_learned, p=_points, q=_points)
+    @checked(**meanings("p", "q"))
     def evaluate(self, params: PyTree, p: Distribution, q: Distribution) -> jax.Array:
         """Values h(p_i, q_j) of two batches, [n, n']; by default from the factors."""
         left, right = self.factors(params, p), self.factors(params, q)
@@ -107,7 +100,7 @@ class EstimationFunction:
             raise NotImplementedError(f"{type(self).__name__} defines neither evaluate nor factors")
         return matmul(left[0], right[1].T)
 
-    @checked(params=_learned, p=_points)
+    @checked(**meanings("p"))
     def diagonal(self, params: PyTree, p: Distribution) -> jax.Array:
         """Values h(p_i, p_i) of a batch of predictions, [n]."""
         factors = self.factors(params, p)
@@ -203,7 +196,8 @@ class CrossValidation:
     @property
     def risks(self) -> jax.Array:
         """Risk in each fold, [F, k]."""
-        return _risks(self)
+        sizes = jnp.bincount(self.folds, length=self.num_folds)
+        return segment_sums(self.losses.T, self.folds, sizes) / sizes[:, None]
 
     @property
     def risk(self) -> jax.Array:
@@ -226,24 +220,12 @@ class CrossValidation:
 
         NaN if the risks are NaN, unless the grid contains integers.
         """
-        chosen = self.grid[self.best]
-        if jnp.issubdtype(chosen.dtype, jnp.integer):
-            return chosen
-        return jnp.where(jnp.isnan(self.risk[self.best]), jnp.nan, chosen)
+        chosen, is_known = self.grid[self.best], ~jnp.isnan(self.risk[self.best])
+        is_integer = jnp.issubdtype(chosen.dtype, jnp.integer)
+        return chosen if is_integer else checks.nan_unless(is_known, chosen)
 
     @property
     def is_at_edge(self) -> jax.Array:
         """Whether the best hyperparameter is the smallest or largest: the grid may be too small."""
         best = self.grid[self.best]
         return (self.grid.size > 1) & ((best == jnp.min(self.grid)) | (best == jnp.max(self.grid)))
-
-
-@jax.jit
-def _risks(result: CrossValidation) -> jax.Array:
-    """Mean loss in each fold, [F, k]."""
-
-    def risk(fold: jax.Array) -> jax.Array:
-        members = result.folds == fold
-        return jnp.sum(jnp.where(members, result.losses, 0), -1) / jnp.sum(members)
-
-    return lax.map(risk, jnp.arange(result.num_folds))

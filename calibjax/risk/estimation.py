@@ -1,6 +1,5 @@
 """The risk of calibration estimation functions, and their choice by cross-validation."""
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import Numbers, PyTree, T, record
 from calibjax.distributions.base import Distribution
 from calibjax.operators import tiles
-from calibjax.risk.base import POINTS, CrossValidation, EstimationFunction, residuals
+from calibjax.risk.base import CrossValidation, EstimationFunction, meanings, residuals
 
 Values = jax.Array | Callable[[Any, Any], jax.Array]
 
@@ -45,7 +44,7 @@ def _values(name: str, value: Any, seen: Seen) -> Any:
     return value
 
 
-@checked(minimum=2, values=_values, **POINTS)
+@checked(minimum=2, values=_values, **meanings("predictions"))
 def estimation_risk(
     values: Values, predictions: Distribution, targets: Numbers, *, block_size: int | None = None
 ) -> RiskEstimate:
@@ -139,13 +138,10 @@ def _of_blocks(
     errors: jax.Array, values: Any, predictions: Distribution, block_size: int
 ) -> jax.Array:
     """The risks of blocks of consecutive samples."""
-    num_blocks = len(errors) // block_size
-    blocks = jax.tree.map(
-        lambda leaf: leaf[: num_blocks * block_size].reshape(
-            num_blocks, block_size, *leaf.shape[1:]
-        ),
-        (errors, predictions),
-    )
+    rows = len(errors) // block_size * block_size
+
+    def in_blocks(leaf: jax.Array) -> jax.Array:
+        return leaf[:rows].reshape(-1, block_size, *leaf.shape[1:])
 
     def risk(_: None, block: tuple[jax.Array, Any]) -> jax.Array:
         errors, batch = block
@@ -155,6 +151,7 @@ def _of_blocks(
         return jnp.sum(others) / (block_size * (block_size - 1))
 
     tile_size = max(1, (tiles.TILE_SIZE // block_size) ** 2)
+    blocks = jax.tree.map(in_blocks, (errors, predictions))
     return operators.map_rows(risk, None, blocks, tile_size=tile_size)
 
 
@@ -216,17 +213,7 @@ def _grid(name: str, value: Any, seen: Seen) -> jax.Array:
     return checks.finite(name, value)
 
 
-def _function(name: str, value: Any, seen: Seen) -> Any:
-    if not isinstance(value, EstimationFunction):
-        got = checks.described(value)
-        raise TypeError(f"{name}: expected a risk.EstimationFunction, got {got}")
-    return value
-
-
-_FUNCTION: dict[str, Any] = POINTS | {"function": _function, "grid": _grid}
-
-
-@checked(**_FUNCTION)
+@checked(**meanings("predictions"), grid=_grid)
 def cross_validate(
     key: jax.Array,
     function: EstimationFunction,
@@ -293,18 +280,14 @@ def _run_folds(
     if n < 2 * num_folds:
         at_least = f"at least {2 * num_folds} samples for num_folds={num_folds}"
         raise ValueError(f"predictions: expected {at_least} and those of a test part, got {n}")
-    is_float = jnp.issubdtype(grid.dtype, jnp.floating)
-    grid = grid.astype(floating_dtype(samples[0])) if is_float else grid
+    if jnp.issubdtype(grid.dtype, jnp.floating):
+        grid = grid.astype(floating_dtype(samples[0]))
     function = function.specialise(samples[0], grid)
     result = _of_folds(key, function, grid, samples, test, num_folds=num_folds)
     if checks.is_concrete(result):  # NaN is what only a failing function returns
         values = result.risks + jnp.sum(result.test_values, -1)
         expected = "a function whose values in each fold and at each grid point are numbers"
         checks.refuse_where(jnp.isnan(values), "function", expected, values)
-    elif not jnp.issubdtype(grid.dtype, jnp.integer):
-        # Invalid traced hyperparameters have no risks, and are shown as NaN.
-        shown = jnp.where(jnp.isnan(result.risk), jnp.nan, result.grid)
-        return dataclasses.replace(result, grid=shown)
     return result
 
 
@@ -320,8 +303,9 @@ def _of_folds(
 ) -> CrossValidation:
     """Losses in the folds, which are consecutive samples in a random order, the larger first."""
     order = jax.random.permutation(key, len(samples[1]))
-    numbers = np.sort(np.arange(order.size) % num_folds)
-    sizes, dtype = np.bincount(numbers), floating_dtype(samples[0])
+    sizes = np.bincount(np.arange(order.size) % num_folds)
+    numbers = jnp.repeat(jnp.arange(num_folds, dtype=jnp.int32), sizes)
+    dtype = floating_dtype(samples[0])
 
     def of_fold(start: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
         rolled = jnp.roll(order, -start)
@@ -348,9 +332,7 @@ def _of_folds(
         new_losses, new_values = lax.map(functools.partial(of_fold, size=size), starts)
         losses.append(jnp.moveaxis(new_losses, 0, 1).reshape(grid.size, -1))
         values.append(new_values)
-    places = jnp.argsort(order)
-    in_order = jnp.concatenate(losses, 1)[:, places]
-    folds = jnp.asarray(numbers, jnp.int32)[places]
+    in_order, folds = (x[..., jnp.argsort(order)] for x in (jnp.concatenate(losses, 1), numbers))
     return CrossValidation(grid, folds, in_order, jnp.concatenate(values))
 
 
@@ -394,7 +376,7 @@ class SquaredCalibrationError:
     test: jax.Array
 
 
-@checked(**_FUNCTION)
+@checked(**meanings("predictions"), grid=_grid)
 def squared_calibration_error(
     key: jax.Array,
     function: EstimationFunction,
@@ -463,9 +445,8 @@ def squared_calibration_error(
     split_key, fold_key = jax.random.split(key)
     order = jax.random.permutation(split_key, len(targets))
     test, tuning = order[:num_tests], order[num_tests:]
-    tuning_samples = jax.tree.map(lambda leaf: leaf[tuning], samples)
-    test_predictions = jax.tree.map(lambda leaf: leaf[test], predictions)
-    result = _run_folds(fold_key, function, grid, tuning_samples, test_predictions, num_folds)
+    parts = _at(samples, tuning), _at(predictions, test)
+    result = _run_folds(fold_key, function, grid, *parts, num_folds)
     return _summary(result, tuning, test)
 
 

@@ -29,7 +29,7 @@ from calibjax.distributions import (
 from calibjax.evaluation import comparing
 from calibjax.evaluation.comparing import Compared, _panels, checked_models, told_of
 from calibjax.evaluation.record import Entry, Section
-from calibjax.recalibration.gain import Gain
+from calibjax.recalibration.local import Gain
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

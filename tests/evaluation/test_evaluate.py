@@ -10,7 +10,7 @@ import scipy.stats
 
 import calibjax
 from calibjax import distributions
-from calibjax.recalibration.gain import Gain
+from calibjax.recalibration.local import Gain
 
 KEY = jax.random.key(5)
 MODULES = {

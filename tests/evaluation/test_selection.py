@@ -24,7 +24,7 @@ from calibjax.hypothesis_tests.aggregated import as_tested, hypothesis_of
 from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct
 from calibjax.recalibration import AffineScaling, TemperatureScaling
-from calibjax.recalibration.gain import Gain
+from calibjax.recalibration.local import Gain
 
 KEYS = jax.random.split(jax.random.key(0), 4)
 N = 100
