@@ -57,8 +57,9 @@ def linear_sums(kernel: Kernel, samples: DataSet, weights: jax.Array | None) -> 
     view = single_view(kernel, samples)
     if view is None:
         return None
-    sums = sums_of_view(view, samples[1], weights)
-    return Sums(*sums, *_numbers(checks.leading_size("targets", samples[1]), weights))
+    off_diagonal, diagonal = sums_of_view(view, samples[1], weights)
+    n = checks.leading_size("targets", samples[1])
+    return Sums(off_diagonal, diagonal, *_numbers(n, weights))
 
 
 def linear_row_sums(

@@ -468,7 +468,7 @@ def _at_margin(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.Arr
 
 def _margin(name: str, value: Any, seen: Seen) -> jax.Array:
     samples = seen["predictions"], seen["targets"]
-    return checks.positive_number(name, value, floating_dtype(samples))
+    return checks.positive_scalar(name, value, floating_dtype(samples))
 
 
 @checked(minimum=5, margin=_margin)

@@ -56,7 +56,7 @@ def sample_pair(kernel: Kernel, x: tuple[Any, Any], y: tuple[Any, Any]) -> jax.A
     return combine_on_pairs(kernel, "calibration_kernel", lambda h: h(*x, *y))
 
 
-def operator_of(kernel: Kernel, predictions: Distribution, *, many: bool) -> Operator:
+def operator_of(kernel: Any, predictions: Distribution, *, many: bool) -> Operator:
     """The matrix of a kernel on predictions.
 
     Args:
@@ -357,27 +357,26 @@ def view_of(
 ) -> tuple[list[int], View]:
     """How kernels of one lens are evaluated, and their places in the order of the view."""
     products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
-    operators: dict[int, Operator] = {}  # by place of the kernel
+    operators: list[tuple[Kernel, Operator]] = []  # of different kernels on predictions
     found, places = [], []
     for target_kernel, same in _distinct([product.target for product in products.values()]):
-        prepared = prepare_features(target_kernel, predictions, targets)
-        if prepared is None:
+        if (prepared := prepare_features(target_kernel, predictions, targets)) is None:
             continue
-        chosen = [list(products)[i] for i in same]
-        for one, alike in _distinct([products[i].prediction for i in chosen]):
-            known = next((o for k, o in operators.values() if _is_same(k, one)), None)
-            own = known or operator_of(one, predictions, many=many)
-            operators |= {chosen[i]: (one, own) for i in alike}
         number = num_features(target_kernel, prepared, predictions, targets)
-        is_cheap = number <= few_features(target_kernel, predictions)
-        if not many:
-            is_cheap = few_features(target_kernel, predictions) == np.inf
-            is_cheap &= number * checks.leading_size("targets", targets) <= _MOST_NUMBERS
-        used = [i for i in chosen if is_cheap or not isinstance(operators[i][1], Tiled)]
+        few = few_features(target_kernel, predictions)
+        numbers = number * checks.leading_size("targets", targets)
+        is_cheap = number <= few if many else few == np.inf and numbers <= _MOST_NUMBERS
+        used = []
+        for place in (list(products)[i] for i in same):
+            kernel = products[place].prediction
+            own = next((own for other, own in operators if _is_same(other, kernel)), None)
+            if own is None:
+                operators.append((kernel, own := operator_of(kernel, predictions, many=many)))
+            if is_cheap or not isinstance(own, Tiled):
+                used.append(own)
+                places.append(place)
         if used:
-            own = tuple(operators[i][1] for i in used)
-            found.append(Featured(target_kernel, prepared, own))
-            places += used
+            found.append(Featured(target_kernel, prepared, tuple(used)))
     others = [i for i in range(len(kernels)) if i not in places]
     view = View(lens, predictions, tuple(found), tuple(kernels[i] for i in others))
     return places + others, view

@@ -292,18 +292,19 @@ def _features(
     """
     middle, frequencies = prepared
     c, excess = view
-    rate, spacing = reciprocal(jnp.asarray(length_scale(kernel, c))), frequencies[0]
+    p: Any = c  # in whose precision the length scale is taken
+    rate, spacing = reciprocal(jnp.asarray(length_scale(kernel, p))), frequencies[0]
     half = 0.5 * spacing * ((y - c) * rate)
     phase = spacing * ((c - middle) * rate)
-    first = jnp.cos(half), jnp.sin(half), jnp.cos(phase), jnp.sin(phase)
+    first = (jnp.cos(half), jnp.sin(half)), (jnp.cos(phase), jnp.sin(phase))
 
-    def step(state: tuple[jax.Array, ...], now: PyTree) -> tuple[PyTree, PyTree]:
-        cosine, sine, cos, sin = state
+    def step(state: tuple[Complex, Complex], now: PyTree) -> tuple[PyTree, PyTree]:
+        (cosine, sine), (cos, sin) = state
         frequency, (real, imag) = now
         weight = _weight(spacing, frequency)
         real = weight * (-2 * jnp.square(sine) - real)
         imag = weight * (2 * sine * cosine - imag)
-        following = *_product(state[:2], first[:2]), *_product(state[2:], first[2:])
+        following = tuple(map(_product, state, first))
         return following, (cos * real - sin * imag, sin * real + cos * imag)
 
     excess = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), excess)
