@@ -1,0 +1,154 @@
+"""Features of any family with a characteristic function, against quadrature and against pairs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+
+from calibjax import distances, estimators, kernels
+from calibjax import distributions as d
+from calibjax.operators.plan import plan_of
+from tests import oracles
+
+RNG = np.random.default_rng(0)
+ELL = 0.7
+CONSTANT = kernels.TensorProduct(kernels.Constant(), kernels.SquaredExponential(ELL))
+# Two predictions and targets each, and the same distributions of SciPy.
+FAMILIES = {
+    "normal": (d.Normal, ([0.0, 1.0], [1.0, 0.5]), lambda m, s: stats.norm(m, s)),
+    "narrow": (d.Normal, ([0.0, 0.1], [1e-3, 1e-2]), lambda m, s: stats.norm(m, s)),
+    "laplace": (d.Laplace, ([0.0, 1.0], [1.0, 0.5]), lambda m, s: stats.laplace(m, s)),
+    "uniform": (d.Uniform, ([0.0, 1.0], [1.0, 3.5]), lambda a, b: stats.uniform(a, b - a)),
+    "gamma": (d.Gamma, ([2.0, 5.0], [1.0, 3.0]), lambda a, r: stats.gamma(a, scale=1 / r)),
+    "poisson": (d.Poisson, ([2.0, 5.0],), stats.poisson),
+    "negative binomial": (
+        d.NegativeBinomial,
+        ([2.0, 5.0], [1.5, 3.0]),
+        lambda m, k: stats.nbinom(k, k / (m + k)),
+    ),
+}
+
+
+def _nodes(law):
+    """Nodes and weights of a rule for expectations, cut where the density has a kink."""
+    if hasattr(law.dist, "pmf"):
+        z = np.arange(400)
+        return z, law.pmf(z)
+    inner = np.linspace(law.ppf(1e-4), law.isf(1e-4), 41)
+    ends = np.unique([law.ppf(1e-19), *inner, law.median(), law.isf(1e-19)])
+    x, w = np.polynomial.legendre.leggauss(40)
+    half, middle = np.diff(ends) / 2, (ends[1:] + ends[:-1]) / 2
+    z = (middle[:, None] + half[:, None] * x).ravel()
+    return z, (half[:, None] * w).ravel() * law.pdf(z)
+
+
+def _expected(laws, y):
+    """H of two samples, with all expectations by quadrature."""
+
+    def value(a, b):
+        return np.exp(-np.square(np.subtract.outer(a, b)) / (2 * ELL**2))
+
+    (x, v), (z, w) = map(_nodes, laws)
+    return value(*y) - v @ value(x, y[1]) - w @ value(z, y[0]) + v @ value(x, z) @ w
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_against_quadrature(name, dtype):
+    kind, parameters, law = FAMILIES[name]
+    predictions = kind(*(np.array(x, dtype) for x in parameters))
+    counts = kind in (d.Poisson, d.NegativeBinomial)
+    targets = np.array([3, 1]) if counts else np.array([0.3, 1.4], dtype)
+    expected = _expected([law(*x) for x in zip(*parameters, strict=True)], targets.astype(float))
+    found = estimators.skce(CONSTANT, predictions, targets)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=0, atol=3e-7 if dtype == np.float32 else 2e-13)
+
+
+def test_quadrature_is_that_of_scipy():
+    law = stats.laplace(1.0, 0.5)
+    x, w = _nodes(law)
+    value, _ = quad(lambda z: np.exp(-(z**2)) * law.pdf(z), -20, 20, points=[1.0], epsabs=1e-14)
+    np.testing.assert_allclose(w @ np.exp(-(x**2)), value, rtol=1e-13)
+
+
+N, M = 30, 7
+LOC = RNG.normal(size=N)
+TARGETS = LOC + RNG.normal(size=N)
+WEIGHTS = RNG.uniform(0, 2, N)
+VALUES = LOC[:, None] + RNG.normal(size=(N, M))
+PRESENT = (RNG.uniform(size=(N, M)) < 0.8) | (np.arange(M) < 2)
+DRAWS = {
+    "ensemble": d.Ensemble(VALUES),
+    "members missing": d.Ensemble(np.where(PRESENT, VALUES, np.nan), PRESENT),
+    "weights": d.Ensemble(VALUES, RNG.dirichlet(np.ones(M), N)),
+    "far from zero": d.Ensemble(VALUES + 1e6),
+    "monte carlo": d.monte_carlo(
+        jax.random.key(0), d.StudentT(np.full(N, 5.0), LOC, np.ones(N)), M
+    ),
+    "mixture": d.Mixture(
+        RNG.dirichlet(np.ones(2), N), d.Normal(VALUES[:, :2], np.exp(VALUES[:, 2:4]))
+    ),
+}
+
+
+def _predictions(name):
+    one = DRAWS[name]
+    return d.monte_carlo(jax.random.key(0), one, M) if name == "monte carlo" else one
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("target", [kernels.SquaredExponential(ELL), kernels.Matern(1.0, nu=2.5)])
+def test_sums_against_pairs(name, target):
+    """Also on the diagonal, where the pairs of a draw with itself are left out."""
+    near = kernels.Exponential(1.0, distances.Features(distances.Euclidean()))
+    product = kernels.TensorProduct(near, target)
+    predictions = d.with_features(_predictions(name), LOC[:, None])
+    targets = TARGETS + 1e6 * (name == "far from zero")
+    if name == "mixture" and isinstance(target, kernels.Matern):
+        pytest.skip("no expectations")
+    for function in (estimators.skce, estimators.skce_biased):
+        found = function(product, predictions, targets, weights=WEIGHTS)
+        pairs = jax.jit(function)(product, predictions, targets, weights=WEIGHTS)
+        np.testing.assert_allclose(found, pairs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["ensemble", "monte carlo", "mixture"])
+def test_sums_of_redraws_against_pairs(name):
+    product = kernels.TensorProduct(kernels.Constant(), kernels.SquaredExponential(ELL))
+    predictions, redrawn = _predictions(name), TARGETS + np.array([[0.0], [0.5]])
+    if name == "ensemble":
+        predictions = d.Ensemble(VALUES, index=np.arange(N))
+    plan = plan_of([(None, product)], predictions, redrawn[0])
+    assert plan.parts[0].featured
+    off_diagonal, diagonal = plan.with_views().sums(predictions, redrawn, WEIGHTS)
+    for b, targets in enumerate(redrawn):
+        h = np.asarray(oracles.calibration_kernel_matrix(product, predictions, targets))
+        h = h * WEIGHTS * WEIGHTS[:, None]
+        np.testing.assert_allclose(diagonal[b, 0], np.trace(h), rtol=0, atol=1e-11)
+        np.testing.assert_allclose(off_diagonal[b, 0], h.sum() - np.trace(h), rtol=0, atol=1e-11)
+
+
+def test_equal_ensembles_are_evaluated_by_pairs():
+    """Their pairs of a draw with itself are left out off the diagonal, too."""
+    rows = np.array([0, 0, 1, 2])
+    predictions = d.Ensemble(VALUES[rows], index=rows)
+    plan = plan_of([(None, CONSTANT)], predictions, jnp.asarray(TARGETS[:4]))
+    assert not plan.parts[0].featured
+
+
+def test_in_other_units():
+    values = []
+    for unit in (1.0, 1e-6, 1e6):
+        kernel = kernels.TensorProduct(kernels.Constant(), kernels.SquaredExponential(ELL * unit))
+        predictions = d.Laplace(LOC * unit, np.full(N, unit))
+        values.append(estimators.skce(kernel, predictions, TARGETS * unit))
+    np.testing.assert_allclose(values, values[0], rtol=1e-9)
+
+
+def test_traced_values_are_refused_without_a_closed_form():
+    predictions = d.Laplace(LOC, np.ones(N))
+    with pytest.raises(NotImplementedError, match="SquaredExponential under Laplace"):
+        jax.jit(estimators.skce)(CONSTANT, predictions, TARGETS)
