@@ -630,9 +630,9 @@ def cme_test(
         raise ValueError(f"predictions: expected {expected}, got {n}")
     statistic, estimate = _hotelling(kernel, samples, locations)
     if checks.is_concrete(statistic) and np.isnan(statistic):
-        covariance = f"a covariance that is not singular up to rounding in {statistic.dtype}"
-        hint = f"take fewer than {num_locations}, or float64"
-        raise ValueError(f"at_predictions, at_targets: expected locations with {covariance}; {hint}")
+        expected = "locations with a covariance that is not singular up to rounding"
+        hint = f"in {statistic.dtype} take fewer than {num_locations}, or float64"
+        raise ValueError(f"at_predictions, at_targets: expected {expected}; {hint}")
     tail = chi_squared(statistic, num_locations)
     pvalue = jnp.maximum(tail, jnp.finfo(statistic.dtype).tiny)  # never zero
     return CalibrationTestResult(statistic, pvalue, estimate)
