@@ -6,7 +6,6 @@ A statistic that has one carries the function textbook_pvalue(value, predictions
 **options), which `exact_test` calls. Those of users may do so, too.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +27,7 @@ from calibjax.distributions import Bernoulli, Ensemble, Uniform
 from calibjax.distributions.base import ClassPredictions, Distribution
 from calibjax.distributions.composed import bare
 from calibjax.estimators.pit import pit_values
-from calibjax.hypothesis_tests.result import ConfidenceInterval, asymptotic_interval
+from calibjax.hypothesis_tests.result import ConfidenceInterval, _shown, asymptotic_interval
 from calibjax.kernels.expectations import check_expectations
 from calibjax.kernels.residuals import NormalScore, is_of_counts, normal_score
 
@@ -431,9 +430,12 @@ class SlopeIntercept:
 
     def __repr__(self) -> str:
         """Estimates, standard errors and limits; arrays are shown by their shapes."""
-        names = [field.name for field in dataclasses.fields(self)]
-        lines = [f"  {name:12}  {getattr(self, name)}" for name in names]
-        return "\n".join([f"{type(self).__name__}(", *lines, ")"])
+        lines = [f"{type(self).__name__}("]
+        for name in ("slope", "intercept", "in_the_large"):
+            x = getattr(self, name)
+            numbers = [_shown(v) for v in (x.estimate, x.standard_error, x.low, x.high)]
+            lines.append("  {:12}  {} ± {}, {} to {}".format(name, *numbers))
+        return "\n".join([*lines, ")"])
 
 
 @checked
@@ -473,9 +475,9 @@ def calibration_slope_intercept(
     >>> predictions = distributions.Bernoulli(jax.nn.sigmoid(logits))  # twice the log-odds
     >>> print(hypothesis_tests.calibration_slope_intercept(predictions, targets))
     SlopeIntercept(
-          slope         ConfidenceInterval(0.517 ± 0.0333, low=0.451, high=0.582)
-      intercept     ConfidenceInterval(0.082 ± 0.0815, low=-0.0776, high=0.242)
-      in_the_large  ConfidenceInterval(0.0915 ± 0.103, low=-0.11, high=0.293)
+          slope         0.517 ± 0.0333, 0.451 to 0.582
+      intercept     0.082 ± 0.0815, -0.0776 to 0.242
+      in_the_large  0.0915 ± 0.103, -0.11 to 0.293
     )
     """
     line = _slope_intercept(bare(predictions).probs, targets, confidence_level)
