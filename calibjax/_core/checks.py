@@ -957,15 +957,16 @@ def unnumbered(record: T) -> T:
 def same_rows(**arguments: object) -> None:
     """Refuses tables of pandas whose rows have different labels: rows are paired by position.
 
-    Arguments of another length, which other checks refuse, and those without labels are left out.
+    Samples are compared with each other, and locations, `at_`, with each other. Arguments of
+    another length, which other checks refuse, and those without labels are left out.
     """
-    known: tuple[str, Any] | None = None
+    known: dict[bool, tuple[str, Any]] = {}
     for name, tree in arguments.items():
         for leaf in jax.tree.leaves(tree):
             labels: Any = getattr(leaf, "index", None)
             if not (hasattr(leaf, "to_numpy") and hasattr(labels, "equals")):
                 continue
-            place, others = known = known or (name, labels)
+            place, others = known.setdefault(name.startswith("at_"), (name, labels))
             if len(labels) == len(others) and not labels.equals(others):
                 got = f"{labels[:3].tolist()}, ... instead of {others[:3].tolist()}, ..."
                 advice = "bring them into one order, or hand over .to_numpy()"

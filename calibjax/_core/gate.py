@@ -200,9 +200,8 @@ def passed(*, minimum: int = 1, copies: bool = False, **arguments: Any) -> tuple
 
 
 def _same_rows(arguments: dict[str, Any]) -> None:
-    """Refuses tables whose rows have other labels, among the samples and among the locations."""
-    checks.same_rows(**{name: arguments[name] for name in arguments if name in _SAMPLES})
-    checks.same_rows(**{name: arguments[name] for name in arguments if name.startswith("at_")})
+    """Refuses tables whose rows have other labels than those of another argument."""
+    checks.same_rows(**{x: v for x, v in arguments.items() if x in _SAMPLES or x[:3] == "at_"})
 
 
 def inner(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
