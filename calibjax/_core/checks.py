@@ -424,7 +424,7 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     except np.linalg.LinAlgError:
         smallest = np.linalg.eigvalsh(correlations)[..., 0]
         place = f"{name}.correlation.smallest_eigenvalue"
-        expected = f"positive definite matrices in {values.dtype}"
+        expected = f"positive definite matrices in {values.dtype} (see jax_enable_x64)"
         refuse_where(smallest <= tolerance, place, expected, smallest)
     return values
 
