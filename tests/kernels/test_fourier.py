@@ -85,9 +85,7 @@ DRAWS = {
     "members missing": d.Ensemble(np.where(PRESENT, VALUES, np.nan), PRESENT),
     "weights": d.Ensemble(VALUES, RNG.dirichlet(np.ones(M), N)),
     "far from zero": d.Ensemble(VALUES + 1e6),
-    "monte carlo": d.monte_carlo(
-        jax.random.key(0), d.StudentT(np.full(N, 5.0), LOC, np.ones(N)), M
-    ),
+    "monte carlo": d.StudentT(np.full(N, 5.0), LOC, np.ones(N)),
     "mixture": d.Mixture(
         RNG.dirichlet(np.ones(2), N), d.Normal(VALUES[:, :2], np.exp(VALUES[:, 2:4]))
     ),
