@@ -301,17 +301,6 @@ class Bernoulli(_OfClasses):
         """Variance of the label."""
         return self.probs * (1 - self.probs)
 
-    def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest label y of positive probability with cdf(y) ≥ level.
-
-        Wrong probabilities, NaN or beyond [0, 1], and levels that are NaN give the smallest
-        integer.
-        """
-        probs = jnp.asarray(self.probs)
-        label = (probs >= 1) | ((probs > 0) & (1 - probs < level))
-        is_known = (probs >= 0) & (probs <= 1) & ~jnp.isnan(level)
-        return checks.missing_unless(is_known, label.astype(int))
-
     def tempered(self, temperature: jax.Array) -> "Bernoulli":
         """Probabilities ∝ p^{1/T}; zeros stay zero."""
         both = self._with_both().tempered(temperature)
@@ -497,10 +486,6 @@ class NegativeBinomial(Distribution):
         object.__setattr__(self, "concentration", concentration)
 
     @property
-    def _is_valid(self) -> jax.Array:
-        return jnp.logical_and(self.mean_ > 0, self.concentration > 0)
-
-    @property
     def _success(self) -> jax.Array:
         return self.concentration / (self.mean_ + self.concentration)
 
@@ -510,8 +495,7 @@ class NegativeBinomial(Distribution):
         dtype = jnp.result_type(self.mean_, self.concentration)
         factor = jax.random.gamma(gamma_key, self.concentration, jnp.shape(self.mean_), dtype)
         rate = jnp.clip(self.mean_ * factor / self.concentration, jnp.finfo(dtype).tiny)
-        rate = jnp.where(self._is_valid, jnp.minimum(rate, _LARGEST_COUNT), jnp.nan)
-        return Poisson(rate).sample(key)
+        return Poisson(jnp.minimum(rate, _LARGEST_COUNT)).sample(key)
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-probability of count y; −inf below zero. Loader's form avoids cancellation."""
@@ -557,7 +541,7 @@ class NegativeBinomial(Distribution):
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.mean_)), self.mean_)
         low = jnp.zeros(level.shape, jnp.int32)
         count = smallest_integer(self.cdf, level, low, low + _LARGEST_COUNT)
-        is_known = self._is_valid & ~jnp.isnan(level)
+        is_known = (self.mean_ > 0) & (self.concentration > 0) & ~jnp.isnan(level)
         return checks.missing_unless(is_known, count.astype(int))
 
     def crps(self, y: jax.Array) -> jax.Array:
