@@ -130,6 +130,14 @@ Family = TypeVar("Family", bound=Distribution)
 DataSet = tuple[Distribution, jax.Array]  # predictions and targets
 
 
+def normalised(weights: jax.Array | None, values: Any) -> jax.Array:
+    """Weights with sum one even if they are rounded; without weights equal ones for the values."""
+    if weights is not None:
+        return weights / jnp.sum(weights, -1, keepdims=True)
+    number = jnp.shape(jax.tree.leaves(values)[0])[0]
+    return jnp.full(number, 1 / number, floating_dtype(values))
+
+
 class Located(Distribution):
     """A family whose expectation is its parameter `loc`."""
 

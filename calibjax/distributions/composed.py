@@ -24,7 +24,7 @@ from calibjax._core.arithmetic import (
 from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, record
 from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
-from calibjax.distributions.base import Distribution, Wrapper, has_class_probs
+from calibjax.distributions.base import Distribution, Wrapper, has_class_probs, normalised
 from calibjax.distributions.constraints import Constraint, real, simplex
 from calibjax.distributions.discrete import Categorical
 from calibjax.distributions.ensembles import MonteCarlo
@@ -56,12 +56,7 @@ class Mixture(Distribution):
     @property
     def mixing_probs(self) -> jax.Array:
         """Probability of each component, [k], with sum one even if weights are rounded."""
-        if self.weights is None:
-            first = jax.tree.leaves(self.components)[0]
-            num_components = jnp.shape(first)[0]
-            dtype = jnp.result_type(*jax.tree.leaves(self.components), jnp.float32)
-            return jnp.full(num_components, 1 / num_components, dtype)
-        return self.weights / jnp.sum(self.weights, -1, keepdims=True)
+        return normalised(self.weights, self.components)
 
     @property
     def class_probs(self) -> jax.Array:

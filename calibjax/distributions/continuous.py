@@ -65,11 +65,8 @@ class Laplace(Located, DrawnByInversion):
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
         z = ratio(y - self.loc, self.scale)
-        is_below = z < 0
-        # Only exponentials that cannot overflow: otherwise gradients would not be finite.
-        below = 0.5 * jnp.exp(jnp.where(is_below, z, 0))
-        above = 0.5 * jnp.exp(-jnp.where(is_below, 0, z))
-        return jnp.where(is_below, below, 1 - above)
+        tail = 0.5 * jnp.exp(-jnp.abs(z))  # which cannot overflow: gradients are finite
+        return jnp.where(z < 0, tail, 1 - tail)
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level."""

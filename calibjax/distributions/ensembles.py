@@ -15,7 +15,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, weighted_mean, weighted_variance
 from calibjax._core.gate import checked
 from calibjax._core.pytree import Numbers, parameter, record
-from calibjax.distributions.base import Distribution, Wrapper, checked_targets, draw
+from calibjax.distributions.base import Distribution, Wrapper, checked_targets, draw, normalised
 from calibjax.distributions.constraints import Constraint, simplex
 from calibjax.distributions.discrete import Categorical
 
@@ -80,12 +80,7 @@ class Ensemble(Distribution):
     @property
     def probs(self) -> jax.Array:
         """Probability of each draw, [m], with sum one even if weights are rounded."""
-        if self.weights is None:
-            dtype = jnp.result_type(self.values)
-            dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else float
-            num_draws = jnp.shape(self.values)[0]
-            return jnp.full(num_draws, 1 / num_draws, dtype)
-        return self.weights / jnp.sum(self.weights)
+        return normalised(self.weights, self.values)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """One of the draws, chosen with its probability."""

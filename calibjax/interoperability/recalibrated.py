@@ -8,10 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax
 from sklearn import base, get_config, linear_model
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags, indexable
 from sklearn.utils import metadata_routing as routing
 from sklearn.utils.metaestimators import _safe_split
@@ -100,12 +98,9 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
             routed: Any = routing.process_routing(self, "fit", sample_weight=sample_weight)
             return dict(routed.estimator.fit)
         prefix, final = "", self._estimator()
-        while isinstance(final, Pipeline | TransformedTargetRegressor):
-            if isinstance(final, Pipeline):
-                prefix += f"{final.steps[-1][0]}__"
-                final = final.steps[-1][1]
-            else:
-                final = final.regressor
+        while hasattr(final, "steps") or hasattr(final, "regressor"):  # pipelines, scaled targets
+            name, final = final.steps[-1] if hasattr(final, "steps") else ("", final.regressor)
+            prefix += f"{name}__" if name else ""
         return {f"{prefix}sample_weight": sample_weight}
 
 

@@ -127,30 +127,26 @@ def _transformed(predictions: Distribution, model: Any) -> Distribution:
     )
 
 
+# Families that have the same name and parameters there.
+_ALIKE = (d.Bernoulli, d.Categorical, d.Dirichlet, d.Gamma, d.Laplace, d.LogNormal, d.Logistic)
+_ALIKE += (d.Normal, d.Poisson, d.StudentT, d.Uniform)
 # Name of their class: our class, and its parameters in our order: their name of it, or a number.
 _FAMILIES: dict[str, tuple[type, tuple[str | float, ...]]] = {
-    **dict.fromkeys(("Bernoulli", "BernoulliProbs"), (d.Bernoulli, ("probs",))),
-    **dict.fromkeys(("Categorical", "CategoricalProbs"), (d.Categorical, ("probs",))),
-    **dict.fromkeys(("Gamma", "Chi2"), (d.Gamma, ("concentration", "rate"))),
+    **{x.__name__: (x, tuple(name for name, y, _ in checks.declared(x) if y)) for x in _ALIKE},
+    "BernoulliProbs": (d.Bernoulli, ("probs",)),
+    "CategoricalProbs": (d.Categorical, ("probs",)),
+    "Cauchy": (d.StudentT, (1.0, "loc", "scale")),
+    "Chi2": (d.Gamma, ("concentration", "rate")),
+    "Exponential": (d.Gamma, (1.0, "rate")),
+    "MultivariateNormal": (d.MvNormal, ("loc", "covariance_matrix")),
+    "LowRankMultivariateNormal": (d.MvNormal, ("loc", "covariance_matrix")),
+    "NegativeBinomial": (d.NegativeBinomial, ("mean", "total_count")),
     **dict.fromkeys(("Beta", "BetaProportion"), (d.Beta, ("concentration1", "concentration0"))),
     **dict.fromkeys(("GeometricProbs", "GeometricLogits"), (d.NegativeBinomial, ("mean", 1.0))),
     **dict.fromkeys(
         ("GammaPoisson", "NegativeBinomialProbs", "NegativeBinomialLogits", "NegativeBinomial2"),
         (d.NegativeBinomial, ("mean", "concentration")),
     ),
-    "NegativeBinomial": (d.NegativeBinomial, ("mean", "total_count")),
-    "Normal": (d.Normal, ("loc", "scale")),
-    "Laplace": (d.Laplace, ("loc", "scale")),
-    "Logistic": (d.Logistic, ("loc", "scale")),
-    "LogNormal": (d.LogNormal, ("loc", "scale")),
-    "Poisson": (d.Poisson, ("rate",)),
-    "Dirichlet": (d.Dirichlet, ("concentration",)),
-    "StudentT": (d.StudentT, ("df", "loc", "scale")),
-    "Cauchy": (d.StudentT, (1.0, "loc", "scale")),
-    "Exponential": (d.Gamma, (1.0, "rate")),
-    "Uniform": (d.Uniform, ("low", "high")),
-    "MultivariateNormal": (d.MvNormal, ("loc", "covariance_matrix")),
-    "LowRankMultivariateNormal": (d.MvNormal, ("loc", "covariance_matrix")),
 }
 
 
