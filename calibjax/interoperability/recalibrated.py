@@ -14,7 +14,7 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils import metadata_routing as routing
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
 
 from calibjax._core import checks
 from calibjax._core.gate import Seen, usual
@@ -73,7 +73,7 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
             raise ValueError("cv: expected folds that predict every sample once, got others")
 
         def fitted(rows: np.ndarray) -> Any:
-            weights = {name: np.asarray(x)[rows] for name, x in all_weights.items()}
+            weights = _check_method_params(X, all_weights, rows)
             copied: Any = base.clone(estimator)
             return copied.fit(*_safe_split(copied, X, y, rows), **weights)
 
