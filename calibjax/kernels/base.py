@@ -158,8 +158,8 @@ class Sum(Kernel):
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Sum of the values of the terms."""
-        values = (kernel(x, y) for kernel in self.terms)
-        return jnp.asarray(sum(values))  # from 0, which turns truth values into numbers
+        first, *others = (kernel(x, y) for kernel in self.terms)
+        return sum(others, 0 + first)  # from 0, which turns truth values into numbers
 
     def value_range(self) -> Interval:
         """Sum of the bounds of the terms."""
@@ -186,8 +186,8 @@ class Product(Kernel):
 
     def __call__(self, x: PyTree, y: PyTree) -> jax.Array:
         """Product of the values of the factors."""
-        values = (kernel(x, y) for kernel in self.factors)
-        return jnp.asarray(math.prod(values))  # from 1, for the same reason
+        first, *others = (kernel(x, y) for kernel in self.factors)
+        return math.prod(others, start=1 * first)  # from 1, for the same reason
 
     def value_range(self) -> Interval:
         """Bounds of the products of values of the factors."""
