@@ -175,7 +175,7 @@ class CrossValidation:
     """Risks of a calibration estimation function in all folds and at all grid points.
 
     Attributes:
-        grid: the hyperparameters, [k].
+        grid: the hyperparameters, [k]; traced ones without a risk are NaN, unless all are integers.
         folds: the fold 0, ..., F − 1 in which each sample is held out, [n].
         losses: mean loss over the pairs of each sample with the others of its fold, by the function
             fitted to the other folds, [k, n].
@@ -216,13 +216,8 @@ class CrossValidation:
 
     @property
     def hyperparameter(self) -> jax.Array:
-        """The hyperparameter with the smallest mean risk.
-
-        NaN if the risks are NaN, unless the grid contains integers.
-        """
-        chosen, is_known = self.grid[self.best], ~jnp.isnan(self.risk[self.best])
-        is_integer = jnp.issubdtype(chosen.dtype, jnp.integer)
-        return chosen if is_integer else checks.nan_unless(is_known, chosen)
+        """The hyperparameter with the smallest mean risk."""
+        return self.grid[self.best]
 
     @property
     def is_at_edge(self) -> jax.Array:

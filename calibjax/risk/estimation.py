@@ -1,5 +1,6 @@
 """The risk of calibration estimation functions, and their choice by cross-validation."""
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -288,7 +289,9 @@ def _run_folds(
         values = result.risks + jnp.sum(result.test_values, -1)
         expected = "a function whose values in each fold and at each grid point are numbers"
         checks.refuse_where(jnp.isnan(values), "function", expected, values)
-    return result
+    if jnp.issubdtype(grid.dtype, jnp.integer):
+        return result
+    return dataclasses.replace(result, grid=checks.nan_unless(~jnp.isnan(result.risk), grid))
 
 
 @functools.partial(jax.jit, static_argnames="num_folds")

@@ -348,7 +348,7 @@ def prediction_rejection_ratio(
     >>> print(prediction_rejection_ratio(confidences, correct))
     0.5
     """
-    # That area is the share of the pairs of a right and a wrong prediction in the right order.
+    # Of all pairs of a right and a wrong prediction, those in the right order minus the others.
     order = jnp.argsort(confidences)
     confidences, is_right = confidences[order], correct[order] == 1
     each = jnp.ones(order.size, jnp.int32) if weights is None else weights[order]
