@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.special import ndtri
 from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
@@ -532,8 +531,8 @@ def _interval(
     curvature = jnp.sum(curvatures)
     is_convex = (curvature > 0) & jnp.isfinite(curvature)
     error = jnp.sqrt(jnp.sum(jnp.square(slopes))) / jnp.where(is_convex, curvature, jnp.nan)
-    reach = -ndtri(jnp.asarray((1 - level) / 2, error.dtype)) * error
-    low, high = temperature * jnp.exp(-reach), temperature * jnp.exp(reach)
-    from calibjax.hypothesis_tests.result import ConfidenceInterval
+    from calibjax.hypothesis_tests.result import ConfidenceInterval, asymptotic_interval
 
+    logs = asymptotic_interval(jnp.log(temperature), error, level)
+    low, high = jnp.exp(logs.low), jnp.exp(logs.high)
     return ConfidenceInterval(low, high, temperature, temperature * error)

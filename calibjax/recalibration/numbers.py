@@ -363,8 +363,7 @@ class QuantileRecalibration(Recalibrator):
         self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> Beta | IsotonicMap:
         """The distribution of the integral transforms."""
-        plain = bare(predictions)
-        check_continuous("predictions", plain)
+        plain = of_a_family(predictions, ())
         params, exists = _of_transforms(self, plain, targets, weights)
         if checks.is_concrete(exists) and not exists:
             raise ValueError("targets: expected integral transforms that differ, got equal ones")
@@ -373,8 +372,7 @@ class QuantileRecalibration(Recalibrator):
     @checked
     def apply(self, params: Beta | IsotonicMap, predictions: Distribution) -> Recalibrated:
         """All predictions, with this distribution of the integral transform."""
-        plain = bare(predictions)
-        check_continuous("predictions", plain)
+        plain = of_a_family(predictions, ())
         n = len(predictions)
         law = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), params)
         return like(predictions, Recalibrated(plain, law))
