@@ -61,6 +61,9 @@ class Kernel:
     - `value_range()`: a lower and an upper bound of its values,
     - `squared_diameter()`: a bound of k(x, x) + k(y, y) − 2 k(x, y), if they do not give the best,
     - `diagonal`: an attribute, the value k(x, x) if it is the same for all x.
+    - `operator(predictions)`: the matrix of a kernel on predictions, a record of
+      `operators.kernel_matrix.Operator`, if products with it take less time than all its values;
+      or `factor(predictions)`, [n, s], if k(p_i, p_j) = ⟨F_i, F_j⟩ for its rows.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # made by `record`

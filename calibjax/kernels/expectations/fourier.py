@@ -343,11 +343,17 @@ def _of_all_pairs(kernel: SquaredExponential, p: Distribution, *_: object) -> No
     raise missing(kernel, p, " and traced values, or outside of skce, skce_biased and exact tests")
 
 
-for _distribution in (Laplace, Uniform, Gamma, NegativeBinomial):
+def register_transform(distribution_type: type, transform: Transform) -> None:
+    """Registers what Fourier features need of a family that has no expectations in closed form."""
+    _TRANSFORMS[distribution_type] = transform
     register_expectations(
         SquaredExponential,
-        _distribution,
+        distribution_type,
         mean=_of_all_pairs,
         inner=_of_all_pairs,
         features=FOURIER,
     )
+
+
+for _distribution in (Laplace, Uniform, Gamma, NegativeBinomial):
+    register_transform(_distribution, _TRANSFORMS[_distribution])
