@@ -26,9 +26,6 @@ from calibjax.kernels import Kernel
 from calibjax.operators.plan import Plan, plan_of
 
 Means = tuple[jax.Array, jax.Array]  # of h off and on the diagonal
-_LARGE = 2**16  # samples, whose targets are drawn for one key after the other
-
-
 def rank_among_redraws(
     *data: Any,
     adjust: bool = False,
@@ -155,16 +152,14 @@ def over_pool(
     Returns:
         The pytree of values, [B + 1, ...] each.
     """
-    # The random bits of one large data set fit in a cache better than those of several.
-    is_large = max(leaf.shape[0] for leaf in jax.tree.leaves(targets)) >= _LARGE
-
     def pool(given: tuple[Any, T], items: tuple[jax.Array, jax.Array]) -> Result:
         data, targets = given
         one, known = functools.partial(redraw, data), prepared(data)
 
         def batch(items: tuple[jax.Array, jax.Array]) -> Result:
             keys, is_observed = items
-            drawn = jax.lax.map(one, keys) if is_large else jax.vmap(one)(keys)
+            # One by one: a program for the random bits of many keys takes seconds to compile.
+            drawn = jax.lax.map(one, keys)
 
             def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
                 return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)

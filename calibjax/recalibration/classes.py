@@ -445,12 +445,16 @@ def _refuse_temperature(losses: np.ndarray) -> None:
     """Raises an error that explains why there is no minimum."""
     inside = np.where(np.isfinite(losses), losses, np.inf)[1:-1]
     temperatures = np.exp(_GRID[1:-1])
+    ends = f"T = {temperatures[0]:.1e} and {temperatures[-1]:.1e}"
+    if np.isinf(inside).all():
+        raise ValueError(
+            f"loss: expected finite values at some temperature, got {losses[0]} between {ends}; "
+            "pass logits in distributions.CategoricalLogits if probabilities of targets are zero"
+        )
     raise ValueError(
-        f"loss: expected a minimum between T = {temperatures[0]:.1e} and {temperatures[-1]:.1e}, "
-        f"got the smallest value, {inside.min():.3g}, at T = {temperatures[inside.argmin()]:.1e}; "
-        "the likelihood has none where predictions separate the classes (T to 0), or where "
-        "constant ones are more likely (T to infinity), and is infinite where probabilities of "
-        "targets are zero: pass distributions.CategoricalLogits"
+        f"loss: expected a minimum between {ends}, got the smallest value at "
+        f"T = {temperatures[inside.argmin()]:.1e}; the likelihood has none where predictions "
+        "separate the classes (T to 0), or where constant ones are more likely (T to infinity)"
     )
 
 

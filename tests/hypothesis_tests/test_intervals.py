@@ -74,7 +74,7 @@ def test_jackknife_in_linear_time(name, weighted, monkeypatch):
     size = weights.sum() ** 2 / np.sum(weights**2)
     error = np.sqrt((size - 1) / size * np.sum(deviations**2))
     monkeypatch.setattr(intervals.operators, "weighted_sums", None)  # no pairs
-    monkeypatch.setattr("calibjax.kernels.line._MANY", 0)
+    monkeypatch.setattr("calibjax.operators.plan._ON_LINE_FROM", 0)
     interval = interval_of(kernel, *samples, weights=weights if weighted else None)
     np.testing.assert_allclose(interval.estimate, total / mass, rtol=1e-10)
     np.testing.assert_allclose(interval.standard_error, error, rtol=1e-10)
