@@ -15,7 +15,6 @@ value is uniform, even after a transformation that treats all B + 1 values alike
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from types import ModuleType
@@ -43,8 +42,12 @@ def tolerance(statistic: ArrayLike, null_samples: Numbers, xp: ModuleType = jnp)
     return 100 * xp.finfo(null_samples.dtype).eps * xp.maximum(xp.median(size, 0), sizes)
 
 
-@jax.jit
-def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array:
+def _module_of(*values: object) -> ModuleType:
+    """NumPy for known values, which needs no program; JAX for traced ones."""
+    return np if checks.is_concrete(*values) else jnp
+
+
+def simulated_pvalue(statistic: ArrayLike, null_samples: ArrayLike) -> jax.Array:
     """Monte Carlo p-value (1 + #{T_b ≥ T}) / (B + 1).
 
     Differences within rounding errors count as ties. If the statistic is NaN, so is the p-value;
@@ -57,9 +60,11 @@ def simulated_pvalue(statistic: jax.Array, null_samples: jax.Array) -> jax.Array
     Returns:
         The p-values, in [1 / (B + 1), 1], of the shape of T.
     """
-    count = jnp.sum(~(null_samples < statistic - tolerance(statistic, null_samples)), 0)
-    pvalue = (1 + count) / jnp.asarray(null_samples.shape[0] + 1, null_samples.dtype)
-    return jnp.where(jnp.isnan(statistic), jnp.nan, pvalue)
+    xp: Any = _module_of(statistic, null_samples)
+    null_samples, statistic = xp.asarray(null_samples), xp.asarray(statistic)
+    count = xp.sum(~(null_samples < statistic - tolerance(statistic, null_samples, xp)), 0)
+    pvalue = (1 + count).astype(null_samples.dtype) / (null_samples.shape[0] + 1)
+    return jnp.asarray(xp.where(xp.isnan(statistic), xp.nan, pvalue), null_samples.dtype)
 
 
 @jax.jit
@@ -87,8 +92,7 @@ def tail_pvalue(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array
     return jnp.where(is_known, pvalue, fitted)
 
 
-@jax.jit
-def standardised(pool: jax.Array, values: jax.Array | None = None) -> jax.Array:
+def standardised(pool: Numbers, values: Numbers | None = None) -> Numbers:
     """Deviations from the mean of a pool, in units of its standard deviation.
 
     Args:
@@ -100,13 +104,16 @@ def standardised(pool: jax.Array, values: jax.Array | None = None) -> jax.Array:
         infinite values stay infinite, and NaN stays NaN. Values that differ by rounding errors only
         have the score zero.
     """
-    moments = _moments(pool, jnp.isfinite(pool), jnp)
-    return _scores(pool if values is None else values, *moments, jnp)
+    xp: Any = _module_of(pool, values)
+    moments = _moments(pool, xp.isfinite(pool), xp)
+    return _scores(pool if values is None else values, *moments, xp)
 
 
 def _moments(pool: Numbers, where: Numbers, xp: ModuleType) -> tuple[Any, Any]:
     """Mean and standard deviation, zero where values differ by rounding errors only."""
-    mean, spread = xp.mean(pool, 0, where=where), xp.std(pool, 0, where=where)
+    number = xp.maximum(xp.sum(where, 0), 1).astype(pool.dtype)
+    mean = xp.sum(xp.where(where, pool, 0), 0) / number
+    spread = xp.sqrt(xp.sum(xp.square(xp.where(where, pool - mean, 0)), 0) / number)
     return mean, xp.where(spread > _rounding(pool, where, xp), spread, 0)
 
 
@@ -116,9 +123,9 @@ def _rounding(pool: Numbers, where: Numbers, xp: ModuleType) -> Numbers:
 
 
 def _scores(pool: Numbers, mean: Numbers, spread: Numbers, xp: ModuleType) -> Numbers:
-    is_constant = spread == 0
-    scores = (pool - xp.where(is_constant, pool, mean)) / xp.where(is_constant, 1, spread)
-    return xp.where(xp.isfinite(pool), scores, pool)
+    is_finite = xp.isfinite(pool)
+    deviations = xp.where(is_finite & (spread != 0), pool, mean) - mean
+    return xp.where(is_finite, deviations / xp.where(spread == 0, 1, spread), pool)
 
 
 def _typical(pool: Numbers, xp: ModuleType) -> tuple[Any, Any]:
@@ -137,8 +144,7 @@ def _typical(pool: Numbers, xp: ModuleType) -> tuple[Any, Any]:
     return xp.where(differ, other_mean, mean), xp.where(differ, other_spread, spread)
 
 
-@jax.jit
-def tied(pool: jax.Array, rounding: jax.Array) -> jax.Array:
+def tied(pool: Numbers, rounding: Numbers) -> Numbers:
     """A pool in which values that differ from the observed one by rounding only are equal to it.
 
     For what is transformed before it is ranked: differences, roots and standard scores have larger
@@ -148,7 +154,7 @@ def tied(pool: jax.Array, rounding: jax.Array) -> jax.Array:
         pool: observed value and draws, [B + 1, ...].
         rounding: size of the rounding errors, [...].
     """
-    return jnp.where(jnp.abs(pool - pool[0]) <= rounding, pool[0], pool)
+    return _module_of(pool).where(abs(pool - pool[0]) <= rounding, pool[0], pool)
 
 
 def _joined(statistic: PyTree, null_samples: PyTree, xp: ModuleType) -> Any:
@@ -183,7 +189,6 @@ def largest_scores(statistic: PyTree, null_samples: PyTree) -> np.ndarray:
     return _scores(pool, *_typical(pool, np), np).max(1)
 
 
-@jax.jit
 def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     """p-values of several statistics, adjusted for multiple testing by the max-T procedure.
 
@@ -201,9 +206,10 @@ def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
 
     References: Westfall and Young (1993), single-step max T.
     """
-    pool = _joined(statistic, null_samples, jnp)
-    scores = _scores(pool, *_typical(pool, jnp), jnp)
-    pvalues = jax.vmap(simulated_pvalue, (0, None))(scores[0], scores[1:].max(1))
+    xp: Any = _module_of(statistic, null_samples)
+    pool = _joined(statistic, null_samples, xp)
+    scores = _scores(pool, *_typical(pool, xp), xp)
+    pvalues = simulated_pvalue(scores[0], scores[1:].max(1, keepdims=True))
     pvalues = jnp.where(jnp.any(jnp.isnan(pool[0])), jnp.nan, pvalues)  # the largest one is unknown
     return _split(pvalues, statistic, null_samples, jnp)
 
@@ -436,7 +442,6 @@ def _of_kernel(parts: tuple[Component, ...], place: int) -> tuple[Component, ...
     return jax.tree.map(lambda leaf: leaf[..., place], parts)
 
 
-@functools.partial(jax.jit, static_argnames=("ranked", "family", "squares"))
 def skce_components(
     unbiased: jax.Array,
     diagonal: jax.Array,
@@ -469,31 +474,36 @@ def skce_components(
     Returns:
         The pool of the statistic, of the same shape, and the components.
     """
-    n = num_targets
+    xp: Any = _module_of(unbiased, diagonal, dispersion, num_targets)
+    unbiased, diagonal, dispersion = jax.tree.map(xp.asarray, (unbiased, diagonal, dispersion))
+    n = xp.asarray(num_targets, diagonal.dtype)
     if family is None:
         unbiased, diagonal = unbiased.reshape(-1), diagonal.reshape(-1)
     # Equal data sets tie, in whatever order their samples were added: h cancels off the diagonal.
-    size = jnp.max(jnp.abs(diagonal), 0, where=jnp.isfinite(diagonal), initial=0)
-    digit = jnp.finfo(diagonal.dtype).eps * size
+    size = xp.max(xp.abs(diagonal), 0, where=xp.isfinite(diagonal), initial=0)
+    digit = xp.finfo(diagonal.dtype).eps * size
     unbiased, diagonal = tied(unbiased, _PAIRS * digit / n), tied(diagonal, _DIAGONAL * digit)
     off_diagonal = (n - 1) * unbiased
-    typical = jnp.mean(diagonal, 0, where=jnp.isfinite(diagonal))
-    both = standardised(jnp.cbrt(off_diagonal + diagonal))
-    mean_only = standardised(jnp.cbrt(off_diagonal + typical))
+    typical = _moments(diagonal, xp.isfinite(diagonal), xp)[0]
+    both = standardised(xp.cbrt(off_diagonal + diagonal))
+    mean_only = standardised(xp.cbrt(off_diagonal + typical))
     dispersion = diagonal if dispersion is None else tied(dispersion, _DIAGONAL * digit)
-    scatter = standardised(jnp.cbrt(dispersion))
+    scatter = standardised(xp.cbrt(dispersion))
     biased = (off_diagonal + diagonal) / n
-    omnibus = jnp.maximum(jnp.maximum(both, mean_only), jnp.abs(scatter))
+    omnibus = xp.maximum(xp.maximum(both, mean_only), xp.abs(scatter))
     statistics = {
-        "omnibus": jnp.where(np.array(squares), both, omnibus) if any(squares) else omnibus,
+        "omnibus": xp.where(np.array(squares), both, omnibus) if any(squares) else omnibus,
         "biased": biased,
         "unbiased": unbiased,
-        "dispersion": jnp.abs(scatter),
+        "dispersion": xp.abs(scatter),
     }
 
-    def component(values: jax.Array, z: jax.Array, ranks: jax.Array) -> Component:
-        return Component(values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:])
+    def component(values: Any, z: Any, ranks: Any) -> Component:
+        parts = values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:]
+        return Component(*map(jnp.asarray, parts))
 
     first = component(biased, both, biased), component(unbiased, mean_only, unbiased)
-    parts = *first, component(dispersion, scatter, jnp.abs(scatter))
-    return statistics[ranked], SKCEComponents(*parts, num_targets, ranked, family, squares)
+    parts = *first, component(dispersion, scatter, xp.abs(scatter))
+    return jnp.asarray(statistics[ranked]), SKCEComponents(
+        *parts, num_targets, ranked, family, squares
+    )

@@ -26,6 +26,8 @@ from calibjax.kernels import Kernel
 from calibjax.operators.plan import Plan, plan_of
 
 Means = tuple[jax.Array, jax.Array]  # of h off and on the diagonal
+
+
 def rank_among_redraws(
     *data: Any,
     adjust: bool = False,
@@ -152,6 +154,7 @@ def over_pool(
     Returns:
         The pytree of values, [B + 1, ...] each.
     """
+
     def pool(given: tuple[Any, T], items: tuple[jax.Array, jax.Array]) -> Result:
         data, targets = given
         one, known = functools.partial(redraw, data), prepared(data)

@@ -247,7 +247,6 @@ def simulated_result(
     return CalibrationTestResult(statistic, pvalue, estimate, null_samples, adjusted, **attributes)
 
 
-@functools.partial(jax.jit, static_argnums=2)
 def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyTree, PyTree]:
     pvalue = jax.tree.map(pools.simulated_pvalue, statistic, null_samples)
     return pvalue, pools.adjusted_pvalues(statistic, null_samples) if adjust else None
