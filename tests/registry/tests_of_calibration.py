@@ -138,7 +138,7 @@ def _ensembles():
         call(
             "hypothesis_tests.ensemble_skce_test",
             **data,
-            kernel=a.kernel(_WASSERSTEIN),
+            kernel=a.kernel(_WASSERSTEIN, without=a.OPTIONAL),
             statistic=statistic,
         ),
         call("hypothesis_tests.rank_histogram_test", **data),
