@@ -8,10 +8,9 @@ scatter more than predicted, and is **below** it if they scatter less. Within SK
 the statistic smaller than its redraws, so that the biased SKCE alone is blind to predictions that
 are too wide. Therefore D is tested two-sided here.
 
-p-values from the pool of an observed statistic and its draws under calibration.
-
-The observed value and the B draws are exchangeable under calibration, so the rank of the observed
-value is uniform, even after a transformation that treats all B + 1 values alike.
+The p-value of a component is the rank of the observed value in a pool with its B draws. These are
+exchangeable under calibration, so that the rank is uniform, even after a transformation that treats
+all B + 1 values alike.
 """
 
 import dataclasses
@@ -31,10 +30,10 @@ from calibjax._core.pytree import PyTree, record
 _FEWEST_DRAWS, _TAIL_DRAWS, _ENOUGH = 100, 250, 10  # to fit a tail; in it; to need none
 
 
-Numbers = TypeVar("Numbers", np.ndarray, jax.Array)
+Array = TypeVar("Array", np.ndarray, jax.Array)
 
 
-def tolerance(statistic: ArrayLike, null_samples: Numbers, xp: ModuleType = jnp) -> Numbers:
+def tolerance(statistic: ArrayLike, null_samples: Array, xp: ModuleType = jnp) -> Array:
     """Largest difference that counts as a tie: equal data sets may differ in the last digits."""
     size = xp.where(xp.isfinite(null_samples), xp.abs(null_samples), 0)
     sizes = xp.where(xp.isfinite(statistic), xp.abs(statistic), 0)
@@ -92,7 +91,7 @@ def tail_pvalue(statistic: jax.Array, pvalue: jax.Array, null_samples: jax.Array
     return jnp.where(is_known, pvalue, fitted)
 
 
-def standardised(pool: Numbers, values: Numbers | None = None) -> Numbers:
+def standardised(pool: Array, values: Array | None = None) -> Array:
     """Deviations from the mean of a pool, in units of its standard deviation.
 
     Args:
@@ -109,7 +108,7 @@ def standardised(pool: Numbers, values: Numbers | None = None) -> Numbers:
     return _scores(pool if values is None else values, *moments, xp)
 
 
-def _moments(pool: Numbers, where: Numbers, xp: ModuleType) -> tuple[Any, Any]:
+def _moments(pool: Array, where: Array, xp: ModuleType) -> tuple[Any, Any]:
     """Mean and standard deviation, zero where values differ by rounding errors only."""
     number = xp.maximum(xp.sum(where, 0), 1).astype(pool.dtype)
     mean = xp.sum(xp.where(where, pool, 0), 0) / number
@@ -117,18 +116,18 @@ def _moments(pool: Numbers, where: Numbers, xp: ModuleType) -> tuple[Any, Any]:
     return mean, xp.where(spread > _rounding(pool, where, xp), spread, 0)
 
 
-def _rounding(pool: Numbers, where: Numbers, xp: ModuleType) -> Numbers:
+def _rounding(pool: Array, where: Array, xp: ModuleType) -> Array:
     size = xp.max(xp.abs(pool), 0, initial=0, where=where)
     return 100 * xp.finfo(pool.dtype).eps * size
 
 
-def _scores(pool: Numbers, mean: Numbers, spread: Numbers, xp: ModuleType) -> Numbers:
+def _scores(pool: Array, mean: Array, spread: Array, xp: ModuleType) -> Array:
     is_finite = xp.isfinite(pool)
     deviations = xp.where(is_finite & (spread != 0), pool, mean) - mean
     return xp.where(is_finite, deviations / xp.where(spread == 0, 1, spread), pool)
 
 
-def _typical(pool: Numbers, xp: ModuleType) -> tuple[Any, Any]:
+def _typical(pool: Array, xp: ModuleType) -> tuple[Any, Any]:
     """Mean and standard deviation of a pool without its largest value.
 
     They treat all values alike, and yet do not depend on the size of an observed value that is far
@@ -144,7 +143,7 @@ def _typical(pool: Numbers, xp: ModuleType) -> tuple[Any, Any]:
     return xp.where(differ, other_mean, mean), xp.where(differ, other_spread, spread)
 
 
-def tied(pool: Numbers, rounding: Numbers) -> Numbers:
+def tied(pool: Array, rounding: Array) -> Array:
     """A pool in which values that differ from the observed one by rounding only are equal to it.
 
     For what is transformed before it is ranked: differences, roots and standard scores have larger

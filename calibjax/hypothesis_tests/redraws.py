@@ -114,10 +114,10 @@ def means_of_redraws(
     plan = plan_of(members, predictions, targets)
     size = batch_size or default_batch_size(plan.num_bytes)
     data = plan, predictions, weights
-    return over_pool(_split(key, num_draws), _redrawn, _means, data, targets, size, _ready), n
+    return over_pool(_split(key, num_draws), _redrawn, _means, data, targets, size, _with_views), n
 
 
-def _ready(data: tuple[Plan, Distribution, Any]) -> tuple[Plan, Distribution, Any]:
+def _with_views(data: tuple[Plan, Distribution, Any]) -> tuple[Plan, Distribution, Any]:
     return data[0].with_views(), *data[1:]
 
 
@@ -130,7 +130,7 @@ def _means(data: tuple[Plan, Distribution, Any], targets: PyTree) -> Means:
     return as_means(number_of(predictions, weights), *plan.sums(predictions, targets, weights))
 
 
-@functools.partial(jit_long, static_argnames=("redraw", "evaluate", "batch_size", "prepared"))
+@functools.partial(jit_long, static_argnames=("redraw", "evaluate", "batch_size", "once"))
 def over_pool(
     keys: jax.Array,
     redraw: Callable[[Any, jax.Array], T],
@@ -138,7 +138,7 @@ def over_pool(
     data: PyTree,
     targets: T,
     batch_size: int,
-    prepared: Callable[[Any], Any] = lambda data: data,
+    once: Callable[[Any], Any] = lambda data: data,
 ) -> Result:
     """Values of a function of batches of targets: of the observed ones first, then of redrawn ones.
 
@@ -149,7 +149,7 @@ def over_pool(
         data: what both need; a pytree of arrays.
         targets: the observed ones, [n, ...].
         batch_size: largest b.
-        prepared: data → what `evaluate` gets of them, computed once.
+        once: data → what `evaluate` gets of them, computed once.
 
     Returns:
         The pytree of values, [B + 1, ...] each.
@@ -157,7 +157,7 @@ def over_pool(
 
     def pool(given: tuple[Any, T], items: tuple[jax.Array, jax.Array]) -> Result:
         data, targets = given
-        one, known = functools.partial(redraw, data), prepared(data)
+        one, known = functools.partial(redraw, data), once(data)
 
         def batch(items: tuple[jax.Array, jax.Array]) -> Result:
             keys, is_observed = items

@@ -23,6 +23,11 @@ Features = Callable[[Any, Any], jax.Array]  # (args, xs) → features of m sampl
 class Operator:
     """A symmetric matrix K, [n, n], that need not be held.
 
+    Rows and columns are in the order of the predictions. A record of your own defines `@` and
+    `diagonal`, which are traced; `forms` and `forms_of` follow from these, and may be replaced by
+    what takes less time or memory. Numbers of columns c are often hundreds: features of targets
+    times redraws.
+
     Attributes:
         takes_blocks: whether `forms_of` holds the features of few samples at once.
     """

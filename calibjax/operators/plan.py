@@ -60,14 +60,16 @@ def operator_of(kernel: Any, predictions: Distribution, *, many: bool) -> Operat
     """The matrix of a kernel on predictions.
 
     Args:
-        kernel: kernel on predictions. One with a method `operator(predictions)` decides itself; one
-            with `factor(predictions)` has k(p_i, p_j) = ⟨F_i, F_j⟩ for the rows of F, [n, s].
+        kernel: kernel on predictions. One with a method `operator(predictions)` decides itself,
+            unless it returns None; one with `factor(predictions)` has k(p_i, p_j) = ⟨F_i, F_j⟩ for
+            the rows of F, [n, s].
         predictions: batch of n distributions.
         many: whether there are many products, for which a rank is worth a search.
     """
     points = without_draws(predictions)
-    if hasattr(kernel, "operator"):
-        return kernel.operator(points)
+    own = kernel.operator(points) if hasattr(kernel, "operator") else None
+    if own is not None:
+        return _checked(own, kernel, checks.leading_size("predictions", predictions))
     if callable(getattr(type(kernel), "factor", None)):
         return LowRank(kernel.factor(points))
     n = checks.leading_size("predictions", predictions)
@@ -81,6 +83,15 @@ def operator_of(kernel: Any, predictions: Distribution, *, many: bool) -> Operat
 
 
 _terms = jax.jit(exponentials, static_argnums=1)
+
+
+def _checked(own: Any, kernel: Any, n: int) -> Operator:
+    """The operator that a kernel has itself."""
+    name = f"{type(kernel).__name__}.operator(predictions)"
+    if not isinstance(own, Operator):
+        raise TypeError(f"{name}: expected an Operator or None, got {checks.described(own)}")
+    checks.shape(f"{name}.diagonal", own.diagonal, (n,), f"[{n}], as the predictions")
+    return own
 
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
@@ -145,7 +156,7 @@ class Featured:
                 sums, on = self.outer_sums(own, predictions, targets, weights)
                 found.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
                 continue
-            if n > BLOCK_SIZE and own.takes_blocks:
+            if own.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1):
                 forms = own.forms_of(*self._evaluated(predictions, targets), weights)
             else:
                 if values is None:
@@ -358,25 +369,26 @@ def view_of(
     """How kernels of one lens are evaluated, and their places in the order of the view."""
     products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
     operators: list[tuple[Kernel, Operator]] = []  # of different kernels on predictions
-    found, places = [], []
+    found, places, n = [], [], checks.leading_size("predictions", predictions)
     for target_kernel, same in _distinct([product.target for product in products.values()]):
-        if (prepared := prepare_features(target_kernel, predictions, targets)) is None:
-            continue
-        number = num_features(target_kernel, prepared, predictions, targets)
-        few = few_features(target_kernel, predictions)
-        numbers = number * checks.leading_size("targets", targets)
-        is_cheap = number <= few if many else few == np.inf and numbers <= _MOST_NUMBERS
-        used = []
+        chosen = {}
         for place in (list(products)[i] for i in same):
             kernel = products[place].prediction
             own = next((own for other, own in operators if _is_same(other, kernel)), None)
             if own is None:
                 operators.append((kernel, own := operator_of(kernel, predictions, many=many)))
-            if is_cheap or not isinstance(own, Tiled):
-                used.append(own)
-                places.append(place)
+            chosen[place] = own
+        few = few_features(target_kernel, predictions, once=not many)
+        if few == 0 and all(isinstance(own, Tiled) for own in chosen.values()):
+            continue
+        if (prepared := prepare_features(target_kernel, predictions, targets)) is None:
+            continue
+        number = num_features(target_kernel, prepared, predictions, targets)
+        is_cheap = number <= few and (many or number * n <= _MOST_NUMBERS)
+        used = {i: own for i, own in chosen.items() if is_cheap or not isinstance(own, Tiled)}
         if used:
-            found.append(Featured(target_kernel, prepared, tuple(used)))
+            found.append(Featured(target_kernel, prepared, tuple(used.values())))
+            places += used
     others = [i for i in range(len(kernels)) if i not in places]
     view = View(lens, predictions, tuple(found), tuple(kernels[i] for i in others))
     return places + others, view

@@ -363,9 +363,18 @@ def prepare_features(
     return None if any(one is None for one in prepared) else tuple(prepared)
 
 
-def few_features(kernel: TargetKernel, predictions: Distribution) -> float:
-    """Number of features beyond which evaluating all pairs is cheaper than matrix products."""
-    return sum(_features_of(term, bare(predictions)).few for _, term in terms(kernel))
+def few_features(kernel: TargetKernel, predictions: Distribution, *, once: bool) -> float:
+    """Number of features beyond which evaluating all pairs is cheaper than matrix products.
+
+    For sums that are evaluated once they are cheaper anyway, unless their expectations are not.
+    """
+    total = 0.0
+    for _, term in terms(kernel):
+        rule = rules(term, bare(predictions)).features
+        if rule is None or (once and (rule.view is None or rule.few < math.inf)):
+            return 0.0
+        total += rule.few
+    return total
 
 
 @record

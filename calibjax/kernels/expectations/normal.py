@@ -1,19 +1,14 @@
 """Expectations under normal predictions.
 
-Expectations of the squared exponential kernel under normal predictions.
-
-With D = loc_p − loc_q and variances s, s' in units of the squared length scale ℓ²,
+Of the squared exponential kernel, with D = loc_p − loc_q and variances s, s' in units of the
+squared length scale ℓ²,
 
     m_p(z) = (1 + s)^(−1/2) exp(−(z − loc_p)² / (2 ℓ² (1 + s))),
     M_{p,q} = (1 + s + s')^(−1/2) exp(−D² / (2 ℓ² (1 + s + s'))),
 
 and products of these over independent components.
 
-References: W21 App. D.1.
-
-Expectations of the squared exponential kernel under multivariate normal predictions.
-
-With D = loc_p − loc_q and covariances S, S' in units of the squared length scale ℓ²,
+Under multivariate normal predictions, with D = loc_p − loc_q and covariances S, S' in units of ℓ²,
 
     m_p(z) = det(I + S)^(−1/2) exp(−(z − loc_p)ᵀ (I + S)⁻¹ (z − loc_p) / (2 ℓ²)),
     M_{p,q} = det(I + S + S')^(−1/2) exp(−Dᵀ (I + S + S')⁻¹ D / (2 ℓ²)),
@@ -26,9 +21,8 @@ Beyond, one library call per pair, and memory for tile² d² numbers.
 
 References: W21 App. D.1.
 
-Kernels on normal scores: expectations are those under the standard normal distribution.
-
-Expectations under ensembles are means over the members.
+Expectations of kernels on normal scores are those under the standard normal distribution, and means
+over the members of ensembles.
 """
 
 import dataclasses
@@ -84,7 +78,7 @@ from calibjax.kernels.residuals import (
 )
 from calibjax.kernels.stationary import SquaredExponential
 
-_FEW_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all of them
+_MOST_FEATURES = 48  # beyond, pairs are cheaper than matrix products over all of them
 
 
 def _product(terms: Vector) -> jax.Array:
@@ -249,7 +243,7 @@ for _distribution in (Normal, DiagNormal):
         mean=_mean,
         inner=_inner,
         centered=_by_precision(centered_without_offset, _four_terms),
-        features=FEW_FREQUENCIES._replace(few=_FEW_FEATURES) if _distribution is Normal else None,
+        features=FEW_FREQUENCIES._replace(few=_MOST_FEATURES) if _distribution is Normal else None,
     )
 
 
