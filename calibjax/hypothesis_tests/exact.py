@@ -190,9 +190,9 @@ def exact_skce_test(
     has a small rank s (for `Nystrom`, and for n ≥ 256 where it is smooth on the scale of the
     predictions), and B n r if the kernel is exponential, or a sum of such, and predictions lie on a
     line (see `estimators.skce`). There are features for class predictions (r = m) and, if the
-    values are concrete, for `SquaredExponential` on scalars: r ≈ 50 for 20 length scales. predictions
-    use them up to r = 48, or 192 on a line or with a low rank; Laplace, uniform, gamma and negative
-    binomial ones, ensembles, and mixtures of these and of normals always.
+    values are concrete, for `SquaredExponential` on scalars: r ≈ 50 for 20 length scales. Normal
+    predictions use them up to r = 48, or 192 on a line or with a low rank; Laplace, uniform, gamma
+    and negative binomial ones, ensembles, and mixtures of these and of normals always.
     Memory O(batch_size (n r + tile²)).
 
     References: see `exact_test`; W21 Lemma 1 and 2 for the statistics, `SKCEComponents` for their

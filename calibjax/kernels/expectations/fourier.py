@@ -161,8 +161,11 @@ def _reach_of_mixture(p: Mixture, error: float) -> tuple[Any, Any]:
 
 
 def _tails(center: Any, scale: Any, error: float) -> tuple[Any, Any]:
-    """Ends of an interval beyond which exp(−|z − c| / scale) is below ε."""
-    width = -math.log(error) * scale
+    """Ends of an interval beyond which exp(−|z − c| / scale) is below √ε.
+
+    What matters is how far apart two numbers are: both ends are exceeded with probability ε only.
+    """
+    width = -0.5 * math.log(error) * scale
     return center - width, center + width
 
 
