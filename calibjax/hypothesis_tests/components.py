@@ -46,7 +46,7 @@ def _module_of(*values: object) -> ModuleType:
     return np if checks.is_concrete(*values) else jnp
 
 
-def simulated_pvalue(statistic: ArrayLike, null_samples: ArrayLike) -> jax.Array:
+def simulated_pvalue(statistic: Any, null_samples: Any) -> jax.Array:
     """Monte Carlo p-value (1 + #{T_b ≥ T}) / (B + 1).
 
     Differences within rounding errors count as ties. If the statistic is NaN, so is the p-value;

@@ -169,13 +169,16 @@ class Featured:
         return found
 
     def outer_sums(self, own: LowRank, predictions: Any, targets: PyTree, weights: Any) -> Sums:
-        """Σ_i w_i F_i ⊗ f(p_i, y_i), [b, s, r], and Σ_i w_i² K_ii ‖f(p_i, y_i)‖², [b]."""
+        """Σ_i w_i F_i ⊗ f(p_i, y_i), [b, s, r], and Σ_i w_i² K_ii ‖f(p_i, y_i)‖², [b].
+
+        Without what the diagonal of h has beside these squares for draws.
+        """
         if has_many_labels(self.kernel, predictions):
             return _sums_by_label(self.kernel, own, predictions, targets, weights)
         number = jax.tree.leaves(targets)[0].shape[0]
         sums, squares = own.sums_of(*self._evaluated(predictions, targets), weights)
         sums = jnp.moveaxis(sums.reshape(len(sums), -1, number), -1, 0)
-        return sums, squares.reshape(-1, number).sum(0) + self._offset(predictions, own, weights)
+        return sums, squares.reshape(-1, number).sum(0)
 
     def _evaluated(self, predictions: Any, targets: PyTree) -> tuple[Any, Any, Any]:
         """A function, and its arguments, that returns features [r b, n] of targets [b, n, ...]."""

@@ -24,7 +24,7 @@ from calibjax.hypothesis_tests.redraws import as_means, over_pool, warn_of_membe
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel, Nystrom, TensorProduct
 from calibjax.kernels.base import without_draws
-from calibjax.kernels.expectations import features, prepare_features
+from calibjax.kernels.expectations import features, has_offsets, prepare_features
 from calibjax.operators.kernel_matrix import LowRank
 from calibjax.operators.plan import Featured, bytes_of_redraw, sample_pair
 from calibjax.streaming.base import Accumulator, State, accumulating, added, enough, zeros
@@ -82,7 +82,7 @@ def _featured(accumulator: Any) -> FeaturedProduct:
         refuse_without_expectations(kernel, landmarks)
         data = _examples(landmarks, example_targets)
         prepared = prepare_features(kernel.target, *data)
-        if prepared is None:
+        if prepared is None or has_offsets(kernel.target, landmarks):
             expected = "a kernel with few features for the range of landmarks and example targets"
             raise ValueError(f"kernel.target: expected {expected}, got {kernel.target}")
         first = jax.tree.map(lambda leaf: leaf[0], data)

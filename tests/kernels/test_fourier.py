@@ -85,7 +85,7 @@ DRAWS = {
     "members missing": d.Ensemble(np.where(PRESENT, VALUES, np.nan), PRESENT),
     "weights": d.Ensemble(VALUES, RNG.dirichlet(np.ones(M), N)),
     "far from zero": d.Ensemble(VALUES + 1e6),
-    "monte carlo": d.StudentT(np.full(N, 5.0), LOC, np.ones(N)),
+    "monte carlo": d.Laplace(LOC, np.ones(N)),
     "mixture": d.Mixture(
         RNG.dirichlet(np.ones(2), N), d.Normal(VALUES[:, :2], np.exp(VALUES[:, 2:4]))
     ),
@@ -134,6 +134,13 @@ def test_equal_ensembles_are_evaluated_by_pairs():
     rows = np.array([0, 0, 1, 2])
     predictions = d.Ensemble(VALUES[rows], index=rows)
     plan = plan_of([(None, CONSTANT)], predictions, jnp.asarray(TARGETS[:4]))
+    assert not plan.parts[0].featured
+
+
+def test_draws_of_heavy_tails_are_evaluated_by_pairs():
+    """Redrawn targets would leave the range of the series."""
+    predictions = d.monte_carlo(jax.random.key(0), d.StudentT(np.full(N, 2.0), LOC, np.ones(N)), M)
+    plan = plan_of([(None, CONSTANT)], predictions, jnp.asarray(TARGETS))
     assert not plan.parts[0].featured
 
 

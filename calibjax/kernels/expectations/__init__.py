@@ -395,6 +395,11 @@ def _views_of_one(kernel: TargetKernel, prepared: tuple[Any, ...], p: Any) -> tu
     return tuple(p if r.view is None else r.view(term, one, p) for (_, term), one, r in parts)
 
 
+def has_offsets(kernel: TargetKernel, predictions: Distribution) -> bool:
+    """Whether the diagonal of h has something beside ‖f‖², as that of draws."""
+    return any(_features_of(term, bare(predictions)).offset for _, term in terms(kernel))
+
+
 def offsets(
     kernel: TargetKernel, prepared: tuple[Any, ...], predictions: Distribution, seen: Views
 ) -> jax.Array | None:

@@ -40,13 +40,14 @@ from calibjax.distributions import (
     Uniform,
 )
 from calibjax.distributions.base import Distribution, has_class_probs
+from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.kernels.expectations import Features, length_scale, missing, register_expectations
 from calibjax.kernels.stationary import SquaredExponential
 
 # Frequencies beyond which pairs in closed form are cheaper, even with kernels on predictions of low
 # rank: as many, or one for so many samples. All pairs of two mixtures or ensembles are not.
-_FEW, _PER_FREQUENCY, _MANY = 96, 16, 1024
+_FEW, _PER_FREQUENCY, _MANY = 96, 16, 2048
 _STEPS_PER_OCTAVE = 3
 _SMALLEST_RANGE = 2.0**-20  # of targets, in length scales; smaller ones need as many
 
@@ -140,6 +141,14 @@ def _reach_of_draws(p: Ensemble, error: float) -> tuple[Any, Any]:
     return values.min(1), values.max(1)
 
 
+def _reach_with_draws(p: MonteCarlo, error: float) -> tuple[Any, Any]:
+    """Also of the distribution, from which targets are drawn."""
+    inner = bare(p.distribution)
+    low, high = _reach_of_draws(p.draws, error)
+    least, most = transform_of(inner).reach(inner, error)
+    return np.minimum(low, least), np.maximum(high, most)
+
+
 def _center_of_mixture(p: Mixture) -> jax.Array:
     centers = jax.vmap(transform_of(p.components).center)(p.components)
     return matmul(p.mixing_probs, centers)
@@ -170,10 +179,9 @@ def _tails(center: Any, scale: Any, error: float) -> tuple[Any, Any]:
 
 
 def _upper_tail(mean: Any, variance: Any, scale: Any, error: float) -> tuple[Any, Any]:
-    """Bernstein's bound of a variable with this variance and exponential tail; from zero on."""
-    third = -math.log(error) * scale / 3
-    width = third + np.sqrt(np.square(third) - 2 * math.log(error) * variance)
-    return np.zeros_like(mean), mean + width
+    """From zero to Bernstein's bound of a variable with this variance and an exponential tail."""
+    logarithm = -math.log(error)
+    return np.zeros_like(mean), mean + logarithm * scale + np.sqrt(2 * logarithm * variance)
 
 
 _TRANSFORMS: dict[type, Transform] = {
@@ -191,11 +199,11 @@ _TRANSFORMS: dict[type, Transform] = {
         lambda p: p.concentration / p.rate,
         _gamma,
         lambda p, error: _upper_tail(
-            p.concentration / p.rate, p.concentration / np.square(p.rate), 3 / p.rate, error
+            p.concentration / p.rate, p.concentration / np.square(p.rate), 1 / p.rate, error
         ),
     ),
     Poisson: Transform(
-        lambda p: p.rate, _poisson, lambda p, error: _upper_tail(p.rate, p.rate, 1, error)
+        lambda p: p.rate, _poisson, lambda p, error: _upper_tail(p.rate, p.rate, 1 / 3, error)
     ),
     NegativeBinomial: Transform(
         lambda p: p.mean_,
@@ -203,7 +211,7 @@ _TRANSFORMS: dict[type, Transform] = {
         lambda p, error: _upper_tail(
             p.mean_,
             p.mean_ * (1 + p.mean_ / p.concentration),
-            3 * (1 + p.mean_ / p.concentration),
+            1 + p.mean_ / p.concentration,
             error,
         ),
     ),
@@ -211,7 +219,7 @@ _TRANSFORMS: dict[type, Transform] = {
     MonteCarlo: Transform(
         lambda p: _mean_of_draws(p.draws),
         lambda p, c, t: _ensemble(p.draws, c, t),
-        lambda p, error: _reach_of_draws(p.draws, error),
+        _reach_with_draws,
     ),
     Mixture: Transform(_center_of_mixture, _mixture, _reach_of_mixture),
 }
@@ -235,7 +243,8 @@ def has_transform(p: Any) -> bool:
         return not isinstance(p.components, Mixture) and has_transform(p.components)
     draws = getattr(p, "draws", p)
     if isinstance(draws, Ensemble):
-        return jnp.ndim(draws.values) == 2 and has_different_draws(draws)
+        is_known = jnp.ndim(draws.values) == 2 and has_different_draws(draws)
+        return is_known and (draws is p or has_transform(bare(p.distribution)))
     return any(kind in _TRANSFORMS for kind in type(p).__mro__)
 
 
@@ -343,7 +352,8 @@ FEW_FREQUENCIES = FOURIER._replace(prepare=functools.partial(_prepare, most=_FEW
 
 
 def _of_all_pairs(kernel: SquaredExponential, p: Distribution, *_: object) -> NoReturn:
-    raise missing(kernel, p, " and traced values, or outside of skce, skce_biased and exact tests")
+    why = " where values are traced or lie too many length scales apart, nor outside of skce, "
+    raise missing(kernel, p, why + "skce_biased and exact tests")
 
 
 def register_transform(distribution_type: type, transform: Transform) -> None:
