@@ -14,7 +14,12 @@ import jax.numpy as jnp
 from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import PyTree, record
 from calibjax.operators import line as lines
-from calibjax.operators.reductions import feature_sums, split_quadratic_forms, weighted_sums
+from calibjax.operators.reductions import (
+    BLOCK_SIZE,
+    feature_sums,
+    split_quadratic_forms,
+    weighted_sums,
+)
 
 Forms = tuple[jax.Array, jax.Array]
 Features = Callable[[Any, Any], jax.Array]  # (args, xs) → features of m samples, [c, m]
@@ -132,11 +137,17 @@ class OnLine(Operator):
     takes_blocks = True
 
     def forms(self, values: jax.Array) -> Forms:
-        """By n T c steps along the line."""
-        sorted_values, terms = values[:, self.order].T, self.terms
-        data = sorted_values, self.positions, terms.rates
-        upper = lines.line_forms(*data, polynomials=terms.polynomials)
-        return self._whole(upper, jnp.sum(jnp.square(values), 1))
+        """By n T c steps along the line; of many samples for one c after the other."""
+
+        @jax.checkpoint
+        def upper(values: jax.Array) -> jax.Array:
+            data = values.T, self.positions, self.terms.rates
+            return lines.line_forms(*data, polynomials=self.terms.polynomials)
+
+        squares, values = jnp.sum(jnp.square(values), 1), values[:, self.order]
+        if values.shape[1] <= BLOCK_SIZE:
+            return self._whole(upper(values), squares)
+        return self._whole(jax.lax.map(upper, values[:, None])[..., 0].T, squares)
 
     def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
         """With the features of a block of samples at a time."""

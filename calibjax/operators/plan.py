@@ -156,7 +156,9 @@ class Featured:
                 sums, on = self.outer_sums(own, predictions, targets, weights)
                 found.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
                 continue
-            if own.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1):
+            in_blocks = own.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1)
+            # Sums along a line in blocks have no derivatives where points are equal.
+            if in_blocks and not (number == 1 and isinstance(own, OnLine)):
                 forms = own.forms_of(*self._evaluated(predictions, targets), weights)
             else:
                 if values is None:
