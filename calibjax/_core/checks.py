@@ -467,7 +467,12 @@ def floating(name: str, values: Any, dtype: DTypeLike | None = None) -> jax.Arra
     if not jnp.issubdtype(source, jnp.integer):
         raise TypeError(f"{name}: expected numbers (of float32 or float64), got {source}")
     converted = jnp.asarray(values, dtype or float)
-    return converted if is_concrete(values) else nan_unless(~is_missing(values), converted)
+    if not is_concrete(values):
+        return nan_unless(~is_missing(values), converted)
+    exact = np.asarray(values, np.int64)
+    expected = f"integers that {converted.dtype} holds exactly (see jax_enable_x64)"
+    refuse_where(exact != np.asarray(converted, np.float64), name, expected, exact)
+    return converted
 
 
 def integer(name: str, values: Any, kind: str = "class labels") -> jax.Array:
