@@ -46,7 +46,12 @@ def _module_of(*values: object) -> ModuleType:
     return np if checks.is_concrete(*values) else jnp
 
 
-def simulated_pvalue(statistic: Any, null_samples: Any) -> jax.Array:
+def as_arrays(tree: PyTree) -> PyTree:
+    """Arrays of JAX, of those of NumPy in one transfer."""
+    return jax.device_put(tree) if checks.is_concrete(tree) else tree
+
+
+def simulated_pvalue(statistic: Any, null_samples: Any) -> Any:
     """Monte Carlo p-value (1 + #{T_b ≥ T}) / (B + 1).
 
     Differences within rounding errors count as ties. If the statistic is NaN, so is the p-value;
@@ -63,7 +68,7 @@ def simulated_pvalue(statistic: Any, null_samples: Any) -> jax.Array:
     null_samples, statistic = xp.asarray(null_samples), xp.asarray(statistic)
     count = xp.sum(~(null_samples < statistic - tolerance(statistic, null_samples, xp)), 0)
     pvalue = (1 + count).astype(null_samples.dtype) / (null_samples.shape[0] + 1)
-    return jnp.asarray(xp.where(xp.isnan(statistic), xp.nan, pvalue), null_samples.dtype)
+    return xp.where(xp.isnan(statistic), xp.nan, pvalue).astype(null_samples.dtype)
 
 
 @jax.jit
@@ -209,8 +214,8 @@ def adjusted_pvalues(statistic: PyTree, null_samples: PyTree) -> PyTree:
     pool = _joined(statistic, null_samples, xp)
     scores = _scores(pool, *_typical(pool, xp), xp)
     pvalues = simulated_pvalue(scores[0], scores[1:].max(1, keepdims=True))
-    pvalues = jnp.where(jnp.any(jnp.isnan(pool[0])), jnp.nan, pvalues)  # the largest one is unknown
-    return _split(pvalues, statistic, null_samples, jnp)
+    pvalues = xp.where(xp.any(xp.isnan(pool[0])), xp.nan, pvalues)  # the largest one is unknown
+    return _split(pvalues, statistic, null_samples, xp)
 
 
 def critical_values(
@@ -499,10 +504,12 @@ def skce_components(
 
     def component(values: Any, z: Any, ranks: Any) -> Component:
         parts = values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:]
-        return Component(*map(jnp.asarray, parts))
+        return Component(*parts)
 
-    first = component(biased, both, biased), component(unbiased, mean_only, unbiased)
-    parts = *first, component(dispersion, scatter, xp.abs(scatter))
-    return jnp.asarray(statistics[ranked]), SKCEComponents(
-        *parts, num_targets, ranked, family, squares
+    found = (
+        component(biased, both, biased),
+        component(unbiased, mean_only, unbiased),
+        component(dispersion, scatter, xp.abs(scatter)),
     )
+    ranks, (first, second, third) = as_arrays((statistics[ranked], found))
+    return ranks, SKCEComponents(first, second, third, num_targets, ranked, family, squares)

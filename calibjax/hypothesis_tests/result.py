@@ -249,7 +249,8 @@ def simulated_result(
 
 def _pvalues(statistic: PyTree, null_samples: PyTree, adjust: bool) -> tuple[PyTree, PyTree]:
     pvalue = jax.tree.map(pools.simulated_pvalue, statistic, null_samples)
-    return pvalue, pools.adjusted_pvalues(statistic, null_samples) if adjust else None
+    adjusted = pools.adjusted_pvalues(statistic, null_samples) if adjust else None
+    return pools.as_arrays((pvalue, adjusted))
 
 
 def skce_result(
