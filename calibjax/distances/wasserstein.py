@@ -13,8 +13,7 @@ import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
 
-from calibjax._core import arithmetic as matrices
-from calibjax._core import checks
+from calibjax._core import arithmetic, checks
 from calibjax._core.arithmetic import floating_dtype, matmul, safe_sqrt, unit_and_rate
 from calibjax._core.pytree import PyTree, record
 from calibjax.distances.elementary import Distance, Euclidean
@@ -74,9 +73,11 @@ def _root(a: jax.Array) -> jax.Array:
     size, fixed = a.shape[0], lax.stop_gradient(a)
     rounding = 4 * size * jnp.finfo(a.dtype).eps * jnp.trace(fixed)
     # In units of each variance, since those of a regular matrix may be far apart.
-    pivots = jnp.square(jnp.diagonal(matrices.cholesky(fixed))) / jnp.diagonal(fixed)
+    pivots = jnp.square(jnp.diagonal(arithmetic.cholesky(fixed))) / jnp.diagonal(fixed)
     is_singular = ~(jnp.min(pivots) > 4e-2 * jnp.finfo(a.dtype).eps)  # NaN if there is no root
-    return matrices.cholesky(a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype))
+    return arithmetic.cholesky(
+        a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype)
+    )
 
 
 def _entries(a: jax.Array) -> Entries:
@@ -89,7 +90,7 @@ def _transpose(a: Entries) -> Entries:
 
 def _multiply(a: Entries, b: Entries) -> Entries:
     columns = _transpose(b)
-    return [[matrices.dot(row, column) for column in columns] for row in a]
+    return [[arithmetic.dot(row, column) for column in columns] for row in a]
 
 
 def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
@@ -98,7 +99,7 @@ def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
     # Scaled to unit norm, so that nothing overflows or underflows.
     left, right = (root / jnp.sqrt(jnp.sum(jnp.square(root))) for root in (left, right))
     identity = jnp.eye(size, dtype=left.dtype)
-    inverse_left, inverse_right = (matrices.solve_lower(x, identity) for x in (left, right))
+    inverse_left, inverse_right = (arithmetic.solve_lower(x, identity) for x in (left, right))
     if size > _UNROLLED:
         return _halley(_newton(matmul(right.T, left), matmul(inverse_right, inverse_left.T)))
     a = _multiply(_entries(right.T), _entries(left))
@@ -159,16 +160,16 @@ def _halley(x: jax.Array | Entries) -> jax.Array | Entries:
     def step_of_entries(k: int, x: Entries) -> Entries:
         columns = _transpose(x)
         gram = [
-            [weights[k, 2] * matrices.dot(columns[i], columns[j]) for j in range(i + 1)]
+            [weights[k, 2] * arithmetic.dot(columns[i], columns[j]) for j in range(i + 1)]
             for i in range(len(x))
         ]
-        factored = matrices.factor(gram)
-        solved = [matrices.solve(factored, row) for row in x]
+        factored = arithmetic.factor(gram)
+        solved = [arithmetic.solve(factored, row) for row in x]
         return jax.tree.map(lambda old, new: combine(old, new, k), x, solved)
 
     def step_of_array(k: int, x: jax.Array) -> jax.Array:
-        factored = matrices.factor(weights[k, 2] * matmul(x.T, x))
-        return combine(x, jax.vmap(lambda row: matrices.solve(factored, row))(x), k)
+        factored = arithmetic.factor(weights[k, 2] * matmul(x.T, x))
+        return combine(x, jax.vmap(lambda row: arithmetic.solve(factored, row))(x), k)
 
     step = step_of_entries if isinstance(x, list) else step_of_array
     return lax.fori_loop(0, len(weights), step, x)

@@ -12,8 +12,7 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from calibjax._core import arithmetic as matrices
-from calibjax._core import checks
+from calibjax._core import arithmetic, checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import PyTree, T, parameter, part, record
@@ -376,7 +375,7 @@ def _is_semidefinite(matrix: Any) -> Any:
     if xp is np:
         return is_symmetric & (np.linalg.eigvalsh(fixed)[0] >= -10 * tolerance)
     # No LAPACK: several batched calls in one program may deadlock.
-    root = matrices.cholesky(fixed + 10 * tolerance * jnp.eye(len(fixed), dtype=fixed.dtype))
+    root = arithmetic.cholesky(fixed + 10 * tolerance * jnp.eye(len(fixed), dtype=fixed.dtype))
     return is_symmetric & jnp.all(jnp.diagonal(root) > 0)
 
 

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from calibjax._core import arithmetic as matrices
-from calibjax._core import checks
+from calibjax._core import arithmetic, checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, T, record
@@ -285,5 +284,5 @@ def _inverse_root(matrix: jax.Array) -> jax.Array:
     identity = jnp.eye(len(matrix), dtype=matrix.dtype)
     # Without it rounding errors could make the matrix of close landmarks indefinite.
     rounding = _ROUNDING * len(matrix) * jnp.finfo(matrix.dtype).eps
-    root = matrices.cholesky(matrix + rounding * jnp.max(jnp.diagonal(matrix)) * identity)
+    root = arithmetic.cholesky(matrix + rounding * jnp.max(jnp.diagonal(matrix)) * identity)
     return lax.linalg.triangular_solve(root, identity, left_side=True, lower=True)

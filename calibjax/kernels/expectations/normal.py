@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax._core import arithmetic as matrices
+from calibjax._core import arithmetic
 from calibjax._core.arithmetic import (
     Factor,
     Matrix,
@@ -255,15 +255,15 @@ def _scaled(rate: jax.Array, p: MvNormal) -> jax.Array:
 
 def _gaussian_multivariate(factored: Factor, x: Vector) -> jax.Array:
     """det(I + A)^(−1/2) exp(−xᵀ (I + A)⁻¹ x / 2) from the Cholesky factor of I + A."""
-    white = matrices.whiten(factored, x)
-    exponent = matrices.dot(factored.shrinkages, jax.tree.map(jnp.square, white))
+    white = arithmetic.whiten(factored, x)
+    exponent = arithmetic.dot(factored.shrinkages, jax.tree.map(jnp.square, white))
     return safe_sqrt(_product(factored.shrinkages)) * jnp.exp(-0.5 * exponent)
 
 
 @jax.custom_jvp
 def _gaussian_of_pair(a: Matrix, x: Vector) -> jax.Array:
     """`_gaussian` of a matrix that belongs to a pair."""
-    return _gaussian_multivariate(matrices.factor(a), x)
+    return _gaussian_multivariate(arithmetic.factor(a), x)
 
 
 @_gaussian_of_pair.defjvp
@@ -273,26 +273,26 @@ def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, j
     Differentiating the factorisation step by step would give a program many times as long.
     """
     (a, x), (da, dx) = primals, tangents
-    factored = matrices.factor(a)
+    factored = arithmetic.factor(a)
     value = _gaussian_multivariate(factored, x)
-    b = matrices.solve(factored, x)
-    inverse = matrices.inverse(factored)
-    slope = -matrices.dot(b, dx) - 0.5 * (
-        matrices.inner(inverse, da) - matrices.dot(b, matrices.multiply(da, b))
+    b = arithmetic.solve(factored, x)
+    inverse = arithmetic.inverse(factored)
+    slope = -arithmetic.dot(b, dx) - 0.5 * (
+        arithmetic.inner(inverse, da) - arithmetic.dot(b, arithmetic.multiply(da, b))
     )
     return value, value * slope
 
 
 def _mean_multivariate(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
     rate = _inverse_length_scale(kernel, p)
-    factored = matrices.factor_sample(_scaled(rate, p))
-    return _gaussian_multivariate(factored, matrices.vector((z - p.loc) * rate))
+    factored = arithmetic.factor_sample(_scaled(rate, p))
+    return _gaussian_multivariate(factored, arithmetic.vector((z - p.loc) * rate))
 
 
 def _inner_multivariate(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
     rate = _inverse_length_scale(kernel, p)
-    s, t = (matrices.matrix(_scaled(rate, x)) for x in (p, q))
-    difference = matrices.vector((p.loc - q.loc) * rate)
+    s, t = (arithmetic.matrix(_scaled(rate, x)) for x in (p, q))
+    difference = arithmetic.vector((p.loc - q.loc) * rate)
     return _gaussian_of_pair(jax.tree.map(jnp.add, s, t), difference)
 
 
@@ -310,7 +310,7 @@ def _centered_in_low_precision(
 
 def _shrinkage(a: jax.Array, factored: Factor) -> jax.Array:
     """A (I + A)⁻¹ = I − (I + A)⁻¹, which is small if A is, for the array A of one sample."""
-    solve = jax.vmap(lambda x: matrices.solve(factored, matrices.vector(x)))
+    solve = jax.vmap(lambda x: arithmetic.solve(factored, arithmetic.vector(x)))
     columns = solve(a)
     return jnp.stack(columns) if isinstance(columns, list) else columns
 
@@ -341,30 +341,32 @@ def centered_without_offset_multivariate(
     """
     rate = _inverse_length_scale(kernel, p)
     arrays = _scaled(rate, p), _scaled(rate, q)
-    factors = [matrices.factor_sample(a) for a in arrays]
-    u, v = (matrices.matrix(_shrinkage(*af)) for af in zip(arrays, factors, strict=True))
-    s, t = map(matrices.matrix, arrays)
-    joint = matrices.factor(jax.tree.map(jnp.add, s, t))
+    factors = [arithmetic.factor_sample(a) for a in arrays]
+    u, v = (arithmetic.matrix(_shrinkage(*af)) for af in zip(arrays, factors, strict=True))
+    s, t = map(arithmetic.matrix, arrays)
+    joint = arithmetic.factor(jax.tree.map(jnp.add, s, t))
     a, b, c = map(_one_minus_root, (*factors, joint))
 
     def exponential(difference: Vector, *corrections: jax.Array) -> jax.Array:
-        return jnp.exp(-0.5 * (matrices.dot(difference, difference) - sum(corrections)))
+        return jnp.exp(-0.5 * (arithmetic.dot(difference, difference) - sum(corrections)))
 
     def quadratic(a: Matrix, x: Vector) -> jax.Array:
-        return matrices.dot(x, matrices.multiply(a, x))
+        return arithmetic.dot(x, arithmetic.multiply(a, x))
 
     yz, zp, yq, pq = (
-        matrices.vector((one - two) * rate)
+        arithmetic.vector((one - two) * rate)
         for one, two in ((y, z), (z, p.loc), (y, q.loc), (p.loc, q.loc))
     )
-    x = matrices.solve(joint, pq)
-    ud, vd = (matrices.multiply(shrinkage, pq) for shrinkage in (u, v))
-    second = matrices.dot(ud, matrices.multiply(t, x)) + matrices.dot(vd, matrices.multiply(s, x))
+    x = arithmetic.solve(joint, pq)
+    ud, vd = (arithmetic.multiply(shrinkage, pq) for shrinkage in (u, v))
+    second = arithmetic.dot(ud, arithmetic.multiply(t, x)) + arithmetic.dot(
+        vd, arithmetic.multiply(s, x)
+    )
     big_k = exponential(yz)
     big_p = exponential(zp, quadratic(u, zp))
     big_q = exponential(yq, quadratic(v, yq))
     # The small terms are added first; otherwise they would be lost.
-    big_m = exponential(pq, matrices.dot(pq, ud) + (matrices.dot(pq, vd) - second))
+    big_m = exponential(pq, arithmetic.dot(pq, ud) + (arithmetic.dot(pq, vd) - second))
     return ((big_k - big_p) - (big_q - big_m)) + (a * big_p + b * big_q - c * big_m)
 
 
