@@ -1,7 +1,7 @@
-"""The evaluation of a model, put together from all other subpackages."""
+"""The evaluation of a model, put together from all other subpackages: `calibjax.evaluate`."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,31 +10,17 @@ from jax.typing import ArrayLike
 
 from calibjax._core.gate import checked, unchecked
 from calibjax.distributions.base import Distribution
-from calibjax.evaluation.data import LOCAL, Data, Part, checked_data, checked_names
-from calibjax.evaluation.errors import errors_of_classes, errors_of_numbers
-from calibjax.evaluation.kernel_tests import (
-    Choice,
-    chosen_kernels,
-    errors_given_features,
-    errors_in_groups,
-    overall,
-)
-from calibjax.evaluation.losses import proper_scores, temperature
-from calibjax.evaluation.record import Evaluation
-from calibjax.evaluation.regions import where_wrong
+from calibjax.evaluation.data import LEVEL, Data, Finding, Part, checked_data, checked_names
+from calibjax.evaluation.errors import errors_in_groups, mean_errors, proper_scores, temperature
+from calibjax.evaluation.kernel_tests import all_errors, chosen_kernels, errors_given_features
+from calibjax.evaluation.places import where_wrong
+from calibjax.evaluation.record import Advice, Evaluation, Section
 from calibjax.evaluation.selection import repairs as repairs_of
-from calibjax.evaluation.sentences import (
-    Findings,
-    adjustment,
-    advice,
-    judged,
-    names_an_error,
-    sentences,
-)
+from calibjax.evaluation.words import NOTHING, OTHERWISE, POSSIBLE, p_is
+from calibjax.hypothesis_tests.components import largest_scores
+from calibjax.hypothesis_tests.result import CalibrationTestResult
 
-_TESTS = {"all": "calibration", "means": "mean errors"}  # other names in the record
 Progress = Callable[[str, int, int], None]
-
 _TASKS = {
     "classification": "classification with {size} classes",
     "binary": "binary classification",
@@ -44,6 +30,8 @@ _TASKS = {
     "ensembles": "ensembles of {size} members",
     "quantiles": "quantile forecasts",
 }
+_MOST = 4  # findings that are said
+_TIED = 1e-5  # relative difference up to which standardised statistics are equal
 
 
 @checked(
@@ -88,14 +76,14 @@ def evaluate(
       about 1000 of them if there are more. The SKCE, and the test with one kernel, have
       `kernels.default_kernel`.
     - *Bins* are ten of equal width that contain their upper ends: 0.7 is in (0.6, 0.7].
-    - *p-values* of a section are adjusted for each other, those in the sentences also for the other
-      tests: for a calibrated model the probability that any sentence says that something is wrong
-      is at most 5 %. All tests see the same redrawn targets, so that the rank of the smallest
-      p-value among those of the redraws is exact. Tests that have to redraw something else (PIT
-      values of counts, ensembles and quantiles, or the local errors) are a set of their own, and
-      p-values are multiplied by the number of sets. A sentence that names an error of a class or
-      group asks for significance given the observed scatter as well, so that it does not blame a
-      group for what is wrong with the scatter of all predictions.
+    - There is one *p-value* for each finding, adjusted for all others: for a calibrated model the
+      probability that any sentence says that something is wrong is at most 5 %. All tests see the
+      same redrawn targets, so that the rank of the smallest p-value among those of the redraws is
+      exact. Tests that have to redraw something else (PIT values of ensembles and quantiles, or
+      whether the top label is right, for local errors) are a set of their own, and p-values are
+      multiplied by the number of sets. That of a mean error is at least that of a z-test with the
+      observed scatter, so that no group is blamed for what is wrong with the scatter of all
+      predictions.
     - Where a test rejects and no sentence would name an error, *places* are searched: events in
       regions of the predictions, such as targets between two numbers, that occur more or less often
       than predicted. Their p-values are adjusted for all of them, and only for them, since the
@@ -126,8 +114,8 @@ def evaluate(
             before it, and the number of all parts.
 
     Returns:
-        The record, which prints as a table; `to_dict`, `to_json`, `figure` and `figures` are its
-        methods.
+        The record, which prints as text and tables; `to_dict`, `to_json`, `figure` and `figures`
+        are its methods.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX: it is not a function of
@@ -147,57 +135,174 @@ def evaluate(
     >>> evaluation = calibjax.evaluate(jax.random.key(1), predictions, targets)
     >>> print(f'{evaluation["coverage of the central 80 % intervals"].value:.2f}')
     0.56
-    >>> print(evaluation.sentences[1])
-    The predicted distributions are too narrow: the central 80 % intervals contain ...
+    >>> print(evaluation.sentences[0])
+    Miscalibrated: the predicted distributions are too narrow. The central 80 % intervals ...
     """
     data = checked_data(key, predictions, targets, features, groups, weights)
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
     chosen = None if data.task == "quantiles" else chosen_kernels(data)
-    work = _work(data, chosen)
-    if repairs:
-        work["what would repair it"] = lambda: repairs_of(data)
+    work: dict[str, Callable[[], Part]] = {
+        "observed and predicted": lambda: mean_errors(data),
+        "groups": lambda: errors_in_groups(data),
+        "features": lambda: errors_given_features(data, chosen),
+        "all errors together": lambda: all_errors(data, chosen) if chosen else Part(),
+        "scores": lambda: proper_scores(data),
+        "temperature": lambda: temperature(data),
+        "what would repair it": lambda: repairs_of(data),
+    }
+    skipped = {
+        "groups": data.memberships is None,
+        "features": data.features is None,
+        "all errors together": chosen is None,
+        "temperature": data.task == "quantiles",
+        "what would repair it": not repairs,
+    }
+    work = {name: part for name, part in work.items() if not skipped.get(name)}
     parts, say = Part(), progress or (lambda *stage: None)
     for number, (name, part) in enumerate(work.items()):
         say(name, number, len(work))
         parts |= part()
-    findings = Findings(data.task, data.size, **parts.findings, adjustment=adjustment(parts.tests))
-    if not names_an_error(findings):
+    parts = adjusted(parts)
+    said, pvalues = _said(parts)
+    rejects = any(p <= LEVEL for p in pvalues.values())
+    if rejects and all(finding.is_vague for finding in said):
         say("where it is wrong", len(work), len(work) + 1)
         places = where_wrong(data, chosen)
-        parts, findings = parts | places, dataclasses.replace(findings, **places.findings)
+        parts |= places
+        said = [*_said(places)[0], *said]
     return Evaluation(
         task=data.task,
         num_samples=data.size,
         description=_described(data),
         sections=parts.sections,
-        sentences=tuple(sentences(findings)),
+        sentences=tuple(_sentences(data, parts, said, pvalues)),
+        notes=tuple(_notes(parts, pvalues)),
         kernels=parts.kernels,
         other_kernels=parts.other_kernels,
-        tests={_TESTS.get(name, name): x for (_, name), x in parts.tests.items() if name != LOCAL},
+        tests={name: test for (_, name), test in parts.tests.items()},
         arrays=data.arrays,
         panels=parts.panels,
-        advice=advice(*judged(findings)),
+        advice=tuple(_advice(parts, said)),
     )
 
 
-def _work(data: Data, chosen: Choice | None) -> dict[str, Callable[[], Part]]:
-    """All parts that the task has, by name."""
-    work: dict[str, Callable[[], Part]] = {}
-    if chosen is not None:
-        work["test of all errors together"] = lambda: overall(data, chosen)
-    work["scores"] = lambda: proper_scores(data)
-    if data.is_of_classes:
-        work["errors of the probabilities"] = lambda: errors_of_classes(data)
+def adjusted(parts: Part) -> Part:
+    """The parts with p-values that are adjusted for all tests.
+
+    An adjusted p-value is the probability under calibration that any test has one that small. It is
+    exact for tests that share their redraws, and multiplied by the number of sets of these.
+    """
+    sets: dict[str, dict[str, np.ndarray]] = {}
+    for (redrawn, name), test in parts.tests.items():
+        sets.setdefault(redrawn, {})[name] = _ranks(test)
+    smallest = {
+        name: np.sort(np.min([*ranks.values()], 0)) for ranks in sets.values() for name in ranks
+    }
+
+    def adjust(section: Section) -> Section:
+        if section.test not in smallest:
+            return section
+        pool, entries = smallest[section.test], []
+        for entry in section.entries:
+            if entry.pvalue is not None:
+                count = np.searchsorted(pool, entry.pvalue * (1 + 1e-6), "right")
+                p = min(1.0, len(sets) * max(1, int(count)) / len(pool))
+                entry = dataclasses.replace(entry, pvalue=p)
+            entries.append(entry)
+        return dataclasses.replace(section, entries=tuple(entries))
+
+    return dataclasses.replace(parts, sections=tuple(map(adjust, parts.sections)))
+
+
+def _ranks(test: CalibrationTestResult) -> np.ndarray:
+    """p-value of the observed data set, then of each redraw among all the others, [B + 1]."""
+    if test.adjusted_pvalue is None or test.components is not None:
+        pool = np.append(np.asarray(test.statistic), np.asarray(test.null_samples)).astype(float)
     else:
-        work["errors of the distributions"] = lambda: errors_of_numbers(data)
-    if data.task != "quantiles":
-        work["temperature"] = lambda: temperature(data)
-    if data.memberships is not None:
-        work["errors in groups"] = lambda: errors_in_groups(data)
-    if data.features is not None:
-        work["errors given the features"] = lambda: errors_given_features(data, chosen)
-    return work
+        pool = largest_scores(test.statistic, test.null_samples).astype(float)
+    pool = np.where(np.isnan(pool), np.inf, pool)  # redraws that count against rejection
+    ordered = np.sort(pool)
+    finite = ordered[np.isfinite(ordered)]
+    tolerance = _TIED * np.median(np.abs(finite)) if finite.size else 0.0
+    at_least = len(pool) - np.searchsorted(ordered, pool - tolerance, "left")
+    return at_least / len(pool)
+
+
+def _said(parts: Part) -> tuple[list[Finding], dict[str, float]]:
+    """The findings that are significant, and the p-values of all entries that have one."""
+    entries = (entry for section in parts.sections for entry in section.entries)
+    pvalues = {entry.name: entry.pvalue for entry in entries if entry.pvalue is not None}
+    found = [finding for finding in parts.findings if pvalues[finding.entry] <= LEVEL]
+    first = [finding for finding in found if not finding.is_last]
+    return first or found[:1], pvalues
+
+
+def _sentences(
+    data: Data, parts: Part, said: Sequence[Finding], pvalues: Mapping[str, float]
+) -> list[str]:
+    """The verdict, what else was found, and what repairs it."""
+    texts = [f"{_capital(x.word)}: {x.text}." if x.text else "" for x in said]
+    warnings = [f"{text}, which never occurs if a model is calibrated." for text in parts.warnings]
+    extra = [text for name in ("groups", "features") if (text := _not_found(name, parts, pvalues))]
+    if not said:
+        smallest = f"smallest {p_is(min(pvalues.values()))}" if pvalues else "there was no test"
+        if warnings:
+            rest = f"No other error was found ({smallest})."
+            return [f"Miscalibrated: {warnings[0]}", rest, *extra]
+        first = f"No miscalibration was found in {data.size} predictions ({smallest})."
+        return [first, "This does not show that the model is calibrated.", *extra]
+    word, text = said[0].word, said[0].text
+    verdict = f"Miscalibrated: {word}." + f" {_capital(text)}." * bool(text)
+    if said[0].is_vague:
+        p = p_is(pvalues[said[0].entry])
+        verdict = f"Miscalibrated ({p}), but no single error explains it."
+    others = list(filter(None, texts[1:]))
+    more = len(others) - _MOST + 1
+    if more > 1:
+        others = [*others[: _MOST - 1], f"{more} more errors were found, see the tables."]
+    repair = [f"{text}." for _, text in parts.repair]
+    return [verdict, *warnings, *others, *repair, *parts.remarks, *extra]
+
+
+def _not_found(name: str, parts: Part, pvalues: Mapping[str, float]) -> str:
+    """That a question has been answered."""
+    entries = (x for section in parts.sections if section.test == name for x in section.entries)
+    values = [pvalues[x.name] for x in entries if x.name in pvalues]
+    if not values or min(values) <= LEVEL:
+        return ""
+    what = "In none of the groups was an error found"
+    what = what if name == "groups" else "No error that depends on the features was found"
+    return f"{what} (smallest {p_is(min(values))})."
+
+
+def _notes(parts: Part, pvalues: Mapping[str, float]) -> list[str]:
+    """What the p-values are."""
+    if not pvalues:
+        return []
+    number = len(parts.tests)
+    text = "p-values are exact: the data are compared with data sets redrawn from the predictions."
+    if number > 1:
+        text += f" They are adjusted for the {number} tests that the sentences rest on"
+        text += ", so that for a calibrated model the probability of any error that is named is at "
+        text += "most 5 %."
+    if any(section.title == "Where it is wrong" for section in parts.sections):
+        text += " Those of places are adjusted for all places that were looked at, and for no test."
+    return [text]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _advice(parts: Part, said: Sequence[Finding]) -> list[Advice]:
+    """What to do, the most useful first."""
+    first = [POSSIBLE] * bool(parts.warnings)
+    if not said:
+        return first or [NOTHING]
+    repairs = [advice for advice, _ in parts.repair]
+    others = [x.advice for x in said if x.advice and not (x.is_repaired and repairs)]
+    return [*first, *(dict.fromkeys([*repairs, *others]) or [OTHERWISE])]
 
 
 def task_in_words(data: Data) -> str:

@@ -19,10 +19,10 @@ from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.evaluation.assembly import Progress, task_in_words, weights_in_words
 from calibjax.evaluation.data import LEVEL, Data, Named, checked_data, measured
-from calibjax.evaluation.errors import overall_reliability_panel, pit_panel
+from calibjax.evaluation.errors import pit_panel, reliability_panel
 from calibjax.evaluation.kernel_tests import FEW, has_features
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
-from calibjax.evaluation.sentences import alike, p_is
+from calibjax.evaluation.words import alike, p_is
 from calibjax.hypothesis_tests.ensembles import clusters_of
 from calibjax.kernels import Constant, SquaredExponential, TensorProduct, default_kernel
 from calibjax.kernels.base import without_draws
@@ -587,7 +587,7 @@ def _panels(c: Compared) -> Iterator[Panel]:
     """The reliability diagram of classes, or the PIT histogram of numbers, of each model."""
     for name, data in c.data.items():
         if data.is_of_classes:
-            panel = overall_reliability_panel(data)
+            panel = reliability_panel(data)
         elif data.pit is not None:
             panel = pit_panel(data)
         else:

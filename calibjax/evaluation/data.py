@@ -1,4 +1,4 @@
-"""What is evaluated: checked data, the task, and what a part of the evaluation returns."""
+"""What is evaluated: checked data, the task, and what a part of the evaluation says."""
 
 import dataclasses
 import math
@@ -16,12 +16,12 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.gate import passed
 from calibjax._core.pytree import PyTree
-from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles, Uniform
+from calibjax.distributions import Bernoulli, Categorical, Ensemble, Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.estimators.pit import randomised
-from calibjax.evaluation.record import Entry, Panel, Section
+from calibjax.evaluation.record import Advice, Entry, Panel, Section
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
@@ -67,20 +67,17 @@ def filled(samples: tuple[Any, ...], weights: jax.Array | None) -> tuple[Any, ja
 
 
 LEVEL = 0.05  # at which sentences say that something is wrong
-LOCAL = "local"  # the test of local errors, which is not in the record
 MAX_CLASSES = 20  # with entries of their own
 REDRAWS = 1  # of the keys, that of all redraws: tests with the same key share them
-_EXPECTED = (
+_ARRAY = (
     "predictions: expected a batch of distributions, or an array of probabilities, [n] for labels "
-    "0 and 1, or [n, m] for labels 0, ..., m - 1, got {got}; say what it is by distributions."
-    "Bernoulli(probs), Categorical(probs), Normal(loc, scale), Ensemble(values), ..."
+    "0 and 1, or [n, m] for labels 0, ..., m - 1, got {got}; {advice}"
 )
-TARGETS, MEMBERS, RANKS, CONFIDENCES = (  # what is redrawn
-    "targets",
-    "members",
-    "PIT values",
-    "confidences",
+_ANY = (
+    "say what it is by distributions.Bernoulli(probs), Categorical(probs), Normal(loc, scale), "
+    "Ensemble(values), ..."
 )
+TARGETS, MEMBERS, RANKS, CORRECT = "targets", "members", "PIT values", "correct"  # what is redrawn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,11 +145,6 @@ class Data:
         return np.average(np.asarray(values, float)[: self.size], 0, self.shares)
 
     @property
-    def samples(self) -> tuple[Any, Any]:
-        """Predictions and targets."""
-        return self.predictions, self.targets
-
-    @property
     def and_weights(self) -> str:
         """The last argument of calls that are shown, if the weights are the user's."""
         return ", weights=weights" if self.has_weights else ""
@@ -182,34 +174,57 @@ class Named(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+class Finding:
+    """What is said where the p-value of an entry is at most 5 %.
+
+    Attributes:
+        entry: the name of the entry.
+        word: what is wrong, in a few words.
+        text: the numbers, in a sentence without a full stop.
+        is_vague: whether it does not say what is wrong, so that places are searched.
+        is_last: whether it is said only if nothing else is.
+        advice: what to do about it, if anything is known.
+        is_repaired: whether a temperature that helps makes the advice unnecessary.
+    """
+
+    entry: str
+    word: str
+    text: str
+    is_vague: bool = False
+    is_last: bool = False
+    advice: Advice | None = None
+    is_repaired: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Part:
     """One part of the evaluation, or all of it.
 
     Attributes:
         sections: the numbers.
-        findings: what the sentences are made of, attributes of `Findings`.
+        findings: what may be said, the most important first.
+        tests: by what is redrawn and by name; those that redraw the same share their redraws.
         kernels, other_kernels, panels: those of `Evaluation`.
-        tests: that sentences rest on, by what is redrawn and by name; those that redraw the same
-            share their redraws.
+        repair: what to do about any error, and in how many words it is said: of the temperature.
+        remarks: sentences without a p-value, said after all others.
+        warnings: what makes a model wrong without a test.
     """
 
     sections: tuple[Section, ...] = ()
-    findings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    tests: dict[tuple[str, str], CalibrationTestResult] = dataclasses.field(default_factory=dict)
     kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
     other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict)
-    tests: dict[tuple[str, str], CalibrationTestResult] = dataclasses.field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
+    repair: tuple[tuple[Advice, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __or__(self, other: "Part") -> "Part":
         """Both parts."""
-        return Part(
-            self.sections + other.sections,
-            self.findings | other.findings,
-            self.kernels | other.kernels,
-            self.other_kernels | other.other_kernels,
-            self.tests | other.tests,
-            self.panels + other.panels,
-        )
+        fields = (x.name for x in dataclasses.fields(self))
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in fields)
+        return Part(**{x: a | b if isinstance(a, dict) else a + b for x, a, b in pairs})
 
 
 def checked_data(
@@ -270,7 +285,14 @@ def read_plainly(predictions: Distribution, targets: ArrayLike) -> tuple[Any, st
     values, labels = np.asarray(predictions), np.asarray(targets)
     got = f"{values.dtype}{list(values.shape)}, with targets {labels.dtype}{list(labels.shape)}"
     if values.ndim not in (1, 2) or values.dtype.kind != "f":
-        raise TypeError(_EXPECTED.format(got=got))
+        advice = _ANY
+        if isinstance(predictions, list) and values.ndim == 3:
+            advice = "a list of arrays, as of several outputs: evaluate one of them"
+        raise TypeError(_ARRAY.format(got=got, advice=advice))
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError("targets: expected labels, got NaN; leave out these rows")
+    if labels.dtype.kind in "if" and labels.size and {*np.unique(labels)} == {-1, 1}:
+        raise ValueError("targets: expected labels 0 and 1, got -1 and 1; pass (targets + 1) // 2")
     # They stay arrays of NumPy, of whose float64 the logarithms are taken before it is rounded.
     # Labels of another kind are left to the families, which say what to do with them.
     probs: Any = values
@@ -281,7 +303,19 @@ def read_plainly(predictions: Distribution, targets: ArrayLike) -> tuple[Any, st
             return Bernoulli(probs), "distributions.Bernoulli(predictions)"
         if values.ndim == 2 and values.shape[1] > 1:
             return Categorical(probs), "distributions.Categorical(predictions)"
-    raise ValueError(_EXPECTED.format(got=got))
+    raise ValueError(_ARRAY.format(got=got, advice=_advice(values)))
+
+
+def _advice(values: np.ndarray) -> str:
+    """What an array that is not one of probabilities may be."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        return "pass predictions[:, 0]"
+    if np.isnan(values).any():
+        return "leave out rows with NaN"
+    if (values < 0).any():
+        made = "CategoricalLogits(logits)" if values.ndim == 2 else "Bernoulli(jax.nn.sigmoid(x))"
+        return f"of logits make distributions.{made}"
+    return "divide percentages by 100" if (values > 1).any() and (values <= 100).all() else _ANY
 
 
 def task_of(predictions: Distribution, targets: PyTree) -> str:
@@ -307,9 +341,14 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
     if array.ndim == 2:
         array = checks.finite("groups", checks.real("groups", array))
         return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
-    if array.dtype.kind not in "iubUSTO" or any(x is None or x != x for x in array.tolist()):
+    if array.dtype.kind not in "iubUSTO":
         got = f"{array.dtype}; numbers that vary continuously have to be cut into intervals"
         raise TypeError(f"groups: expected integers or strings, got {got}")
+    # Of pandas' NA neither x == x nor x != x is a truth value.
+    missing = [i for i, x in enumerate(array.tolist()) if x is None or (x != x) is not False]
+    if missing:
+        got = f"{array[missing[0]]} in row {missing[0]}; give these rows a group of their own"
+        raise ValueError(f"groups: expected integers or strings, got {got}")
     names = in_order(np.unique(array))
     return jax.device_put(array[:, None] == names), tuple(f"group {name}" for name in names)
 
@@ -356,12 +395,6 @@ def _pit(data: Data) -> jax.Array | None:
     return estimators.pit_values(data.at(0), data.predictions, data.targets)
 
 
-def ranks(data: Data) -> tuple[Uniform, jax.Array]:
-    """Uniform distributions, and the PIT values, which are drawn from them under calibration."""
-    zeros = jnp.zeros(data.length, data.pit.dtype)
-    return Uniform(zeros, jnp.ones_like(zeros)), data.pit
-
-
 def shown_classes(probs: ArrayLike) -> Sequence[int]:
     """The `MAX_CLASSES` classes with the largest mean probability, in order; of two class 1."""
     means = np.asarray(probs).mean(0)
@@ -383,8 +416,8 @@ def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> E
     try:
         value = compute()
     except (ValueError, NotImplementedError) as error:
-        return Entry(name, math.nan, function=call, note=f"does not exist: {error}")
-    return Entry(name, **_numbers(value), function=call, **more)
+        return Entry(name, math.nan, call=call, note=f"does not exist: {error}")
+    return Entry(name, **_numbers(value), call=call, **more)
 
 
 def _numbers(value: Any) -> dict[str, float]:
@@ -421,50 +454,22 @@ def ranges(draws: Mapping[str, ArrayLike]) -> dict[str, tuple[float, float]]:
     return dict(zip(draws, ends, strict=True))
 
 
-def mean_error(
-    name: str,
-    test: CalibrationTestResult,
-    call: str,
-    place: tuple[int, ...],
-    residuals: ArrayLike,
-    members: ArrayLike,
-) -> tuple[Entry, float]:
-    """The entry of one error of a `group_calibration_test`, and its p-value for sentences.
+def scatter_of(residuals: ArrayLike, weights: ArrayLike) -> tuple[float, float]:
+    """Standard error of a weighted mean by the observed scatter, and the p-value of a z-test.
 
-    The exact p-value asks whether a calibrated model has such an error. Of a model that is not
-    calibrated in another way, say with targets that scatter more than predicted, it may be small
-    although the error is zero. Sentences that name this very error therefore take the larger one
-    of the exact p-value and of that of a z-test with the observed scatter.
+    A calibrated model has an error with the exact p-value. Of one that is not calibrated in another
+    way, say with targets that scatter more than predicted, that may be small although the error is
+    zero. p-values of errors that are named are therefore at least those of the z-test.
 
     Args:
-        name: of the entry.
-        test: its result.
-        call: the expression that gives it.
-        place: of the error in the arrays of its result.
         residuals: observed minus predicted values, [n].
-        members: weights of the samples in the group, [n].
-
-    Returns:
-        The entry, with a 95 % interval from the observed scatter if there is any, and the range
-        of its adjusted p-value; and the p-value for sentences.
+        weights: of the samples, [n].
     """
-    value, pvalue = (float(np.asarray(x)[place]) for x in (test.estimate, test.adjusted_pvalue))
-    chance = float(test.critical_value()[place])
-    weights = np.asarray(members, float)
-    weights = weights / np.abs(weights).sum()
-    error = _standard_error(weights, np.asarray(residuals, float), value)
-    reach = None if error == 0 else 1.96 * error
-    entry = Entry(
-        name,
-        value,
-        low=None if reach is None else value - reach,
-        high=None if reach is None else value + reach,
-        by_chance=(-chance, chance),
-        pvalue=pvalue,
-        function=f"{call}.estimate[{', '.join(map(str, place))}]",
-    )
-    observed = _two_sided(value, error) * np.size(test.estimate)
-    return entry, min(1.0, max(pvalue, observed))
+    values, shares = np.asarray(residuals, float), np.asarray(weights, float)
+    shares = shares / np.abs(shares).sum()
+    mean = float(shares @ values)
+    error = _standard_error(shares, values, mean)
+    return error, math.erfc(abs(mean) / error / math.sqrt(2)) if error else float(mean == 0)
 
 
 def _standard_error(weights: np.ndarray, residuals: np.ndarray, mean: float) -> float:
@@ -481,10 +486,3 @@ def _standard_error(weights: np.ndarray, residuals: np.ndarray, mean: float) -> 
     if squares > 1 - 1e-6 or math.sqrt(scatter.max()) <= rounding:
         return 0.0
     return math.sqrt(scatter.sum() / (1 - squares))  # n / (n - 1) of equal weights
-
-
-def _two_sided(value: float, error: float) -> float:
-    """p-value of a z-test."""
-    if error == 0:
-        return float(value == 0)
-    return math.erfc(abs(value) / error / math.sqrt(2))

@@ -1,452 +1,515 @@
-"""Errors of predicted classes, numbers and vectors: frequencies, bias, dispersion, coverage."""
+"""Errors of the predictions and what they cost: means, coverage, bins, groups, scores."""
 
 import dataclasses
 import functools
 import math
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from calibjax import estimators, hypothesis_tests, plotting, scores
-from calibjax._core.arithmetic import segment_sums
-from calibjax._core.pytree import record
-from calibjax.binnings import bins_of, interval_index
-from calibjax.distributions import Bernoulli, Ensemble, Quantiles
-from calibjax.distributions.base import ClassPredictions, Distribution
+from calibjax import estimators, hypothesis_tests, plotting, recalibration, scores
+from calibjax._core.gate import inner
+from calibjax.binnings import EqualMassBins, UniformBins
+from calibjax.distributions import Bernoulli, Quantiles, Uniform, with_features
+from calibjax.distributions.base import Distribution
+from calibjax.distributions.composed import bare
+from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation.data import (
     RANKS,
     REDRAWS,
     TARGETS,
     Data,
+    Finding,
     Part,
-    mean_error,
     measured,
     ranges,
-    ranks,
+    scatter_of,
     shown_classes,
 )
-from calibjax.evaluation.record import BAND_LEVEL, Entry, Panel, Section
-from calibjax.evaluation.sentences import Coverage, MeanError
-from calibjax.hypothesis_tests.groups import (
-    central_pairs,
-    coverage_among_redraws,
-    differences,
-    mean_residual,
+from calibjax.evaluation.record import BAND_LEVEL, Advice, Entry, Panel, Section
+from calibjax.evaluation.words import (
+    GROUPS,
+    MAP_OF_QUANTILES,
+    SCALING,
+    SHAPE,
+    SHIFTS,
+    alike,
+    ends_of,
+    hundredths,
+    map_of_classes,
+    percent,
+    percents,
+    points,
+    repair_by,
 )
-from calibjax.hypothesis_tests.redraws import rank_among_redraws
+from calibjax.hypothesis_tests.groups import central_pairs, mean_residual
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.lenses import OneVersusRest
+from calibjax.recalibration.base import tempered
 
+LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)  # of predictions without levels of their own
 NUM_BINS = 10
-BINNING = estimators.UniformBins(NUM_BINS)
-_BYTES_PER_PROBABILITY = 8
-NUM_REDRAWS = 199  # of the ECE, for quantiles and not for p-values
+_LEAST = 20  # samples in a bin of the reliability diagram, on average
+_NUM_DRAWS = 199  # for the ranges of ECEs
+_ROUNDING = 8  # in units of the last place
 
 
-@record
-class PredictedInBins:
-    """What binned errors need of the predictions, whatever the labels are.
+@dataclasses.dataclass(frozen=True)
+class Residuals:
+    """Residuals of numbers, whose means are zero under calibration: [n, d + 1 + k + c].
+
+    They are those of the mean, of the squared error over the variance, of the events "at most the
+    quantile" of k levels, and of c central intervals between two of these. What they need of the
+    predictions, [n, 2 d + 2 k], are their features: means, inverse variances (zero where there is
+    none), quantiles and the probabilities of the events.
 
     Attributes:
-        weights: of the samples, [n]. All sums and numbers are weighted.
-        cells: of the grid of all classes, [n].
-        sums: predicted probabilities of each class, added up in each cell, [n, m].
-        class_sums: those in each of the intervals of the probability of the class, [m, 10].
-        top_sums: largest probabilities, added up in intervals, [10].
-        labels: most probable classes, [n].
-        intervals: those of their probabilities, [n].
+        size: d.
+        pairs: places of both levels of each interval.
     """
 
-    weights: jax.Array
-    cells: jax.Array
-    sums: jax.Array
-    class_sums: jax.Array
-    top_sums: jax.Array
-    labels: jax.Array
-    intervals: jax.Array
+    size: int
+    pairs: tuple[tuple[int, int], ...]
+
+    def __call__(self, predictions: Any, targets: jax.Array) -> jax.Array:
+        """The residuals."""
+        d, columns = self.size, predictions.features
+        y = targets.reshape(len(targets), -1).astype(columns.dtype)
+        error, precision = y - columns[:, :d], columns[:, d : 2 * d]
+        quantiles, probs = jnp.split(columns[:, 2 * d :], 2, 1)
+        spread = jnp.mean(precision * error**2 - (precision > 0), 1, keepdims=True)
+        events = (y[:, :1] <= quantiles) - probs
+        central = [events[:, [high]] - events[:, [low]] for low, high in self.pairs]
+        return jnp.concatenate([error, spread, events, *central], 1)
+
+
+class _Law(NamedTuple):
+    """What errors of numbers are computed from.
+
+    Attributes:
+        predictions: [N], from which targets are redrawn.
+        targets: [N] or [N, d].
+        columns: the features of `Residuals`, [N, 2 d + 2 k].
+        levels: of the k quantiles.
+        redrawn: the targets, or PIT values where the predictions are ensembles or quantiles.
+    """
+
+    predictions: Any
+    targets: jax.Array
+    columns: jax.Array
+    levels: np.ndarray
+    redrawn: str
+
+
+def _law(data: Data) -> _Law | None:
+    """The distributions and their targets, or uniform ones and PIT values; None without both."""
+    predictions, targets = bare(data.predictions, MonteCarlo), data.targets
+    is_scalar, is_forecast = jnp.ndim(targets) == 1, data.task in ("ensembles", "quantiles")
+    if not is_forecast and hasattr(predictions, "mean"):
+        levels = LEVELS if is_scalar and hasattr(predictions, "icdf") else ()
+        columns = _columns(predictions, jnp.asarray(levels, jnp.float32))
+        return _Law(predictions, targets, columns, np.array(levels), TARGETS)
+    if data.pit is None:
+        return None
+    zeros, pit = jnp.zeros_like(data.pit), data.pit
+    levels = jnp.asarray(LEVELS, pit.dtype)
+    if isinstance(predictions, Quantiles):
+        levels = predictions.levels
+    each = jnp.broadcast_to(levels, (data.length, levels.shape[-1]))
+    columns = jnp.concatenate([zeros[:, None] + 0.5, zeros[:, None], each, each], 1)
+    mean = np.asarray(levels, float).reshape(-1, levels.shape[-1]).mean(0)
+    return _Law(Uniform(zeros, zeros + 1), pit, columns, mean, RANKS)
 
 
 @jax.jit
-def predicted_in_bins(
-    predictions: ClassPredictions, weights: jax.Array | None = None
-) -> PredictedInBins:
-    """Sums of predicted probabilities in the bins of each notion of calibration."""
-    probs = predictions.class_probs
-    weights = jnp.ones(len(probs), probs.dtype) if weights is None else weights
-    cells = bins_of(BINNING, predictions)
-    confidences, labels = jnp.max(probs, 1), jnp.argmax(probs, 1)
+def _columns(predictions: Distribution, levels: jax.Array) -> jax.Array:
+    """Means, inverse variances, quantiles and their probabilities, [n, 2 d + 2 k]."""
 
-    def by_interval(probs: jax.Array) -> jax.Array:
-        return _sums(probs, weights, interval_index(probs, NUM_BINS), NUM_BINS)
+    def one(p: Any) -> jax.Array:
+        mean = jnp.atleast_1d(p.mean())
+        variance = p.variance() if hasattr(p, "variance") else jnp.zeros_like(mean)
+        has_one = jnp.isfinite(variance) & (variance > 0)
+        precision = jnp.atleast_1d(jnp.where(has_one, 1 / jnp.where(has_one, variance, 1), 0))
+        parts = [mean, jnp.broadcast_to(precision, mean.shape)]
+        if levels.size:
+            quantiles = jax.vmap(p.icdf)(levels.astype(mean.dtype))
+            is_whole = getattr(p.support, "is_integer", False)
+            probs = jax.vmap(p.cdf)(quantiles) if is_whole else levels.astype(mean.dtype)
+            parts += [quantiles.astype(mean.dtype), probs]
+        return jnp.concatenate(parts)
 
-    return PredictedInBins(
-        weights,
-        cells,
-        _sums(probs, weights, cells, len(probs)),
-        jax.vmap(by_interval, 1)(probs),
-        by_interval(confidences),
-        labels,
-        interval_index(confidences, NUM_BINS),
-    )
+    return jax.vmap(one)(predictions)
 
 
-def _sums(values: jax.Array, weights: jax.Array, bins: jax.Array, num_bins: int) -> jax.Array:
-    """Sums in bins, [num_bins, ...]."""
-    return segment_sums(values, bins, jax.ops.segment_sum(weights, bins, num_bins), weights)
+@functools.partial(jax.jit, static_argnums=0)
+def _residuals(residual: Residuals, predictions: Any, targets: jax.Array) -> jax.Array:
+    return residual(predictions, targets)
 
 
-def errors_in_bins(
-    predicted: PredictedInBins, predictions: ClassPredictions, targets: Any
-) -> dict[str, jax.Array]:
-    """The errors of labels, from sums of probabilities and numbers of labels in the same bins."""
-    probs, weights = predictions.class_probs, predicted.weights
-    n, m = jnp.sum(weights), probs.shape[1]
-    intervals = interval_index(jnp.take_along_axis(probs, targets[:, None], 1)[:, 0], NUM_BINS)
-    is_right = predicted.labels == targets
+@dataclasses.dataclass(frozen=True)
+class _Means:
+    """The test of mean errors, of which rows are made.
 
-    def total(sums: jax.Array, *hits: jax.Array, weights: jax.Array = weights) -> jax.Array:
-        return jnp.sum(jnp.abs(sums - jnp.zeros_like(sums).at[hits].add(weights)))
+    Attributes:
+        data: what is evaluated.
+        test: the result.
+        residuals: [n, k].
+        members: weights of the samples in each group, [n, G].
+        count: of the errors that are shown, for which z-tests are adjusted.
+    """
 
-    tops = total(predicted.top_sums, predicted.intervals, weights=weights * is_right)
-    return {
-        "all classes": total(predicted.sums, predicted.cells, targets) / (2 * n),
-        "top label": tops / n,
-        "class-wise": total(predicted.class_sums, targets, intervals) / (m * n),
-    }
+    data: Data
+    test: CalibrationTestResult
+    residuals: np.ndarray
+    members: np.ndarray
+    count: int
 
-
-def errors_of_classes(data: Data) -> Part:
-    """Mean errors with exact p-values, and binned errors beside those of a calibrated model."""
-    means, findings, test = _mean_errors(data)
-    predicted = predicted_in_bins(data.predictions, data.weights)
-    binned, ece = _binned(data, predicted)
-    return Part(
-        (means, binned),
-        findings | {"ece": ece},
-        tests={(TARGETS, "means"): test},
-        panels=(overall_reliability_panel(data),),
-    )
-
-
-def _mean_errors(data: Data) -> tuple[Section, dict[str, Any], CalibrationTestResult]:
-    """Observed minus predicted frequencies of the classes and of the top label."""
-    predictions, targets = data.samples
-    test, call = means_test(data)
-    function = "average" if data.has_weights else "mean"
-    confidence = measured(
-        "mean confidence",
-        lambda: data.average(estimators.top_label(predictions, targets)[0].probs),
-        f"jnp.{function}(estimators.top_label(predictions, targets)[0].probs{data.and_weights})",
-    )
-    m = predictions.class_probs.shape[1]
-    residuals = data.known(mean_residual(predictions, targets))
-    name = "accuracy - mean confidence"
-    top, pvalue = mean_error(name, test, call, (0, m), residuals[:, m], data.shares)
-    probs = data.known(predictions.class_probs).astype(float)
-    entries, errors = [confidence, top], []
-    for c in shown_classes(probs):
-        name = f"observed - predicted frequency, {data.class_called(c)}"
-        entry, p = mean_error(name, test, call, (0, c), residuals[:, c], data.shares)
-        entries.append(entry)
-        predicted = float(data.average(probs[:, c]))
-        errors.append(MeanError(data.class_called(c), predicted, predicted + entry.value, p))
-    remark = "Exact p-values, adjusted for all errors of this section."
-    remark += "" if data.class_names else " Classes are numbered from 0."
-    if 2 < len(errors) < m:
-        remark += f" Shown are the {len(errors)} with the largest predicted frequencies."
-    accuracy = float(scores.accuracy(predictions, targets, weights=data.weights))
-    findings = {
-        "top_label": MeanError("top label", confidence.value, accuracy, pvalue),
-        "classes": tuple(errors),
-    }
-    return Section("Frequencies", tuple(entries), remark), findings, test
-
-
-def means_test(data: Data) -> tuple[CalibrationTestResult, str]:
-    """The test of the mean errors of all samples together, and its call."""
-    test, group = hypothesis_tests.group_calibration_test, np.ones((data.length, 1))
-    result = test(data.at(REDRAWS), *data.samples, group, weights=data.weights)
-    call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), "
-    call += f"predictions, targets, jnp.ones(({data.size}, 1)){data.and_weights})"
-    return result, call
-
-
-def _binned(data: Data, predicted: PredictedInBins) -> tuple[Section, Entry]:
-    """ECEs; and that of the top label, or of two classes."""
-    predictions, targets = data.predictions, data.targets
-    test = rank_among_redraws(
-        data.at(4),
-        errors_in_bins,
-        predicted,
-        predictions,
-        targets,
-        num_draws=NUM_REDRAWS,
-        num_bytes=_BYTES_PER_PROBABILITY * predictions.class_probs.size,
-    )
-    binning = f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights}"
-    calls = {
-        "all classes": f"estimators.ece(predictions, targets, notion='canonical', {binning})",
-        "top label": f"estimators.ece(*estimators.top_label(predictions, targets), {binning})",
-    }
-    if data.task != "binary":  # where the three are views of one probability
-        calls["class-wise"] = (
-            f"estimators.ece(predictions, targets, notion='class_wise', {binning})"
+    def entry(
+        self,
+        name: str,
+        expected: float,
+        call: str,
+        place: tuple[int, int],
+        *,
+        is_share: bool = False,
+        as_shown: Callable[[float], float] = float,
+    ) -> Entry:
+        """The row of one error: what was predicted plus the error, which `as_shown` may map."""
+        arrays = self.test.estimate, self.test.adjusted_pvalue, self.test.critical_value()
+        error, p, chance = (float(np.asarray(x).reshape(self.shape)[place]) for x in arrays)
+        scatter, by_scatter = scatter_of(self.residuals[:, place[1]], self.members[:, place[0]])
+        ends = [expected + as_shown(x) for x in (error - 1.96 * scatter, error + 1.96 * scatter)]
+        reach = [expected + as_shown(x) for x in (-chance, chance)]
+        value = expected + as_shown(error)
+        if is_share:  # rounding must not take it out of its range
+            value, *ends = (min(1.0, max(0.0, x)) for x in (value, *ends))
+            reach = [min(1.0, max(0.0, x)) for x in reach]
+        return Entry(
+            name,
+            value,
+            expected=expected,
+            low=ends[0] if scatter else None,
+            high=ends[1] if scatter else None,
+            by_chance=(reach[0], reach[1]),
+            pvalue=min(1.0, max(p, self.count * by_scatter)),
+            call=call,
         )
-    chances, entries = ranges(test.null_samples), {}
-    for view, call in calls.items():
-        error, more = float(test.estimate[view]), {"by_chance": chances[view], "function": call}
-        entries[view] = Entry(f"ECE, {view}", error, **more)
-    remark = "In ten bins (low, high] of equal width; what a calibrated model has is from "
-    remark += f"{NUM_REDRAWS} redraws of the labels. The ECE is biased upwards."
-    section = Section("Expected calibration errors", tuple(entries.values()), remark)
-    return section, entries["all classes" if data.task == "binary" else "top label"]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of groups and residuals."""
+        return self.members.shape[1], self.residuals.shape[1]
 
 
-def overall_reliability_panel(data: Data) -> Panel:
-    """Reliability diagram of class 1 of two, or of the top label."""
+def _tested(
+    data: Data, samples: Any, memberships: Any, residual: Any, count: int | None = None
+) -> _Means:
+    """Mean errors in groups, by redraws that all tests share."""
+    test = hypothesis_tests.group_calibration_test(
+        data.at(REDRAWS), *samples, memberships, weights=data.weights, residual=residual
+    )
+    values = _residuals(residual, *samples) if residual else mean_residual(*samples)
+    values = data.known(values).astype(float).reshape(data.size, -1)
+    members = data.known(memberships).astype(float) * data.shares[:, None]
+    return _Means(data, test, values, members, count or members.shape[1] * values.shape[1])
+
+
+def _mean_of(data: Data, values: str) -> str:
+    """The call of a mean."""
+    return f"jnp.average({values}{data.and_weights})" if data.has_weights else f"jnp.mean({values})"
+
+
+def mean_errors(data: Data) -> Part:
+    """What is observed and predicted on average over all samples."""
+    return _of_classes(data) if data.is_of_classes else _of_numbers(data)
+
+
+def _of_classes(data: Data) -> Part:
+    """Accuracy beside confidence, and frequencies beside probabilities."""
+    probs = data.known(data.predictions.class_probs).astype(float)
+    shown, m = shown_classes(probs), probs.shape[1]
+    ones, samples = np.ones((data.length, 1)), (data.predictions, data.targets)
+    means = _tested(data, samples, ones, None, count=len(shown) + 1)
+    call = _mean_of(data, "estimators.top_label(predictions, targets)[1]")
+    top = means.entry("accuracy", data.average(probs.max(1)), call, (0, m), is_share=True)
+    entries = [dataclasses.replace(top, note="predicted is the mean confidence in the top label")]
+    confidence, accuracy = percents(data.average(probs.max(1)), top.value)
+    word = "overconfident" if (top.difference or 0) < 0 else "underconfident"
+    text = f"mean confidence {confidence}, accuracy {accuracy}"
+    options: dict[str, Any] = {"advice": map_of_classes(data.size), "is_repaired": True}
+    findings = [Finding(top.name, word, text, **options)]
+    for c in shown:
+        name, call = f"frequency of {data.class_called(c)}", _mean_of(data, f"targets == {c}")
+        entry = means.entry(name, data.average(probs[:, c]), call, (0, c), is_share=True)
+        entries.append(entry)
+        predicted, observed = percents(data.average(probs[:, c]), entry.value)
+        kind = "over" if (entry.difference or 0) < 0 else "under"
+        text = f"predicted {predicted} on average, observed {observed}"
+        findings.append(
+            Finding(name, f"{data.class_called(c)} is {kind}estimated", text, **options)
+        )
+    findings[1:] = sorted(findings[1:], key=lambda x: _rank(entries, x.entry))
+    remark = "" if data.class_names else "Classes are numbered from 0."
+    if 2 < len(shown) < m:
+        remark += f" Shown are the {len(shown)} with the largest predicted frequencies."
+    section = Section("Observed and predicted", tuple(entries), remark.strip(), test="mean errors")
+    tests = {(TARGETS, "mean errors"): means.test}
+    binned = _binned(data)
+    return Part((section, binned), tuple(findings), tests, panels=(reliability_panel(data),))
+
+
+def _rank(entries: list[Entry], name: str) -> tuple[float, float]:
+    """Smaller for the clearer errors."""
+    entry = next(x for x in entries if x.name == name)
+    return entry.pvalue or 0.0, -abs(entry.difference or 0.0)
+
+
+def _binned(data: Data) -> Section:
+    """ECEs beside those of redrawn labels."""
+    notions = ("top_label", "class_wise") if data.task == "classification" else ("top_label",)
+    options = {"binning": UniformBins(NUM_BINS), "weights": data.weights}
+    call = f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights})"
+    entries, draws = [], {}
+    for notion in notions:
+        statistic = functools.partial(_ece, notion)
+        more = {"num_draws": _NUM_DRAWS, "weights": data.weights}
+        samples = data.predictions, data.targets
+        test = hypothesis_tests.exact_test(data.at(4), statistic, *samples, **more)
+        name = f"ECE, {notion.replace('_', ' ')}"
+        value = float(estimators.ece(*samples, notion=notion, **options))
+        draws[name] = test.null_samples
+        shown = f"estimators.ece(predictions, targets, notion={notion!r}, {call}"
+        entries.append(Entry(name, value, call=shown))
+    chances = ranges(draws)
+    entries = [dataclasses.replace(x, by_chance=chances[x.name]) for x in entries]
+    remark = f"Expected calibration errors in {NUM_BINS} bins (low, high] of equal width. They are "
+    remark += (
+        f"biased upwards: a calibrated model has the range on the right ({_NUM_DRAWS} redraws "
+    )
+    remark += "of the labels)."
+    return Section("Expected calibration errors", tuple(entries), remark, is_detail=True)
+
+
+def _ece(notion: Any, predictions: Any, targets: Any, weights: Any = None) -> jax.Array:
+    options = {"binning": UniformBins(NUM_BINS), "notion": notion}
+    return inner(estimators.ece)(predictions, targets, weights=weights, **options)
+
+
+def reliability_panel(data: Data, predictions: Any = None, when: str = "") -> Panel:
+    """Reliability diagram of class 1 of two, or of the top label, in bins of equal mass."""
     name, lens = "top label", estimators.top_label
     if data.task == "binary":
         name, lens = data.class_called(1), OneVersusRest(1)
-    reduced, observed = lens(data.predictions, data.targets)
+    used = data.predictions if predictions is None else predictions
+    reduced, observed = lens(used, data.targets)
     curve = estimators.reliability_curve(
         data.at(5),
         Bernoulli(reduced.probs),
         observed,
-        binning=BINNING,
+        binning=EqualMassBins(max(1, min(NUM_BINS, data.size // _LEAST))),
         confidence_level=BAND_LEVEL,
         weights=data.weights,
     )
-    seen_as = "the top label" if name == "top label" else name
-    caption = f"Reliability of {seen_as}: observed frequency over predicted probability, with "
-    caption += "bands that contain all points of a calibrated model with a probability of 95 %."
-    return Panel(f"reliability, {name}", caption, plotting.reliability_diagram, curve)
+    caption = f"Observed frequency over predicted probability{when}, in bins with equally many "
+    caption += "samples. Points below the diagonal: the event is rarer than predicted. The bands "
+    caption += "contain all points of a calibrated model with a probability of 95 %."
+    return Panel(f"reliability, {name}{when}", caption, plotting.reliability_diagram, curve)
 
 
-LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
-_NUM_REDRAWS = 999
-
-
-@jax.jit
-def residual_spread(
-    predictions: Distribution, targets: Any, weights: jax.Array | None = None
-) -> jax.Array:
-    """Standard deviation of (y_i - E Y_i) / √(Var Y_i), Y_i ~ p_i; root mean square of vectors."""
-
-    def standardised(p: Any, y: jax.Array) -> jax.Array:
-        variance = p.variance()
-        deviation = jnp.sqrt(jnp.where(variance > 0, variance, jnp.nan))
-        return (y - p.mean()) / deviation
-
-    values = jax.vmap(standardised)(predictions, targets)
-    mean = functools.partial(jnp.average, axis=0, weights=weights)
-    return jnp.sqrt(jnp.mean(mean(jnp.square(values - mean(values)))))
-
-
-def errors_of_numbers(data: Data) -> Part:
-    """Bias, spread, and coverage of the central intervals."""
-    parts = _bias(data) | _spread(data) | _coverage(data) | Part(panels=_figures(data))
-    entries = tuple(entry for section in parts.sections for entry in section.entries)
-    remark = " ".join(section.remark for section in parts.sections if section.remark)
-    section = (Section("Bias, spread and coverage", entries, remark),) if entries else ()
-    return dataclasses.replace(parts, sections=section)
-
-
-def _bias(data: Data) -> Part:
-    """Mean of targets minus predictions, in units of the targets."""
-    if data.task in ("ensembles", "quantiles") or not hasattr(data.predictions, "mean"):
+def _of_numbers(data: Data) -> Part:
+    """Means, size of the errors, and coverage."""
+    law = _law(data)
+    if law is None:
         return Part()
-    predictions, targets = data.samples
-    test, call = means_test(data)
-    means = data.known(_means(predictions)).astype(float)
-    residuals = data.known(mean_residual(predictions, targets))
-    both = (x.reshape(data.size, -1).T for x in (means, residuals))
-    entries, errors = [], []
-    for i, (mean, residual) in enumerate(zip(*both, strict=True)):
-        coordinate, name, place = "", "bias (target - predicted mean)", (0,)
-        if means.ndim > 1:
-            coordinate, place = f"coordinate {i}", (0, i)
-            name = f"bias of {coordinate}"
-        entry, p = mean_error(name, test, call, place, residual, data.shares)
-        entries.append(entry)
-        predicted = float(data.average(mean))
-        errors.append(MeanError(coordinate, predicted, predicted + entry.value, p))
-    findings: dict[str, Any] = {"bias": tuple(errors)}
-    if means.ndim == 1 and hasattr(predictions, "variance"):
-        variances = data.known(_variances(predictions)).astype(float)
-        deviation = float(np.median(np.sqrt(variances)))
-        findings["deviation"] = deviation if math.isfinite(deviation) else None
-    return Part((Section("", tuple(entries)),), findings, tests={(TARGETS, "means"): test})
+    k = len(law.levels)
+    d = law.columns.shape[1] // 2 - k
+    pairs = np.asarray(central_pairs(law.levels)).T.tolist() if k else []
+    residual = Residuals(d, tuple((int(low), int(high)) for low, high in pairs))
+    samples = with_features(law.predictions, law.columns), law.targets
+    means = _tested(data, samples, np.ones((data.length, 1)), residual)
+    rows = _Rows(data, law, means, d, k, residual.pairs)
+    entries = [*rows.of_means(), *rows.of_spread(), *rows.of_coverage()]
+    remark = "PIT values are those of result.arrays['pit'] (estimators.pit_values)."
+    if law.redrawn == RANKS:
+        remark += " Where targets tie with members or quantiles the ties are broken at random."
+    values = data.known(data.predictions.values) if data.task == "quantiles" else np.zeros((1, 1))
+    if number := np.isinf(values).any(1).sum():
+        remark += f" {number} of {data.size} predictions have intervals of infinite width."
+    remark = remark if data.pit is not None else ""
+    section = Section("Observed and predicted", tuple(entries), remark, test="mean errors")
+    panels = () if data.pit is None else tuple(_figures(data, law))
+    tests = {(law.redrawn, "mean errors"): means.test}
+    return Part((section,), tuple(rows.findings(entries)), tests, panels=panels)
 
 
-_means = jax.jit(jax.vmap(lambda p: p.mean()))
-_variances = jax.jit(jax.vmap(lambda p: p.variance()))
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """The rows of errors of numbers, and what may be said of them."""
 
+    data: Data
+    law: _Law
+    means: _Means
+    d: int
+    k: int
+    pairs: tuple[tuple[int, int], ...]
 
-def _spread(data: Data) -> Part:
-    """Spread of the residuals."""
-    has_moments = all(hasattr(data.predictions, name) for name in ("mean", "variance"))
-    if data.task in ("ensembles", "quantiles") or not has_moments:
-        return Part()
-    value = float(residual_spread(*data.samples, data.weights))
-    if not (math.isfinite(value) and value > 0):  # there are distributions without a variance
-        return Part()
-    test = hypothesis_tests.exact_test(
-        data.at(REDRAWS),
-        _distance_from_one,
-        data.predictions,
-        data.targets,
-        weights=data.weights,
-        num_draws=_NUM_REDRAWS,
-    )
-    chance = math.exp(test.critical_value())
-    moments = (f"jax.vmap(lambda p: p.{name}())(predictions)" for name in ("mean", "variance"))
-    residuals, options = "(targets - {}) / {} ** 0.5".format(*moments), "ddof=0"
-    options += ", aweights=weights" * data.has_weights
-    variance = f"jnp.cov({residuals}, rowvar=False, {options})"
-    entry = Entry(
-        "spread of the residuals",
-        value,
-        by_chance=(1 / chance, chance),
-        pvalue=float(test.pvalue),
-        function=f"jnp.mean(jnp.diagonal(jnp.atleast_2d({variance}))) ** 0.5",
-    )
-    remark = "The spread is the standard deviation of (target - mean) / standard deviation."
-    sections = (Section("", (entry,), remark),)
-    return Part(sections, {"spread": entry}, tests={(TARGETS, "spread"): test})
+    def of_means(self) -> Iterator[Entry]:
+        """Means of the targets, or of PIT values."""
+        columns = self.data.known(self.law.columns).astype(float)
+        for i in range(self.d):
+            name, values = "mean of the targets", "targets"
+            if self.law.redrawn == RANKS:
+                name, values = "mean PIT value", "result.arrays['pit']"
+            elif self.data.task == "multivariate":
+                name, values = f"mean of coordinate {i}", f"targets[:, {i}]"
+            expected = float(self.data.average(columns[:, i]))
+            yield self.means.entry(name, expected, _mean_of(self.data, values), (0, i))
 
-
-def _distance_from_one(
-    predictions: Distribution, targets: Any, weights: jax.Array | None = None
-) -> jax.Array:
-    """The statistic of the spread, two-sided."""
-    return jnp.abs(jnp.log(residual_spread(predictions, targets, weights)))
-
-
-def _coverage(data: Data) -> Part:
-    """Shares of targets in the central intervals, and up to the quantiles."""
-    if data.pit is None:
-        return Part()
-    test, ties, redrawn = _coverage_test(data)
-    levels, central, pairs = _levels(data)
-    entries, largest = [], test.critical_value()
-    errors, pvalues, ties = jax.tree.map(np.asarray, (test.estimate, test.adjusted_pvalue, ties))
-    for kind, values, words in (
-        ("central", central, "central {} % intervals"),
-        ("levels", levels, "{} % quantiles"),
-    ):
-        for i, nominal in enumerate(map(float, values)):
-            chance, tied = float(largest[kind][i]), float(ties[kind][i])
-            entry = Entry(
-                f"coverage of the {words.format(f'{100 * nominal:.4g}')}",
-                # Rounding must not take a share of 0 or 1 out of its range.
-                min(1.0, max(0.0, nominal + float(errors[kind][i]))),
-                # A calibrated model covers more than the nominal share where targets tie.
-                by_chance=(max(0.0, nominal - chance), min(1.0, nominal + chance + tied)),
-                pvalue=float(pvalues[kind][i]),
-                function=_coverage_call(data, kind, i, nominal),
-            )
-            entries.append(entry)
-    remark, exact = "Coverage is that of the ", "exact"
-    findings = _coverages(levels, central, pairs, entries)
-    if data.task == "quantiles":
-        remark += "predicted quantiles; "
-        by_level = zip(levels, entries[central.size :], pvalues["levels"], strict=True)
-        errors = (MeanError("", float(x), entry.value, float(p)) for x, entry, p in by_level)
-        findings["quantiles"] = tuple(error for error in errors if error.predicted != 0.5)
-        if ties["central"].any() or ties["levels"].any():
-            remark += "intervals contain their ends, with which targets tie; "
-            exact = "those of randomised ranks"
-        if number := np.isinf(data.known(data.predictions.values)).any(1).sum():
-            remark += f"{number} of {data.size} predictions have intervals of infinite width; "
-    else:
-        remark += "PIT values in result.arrays['pit'] (estimators.pit_values); "
-    remark += (
-        f"its p-values are {exact} and adjusted for all levels (hypothesis_tests.coverage_test)."
-    )
-    sections = (Section("", tuple(entries), remark),)
-    return Part(sections, findings, tests={(redrawn, "coverage"): test})
-
-
-def _coverage_call(data: Data, kind: str, place: int, nominal: float) -> str:
-    """The share of targets in an interval, or up to a quantile."""
-    key = "jax.random.fold_in(key, 6)"
-    if data.task == "quantiles":
-        call = f"{nominal:.6g} + hypothesis_tests.coverage_test({key}, predictions, targets, "
-        return f"{call}num_draws={_NUM_REDRAWS}{data.and_weights}).estimate[{kind!r}][{place}]"
-    option = "" if kind == "central" else "kind='quantile', "
-    call = f"estimators.coverage_curve({key}, result.arrays['pit'], {option}"
-    call += f"levels=jnp.array([{nominal:.6g}])"
-    return f"{call}{data.and_weights}).coverage[0]"
-
-
-def _coverages(levels: Any, central: Any, pairs: Any, entries: list[Entry]) -> dict[str, Any]:
-    """What the sentences say of the coverage of the intervals, and of the median."""
-    intervals, quantiles = entries[: central.size], entries[central.size :]
-    above = [levels[i] - quantiles[i].value for i in pairs[1]]
-    pvalues = [1.0 if entry.pvalue is None else entry.pvalue for entry in entries]
-    found: dict[str, Any] = {
-        "coverage": tuple(
-            Coverage(
-                nominal=float(central[i]),
-                observed=entry.value,
-                below=float(central[i]) - entry.value - above[i],
-                above=above[i],
-                pvalue=pvalues[i],
-            )
-            for i, entry in enumerate(intervals)
+    def of_spread(self) -> Iterator[Entry]:
+        """Root mean square of the standardised errors."""
+        if not np.asarray(self.law.columns[:, self.d : 2 * self.d] > 0).all():
+            return
+        moments = (f"jax.vmap(lambda p: p.{name}())(predictions)" for name in ("mean", "variance"))
+        squares = "(targets - {}) ** 2 / {}".format(*moments)
+        weights = ", axis=0" + self.data.and_weights if self.data.has_weights else ", axis=0"
+        yield self.means.entry(
+            "errors in predicted standard deviations",
+            1.0,
+            f"jnp.mean(jnp.average({squares}{weights})) ** 0.5",
+            (0, self.d),
+            as_shown=lambda x: math.sqrt(max(0.0, 1 + x)) - 1,
         )
-    }
-    for entry, level in zip(quantiles, levels, strict=True):
-        if level == 0.5 and entry.pvalue is not None:
-            found["median"] = MeanError("", 0.5, entry.value, entry.pvalue)
-    return found
+
+    def of_coverage(self) -> Iterator[Entry]:
+        """Shares of the targets in central intervals, and up to the quantiles."""
+        probs = self.data.known(self.law.columns)[:, 2 * self.d + self.k :].astype(float)
+        probs = np.atleast_1d(self.data.average(probs)) if self.k else np.zeros(0)
+        pit, first = "result.arrays['pit']", self.d + 1
+        is_own = self.law.redrawn == RANKS
+        for i, (low, high) in enumerate(self.pairs):
+            nominal = self.law.levels[high] - self.law.levels[low]
+            ends = f"{self.law.levels[low]:.6g} < {pit}", f"{pit} <= {self.law.levels[high]:.6g}"
+            call = _mean_of(self.data, f"({ends[0]}) & ({ends[1]})")
+            name = f"coverage of the central {100 * nominal:.4g} % intervals"
+            place, expected = (0, first + self.k + i), float(probs[high] - probs[low])
+            yield self.means.entry(name, expected, self._call(call), place, is_share=True)
+        for j, level in enumerate(self.law.levels):
+            call = _mean_of(self.data, f"{pit} <= {level:.6g}")
+            name = f"coverage of the {100 * level:.4g} % quantiles"
+            if is_own or level in (0.05, 0.5, 0.95):
+                expected, place = float(probs[j]), (0, first + j)
+                yield self.means.entry(name, expected, self._call(call), place, is_share=True)
+
+    def _call(self, call: str) -> str:
+        """No call where levels differ between the samples, or targets are whole numbers."""
+        is_plain = np.ndim(getattr(self.data.predictions, "levels", 0)) < 2
+        return call if is_plain and self.data.task != "counts" else ""
+
+    def findings(self, entries: list[Entry]) -> Iterator[Finding]:
+        """Too narrow or too wide, quantiles that are off, and biases."""
+        central = [x for x in entries if "central" in x.name]
+        levels = [x for x in entries if x.name.endswith("% quantiles")]
+        spread = next((x for x in entries if x.name.startswith("errors in")), None)
+        if width := self._width(spread, central):
+            yield width
+        has_pairs = bool(central)
+        if levels:
+            worst = min(levels, key=lambda x: _rank(levels, x.name))
+            low = worst.value < (worst.expected or 0)
+            word = f"the quantiles are too {'low' if low else 'high'}"
+            name = worst.name.removeprefix("coverage of the ")
+            text = f"{percent(worst.value)} of the targets are at most the {name}"
+            advice = SHIFTS if self.data.task == "quantiles" else None
+            is_last = has_pairs and self.data.task != "quantiles"
+            yield Finding(worst.name, word, text, is_last=is_last, advice=advice)
+        for entry in sorted(entries[: self.d], key=lambda x: _rank(entries, x.name)):
+            yield self._bias(entry, spread)
+
+    def _width(self, spread: Entry | None, central: list[Entry]) -> Finding | None:
+        """One finding of the size of the errors and of the intervals."""
+        worst = min(central, key=lambda x: _rank(central, x.name), default=None)
+        texts, entry, word = [], worst, ""
+        if spread is not None and not self._is_of_bias(spread):
+            times = (
+                f"{spread.value:.2f} times" if spread.value < 9.995 else f"{spread.value:.3g} times"
+            )
+            texts.append(f"the errors are {times} as large as the predicted standard deviations")
+            word = "too narrow" if spread.value > 1 else "too wide"
+            entry = (
+                spread if worst is None or (spread.pvalue or 0) <= (worst.pvalue or 0) else worst
+            )
+        if worst is not None:
+            name = worst.name.removeprefix("coverage of the ")
+            texts.append(f"the {name} contain {percent(worst.value)} of the targets")
+            if entry is worst:
+                word = self._tails(central.index(worst), worst)
+        if entry is None or not texts:
+            return None
+        subject = f"the predicted distributions are {word}" if word.startswith("too") else word
+        text = ", and ".join(texts)
+        advice = {"regression": MAP_OF_QUANTILES, "quantiles": SHIFTS, "counts": SHAPE}
+        chosen = advice.get(self.data.task, SCALING)
+        return Finding(entry.name, subject, text, advice=chosen, is_repaired=True)
+
+    def _is_of_bias(self, spread: Entry) -> bool:
+        """Whether errors are large since all of them have one sign."""
+        columns = self.data.known(self.law.columns).astype(float)[:, self.d : 2 * self.d]
+        scores = self.data.average(self.means.residuals[:, : self.d] * np.sqrt(columns))
+        return spread.value > 1 and float(np.mean(scores**2)) > (spread.value**2 - 1) / 2
+
+    def _tails(self, place: int, entry: Entry) -> str:
+        """Too narrow or wide where both tails agree."""
+        low, high = self.pairs[place]
+        first = self.d + 1
+        errors = np.asarray(self.means.test.estimate).reshape(self.means.shape)[0]
+        below, above = errors[first + low], -errors[first + high]
+        if min(below, above) > 0 or max(below, above) < 0:
+            return "too narrow" if below > 0 else "too wide"
+        more = "few" if entry.value < (entry.expected or 0) else "many"
+        return f"the intervals contain too {more} targets"
+
+    def _bias(self, entry: Entry, spread: Entry | None) -> Finding:
+        """Targets that are higher or lower than predicted."""
+        error = entry.difference or 0.0
+        word = f"the targets are {'higher' if error > 0 else 'lower'} than predicted"
+        if self.law.redrawn == RANKS:
+            rank, half = percents(entry.value, 0.5)
+            text = f"their mean rank within the predictions is {rank} instead of {half}"
+            advice = SHIFTS if self.data.task == "quantiles" else SCALING
+            return Finding(entry.name, word, text, advice=advice)
+        if self.data.task == "multivariate":
+            word = word.replace("targets", f"targets in {entry.name.removeprefix('mean of ')}")
+        text = f"by {abs(error):.3g} on average"
+        if spread is not None and self.d == 1:
+            columns = self.data.known(self.law.columns).astype(float)
+            deviation = float(np.median(columns[:, 1] ** -0.5))
+            text += f", or {abs(error) / deviation:.2g} predicted standard deviations"
+        add = Advice(f"Add {error:.3g} to the predicted means: the targets lie that far from them.")
+        return Finding(entry.name, word, text, advice=add if self.d == 1 else SCALING)
 
 
-def _coverage_test(data: Data) -> tuple[CalibrationTestResult, Any, str]:
-    """The test of the coverage, shares that it has by ties alone, and what is redrawn.
-
-    The levels are those of the predictions if they have some. Of predictions with quantiles the
-    targets are redrawn, as for the other tests, and otherwise uniform PIT values.
-    """
-    uniform, pit = ranks(data)
-    inner, redrawn, drawn = data.predictions, RANKS, (uniform, pit)
-    levels = jnp.asarray(LEVELS, pit.dtype)
-    is_continuous = not getattr(getattr(inner, "support", None), "is_integer", False)
-    if isinstance(inner, Quantiles):
-        levels = inner.levels
-    if hasattr(inner, "icdf") and is_continuous and not isinstance(inner, Quantiles | Ensemble):
-        redrawn, drawn = TARGETS, (inner, data.targets)
-        values: Any = _quantiles(inner, levels)
-    else:
-        values = np.broadcast_to(levels, (data.length, levels.shape[-1]))
-    key, quantiles = data.at(REDRAWS), Quantiles(levels, values)
-    more = data.weights, central_pairs(levels)
-    test = coverage_among_redraws(key, quantiles, *drawn, more[0], num_draws=_NUM_REDRAWS)
-    errors = found = differences(quantiles, *more, drawn[1])
-    if isinstance(inner, Quantiles):
-        errors = differences(inner, *more, data.targets)
-    ties = jax.tree.map(jnp.subtract, errors, found)
-    return dataclasses.replace(test, estimate=errors), ties, redrawn
-
-
-_quantiles = jax.jit(jax.vmap(lambda p, levels: jax.vmap(p.icdf)(levels), (0, None)))
-
-
-def _levels(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Levels, [k], probabilities of central intervals, and `central_pairs`.
-
-    Levels that differ between the predictions are their means.
-    """
-    is_own = isinstance(data.predictions, Quantiles)
-    levels = np.asarray(data.predictions.levels if is_own else LEVELS, float)
-    pairs, levels = central_pairs(levels), levels.reshape(-1, levels.shape[-1]).mean(0)
-    return levels, levels[pairs[1]] - levels[pairs[0]], pairs
+def _figures(data: Data, law: _Law) -> Iterator[Panel]:
+    """PIT histogram, and coverage of the intervals over their level."""
+    yield pit_panel(data)
+    levels = None
+    if data.task == "quantiles":  # which say nothing about other levels
+        low, high = central_pairs(law.levels)
+        levels = law.levels[high] - law.levels[low]
+        if not levels.size:
+            return
+    caption = "Share of targets in the central prediction intervals over their level: below the "
+    caption += "diagonal they are too narrow, above it too wide. The band contains all points of a "
+    caption += "calibrated model with a probability of 95 %."
+    options = {"levels": levels, "weights": data.weights, "confidence_level": BAND_LEVEL}
+    curve = estimators.coverage_curve(data.at(5), data.pit, **options)
+    yield Panel("coverage", caption, plotting.coverage_curve, curve)
 
 
 def pit_panel(data: Data) -> Panel:
-    """PIT histogram, if there are PIT values."""
+    """PIT histogram."""
     caption = "Histogram of the PIT values, whose bars are all in the band for a calibrated model "
     caption += "with a probability of 95 %. High ends mean that the predictions are too narrow, a "
     caption += "high middle that they are too wide, a slope that they are biased."
@@ -455,23 +518,225 @@ def pit_panel(data: Data) -> Panel:
     return Panel("PIT histogram", caption, plotting.pit_histogram, pit)
 
 
-def _figures(data: Data) -> tuple[Panel, ...]:
-    """PIT histogram, and coverage of the intervals over their level."""
-    if data.pit is None:
-        return ()
-    panels, levels = (pit_panel(data),), None
-    if isinstance(data.predictions, Quantiles):  # which say nothing about other levels
-        _, levels, _ = _levels(data)
-        if not levels.size:
-            return panels
-    caption = "Share of targets in the central prediction intervals over their level: below the "
-    caption += "diagonal they are too narrow, above it too wide. The band contains all points of a "
-    caption += "calibrated model with a probability of 95 %."
-    curve = estimators.coverage_curve(
-        data.at(5),
-        data.pit,
-        levels=levels,
-        weights=data.weights,
-        confidence_level=BAND_LEVEL,
+def errors_in_groups(data: Data) -> Part:
+    """Mean errors in each group."""
+    title, samples, redrawn = "Groups", (data.predictions, data.targets), TARGETS
+    if not data.is_of_classes:
+        law = _law(data)
+        if law is None:
+            remark = "There is no exact test of mean errors for ensembles of vectors."
+            return Part((Section(title, (), remark),))
+        samples, redrawn = law[:2], law.redrawn
+    means = _tested(data, samples, data.memberships, None)
+    columns = [*_columns_of_groups(data, redrawn, means.shape[1])]
+    means = dataclasses.replace(means, count=len(columns) * len(data.group_names))
+    entries, findings = [], []
+    observed = _observed(data, samples)
+    for g, group in enumerate(data.group_names):
+        members = means.members[:, g]
+        share = members / np.abs(members).sum()
+        for i, name, values in columns:
+            rows = f"result.arrays['memberships'][:, {g}]" + " * weights" * data.has_weights
+            call = f"jnp.average({values}, weights={rows})"
+            expected = float(share @ (observed[:, i] - means.residuals[:, i]))
+            entry = means.entry(f"{name}, {group}", expected, call, (g, i))
+            entries.append(entry)
+            finding = _of_group(data, entry, name, group)
+            # What is wrong in the same way everywhere is no error of a group.
+            error, overall = entry.difference or 0.0, data.average(means.residuals[:, i])
+            scatter, _ = scatter_of(means.residuals[:, i], members)
+            is_same = abs(error - overall) <= 1.96 * scatter
+            findings.append(dataclasses.replace(finding, is_last=bool(is_same)))
+    findings.sort(key=lambda x: _rank(entries, x.entry))
+    caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
+    caption += "those with an adjusted p-value of at most 5 %."
+    names = None
+    if data.is_of_classes:
+        classes = range(data.predictions.class_probs.shape[1])
+        names = [*map(data.class_called, classes), "accuracy - confidence"]
+    draw = functools.partial(plotting.group_errors, groups=data.group_names, residuals=names)
+    return Part(
+        (Section(title, tuple(entries), test="groups"),),
+        tuple(findings),
+        {(redrawn, "groups"): means.test},
+        panels=(Panel("errors in groups", caption, draw, means.test),),
     )
-    return (*panels, Panel("coverage", caption, plotting.coverage_curve, curve))
+
+
+def _columns_of_groups(data: Data, redrawn: str, size: int) -> Iterator[tuple[int, str, str]]:
+    """Columns of the residuals, their names, and expressions of the observed values."""
+    if data.is_of_classes:
+        yield size - 1, "accuracy", "estimators.top_label(predictions, targets)[1]"
+        for c in shown_classes(data.known(data.predictions.class_probs)):
+            yield c, f"frequency of {data.class_called(c)}", f"targets == {c}"
+    elif redrawn == RANKS:
+        yield 0, "mean PIT value", "result.arrays['pit']"
+    elif size == 1:
+        yield 0, "mean of the targets", "targets"
+    else:
+        yield from ((i, f"mean of coordinate {i}", f"targets[:, {i}]") for i in range(size))
+
+
+def _observed(data: Data, samples: Any) -> np.ndarray:
+    """What the residuals compare with predictions, [n, k]."""
+    if not data.is_of_classes:
+        return data.known(samples[1]).astype(float).reshape(data.size, -1)
+    probs, labels = data.known(data.predictions.class_probs), data.known(data.targets)
+    hits = labels[:, None] == np.arange(probs.shape[1])
+    return np.column_stack([hits, probs.argmax(1) == labels]).astype(float)
+
+
+def _of_group(data: Data, entry: Entry, name: str, group: str) -> Finding:
+    error = entry.difference or 0.0
+    if name == "accuracy":
+        word = f"{'under' if error > 0 else 'over'}confident in {group}"
+        place = "above" if error > 0 else "below"
+        text = f"its accuracy is {points(error)} {place} its mean confidence"
+        return Finding(entry.name, word, text, advice=GROUPS)
+    if data.is_of_classes:
+        called = name.removeprefix("frequency of ")
+        word = f"{called} is {'under' if error > 0 else 'over'}estimated in {group}"
+        return Finding(entry.name, word, f"by {points(error)} on average", advice=GROUPS)
+    word = f"the targets in {group} are {'higher' if error > 0 else 'lower'} than predicted"
+    if name.startswith("mean of coordinate"):
+        word = word.replace("targets", f"targets of {name.removeprefix('mean of ')}", 1)
+    text = f"by {abs(error):.3g} on average"
+    if name == "mean PIT value":
+        rank, half = percents(entry.value, 0.5)
+        text = f"their mean rank within the predictions is {rank} instead of {half}"
+    return Finding(entry.name, word, text)
+
+
+class _Score(NamedTuple):
+    """A score, the tasks that have it, what it needs of the predictions, and its unit."""
+
+    function: Callable[..., jax.Array]
+    tasks: tuple[str, ...]
+    needed: str
+    unit: str = ""
+
+
+_CLASSES, _NUMBERS = ("classification", "binary"), ("regression", "counts", "multivariate")
+_LIKELIHOOD, _OF_TARGETS = "negative log-likelihood", "in the unit of the targets"
+_SCORES = {
+    _LIKELIHOOD: _Score(scores.negative_log_likelihood, _CLASSES + _NUMBERS, "log_prob", "in nats"),
+    "Brier score": _Score(scores.brier_score, _CLASSES, "class_probs"),
+    "CRPS": _Score(scores.crps, ("regression", "ensembles"), "crps", _OF_TARGETS),
+    "pinball loss": _Score(scores.pinball_loss, ("quantiles",), "values", _OF_TARGETS),
+    "mean squared error": _Score(
+        scores.mean_squared_error,
+        (*_NUMBERS, "ensembles"),
+        "mean",
+        "in the squared unit of the targets",
+    ),
+}
+
+
+def proper_scores(data: Data) -> Part:
+    """The scores that exist for the task, and outcomes that were predicted never to happen."""
+    predictions, entries = bare(data.predictions, MonteCarlo), []
+    for name, score in _SCORES.items():
+        has_thresholds = name != "CRPS" or jnp.ndim(data.targets) == 1
+        if data.task in score.tasks and hasattr(predictions, score.needed) and has_thresholds:
+            call = f"scores.{score.function.__name__}(predictions, targets{data.and_weights})"
+            compute = functools.partial(score.function, data.predictions, data.targets)
+            compute = functools.partial(compute, weights=data.weights)
+            entries.append(measured(name, compute, call, note=score.unit))
+    warnings = ()
+    if any(x.name == _LIKELIHOOD and x.value == np.inf for x in entries):
+        number = int(data.known(_are_impossible(predictions, data.targets)).sum())
+        is_discrete = data.task in ("classification", "binary", "counts")
+        what = "probability" if is_discrete else "probability density"
+        text = f"{number} of {data.size} samples had a predicted {what} of 0 for what happened"
+        warnings = (text,) * bool(number)
+    remark = "Smaller is better. A proper score mixes calibration with sharpness: a better score "
+    remark += "alone does not mean better calibration."
+    sections = (Section("Scores", tuple(entries), remark),) if entries else ()
+    return Part(sections, warnings=warnings)
+
+
+# Which targets have probability, or density, zero, [N].
+_are_impossible = jax.jit(jax.vmap(lambda p, y: p.log_prob(y) == -jnp.inf))
+
+
+def temperature(data: Data) -> Part:
+    """The temperature that would repair the predictions, and what it wins on held-out data."""
+    title, predictions = "What recalibration would gain", bare(data.predictions, MonteCarlo)
+    named_loss = _loss(data)
+    if named_loss is None or not hasattr(predictions, "tempered"):
+        return Part()
+    if _is_idle(predictions):
+        text = "No temperature changes these predictions: they are all 0 or 1, give all classes "
+        text += "the same probability, or are uniform distributions or ensembles whose members "
+        return Part((Section(title, (), f"{text}agree."),))
+    name, loss = named_loss
+    samples, weights = (predictions, data.targets), data.weights
+    # Its name is shown only if it is not the default.
+    option = "" if loss is scores.negative_log_likelihood else f"scores.{loss.__name__}"
+    method, call = recalibration.TemperatureScaling(loss), f"TemperatureScaling({option})"
+    shown, more = "predictions, targets", f", loss={option}" * bool(option) + data.and_weights
+    if data.task == "ensembles":  # their CRPS is not twice differentiable
+        compute = functools.partial(method.fit, *samples, weights=weights)
+        best = f"recalibration.{call}.fit({shown}{data.and_weights})"
+    else:
+        interval = recalibration.temperature_interval
+        compute = functools.partial(interval, *samples, loss=loss, weights=weights)
+        best = f"recalibration.temperature_interval({shown}{more})"
+    value = measured("temperature", compute, best)
+    if not np.isfinite(value.value):
+        return Part((Section(title, (), f"The temperature {value.note or 'is not finite'}."),))
+
+    def held_out() -> Any:
+        methods, gain = {"temperature": method}, recalibration.recalibration_gain
+        return gain(data.at(2), methods, *samples, score=loss, weights=weights)["temperature"]
+
+    methods = f"{{'temperature': recalibration.{call}}}"
+    call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {methods}, {shown}"
+    call += f"{more.replace('loss=', 'score=')})['temperature']"
+    gain = measured(f"held-out gain in {name}", held_out, call)
+    remark = "All predictions p become q ∝ p^(1/T)"
+    if data.task == "ensembles":
+        remark = "The deviations of all members from their mean are multiplied by √T"
+    remark += " with one temperature T, see recalibration.TemperatureScaling: above one they "
+    remark += "become less certain. The gain is that of predictions that T was not fitted to "
+    remark += "(five folds)."
+    section = Section(title, (value, gain), remark)
+    ends = ends_of(gain)
+    if ends is None or ends[0] <= 0:
+        return Part((section,))
+    won, low, high = alike(gain.value, *ends)
+    text = f"Temperature {hundredths(value.value)} lowers the {name} of held-out data by {won} "
+    text += f"(95 % interval {low} to {high})"
+    panels = ()
+    if data.is_of_classes:
+        repaired = method.apply(jnp.asarray(value.value, jnp.float32), data.predictions)
+        panels = (reliability_panel(data, repaired, " after temperature scaling"),)
+    return Part((section,), panels=panels, repair=((repair_by(option, text), text),))
+
+
+@jax.jit
+def _is_idle(predictions: Distribution) -> jax.Array:
+    """Whether temperatures do not change the predictions, up to rounding."""
+    hotter = jax.vmap(tempered, (0, None))(predictions, 2.0)
+    before, after = (getattr(p, "class_probs", p) for p in (predictions, hotter))
+
+    def is_close(x: jax.Array, y: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(x.dtype, jnp.floating):  # indices, which stay as they are
+            return jnp.array(True)
+        return jnp.all(jnp.abs(x - y) <= _ROUNDING * jnp.finfo(x.dtype).eps * jnp.abs(x))
+
+    return jnp.all(jnp.stack(jax.tree.leaves(jax.tree.map(is_close, before, after))))
+
+
+def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:
+    """Name and function of the loss that the temperature minimises, if there is one."""
+    if data.task == "ensembles":
+        is_scalar = jnp.ndim(data.targets) == 1
+        is_floating = jnp.issubdtype(jnp.result_type(data.targets), jnp.floating)
+        return ("CRPS", scores.crps) if is_scalar and is_floating else None
+    if not hasattr(bare(data.predictions, MonteCarlo), "log_prob"):
+        return None
+    value = scores.negative_log_likelihood(data.predictions, data.targets, weights=data.weights)
+    if np.isfinite(float(value)):
+        return "log score (nats per sample)", scores.negative_log_likelihood
+    return ("Brier score", scores.brier_score) if data.is_of_classes else None

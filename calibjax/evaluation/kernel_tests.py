@@ -1,4 +1,4 @@
-"""Tests with kernels: of all errors together, and of errors in groups and given features."""
+"""Tests with kernels: of all errors together, and of errors given the features."""
 
 import dataclasses
 import functools
@@ -9,41 +9,29 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from calibjax import distances, distributions, estimators, hypothesis_tests, plotting
+from calibjax import distances, distributions, estimators, hypothesis_tests
 from calibjax.distributions import Ensemble, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation.data import (
-    CONFIDENCES,
-    LEVEL,
-    LOCAL,
+    CORRECT,
     MEMBERS,
-    RANKS,
     REDRAWS,
     TARGETS,
     Data,
+    Finding,
     Named,
     Part,
-    mean_error,
     measured,
     ranges,
-    ranks,
-    shown_classes,
 )
-from calibjax.evaluation.record import Entry, Panel, Section
-from calibjax.evaluation.sentences import GroupError
-from calibjax.hypothesis_tests.components import (
-    ALIKE,
-    OF_CLASSES,
-    OF_NUMBERS,
-    SKCEComponents,
-)
+from calibjax.evaluation.record import Entry, Section
+from calibjax.evaluation.words import MAP_OF_QUANTILES, SHAPE
+from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES, OF_NUMBERS
 from calibjax.hypothesis_tests.ensembles import with_targets
-from calibjax.hypothesis_tests.groups import mean_residual
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import (
-    Kernel,
     Nystrom,
     SquaredExponential,
     TensorProduct,
@@ -57,21 +45,20 @@ from calibjax.kernels.residuals import SHAPES, Shape
 
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
 PAIRS = 2e9  # of samples that an SKCE takes at most; beyond, its kernel is one of low rank
-_LARGEST_SCORE = 5.0  # beyond, single precision does not tell
+LOCAL_SAMPLES = 5000  # up to this n local errors are tested
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
-_COMPONENTS = "result.tests['calibration'].components"
-
+_LARGEST_SCORE = 5.0  # beyond, single precision does not tell
 _WORDS = {
     "biased": "all errors together",
     "unbiased": "errors shared by similar predictions",
     "dispersion": "targets scatter more than predicted",
 }
-_NO_UNIT = "The SKCE, the squared kernel calibration error, is zero for a calibrated model."
+_COMPONENTS = "result.tests['calibration'].components"
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The kernels of a data set and the test that goes with its size.
+    """The kernels of a data set.
 
     Attributes:
         groups: `default_kernels`, but of ensembles.
@@ -125,7 +112,16 @@ def _seen(predictions: Any, data: Data) -> Any:
     return data.known(predictions)
 
 
-def exact_skce(
+def is_ensemble(predictions: Distribution) -> bool:
+    """Whether which of the members and the target is the target is redrawn."""
+    return isinstance(bare(predictions), Ensemble)
+
+
+def _redrawn(predictions: Distribution) -> str:
+    return MEMBERS if is_ensemble(predictions) else TARGETS
+
+
+def _exact(
     data: Data, name: str, kernel: Any, predictions: Named
 ) -> tuple[CalibrationTestResult, str]:
     """The exact test with one of the other kernels, and its call."""
@@ -138,7 +134,7 @@ def exact_skce(
     return result, f"{call}{data.and_weights})"
 
 
-def linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str]:
+def _linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str]:
     """The kernel, or one of low rank on predictions if there are many, and what that means."""
     kept = affordable(kernel.prediction, _seen(predictions, data))
     if not isinstance(kept, Nystrom):
@@ -149,71 +145,111 @@ def linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str
     return TensorProduct(kept, kernel.target), how
 
 
-def is_ensemble(predictions: Distribution) -> bool:
-    """Whether which of the members and the target is the target is redrawn."""
-    return isinstance(bare(predictions), Ensemble)
-
-
-def overall(data: Data, chosen: Choice) -> Part:
-    """The exact test, what it found most of, and the SKCE."""
-    test, first, others, how = _tested(data, chosen)
-    remark = chosen.how + how + "z is standardised over the targets resampled under the null."
-    entries, findings = (_of_groups if chosen.groups else _of_components)(data, test)
-    section = Section("Is the model calibrated?", (first, *entries), remark)
-    skce, kernels = _skce_entries(data, chosen, test)
-    errors = Section("Kernel calibration errors", tuple(skce), _NO_UNIT, is_detail=True)
-    return Part(
-        (section, errors),
-        findings | {"pvalue": first.value},
-        chosen.groups,
-        others | kernels,
-        {(redraws_of(chosen.predictions.value), "all"): test},
+def all_errors(data: Data, chosen: Choice) -> Part:
+    """The exact test of all errors together, what it is largest for, and the SKCE."""
+    predictions, kernel, others = chosen.predictions, chosen.kernel, {}
+    if chosen.groups:
+        samples = predictions.value, data.targets
+        test = hypothesis_tests.aggregated_skce_test(
+            data.at(REDRAWS), *samples, kernels=chosen.groups, weights=data.weights
+        )
+        call = f"hypothesis_tests.aggregated_skce_test(jax.random.fold_in(key, {REDRAWS}), "
+        call += f"{predictions.text}, targets, kernels=result.kernels{data.and_weights})"
+        number = len(jax.tree.leaves(test.adjusted_pvalue))
+        how = f"The test has a soft maximum of {len(chosen.groups)} groups of {number} kernels; "
+        how += "each z is that of the most significant kernel of a group. "
+        parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, Nystrom))
+        if any(isinstance(part, Nystrom) for part in parts):
+            how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.Nystrom). "
+        rows, finding = _of_groups(data, test)
+    else:
+        kernel, how = _linear(data, kernel, predictions.value)
+        others = {"exact test": kernel}
+        test, call = _exact(data, "exact test", kernel, predictions)
+        how = "The test has this one kernel. " + how
+        rows, finding = _of_components(data, test)
+    note = "redrawn are the targets, independently given the predictions"
+    if is_ensemble(predictions.value):
+        note = "redrawn is which of the members and the target is the target"
+    first = Entry(
+        "all errors together",
+        float(test.statistic),
+        pvalue=float(test.pvalue),
+        call=f"{call}.statistic",
+        note=note,
     )
+    how += "z is standardised over the redraws."
+    section = Section(
+        "Is the model calibrated?", (first, *rows), chosen.how + how, test="calibration"
+    )
+    vague = Finding(first.name, "not calibrated", "", is_vague=True, is_last=True)
+    skce, kernels = _skce(data, chosen, test)
+    remark = "The squared kernel calibration error is zero for a calibrated model."
+    errors = Section("Kernel calibration errors", (skce,), remark, is_detail=True)
+    findings = (finding, vague) if finding else (vague,)
+    tests = {(_redrawn(predictions.value), "calibration"): test}
+    return Part((section, errors), findings, tests, chosen.groups, others | kernels)
 
 
-def redraws_of(predictions: Distribution) -> str:
-    """What is redrawn: the targets, or which of the members and the target is the target."""
-    return MEMBERS if is_ensemble(predictions) else TARGETS
-
-
-def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
-    """Z of the groups with their adjusted p-values, and the largest direction."""
-    components, pvalues = test.components, jax.tree.leaves(test.adjusted_pvalue)
+def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], Finding | None]:
+    """Rows of the groups of kernels, and the clearest direction."""
+    components, of_groups, entries = test.components, test.group_pvalues, []
     assert components is not None, "of a test of the SKCE"
-    names, entries = components.kernel_names, []
-    by_name = dict(zip(names, map(float, pvalues), strict=True))
-    of_groups = test.group_pvalues
     assert of_groups is not None, "of a test of groups"
+    of_directions = np.asarray(components.direction_scores) != 0
+    by_name = dict(zip(components.kernel_names, jax.tree.leaves(test.adjusted_pvalue), strict=True))
     for group in components.groups:
         largest = components.largest_kernel_of(group)
         part = components.of_kernel(largest)
-        score = getattr(part, part.largest).z
         call = f"{_COMPONENTS}.of_kernel({largest!r}).{part.largest}.z"
-        note = _in_words(data, components, largest)
-        pvalue = float(of_groups[group])
-        more = {"function": call, "pvalue": pvalue, "note": note}
-        entries.append(Entry(f"z: {group}", float(score), **more))
-    direction, pvalue = _largest_direction(data, components)
-    if pvalue is None or pvalue > LEVEL:
-        component = components.largest_kernel
-        direction, pvalue = _in_words(data, components, component), by_name[component]
-    findings = {"direction": direction, "direction_pvalue": pvalue}
-    return entries, findings
+        more = {"pvalue": float(of_groups[group]), "call": call}
+        words = _in_words(data, components.direction_of(largest))
+        entries.append(
+            Entry(f"z: {group}", float(getattr(part, part.largest).z), note=words, **more)
+        )
+    # The direction with the largest score that is told; otherwise that of the largest kernel.
+    scores = np.asarray(components.biased.z)
+    places = [p for p in np.argsort(-scores, kind="stable") if of_directions[p]]
+    for place in places:
+        words = _in_words(data, components.direction_of(components.kernel_names[place]))
+        p = float(np.asarray(components.direction_pvalues)[place])
+        if words and p <= 0.05:
+            name = components.kernel_names[place]
+            score, call = float(scores[place]), f"{_COMPONENTS}.of_kernel({name!r}).biased.z"
+            break
+    else:
+        name = components.largest_kernel
+        part, words = components.of_kernel(name), _in_words(data, components.direction_of(name))
+        score, p = float(getattr(part, part.largest).z), float(by_name[name])
+        call = f"{_COMPONENTS}.of_kernel({name!r}).{part.largest}.z"
+    if not words or words == ALIKE:
+        return entries, None
+    title = f"z of the clearest direction: {words}"
+    entries.append(Entry(title, score, pvalue=p, call=call))
+    shape = words.rpartition(": ")[2]
+    if shape in SHAPES:
+        advice = MAP_OF_QUANTILES if data.task == "regression" else SHAPE
+        return entries, Finding(title, *_told(words), advice=advice)
+    return entries, Finding(title, *_told(words), is_last="where" not in words)
 
 
-def _largest_direction(data: Data, components: SKCEComponents) -> tuple[str, float | None]:
-    """The direction with the largest score that is told, and its p-value."""
-    has_direction = np.asarray(components.direction_scores) != 0
-    order = np.argsort(-np.asarray(components.biased.z), kind="stable")
-    for place in order[has_direction[order]]:
-        if words := _in_words(data, components, components.kernel_names[place]):
-            return words, float(np.asarray(components.direction_pvalues)[place])
-    return "", None
+def _told(direction: str) -> tuple[str, str]:
+    """What is wrong, and the numbers: of a direction of the test."""
+    direction, _, score = direction.partition(": ")
+    text = f"that is what the kernel test sees most clearly ({score})" if score else ""
+    text = text or "that is what the kernel test sees most clearly"
+    if direction in OF_CLASSES:
+        return direction, text
+    for word in (" too ", " not "):
+        subject, separator, rest = direction.partition(word)
+        if separator:
+            start = f"{subject} is" if "class" in subject else f"the {subject} are"
+            return f"{start}{word}{rest}", text
+    return direction, text
 
 
-def _in_words(data: Data, components: SKCEComponents, name: str) -> str:
+def _in_words(data: Data, words: str) -> str:
     """What a kernel says of the predictions; nothing of shapes that a shift and a scale explain."""
-    words = components.direction_of(name)
     shape = words.rpartition(": ")[2]
     if shape in SHAPES and not _has_shape(data, shape):
         return ""
@@ -226,261 +262,131 @@ def _has_shape(data: Data, shape: Any) -> bool:
     No shape is named where a score is beyond ±5, which single precision does not tell from others.
     """
     scores = ndtri(np.asarray(data.known(data.pit), float))
-    weights = np.asarray(data.known(data.weights)) if data.has_weights else np.ones(len(scores))
     if not np.all(np.abs(scores) < _LARGEST_SCORE):
         return False
-    mean = np.average(scores, weights=weights)
-    deviation = np.sqrt(np.average((scores - mean) ** 2, weights=weights))
+    mean = data.average(scores)
+    deviation = np.sqrt(data.average((scores - mean) ** 2))
     standard = Normal(jnp.zeros(()), jnp.ones(()))
     standardised = jnp.asarray((scores - mean) / max(deviation, 1e-300))
     values = jax.vmap(Shape(shape).residual, (None, 0))(standard, standardised)
-    residuals = weights * np.asarray(values)[:, 0]
+    residuals = data.shares * np.asarray(values)[:, 0]
     return bool(abs(np.sum(residuals)) >= 2 * np.sqrt(np.sum(residuals**2)))
 
 
-def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], dict[str, Any]]:
-    """Z of the components of one kernel, and what the largest one says."""
+def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], Finding | None]:
+    """Rows of the components of one kernel, and what the largest one says."""
     components, chance, entries = test.components, float(test.critical_value()), []
     assert components is not None, "of a test of the SKCE"
     for name, words in _WORDS.items():
-        score = float(getattr(components, name).z)
-        call = f"{_COMPONENTS}.{name}.z"
-        entries.append(Entry(f"z: {words}", score, by_chance=(-chance, chance), function=call))
-    of_dispersion = OF_CLASSES if data.is_of_classes else OF_NUMBERS
-    direction = of_dispersion[float(components.dispersion.z) < 0]
+        score, call = float(getattr(components, name).z), f"{_COMPONENTS}.{name}.z"
+        p = float(test.pvalue) if name == components.largest else None
+        more = {"by_chance": (-chance, chance), "pvalue": p, "call": call}
+        entries.append(Entry(f"z: {words}", score, **more))
     if components.largest != "dispersion":
-        direction = ALIKE
-    return entries, {"direction": direction, "direction_pvalue": float(test.pvalue)}
+        return entries, None
+    of_dispersion = OF_CLASSES if data.is_of_classes else OF_NUMBERS
+    words = of_dispersion[float(components.dispersion.z) < 0]
+    entry = f"z: {_WORDS['dispersion']}"
+    return entries, Finding(entry, *_told(words), is_last=True)
 
 
-def _tested(
-    data: Data, chosen: Choice
-) -> tuple[CalibrationTestResult, Entry, dict[str, Kernel], str]:
-    """The test, its p-value, other kernels, and what was done."""
-    others = {}
-    if chosen.groups:
-        samples = chosen.predictions.value, data.targets
-        test = hypothesis_tests.aggregated_skce_test(
-            data.at(REDRAWS), *samples, kernels=chosen.groups, weights=data.weights
-        )
-        call = f"hypothesis_tests.aggregated_skce_test(jax.random.fold_in(key, {REDRAWS}), "
-        call += f"{chosen.predictions.text}, targets, kernels=result.kernels{data.and_weights})"
-        number = len(jax.tree.leaves(test.adjusted_pvalue))
-        how = f"The p-value is that of a soft maximum of {len(chosen.groups)} groups of {number} "
-        how += "kernels; each z is that of the most significant kernel of a group. "
-        parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, Nystrom))
-        if any(isinstance(part, Nystrom) for part in parts):
-            how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.Nystrom). "
-    else:
-        kernel, how = linear(data, chosen.kernel, chosen.predictions.value)
-        others = {"exact test": kernel}
-        test, call = exact_skce(data, "exact test", kernel, chosen.predictions)
-        how = "The p-value is that of this one kernel. " + how
-    note = "resampled under the null: the targets, independently given the predictions"
-    if is_ensemble(chosen.predictions.value):
-        note = "resampled under the null: which of the members and the target is the target"
-    return test, measured("exact p-value", lambda: test, call, note=note), others, how
-
-
-def _skce_entries(
-    data: Data, chosen: Choice, test: CalibrationTestResult
-) -> tuple[list[Entry], dict[str, Any]]:
+def _skce(data: Data, chosen: Choice, test: CalibrationTestResult) -> tuple[Entry, dict[str, Any]]:
     """The SKCE and its kernel."""
-    everything = "all classes" if data.is_of_classes else "all targets"
+    name = "SKCE, all classes" if data.is_of_classes else "SKCE, all targets"
     if is_ensemble(chosen.predictions.value):
-        return _skce_of_test(everything, test), {}
+        assert test.components is not None, "of a test of the SKCE"
+        part = test.components.unbiased
+        chance = ranges({name: part.null_samples})[name]
+        call = f"{_COMPONENTS}.unbiased.statistic"
+        return Entry(name, float(part.statistic), by_chance=chance, call=call), {}
     kernel = chosen.kernel
     if data.size**2 > PAIRS:
-        kernel, _ = linear(data, kernel, chosen.predictions.value)
-    shown = f"{chosen.predictions.text}, targets"
-    samples = Named((chosen.predictions.value, data.targets), shown)
-    note = "the interval is for models that are not calibrated"
-    entry = skce_interval(data, f"SKCE, {everything}", "SKCE", kernel, samples, note)
-    return [entry], {"SKCE": kernel}
+        kernel, _ = _linear(data, kernel, chosen.predictions.value)
+    samples = Named((chosen.predictions.value, data.targets), f"{chosen.predictions.text}, targets")
+    return _interval(data, name, "SKCE", kernel, samples), {"SKCE": kernel}
 
 
-def skce_interval(
-    data: Data, title: str, name: str, kernel: Any, samples: Named, note: str = ""
-) -> Entry:
+def _interval(data: Data, title: str, name: str, kernel: Any, samples: Named) -> Entry:
     """The entry of the SKCE with one of the other kernels."""
     interval = hypothesis_tests.skce_confidence_interval
     call = f"hypothesis_tests.skce_confidence_interval(result.other_kernels[{name!r}], "
     call += f"{samples.text}{data.and_weights})"
     compute = functools.partial(interval, kernel, *samples.value, weights=data.weights)
+    note = "the interval is for models that are not calibrated"
     return measured(title, compute, call, note=note)
 
 
-def _skce_of_test(view: str, test: CalibrationTestResult) -> list[Entry]:
-    """The SKCE that the test with one kernel has computed, and those of its redraws."""
-    assert test.components is not None, "of a test of the SKCE"
-    part, name = test.components.unbiased, f"SKCE, {view}"
-    chance = ranges({name: part.null_samples})[name]
-    call = f"{_COMPONENTS}.unbiased.statistic"
-    return [Entry(name, float(part.statistic), by_chance=chance, function=call)]
-
-
-LOCAL_SAMPLES = 5000  # up to this n local errors are tested
-_KINDS = {  # of errors, see `GroupError`
-    "bias": "bias",
-    "confidence": "accuracy - mean confidence",
-    "class": "observed - predicted frequency",
-    "PIT": "mean PIT - 1/2",
-}
-
-
-def errors_in_groups(data: Data) -> Part:
-    """Mean errors in each group, with family-wise p-values."""
-    residuals_of = _residuals(data)
-    if residuals_of is None:
-        remark = "There is no exact test of mean errors for ensembles of vectors."
-        return Part((Section("Groups", (), remark),))
-    samples, shown, redrawn, places = residuals_of
-    test = hypothesis_tests.group_calibration_test(
-        data.at(REDRAWS), *samples, data.memberships, weights=data.weights
-    )
-    call = f"hypothesis_tests.group_calibration_test(jax.random.fold_in(key, {REDRAWS}), "
-    call += f"{shown}, result.arrays['memberships']{data.and_weights})"
-    residuals = data.known(mean_residual(*samples))
-    members = data.known(data.memberships) * data.shares[:, None]
-    entries, errors = [], []
-    for g, group in enumerate(data.group_names):
-        for (kind, name), place in places.items():
-            words = _KINDS[kind] + (f" of {name}" if name else "")
-            column = residuals[(slice(None), *place)]
-            title, at = f"{words}, {group}", (g, *place)
-            entry, p = mean_error(title, test, call, at, column, members[:, g])
-            entries.append(entry)
-            errors.append(GroupError(group, kind, name, entry.value, p))
-    remark = "Mean errors of the samples in each group. Exact p-values, adjusted for all groups "
-    section = Section("Groups", tuple(entries), f"{remark}and errors.")
-    caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
-    caption += "those with an adjusted p-value of at most 5 %."
-    names = None
-    if data.is_of_classes:
-        number = data.predictions.class_probs.shape[1]
-        names = [*map(data.class_called, range(number)), "accuracy - confidence"]
-    draw = functools.partial(plotting.group_errors, groups=data.group_names, residuals=names)
-    panel = Panel("errors in groups", caption, draw, test)
-    return Part(
-        (section,),
-        {"groups": tuple(errors)},
-        tests={(redrawn, "groups"): test},
-        panels=(panel,),
-    )
-
-
-def _residuals(
-    data: Data,
-) -> tuple[tuple[Any, Any], str, str, dict[tuple[str, str], tuple[int, ...]]] | None:
-    """Frequencies of classes, means, or PIT values where members of ensembles are exchangeable.
-
-    Returns:
-        Predictions and targets whose mean residuals are tested, the expressions that are shown for
-        both, what is redrawn, and the places of each error, by kind and name, in the arrays of the
-        test behind the group; None if there is no test.
-    """
-    predictions, samples, call = data.predictions, data.samples, "predictions, targets"
-    places: dict[tuple[str, str], tuple[int, ...]] = {}
-    redrawn = TARGETS
-    if data.is_of_classes:
-        places[("confidence", "")] = (predictions.class_probs.shape[1],)
-        for c in shown_classes(data.known(predictions.class_probs)):
-            places[("class", data.class_called(c))] = (c,)
-    elif data.task in ("ensembles", "quantiles") or not hasattr(predictions, "mean"):
-        if data.pit is None:
-            return None
-        # Under calibration PIT values are uniform, whatever else is known of the predictions.
-        redrawn, samples, n = RANKS, ranks(data), data.size
-        call = f"distributions.Uniform(jnp.zeros({n}), jnp.ones({n})), result.arrays['pit']"
-        places[("PIT", "")] = ()
-    elif jnp.ndim(data.targets) == 1:
-        places[("bias", "")] = ()
-    else:
-        places = {("bias", f"coordinate {i}"): (i,) for i in range(data.targets.shape[1])}
-    return samples, call, redrawn, places
-
-
 def errors_given_features(data: Data, chosen: Choice | None) -> Part:
-    """Whether predictions are right given the features, and local errors of classes."""
+    """The exact test with a kernel that looks at the features, and local errors of classes."""
+    title = "Given the features"
     if chosen is None:
         remark = "Quantile forecasts have no kernel calibration error."
-        return Part((Section("Given the features", (), remark),))
-    part = _features_test(data, chosen)
-    if not data.is_of_classes:
-        return part
-    (section,), (local, pvalue, test) = part.sections, _local_entries(data)
-    remark = section.remark + "Local errors are those of the top label in neighbourhoods with a "
-    remark += "length scale of half a standard deviation of each feature, and ten confidence bins."
-    section = Section(section.title, (*section.entries, *local), remark)
-    findings = part.findings | {"local": pvalue}
-    tests = part.tests | ({} if test is None else {(CONFIDENCES, LOCAL): test})
-    return dataclasses.replace(part, sections=(section,), findings=findings, tests=tests)
-
-
-def _features_test(data: Data, chosen: Choice) -> Part:
-    """The exact test with a kernel that looks at the features, and the SKCE with this kernel."""
+        return Part((Section(title, (), remark),))
     scale = median_heuristic(distances.Euclidean(), thinned(data.known(data.features)))
     closeness = SquaredExponential(scale, distances.Features(distances.Euclidean()))
-    full = TensorProduct(closeness, chosen.kernel.target)
     predictions = Named(
         distributions.with_features(chosen.predictions.value, data.features),
         f"distributions.with_features({chosen.predictions.text}, result.arrays['features'])",
     )
-    kernel, how = linear(data, full, predictions.value)
-    test, call = exact_skce(data, "features", kernel, predictions)
-    entries = [measured("exact p-value given the features", lambda: test, call)]
-    findings: dict[str, Any] = {"features": entries[0].value, "features_low": _unbiased_low(test)}
-    if not is_ensemble(chosen.predictions.value):
-        shown_kernel = (
-            ("features", kernel) if data.size**2 > PAIRS else ("features, all pairs", full)
-        )
-        samples = Named((predictions.value, data.targets), f"{predictions.text}, targets")
-        entries.append(skce_interval(data, "SKCE given the features", *shown_kernel, samples))
-        findings["features_low"] = entries[1].low
-    remark = "The test asks for more than calibration: that predictions are right given the "
-    remark += f"features, which are divided by their standard deviations. {how}"
-    section = Section("Given the features", tuple(entries), remark)
-    kernels = {"features": kernel, "features, all pairs": full}
-    tests = {(redraws_of(chosen.predictions.value), "features"): test}
-    return Part((section,), findings, other_kernels=kernels, tests=tests)
-
-
-def _unbiased_low(test: CalibrationTestResult) -> float:
-    """A stand-in for the lower limit of the SKCE: its excess over nearly all of the redraws."""
+    kernel = TensorProduct(closeness, chosen.kernel.target)
+    kernel, how = _linear(data, kernel, predictions.value)
+    test, call = _exact(data, "features", kernel, predictions)
+    entry = Entry(
+        "all errors given the features",
+        float(test.statistic),
+        pvalue=float(test.pvalue),
+        call=f"{call}.statistic",
+    )
     assert test.components is not None, "of a test of the SKCE"
     part = test.components.unbiased
-    return float(part.statistic) - ranges({"": part.null_samples})[""][1]
+    # Above zero if samples with similar features share the same error, and not only all samples.
+    low = float(part.statistic) - ranges({"": part.null_samples})[""][1]
+    entries = [entry]
+    if not is_ensemble(chosen.predictions.value):
+        samples = Named((predictions.value, data.targets), f"{predictions.text}, targets")
+        entries.append(_interval(data, "SKCE given the features", "features", kernel, samples))
+        low = -1.0 if entries[1].low is None else entries[1].low
+    remark = "The test asks for more than calibration: that predictions are right given the "
+    remark += f"features, which are divided by their standard deviations. {how}"
+    text = "samples with similar features share the same error"
+    finding = Finding(entry.name, "wrong given the features", text, is_last=not low > 0)
+    section = Section(title, tuple(entries), remark.strip(), test="features")
+    tests = {(_redrawn(chosen.predictions.value), "features"): test}
+    part = Part((section,), (finding,), tests, other_kernels={"features": kernel})
+    return part | _local(data) if data.is_of_classes else part
 
 
-def _local_entries(data: Data) -> tuple[list[Entry], float | None, CalibrationTestResult | None]:
-    """Mean and largest local errors of the top label, their p-value, and the test."""
-    near, top = estimators.Neighbourhood.laplacian(0.5, 10), estimators.top_label(*data.samples)
+def _local(data: Data) -> Part:
+    """Mean and largest local errors of the top label."""
+    near, top = (
+        estimators.Neighbourhood.laplacian(0.5, 10),
+        estimators.top_label(data.predictions, data.targets),
+    )
     arguments: tuple[Any, ...] = near, data.features, *top
     weights = {"weights": data.weights}
     shown = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
     shown += "*estimators.top_label(predictions, targets)"
-    entries, pvalue, test = [], None, None
-    by_chance: dict[str, tuple[float, float] | None] = {"mean": None, "largest": None}
-    if data.size <= LOCAL_SAMPLES:
-        local, options = hypothesis_tests.local_calibration_test, {"num_draws": 199, **weights}
-        test = local(data.at(10), *arguments, **options)
-        draws = np.asarray(test.null_samples, float)[:, : data.size]
-        largest = draws[:, data.shares > 0].max(1)
-        by_chance |= ranges({"mean": np.average(draws, 1, data.shares), "largest": largest})
-        pvalue = float(jnp.min(test.adjusted_pvalue))
-        call = f"hypothesis_tests.local_calibration_test(jax.random.fold_in(key, 10), {shown}, "
-        call = f"jnp.min({call}num_draws=199{data.and_weights}).adjusted_pvalue)"
-        note = "that of the largest standardised local error"
-        entries.append(Entry("exact p-value of local errors", pvalue, function=call, note=note))
     call = f"estimators.lce({shown}{data.and_weights})"
-    averaged = f"jnp.mean({call})"
-    if data.has_weights:
-        averaged = f"jnp.nansum(weights * {call}) / jnp.sum(weights)"
-    mean = lambda: data.average(np.nan_to_num(estimators.lce(*arguments, **weights)))  # noqa: E731
-    most = functools.partial(estimators.mlce, *arguments, **weights)
-    for name, compute, shown, kind in (
-        ("mean local error (LCE)", mean, averaged, "mean"),
-        ("largest local error (MLCE)", most, call.replace("lce", "mlce", 1), "largest"),
-    ):
-        entries.append(measured(name, compute, shown, by_chance=by_chance[kind]))
-    return entries, pvalue, test
+    mean = f"jnp.average(jnp.nan_to_num({call}){data.and_weights})"
+    values = np.nan_to_num(estimators.lce(*arguments, **weights))
+    largest = functools.partial(estimators.mlce, *arguments, **weights)
+    entries = [
+        Entry("mean local error (LCE)", float(data.average(values)), call=mean),
+        measured("largest local error (MLCE)", largest, call.replace("lce", "mlce", 1)),
+    ]
+    remark = "Local errors are those of the top label in neighbourhoods with a length scale of "
+    remark += "half a standard deviation of each feature, and ten confidence bins."
+    if data.size > LOCAL_SAMPLES:
+        return Part((Section("Local errors", tuple(entries), remark),))
+    options = {"num_draws": 199, **weights}
+    test = hypothesis_tests.local_calibration_test(data.at(10), *arguments, **options)
+    draws = np.asarray(test.null_samples, float)[:, : data.size]
+    averages = np.average(draws, 1, data.shares), draws[:, data.shares > 0].max(1)
+    chances = ranges({x.name: draw for x, draw in zip(entries, averages, strict=True)})
+    p = float(jnp.min(test.adjusted_pvalue))
+    both = [dataclasses.replace(x, by_chance=chances[x.name]) for x in entries]
+    both[1] = dataclasses.replace(both[1], pvalue=p)
+    word, text = "wrong in regions of the features", "there the confidence is not the accuracy"
+    finding = Finding(both[1].name, word, text, is_last=True)
+    section = Section("Local errors", tuple(both), remark, test="local errors")
+    return Part((section,), (finding,), {(CORRECT, "local errors"): test})

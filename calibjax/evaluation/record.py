@@ -23,34 +23,40 @@ BAND_LEVEL = 0.95  # of bands, as of all ranges in the tables
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One number, how sure it is, and the call that gives it.
+    """One number, how sure it is, and the call that gives it: a row of a table.
 
     Attributes:
         name: what it is; no two entries of an evaluation have the same name.
         value: a Python number; NaN if it does not exist, for the reason in `note`.
+        expected: what is predicted, where the value is what was observed.
         standard_error: of the value over data sets; of a p-value its Monte Carlo error.
         low: lower end of a 95 % confidence interval.
         high: its upper end.
         by_chance: where a calibrated model has this value, and all values of the same kind in its
-            section, in 95 % of data sets of as many samples. A value with a p-value is outside if
-            and only if that is at most 0.05.
-        pvalue: exact p-value of this value, adjusted for all of the same kind in its section.
-        function: the call that gives the value, a Python expression of `predictions`, `targets`,
-            `key`, `features` and `groups` as they were passed to `evaluate`, of `result`, the
-            evaluation, and of the modules of calibjax, `jax` and `jnp`. If predictions were passed
-            as an array, they are what the description says it was read as.
+            section, in 95 % of data sets of as many samples.
+        pvalue: of this value under calibration, adjusted for all others that sentences rest on.
+        call: the Python expression that gives the value, of `predictions`, `targets`, `key`,
+            `features` and `groups` as they were passed to `evaluate`, of `result`, the evaluation,
+            and of the modules of calibjax, `jax` and `jnp`. If predictions were passed as an array,
+            they are what the description says it was read as.
         note: what a reader has to know to understand the value; may be empty.
     """
 
     name: str
     value: float
+    expected: float | None = None
     standard_error: float | None = None
     low: float | None = None
     high: float | None = None
     by_chance: tuple[float, float] | None = None
     pvalue: float | None = None
-    function: str = ""
+    call: str = ""
     note: str = ""
+
+    @property
+    def difference(self) -> float | None:
+        """Observed minus predicted, None without a prediction."""
+        return None if self.expected is None else self.value - self.expected
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +81,14 @@ class Section:
         entries: the numbers.
         remark: how they were computed, and what they do not say.
         is_detail: whether a page shows it on demand only, such as numbers without a unit.
+        test: the name of the test among `Evaluation.tests` that gives the p-values.
     """
 
     title: str
     entries: tuple[Entry, ...]
     remark: str = ""
     is_detail: bool = False
+    test: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +119,8 @@ class Panel:
 _WIDTH = 100
 _INDENT = "  "
 _LARGEST = 6  # powers of ten that are written without an exponent
-HEADER = ("", "value", "95 % interval", "if calibrated", "adjusted p")
+HEADER = ("", "value", "predicted", "difference", "95 % interval", "if calibrated", "p")
+NOTES = "About the p-values"
 TO_DO = "What to do"
 FOUND = "What was found"
 
@@ -148,20 +157,24 @@ def _tables(entries: Sequence[Entry]) -> list[tuple[list[str], list[list[str]]]]
         cells = ["none" if cell == "nan" else cell for cell in row_of(entry)]
         filled = tuple(i for i, cell in enumerate(cells) if cell or not i)
         tables.setdefault(filled, []).append([cells[i] for i in filled])
-    return [([HEADER[i] for i in filled], rows) for filled, rows in tables.items()]
+    return [(_header(filled), rows) for filled, rows in tables.items()]
 
 
-def _lines(section: Section, rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> list[str]:
-    """Title, columns that this section uses, and remark."""
-    is_filled = [i == 0 or any(row[i] for row in rows[1:]) for i in range(len(HEADER))]
+def _header(filled: Sequence[int]) -> list[str]:
+    """Names of the columns that have values."""
+    return ["observed" if i == 1 and 2 in filled else HEADER[i] for i in filled]
+
+
+def _lines(section: Section) -> list[str]:
+    """Title, the columns that this section uses, and remark."""
+    rows = [row_of(entry) for entry in section.entries]
+    filled = [i for i in range(len(HEADER)) if not i or any(row[i] for row in rows)]
+    cells = [_header(filled), *([row[i] for i in filled] for row in rows)] if rows else []
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [section.title]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            if is_filled[i]
-        ]
-        lines.append((_INDENT + _INDENT.join(cells)).rstrip())
+    for first, *others in cells:
+        numbers = (x.rjust(width) for x, width in zip(others, widths[1:], strict=True))
+        lines.append((_INDENT + _INDENT.join([first.ljust(widths[0]), *numbers])).rstrip())
     for entry in section.entries:
         if math.isnan(entry.value) and entry.note:
             lines.append(_filled(f"{entry.name}: {entry.note}", _INDENT))
@@ -171,23 +184,34 @@ def _lines(section: Section, rows: Sequence[tuple[str, ...]], widths: Sequence[i
 
 
 def row_of(entry: Entry) -> tuple[str, ...]:
-    """The cells of an entry, below those of `HEADER`, with the same number of decimals."""
-    chance = entry.by_chance or ()
+    """The cells of an entry, below those of `HEADER`."""
     ends = () if entry.low is None or entry.high is None else (entry.low, entry.high)
-    value, *others = numbers(entry.value, *ends, *chance)
+    pairs = [ends, entry.by_chance or ()]
+    own = [] if entry.expected is None else [entry.expected, entry.value - entry.expected]
+    widths = [(pair[1] - pair[0]) / 4 for pair in pairs if pair]
+    value, *others = numbers(entry.value, *own, *pairs[0], *pairs[1], error=max(widths, default=0))
     if entry.standard_error is not None:
         value += f" ± {number(entry.standard_error, 1)}"
+    expected = others[: len(own)] or ["", ""]
+    others = others[len(own) :]
     interval, range_ = (" to ".join(x) for x in (others[: len(ends)], others[len(ends) :]))
-    return entry.name, value, interval, range_, "" if entry.pvalue is None else number(entry.pvalue)
+    p = "" if entry.pvalue is None else number(entry.pvalue, 2)
+    return entry.name, value, *expected, interval, range_, p
 
 
-def numbers(*values: float) -> list[str]:
-    """Numbers with the same number of decimals: three significant digits of the largest."""
+def numbers(*values: float, error: float = 0) -> list[str]:
+    """Numbers with the same number of decimals: two significant digits of their error.
+
+    Without an error they have three significant digits of the largest.
+    """
     sizes = [abs(value) for value in values if value and math.isfinite(value)]
     first = math.floor(math.log10(max(sizes))) if sizes else 0
     if len(sizes) < 2 or not -_LARGEST < first < _LARGEST:
         return [number(value) for value in values]
-    return [f"{value:.{max(0, 2 - first)}f}" for value in values]
+    last = math.floor(math.log10(error)) if 0 < error < math.inf else first - 1
+    decimals = min(max(0, 1 - last), max(0, 4 - first))
+    # Adding zero makes -0 a 0.
+    return [f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values]
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -216,11 +240,12 @@ class Evaluation:
         num_samples: n.
         description: what was evaluated, in words.
         sections: the numbers.
-        sentences: what they mean, for a report.
+        sentences: what they mean, the verdict first.
+        notes: what the p-values of the sentences are, below them.
         kernels: `kernels.default_kernels`, if they are tested together.
-        other_kernels: "SKCE", `kernels.default_kernel`; "exact test", if all errors are
-            tested with one kernel; "features" and "features, all pairs", that look at the features;
-            of `compare` "given NAME", that look at that model, too.
+        other_kernels: "SKCE", `kernels.default_kernel`; "exact test", if all errors are tested
+            with one kernel; "features", that looks at the features; of `compare` "given NAME", that
+            look at that model, too.
         tests: the results of the exact tests by name, with their draws.
         arrays: what was computed from the data on the way: "pit", [n], the values of
             `estimators.pit_values`; "memberships" of the groups, [n, G]; "features", [n, d],
@@ -234,6 +259,7 @@ class Evaluation:
     description: str
     sections: tuple[Section, ...]
     sentences: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     kernels: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     other_kernels: dict[str, Kernel] = dataclasses.field(default_factory=dict, repr=False)
     tests: dict[str, CalibrationTestResult] = dataclasses.field(default_factory=dict, repr=False)
@@ -258,17 +284,13 @@ class Evaluation:
         return by_name[name]
 
     def __str__(self) -> str:
-        """The description, a table of each section, the sentences, and what to do."""
-        rows = [[HEADER, *map(row_of, section.entries)] for section in self.sections]
-        columns = zip(*(row for section in rows for row in section), strict=True)
-        widths = [max(map(len, column)) for column in columns]
-        parts = [_filled(self.description)]
-        for section, cells in zip(self.sections, rows, strict=True):
-            parts.append("\n".join(_lines(section, cells, widths)))
-        parts.append("\n".join(map(_filled, self.sentences)))
+        """The description, what was found, what to do, a table of each section, and notes."""
+        parts = [_filled(self.description), "\n".join(map(_filled, self.sentences))]
         for one in self.advice:
             call = textwrap.indent(one.call, 2 * _INDENT)
             parts.append("\n".join(filter(None, [_filled(one.text), call])))
+        parts += ["\n".join(_lines(section)) for section in self.sections]
+        parts += [_filled(note) for note in self.notes]
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -280,6 +302,7 @@ class Evaluation:
         for section in self.sections:
             parts += [f"<details><summary>{escape(section.title)}</summary>"]
             parts += [*content(section), "</details>"]
+        parts += [environment.paragraph(note, "remark") for note in self.notes]
         return "\n".join([*parts, "</div>"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -290,6 +313,7 @@ class Evaluation:
             "description": self.description,
             "sections": [dataclasses.asdict(section) for section in self.sections],
             "sentences": list(self.sentences),
+            "notes": list(self.notes),
             "advice": [dataclasses.asdict(one) for one in self.advice],
         }
 

@@ -291,12 +291,13 @@ def repairs(data: Data) -> Part:
             continue
         after = f"p-value after {name}" if name in selection.gains else "p-value without a repair"
         pvalue = float(selection.pvalues[name])
-        entries.append(Entry(after, pvalue, function=f"{call}.pvalues[{name!r}]"))
+        entries.append(Entry(after, pvalue, call=f"{call}.pvalues[{name!r}]"))
         if name in selection.gains:
             gain = functools.partial(selection.gains.__getitem__, name)
             entries.append(measured(f"held-out gain by {name}", gain, f"{call}.gains[{name!r}]"))
     text = "" if selection.enough == "nothing" else selection.sentence
-    return Part((Section(_TITLE, tuple(entries), _REMARK),), {"repair": text})
+    remarks = (text,) if text else ()
+    return Part((Section(_TITLE, tuple(entries), _REMARK),), remarks=remarks)
 
 
 def _pvalue(

@@ -1,0 +1,127 @@
+"""How numbers are written in sentences, and what is advised."""
+
+import math
+
+from calibjax.evaluation.record import Advice, Entry
+
+_MOST_DECIMALS = 6  # beyond, numbers are written with exponents
+_HELD_OUT = (
+    "Fit it to data that the model was not trained on, and judge the result on data used for "
+    "neither."
+)
+_CALL = """\
+method = recalibration.{method}
+params = method.fit(predictions, targets)
+repaired = method.apply(params, new_predictions)"""
+GROUPS = Advice(
+    "The errors differ between groups. Recalibrating within groups may repair them, if the groups "
+    f"of new samples are known; whether it does was not computed. {_HELD_OUT}",
+    """\
+method = recalibration.GroupWise(recalibration.PlattScaling())
+params = method.fit(predictions, targets, groups)  # of integers
+repaired = method.apply(params, new_predictions, new_groups)""",
+)
+SHIFTS = Advice(
+    "Shift the quantiles of each level by that quantile of the errors on held-out data (conformal "
+    "prediction): each level is then right on average over all samples; errors that differ between "
+    f"samples remain. {_HELD_OUT}",
+    _CALL.format(method="QuantileShift()"),
+)
+MAP_OF_QUANTILES = Advice(
+    "Map the quantiles of all predicted distributions by one monotone function: it repairs what is "
+    "wrong on average over all of them. If the shape of the targets is another one, predict with a "
+    f"family that has it. Whether that helps was not computed. {_HELD_OUT}",
+    _CALL.format(method='QuantileRecalibration("isotonic")'),
+)
+SCALING = Advice(
+    "Shift and scale the deviations of all predictions by the same numbers; whether that helps was "
+    f"not computed. {_HELD_OUT}",
+    _CALL.format(method="AffineScaling()"),
+)
+SHAPE = Advice(
+    "No shift and no temperature changes the shape of the predicted distributions. Predict with a "
+    "family that has the shape of the targets, such as LogNormal, Mixture or Quantiles of "
+    "calibjax.distributions, or predict a function of them."
+)
+POSSIBLE = Advice(
+    "Give everything that may happen a probability above 0: no temperature changes a probability "
+    "of 0. Mixing the predictions with the frequencies of the outcomes in the training data does."
+)
+NOTHING = Advice(
+    "Nothing has to be repaired, as far as these data can tell. More samples would show smaller "
+    "errors."
+)
+OTHERWISE = Advice(
+    "No recalibration method of calibjax is known to repair this. The errors say what the model "
+    "gets wrong: look at its features and at the family of distributions that it predicts."
+)
+
+
+def map_of_classes(size: int) -> Advice:
+    """Maps of each probability, where one temperature is not enough."""
+    method = "PlattScaling()" if size < 1000 else "IsotonicRegression()"
+    text = "A temperature does not repair these errors. A map of the probability of each class "
+    text += "may: whether it does was not computed, so compare scores on held-out data. "
+    return Advice(text + _HELD_OUT, _CALL.format(method=method))
+
+
+def repair_by(option: str, text: str) -> Advice:
+    """One temperature, whose gain is told."""
+    start = f"Scale all predictions by one temperature. {text}. {_HELD_OUT}"
+    return Advice(start, _CALL.format(method=f"TemperatureScaling({option})"))
+
+
+def ends_of(entry: Entry | None) -> tuple[float, float] | None:
+    """Both ends of an interval, None if there is none or one of them is not finite."""
+    if entry is None or entry.low is None or entry.high is None:
+        return None
+    is_finite = math.isfinite(entry.low) and math.isfinite(entry.high)
+    return (entry.low, entry.high) if is_finite else None
+
+
+def hundredths(value: float) -> str:
+    """A number with two decimals, or with two significant digits if it is small."""
+    return f"{value:.2f}" if not value or abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def p_is(value: float) -> str:
+    """A p-value."""
+    return f"p = {value:.2g}"
+
+
+def percent(share: float) -> str:
+    """A share."""
+    return f"{100 * share + 0.0:.1f} %".replace(".0 %", " %").replace("-0 %", "0 %")
+
+
+def percents(one: float, other: float) -> tuple[str, str]:
+    """Two shares that are compared, with the same number of decimals, and different if they are."""
+    texts: list[str] = []
+    for decimals in range(1, _MOST_DECIMALS + 1):
+        texts = [f"{round(100 * share, decimals) + 0.0:.{decimals}f}" for share in (one, other)]
+        if one == other or texts[0] != texts[1]:
+            break
+    if all(text.endswith(".0") for text in texts):
+        texts = [text.removesuffix(".0") for text in texts]
+    return f"{texts[0]} %", f"{texts[1]} %"
+
+
+def points(difference: float) -> str:
+    """The size of a difference of shares."""
+    return f"{abs(100 * difference):.2g} percentage points"
+
+
+def alike(*values: float) -> list[str]:
+    """Finite numbers that are compared, with the same number of decimals.
+
+    The largest one has at least two significant digits, and the smallest one that is not zero at
+    least one, unless it is less than a thousandth of the largest.
+    """
+    sizes = [abs(value) for value in values if value]
+    if not sizes:
+        return ["0" for _ in values]
+    first, last = (math.floor(math.log10(size)) for size in (max(sizes), min(sizes)))
+    decimals = max(0, 1 - first, min(-last, 3 - first))
+    if decimals > _MOST_DECIMALS or first > _MOST_DECIMALS:
+        return [f"{value:.2g}" for value in values]
+    return [f"{value:.{decimals}f}" for value in values]
