@@ -145,8 +145,8 @@ def _columns(predictions: Distribution, levels: jax.Array) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _residuals(residual: Residuals, predictions: Any, targets: jax.Array) -> jax.Array:
-    return residual(predictions, targets)
+def _residuals(residual: Residuals, samples: tuple[Any, jax.Array]) -> jax.Array:
+    return residual(*samples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,10 +208,11 @@ def _tested(
     data: Data, samples: Any, memberships: Any, residual: Any, count: int | None = None
 ) -> _Means:
     """Mean errors in groups, by redraws that all tests share."""
+    options = {"weights": data.weights, "residual": residual}
     test = hypothesis_tests.group_calibration_test(
-        data.at(REDRAWS), *samples, memberships, weights=data.weights, residual=residual
+        data.at(REDRAWS), samples[0], samples[1], memberships, **options
     )
-    values = _residuals(residual, *samples) if residual else mean_residual(*samples)
+    values = _residuals(residual, samples) if residual else mean_residual(*samples)
     values = data.known(values).astype(float).reshape(data.size, -1)
     members = data.known(memberships).astype(float) * data.shares[:, None]
     return _Means(data, test, values, members, count or members.shape[1] * values.shape[1])
