@@ -75,8 +75,7 @@ def described(value: object) -> str:
     """What a value is, in an error message; an array is one, traced or not."""
     if isinstance(value, jax.Array):
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-        kind = f"{list(value.shape)} random keys" if value.shape else "a random key"
-        return kind if is_key else f"an array of shape {value.shape}"
+        return f"{'random keys' if is_key else 'an array'} of shape {value.shape}"
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
@@ -102,17 +101,20 @@ def as_arrays(name: str, tree: object) -> PyTree:
 
 def originals(name: str, tree: Any) -> PyTree:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
-    )
+    return _each_leaf(_original, name, tree, _is_one)
 
 
 def narrowed(name: str, tree: PyTree) -> PyTree:
     """What `originals` returned, as JAX arrays."""
-    if isinstance(tree, jax.Array):  # as most are
-        return _narrowed(name, tree)
+    return _each_leaf(_narrowed, name, tree)
+
+
+def _each_leaf(
+    check: Callable[[str, Any], Any], name: str, tree: PyTree, is_leaf: Any = None
+) -> PyTree:
+    """A pytree of what a check returns for each leaf, whose path messages name."""
     return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _narrowed(name + jax.tree_util.keystr(path), leaf), tree
+        lambda path, leaf: check(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=is_leaf
     )
 
 
@@ -166,29 +168,26 @@ def _narrowed(place: str, array: Any) -> jax.Array:
     if type(array) is float:
         return jnp.asarray(array)  # weakly typed: it takes on the precision of its neighbours
     values: Any = np.asarray(array) if type(array) is int else array
-    is_integer, is_wide = jnp.issubdtype(values.dtype, jnp.integer), has_64_bits()
-    dtype: Any = values.dtype
+    source: Any = values.dtype
+    is_integer = jnp.issubdtype(source, jnp.integer)
     if is_integer:
-        is_wide = is_wide and (dtype == np.uint32 or jnp.iinfo(dtype).bits == 64)
-        dtype = np.dtype(np.int64 if is_wide else np.int32)
-    elif dtype != np.bool_:  # float16 and bfloat16 become float32
-        dtype = np.dtype(np.float64 if is_wide and dtype == np.float64 else np.float32)
-    if values.dtype == dtype:
+        wide = np.int64 if jnp.iinfo(source).max > 2**31 - 1 else np.int32
+    else:  # float16 and bfloat16 become float32
+        wide = source if source == np.bool_ else jnp.promote_types(source, np.float32)
+    dtype = jax.dtypes.canonicalize_dtype(wide)
+    if source == dtype:
         return values if isinstance(values, jax.Array) else jax.device_put(values.copy())
-    largest = jnp.iinfo(dtype).max if is_integer else float(jnp.finfo(dtype).max)
+    is_cut = is_integer and jnp.iinfo(source).max > jnp.iinfo(dtype).max
     if not is_concrete(values):
         narrow = values.astype(dtype)
-        is_small = not is_integer or jnp.iinfo(values.dtype).max <= largest
-        return narrow if is_small else missing_unless(values <= largest, narrow)
+        return missing_unless(values <= jnp.iinfo(dtype).max, narrow) if is_cut else narrow
     values = np.asarray(values)
-    if values.dtype.itemsize >= dtype.itemsize:
-        bad = ((values > largest) | (values < -largest - is_integer)) & np.isfinite(values)
-        expected = f"values up to {largest:.3g} (or jax_enable_x64)"
-        if is_integer:
-            expected = f"integers of at most {8 * dtype.itemsize} bits (or jax_enable_x64; NaN "
-            expected += "that is cast to integers looks like this)"
-        refuse_where(bad, place, expected, values)
-    return jax.device_put(values.astype(dtype))
+    if is_cut:
+        bad = (values > jnp.iinfo(dtype).max) | (values < jnp.iinfo(dtype).min)
+        expected = f"integers of at most {8 * dtype.itemsize} bits (or jax_enable_x64; NaN that is "
+        refuse_where(bad, place, f"{expected}cast to integers looks like this)", values)
+    with np.errstate(over="ignore"):  # infinity is what checks of values refuse
+        return jax.device_put(values.astype(dtype))
 
 
 def nan_unless(condition: ArrayLike, values: ArrayLike) -> jax.Array:
@@ -247,12 +246,10 @@ def real(name: str, value: Any) -> Any:
         value = float(value) if abs(value) < 2**1023 else np.inf
     if type(value) in (int, float):
         return value
-    if isinstance(value, str | bool | list | tuple | dict) or value is None:
+    is_one = not isinstance(value, str | list | tuple | dict)
+    converted = as_arrays(name, value) if is_one else None
+    if getattr(converted, "dtype", np.bool_) == np.bool_:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
-    converted = as_arrays(name, value)
-    an_array(name, converted, "a number")
-    if converted.dtype == jnp.bool_:
-        raise TypeError(f"{name}: expected a number, got a truth value")
     is_kept = _dtype(value) in (np.float32, np.float64, converted.dtype)
     return value if is_kept else converted
 
@@ -408,25 +405,19 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     """
     values = finite(name, values)
     tolerance = jnp.shape(values)[-1] * np.finfo(values.dtype).eps
-    if not is_concrete(values):
-        correlations, asymmetry = _correlations(lax.stop_gradient(values))
-        factor = jnp.vectorize(cholesky, signature="(d,d)->(d,d)")(correlations)
-        is_definite = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) > 0, -1)
-        is_right = is_definite & (asymmetry <= 100 * tolerance)
-        return nan_unless(is_right[..., None, None], values)
-    matrices = np.asarray(values, np.float64)
-    positive(f"{name}.diagonal", np.diagonal(matrices, axis1=-2, axis2=-1).astype(values.dtype))
-    correlations, asymmetry = _correlations(matrices)
-    is_skew = asymmetry > 100 * tolerance
-    refuse_where(is_skew, f"{name}.asymmetry", "symmetric matrices", asymmetry)
-    try:  # many times as fast as the eigenvalues
-        np.linalg.cholesky(correlations - tolerance * np.eye(correlations.shape[-1]))
-    except np.linalg.LinAlgError:
-        smallest = np.linalg.eigvalsh(correlations)[..., 0]
-        place = f"{name}.correlation.smallest_eigenvalue"
-        expected = f"positive definite matrices in {values.dtype} (see jax_enable_x64)"
-        refuse_where(smallest <= tolerance, place, expected, smallest)
-    return values
+    if is_concrete(values):
+        matrices = np.asarray(values, np.float64)
+        positive(f"{name}.diagonal", matrices.diagonal(0, -2, -1).astype(values.dtype))
+        correlations, asymmetry = _correlations(matrices)
+        is_definite = np.linalg.eigvalsh(correlations)[..., 0] > tolerance
+        expected = f"symmetric positive definite matrices in {values.dtype} (see jax_enable_x64)"
+        bad = ~is_definite | (asymmetry > 100 * tolerance)
+        refuse_where(bad, f"{name}.correlations", expected, correlations)
+        return values
+    correlations, asymmetry = _correlations(lax.stop_gradient(values))
+    factor = jnp.vectorize(cholesky, signature="(d,d)->(d,d)")(correlations)
+    is_definite = (factor.diagonal(0, -2, -1) > 0).all(-1)
+    return nan_unless((is_definite & (asymmetry <= 100 * tolerance))[..., None, None], values)
 
 
 def _correlations(matrices: np.ndarray | jax.Array) -> tuple[Any, Any]:
@@ -599,25 +590,6 @@ def of_shape(
     lengths.update(found)
 
 
-def constrained(name: str, record: T, leading: tuple[str, ...] | None = None) -> T:
-    """A record whose parameters satisfy their constraints; invalid traced ones become NaN.
-
-    Args:
-        name: how messages call it.
-        record: a record with fields `parameter(constraint)`, which are arrays.
-        leading: names of the axes before those that are declared; None if shapes are known.
-    """
-    checked, lengths = {}, {}
-    for key, constraint, _ in declared(type(record)):
-        if constraint is not None:
-            place, value = f"{name}.{key}", getattr(record, key)
-            if leading is not None:
-                (integer if constraint.is_integer else floating)(place, value)
-                of_axes(place, value, constraint, leading, lengths)
-            checked[key] = constraint.check(place, value)
-    return replaced(record, **checked)
-
-
 def replaced(record: Any, **fields: object) -> PyTree:
     """A record with other fields; the same object where nothing changes."""
     changes = {key: value for key, value in fields.items() if value is not getattr(record, key)}
@@ -691,18 +663,12 @@ def record_values(record: Any, name: str) -> PyTree:
     if isinstance(record, type):
         return record
     if hasattr(record, "check_values"):
-        return _own(record, name)
+        return record.check_values(name) or record
     if dataclasses.is_dataclass(record):
         fields = dataclasses.fields(record)
         checked = {x.name: _field_value(x, getattr(record, x.name), name) for x in fields}
         return replaced(record, **checked)
     return finite(name, record) if hasattr(record, "shape") else record
-
-
-def _own(record: Any, name: str) -> PyTree:
-    """What its method `check_values` returns, the same record if it returns nothing."""
-    checked = record.check_values(name)
-    return record if checked is None else checked
 
 
 def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree:
@@ -733,9 +699,7 @@ def function(kind: str, name: str, value: Any) -> Any:
 
 def kernel_values(kernel: T, name: str = "kernel") -> T:
     """As `kernel_or_function`, of a pytree, since it goes through `jax.jit`."""
-    checked = kernel_or_function(kernel, name)
-    no_plain_objects(name, checked)
-    return checked
+    return no_plain_objects(name, kernel_or_function(kernel, name))
 
 
 def kernel_or_function(kernel: T, name: str = "kernel") -> T:
@@ -757,28 +721,35 @@ def _of_pairs(value: T, name: str, kind: str, method_of_others: str, advice: str
     return record_values(value, name)
 
 
-def no_plain_objects(name: str, record: object) -> None:
+def no_plain_objects(name: str, record: T) -> T:
     """Refuses functions and objects of classes that are not pytrees, anywhere in a record."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):
         if not (hasattr(leaf, "dtype") or isinstance(leaf, numbers.Number | str | type)):
             got = f"{described(leaf)}; decorate its class with calibjax.record"
             raise TypeError(f"{name}{jax.tree_util.keystr(path)}: expected a record, got {got}")
+    return record
 
 
 def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...] = ()) -> T:
     """Params as `fit` returns them, with arrays of the declared axes and values.
 
     Their fields are declared as `parameter(constraint)`, and a method `check_values(name)` checks
-    what constraints cannot say; see `constrained` for the arguments.
+    what constraints cannot say. Their arrays have the leading axes before those that they declare.
     """
     if not isinstance(value, expected):
         got = described(value)
         raise TypeError(f"{name}: expected {expected.__name__} as fit returns it, got {got}")
     if not dataclasses.is_dataclass(value):
         return value
-    no_plain_objects(name, value)
-    value = constrained(name, as_arrays(name, value), leading)
-    return _own(value, name) if hasattr(value, "check_values") else value
+    value, changes, lengths = as_arrays(name, no_plain_objects(name, value)), {}, {}
+    for key, constraint, _ in declared(type(value)):
+        if constraint is not None:
+            place, found = f"{name}.{key}", getattr(value, key)
+            (integer if constraint.is_integer else floating)(place, found)
+            of_axes(place, found, constraint, leading, lengths)
+            changes[key] = constraint.check(place, found)
+    value = replaced(value, **changes)
+    return value.check_values(name) or value if hasattr(value, "check_values") else value
 
 
 def random_key(key: Any) -> jax.Array:
@@ -788,11 +759,7 @@ def random_key(key: Any) -> jax.Array:
         TypeError: if it is not one key.
     """
     is_array = isinstance(key, jax.Array | np.ndarray)
-    if (
-        isinstance(key, jax.Array)
-        and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-        and key.shape == ()
-    ):
+    if is_array and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
         return key
     if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
         with contextlib.suppress(TypeError):  # another number of words
@@ -852,13 +819,12 @@ def checked_batch(
     fields = declared(kind) if dataclasses.is_dataclass(kind) else ()
     if not fields:
 
-        def checked(path: Any, leaf: jax.Array) -> jax.Array:
-            place = name + jax.tree_util.keystr(path)
+        def checked(place: str, leaf: jax.Array) -> jax.Array:
             rows = jax.ShapeDtypeStruct(jnp.shape(leaf)[: len(leading)], leaf.dtype)
             of_shape(place, rows, leading, lengths)
             return finite(place, leaf) if is_finite and not has_own else leaf
 
-        record = jax.tree_util.tree_map_with_path(checked, as_arrays(name, record))
+        record = _each_leaf(checked, name, as_arrays(name, record))
     given, constraints, inner, changes = {}, {}, dict(lengths), {}
     for key, constraint, extra in fields:
         value = getattr(record, key)
@@ -883,7 +849,7 @@ def checked_batch(
     key = "loc" if "loc" in given else "values"
     if key in given and (key == "loc" or len(leading) == 1):
         refuse_rounded(f"{name}.{key}", given[key], changes[key], record)
-    record = _own(record, name) if has_own else record
+    record = record.check_values(name) or record if has_own else record
     for key, _, extra in fields:
         if "numbers" in extra and getattr(record, key) is None:
             shape = [lengths[axis] for axis in leading]
@@ -985,14 +951,9 @@ def points(name: str, values: Any, minimum: int = 1) -> PyTree:
         return unnumbered(batch(values, minimum=minimum, name=name))
     values = as_arrays(name, values)
     leading_size(name, values, minimum)
-
-    def checked(path: Any, leaf: jax.Array) -> jax.Array:
-        place = name + jax.tree_util.keystr(path)
-        if not leaf.size:
-            raise ValueError(f"{place}: expected at least one feature, got shape {leaf.shape}")
-        return finite(place, leaf)
-
-    return jax.tree_util.tree_map_with_path(checked, values)
+    if not all(leaf.size for leaf in jax.tree.leaves(values)):
+        raise ValueError(f"{name}: expected at least one feature, got none")
+    return _each_leaf(finite, name, values)
 
 
 def method(name: str, predictions: Any, needed: str) -> None:
@@ -1080,10 +1041,5 @@ def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = N
     if weights is None:
         return samples
     is_used = weights > 0 if is_kept is None else is_kept
-    heaviest = jnp.argmax(weights)
-
-    def kept(leaf: jax.Array) -> jax.Array:
-        is_row_used = is_used.reshape(-1, *[1] * (leaf.ndim - 1))
-        return jnp.where(is_row_used, leaf, leaf[heaviest])
-
-    return jax.tree.map(kept, samples)
+    index = jnp.where(is_used, jnp.arange(weights.size), jnp.argmax(weights))
+    return jax.tree.map(lambda leaf: leaf[index], samples)
