@@ -11,16 +11,8 @@ from jax import lax
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax._core import checks
-from calibjax._core.arithmetic import (
-    floating_dtype,
-    largest_score,
-    matmul,
-    tensordot,
-    unit_and_rate,
-    weighted_mean,
-    weighted_variance,
-)
+from calibjax._core import arithmetic, checks
+from calibjax._core.arithmetic import floating_dtype, matmul, weighted_mean, weighted_variance
 from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, record
 from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
@@ -68,7 +60,7 @@ class Mixture(Distribution):
 
     def _average(self, values: jax.Array) -> jax.Array:
         """Σ_k w_k x_k over the leading axis."""
-        return tensordot(self.mixing_probs, values, 1)
+        return arithmetic.tensordot(self.mixing_probs, values, 1)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws a component, and one value from it."""
@@ -118,7 +110,7 @@ class Mixture(Distribution):
             raise NotImplementedError(
                 f"crps has no closed form for Mixture of {type(parts).__name__} predictions"
             )
-        unit, rate = unit_and_rate(jnp.max(parts.scale))
+        unit, rate = arithmetic.unit_and_rate(jnp.max(parts.scale))
         squares = jnp.square(parts.scale * rate)
         scales = unit * jnp.sqrt(squares[:, None] + squares)
         between = mean_distance(parts.loc[:, None] - parts.loc, scales)
@@ -294,7 +286,7 @@ def check_continuous(name: str, predictions: Distribution) -> None:
 
 def _end(dtype: DTypeLike) -> jax.Array:
     """Largest normal score with a level below one."""
-    return jnp.asarray(largest_score(dtype), dtype)
+    return jnp.asarray(arithmetic.largest_score(dtype), dtype)
 
 
 def _rule(low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -12,25 +12,12 @@ from jax import lax
 from jax.scipy.special import i0e, i1e, ndtri
 from jax.typing import DTypeLike
 
-from calibjax._core import checks
+from calibjax._core import checks, special
 from calibjax._core.pytree import PyTree, parameter, record
-from calibjax._core.special import (
-    beta_tails,
-    gamma_tails,
-    incomplete_beta,
-    log_dirichlet_density,
-    log_poisson_density,
-    smallest_integer,
-)
+from calibjax._core.special import beta_tails, gamma_tails, incomplete_beta, log_poisson_density
+from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution, DrawnByInversion
-from calibjax.distributions.constraints import (
-    Constraint,
-    interval,
-    labels,
-    nonnegative_integer,
-    positive,
-    simplex,
-)
+from calibjax.distributions.constraints import Constraint, interval, labels, positive, simplex
 
 _UNDERFLOW = -800.0  # smaller exponents, which give zero, are left out: derivatives would be 0 / 0
 
@@ -334,7 +321,7 @@ class Dirichlet(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y, [d]; its limit where a coordinate is zero, NaN if there is none."""
-        return log_dirichlet_density(jnp.asarray(self.concentration), y)
+        return special.log_dirichlet_density(jnp.asarray(self.concentration), y)
 
     def mean(self) -> jax.Array:
         """Expectation, [d]."""
@@ -383,7 +370,7 @@ class Poisson(Distribution):
     0.5438 3
     """
 
-    support = nonnegative_integer
+    support = constraints.nonnegative_integer
 
     rate: jax.Array = parameter(Constraint("rates", _checked_rate))
 
@@ -437,7 +424,7 @@ class Poisson(Distribution):
         high = jnp.ceil(rate + 9 * root + 30)
         z = jnp.clip(ndtri(level), -38, 9)
         guess = jnp.floor(rate + root * z + (jnp.square(z) - 1) / 6)
-        low = smallest_integer(lambda y: gamma_tails(y, rate)[1], level, low, high, guess)
+        low = special.smallest_integer(lambda y: gamma_tails(y, rate)[1], level, low, high, guess)
         largest = float(jnp.iinfo(jnp.result_type(int)).max)
         is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < largest) & ~jnp.isnan(level)
         return checks.missing_unless(is_known, jnp.where(level > 0, low, 0).astype(int))
@@ -475,7 +462,7 @@ class NegativeBinomial(Distribution):
     0.5556 1
     """
 
-    support = nonnegative_integer
+    support = constraints.nonnegative_integer
 
     mean_: jax.Array = parameter(interval(1e-3, 1e6))
     concentration: jax.Array = parameter(interval(1e-2, 1e6))
@@ -540,7 +527,7 @@ class NegativeBinomial(Distribution):
         """
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.mean_)), self.mean_)
         low = jnp.zeros(level.shape, jnp.int32)
-        count = smallest_integer(self.cdf, level, low, low + _LARGEST_COUNT)
+        count = special.smallest_integer(self.cdf, level, low, low + _LARGEST_COUNT)
         is_known = (self.mean_ > 0) & (self.concentration > 0) & ~jnp.isnan(level)
         return checks.missing_unless(is_known, count.astype(int))
 

@@ -21,12 +21,7 @@ from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, constraints
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare, like
-from calibjax.estimators.binned import (
-    BANDWIDTHS,
-    Point,
-    dirichlet_kernels,
-    label_proportions,
-)
+from calibjax.estimators import binned
 from calibjax.kernels import Kernel, SquaredExponential, nystrom
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.nystrom import PivotedCholesky, factor_at_pivots
@@ -272,7 +267,7 @@ class KernelDensity(EstimationFunction):
     """
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
-        return np.array(BANDWIDTHS)
+        return np.array(binned.BANDWIDTHS)
 
     @checked(**meanings("predictions", "hyperparameter"))
     def fit(
@@ -298,9 +293,9 @@ class KernelDensity(EstimationFunction):
 @jax.jit
 def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) -> jax.Array:
     """Points − π(points), without the sample that is excluded at each, [n, m] or [n, 1]."""
-    kernels = dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
-    chosen = Point(_class_probs(points), excluded)
-    proportions = label_proportions(kernels, params.labels, chosen)
+    kernels = binned.dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
+    chosen = binned.Point(_class_probs(points), excluded)
+    proportions = binned.label_proportions(kernels, params.labels, chosen)
     errors = points - proportions[:, -points.shape[1] :]
     return jnp.where(jnp.isnan(points), jnp.nan, errors)
 
