@@ -247,7 +247,7 @@ def real(name: str, value: Any) -> Any:
     if type(value) in (int, float):
         return value
     is_one = not isinstance(value, str | list | tuple | dict)
-    converted = as_arrays(name, value) if is_one else None
+    converted: Any = as_arrays(name, value) if is_one else None
     if getattr(converted, "dtype", np.bool_) == np.bool_:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
     is_kept = _dtype(value) in (np.float32, np.float64, converted.dtype)
@@ -760,7 +760,7 @@ def random_key(key: Any) -> jax.Array:
     """
     is_array = isinstance(key, jax.Array | np.ndarray)
     if is_array and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
-        return key
+        return jnp.asarray(key)
     if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
         with contextlib.suppress(TypeError):  # another number of words
             return jax.random.wrap_key_data(jnp.asarray(key))

@@ -247,8 +247,7 @@ def inverse_of_cdf(
     Bisection of the bit patterns, in the order of the numbers: 32 steps in float32, 64 in float64,
     and every digit of y, of whatever size.
     """
-    is_double = level.dtype == jnp.float64
-    integer = jnp.int64 if is_double else jnp.int32
+    integer = jnp.int64 if level.dtype == jnp.float64 else jnp.int32
 
     def ordered(bits: jax.Array) -> jax.Array:  # its own inverse: negative numbers are reversed
         return jnp.where(bits < 0, jnp.iinfo(integer).min - bits, bits)
@@ -260,15 +259,7 @@ def inverse_of_cdf(
     def number(bits: jax.Array) -> jax.Array:
         return lax.bitcast_convert_type(ordered(bits), level.dtype)
 
-    def halve(_: int, bracket: tuple) -> tuple[jax.Array, jax.Array]:
-        low, high = bracket
-        middle = (low & high) + ((low ^ high) >> 1)  # their mean, which does not overflow
-        is_upper = cdf(number(middle)) >= level
-        low = jnp.where(is_upper, low, jnp.minimum(middle + 1, high))
-        return low, jnp.where(is_upper, middle, high)
-
-    bracket = bits_of(low), bits_of(high)
-    least, _ = lax.fori_loop(0, 64 if is_double else 32, halve, bracket)
+    least = smallest_integer(lambda bits: cdf(number(bits)), level, bits_of(low), bits_of(high))
     return jnp.where(jnp.isnan(level), jnp.nan, number(least))
 
 
@@ -288,30 +279,18 @@ def implicit_quantile(p: Any, y: jax.Array, level: jax.Array) -> jax.Array:
 def smallest_integer(
     cdf: Callable[[jax.Array], jax.Array],
     level: jax.Array,
-    low: jax.Array,
-    high: jax.Array,
-    guess: jax.Array | None = None,
+    *bracket: jax.Array,
+    guesses: tuple[jax.Array, ...] = (),
 ) -> jax.Array:
-    """Smallest integer y in [low, high] with cdf(y) ≥ level, by bisection; not differentiable.
+    """Smallest integer y in [low, high] with cdf(y) ≥ level, by bisection; not differentiable."""
 
-    The ends are integers of any dtype. A guess is tried first, together with its neighbours.
-    Floating-point numbers that are too large for every integer are passed over one by one.
-    """
-
-    def halve(bracket: tuple, middle: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def halve(bracket: tuple[Any, ...], guess: jax.Array | None = None) -> tuple[Any, ...]:
         low, high = bracket
-        middle = jnp.where(middle < high, jnp.maximum(middle, low), low)
-        reached, after = cdf(middle) >= level, middle + 1
-        if jnp.issubdtype(low.dtype, jnp.floating):
-            after = jnp.maximum(after, jnp.nextafter(middle, jnp.inf))
-        after = jnp.minimum(after, high)
-        return jnp.where(reached, low, after), jnp.where(reached, middle, high)
+        mean = (low & high) + ((low ^ high) >> 1)  # which does not overflow
+        middle: Any = mean if guess is None else jnp.clip(guess, low, high)
+        is_reached = cdf(middle) >= level
+        low = jnp.where(is_reached, low, jnp.minimum(middle + 1, high))
+        return low, jnp.where(is_reached, middle, high)
 
-    bracket = low, high
-    if guess is not None:
-        bracket = halve(halve(bracket, guess - 1), guess + 1)
-    return lax.while_loop(
-        lambda bracket: jnp.any(bracket[0] < bracket[1]),
-        lambda bracket: halve(bracket, bracket[0] + (bracket[1] - bracket[0]) // 2),
-        bracket,
-    )[0]
+    bracket = functools.reduce(halve, guesses, bracket)
+    return lax.while_loop(lambda bracket: jnp.any(bracket[0] < bracket[1]), halve, bracket)[0]

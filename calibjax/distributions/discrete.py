@@ -415,19 +415,21 @@ class Poisson(Distribution):
 
         Wrong rates and levels, and counts beyond the largest integer, give the smallest integer.
 
-        Bisection between Chernoff's bounds, started at the Cornish-Fisher approximation: a handful
-        of steps, at most log₂(50 √rate + 30).
+        Bisection between Chernoff's bounds, from the Cornish-Fisher approximation on: a handful of
+        steps, at most log₂(50 √rate + 30).
         """
         level, rate = jnp.broadcast_arrays(self._as_float(level), self.rate)
         root = jnp.sqrt(rate)
-        low = jnp.maximum(jnp.floor(rate - 38 * root), 0)
-        high = jnp.ceil(rate + 9 * root + 30)
+        low = jnp.maximum(rate - 38 * root, 0).astype(int)
+        high = (rate + 9 * root + 30).astype(int)
         z = jnp.clip(ndtri(level), -38, 9)
-        guess = jnp.floor(rate + root * z + (jnp.square(z) - 1) / 6)
-        low = special.smallest_integer(lambda y: gamma_tails(y, rate)[1], level, low, high, guess)
-        largest = float(jnp.iinfo(jnp.result_type(int)).max)
-        is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < largest) & ~jnp.isnan(level)
-        return checks.missing_unless(is_known, jnp.where(level > 0, low, 0).astype(int))
+        guess = (rate + root * z + (jnp.square(z) - 1) / 6).astype(int)
+        below = lambda y: gamma_tails(self._as_float(y), rate)[1]  # noqa: E731
+        guesses = guess - 1, guess + 1
+        count = special.smallest_integer(below, level, low, high, guesses=guesses)
+        count = jnp.where(level > 0, count, 0)
+        is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (count < jnp.iinfo(count.dtype).max)
+        return checks.missing_unless(is_known & ~jnp.isnan(level), count)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a count y; rate > 0.
