@@ -352,11 +352,6 @@ Estimator = Callable[..., jax.Array]
 _OF_CLASSES = TensorProduct(Exponential(0.5, TotalVariation()), White())
 
 
-def _estimator(value: Any, name: str) -> Any:
-    checks.function("function", name, value)
-    return value
-
-
 @record
 class SKCEScorer:
     """Minus the squared kernel calibration error, a `scoring` of scikit-learn: greater is better.
@@ -405,9 +400,7 @@ class SKCEScorer:
     """
 
     kernel: Kernel = _OF_CLASSES
-    estimator: Estimator = dataclasses.field(
-        default=estimators.skce, metadata={"static": True, "check": _estimator}
-    )
+    estimator: Estimator = dataclasses.field(default=estimators.skce, metadata={"static": True})
 
     @checked
     def __call__(self, model: Any, X: Any, y: Any, sample_weight: Numbers | None = None) -> float:
