@@ -475,10 +475,8 @@ def _pairs(function: Callable[[Any, Any], jax.Array], p: Mixture, q: Mixture) ->
     """A function of all pairs of components, [k, k']."""
     if not (isinstance(p, Mixture) and isinstance(q, Mixture)):
         got = f"{checks.described(p)} and {checks.described(q)}"
-        raise NotImplementedError(
-            f"MixtureWasserstein: expected two mixtures, got {got}; a single distribution is "
-            "Mixture(None, components) with one component"
-        )
+        got += "; a single distribution is Mixture(None, components) with one component"
+        raise NotImplementedError(f"MixtureWasserstein: expected two mixtures, got {got}")
     row = jax.vmap(function, in_axes=(None, 0))
     return jax.vmap(row, in_axes=(0, None))(p.components, q.components)
 

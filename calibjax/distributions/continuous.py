@@ -219,12 +219,9 @@ class StudentT(_Symmetric):
         square = jnp.square(jnp.where(is_far, 1 / inner, inner))
         one, other = square / (1 + square), 1 / (1 + square)
         # Z² / (df + Z²) ~ Beta(½, df / 2).
-        central, outside = incomplete_beta(
-            jnp.full_like(square, 0.5),
-            0.5 * jnp.asarray(self.df),
-            jnp.where(is_far, other, one),
-            jnp.where(is_far, one, other),
-        )
+        point, rest = jnp.where(is_far, other, one), jnp.where(is_far, one, other)
+        b = 0.5 * jnp.asarray(self.df)
+        central, outside = incomplete_beta(jnp.full_like(square, 0.5), b, point, rest)
         beyond = jnp.maximum(distance, farthest) / farthest
         outside = outside * beyond**-self.df
         near = central * jnp.minimum(distance * farthest, 1)
@@ -284,11 +281,8 @@ class GeneralizedNormal(_Symmetric, Located):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; Γ(1 + 1/power) does not overflow."""
-        return (
-            -self._distance(ratio(y - self.loc, self.scale))
-            - logarithm(2 * self.scale)
-            - gammaln(1 + 1 / self.power)
-        )
+        constant = logarithm(2 * self.scale) + gammaln(1 + 1 / self.power)
+        return -self._distance(ratio(y - self.loc, self.scale)) - constant
 
     def variance(self) -> jax.Array:
         """Variance, scale² Γ(3 / power) / Γ(1 / power)."""
@@ -393,9 +387,7 @@ class Gamma(Distribution):
 
     def tempered(self, temperature: jax.Array) -> "Gamma":
         """Density ∝ p^{1/T} with respect to dy / y."""
-        return dataclasses.replace(
-            self, concentration=self.concentration / temperature, rate=self.rate / temperature
-        )
+        return Gamma(self.concentration / temperature, self.rate / temperature)
 
 
 _SHARES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -555,9 +547,7 @@ class Beta(Distribution):
 
     def tempered(self, temperature: jax.Array) -> "Beta":
         """The Beta distribution with density ∝ p^{1/T} with respect to dy / (y (1 − y))."""
-        return dataclasses.replace(
-            self, alpha=self.alpha / temperature, beta=self.beta / temperature
-        )
+        return Beta(self.alpha / temperature, self.beta / temperature)
 
 
 @record

@@ -354,8 +354,19 @@ def _checked_rate(name: str, rate: Any) -> PyTree:
     return checks.satisfying(name, rate, lambda x: x <= limit, expected)
 
 
+class _Counts(Distribution):
+    """A family of counts; `_tails(y)` gives the probabilities of those up to y and above."""
+
+    support = constraints.nonnegative_integer
+    _tails: Any
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of counts up to y."""
+        return self._tails(y)[0]
+
+
 @record
-class Poisson(Distribution):
+class Poisson(_Counts):
     """Poisson distribution of a count 0, 1, 2, ...
 
     For rates from 1e-3 to 1e6, relative errors of log-probabilities and absolute errors of the
@@ -369,8 +380,6 @@ class Poisson(Distribution):
     >>> print(f"{p.cdf(2):.4f} {p.icdf(0.6)}")
     0.5438 3
     """
-
-    support = constraints.nonnegative_integer
 
     rate: jax.Array = parameter(Constraint("rates", _checked_rate))
 
@@ -399,10 +408,6 @@ class Poisson(Distribution):
     def variance(self) -> jax.Array:
         """Variance."""
         return self.rate
-
-    def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of counts up to y."""
-        return self._tails(y)[0]
 
     def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Probabilities of counts up to y and of those above, of which the smaller is exact."""
@@ -448,7 +453,7 @@ _LARGE = 1e4  # parameters of incomplete beta functions, from which on quadratur
 
 
 @record
-class NegativeBinomial(Distribution):
+class NegativeBinomial(_Counts):
     """Negative binomial distribution: counts with the variance mean + mean² / concentration.
 
     It is numpyro's `NegativeBinomial2`: a Poisson distribution whose rate is multiplied by a gamma
@@ -463,8 +468,6 @@ class NegativeBinomial(Distribution):
     >>> print(f"{p.cdf(1):.4f} {p.icdf(0.5)}")  # 1 − (2/3)²
     0.5556 1
     """
-
-    support = constraints.nonnegative_integer
 
     mean_: jax.Array = parameter(interval(1e-3, 1e6))
     concentration: jax.Array = parameter(interval(1e-2, 1e6))
@@ -503,10 +506,6 @@ class NegativeBinomial(Distribution):
         """Variance."""
         return self.mean_ + jnp.square(self.mean_) / self.concentration
 
-    def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of counts up to y."""
-        return self._tails(y)[0]
-
     def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Probabilities of counts up to y and of those above, of which the smaller is exact."""
         count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.mean_))
@@ -517,9 +516,7 @@ class NegativeBinomial(Distribution):
         a, b = jnp.where(is_large, jnp.stack([k, count + 1]), 2 * _LARGE)
         x, rest = jnp.where(is_large, jnp.stack([success, failure]), 0.5)
         tails = incomplete_beta(k, count + 1, success, failure), beta_tails(a, b, x, rest)
-        below, above = (
-            jnp.where(is_large, large, usual) for usual, large in zip(*tails, strict=True)
-        )
+        below, above = jnp.where(is_large, jnp.stack(tails[1]), jnp.stack(tails[0]))
         return jnp.where(y < 0, 0, below), jnp.where(y < 0, 1, above)
 
     def icdf(self, level: jax.Array) -> jax.Array:

@@ -112,9 +112,8 @@ class Ensemble(Distribution):
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, of the empirical distribution."""
         if jnp.ndim(self.values) != 1:
-            raise NotImplementedError(
-                "crps has no closed form for an Ensemble of vectors; it has a scores.energy_score"
-            )
+            other = "vectors; it has a scores.energy_score"
+            raise NotImplementedError(f"crps has no closed form for an Ensemble of {other}")
         to_target, between = self.mean_distances(y)
         return to_target - 0.5 * between
 
@@ -152,10 +151,8 @@ class Ensemble(Distribution):
 
     def _scalars(self, name: str) -> jax.Array:
         if jnp.ndim(self.values) != 1:
-            raise ValueError(
-                f"{name}: expected the draws [m] of one scalar distribution, "
-                f"got values of shape {jnp.shape(self.values)}; use jax.vmap for a batch"
-            )
+            got = f"values of shape {jnp.shape(self.values)}; use jax.vmap for a batch"
+            raise ValueError(f"{name}: expected draws [m] of one scalar distribution, got {got}")
         return self.values
 
     def check_values(self, name: str) -> "Ensemble":
@@ -270,9 +267,8 @@ def monte_carlo(key: jax.Array, predictions: Distribution, num_samples: int) -> 
 
 
 def _levels(name: str, levels: jax.Array) -> Any:
-    return checks.increasing(
-        name, checks.proportions(name, levels), "increasing levels", strictly=True
-    )
+    levels = checks.proportions(name, levels)
+    return checks.increasing(name, levels, "increasing levels", strictly=True)
 
 
 def _quantiles(name: str, values: Any) -> Any:
