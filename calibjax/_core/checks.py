@@ -141,12 +141,10 @@ def _original(place: str, value: Any) -> PyTree:
     code = getattr(array.dtype, "kind", "")  # of random keys there is none
     is_number = code in [*"biu"] or jnp.issubdtype(array.dtype, jnp.floating)
     if not is_number or array.dtype.itemsize > 8:
-        advice = ""
-        if code in [*"UST"] or (code == "O" and any(isinstance(x, str) for x in array.ravel())):
+        advice = "; leave out what is missing" if code == "O" and array.ndim else ""
+        if any(isinstance(x, str | bytes) for x in array.ravel()):
             is_label = place in ("targets", "groups", "correct")
             advice = "; interoperability.sklearn.label_indices makes labels numbers" * is_label
-        elif code == "O" and array.ndim:
-            advice = "; leave out what is missing"
         got = f"{array.dtype}" if hasattr(value, "dtype") else described(value)
         raise TypeError(f"{place}: expected real numbers, got {got}{advice}")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
@@ -599,12 +597,11 @@ def replaced(record: Any, **fields: object) -> PyTree:
 def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """Returns an integer option after checking its range."""
     limit = f">= {minimum}" if maximum is None else f"between {minimum} and {maximum}"
+    number: Any = None if isinstance(value, bool) else value
     try:
-        index = operator.index(value)
+        index = operator.index(number)
     except TypeError:
-        index = None
-    if index is None or isinstance(value, bool):
-        raise TypeError(f"{name}: expected an integer {limit}, got {_shown(value)}")
+        raise TypeError(f"{name}: expected an integer {limit}, got {_shown(value)}") from None
     if index < minimum or (maximum is not None and index > maximum):
         raise ValueError(f"{name}: expected an integer {limit}, got {index}")
     return index
@@ -778,8 +775,6 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
             `minimum` of them.
     """
     if not is_distribution(predictions):
-        while "distribution" in getattr(type(predictions), "__dataclass_fields__", ()):
-            name, predictions = f"{name}.distribution", predictions.distribution
         expected = "a batch of distributions such as distributions.Normal"
         raise TypeError(f"{name}: expected {expected}, got {described(predictions)}")
     if jax.tree_util.treedef_is_leaf(jax.tree.structure(predictions)):
@@ -1005,8 +1000,7 @@ def refuse_rounded(name: str, given: object, converted: object, predictions: Any
         wide, narrow = np.broadcast_to(wide, narrow.shape), np.asarray(narrow, np.float64)
         change = np.nan_to_num(abs(wide - narrow))  # of infinite quantiles
         if change.any():
-            expected = f"values that float32 resolves to {_LARGEST:g} standard deviations of the "
-            expected += "predictions"
+            expected = f"values that float32 resolves to {_LARGEST:g} predicted standard deviations"
             hint = "; subtract a constant from targets and predictions, or set jax_enable_x64"
             bad = change > _LARGEST * _deviations(predictions, change.shape)
             refuse_where(bad, name, expected, wide, hint=hint)
@@ -1017,9 +1011,7 @@ def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
     inner = getattr(predictions, "distribution", predictions)
     inner = getattr(inner, "components", inner)
     scale, cov, values = (getattr(inner, x, None) for x in ("scale", "cov", "values"))
-    if not is_concrete(scale, cov, values):
-        return np.nan
-    try:
+    with contextlib.suppress(Exception):  # what is traced, and what means something else
         if cov is not None:
             scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
         elif scale is None:
@@ -1028,8 +1020,7 @@ def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
         if scale.ndim > len(shape):
             scale = scale.min(1)  # a target is compared with the narrowest component
         return np.where(scale > 0, np.broadcast_to(scale, shape), np.nan)
-    except ValueError:  # parameters of these names that mean something else
-        return np.nan
+    return np.nan
 
 
 def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = None) -> T:

@@ -128,9 +128,8 @@ def imported(module: str, use: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(
-            f"{use}, which is not installed: pip install 'calibjax[{extra}]'"
-        ) from error
+        advice = f"pip install 'calibjax[{extra}]'"
+        raise ImportError(f"{use}, which is not installed: {advice}") from error
 
 
 def write(path: Path, content: str | bytes) -> None:

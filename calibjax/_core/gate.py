@@ -36,9 +36,7 @@ class Seen(dict[str, Any]):
         lengths: name and number of the first samples, and those of the first `at_` samples.
     """
 
-    def __init__(
-        self, arguments: dict[str, Any], minimum: int = 1, copies: Any = False, needs: Any = ()
-    ):
+    def __init__(self, arguments: dict, minimum: int = 1, copies: Any = False, needs: Any = ()):
         super().__init__(arguments)
         self.minimum, self.copies, self.needs = minimum, copies, needs
         self.lengths: dict[str, tuple[str, int]] = {}

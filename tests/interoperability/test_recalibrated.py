@@ -292,8 +292,8 @@ def test_wrong_parameters():
     for options, labels, error, message in (
         ({"estimator": LinearRegression()}, WORDS, TypeError, "estimator: .* decision_function, g"),
         ({"recalibrator": "platt"}, WORDS, TypeError, "recalibrator: expected a record .* got str"),
-        ({}, np.full(200, "b"), ValueError, "y: expected at least two classes, got one class"),
-        ({"cv": folds}, rare, ValueError, "y: expected samples of each class in two folds"),
+        ({}, np.full(200, "b"), ValueError, "y: expected at least two classes.*{.*'b'"),
+        ({"cv": folds}, rare, ValueError, "y: expected .* samples of each class in two folds"),
     ):
         with pytest.raises(error, match=message):
             RecalibratedClassifier(**{"estimator": GaussianNB()} | options).fit(X, labels)
