@@ -29,6 +29,10 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax._core.arithmetic import cholesky
 from calibjax._core.pytree import PyTree, T
 
+Check = Callable[[str, Any], Any]  # (name, value) → the value
+Axes = tuple[str, ...]  # names
+Lengths = dict[str, int]  # of axes, by their names
+
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
 _ROUNDINGS = 4  # units in the last place of one, by which probabilities are beyond their ends
 MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
@@ -60,9 +64,7 @@ def has_64_bits() -> bool:
     return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def refuse_where(
-    bad: ArrayLike, name: str, expected: str, values: ArrayLike, *, hint: str = ""
-) -> None:
+def refuse_where(bad: Any, name: str, expected: str, values: Any, *, hint: str = "") -> None:
     """Raises a ValueError that shows the first offending value, if there is one, and a hint."""
     if np.asarray(bad).any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -109,9 +111,7 @@ def narrowed(name: str, tree: PyTree) -> PyTree:
     return _each_leaf(_narrowed, name, tree)
 
 
-def _each_leaf(
-    check: Callable[[str, Any], Any], name: str, tree: PyTree, is_leaf: Any = None
-) -> PyTree:
+def _each_leaf(check: Check, name: str, tree: PyTree, is_leaf: Any = None) -> PyTree:
     """A pytree of what a check returns for each leaf, whose path messages name."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: check(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=is_leaf
@@ -252,7 +252,7 @@ def real(name: str, value: Any) -> Any:
     return value if is_kept else converted
 
 
-def scalar(name: str, value: Any, check: Callable[[str, Any], Any] | None = None) -> Any:
+def scalar(name: str, value: Any, check: Check | None = None) -> Any:
     """Refuses everything but one number that passes a check, by default that it is finite."""
     value = real(name, value)
     shape(name, value, (), "() (a scalar)")
@@ -269,11 +269,7 @@ def _is_numeric(values: object) -> bool:
 
 
 def satisfying(
-    name: str,
-    values: Any,
-    condition: Callable[[Any], Any],
-    expected: str,
-    otherwise: Callable[[Any, Any], Any] = nan_unless,
+    name: str, values: Any, condition: Callable, expected: str, otherwise: Callable = nan_unless
 ) -> Any:
     """The values, where they satisfy a condition.
 
@@ -498,22 +494,20 @@ def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = 
     return satisfying(name, values, is_right, expected)
 
 
-def shape(
-    name: str, values: Any, expected: tuple[Any, ...], described: str, *, hint: str = ""
-) -> None:
+def shape(name: str, values: Any, expected: tuple, words: str, *, hint: str = "") -> None:
     """Refuses arrays of another shape; None in `expected` matches every length."""
     if not _is_numeric(values):
-        raise TypeError(f"{name}: expected an array of shape {described}, got {values!r:.40}")
+        raise TypeError(f"{name}: expected an array of shape {words}, got {values!r:.40}")
     actual = jnp.shape(values)
 
     def matches(actual: tuple[int, ...]) -> bool:
         pairs = zip(expected, actual, strict=False)
-        return len(actual) == len(expected) and all(e is None or e == a for e, a in pairs)
+        return len(actual) == len(expected) and all(e in (None, a) for e, a in pairs)
 
     if not matches(actual):
         if actual[-1:] == (1,) and matches(actual[:-1]):
             hint = f"; take {name}[..., 0]"
-        raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")
+        raise ValueError(f"{name}: expected shape {words}, got {actual}{hint}")
 
 
 def leading_size(name: str, tree: object, minimum: int = 1) -> int:
@@ -550,9 +544,9 @@ def declared(kind: type) -> tuple[tuple[str, Any, Any], ...]:
     return tuple((x.name, x.metadata.get("constraint"), x.metadata) for x in fields)
 
 
-def axis_lengths(record: Any, leading: tuple[str, ...] = ("n",)) -> dict[str, int]:
+def axis_lengths(record: Any, leading: Axes = ("n",)) -> Lengths:
     """Lengths of the axes of the parameters of a checked batch, by the names that they declare."""
-    lengths: dict[str, int] = {}
+    lengths: Lengths = {}
     for key, constraint, extra in declared(type(record)):
         value = getattr(record, key)
         if constraint is not None:
@@ -563,9 +557,7 @@ def axis_lengths(record: Any, leading: tuple[str, ...] = ("n",)) -> dict[str, in
     return lengths
 
 
-def of_axes(
-    place: str, value: Any, constraint: Any, leading: tuple[str, ...], lengths: dict[str, int]
-) -> None:
+def of_axes(place: str, value: Any, constraint: Any, leading: Axes, lengths: Lengths) -> None:
     """Refuses a parameter without the declared axes; those whose lengths are known have them."""
     axes, last = (*leading, *constraint.axes), len(leading) + len(constraint.axes) - 1
     if jnp.ndim(value) == len(axes) + len(constraint.optional):
@@ -577,9 +569,7 @@ def of_axes(
         raise ValueError(f"{place}: expected shape {least}, got {jnp.shape(value)}{advice}")
 
 
-def of_shape(
-    place: str, value: Any, axes: tuple[str, ...], lengths: dict[str, int], advice: str = ""
-) -> None:
+def of_shape(place: str, value: Any, axes: Axes, lengths: Lengths, advice: str = "") -> None:
     """Refuses shapes without axes of these names; lengths that are not known yet are added."""
     found = dict(zip(axes, jnp.shape(value), strict=False))
     known = ", ".join(f"{axis} = {lengths[axis]}" for axis in found if axis in lengths)
@@ -628,7 +618,7 @@ def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     return value
 
 
-def of_annotation(name: str, annotation: Any) -> Callable[[str, Any], Any] | None:
+def of_annotation(name: str, annotation: Any) -> Check | None:
     """The check of an option, of which the annotation says what it may be; None of others."""
     kind = typing.get_origin(annotation) or annotation
     if kind is Literal:
@@ -781,19 +771,14 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
         got = f"{described(predictions)}; decorate its class with calibjax.record"
         raise TypeError(f"{name}: expected a distribution that is a pytree, got {got}")
     same_rows(**{name: predictions})
-    lengths: dict[str, int] = {}
+    lengths: Lengths = {}
     predictions = checked_batch(name, predictions, ("n",), lengths)
     _at_least(name, lengths.get("n", 0), minimum)
     return predictions
 
 
 def checked_batch(
-    name: str,
-    record: Any,
-    leading: tuple[str, ...],
-    lengths: dict[str, int],
-    *,
-    is_finite: bool = True,
+    name: str, record: Any, leading: Axes, lengths: Lengths, *, is_finite: bool = True
 ) -> PyTree:
     """A batch of records, or a part of it, as JAX arrays.
 

@@ -277,10 +277,7 @@ def implicit_quantile(p: Any, y: jax.Array, level: jax.Array) -> jax.Array:
 
 
 def smallest_integer(
-    cdf: Callable[[jax.Array], jax.Array],
-    level: jax.Array,
-    *bracket: jax.Array,
-    guesses: tuple[jax.Array, ...] = (),
+    cdf: Callable, level: jax.Array, *bracket: jax.Array, guesses: tuple[jax.Array, ...] = ()
 ) -> jax.Array:
     """Smallest integer y in [low, high] with cdf(y) ≥ level, by bisection; not differentiable."""
 
