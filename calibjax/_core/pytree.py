@@ -17,6 +17,9 @@ PyTree: TypeAlias = Any
 # type in common.
 Numbers: TypeAlias = Any
 
+Pair: TypeAlias = tuple[jax.Array, jax.Array]
+Weights: TypeAlias = jax.Array | None  # of samples; None if all count equally
+
 _SHOWN = 32  # entries of an array; larger ones are summarised
 
 

@@ -19,6 +19,8 @@ from jax import lax
 from jax.scipy.special import digamma, gammainc, gammaincc, gammaln
 from jax.typing import ArrayLike
 
+from calibjax._core.pytree import Pair
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Coefficients B_2k / (2k (2k − 1)) of Stirling's series, from the highest power on.
@@ -117,7 +119,7 @@ def log_poisson_density(y: jax.Array, rate: jax.Array) -> jax.Array:
     return jnp.where(y > 0, density - _HALF_LOG_TWO_PI, -rate)
 
 
-def gamma_tails(y: jax.Array, rate: jax.Array) -> tuple[jax.Array, jax.Array]:
+def gamma_tails(y: jax.Array, rate: jax.Array) -> Pair:
     """P(Z > y) and P(Z ≤ y) of a Poisson variable, y ≥ 0, by quadrature of ∫ tʸ e^(−t) / y! dt.
 
     They are the probabilities that a gamma variable with concentration y + 1 is below and above the
@@ -137,7 +139,7 @@ def gamma_tails(y: jax.Array, rate: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(is_right, 1 - tail, tail), jnp.where(is_right, tail, 1 - tail)
 
 
-def incomplete_gamma(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def incomplete_gamma(a: jax.Array, x: jax.Array) -> Pair:
     """Regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 − P for x ≥ 0."""
     a, x = jnp.broadcast_arrays(a, jnp.minimum(x, jnp.finfo(jnp.result_type(x)).max))
     is_large = a > 10  # where the quadrature is more accurate, and (√tiny)ᵃ is zero
@@ -150,9 +152,7 @@ def incomplete_gamma(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @jax.custom_jvp
-def incomplete_beta(
-    a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array) -> Pair:
     """Regularised incomplete beta functions at x and at `rest` = 1 − x: P(X ≤ x) and P(X > x).
 
     For X ~ Beta(a, b) and 0 < x < 1, by a continued fraction whose terms do not cancel. Of a small
@@ -193,9 +193,7 @@ def _incomplete_beta_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]
     return values, (slopes[0] + change, slopes[1] - change)
 
 
-def beta_tails(
-    a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def beta_tails(a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array) -> Pair:
     """P(X ≤ x), P(X > x) for X ~ Beta(a, b) with a, b > 1e4: quadrature of the density beside x."""
     is_upper = x * (a + b) > a
     first, second = jnp.where(is_upper, b, a), jnp.where(is_upper, a, b)
@@ -220,7 +218,7 @@ def at_levels(level: jax.Array, values: jax.Array, lowest: Any, highest: Any) ->
 
 
 def symmetric_quantile(
-    shares: Callable[[jax.Array], tuple[jax.Array, jax.Array]], level: ArrayLike, like: jax.Array
+    shares: Callable[[jax.Array], Pair], level: ArrayLike, like: jax.Array
 ) -> jax.Array:
     """Quantile of a symmetric variable Z of the dtype of `like`; not differentiable.
 

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
 from calibjax._core.gate import checked
-from calibjax._core.pytree import Numbers, parameter, part, record
+from calibjax._core.pytree import Numbers, Pair, parameter, part, record
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, constraints
 from calibjax.distributions.base import Distribution
@@ -145,7 +145,7 @@ class Binning(EstimationFunction):
         size = _num_intervals(hyperparameter, self.max_bins)
         return _mean_residuals(predictions, targets, hyperparameter, size, self.debias)
 
-    def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: BinResiduals, p: Distribution) -> Pair:
         """Mean residuals of the intervals of the predictions, [n, m], twice.
 
         With `debias` also the indicator of the interval with and without the bias, [n, m + b]: the
@@ -283,7 +283,7 @@ class KernelDensity(EstimationFunction):
         """The training data with another bandwidth."""
         return dataclasses.replace(params, bandwidth=hyperparameter)
 
-    def factors(self, params: KernelDensities, p: Distribution) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: KernelDensities, p: Distribution) -> Pair:
         """Residuals p − π(p) of predictions, [n, m], twice."""
         points = vectors(p)
         errors = _residuals(params, points, jnp.full(len(points), -1))
@@ -361,7 +361,7 @@ class Temperature(EstimationFunction):
         """Replaces the temperature."""
         return dataclasses.replace(params, value=hyperparameter)
 
-    def factors(self, params: TemperatureParams, p: Any) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: TemperatureParams, p: Any) -> Pair:
         """Differences p − p_T of predictions, [n, m], twice."""
         points, batch = vectors(p), p if hasattr(p, "class_probs") else Bernoulli(p)
         moved = jax.vmap(tempered, (0, None))(batch, params.value).class_probs
@@ -544,7 +544,7 @@ class KernelRidge(EstimationFunction):
         """Replaces the penalty."""
         return dataclasses.replace(params, penalty=hyperparameter)
 
-    def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: KernelRidgeParams, p: Distribution) -> Pair:
         """The factors of h at other predictions."""
         points = _as_points(p)
         checks.same_kind("p", points, "the predictions that fit was given", params.points)
@@ -609,9 +609,7 @@ def _regression(
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _factors(
-    params: KernelRidgeParams, points: Distribution, two_step: bool
-) -> tuple[jax.Array, jax.Array]:
+def _factors(params: KernelRidgeParams, points: Distribution, two_step: bool) -> Pair:
     """Coordinates times a matrix, and coordinates; or estimates of p − E[e_Y | p], [n, m], twice.
 
     The matrix is that of the shrunken products of residuals.
