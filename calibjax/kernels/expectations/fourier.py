@@ -77,7 +77,7 @@ def _exp_minus_one(real: jax.Array, imag: jax.Array) -> Complex:
     return decay - 2 * jnp.square(sine) * (1 + decay), (1 + decay) * jnp.sin(imag)
 
 
-def _sine_rest(x: jax.Array) -> jax.Array:
+def sine_rest(x: jax.Array) -> jax.Array:
     """The difference x − sin x, without cancellation for small x."""
     square = jnp.square(jnp.where(jnp.abs(x) < 1, x, 0))
     series = jnp.zeros_like(x)
@@ -96,7 +96,7 @@ def _uniform(p: Uniform, c: jax.Array, t: jax.Array) -> Complex:
     del c
     half = 0.5 * (p.high - p.low) * t
     is_zero = half == 0
-    value = jnp.where(is_zero, 0, -_sine_rest(half) / jnp.where(is_zero, 1, half))
+    value = jnp.where(is_zero, 0, -sine_rest(half) / jnp.where(is_zero, 1, half))
     return value, jnp.zeros_like(value)
 
 
@@ -109,7 +109,7 @@ def _gamma(p: Gamma, c: jax.Array, t: jax.Array) -> Complex:
 
 def _poisson(p: Poisson, c: jax.Array, t: jax.Array) -> Complex:
     del c
-    return _exp_minus_one(-2 * p.rate * jnp.square(jnp.sin(0.5 * t)), -p.rate * _sine_rest(t))
+    return _exp_minus_one(-2 * p.rate * jnp.square(jnp.sin(0.5 * t)), -p.rate * sine_rest(t))
 
 
 def _negative_binomial(p: NegativeBinomial, c: jax.Array, t: jax.Array) -> Complex:
@@ -230,7 +230,7 @@ def transform_of(p: Distribution) -> Transform:
     return next(_TRANSFORMS[kind] for kind in type(p).__mro__ if kind in _TRANSFORMS)
 
 
-def has_different_draws(p: Ensemble) -> bool:
+def _has_different_draws(p: Ensemble) -> bool:
     """Whether no ensemble comes twice: pairs of a draw with itself are left out in both."""
     return p.index is None or len(np.unique(p.index)) == len(p.index)
 
@@ -243,7 +243,7 @@ def has_transform(p: Any) -> bool:
         return not isinstance(p.components, Mixture) and has_transform(p.components)
     draws = getattr(p, "draws", p)
     if isinstance(draws, Ensemble):
-        is_known = jnp.ndim(draws.values) == 2 and has_different_draws(draws)
+        is_known = jnp.ndim(draws.values) == 2 and _has_different_draws(draws)
         return is_known and (draws is p or has_transform(bare(p.distribution)))
     return any(kind in _TRANSFORMS for kind in type(p).__mro__)
 
