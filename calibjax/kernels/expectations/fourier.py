@@ -294,8 +294,8 @@ def _weight(spacing: jax.Array, frequency: jax.Array) -> jax.Array:
 
 def _features(
     kernel: SquaredExponential, prepared: tuple, view: tuple[jax.Array, Complex], y: jax.Array
-) -> jax.Array:
-    """Features of targets [b, n] of n predictions, [2 K, b, n], or of one, [2 K].
+) -> Complex:
+    """Features of one target, [K] each.
 
     With m the middle of the range, exp(it (y − m)) − E exp(it (Z − m)) is
     exp(it (c − m)) [exp(it (y − c)) − 1 − excess]. The frequencies are multiples of one, so that
@@ -319,8 +319,7 @@ def _features(
         following = tuple(map(_product, state, first))
         return following, (cos * real - sin * imag, sin * real + cos * imag)
 
-    excess = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), excess)
-    return jnp.concatenate(lax.scan(step, first, (frequencies, excess), unroll=2)[1])
+    return lax.scan(step, first, (frequencies, excess), unroll=2)[1]
 
 
 def _product(x: Complex, y: Complex) -> Complex:
@@ -346,7 +345,7 @@ def _offset(
     return -share / (1 - share) * rest
 
 
-FOURIER = Features(_features, _prepare, batch=_features, view=_view)
+FOURIER = Features(_features, _prepare, view=_view)
 FOURIER_OF_DRAWS = FOURIER._replace(offset=_offset)
 FEW_FREQUENCIES = FOURIER._replace(prepare=functools.partial(_prepare, most=_FEW))
 

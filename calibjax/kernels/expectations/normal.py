@@ -42,7 +42,6 @@ from calibjax._core.arithmetic import (
     Matrix,
     Vector,
     dot,
-    einsum,
     floating_dtype,
     fold_components,
     largest_score,
@@ -56,10 +55,9 @@ from calibjax.distributions import DiagNormal, Ensemble, MvNormal, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.expectations import (
     Features,
-    batch_features,
     centered_kernel,
     double_expectation,
-    features,
+    features_of_terms,
     four_terms,
     length_scale,
     prepare_features,
@@ -70,7 +68,6 @@ from calibjax.kernels.expectations.fourier import FEW_FREQUENCIES
 from calibjax.kernels.residuals import (
     VECTORS,
     NormalScore,
-    Scores,
     score_of_rank,
     scores,
     standard_normal,
@@ -424,35 +421,9 @@ def _prepare_features_scores(
     return prepare_features(kernel.kernel, standard, ends)
 
 
-def _features_scores(
-    kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array
-) -> jax.Array:
+def _features_scores(kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array) -> PyTree:
     standard = standard_normal(p)
-    return total(scores(p, y), lambda s: features(kernel.kernel, prepared, standard, s))
-
-
-def _batch_features(
-    kernel: NormalScore, prepared: tuple, predictions: Distribution, targets: jax.Array
-) -> jax.Array:
-    """Features of targets [b, n], [r, b, n], in loops of the inner kernel over all of them."""
-    standard = jax.vmap(standard_normal)(predictions)
-
-    def of_points(part: Scores) -> jax.Array:
-        points = jnp.moveaxis(part.points, -1, 0)  # [k, b, n]
-        flat = points.reshape(-1, points.shape[-1])
-        values = batch_features(kernel.kernel, prepared, standard, flat)
-        return jnp.sum(jnp.moveaxis(part.weights, -1, 0) * values.reshape(-1, *points.shape), 1)
-
-    first, *others = jax.vmap(jax.vmap(scores), (None, 0))(predictions, targets)
-    sums = of_points(first)
-    for part in others:
-        if part.shares is None:  # of members, the same for all targets
-            sums += of_points(jax.tree.map(lambda x: x[:1], part))
-            continue
-        one, normal = jax.tree.map(lambda x: x[0, 0], part), jax.tree.map(lambda x: x[0], standard)
-        of_panels = one.mapped(lambda s, p=normal: features(kernel.kernel, prepared, p, s))
-        sums += einsum("kr,bnk->rbn", of_panels, part.weights)
-    return sums
+    return total(scores(p, y), lambda s: features_of_terms(kernel.kernel, prepared, standard, s))
 
 
 register_expectations(
@@ -461,5 +432,5 @@ register_expectations(
     mean=_mean_scores,
     inner=_inner_scores,
     centered=_centered_scores,
-    features=Features(_features_scores, _prepare_features_scores, batch=_batch_features),
+    features=Features(_features_scores, _prepare_features_scores),
 )
