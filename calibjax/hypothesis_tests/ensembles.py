@@ -421,4 +421,4 @@ def _signed_means(data: tuple[Kernel, DataSet, Clusters], signs: jax.Array) -> j
     kernel, samples, (ids, weights, number) = data
     signed = signs[:, ids].T * weights[:, None]
     forms = operators.quadratic_forms(pair_apart, kernel, (samples, ids), signed)
-    return forms / (number * (number - 1.0))
+    return sum(forms) / (number * (number - 1.0))

@@ -37,8 +37,7 @@ from calibjax.kernels.expectations import (
 )
 from calibjax.kernels.line import distance_of_exponentials, exponentials, line_of
 from calibjax.operators.kernel_matrix import LowRank, OnLine, Operator, Tiled
-from calibjax.operators.reductions import BLOCK_SIZE, split_quadratic_forms
-from calibjax.operators.tiles import TILE_SIZE
+from calibjax.operators.tiles import BLOCK_SIZE, TILE_SIZE, quadratic_forms
 
 _ON_LINE_FROM = 1000  # predictions, from which one sum on a line is quicker than that over pairs
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
@@ -295,7 +294,7 @@ def _sums_by_pairs(kernel: Kernel, predictions: Any, targets: PyTree, weights: A
     each = jnp.ones(n, jnp.int8) if weights is None else weights
 
     def sums(y: PyTree) -> Sums:
-        return split_quadratic_forms(sample_pair, kernel, (predictions, y), each[:, None])
+        return quadratic_forms(sample_pair, kernel, (predictions, y), each[:, None])
 
     return jax.tree.map(lambda x: x[:, 0], jax.vmap(sums)(targets))
 

@@ -54,7 +54,7 @@ def test_tiled_equals_dense(n, tile_size):
     ours = operators.mean_over_pairs(laplace, ARGS, xs, tile_size=tile_size, include_diagonal=True)
     np.testing.assert_allclose(ours, matrix.mean(), rtol=1e-13)
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(n, 3)))
-    ours = operators.quadratic_forms(laplace, ARGS, xs, weights, tile_size=tile_size)
+    ours = sum(operators.quadratic_forms(laplace, ARGS, xs, weights, tile_size=tile_size))
     np.testing.assert_allclose(ours, np.diag(weights.T @ matrix @ weights), rtol=1e-11)
 
 
@@ -86,9 +86,8 @@ def test_gradients_equal_those_of_the_dense_sum(n):
     weights = jnp.asarray(np.random.default_rng(1).normal(size=(n, 2)))
 
     def tiled_forms(args, u, w):
-        return operators.quadratic_forms(laplace, args, (u, labels), w, tile_size=32) @ jnp.array(
-            [1.0, 2]
-        )
+        forms = operators.quadratic_forms(laplace, args, (u, labels), w, tile_size=32)
+        return sum(forms) @ jnp.array([1.0, 2])
 
     def dense_forms(args, u, w):
         return jnp.diag(w.T @ dense(args, (u, labels)) @ w) @ jnp.array([1.0, 2])
