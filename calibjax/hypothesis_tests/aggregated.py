@@ -65,7 +65,7 @@ from calibjax.kernels.residuals import (
 )
 from calibjax.lenses import OneVersusRest
 from calibjax.operators.kernel_matrix import Tiled
-from calibjax.operators.plan import Alike, Plan, plan_of
+from calibjax.operators.plan import Plan, plan_of
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SURE = 2.0  # standard errors, beyond which errors that may cancel count as having one sign
@@ -495,10 +495,7 @@ def _expected_diagonal(plan: Plan, predictions: Any, repaired: Any, weights: Any
             columns.append(matmul(expected_norms(kernel.target, q), shares * own.diagonal))
         return jnp.stack(columns, 1)
 
-    parts = [
-        part.mapped(of_view) if isinstance(part, Alike) else of_view(part) for part in plan.parts
-    ]
-    return jnp.concatenate(parts, 1)[:, np.array(plan.order)]
+    return plan.mapped(of_view)
 
 
 @record

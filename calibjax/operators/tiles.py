@@ -19,6 +19,7 @@ Args = TypeVar("Args")
 Point = TypeVar("Point")
 Other = TypeVar("Other")
 PairFunction = Callable[[Args, Point, Point], jax.Array]
+_Pair = tuple[jax.Array, jax.Array]
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
 _MANY = 16 * TILE_SIZE  # samples, of whose tiles the halves on the diagonal are few
@@ -107,7 +108,7 @@ def pairs(num_tiles: int) -> jax.Array:
     return jnp.asarray(numbers.reshape((num_tiles + 1) // 2, -1, 2), jnp.int32)
 
 
-def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array, jax.Array]:
+def add(total: _Pair, term: jax.Array) -> _Pair:
     """Adds a term to a compensated sum (value, lost) as Neumaier does, elementwise."""
     value, lost = total
     new = value + term
@@ -213,7 +214,7 @@ def quadratic_forms(
     weights: jax.Array,
     *,
     tile_size: int | None = None,
-) -> tuple[jax.Array, jax.Array]:
+) -> _Pair:
     """Quadratic forms Σ_ij w_ic f(x_i, x_j) w_jc of a symmetric f, for all c at once.
 
     Args:
@@ -245,7 +246,7 @@ def quadratic_forms(
         args, rows = data
 
         @functools.partial(jax.checkpoint, prevent_cse=False)
-        def add_pair(total: tuple[jax.Array, jax.Array], pair: jax.Array) -> tuple[Any, None]:
+        def add_pair(total: _Pair, pair: jax.Array) -> tuple[Any, None]:
             (x, v), (y, w) = (lax.optimization_barrier(take(rows, index)) for index in pair)
             values = evaluate(function, args, x, y)
             values = jnp.where(above | (pair[0] < pair[1]), values, 0)
@@ -300,34 +301,24 @@ def weighted_sums(
     size = size_of(ys, tile_size)
     columns = split(ys, size), split_weights(weights, size)
 
-    values_of = functools.partial(evaluate, function)
-
-    def sums_at(data: tuple[Args, tuple[Other, jax.Array]], xs: Point) -> jax.Array:
+    def sums_at(data: tuple[Args, tuple[Other, jax.Array]], x: Point) -> jax.Array:
         args, columns = data
+        values_of = jax.vmap(functools.partial(function, args, x), in_axes=-1)
 
         @functools.partial(jax.checkpoint, prevent_cse=False)
-        def add_tile(
-            rows: Point, total: tuple[jax.Array, jax.Array], index: jax.Array
-        ) -> tuple[Any, None]:
+        def add_tile(total: _Pair, index: jax.Array) -> tuple[_Pair, None]:
             samples, w = lax.optimization_barrier(take(columns, index))
-            return add(total, product(values_of(args, rows, samples), w)), None
+            return add(total, product(values_of(samples), w)), None
 
-        @functools.partial(jax.checkpoint, prevent_cse=False)
-        def row(rows: Point) -> jax.Array:
-            tile = jax.eval_shape(values_of, args, rows, take(columns[0], 0))
-            dtype = jnp.result_type(tile.dtype, weights)
-            zero = jnp.zeros((tile.shape[0], weights.shape[1]), dtype)
-            indices = jnp.arange(length_of(columns))
-            total, _ = lax.scan(functools.partial(add_tile, rows), (zero, zero), indices)
-            return total[0] + total[1]
+        dtype = jax.eval_shape(values_of, take(columns[0], 0)).dtype
+        zero = jnp.zeros(weights.shape[1], jnp.result_type(dtype, weights))
+        (value, lost), _ = lax.scan(add_tile, (zero, zero), jnp.arange(length_of(columns)))
+        return value + lost
 
-        return lax.map(row, xs)
-
-    sums = map_shared(sums_at, (args, columns), split(xs, size))
-    return sums.reshape(-1, weights.shape[1])[: length_of(xs)]
+    return map_rows(sums_at, (args, columns), xs, tile_size=size)
 
 
-@functools.partial(jit_long, static_argnames=("function", "block_size", "tile_size"))
+@functools.partial(jit_long, static_argnames=("function", "block_size"))
 def block_means(
     function: PairFunction[Args, Point],
     args: Args,
@@ -335,7 +326,6 @@ def block_means(
     weights: jax.Array | None = None,
     *,
     block_size: int,
-    tile_size: int | None = None,
 ) -> jax.Array:
     """Mean over the pairs i < j within each of the ⌊n/B⌋ blocks of B consecutive samples.
 
@@ -348,7 +338,6 @@ def block_means(
         xs: samples, a pytree with leading axis n.
         weights: w, [n], or None.
         block_size: B, 2 ≤ B ≤ n.
-        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
 
     Returns:
         The means, [⌊n/B⌋].
@@ -366,10 +355,10 @@ def block_means(
     def mean(args: Args, block: tuple[Point, jax.Array | None]) -> jax.Array:
         xs, weights = block
         if weights is None:
-            return mean_over_pairs(function, args, xs, tile_size=tile_size)
-        data = function, args, xs, weights[:, None]
-        total, mass = quadratic_forms(*data, tile_size=tile_size)[0][0], _mass_of_pairs(weights)
-        return total / jnp.where(mass == 0, 1, 2 * mass)
+            return mean_over_pairs(function, args, xs)
+        (total,), _ = quadratic_forms(function, args, xs, weights[:, None])
+        mass = 2 * _mass_of_pairs(weights)
+        return total / jnp.where(mass == 0, 1, mass)
 
     def means(args: Args, blocks: tuple[Point, jax.Array | None]) -> jax.Array:
         number = min(length_of(blocks), max(1, _BLOCK_ENTRIES // block_size**2))
@@ -415,7 +404,7 @@ def feature_sums(
     square_weights: jax.Array,
     *,
     block_size: int = BLOCK_SIZE,
-) -> tuple[jax.Array, jax.Array]:
+) -> _Pair:
     """Sums Σ_i w_is f_c(x_i) of features, and Σ_i v_it f_c(x_i)² of their squares.
 
     If w are features of a kernel on predictions and f those of a target kernel, the squares of the
@@ -464,15 +453,12 @@ def feature_sums(
 
 
 Theta = TypeVar("Theta")
-LogKernel = Callable[[Theta, jax.Array], jax.Array]
-_Pair = tuple[jax.Array, jax.Array]
-_Columns = tuple[Point, jax.Array, jax.Array]  # samples, their groups, values
 
 
 @functools.partial(jit_long, static_argnames=("function", "log_kernel", "tile_size"))
 def kernel_means(
     function: PairFunction[Args, Point],
-    log_kernel: LogKernel[Theta],
+    log_kernel: Callable[[Theta, jax.Array], jax.Array],
     args: Args,
     parameters: Theta,
     points: tuple[Point, jax.Array],
@@ -536,11 +522,8 @@ def kernel_means(
     weights = split_weights(jnp.concatenate([values[to_order], ones], 1), size)
     columns = (*split(samples, size), weights)
 
-    def smooth(data: tuple[Args, Theta, _Columns[Point]], points: PyTree) -> jax.Array:
-        row = functools.partial(_smoothed_row, function, log_kernel, *data)
-        return lax.map(jax.checkpoint(row), points)
-
     # [tiles, G, c + 1, length]
+    smooth = functools.partial(_smoothed, function, log_kernel)
     sums = map_shared(smooth, (args, parameters, columns), split(points, size))
     sums = jnp.moveaxis(sums, (1, 2), (0, -1)).reshape(sums.shape[1], -1, sums.shape[2])
     sums = jnp.zeros_like(sums[:, : order.size]).at[:, order].set(sums[:, : order.size])
@@ -548,50 +531,197 @@ def kernel_means(
     return sums[..., :-1] / jnp.where(totals == 0, 1, totals)[..., None], totals
 
 
-def _smoothed_row(
-    function: PairFunction[Args, Point],
-    log_kernel: LogKernel[Theta],
-    args: Args,
-    parameters: Theta,
-    columns: _Columns[Point],
-    row: tuple[Point, jax.Array],
+def _smoothed(
+    function: Callable[..., jax.Array], log_kernel: Callable, data: Any, tiles: PyTree
 ) -> jax.Array:
-    """Weighted sums [G, c + 1, rows] at the points of a tile."""
-    points, row_groups = row
-    low, high = row_groups[0], row_groups[-1]
-    first = take(columns[0], 0)
-    distances = jax.eval_shape(functools.partial(evaluate, function), args, first, points)
-    dtype = jnp.result_type(distances.dtype, columns[2])
+    """Weighted sums at the points of all tiles, [tiles, G, c + 1, rows]."""
+    args, parameters, columns = data
     num_kernels = jax.tree.leaves(parameters)[0].shape[0]
 
-    def visit(carry: _Pair, column: _Columns[Point]) -> _Pair:
-        nearest, sums = carry
-        samples, column_groups, values = column
-        distance = evaluate(function, args, samples, points)  # [columns, rows]
-        is_pair = (column_groups[:, None] == row_groups) & ~(distance == jnp.inf)
-        closest = jnp.minimum(nearest, jnp.min(jnp.where(is_pair, distance, jnp.inf), 0))
-        # Where there is no sample, all distances are that of the sample itself: no exponent is
-        # infinite, whose derivative times zero would not be a number.
-        centre = jnp.where(closest == jnp.inf, 0, closest)
-        before = jnp.where(nearest == jnp.inf, centre, nearest)
-        distance = jnp.where(is_pair, distance, centre)
-
-        def add(kernel_and_sum: tuple[Theta, jax.Array]) -> jax.Array:
-            kernel, total = kernel_and_sum
-            shift = log_kernel(kernel, centre)
-            weights = jnp.where(is_pair, jnp.exp(log_kernel(kernel, distance) - shift), 0)
-            rescaled = jnp.exp(log_kernel(kernel, before) - shift) * total
-            return rescaled + matmul(values.T, weights)
-
-        return closest, lax.map(add, (parameters, sums))
-
     @jax.checkpoint
-    def step(carry: _Pair, column: _Columns[Point]) -> tuple[Any, None]:
-        overlaps = (column[1][0] <= high) & (column[1][-1] >= low)
-        return lax.cond(overlaps, visit, lambda carry, _: carry, carry, column), None
+    def row(tile: PyTree) -> jax.Array:
+        points, row_groups = tile
+        values_of = functools.partial(evaluate, function, args)  # [columns, rows]
+        dtype = jax.eval_shape(values_of, take(columns[0], 0), points).dtype
 
-    start = (
-        jnp.full(row_groups.shape, jnp.inf, distances.dtype),
-        jnp.zeros((num_kernels, columns[2].shape[-1], row_groups.size), dtype),
-    )
-    return lax.scan(step, start, columns)[0][1]
+        def visit(carry: _Pair, column: tuple[Any, jax.Array, jax.Array]) -> _Pair:
+            nearest, sums = carry
+            samples, column_groups, values = column
+            distance = values_of(samples, points)
+            is_pair = (column_groups[:, None] == row_groups) & ~(distance == jnp.inf)
+            closest = jnp.minimum(nearest, jnp.min(jnp.where(is_pair, distance, jnp.inf), 0))
+            # Where there is no sample, all distances are that of the sample itself: no exponent is
+            # infinite, whose derivative times zero would not be a number.
+            centre = jnp.where(closest == jnp.inf, 0, closest)
+            before = jnp.where(nearest == jnp.inf, centre, nearest)
+            distance = jnp.where(is_pair, distance, centre)
+
+            def of_kernel(kernel_and_sum: tuple[Any, jax.Array]) -> jax.Array:
+                kernel, total = kernel_and_sum
+                shift = log_kernel(kernel, centre)
+                weights = jnp.where(is_pair, jnp.exp(log_kernel(kernel, distance) - shift), 0)
+                rescaled = jnp.exp(log_kernel(kernel, before) - shift) * total
+                return rescaled + matmul(values.T, weights)
+
+            return closest, lax.map(of_kernel, (parameters, sums))
+
+        @jax.checkpoint
+        def step(carry: _Pair, column: tuple[Any, jax.Array, jax.Array]) -> tuple[Any, None]:
+            overlaps = (column[1][0] <= row_groups[-1]) & (column[1][-1] >= row_groups[0])
+            return lax.cond(overlaps, visit, lambda carry, _: carry, carry, column), None
+
+        shape = num_kernels, columns[2].shape[-1], row_groups.size
+        zeros = jnp.zeros(shape, jnp.result_type(dtype, columns[2]))
+        start = jnp.full(row_groups.shape, jnp.inf, dtype), zeros
+        return lax.scan(step, start, columns)[0][1]
+
+    return lax.map(row, tiles)
+
+
+_NUM_KEPT = 8  # values that the last pass collects
+_NUM_DRAWN = 2**14  # pairs that are looked at first
+# Where to look within a bracket, in standard deviations of a rank.
+_OFFSETS = (-4.0, -2.0, -1.0, -0.3, 0.3, 1.0, 2.0, 4.0)
+_NUM_PARTS = 6  # each pass narrows a bracket by at least this factor
+
+
+Carry = TypeVar("Carry")
+Bracket = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+
+
+def _as_keys(values: jax.Array) -> jax.Array:
+    """Bit patterns of non-negative floats, which are ordered as the floats are."""
+    integer: Any = jnp.int64 if values.dtype == jnp.float64 else jnp.int32
+    return lax.bitcast_convert_type(jnp.abs(values), integer)
+
+
+def _fold_keys(
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
+    tile_size: int,
+    step: Callable[[Carry, jax.Array], Carry],
+    carry: Carry,
+) -> Carry:
+    """Folds step(carry, keys) over tiles of pairs; where i ≥ j keys are the largest integer."""
+    tiles = split(xs, tile_size)
+    local = jnp.arange(jax.tree.leaves(tiles)[0].shape[-1])
+
+    def visit(carry: Carry, pair: jax.Array) -> tuple[Carry, None]:
+        x, y = (lax.optimization_barrier(take(tiles, index)) for index in pair)
+        rows, columns = (index * local.size + local for index in pair)
+        is_pair = (rows[:, None] < columns) & (columns < length_of(xs))
+        keys = _as_keys(evaluate(function, args, x, y))
+        keys = jnp.where(is_pair, keys, jnp.iinfo(keys.dtype).max)
+        return step(carry, lax.optimization_barrier(keys)), None
+
+    return lax.scan(visit, carry, pairs(length_of(tiles)).reshape(-1, 2))[0]
+
+
+def _quantiles(
+    function: PairFunction[Args, Point], args: Args, xs: Point, number: int
+) -> jax.Array:
+    """Zero, and keys that cut some pairs from all over the data into parts of equal numbers."""
+    n = length_of(xs)
+    number_drawn = np.arange(min(_NUM_DRAWN, n * n))
+    i = number_drawn * 104729 % n
+    j = (i + 1 + number_drawn * 7919 % (n - 1)) % n
+    one, two = (jax.tree.map(lambda leaf, k=k: leaf[k], xs) for k in (i, j))
+    keys = jnp.sort(_as_keys(jax.vmap(function, (None, 0, 0))(args, one, two)))
+    places = np.linspace(0, i.size - 1, number - 1).astype(int)
+    return jnp.concatenate([jnp.zeros_like(keys[:1]), keys[places]])
+
+
+def _thresholds_within(bracket: Bracket, rank: jax.Array, dtype: Any) -> jax.Array:
+    """Keys around the place of a rank if the pairs were spread evenly over a bracket.
+
+    The ends find a value that many pairs share; equal parts bound the number of passes.
+    """
+    low, high, below, upto = bracket
+    width = high - low
+    count = (upto - below).astype(dtype)
+    offsets = jnp.asarray(_OFFSETS, dtype) * (0.5 * jnp.sqrt(count))
+    place = jnp.clip(((rank - below).astype(dtype) - 0.5 + offsets) / count, 0, 1)
+    # Rounding may exceed the largest integer.
+    inner = jnp.minimum(place * width.astype(dtype), 0.99 * jnp.iinfo(low.dtype).max)
+    parts = jnp.arange(_NUM_PARTS, dtype=low.dtype) * (width // _NUM_PARTS)
+    return low + jnp.sort(jnp.minimum(jnp.append(inner.astype(low.dtype), parts), width - 1))
+
+
+@functools.partial(jax.jit, static_argnames="function")
+def order_statistics(
+    function: PairFunction[Args, Point], args: Args, xs: Point, ranks: _Pair
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Values of two ranks among those of all pairs, or among the positive ones.
+
+    Each pass over all pairs counts those that are not above some thresholds, until a bracket of the
+    answer holds few pairs, or one value. The last pass collects them.
+
+    Args:
+        function: symmetric pair function, (args, x, y) → scalar, without negative values.
+        args: pytree that is handed to each call.
+        xs: samples, a pytree with leading axis n ≥ 2.
+        ranks: (r, r) or (r, r + 1), counted from 1. If the values of both are zero, the ranks of
+            the median of the positive values take their place.
+
+    Returns:
+        The two values, scalars (NaN if both are zero and none is positive), and the number of
+        pairs whose value is zero.
+
+    Cost: some 6 passes over n²/2 pairs, at most 16 for float32; O(n + tile²) memory.
+    """
+    tile_size = TILE_SIZE if on_cpu() else size_of(xs, None)
+    fold = functools.partial(_fold_keys, function, args, xs, tile_size)
+    thresholds = _quantiles(function, args, xs, len(_OFFSETS) + _NUM_PARTS)
+    dtype = jnp.dtype(f"f{thresholds.itemsize}")
+    infinity, largest = _as_keys(jnp.array(jnp.inf, dtype)), jnp.iinfo(thresholds.dtype).max
+    num_pairs = length_of(xs) * (length_of(xs) - 1) // 2
+
+    def wanted(zeros: jax.Array) -> jax.Array:
+        positive = (num_pairs - zeros + 1) // 2, (num_pairs - zeros) // 2 + 1
+        return jnp.where(zeros >= ranks[1], zeros + jnp.stack(positive), jnp.stack(ranks))
+
+    def undecided(state: tuple[Bracket, jax.Array, jax.Array]) -> jax.Array:
+        (low, high, below, upto), _, zeros = state
+        return (zeros < 0) | (low < high) & (upto - below >= _NUM_KEPT)
+
+    def narrow(state: tuple[Bracket, jax.Array, jax.Array]) -> Any:
+        (low, high, below, upto), thresholds, zeros = state
+
+        def add(counts: jax.Array, keys: jax.Array) -> jax.Array:
+            columns = lax.map(lambda end: jnp.sum(keys <= end, 0, dtype=keys.dtype), thresholds)
+            return counts + jnp.sum(columns, 1)
+
+        counts = fold(add, jnp.zeros(thresholds.size, below.dtype))
+        zeros = jnp.where(zeros < 0, counts[0], zeros)  # the first threshold at the first time
+        rank = wanted(zeros)[0]
+        ends = jnp.concatenate([low[None] - 1, thresholds, high[None]])
+        counts = jnp.concatenate([below[None], counts, upto[None]])
+        place = jnp.argmax(counts >= rank)  # at least 1, since fewer than `rank` are below
+        bracket = ends[place - 1] + 1, ends[place], counts[place - 1], counts[place]
+        return bracket, _thresholds_within(bracket, rank, dtype), zeros
+
+    def smallest(kept: jax.Array, keys: jax.Array) -> jax.Array:
+        def insert(kept: jax.Array, row: jax.Array) -> tuple[jax.Array, None]:
+            row = jnp.where(row > limit, row, largest)
+            before = jnp.concatenate([jnp.full_like(row, -1)[None], kept[:-1]])
+            return jnp.minimum(kept, jnp.maximum(before, row)), None
+
+        return lax.scan(insert, kept, keys)[0]
+
+    everything = jnp.zeros_like(infinity), infinity, jnp.asarray(0), jnp.asarray(num_pairs)
+    start = everything, thresholds, jnp.asarray(-1)
+    (low, high, below, upto), _, zeros = lax.while_loop(undecided, narrow, start)
+    is_few = upto - below < _NUM_KEPT  # otherwise all of the bracket have the value low = high
+    limit = jnp.where(is_few, low - 1, high)
+    length = split(jnp.arange(length_of(xs)), tile_size).shape[1]
+    kept = jnp.sort(fold(smallest, jnp.full((_NUM_KEPT, length), largest)).ravel())
+    exists = (zeros < num_pairs) | (zeros < ranks[1])
+
+    def value(rank: jax.Array) -> jax.Array:
+        tied = jnp.where(upto >= rank, low, kept[0])
+        key = jnp.where(is_few, kept[jnp.where(is_few, rank - below - 1, 0)], tied)
+        return jnp.where(exists, lax.bitcast_convert_type(key, dtype), jnp.nan)
+
+    lower, upper = wanted(zeros)
+    return value(lower), value(upper), zeros
