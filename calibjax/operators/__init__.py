@@ -14,9 +14,6 @@ nothing to long sums. Derivatives are those of JAX, of all orders and in both mo
 """
 
 # The other sums are the library's own, and are not shown.
-from calibjax.operators.line import line_forms as line_forms
-from calibjax.operators.line import line_sums as line_sums
-from calibjax.operators.line import sums_of_earlier as sums_of_earlier
 from calibjax.operators.tiles import block_masses as block_masses
 from calibjax.operators.tiles import block_means as block_means
 from calibjax.operators.tiles import feature_sums as feature_sums

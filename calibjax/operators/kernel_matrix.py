@@ -133,26 +133,17 @@ class OnLine(Operator):
 
     def forms(self, values: jax.Array) -> Forms:
         """By n T c steps along the line; of many samples for one c after the other."""
-
-        @jax.checkpoint
-        def upper(values: jax.Array) -> jax.Array:
-            data = values.T, self.positions, self.terms.rates
-            return lines.line_forms(*data, polynomials=self.terms.polynomials)
-
-        squares, values = jnp.sum(jnp.square(values), 1), values[:, self.order]
+        upper = jax.checkpoint(lambda f: lines.line_forms(f.T, self.positions, self.terms))
+        on, values = self.diagonal[0] * jnp.sum(jnp.square(values), 1), values[:, self.order]
         if values.shape[1] <= BLOCK_SIZE:
-            return self._whole(upper(values), squares)
-        return self._whole(jax.lax.map(upper, values[:, None])[..., 0].T, squares)
+            return 2 * upper(values), on
+        return 2 * jax.lax.map(upper, values[:, None])[:, 0], on
 
     def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
         """With the features of a block of samples at a time."""
         xs, weights = jax.tree.map(lambda leaf: leaf[self.order], (xs, weights))
-        data = features, args, xs, weights, self.positions, self.terms.rates
-        return self._whole(*lines.line_sums(*data, polynomials=self.terms.polynomials))
-
-    def _whole(self, upper: jax.Array, squares: jax.Array) -> Forms:
-        factors = self.terms.factors
-        return 2 * matmul(factors, upper), jnp.sum(factors) * squares
+        upper, squares = lines.line_sums(features, args, xs, weights, self.positions, self.terms)
+        return 2 * upper, self.diagonal[0] * squares
 
     def __matmul__(self, values: jax.Array) -> jax.Array:
         """Half the derivative of the forms."""
