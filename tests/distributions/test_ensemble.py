@@ -34,14 +34,6 @@ def test_draws_are_members(weights):
     np.testing.assert_allclose(np.bincount(draws, minlength=5) / n, probs, atol=0.015)
 
 
-def test_vectors():
-    values = np.random.default_rng(0).normal(size=(4, 3))
-    p = distributions.Ensemble(jnp.asarray(values))
-    np.testing.assert_allclose(p.mean(), values.mean(0))
-    np.testing.assert_allclose(p.variance(), values.var(0))
-    assert p.sample(jax.random.key(0)).shape == (3,)
-
-
 def test_rows_of_one_index_may_be_rounded_differently():
     """A vector register rounds the last rows of a program in another way than the others."""
     values = jax.random.normal(jax.random.key(0), (400, 10))[jnp.r_[:400, [0] * 30]]
