@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 from numpy.testing import assert_allclose
 
+from calibjax import kernels as K
 from calibjax.distances import MaximumMeanDiscrepancy, Wasserstein
 from calibjax.distributions import Ensemble, Poisson
 from calibjax.estimators import pit_values
@@ -17,17 +18,11 @@ from calibjax.hypothesis_tests import (
     pit_ks,
     rank_histogram_test,
 )
-from calibjax.kernels import (
-    Exponential,
-    SquaredExponential,
-    TensorProduct,
-    default_kernel,
-)
 from calibjax.kernels.stationary import PowerExponential
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
-KERNEL = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1.0))
+KERNEL = K.TensorProduct(K.Exponential(1.0, Wasserstein()), K.SquaredExponential(1.0))
 
 
 def plain_statistics(pools, chosen):
@@ -74,8 +69,8 @@ def test_against_all_choices():
 
 def test_features_and_pairs_agree(monkeypatch):
     values = jnp.asarray(RNG.normal(size=(6, 5)))
-    distance = MaximumMeanDiscrepancy(SquaredExponential(1.0))
-    kernel = TensorProduct(PowerExponential(1.0, 1.0, distance), SquaredExponential(2.0))
+    distance = MaximumMeanDiscrepancy(K.SquaredExponential(1.0))
+    kernel = K.TensorProduct(PowerExponential(1.0, 1.0, distance), K.SquaredExponential(2.0))
 
     def test():
         return ensemble_skce_test(KEY, kernel, Ensemble(values[:, 1:]), values[:, 0], num_draws=19)
@@ -96,7 +91,7 @@ def test_exact_test_of_draws_points_here():
 @pytest.mark.slow
 def test_kernels_that_are_constant_up_to_rounding():
     """Rounding errors are all that is left of them: the observed ones must be like the redrawn."""
-    kernel = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(1e4))
+    kernel = K.TensorProduct(K.Exponential(1.0, Wasserstein()), K.SquaredExponential(1e4))
 
     @jax.jit
     def pvalue(key):
@@ -145,7 +140,7 @@ def test_levels(n, num_members):
         loc = jax.random.uniform(law_key, (n, 1))
         values = loc + 0.1 * jax.random.normal(key, (n, num_members + 1))
         data = Ensemble(values[:, 1:]), values[:, 0]
-        kernel = TensorProduct(Exponential(0.3, Wasserstein()), SquaredExponential(0.1))
+        kernel = K.TensorProduct(K.Exponential(0.3, Wasserstein()), K.SquaredExponential(0.1))
         skce = ensemble_skce_test(test_key, kernel, *data, num_draws=199)
         return skce.pvalue, rank_histogram_test(test_key, *data, num_draws=199).pvalue
 
@@ -165,7 +160,7 @@ def test_redrawing_from_the_members_rejects_calibrated_ensembles():
         loc = jax.random.uniform(law_key, (64, 1))
         values = loc + 0.1 * jax.random.normal(key, (64, 6))
         data = Ensemble(values[:, 1:]), values[:, 0]
-        kernel = TensorProduct(Exponential(0.3, Wasserstein()), SquaredExponential(0.1))
+        kernel = K.TensorProduct(K.Exponential(0.3, Wasserstein()), K.SquaredExponential(0.1))
         return [
             exact_skce_test(test_key, kernel, *data, num_draws=199, statistic=name).pvalue
             for name in ("biased", "omnibus")
@@ -189,13 +184,13 @@ def test_default_length_scales_of_dry_ensembles(share):
     """The median of the positive deviations, or the mean distance of values from their median."""
     values = _members(share)
     deviations = np.std(values, 1)
-    found = default_kernel(Ensemble(jnp.asarray(values))).target.length_scale
+    found = K.default_kernel(Ensemble(jnp.asarray(values))).target.length_scale
     distances = np.abs(values[:, 0] - np.median(values[:, 0]))
     positive = deviations[deviations > 1e-9]
     expected = np.mean(distances) if share == 1 else np.median(positive)
     assert_allclose(found, expected, rtol=1e-12)
     predictions = Ensemble(jnp.asarray(values))
-    traced = jax.jit(lambda p: default_kernel(p).target.length_scale)(predictions)
+    traced = jax.jit(lambda p: K.default_kernel(p).target.length_scale)(predictions)
     assert_allclose(traced, found, rtol=1e-12)
 
 
