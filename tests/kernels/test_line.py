@@ -277,16 +277,3 @@ def test_medians(kind, n, monkeypatch):
         )
         np.testing.assert_allclose(found, expected, rtol=1e-14)
         assert zeros == np.sum(matrix[np.triu_indices(n, 1)] == 0)
-
-
-def test_a_hundred_thousand_in_single_precision():
-    """Against the same sums in double precision, and the median of a uniform distribution."""
-    rng = np.random.default_rng(0)
-    probs = rng.uniform(size=100_000)
-    labels = (rng.uniform(size=100_000) < probs**1.2).astype(int)
-    product = kernels.TensorProduct(kernels.Exponential(0.1, TV), kernels.White())
-    found = estimators.skce(product, Bernoulli(probs.astype(np.float32)), labels)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, estimators.skce(product, Bernoulli(probs), labels), rtol=1e-4)
-    median = kernels.median_heuristic(TV, Bernoulli(probs))
-    np.testing.assert_allclose(median, 1 - 0.5**0.5, rtol=0.01)

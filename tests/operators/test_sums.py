@@ -118,17 +118,6 @@ def test_second_derivatives():
     np.testing.assert_allclose(ours, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_output_has_the_dtype_of_the_input(dtype):
-    xs = jnp.arange(5.0, dtype=dtype)
-    args = jnp.array(1.0, dtype)
-    assert operators.mean_over_pairs(product, args, xs).dtype == dtype
-    assert operators.mean_over_pairs(product, args, xs, include_diagonal=True).dtype == dtype
-    ones = jnp.ones((5, 1), dtype)
-    assert operators.weighted_sums(product, args, xs, xs, ones).dtype == dtype
-    assert operators.block_means(product, args, xs, block_size=2).dtype == dtype
-
-
 def test_float32_sums_lose_nothing():
     """4 500 000 equal terms: added up one by one in float32 they would lose two digits."""
     n = 3000
