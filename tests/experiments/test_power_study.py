@@ -17,10 +17,7 @@ KEY = jax.random.key(0)
 
 def uniform(data_key, test_key, place, n, setting):
     """p-values that are uniform, or their squares."""
-    return {
-        "one": jax.random.uniform(data_key) ** (1 + place),
-        "missing": jnp.full((), jnp.nan),
-    }
+    return {"one": jax.random.uniform(data_key) ** (1 + place), "missing": jnp.full((), jnp.nan)}
 
 
 def test_rates(tmp_path, monkeypatch):
