@@ -246,16 +246,8 @@ def test_quantiles_of_poisson_between_which_single_precision_has_no_numbers():
 
 
 @pytest.mark.slow
-def test_draws_of_poisson():
-    n = 20_000
-    rates = np.array([0.3, 8.0, 1e6], np.float32)
-    p = d.Poisson(jnp.asarray(np.repeat(rates, n)))
-    draws = np.asarray(jax.jit(d.sample_targets)(jax.random.key(0), p)).reshape(3, n)
-    for rate, counts in zip(rates[:2], draws[:2]):
-        edges = stats.poisson.ppf([0.05, 0.3, 0.5, 0.7, 0.9, 0.99], rate)
-        edges = np.concatenate([[-1], np.unique(edges), [np.inf]])
-        observed = np.histogram(counts, edges + 0.5)[0]
-        expected = n * np.diff(stats.poisson.cdf(edges, rate))
-        assert stats.chisquare(observed, expected).pvalue > 1e-3
-    # In float32 at a large rate, where log-probabilities by log-gamma functions have no digits.
-    assert stats.kstest((draws[2] - 1e6) / 1e3, stats.norm.cdf).pvalue > 1e-3
+def test_draws_of_poisson_at_a_large_rate():
+    """In float32, where log-probabilities by log-gamma functions have no digits."""
+    p = d.Poisson(jnp.full(20_000, 1e6, jnp.float32))
+    draws = np.asarray(jax.jit(d.sample_targets)(jax.random.key(0), p))
+    assert stats.kstest((draws - 1e6) / 1e3, stats.norm.cdf).pvalue > 1e-3
