@@ -103,25 +103,17 @@ def test_kernels_that_are_constant_up_to_rounding():
     assert np.mean(pvalues <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
 
 
-def test_ranks_against_counting():
-    values = RNG.normal(size=(9, 4))
-    test = rank_histogram_test(
-        KEY, Ensemble(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_draws=9
-    )
-    ranks = [np.sum(row[1:] < row[0]) for row in values]
-    counts = np.bincount(ranks, minlength=4)
+@pytest.mark.parametrize("shape", [(9, 4), (9, 4, 2)])
+def test_ranks_against_counting(shape):
+    """Those of vectors are ranks of the mean distances to the others."""
+    values = RNG.normal(size=shape)
+    ensembles, targets = Ensemble(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0])
+    test = rank_histogram_test(KEY, ensembles, targets, num_draws=9)
+    if len(shape) == 3:
+        values = np.linalg.norm(values[:, :, None] - values[:, None], axis=-1).mean(-1)
+    counts = np.bincount(np.sum(values[:, 1:] < values[:, :1], 1), minlength=4)
     assert_allclose(test.estimate, counts / 9)
     assert_allclose(test.statistic, np.sum((counts - 9 / 4) ** 2 / (9 / 4)))
-
-
-def test_ranks_of_vectors_are_those_of_mean_distances():
-    values = RNG.normal(size=(9, 4, 2))
-    test = rank_histogram_test(
-        KEY, Ensemble(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0]), num_draws=9
-    )
-    mean = np.linalg.norm(values[:, :, None] - values[:, None], axis=-1).mean(-1)
-    counts = np.bincount(np.sum(mean[:, 1:] < mean[:, :1], 1), minlength=4)
-    assert_allclose(test.estimate, counts / 9)
 
 
 def test_ties_are_broken_at_random():
