@@ -633,9 +633,8 @@ def of_annotation(name: str, annotation: Any) -> Check | None:
 
 def not_none(annotation: Any) -> tuple[Any, bool]:
     """An annotation without None, and whether it had it."""
-    kinds = typing.get_args(annotation)
-    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
-        return annotation, False
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    kinds = typing.get_args(annotation) if is_union else (annotation,)
     others = [kind for kind in kinds if kind is not types.NoneType]
     return others[0] if len(others) == 1 else annotation, len(others) < len(kinds)
 
@@ -674,13 +673,9 @@ def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree
 
 
 def function(kind: str, name: str, value: Any) -> Any:
-    """Refuses what cannot be called, classes of records, and what JAX cannot find again."""
+    """Refuses what cannot be called, and classes of records."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {_shown(value)}")
-    try:
-        hash(value)  # by which JAX finds its programs
-    except TypeError:
-        raise TypeError(f"{name}: expected a {kind} that has a hash, got none") from None
     return value
 
 
@@ -896,13 +891,9 @@ def _aligned(name: str, received: dict[str, Any], constraints: dict[str, Any]) -
 
 def unnumbered(record: T) -> T:
     """Predictions as kernels on them see them: without the numbers of `Ensemble.index`."""
-    if not dataclasses.is_dataclass(record) or isinstance(record, type):
-        return record
-    changes = {
-        key: None if "numbers" in extra else unnumbered(getattr(record, key))
-        for key, _, extra in declared(type(record))
-    }
-    return replaced(record, **changes)
+    fields = declared(type(record)) if dataclasses.is_dataclass(type(record)) else ()
+    inner = {key: unnumbered(getattr(record, key)) for key, _, _ in fields}
+    return replaced(record, **inner | {key: None for key, _, extra in fields if "numbers" in extra})
 
 
 def same_rows(**arguments: object) -> None:

@@ -421,8 +421,7 @@ def _times(name: str, value: Any, seen: Seen) -> Any:
 
 @argument("recalibration")
 def _recalibration(name: str, value: Any, seen: Seen) -> Any:
-    is_one = all(callable(getattr(value, method, None)) for method in ("fit", "apply"))
-    if isinstance(value, type) or not is_one:
+    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "apply")):
         got = checks.described(value)
         raise TypeError(f"{name}: expected a record with methods fit and apply, got {got}")
     return value
