@@ -71,7 +71,7 @@ SAID = {
     "proportion": {"0": r"values in \(0, 1\)", "1.5": r"values in \(0, 1\)", "string": "a number"},
     "scale": {"0": "positive", "-1": "positive|>= 0", "string": ""},
     "integer": {"0": "an integer", "half": "an integer", "string": "integer"},
-    "truth": {"2": "True or False", "False as string": "True or False"},
+    "truth": {"2": "one of True, False", "False as string": "one of True, False"},
     "choice": {"string": "one of '"},
     "key": {"0": "one random key such as", "None": "one random key such as"},
     "kernel": {

@@ -603,13 +603,6 @@ def _shown(value: object) -> str:
     return repr(value) if is_plain else described(value)
 
 
-def truth_value(name: str, value: object) -> bool:
-    """Returns an option that is True or False, Python's or NumPy's, and refuses everything else."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: expected True or False, got {value!r}")
-    return bool(value)
-
-
 def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     """Refuses options that are not among the choices, strings or truth values."""
     value = bool(value) if isinstance(value, np.bool_) else value
@@ -627,7 +620,9 @@ def of_annotation(name: str, annotation: Any) -> Check | None:
         largest = MAX_DRAWS if name in _DRAWS or name.startswith("num_") else None
         smallest = _SMALLEST.get(name, 1)
         return lambda name, value: size_in_range(name, value, smallest, largest)
-    known = {bool: truth_value, float: scalar, Callable: functools.partial(function, "function")}
+    if kind is bool:
+        return functools.partial(choice, choices=(True, False))
+    known = {float: scalar, Callable: functools.partial(function, "function")}
     return known.get(kind) if isinstance(kind, type) else None
 
 
@@ -975,11 +970,10 @@ def refuse_rounded(name: str, given: object, converted: object, predictions: Any
             continue
         wide, narrow = np.broadcast_to(wide, narrow.shape), np.asarray(narrow, np.float64)
         change = np.nan_to_num(abs(wide - narrow))  # of infinite quantiles
-        if change.any():
-            expected = f"values that float32 resolves to {_LARGEST:g} predicted standard deviations"
-            hint = "; subtract a constant from targets and predictions, or set jax_enable_x64"
-            bad = change > _LARGEST * _deviations(predictions, change.shape)
-            refuse_where(bad, name, expected, wide, hint=hint)
+        expected = f"values that float32 resolves to {_LARGEST:g} predicted standard deviations"
+        hint = "; subtract a constant from targets and predictions, or set jax_enable_x64"
+        bad = change > _LARGEST * _deviations(predictions, change.shape)
+        refuse_where(bad, name, expected, wide, hint=hint)
 
 
 def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:

@@ -279,9 +279,8 @@ def _converted(name: str, distribution: Any, package: Any, read: Callable[..., A
     return record(*map(parameter, attributes, axes))
 
 
-def _full(name: str, value: Any, batch: tuple[int, ...], num_axes: int) -> jax.Array:
+def _full(_: str, value: Any, batch: tuple[int, ...], num_axes: int) -> jax.Array:
     """A parameter of numpyro with all batch axes."""
-    del name
     value = jnp.asarray(value)
     return jnp.broadcast_to(value, batch + value.shape[value.ndim - num_axes :])
 
