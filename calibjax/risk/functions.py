@@ -99,11 +99,11 @@ class Binning(EstimationFunction):
         debias: whether the biases of squares are subtracted.
 
     Raises:
-        TypeError: by the methods if `max_bins` is not an integer or `debias` no truth value, an
-            argument is of the wrong kind, or M is traced and there is no `max_bins`.
-        ValueError: by the methods if `max_bins` is out of range, M is not an integer between 1 and
-            `max_bins`, there are more than two classes, or shapes or values are wrong. Invalid
-            traced values give NaN.
+        TypeError: by the methods if `max_bins` is not an integer, an argument is of the wrong kind,
+            or M is traced and there is no `max_bins`.
+        ValueError: by the methods if `max_bins` is out of range, `debias` no truth value, M is not
+            an integer between 1 and `max_bins`, there are more than two classes, or shapes or
+            values are wrong. Invalid traced values give NaN.
 
     Cost: O(n + M) to fit, O(n) for the diagonal. With `debias`, O(n b) memory for the factors.
 
