@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +10,7 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import (
-    distances,
-    distributions,
-    hypothesis_tests,
-    kernels,
-    recalibration,
-    scores,
-)
+from calibjax import distances, distributions, hypothesis_tests, kernels, recalibration, scores
 from calibjax.distributions import (
     Bernoulli,
     Categorical,
@@ -27,7 +21,7 @@ from calibjax.distributions import (
     Quantiles,
 )
 from calibjax.evaluation import comparing
-from calibjax.evaluation.comparing import Compared, _panels, checked_models, told_of
+from calibjax.evaluation.data import Part
 from calibjax.evaluation.record import Entry, Section
 from calibjax.recalibration.local import Gain
 
@@ -41,9 +35,12 @@ MODELS = {
     "second": Normal(B, np.full(N, np.sqrt(1.25))),
     "sharp": Normal(A + B, np.full(N, 0.5)),
 }
-
-
 WEIGHTS = RNG.uniform(0.5, 2, N)
+
+
+def compared_of(models, targets, reference=None, score=None, weights=None, clusters=None):
+    data = comparing.checked_models(KEY, models, targets, weights)
+    return comparing.compared(data, reference, score, clusters)
 
 
 @pytest.fixture(scope="module")
@@ -52,38 +49,23 @@ def found():
         return calibjax.compare(KEY, MODELS, TARGETS, weights=WEIGHTS)
 
 
-def pairs_of(result, name):
-    return [entry for entry in result.entries if " - " in entry.name and entry.name.endswith(name)]
-
-
 def test_every_number_is_that_of_its_call(found):
-    names = {
-        "models": MODELS,
-        "targets": TARGETS,
-        "weights": WEIGHTS,
-        "key": KEY,
-        "result": found,
-        "jax": jax,
-        "jnp": jnp,
-        "hypothesis_tests": hypothesis_tests,
-        "recalibration": recalibration,
-        "scores": scores,
-        "distributions": distributions,
-        "distances": distances,
-        "kernels": kernels,
-    }
+    modules = jax, jnp, hypothesis_tests, recalibration, scores, distributions, distances, kernels
+    names = {module.__name__.rpartition(".")[2]: module for module in modules} | {"jnp": jnp}
+    names |= {"models": MODELS, "targets": TARGETS, "weights": WEIGHTS, "key": KEY, "result": found}
     assert ", with weights (effectively " in found.description
     for entry in found.entries:
-        assert "weights=weights" in entry.function
-        value = eval(entry.function, names)
+        assert "weights=weights" in entry.call
+        value = eval(entry.call, names)
         name = "pvalue" if "p-value" in entry.name else "estimate"
         value = value.mean if isinstance(value, Gain) else getattr(value, name, value)
         np.testing.assert_allclose(entry.value, value, rtol=1e-9, atol=1e-12, err_msg=entry.name)
 
 
 def test_pvalues_are_adjusted_by_themselves():
-    raw, compared = {}, checked_models(KEY, MODELS, TARGETS, weights=WEIGHTS)
-    found = {entry.name: entry for entry in comparing.of_scores(compared).entries}
+    raw, compared = {}, compared_of(MODELS, TARGETS, weights=WEIGHTS)
+    [section] = comparing.of_scores(compared, Part()).sections
+    found = {entry.name: entry for entry in section.entries}
     for entry in (entry for name, entry in found.items() if " - " in name):
         first, second = entry.name.partition(":")[0].split(" - ")
         difference = hypothesis_tests.score_difference(
@@ -105,6 +87,8 @@ def test_what_is_said():
     found = calibjax.compare(KEY, models, labels)
     told = "\n".join(found.sentences)
     assert "sharp has a better log score than first: it is lower by" in told
+    assert found.sentences[0].startswith("sharp has the best log score: it is lower by 0.30 nats")
+    assert "each question" in found.notes[0]
     assert "Each of first and second knows something that the other does not" in told
     assert "sharp knows something that first does not" in told
     assert "first knows something that sharp" not in told
@@ -126,25 +110,23 @@ def test_figures_of_classes():
     probs = RNG.dirichlet(np.ones(3), N)
     labels = RNG.integers(0, 3, N)
     models = {"a": Categorical(probs), "b": Categorical(np.full((N, 3), 1 / 3))}
-    compared = checked_models(KEY, models, labels, clusters=np.arange(N) // 2)
-    each = [*_panels(compared)]
+    each = [*comparing._panels(compared_of(models, labels, clusters=np.arange(N) // 2))]
     names = ["a, reliability, top label", "b, reliability, top label"]
     assert [panel.name for panel in each] == names
     assert all("clusters" in panel.caption for panel in each)
 
 
 def test_reference_and_clusters():
-    seen = []
-    clusters = np.arange(N) // 3
+    stages, clusters = [], np.arange(N) // 3
     result = calibjax.compare(
         KEY,
         MODELS,
         TARGETS,
         reference="sharp",
         clusters=clusters,
-        progress=lambda *stage: seen.append(stage),
+        progress=lambda *stage: stages.append(stage),
     )
-    names = [entry.name for entry in pairs_of(result, "log score")]
+    names = [x.name for x in result.entries if " - " in x.name and x.name.endswith("log score")]
     assert names == ["first - sharp: log score", "second - sharp: log score"]
     options = {"clusters": clusters}
     kernel = result.other_kernels["SKCE"]
@@ -166,120 +148,131 @@ def test_reference_and_clusters():
         **options,
     )
     assert result["first given sharp: p-value"].value == test.pvalue
-    assert [stage[1:] for stage in seen] == [(i, 6) for i in range(6)]
+    assert [stage[1:] for stage in stages] == [(i, 5) for i in range(5)]
 
 
 def test_arrays_and_scores():
     probs = RNG.uniform(0.05, 0.95, 40)
     labels = RNG.binomial(1, probs)
     models = {"a": probs, "b": Bernoulli(np.where(np.arange(40) == 0, 1 - labels[0], 0.5))}
-    compared = checked_models(KEY, models, labels, None, None, None)
-    assert compared.score_name[0] == "Brier score"  # the log score is infinite
-    section = comparing.of_scores(compared)
+    compared = compared_of(models, labels)
+    assert compared.score[1] == "Brier score"  # the log score is infinite
+    [section] = comparing.of_scores(compared, Part()).sections
     expected = scores.brier_score(Bernoulli(probs), labels)
     np.testing.assert_allclose(section.entries[0].value, expected, rtol=1e-6)
 
     def misses(predictions, targets):
         return jnp.mean(jnp.abs(predictions.probs - targets))
 
-    compared = checked_models(KEY, models, labels, None, misses, None)
-    section = comparing.of_scores(compared)
+    compared = compared_of(models, labels, score=misses)
+    [section] = comparing.of_scores(compared, Part()).sections
     assert [entry.name for entry in section.entries] == ["a: misses", "b: misses", "a - b: misses"]
     np.testing.assert_allclose(section.entries[0].value, np.abs(probs - labels).mean(), rtol=1e-6)
 
 
 def test_kernel_of_all_predictions_together():
     """Of one family; of several it does not look at the predictions."""
-    compared = checked_models(KEY, MODELS, TARGETS, None, None, None)
+    kernel = comparing.paired(compared_of(MODELS, TARGETS)).kernels["SKCE"]
     together = jax.tree.map(lambda *x: np.concatenate(x), *MODELS.values())
     expected = kernels.default_kernel(together).prediction.length_scale
-    np.testing.assert_allclose(compared.kernel.prediction.length_scale, expected, rtol=1e-9)
+    np.testing.assert_allclose(kernel.prediction.length_scale, expected, rtol=1e-9)
     laplace = {"a": MODELS["first"], "b": Laplace(A, np.ones(N))}
-    compared = checked_models(KEY, laplace, TARGETS, None, None, None)
-    assert isinstance(compared.kernel.prediction, kernels.Constant)
-    section = comparing.of_skces(compared)
-    assert np.isfinite(section.entries[0].value)
+    compared = comparing.paired(compared_of(laplace, TARGETS))
+    assert isinstance(compared.kernels["SKCE"].prediction, kernels.Constant)
+    [section] = comparing.calibration(compared, Part()).sections
+    assert np.isfinite([entry.value for entry in section.entries]).all()
 
 
 def test_families_that_differ():
     ensembles = Ensemble(RNG.normal(size=(N, 5)))
-    compared = checked_models(
-        KEY, {"a": MODELS["first"], "b": ensembles}, TARGETS, None, None, None
-    )
-    assert compared.score_name[0] == "CRPS"
-    assert compared.kernel is None
+    compared = compared_of({"a": MODELS["first"], "b": ensembles}, TARGETS)
+    assert compared.score[1] == "CRPS"
+    assert not comparing.paired(compared).kernels
     counts = RNG.poisson(3, N)
     models = {"a": Poisson(np.full(N, 3.0)), "b": Normal(np.full(N, 3.0), np.full(N, 1.7))}
-    compared = checked_models(KEY, models, counts, None, None, None)
-    assert compared.score_name[0] != "log score"  # a density and a probability
+    compared = compared_of(models, counts)
+    assert compared.score[1] != "log score"  # a density and a probability
 
 
 def test_many_samples_are_thinned(monkeypatch):
     monkeypatch.setattr("calibjax.evaluation.comparing._MOST", 20)
-    compared = checked_models(KEY, MODELS, TARGETS, None, None, None)
-    assert compared.rows is not None
+    compared = comparing.paired(compared_of(MODELS, TARGETS, weights=WEIGHTS))
     assert len(set(compared.rows)) == 20
-    (first, targets), text = compared.samples("first")
-    np.testing.assert_array_equal(first.loc, A[compared.rows])
+    first, targets = compared.models["first"], compared.targets
+    np.testing.assert_array_equal(first.value.loc, A[compared.rows])
+    np.testing.assert_array_equal(targets.value, TARGETS[compared.rows])
     names = {"jax": jax, "models": MODELS, "targets": TARGETS}
     names["result"] = type("Result", (), {"arrays": {"rows": compared.rows}})
-    np.testing.assert_array_equal(targets, TARGETS[compared.rows])
-    for one, two in zip(jax.tree.leaves(eval(text, names)), jax.tree.leaves((first, targets))):
-        np.testing.assert_array_equal(one, two)
-    section = comparing.of_skces(compared)
-    assert np.isfinite(section.entries[0].value)
+    for value, text in (first, targets):
+        jax.tree.map(np.testing.assert_array_equal, eval(text, names), value)
 
 
-def told(entries):
-    models = dict.fromkeys(("a", "b"))
-    names = [field.name for field in dataclasses.fields(Compared)]
-    compared = Compared(**dict.fromkeys(names) | {"models": models, "pairs": [("a", "b")]})
-    compared = dataclasses.replace(compared, score_name=("log score", " nats"))
-    sentences, _ = told_of(compared, {"": Section("", tuple(entries))})
-    return sentences
+@pytest.fixture
+def told(monkeypatch):
+    """What a question says of two models with these entries."""
+
+    def told(question, entries, before=()):
+        rows = {x.name: x for x in entries}
+        one = lambda self, name, *_, **__: rows.get(name, Entry(name, math.nan))  # noqa: E731
+        monkeypatch.setattr(comparing.Compared, "entry", one)
+        models = {"a": MODELS["first"], "b": MODELS["second"]}
+        compared = comparing.paired(compared_of(models, TARGETS))
+        return question(compared, Part((Section("", tuple(before)),))).remarks
+
+    return told
 
 
-SCORE = Entry("a - b: log score", -0.031, 0.008, -0.047, -0.015, pvalue=0.0004)
-
-
-def test_sentences_on_scores_and_gains():
-    assert told([SCORE])[0] == (
-        "a has a better log score than b: it is lower by 0.031 nats per sample (95 % interval "
-        "0.015 to 0.047; p = 0.0004)."
-    )
-    unclear = dataclasses.replace(SCORE, high=0.02, pvalue=0.3)
-    assert told([unclear])[0].startswith("Which of a and b has the better log score is not clear")
+def test_sentences_on_scores_and_gains(told):
+    means = Entry("a: log score", 1.0), Entry("b: log score", 1.031)
+    score = Entry("a - b: log score", -0.031, None, 0.008, -0.047, -0.015, pvalue=0.0004)
+    interval = "it is lower by 0.031 nats per sample (95 % interval 0.015 to 0.047; p = 0.0004)."
+    texts = told(comparing.of_scores, [*means, score])
+    assert texts == (f"a has a better log score than b: {interval}",)
+    unclear = dataclasses.replace(score, high=0.02, pvalue=0.3)
+    interval = "it is lower by 0.031 nats per sample (95 % interval -0.020 to 0.047; p = 0.3)."
+    texts = told(comparing.of_scores, [*means, unclear])
+    assert texts == (f"a does not have a significantly better log score than b: {interval}",)
     gains = [
-        Entry("a: gain", 0.0, 0.001, -0.002, 0.002),
-        Entry("b: gain", 0.02, 0.005, 0.01, 0.03),
-        Entry("a - b: gain", -0.02, 0.005, -0.03, -0.01, pvalue=0.001),
+        Entry("a: gain", 0.0, None, 0.001, -0.002, 0.002),
+        Entry("b: gain", 0.02, None, 0.005, 0.01, 0.03),
+        Entry("a - b: gain", -0.02, None, 0.005, -0.03, -0.01, pvalue=0.001),
     ]
     gained = "Recalibration gains 0.020 ± 0.005 nats more for b than for a (p = 0.001)."
-    assert told([SCORE, *gains])[1] == gained
+    assert told(comparing.of_gains, gains) == (gained,)
     gains[1] = dataclasses.replace(gains[1], value=-0.01, low=-0.02)  # it only loses less
-    assert gained not in told([SCORE, *gains])
+    assert told(comparing.of_gains, gains) == ()
+
+
+def test_sentences_on_calibration(told):
+    """p-values are adjusted, for models and for pairs."""
+    tests = [Entry(f"{x}: exact p-value", p, pvalue=p) for x, p in (("a", 0.02), ("b", 0.1))]
+    difference = Entry("a - b: SKCE", 0.01, pvalue=0.03)
+    texts = ("a is not calibrated (p = 0.04).", "b is better calibrated than a (p = 0.03).")
+    assert told(comparing.calibration, [*tests, difference]) == texts
+    tests[0] = dataclasses.replace(tests[0], pvalue=0.2)
+    difference = dataclasses.replace(difference, pvalue=0.3)
+    assert told(comparing.calibration, [*tests, difference]) == (
+        "No miscalibration of any model was found (smallest p = 0.2).",
+        "Neither of a and b is seen to be better calibrated (p = 0.3).",
+    )
 
 
 @pytest.mark.parametrize(
     ("alone", "given", "expected"),
     [
         ((0.5, 0.5), (0.5, 0.5), "Neither of a and b is seen to know what the other does not"),
-        ((0.5, 0.5), (0.01, 0.5), "b knows something that a does not (p = 0.01): given"),
-        ((0.5, 0.5), (0.01, 0.02), "Each of a and b knows something that the other does not"),
-        ((0.01, 0.5), (0.01, 0.02), "a knows something that b does not (p = 0.02)"),
+        ((0.5, 0.5), (0.01, 0.5), "b knows something that a does not (p = 0.02): given"),
+        ((0.5, 0.5), (0.01, 0.04), "Each of a and b knows something that the other does not"),
+        ((0.01, 0.5), (0.01, 0.04), "a knows something that b does not (p = 0.04)"),
         ((0.01, 0.01), (0.01, 0.02), None),
     ],
 )
-def test_sentences_on_knowledge(alone, given, expected):
+def test_sentences_on_knowledge(told, alone, given, expected):
     """A model that is rejected by itself says nothing about what another one knows."""
-    entries = [
-        SCORE,
-        *(Entry(f"{x}: exact p-value", p, pvalue=p) for x, p in zip("ab", alone, strict=True)),
-        Entry("a given b: exact p-value", given[0], pvalue=given[0]),
-        Entry("b given a: exact p-value", given[1], pvalue=given[1]),
-    ]
-    known = [x for x in told(entries) if "know" in x]
-    assert [x.startswith(expected or "-") for x in known] == [True] * (expected is not None)
+    names = [f"{x}: exact p-value" for x in ("a", "b", "a given b", "b given a")]
+    entries = [Entry(x, p, pvalue=p) for x, p in zip(names, (*alone, *given), strict=True)]
+    texts = told(comparing.knowledge, entries[2:], entries[:2])
+    assert [x.startswith(expected or "-") for x in texts] == [True] * (expected is not None)
 
 
 @pytest.mark.parametrize(
