@@ -4,6 +4,7 @@ import functools
 import io
 
 import numpy as np
+import pytest
 
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
 from calibjax.plotting.figures import figure
@@ -21,6 +22,14 @@ def saved(save, *arguments, **arrays):
 
 
 npy, npz = functools.partial(saved, np.save), functools.partial(saved, np.savez)
+
+
+def parquet(**columns):
+    """A file of Parquet; a skip where pyarrow is not installed."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    file = io.BytesIO()
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), file)
+    return file.getvalue()
 
 
 def _curve(shown, ax=None):

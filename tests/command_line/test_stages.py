@@ -67,9 +67,16 @@ def test_no_programs_are_kept(settings, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_made(settings, tmp_path):
+def test_a_folder_that_cannot_be_made(settings, tmp_path, monkeypatch):
     (tmp_path / "calibjax").write_text("a file")
     assert "compiled programs are not kept: " in program.prepare(keeps_programs=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pathlib.Path.home", home)
+    assert "compiled programs are not kept: Could not" in program.prepare(keeps_programs=True)
     assert not settings
 
 
