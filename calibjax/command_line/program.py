@@ -58,11 +58,9 @@ Are the predictions in a file calibrated? Prints what is wrong, by how much, and
 
 All other columns are named by options. Where columns have two meanings, nothing is read, and the
 message shows the options. In NPZ files arrays [n, m] called NAME are columns NAME_0, ....
-Put FILE first: options that take several columns take all that follows.
+Put FILE first: options that take several columns take all that follows. Exit status: 0 if the
+predictions have been evaluated, 1 if the output cannot be written, 2 if a file or option is wrong.
 """
-EPILOG = """\
-Exit status: 0 if the predictions have been evaluated, 1 if the output cannot be written, 2 if a
-file or option is wrong, 130 after Ctrl-C."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,13 +78,6 @@ def _separator(text: str) -> str:
     return text
 
 
-def _level(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 < float(text) < 1:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, such as 0.9, got {text}")
-
-
 def _one(name: str, text: str, **more: Any) -> dict[str, Any]:
     return {"metavar": name, "help": text, **more}
 
@@ -100,8 +91,9 @@ def _flag(text: str) -> dict[str, Any]:
 
 
 _COLUMN = "COLUMN"
-_HEADER = "whether the first row names the columns (default: yes, unless all of it are numbers, \
-which is refused); without names columns are 1, 2, ...".replace("\\\n", "")
+_HEADER = (
+    "the first row names the columns, or not (columns are 1, 2, ...); to say if it has numbers"
+)
 _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "targets": {
         "--target": _one(_COLUMN, "the labels or targets"),
@@ -118,7 +110,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--members": _some(_COLUMN, "members of ensembles"),
         "--lower": _one(_COLUMN, "the lower end of central prediction intervals"),
         "--upper": _one(_COLUMN, "their upper end"),
-        "--level": _one("LEVEL", "their probability, such as 0.9", type=_level),
+        "--level": _one("LEVEL", "their probability, such as 0.9", type=float),
         "--family": _one("NAME", f"one of {', '.join(FAMILIES)}", choices=FAMILIES),
         "--parameters": _some("NAME=COLUMN", "of the family (default: columns of their names)"),
         "--models": _some(_COLUMN, "probabilities of --positive by several models; compared"),
@@ -165,7 +157,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
         prog="calibjax",
         description=DESCRIPTION,
-        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -251,14 +242,12 @@ def _machine() -> str:
 
 
 def _forget_oldest(folder: Path) -> None:
-    """Removes the programs that were not used for longest from a folder that has become large."""
-    size = 0
-    with contextlib.suppress(FileNotFoundError):  # another process may remove them, too
-        status = [(path.stat(), path) for path in folder.iterdir() if path.is_file()]
-        for x, path in sorted(status, key=lambda pair: -max(pair[0].st_atime, pair[0].st_mtime)):
-            size += x.st_size
-            if size > _LARGEST:
-                path.unlink()
+    """Removes the oldest programs from a folder that has become large."""
+    programs = sorted(filter(Path.is_file, folder.iterdir()), key=os.path.getmtime, reverse=True)
+    sizes = np.cumsum([path.stat().st_size for path in programs])
+    for path, size in zip(programs, sizes, strict=True):
+        if size > _LARGEST:
+            path.unlink(missing_ok=True)
 
 
 _IMPORTS = """\
@@ -364,7 +353,8 @@ def _result(options: Namespace, arguments: Sequence[str], kept: str) -> str:
     models = _read(options)
     first = next(iter(models.values()))
     facts = _facts(options, models)
-    names = [f"{name} (group {i})" for i, name in enumerate(first.group_names)]
+    is_one = len(models) == 1
+    names = [f"{name} (group {i})" for i, name in enumerate(first.group_names) if is_one]
     remarks = [f"Groups are numbered from 0: {listed(names, 100)}."] if names else []
     with jax.enable_x64(options.float64):
         for data in models.values():
@@ -373,7 +363,7 @@ def _result(options: Namespace, arguments: Sequence[str], kept: str) -> str:
         stages.say(kept)
     evaluation = _evaluated(options, models, stages)
     if options.report is not None:
-        _write_report(options, arguments, evaluation, facts, remarks, stages)
+        _write_report(options, arguments, evaluation, facts, remarks, stages, is_one=is_one)
     if options.json:
         about = {"input": dict(facts), "remarks": remarks}
         return json.dumps(about | json.loads(evaluation.to_json()), indent=2)
@@ -416,31 +406,23 @@ def load(*arguments: str | Path | Sequence[str | Path], **options: Any) -> Data 
 
 def _read(options: Namespace) -> dict[str, Data]:
     """The models of all files by name, which have the same targets."""
+    paths = [*map(str, options.files)]
     stems = [path.name.partition(".")[0] for path in options.files]
-    is_clear = len(set(stems)) == len(stems)
-    names = stems if is_clear else [str(path) for path in options.files]
-    if len(set(names)) < len(names):
+    names = stems if len({*stems}) == len(stems) else paths
+    if len({*names}) < len(names):
         raise InputError(f"expected different files, got {listed(names)}")
     models: dict[str, Data] = {}
     for name, path in zip(names, options.files, strict=True):
-        of_file = load_file(path, options)
-        is_one = len(of_file) == 1
-        is_alone = len(names) == 1
-        models |= {
-            name if is_one else x if is_alone else f"{name} {x}": data
-            for x, data in of_file.items()
-        }
+        for model, data in load_file(path, options).items():
+            models[f"{name if len(names) > 1 or not model else ''} {model}".strip()] = data
     first, *others = models.values()
     for other in others:
         check_same_rows(first, other)
-    wanted = {
-        "--clusters": not others and options.clusters,
-        "--repairs": others and options.repairs,
-    }
-    for option, value in wanted.items():
-        if value:
-            number = "several models" if option == "--clusters" else "one model"
-            raise InputError(f"{option}: expected {number}, got {len(models)}")
+    if options.clusters and not others:
+        raise InputError("--clusters: expected several models, got one")
+    if (options.repairs or options.groups or options.features) and others:
+        got = f"{len(models)} of them"
+        raise InputError(f"--repairs, --groups and --features: expected one model, got {got}")
     return models
 
 
@@ -451,7 +433,10 @@ def _facts(options: Namespace, models: Mapping[str, Data]) -> list[tuple[str, st
     facts.append(("file", "; ".join(map(str, options.files))))
     if len(models) > 1:
         facts += [(f"model {name}", data.facts[0][1]) for name, data in models.items()]
-    facts += first.facts[len(models) > 1 :]
+        unused = {"groups": "groups, not compared", "features": "features, not compared"}
+        facts += [(unused.get(name, name), value) for name, value in first.facts[1:]]
+    else:
+        facts += first.facts
     if first.classes != tuple(map(str, range(len(first.classes)))):
         names = [f"{i}: {name}" for i, name in enumerate(first.classes)]
         facts.append(("classes in the names of kernels", listed(names, 100)))
@@ -489,6 +474,8 @@ def _write_report(
     facts: Sequence[tuple[str, str]],
     remarks: Sequence[str],
     stages: Stages,
+    *,
+    is_one: bool,
 ) -> None:
     """Writes all of the page, or nothing.
 
@@ -502,7 +489,6 @@ def _write_report(
     except ImportError as error:
         missing = f"The figures are left out: {error}"
         stages.say(missing)
-    is_one = "model" not in "".join(name for name, _ in facts)
     files_in_words = listed([path.name for path in options.files])
     setup = _IMPORTS + (_SETUP if is_one else _SETUP_OF_SEVERAL)
     content = page.page(
@@ -545,14 +531,13 @@ def _check_output(options: Namespace) -> None:
     """Refuses a place for the report before anything is computed."""
     if options.report is None:
         return
-    try:
+    is_good = False
+    with contextlib.suppress(OSError):  # of names that are too long
         path = Path(os.path.realpath(options.report))
-        if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
-            expected = "a file in a folder that can be written"
-            raise InputError(f"--report: expected {expected}, got {options.report}")
         inputs = [x for x in (*options.files, options.labels) if x is not None and x.exists()]
-        if path.exists() and any(path.samefile(x) for x in inputs):
-            expected = "another file than those that are read"
-            raise InputError(f"--report: expected {expected}, got {options.report}")
-    except OSError as error:
-        raise InputError(f"--report: {options.report}: {error.strerror}") from None
+        is_new = not path.exists()
+        is_good = is_new or (path.is_file() and not any(map(path.samefile, inputs)))
+        is_good = is_good and os.access(path.parent, os.W_OK)
+    if not is_good:
+        expected = "a file that is not read, in a folder that can be written"
+        raise InputError(f"--report: expected {expected}, got {options.report}")

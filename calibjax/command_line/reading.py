@@ -179,6 +179,10 @@ def _text(value: Any) -> str:
 
 def _numbers(values: Any, decimal: str = ".", thousands: str = "", signs: str = "") -> np.ndarray:
     """Texts and other objects as numbers, float64 [n]; NaN for those that are none."""
+    if (decimal, thousands, signs) == (".", "", ""):
+        with contextlib.suppress(TypeError, ValueError):
+            if "_" not in "".join(values):  # `float` takes 1_000
+                return np.array(values, object).astype(np.float64)
     groups = rf"\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+|" if thousands else ""
     digits = rf"(?:{groups}\d*)(?:{re.escape(decimal)}\d*)?(?:e[+-]?\d+)?"
     pattern = re.compile(rf"[+-]?(?:{digits}|inf|infinity|nan)", re.I)
@@ -187,7 +191,7 @@ def _numbers(values: Any, decimal: str = ".", thousands: str = "", signs: str = 
         try:
             if isinstance(value, str):
                 value = value.strip().rstrip(signs) if signs else value.strip()
-                if not pattern.fullmatch(value):  # `float` takes 1_000
+                if not pattern.fullmatch(value):
                     return np.nan
                 value = value.replace(thousands, "").replace(decimal, ".")
             return float(value)
@@ -504,21 +508,22 @@ def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]
     For classes, a pattern with one * stands for all columns that match it; their classes are the
     texts that * stands for.
     """
-    columns: dict[str, str] = {}
+    assigned: list[tuple[str, str]] = []
+    is_first = option in ("--classes", "--logits")
     for pair in pairs:
-        if option in ("--classes", "--logits"):
-            column, _, value = pair.rpartition("=")
-            pattern = re.compile("(.+)".join(map(re.escape, pair.split("*"))), re.S)
-            if "=" not in pair and pair.count("*") == 1:
-                columns |= {x[1]: x[0] for x in map(pattern.fullmatch, table.columns) if x}
-                continue
+        left, sign, right = pair.rpartition("=") if is_first else pair.partition("=")
+        pattern = re.compile("(.+)".join(map(re.escape, pair.split("*"))), re.S)
+        column, value = (left, right) if is_first else (right, left)
+        if sign:
+            assigned.append((value.strip(), _matching(table, [column], option)[0]))
+        elif is_first and pair.count("*") == 1 and any(map(pattern.fullmatch, table.columns)):
+            assigned += [(x[1], x[0]) for x in map(pattern.fullmatch, table.columns) if x]
         else:
-            value, _, column = pair.partition("=")
-        if "=" not in pair or value.strip() in columns:
-            expected = "different pairs with =" if "=" in pair else "a pair with ="
-            raise InputError(f"{option}: expected {expected}, got {pair}")
-        columns[value.strip()] = _matching(table, [column], option)[0]
-    return columns
+            raise InputError(f"{option}: expected pairs with =, got {pair}")
+    if len({x for x, _ in assigned}) < len(assigned):
+        got = listed(x for x, _ in assigned)
+        raise InputError(f"{option}: expected different values, got {got}")
+    return dict(assigned)
 
 
 # Options that need another one, and the template of both.
@@ -697,10 +702,13 @@ def _places(table: Table, labels: Table, target: str) -> np.ndarray:
         raise InputError(f"{labels.path}: expected {expected}, got {len(labels)}")
     dates = [x for x in names if re.match(r"\d{4}-\d\d", _text(labels.columns[x][0]))]
     others = [x for x in dates if x not in keys]
+    rivals = [x for x in ("target", "variable") if x in table.columns and x not in keys]
+    rivals = [x for x in rivals if len({*table.columns[x]}) > 1]
     pandas = _imported(table.path, "pandas", "rows are matched with pandas")
     index = pandas.MultiIndex.from_arrays(theirs)
-    if others or not index.is_unique:
+    if others or rivals or not index.is_unique:
         got = f"dates {others[0]} of this file only" if others else "several for some values"
+        got = f"one for all values of {rivals[0]}" if rivals else got
         expected = f"one row for each value of {listed(keys)}, which both files have"
         raise InputError(f"{labels.path}: expected {expected}, got {got}")
     return index.get_indexer(pandas.MultiIndex.from_arrays(ours))

@@ -302,7 +302,6 @@ def test_data_that_evaluate_refuses(file, tmp_path, capsys, monkeypatch):
         ["--family", "nothing"],
         ["--seed", "x"],
         ["--sep", "ab"],
-        ["--level", "90"],
         ["--\x1b[31m"],
         ["--rep"],
     ],

@@ -187,8 +187,13 @@ def test_labels_in_a_file_of_their_own(order, written):
         ({"probability": "p"}, "--probability: expected --positive, too, got none: calibjax FILE"),
         ({"mean": "loc"}, "--mean: expected --sd, too"),
         ({"lower": "loc", "upper": "p"}, "--upper: expected --level, too"),
-        ({"classes": ["loc", "p"]}, "--classes: expected a pair with =, got loc"),
-        ({"classes": ["loc=1", "p=1"]}, "--classes: expected different pairs with =, got p=1"),
+        ({"classes": ["loc", "p"]}, "--classes: expected pairs with =, got loc"),
+        ({"classes": ["loc=1", "p=1"]}, "--classes: expected different values, got 1, 1"),
+        ({"classes": ["x*"]}, "--classes: expected pairs with =, got x"),
+        (
+            {"lower": "loc", "upper": "p", "level": 90},
+            "different levels between 0 and 1, got -44.5",
+        ),
         ({"quantiles": ["5=loc"]}, "expected different levels between 0 and 1, got 5"),
         ({"family": "beta"}, r"expected a column alpha \(--parameters\)"),
         ({"family": "normal", "parameters": ["loc=loc"]}, "expected the parameters loc, scale"),
@@ -225,8 +230,14 @@ def test_two_meanings(content, written):
 
 def test_observations_of_a_hub_by_other_dates(written):
     """One observation for each place is not that of all horizons."""
-    names = "location,horizon,output_type,output_type_id,value\n"
-    path = written(".csv", names + "a,1,quantile,0.5,1\na,2,quantile,0.5,2\n", "forecasts")
+    names = "location,horizon,target,output_type,output_type_id,value\n"
+    rows = "a,1,cases,quantile,0.5,1\na,2,cases,quantile,0.5,2\n"
+    path = written(".csv", names + rows, "forecasts")
     labels = written(".csv", "date,location,observation\n2024-01-01,a,3\n", "labels")
     with pytest.raises(InputError, match="one row for each value of location, .* dates date"):
+        load(path, labels=labels)
+    labels = written(".csv", "location,observation\na,3\n", "labels")
+    assert load(path, labels=labels).targets.tolist() == [3, 3]
+    path = written(".csv", names + rows.replace("2,cases", "2,deaths"), "forecasts")
+    with pytest.raises(InputError, match="got one for all values of target"):
         load(path, labels=labels)

@@ -77,7 +77,7 @@ def test_other_refusals(files, calls, tmp_path, capsys):
         (classes[:2], "expected the classes x, y as in"),
         ([classes[0], classes[2], "--weights", "w"], "row 3: expected weights 3.0 as in"),
         ([files[0], str(tmp_path / "none.csv")], "none.csv: cannot be read"),
-        ([*files, "--repairs"], "--repairs: expected one model, got 2"),
+        ([*files, "--repairs"], "expected one model, got 2"),
         ([files[0], "--clusters", "target"], "expected one use of column target"),
     ):
         assert main([*map(str, arguments)]) == 2
@@ -96,5 +96,5 @@ def test_models_in_the_columns_of_one_file(tmp_path, calls, capsys):
     assert targets.tolist() == [1, 0, 1]
     assert options["clusters"].tolist() == [0, 0, 1]
     assert "model odds: probability of label us: odds\n" in capsys.readouterr().out
-    with pytest.raises(InputError, match="--clusters: expected several models, got 1"):
+    with pytest.raises(InputError, match="--clusters: expected several models, got one"):
         load(path, probability="elo", positive="us", target="winner", clusters=["day"])
