@@ -8,7 +8,6 @@ import pytest
 from calibjax import distributions
 from calibjax.command_line import load
 from calibjax.command_line.reading import InputError
-from calibjax.distributions import Ensemble, StudentT
 from tests.command_line.examples import npy, npz, parquet, saved
 
 RNG = np.random.default_rng(0)
@@ -16,8 +15,6 @@ PROBS = RNG.dirichlet(np.ones(3), 20)
 LABELS = RNG.integers(0, 3, 20)
 LOC, SCALE, TARGET = RNG.normal(size=(3, 20))
 SCALE = np.exp(SCALE)
-MEMBERS = RNG.normal(size=(20, 3))
-ORDERED = np.sort(MEMBERS, 1)
 
 
 def csv(names, *columns, sep=","):
@@ -88,56 +85,21 @@ def test_labels_as_they_are_written(names, labels, expected, written):
             assert load(path, *options).targets.tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "family"),
-    [
-        ({"mean": LOC, "std": SCALE}, {}, distributions.Normal),
-        ({"mu": LOC, "sigma": SCALE}, {"mean": "mu", "sd": "sigma"}, distributions.Normal),
-        ({"loc": LOC, "scale": SCALE}, {"family": "laplace"}, distributions.Laplace),
-        ({"df": SCALE, "loc": LOC, "scale": SCALE}, {"family": "student_t"}, StudentT),
-        (
-            {"a": SCALE, "rate": SCALE},
-            {"family": "gamma", "parameters": ["rate=rate", "concentration=a"]},
-            distributions.Gamma,
-        ),
-        ({f"member_{i}": x for i, x in enumerate(MEMBERS.T)}, {}, Ensemble),
-        ({f"fc.{i}": x for i, x in enumerate(MEMBERS.T)}, {"members": ["fc.*"]}, Ensemble),
-    ],
-)  # fmt: skip
-def test_numbers(columns, options, family, written):
-    target = np.abs(TARGET) + 0.1
-    path = written(".csv", csv([*columns, "target"], *columns.values(), target))
-    data = load(path, **options)
-    assert type(data.predictions) is family
-    fields = [x for x in vars(data.predictions).values() if x is not None]
-    read = np.concatenate([np.reshape(x.T, (-1, 20)) for x in fields])
-    np.testing.assert_array_equal(read, [*columns.values()])
-    np.testing.assert_array_equal(data.targets, target)
-
-
-@pytest.mark.parametrize(
-    ("names", "options", "levels"),
-    [
-        (["quantile_0.9", "q.5", "q0.1"], {}, [0.1, 0.5, 0.9]),
-        (["p90", "p50", "p10"], {"quantiles": [".9=p90", "0.5=p50", "1e-1=p10"]}, [0.1, 0.5, 0.9]),
-        (["hi", "mid", "lo"], {"lower": "lo", "upper": "hi", "level": 0.8}, [0.1, 0.9]),
-    ],
-)
-def test_quantiles(names, options, levels, written):
-    path = written(".csv", csv([*names, "y"], *ORDERED.T[::-1], TARGET))
-    data = load(path, **options)
-    np.testing.assert_array_equal(data.predictions.levels, [levels] * 20)
-    columns = ORDERED if len(levels) == 3 else ORDERED[:, [0, 2]]
-    np.testing.assert_array_equal(data.predictions.values, columns)
-    crossing = written(".csv", csv([*names, "y"], *ORDERED.T, TARGET))
-    data = load(crossing, sort_quantiles=True, **options)
-    np.testing.assert_array_equal(data.predictions.values, columns)
+@pytest.mark.parametrize("family", ["laplace", "student_t"])
+def test_families(family, written):
+    path = written(".csv", csv(["df", "loc", "scale", "target"], SCALE, LOC, SCALE, TARGET))
+    predictions = load(path, family=family).predictions
+    assert type(predictions).__name__ == family.title().replace("_", "")
+    np.testing.assert_array_equal(predictions.loc, LOC)
+    np.testing.assert_array_equal(predictions.scale, SCALE)
 
 
 def test_infinite_quantiles(written):
     """Conformal methods write them; other columns are finite."""
-    data = load(written(".csv", "q0.1,q0.9,target\n-inf,2,1\n0,Inf,1\n"))
-    np.testing.assert_array_equal(data.predictions.values, [[-np.inf, 2], [0, np.inf]])
+    path = written(".csv", "q0.9,q.1,target\n2,-inf,1\nInf,0,1\n0,1,1\n")
+    data = load(path, sort_quantiles=True)
+    np.testing.assert_array_equal(data.predictions.values, [[-np.inf, 2], [0, np.inf], [0, 1]])
+    np.testing.assert_array_equal(data.predictions.levels, [[0.1, 0.9]] * 3)
 
 
 def test_groups_features_weights_and_missing_values(written):
