@@ -36,6 +36,7 @@ HUB = ("output_type", "output_type_id", "value")
 _LARGEST = 2**30  # bytes of a file, unpacked
 _MOST_COLUMNS = 10_000  # of a text, of which each costs pandas a fifth of a millisecond
 _SHOWN = 60  # characters of a value
+_POSITIVE = "positive"
 
 # Families with scalar parameters: student_t is StudentT.
 _FAMILIES = "normal laplace logistic student_t generalized_normal log_normal gamma beta uniform"
@@ -190,7 +191,7 @@ def _numbers(values: Any, decimal: str = ".", thousands: str = "", signs: str = 
     def number(value: Any) -> float:
         try:
             if isinstance(value, str):
-                value = value.strip().rstrip(signs) if signs else value.strip()
+                value = value.strip().removesuffix(signs).strip()
                 if not pattern.fullmatch(value):
                     return np.nan
                 value = value.replace(thousands, "").replace(decimal, ".")
@@ -255,6 +256,7 @@ def read(path: Path, options: Namespace, number: int | None = None) -> Table:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             raise InputError(f"{path}: expected at most 1 GiB, got more; take a sample of rows")
+    start = 0
     if kind in TEXTS:
         columns, start = _columns_of_text(path, content, TEXTS[kind], options, number)
     elif kind == ".parquet":
@@ -262,12 +264,11 @@ def read(path: Path, options: Namespace, number: int | None = None) -> Table:
         with _refusing_damage(path, " as Parquet"):
             table = parquet.read_table(io.BytesIO(content))
             columns = [(x, table.column(i).to_numpy()) for i, x in enumerate(table.column_names)]
-        start = 0
     else:
         with _refusing_damage(path, " by numpy.load"):
             loaded = np.load(io.BytesIO(content), allow_pickle=False)
             arrays = loaded if isinstance(loaded, np.ndarray) else dict(loaded)
-        columns, start = list(_columns_of_arrays(path, arrays)), 0
+        columns = list(_columns_of_arrays(path, arrays))
     (name, count), *_ = Counter(name for name, _ in columns).most_common(1) or [("", 0)]
     if count > 1:
         got = f"column {shown(name)} {count} times"
@@ -295,14 +296,9 @@ def _columns_of_arrays(path: Path, arrays: Any) -> Iterator[tuple[str, np.ndarra
         if array.dtype.kind == "S":
             array = np.char.decode(array, "utf-8", "replace")
         array = array.astype(object) if array.dtype.kind in "UT" else array
-        if name is None:  # 1, ..., m
-            yield from (
-                (str(i + 1), x) for i, x in enumerate(array.T if array.ndim == 2 else [array])
-            )
-        elif array.ndim == 1:
-            yield name, array
-        else:  # NAME_0, ..., NAME_m−1
-            yield from ((f"{name}_{i}", x) for i, x in enumerate(array.T))
+        for i, column in enumerate(array.T if array.ndim == 2 else [array]):
+            counted = str(i + 1) if name is None else f"{name}_{i}"
+            yield (name if name and array.ndim == 1 else counted), column
 
 
 def _columns_of_text(
@@ -558,7 +554,7 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
 
     kinds: dict[str, dict[str, Meaning]] = {}
     if options.probability is not None:
-        kinds["probability"] = {"": Meaning("probability", {"": one("probability")})}
+        kinds["probability"] = {"": Meaning("probability", {_POSITIVE: one("probability")})}
     for kind in ("classes", "logits", "quantiles"):
         if pairs := getattr(options, kind):
             kinds[kind] = {"": Meaning(kind, _assigned(table, f"--{kind}", pairs))}
@@ -581,7 +577,7 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
         kinds["family"] = {"": Meaning(options.family, {x: columns[x] for x in needed})}
     if options.models:
         columns = _matching(table, options.models, "--models")
-        kinds["models"] = {x: Meaning("probability", {"": x}) for x in columns}
+        kinds["models"] = {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
     if len(kinds) > 1:
         got = " and ".join(f"--{x}" for x in kinds)
         raise InputError(f"{table.path}: expected options for one kind of predictions, got {got}")
@@ -653,7 +649,7 @@ def _recognised(table: Table, names: Mapping[str, None], targets: np.ndarray) ->
     if len(single) == 1:
         is_label = any(re.match(r"(y_?)?(pred|hat)", x, re.I) for x in names)
         is_confidence = is_label and (table.values(single[0]) >= 0.5).all()  # in a predicted label
-        found.append(Meaning("probability", {} if is_confidence else {"": single[0]}))
+        found.append(Meaning("probability", {} if is_confidence else {_POSITIVE: single[0]}))
     locs = [x for x in ("mean", "loc") if x in names]
     scales = [x for x in ("sd", "std", "scale") if x in names]
     if locs and scales:
@@ -721,7 +717,7 @@ def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
         The table, the columns of each model, and descriptions of rows that are not used.
     """
     pandas = _imported(table.path, "pandas", "forecasts of hubs are read with pandas")
-    frame = pandas.DataFrame({x: map(_text, y) for x, y in table.columns.items() if x})
+    frame = pandas.DataFrame({x: [*map(_text, y)] for x, y in table.columns.items() if x})
     frame[""] = table.rows
     types = {*frame["output_type"]}
     usable = types & {"quantile", "sample"}
@@ -775,8 +771,8 @@ def _data(
     predictions = _predictions(table, meaning, options)
     words = f"{kind}: {listed(columns.values())}"
     if kind == "probability":
-        classes, targets = _two_labels(labels, target, columns[""], options.positive)
-        words = f"probability of label {classes[1]}: {columns['']}"
+        classes, targets = _two_labels(labels, target, columns[_POSITIVE], options.positive)
+        words = f"probability of label {classes[1]}: {columns[_POSITIVE]}"
     elif kind in ("classes", "logits"):
         classes, targets = tuple(columns), _labels(labels, target, meaning)
     else:
@@ -863,11 +859,8 @@ def _predictions(table: Table, meaning: Meaning, options: Namespace) -> Distribu
         rows = _probabilities(table, columns, rows, options)
     if kind == "probability":
         return distributions.Bernoulli(rows[:, 0])
-    return {
-        "classes": distributions.Categorical,
-        "logits": distributions.CategoricalLogits,
-        "members": distributions.Ensemble,
-    }[kind](rows)
+    names = {"classes": "Categorical", "logits": "CategoricalLogits", "members": "Ensemble"}
+    return getattr(distributions, names[kind])(rows)
 
 
 def _probabilities(
@@ -936,12 +929,11 @@ def check_rows(data: Data) -> None:
 def check_same_rows(first: Data, other: Data) -> None:
     """Refuses a file whose rows have other targets, weights or clusters than the first file."""
     path, table = first.table.path, other.table
-    if len(table) != len(first.table):
-        expected = f"{len(first.table)} rows as in {path}"
-        raise InputError(f"{table.path}: expected {expected}, got {len(table)}")
-    if first.classes != other.classes:
-        expected, got = listed(first.classes), listed(other.classes)
-        raise InputError(f"{table.path}: expected the classes {expected} as in {path}, got {got}")
+    sizes = [f"{len(x.table)} rows" for x in (first, other)]
+    classes = [f"classes {listed(x.classes)}" for x in (first, other)]
+    for expected, got in (sizes, classes):
+        if expected != got:
+            raise InputError(f"{table.path}: expected {expected} as in {path}, got {got}")
     for name in ("targets", "weights", "clusters"):
         values, others = getattr(first, name), getattr(other, name)
         if values is not None and others is not None and (values != others).any():

@@ -302,6 +302,7 @@ def test_data_that_evaluate_refuses(file, tmp_path, capsys, monkeypatch):
         ["--family", "nothing"],
         ["--seed", "x"],
         ["--sep", "ab"],
+        ["--thousands", "."],
         ["--\x1b[31m"],
         ["--rep"],
     ],

@@ -203,3 +203,22 @@ def test_observations_of_a_hub_by_other_dates(written):
     path = written(".csv", names + rows.replace("2,cases", "2,deaths"), "forecasts")
     with pytest.raises(InputError, match="got one for all values of target"):
         load(path, labels=labels)
+
+
+def test_labels_without_a_value(written):
+    path = written(".csv", "prob,label\n0.5,1\n0.25,\n50 %,0\n")
+    with pytest.raises(InputError, match=r"row 4: .* got '50 %'; --percent"):
+        load(path, skip_missing=True)
+    data = load(path, skip_missing=True, percent=True)
+    np.testing.assert_array_equal(data.predictions.probs, [0.005, 0.5])
+    assert data.targets.tolist() == [1, 0]
+
+
+def test_hub_with_one_column_of_tasks(written):
+    names = "task,output_type,output_type_id,value,observation\n"
+    rows = [f"{t},quantile,{q},{t + q},{t}\n" for t in (3, 1, 2) for q in (0.9, 0.1)]
+    data = load(written(".csv", names + "".join(rows) + "1,median,NA,5,1\n"))
+    assert data.targets.tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(data.predictions.values, [[1.1, 1.9], [2.1, 2.9], [3.1, 3.9]])
+    assert data.table.rows.tolist() == [4, 6, 2]
+    assert dict(data.facts)["not used"] == "rows of median, task"

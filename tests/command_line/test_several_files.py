@@ -74,7 +74,7 @@ def test_other_refusals(files, calls, tmp_path, capsys):
     classes[2].write_text("prob_x,prob_y,w,label\n0.4,0.6,1,x\n0.7,0.3,2,x\n")
     for arguments, message in (
         ([files[0], files[0]], "expected different files"),
-        (classes[:2], "expected the classes x, y as in"),
+        (classes[:2], "expected classes x, y as in"),
         ([classes[0], classes[2], "--weights", "w"], "row 3: expected weights 3.0 as in"),
         ([files[0], str(tmp_path / "none.csv")], "none.csv: cannot be read"),
         ([*files, "--repairs"], "expected one model, got 2"),
