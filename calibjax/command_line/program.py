@@ -118,8 +118,8 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "other columns": {
         "--groups": _some(_COLUMN, "groups, each column a division of its own"),
         "--features": _some(_COLUMN, "features, all columns together"),
-        "--weights": _some(_COLUMN, "weights of the rows, such as survey weights") | {"nargs": 1},
-        "--clusters": _some(_COLUMN, "clusters of dependent rows, for comparisons") | {"nargs": 1},
+        "--weights": _one(_COLUMN, "weights of the rows, such as survey weights", nargs=1),
+        "--clusters": _one(_COLUMN, "clusters of dependent rows, for comparisons", nargs=1),
     },
     "reading": {
         "--sep": _one("CHARACTER", "between values (default: comma; tab in .tsv)", type=_separator),
@@ -321,7 +321,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
-        options = parse(arguments)
+        try:
+            options = parse(arguments)
+        finally:  # --help and --version print
+            print(end="", flush=True)
         kept = prepare(keeps_programs=not options.no_cache) if is_process else ""
         print(_result(options, arguments, kept), flush=True)
         if options.demo is not None:
@@ -337,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status, line = 1, ""
     except OSError as error:
         status, line = 1, f"the output cannot be written ({error.strerror})"
-    if status == 1:  # or Python tries it again at its end
+    if status == 1 and is_process:  # or Python tries it again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if line:
         _say(line)

@@ -610,14 +610,16 @@ def _certain(
     elif labels and len(labels.columns) == 1:
         candidates = [*labels.columns]
     is_clear = len(candidates) == 1
-    taken = {*others, *([] if labels else candidates)}
-    names = dict.fromkeys(x for x in table.columns if x not in taken)
+    assigned = {*others, *([] if labels else candidates)}
+    names = dict.fromkeys(x for x in table.columns if x not in assigned)
     values = of_labels.values(candidates[0]) if is_clear else np.zeros(0)
-    found = [*meanings.values()] or _recognised(table, names, values)
-    is_certain = meanings or (len(found) == 1 and found[0].columns and found[0].kind != "family")
+    recognised = [*meanings.values()] or _recognised(table, names, values)
+    is_certain = meanings or (
+        len(recognised) == 1 and recognised[0].columns and recognised[0].kind != "family"
+    )
     if is_clear and is_certain:
-        return candidates[0], meanings or {"": found[0]}
-    kinds = [*dict.fromkeys(x.kind for x in found)]
+        return candidates[0], meanings or {"": recognised[0]}
+    kinds = [*dict.fromkeys(x.kind for x in recognised)]
     fit = f", which fit {' and '.join(kinds)}" if kinds else ""
     expected, got = "columns of one kind of predictions", _in_words(table, names) + fit
     if not is_clear:
@@ -633,8 +635,8 @@ def _certain(
 
 
 def _recognised(table: Table, names: Mapping[str, None], targets: np.ndarray) -> list[Meaning]:
-    """Kinds of predictions that names of columns say; without columns if that is not certain."""
-    found: list[Meaning] = []
+    """Kinds of predictions by the names of columns; without columns if they are not certain."""
+    meanings: list[Meaning] = []
     for kind, pattern in _CERTAIN.items():
         groups: dict[str, dict[str, str]] = {}
         for match in filter(None, (re.fullmatch(pattern, x, re.S) for x in names)):
@@ -642,25 +644,25 @@ def _recognised(table: Table, names: Mapping[str, None], targets: np.ndarray) ->
             columns[match[2] if match[2] not in columns else match[0]] = match[0]
         for columns in groups.values():
             if kind == "quantiles":
-                found.append(Meaning(kind, columns if _are_levels(columns) else {}))
+                meanings.append(Meaning(kind, columns if _are_levels(columns) else {}))
             elif len(columns) > 1:
-                found.append(Meaning(kind, columns))
+                meanings.append(Meaning(kind, columns))
     single = [x for x in ("prob", "probs", "p") if x in names]
     if len(single) == 1:
         is_label = any(re.match(r"(y_?)?(pred|hat)", x, re.I) for x in names)
         is_confidence = is_label and (table.values(single[0]) >= 0.5).all()  # in a predicted label
-        found.append(Meaning("probability", {} if is_confidence else {_POSITIVE: single[0]}))
+        meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: single[0]}))
     locs = [x for x in ("mean", "loc") if x in names]
     scales = [x for x in ("sd", "std", "scale") if x in names]
     if locs and scales:
         is_one = len(locs) == len(scales) == 1
-        found.append(Meaning("normal", {"loc": locs[0], "scale": scales[0]} if is_one else {}))
+        meanings.append(Meaning("normal", {"loc": locs[0], "scale": scales[0]} if is_one else {}))
         if np.isin(targets, (0, 1)).all() and (np.abs(table.values(locs[0]) - 0.5) <= 0.5).all():
-            found.append(Meaning("probability", {}))  # with a standard error
+            meanings.append(Meaning("probability", {}))  # with a standard error
     for family in FAMILIES:
         if parameters(family) != ("loc", "scale") and {*parameters(family)} <= {*names}:
-            found.append(Meaning("family", {}))
-    return found
+            meanings.append(Meaning("family", {}))
+    return meanings
 
 
 def _are_levels(texts: Collection[str]) -> bool:
@@ -821,9 +823,9 @@ def _two_labels(
     """The negative and the positive label, and which of them each row has, [n]."""
     texts = table.texts(target)
     different = sorted({*texts})
-    known = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
-    if positive is None and {x.lower() for x in different} <= {*known}:
-        return ("0", "1"), np.array([known[x.lower()] for x in texts])
+    numbers = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
+    if positive is None and {x.lower() for x in different} <= {*numbers}:
+        return ("0", "1"), np.array([numbers[x.lower()] for x in texts])
     if len(different) == 2 and positive in different:
         negative = next(x for x in different if x != positive)
         return (negative, positive), np.array([int(x == positive) for x in texts])
