@@ -74,7 +74,7 @@ def score(family, *arrays, weights=None):
     return float(np.average(SCORES[family][1](*arrays), weights=weights))
 
 
-def table(columns, sep=",", decimal=".", end="\n", quoting=csv.QUOTE_MINIMAL, header=True):
+def table(columns, sep=",", decimal=".", end="\n", quoting: Any = csv.QUOTE_MINIMAL, header=True):
     """Text of columns by name."""
     file = io.StringIO()
     writer = csv.writer(file, delimiter=sep, lineterminator=end, quoting=quoting)
@@ -107,7 +107,7 @@ PAIR = simplex(RNG, 2, 4)  # the second class is the event, and more frequent
 NOT, EVENT = PAIR.T
 HAPPENED = drawn(RNG, PAIR)
 BINARY = score("Categorical", PAIR, HAPPENED)
-FLIPPED = np.where(HAPPENED == 1, "yes", "no")
+YES_NO = np.where(HAPPENED == 1, "yes", "no")
 CLASSES = simplex(RNG, 1, 3, 2)
 LABELS = drawn(RNG, CLASSES)
 OF_CLASSES = score("Categorical", CLASSES, LABELS)
@@ -134,15 +134,14 @@ TEXTS = ['She said: "no, never"\nand left', "A, B", "naïve", "", "1,5", "x;y"]
 ANSWERS = {"question": np.array(TEXTS)[ROWS % 6], "answer": LABELS}
 MATCH = {"season": ROWS // 20 + 2019, "date": DATES, "team1": TEAMS, "team2": TEAMS[::-1]}
 PATIENT = {"patient_id": ROWS + 1000, "age": ROWS + 20, "sex": np.array(["F", "M"])[ROWS % 2]}
-TEN = simplex(RNG, 3, 2)
-RIVALS = {"elo": EVENT, "market": TEN[:, 1], "538": (EVENT * 0.5 + 0.2).round(3)}
+RIVALS = {"elo": EVENT, "market": simplex(RNG, 3, 2)[:, 1], "538": (EVENT / 2 + 0.2).round(3)}
 OF_RIVALS = {name: score("Bernoulli", p, HAPPENED) for name, p in RIVALS.items()}
 
 
 def hub(models=("FluSight-baseline",), kind="quantile", values=QUANTILES, ids=LEVELS):
     """The long format of forecast hubs, shuffled; its column `target` says of what."""
-    rows = [(m, i, j) for m in range(len(models)) for i in ROWS for j in range(len(ids))]
-    m, i, j = np.random.default_rng(0).permutation(rows).T
+    rows = np.indices((len(models), N, len(ids))).reshape(3, -1)
+    m, i, j = np.random.default_rng(0).permutation(rows, 1)
     return {
         **{"model_id": np.array(models)[m], **_task(i), "horizon": i % 2},
         **{"target": ["wk inc flu hosp"] * len(i), "output_type": [kind] * len(i)},
@@ -167,7 +166,7 @@ _MISSING = np.where(ROWS % 9 == 4, "", SD.astype(str))
 _SEEN = ROWS % 9 != 4
 _COMPLETE = score("Normal", LOC[_SEEN], SD[_SEEN], Y[_SEEN])
 _CROSSING = np.where((ROWS % 9 == 4)[:, None], QUANTILES[:, [1, 0, 2, 3, 4]], QUANTILES)
-_SEPARATE = named(("toxic", "insult", "threat"), (0.9 * CLASSES + 0.2).round(3), "prob_")
+_SEPARATE = named(("toxic", "insult", "threat"), np.sqrt(CLASSES).round(3), "prob_")
 
 # What is certain.
 FILES = [
@@ -264,9 +263,9 @@ FILES += [
         {**_IRIS, "prob_max": CLASSES.max(1), "label": SPECIES[LABELS]}), "prob_max", " ".join(
         ["--classes", *(f"prob_{x}={x}" for x in SPECIES)]), OF_CLASSES),
     File("yes and no for one probability", "refused", table(
-        {**PATIENT, "prob": EVENT, "label": FLIPPED}),
+        {**PATIENT, "prob": EVENT, "label": YES_NO}),
         "prob --positive", "--probability prob --positive yes", BINARY),
-    File("one column of two classes", "refused", table({"prob_no": NOT, "label": FLIPPED}),
+    File("one column of two classes", "refused", table({"prob_no": NOT, "label": YES_NO}),
          "prob_no --probability|--classes", "--probability prob_no --positive no", BINARY),
     File("label beside target", "refused", table(
         {"prob": EVENT, "target": (LABELS == 1).astype(int), "label": HAPPENED}),
@@ -374,10 +373,11 @@ FILES += [
         _NORMAL).replace("\n", ",\n").replace("target,", "target"), score=NORMAL),
     File("lines above the header", "refused",
          f"Station: Berlin, Tempelhof\nPeriod: 2024\n\n{table(_NORMAL)}"),
-    File("a header in the middle", "refused", 2 * table(_NORMAL), f"row.{N + 2} mean"),
+    File("a header in the middle", "refused", 2 * table(_NORMAL), f"row.{N + 2}"),
     File("a team with a comma that is not quoted", "refused", table(
         {"team": ROWS, **_NORMAL}) + "Reds, Cincinnati,1.5,2,3\n", f"row.{N + 2}"),
-    File("nothing but a byte order mark", "refused", codecs.BOM_UTF8),
+    File("nothing but a byte order mark", "refused", codecs.BOM_UTF8,
+         name=os.fsdecode(b"caf\xe9.csv")),
     File("NUL in a name", "refused", table({"mean": LOC, "s\0d": SD, "target": Y})),
     File("escape characters in names", "refused", table(
         {"\x1b[31mred\x1b[0m": LOC, "\x1b]0;title\x07": SD, "target": Y}), "target|red"),
