@@ -151,7 +151,7 @@ def test_the_advice_that_is_followed():
     assert found("calibjax: data.csv: …; calibjax FILE --target FTR --classes home=H\n") == [
         ["data.csv", "--target", "FTR", "--classes", "home=H"]
     ]
-    assert found("calibjax: …; `calibjax a.csv --percent`\n") == [["data.csv", "--percent"]]
+    assert found("calibjax: …; `calibjax a.csv --mean m`\n") == [["data.csv", "--mean", "m"]]
     assert found("calibjax: data.csv, row 2: …; advice: --decimal ,\n") == [
         ["data.csv", "--decimal", ","]
     ]
