@@ -29,7 +29,7 @@ from calibjax.evaluation.data import (
     scatter_of,
     shown_classes,
 )
-from calibjax.evaluation.record import BAND_LEVEL, Advice, Entry, Panel, Section
+from calibjax.evaluation.record import BAND_LEVEL, Advice, Entry, Panel, Section, number
 from calibjax.evaluation.words import (
     GROUPS,
     MAP_OF_QUANTILES,
@@ -209,7 +209,7 @@ def _tested(
 ) -> _Means:
     """Mean errors in groups, by redraws that all tests share."""
     test = hypothesis_tests.group_calibration_test(
-        data.at(REDRAWS), *samples, memberships, weights=data.weights, residual=residual
+        data.at(REDRAWS), *(*samples, memberships), weights=data.weights, residual=residual
     )
     values = _residuals(residual, *samples) if residual else mean_residual(*samples)
     values = data.known(values).astype(float).reshape(data.size, -1)
@@ -336,8 +336,8 @@ def _of_numbers(data: Data) -> Part:
     if law.redrawn == RANKS:
         remark += " Where targets tie with members or quantiles the ties are broken at random."
     values = data.known(data.predictions.values) if data.task == "quantiles" else np.zeros((1, 1))
-    if number := np.isinf(values).any(1).sum():
-        remark += f" {number} of {data.size} predictions have intervals of infinite width."
+    if count := np.isinf(values).any(1).sum():
+        remark += f" {count} of {data.size} predictions have intervals of infinite width."
     remark = remark if data.pit is not None else ""
     section = Section("Observed and predicted", tuple(entries), remark, test="mean errors")
     panels = () if data.pit is None else tuple(_figures(data, law))
@@ -434,7 +434,9 @@ class _Rows:
         texts, entry, word = [], worst, ""
         if spread is not None and not self._is_of_bias(spread):
             times = (
-                f"{spread.value:.2f} times" if spread.value < 9.995 else f"{spread.value:.3g} times"
+                f"{spread.value:.2f} times"
+                if spread.value < 9.995
+                else f"{number(spread.value)} times"
             )
             texts.append(f"the errors are {times} as large as the predicted standard deviations")
             word = "too narrow" if spread.value > 1 else "too wide"
@@ -482,12 +484,14 @@ class _Rows:
             return Finding(entry.name, word, text, advice=advice)
         if self.data.task == "multivariate":
             word = word.replace("targets", f"targets in {entry.name.removeprefix('mean of ')}")
-        text = f"by {abs(error):.3g} on average"
+        text = f"by {number(abs(error))} on average"
         if spread is not None and self.d == 1:
             columns = self.data.known(self.law.columns).astype(float)
             deviation = float(np.median(columns[:, 1] ** -0.5))
-            text += f", or {abs(error) / deviation:.2g} predicted standard deviations"
-        add = Advice(f"Add {error:.3g} to the predicted means: the targets lie that far from them.")
+            text += f", or {number(abs(error) / deviation, 2)} predicted standard deviations"
+        add = Advice(
+            f"Add {number(error)} to the predicted means: the targets lie that far from them."
+        )
         return Finding(entry.name, word, text, advice=add if self.d == 1 else SCALING)
 
 
@@ -600,7 +604,7 @@ def _of_group(data: Data, entry: Entry, name: str, group: str) -> Finding:
     word = f"the targets in {group} are {'higher' if error > 0 else 'lower'} than predicted"
     if name.startswith("mean of coordinate"):
         word = word.replace("targets", f"targets of {name.removeprefix('mean of ')}", 1)
-    text = f"by {abs(error):.3g} on average"
+    text = f"by {number(abs(error))} on average"
     if name == "mean PIT value":
         rank, half = percents(entry.value, 0.5)
         text = f"their mean rank within the predictions is {rank} instead of {half}"
@@ -644,11 +648,11 @@ def proper_scores(data: Data) -> Part:
             entries.append(measured(name, compute, call, note=score.unit))
     warnings = ()
     if any(x.name == _LIKELIHOOD and x.value == np.inf for x in entries):
-        number = int(data.known(_are_impossible(predictions, data.targets)).sum())
+        count = int(data.known(_are_impossible(predictions, data.targets)).sum())
         is_discrete = data.task in ("classification", "binary", "counts")
         what = "probability" if is_discrete else "probability density"
-        text = f"{number} of {data.size} samples had a predicted {what} of 0 for what happened"
-        warnings = (text,) * bool(number)
+        text = f"{count} of {data.size} samples had a predicted {what} of 0 for what happened"
+        warnings = (text,) * bool(count)
     remark = "Smaller is better. A proper score mixes calibration with sharpness: a better score "
     remark += "alone does not mean better calibration."
     sections = (Section("Scores", tuple(entries), remark),) if entries else ()
