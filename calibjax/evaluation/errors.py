@@ -208,8 +208,10 @@ def _tested(
     data: Data, samples: Any, memberships: Any, residual: Any, count: int | None = None
 ) -> _Means:
     """Mean errors in groups, by redraws that all tests share."""
+    predictions, targets = samples
+    options = {"weights": data.weights, "residual": residual}
     test = hypothesis_tests.group_calibration_test(
-        data.at(REDRAWS), *(*samples, memberships), weights=data.weights, residual=residual
+        data.at(REDRAWS), predictions, targets, memberships, **options
     )
     values = _residuals(residual, *samples) if residual else mean_residual(*samples)
     values = data.known(values).astype(float).reshape(data.size, -1)
@@ -419,9 +421,9 @@ class _Rows:
         if levels:
             worst = min(levels, key=lambda x: _rank(levels, x.name))
             low = worst.value < (worst.expected or 0)
-            word = f"the quantiles are too {'low' if low else 'high'}"
-            name = worst.name.removeprefix("coverage of the ")
-            text = f"{percent(worst.value)} of the targets are at most the {name}"
+            name = worst.name.removeprefix("coverage of ")
+            word = f"{name} are too {'low' if low else 'high'}"
+            text = f"{percent(worst.value)} of the targets are at most these"
             advice = SHIFTS if self.data.task == "quantiles" else None
             is_last = has_pairs and self.data.task != "quantiles"
             yield Finding(worst.name, word, text, is_last=is_last, advice=advice)
