@@ -102,7 +102,9 @@ def evaluate(
         features: [n] or [n, d]; asks in addition whether the predictions are right given the
             features, which are divided by their standard deviations.
         groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
-            overlap, truth values or weights, [n, G]. They must not depend on the targets.
+            overlap, truth values or weights, [n, G]; or a table (`pandas.DataFrame`) whose columns
+            are memberships or divide the samples, and name the groups. They must not depend on the
+            targets.
         weights: w ≥ 0 of the samples, [n], such as survey or importance weights: all means, tests,
             fits and figures are weighted. None for samples that count equally. Length scales of
             kernels and standard deviations of features are those of all samples.
@@ -163,8 +165,7 @@ def evaluate(
         parts |= part()
     parts = adjusted(parts)
     said, pvalues = _said(parts)
-    rejects = any(p <= LEVEL for p in pvalues.values())
-    if rejects and all(finding.is_vague for finding in said):
+    if said and all(finding.is_vague for finding in said):
         say("where it is wrong", len(work), len(work) + 1)
         places = where_wrong(data, chosen)
         parts |= places
@@ -228,12 +229,19 @@ def _ranks(test: CalibrationTestResult) -> np.ndarray:
 
 
 def _said(parts: Part) -> tuple[list[Finding], dict[str, float]]:
-    """The findings that are significant, and the p-values of all entries that have one."""
+    """The findings that are significant, and the p-values of all entries that have one.
+
+    An entry that is significant and that no finding is about gives a vague one.
+    """
     entries = (entry for section in parts.sections for entry in section.entries)
     pvalues = {entry.name: entry.pvalue for entry in entries if entry.pvalue is not None}
     found = [finding for finding in parts.findings if pvalues[finding.entry] <= LEVEL]
     first = {finding.word: finding for finding in reversed(found) if not finding.is_last}
-    return [*reversed(first.values())] or found[:1], pvalues
+    said = [*reversed(first.values())] or found[:1]
+    worst = min(pvalues, key=pvalues.__getitem__, default="")
+    if not said and pvalues.get(worst, 1.0) <= LEVEL:
+        said = [Finding(worst, "not calibrated", "", is_vague=True, is_last=True)]
+    return said, pvalues
 
 
 def _sentences(

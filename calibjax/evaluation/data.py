@@ -333,24 +333,41 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
 
 
 def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str, ...]]:
-    """Memberships, [n, G], and names of groups that are given by a name each, or by memberships."""
-    array = np.asarray(groups)
+    """Memberships, [n, G], and names of groups that are given by a name each, or by memberships.
+
+    Columns of a table are called by their names; those that are no memberships are divisions.
+    """
+    array, columns = np.asarray(groups), [*map(str, getattr(groups, "columns", ()))]
     if array.ndim not in (1, 2) or len(array) != num_samples:
         expected = f"shape [n] or [n, G] with n = {num_samples}, a group or memberships in G groups"
         raise ValueError(f"groups: expected {expected}, got {array.shape}")
+    if array.ndim == 2 and columns:
+        memberships, names = zip(*map(_of_column, columns, array.T), strict=True)
+        return jax.device_put(np.concatenate(memberships, 1)), sum(names, ())
     if array.ndim == 2:
         array = checks.finite("groups", checks.real("groups", array))
         return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
+    # Of pandas' NA neither x == x nor x != x is a truth value.
+    values = groups if isinstance(groups, list | tuple) else array.tolist()
+    missing = [i for i, x in enumerate(values) if x is None or (x != x) is not False]
+    if missing:
+        got = f"{values[missing[0]]} in row {missing[0]}; give these rows a group of their own"
+        raise ValueError(f"groups: expected integers or strings, got {got}")
     if array.dtype.kind not in "iubUSTO":
         got = f"{array.dtype}; numbers that vary continuously have to be cut into intervals"
         raise TypeError(f"groups: expected integers or strings, got {got}")
-    # Of pandas' NA neither x == x nor x != x is a truth value.
-    missing = [i for i, x in enumerate(array.tolist()) if x is None or (x != x) is not False]
-    if missing:
-        got = f"{array[missing[0]]} in row {missing[0]}; give these rows a group of their own"
-        raise ValueError(f"groups: expected integers or strings, got {got}")
     names = in_order(np.unique(array))
     return jax.device_put(array[:, None] == names), tuple(f"group {name}" for name in names)
+
+
+def _of_column(name: str, column: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Memberships of one column of a table, in the group of that name or in those of a division."""
+    values = np.asarray(column.tolist())
+    if values.dtype.kind in "iufb" and ((values >= 0) & (values <= 1)).all():
+        return values[:, None] * 1.0, (name,)
+    memberships, names = checked_groups(column if values.dtype.kind == "O" else values, len(values))
+    called = tuple(f"{name} = {group.removeprefix('group ')}" for group in names)
+    return np.asarray(memberships) * 1.0, called
 
 
 def checked_names(data: Data, names: Any) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from calibjax.evaluation.data import (
     scatter_of,
     shown_classes,
 )
-from calibjax.evaluation.record import BAND_LEVEL, Advice, Entry, Panel, Section
+from calibjax.evaluation.record import BAND_LEVEL, Advice, Entry, Panel, Section, number
 from calibjax.evaluation.words import (
     GROUPS,
     MAP_OF_QUANTILES,
@@ -388,9 +388,9 @@ def _bias(name: str, scale: float) -> Told:
         if name == "mean PIT value":
             rank, half = percents(entry.value, 0.5)
             return word, f"their mean rank within the predictions is {rank} instead of {half}"
-        text = f"by {abs(error):.3g} on average"
+        text = f"by {number(abs(error))} on average"
         if math.isfinite(scale):
-            text += f", or {abs(error) / scale:.2g} predicted standard deviations"
+            text += f", or {number(abs(error) / scale, 2)} predicted standard deviations"
         return word, text
 
     return told
@@ -402,7 +402,7 @@ def _spread(scale: float) -> Told:
     def told(entry: Entry, errors: np.ndarray) -> tuple[str, str] | None:
         if entry.value > 1 and (errors[0] / scale) ** 2 > (entry.value**2 - 1) / 2:
             return None
-        times = f"{entry.value:.2f}" if entry.value < 9.995 else f"{entry.value:.3g}"
+        times = f"{entry.value:.2f}" if entry.value < 9.995 else number(entry.value)
         word = f"the predicted distributions are too {'narrow' if entry.value > 1 else 'wide'}"
         return word, f"the errors are {times} times as large as the predicted standard deviations"
 
@@ -426,8 +426,8 @@ def _quantile(name: str) -> Told:
     """Quantiles that are too low or too high."""
 
     def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
-        word = f"the quantiles are too {'low' if (entry.difference or 0) < 0 else 'high'}"
-        return word, f"{percent(entry.value)} of the targets are at most the {name}"
+        word = f"the {name} are too {'low' if (entry.difference or 0) < 0 else 'high'}"
+        return word, f"{percent(entry.value)} of the targets are at most these"
 
     return told
 
@@ -443,8 +443,8 @@ def _remark(data: Data, law: _Law | None) -> str:
     if law.redrawn == RANKS:
         remark += " Where targets tie with members or quantiles the ties are broken at random."
     values = data.known(data.predictions.values) if data.task == "quantiles" else np.zeros((1, 1))
-    if number := np.isinf(values).any(1).sum():
-        remark += f" {number} of {data.size} predictions have intervals of infinite width."
+    if infinite := np.isinf(values).any(1).sum():
+        remark += f" {infinite} of {data.size} predictions have intervals of infinite width."
     return remark
 
 
@@ -581,11 +581,11 @@ def proper_scores(data: Data) -> Part:
             entries.append(measured(name, compute, call, note=score.unit))
     warnings = ()
     if any(x.name == _LIKELIHOOD and x.value == np.inf for x in entries):
-        number = int(data.known(_are_impossible(predictions, data.targets)).sum())
+        count = int(data.known(_are_impossible(predictions, data.targets)).sum())
         is_discrete = data.task in ("classification", "binary", "counts")
         what = "probability" if is_discrete else "probability density"
-        text = f"{number} of {data.size} samples had a predicted {what} of 0 for what happened"
-        warnings = (text,) * bool(number)
+        text = f"{count} of {data.size} samples had a predicted {what} of 0 for what happened"
+        warnings = (text,) * bool(count)
     remark = "Smaller is better. A proper score mixes calibration with sharpness: a better score "
     remark += "alone does not mean better calibration."
     sections = (Section("Scores", tuple(entries), remark),) if entries else ()

@@ -343,7 +343,9 @@ def _constant(text: str) -> Callable[[float, float], str]:
 
 def _regions(values: np.ndarray, name: str, call: str, shares: np.ndarray) -> Cuts:
     """Cells of the predictions by a value of each, into which about these shares of them fall."""
-    edges = np.unique(np.quantile(values, shares, method="midpoint"))
+    ordered, n = np.sort(values), len(values)
+    first = np.clip(np.round(shares * n).astype(int), 1, n - 1)
+    edges = np.unique((ordered[first - 1] + ordered[first]) / 2)  # between values, not at one
     edges = edges[edges < values.max()]
     return Cuts(
         edges,

@@ -2,7 +2,7 @@
 
 import math
 
-from calibjax.evaluation.record import Advice, Entry
+from calibjax.evaluation.record import Advice, Entry, number
 
 _MOST_DECIMALS = 6  # beyond, numbers are written with exponents
 _HELD_OUT = (
@@ -112,7 +112,7 @@ def percents(one: float, other: float) -> tuple[str, str]:
 
 def points(difference: float) -> str:
     """The size of a difference of shares."""
-    return f"{abs(100 * difference):.2g} percentage points"
+    return f"{number(abs(100 * difference), 2)} percentage points"
 
 
 def alike(*values: float) -> list[str]:

@@ -1,0 +1,252 @@
+"""Where predictions are wrong: places, their p-values, and what is said of them."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from calibjax import distributions
+from calibjax.evaluation.data import checked_data
+from calibjax.evaluation.places import Cuts, View, _by_levels, _search, find_places, where_wrong
+
+N = 60
+EDGES = np.array([-1.0, 0.0, 1.0])
+ONES = np.ones(N)
+
+
+def _cuts(edges):
+    return Cuts(edges, lambda low, high: f"{low} {high}", lambda low, high: "")
+
+
+def _views(random):
+    """Normals around 0 or 2, and targets in four cells."""
+    loc = 2.0 * (np.arange(N) % 2)
+    levels = scipy.stats.norm.cdf(EDGES - loc[:, None])
+    probs = np.diff(np.concatenate([np.zeros((N, 1)), levels, np.ones((N, 1))], 1))
+    events = Cuts(EDGES, lambda low, high: "", lambda low, high: "", Cuts.all_ranges(EDGES))
+    regions = Cuts(
+        np.array([0.5]), events.called, events.call, Cuts.all_ranges(np.zeros(1))
+    ).with_all()
+    cells = events.cells(loc + random.normal(size=N))
+    view = View(events, regions, cells, probs, _by_levels(levels), np.arange(N) % 2)
+    return view, lambda generator: generator.uniform(size=N)
+
+
+def test_cells_and_ranges():
+    events = _views(np.random.default_rng(0))[0].events
+    np.testing.assert_array_equal(events.cells(np.array([-1.0, -0.9, 0.0, 5.0])), [0, 1, 1, 3])
+    assert len(events.ranges) == 4 + 3 + 2
+    for place, union in enumerate(events.unions):
+        low, high = events.ends(place)
+        inside = [low < middle <= high for middle in (-1.5, -0.5, 0.5, 1.5)]
+        np.testing.assert_array_equal(union, inside)
+    assert events.with_all().ends(9) == (-np.inf, np.inf)
+
+
+def test_totals_and_moments_by_loops():
+    view, draw = _views(np.random.default_rng(0))
+    w = np.random.default_rng(2).integers(0, 4, N).astype(float)
+    redrawn = view.redrawn(draw(np.random.default_rng(1)))
+    totals, (means, variances) = view.totals(redrawn, w), view.moments(w)
+    assert totals.shape == (3, 9)
+    for r, region in enumerate(view.regions.unions):
+        for j, event in enumerate(view.events.unions):
+            inside = [i for i in range(N) if region[view.bins[i]]]
+            chances = [sum(p for p, e in zip(view.probs[i], event) if e) for i in inside]
+            assert totals[r, j] == sum(w[i] * event[redrawn[i]] for i in inside)
+            assert means[r, j] == pytest.approx(w[inside] @ chances)
+            spread = [p * (1 - p) for p in chances]
+            assert variances[r, j] == pytest.approx(w[inside] ** 2 @ spread)
+
+
+def test_pvalue_by_hand():
+    """That of the largest standardised difference among the same redraws."""
+    view, draw = _views(np.random.default_rng(3))
+    [place], number = find_places([view], draw, ONES, 7, 99)
+    means, variances = view.moments(ONES)
+    seen = variances >= 5
+    generator = np.random.default_rng(7)
+
+    def sizes(cells):
+        return np.where(seen, abs(view.totals(cells, ONES) - means) / np.sqrt(variances), 0)
+
+    redrawn = np.array([sizes(view.redrawn(draw(generator))).max() for _ in range(99)])
+    largest = sizes(view.cells).max()
+    assert number == seen.sum()
+    assert sizes(view.cells)[place.region, place.event] == largest
+    inside = view.regions.unions[place.region][view.bins] > 0
+    event = view.events.unions[place.event]
+    residuals = event[view.cells[inside]] - view.probs[inside] @ event
+    observed = abs(residuals.mean()) / residuals.std(ddof=1) * np.sqrt(inside.sum())
+    assert place.pvalue == (1 + np.sum(redrawn >= min(largest, observed))) / 100
+    assert place.observed == event[view.cells[inside]].mean()
+    assert place.observed - place.predicted == pytest.approx(residuals.mean())
+    at = place.region, place.event
+    assert place.chance * place.number == pytest.approx(sorted(redrawn)[-5] * variances[at] ** 0.5)
+
+
+def _one_event(labels, probs, weights):
+    """Whether labels are 1, among all samples."""
+    n = len(probs)
+    events = Cuts(np.array([0.5]), lambda *_: "", lambda *_: "", ((1, 2),))
+    everywhere = _cuts(np.zeros(0)).with_all()
+    chances = np.stack([1 - probs, probs], 1)
+    cells, bins = np.asarray(labels, int), np.zeros(n, int)
+    view = View(events, everywhere, cells, chances, lambda u: (u < probs).astype(int), bins)
+    return find_places([view], lambda random: random.uniform(size=n), weights, 0, 99)[0]
+
+
+def test_observed_scatter_counts_where_it_is_larger():
+    """Half of the probabilities are 0.1 too low and half too high: the scatter is the larger."""
+    n = 400
+    probs = np.where(np.arange(n) < n // 2, 0.98, 0.02)
+    labels = np.arange(n) % 20 < 11
+    [place] = _one_event(labels, probs, np.ones(n))
+    residuals = labels - probs
+    observed = residuals.sum() / (residuals.std(ddof=1) * np.sqrt(n))
+    random = np.random.default_rng(0)
+    sd = np.sqrt(np.sum(probs * (1 - probs)))
+    redrawn = [np.sum(random.uniform(size=n) < probs) - n / 2 for _ in range(99)]
+    assert np.sum(np.abs(redrawn) >= residuals.sum()) == 0
+    assert place.pvalue == (1 + np.sum(np.abs(redrawn) / sd >= observed)) / 100 > 0.01
+
+
+def test_samples_without_weight_are_not_counted():
+    weights = np.where(np.arange(400) % 4, 4 / 3, 0)
+    [place] = _one_event(np.ones(400), np.full(400, 0.5), weights)
+    assert place.number == 300
+
+
+def test_level():
+    """Of 300 calibrated data sets: the standard error of 5 % is 1.3 %."""
+    random = np.random.default_rng(0)
+    pvalues = np.array(
+        [
+            find_places([view], draw, ONES, i, 39)[0][0].pvalue
+            for i in range(300)
+            for view, draw in [_views(random)]
+        ]
+    )
+    assert np.mean(pvalues <= 0.05) < 0.09
+    assert np.mean(pvalues <= 0.5) > 0.35
+
+
+def test_redrawn_labels_have_the_predicted_frequencies():
+    random = np.random.default_rng(0)
+    probs = random.dirichlet(np.ones(3), 20).astype(np.float32)
+    predictions = distributions.Categorical(probs)
+    data = checked_data(jax.random.key(0), predictions, random.integers(0, 3, 20), None, None, None)
+    views, draw = _search(data, None)
+    labels = np.stack([draw(random) for _ in range(4000)])
+    frequencies = np.stack([(labels == c).mean(0) for c in range(3)], 1)
+    assert abs(frequencies - probs).max() < 5 * 0.5 / np.sqrt(4000)
+    # All views see the same labels.
+    cells = [view.redrawn(labels[0]) for view in views]
+    for c in range(3):
+        np.testing.assert_array_equal(cells[c], labels[0] == c)
+    np.testing.assert_array_equal(cells[3], labels[0] == probs.argmax(1))
+    np.testing.assert_array_equal(cells[4], labels[0])
+
+
+_LOC, _WHOLE = np.linspace(-1, 1, 40), np.arange(40) % 5
+_LEVELS = np.array([0.2, 0.5, 0.8])
+_RANDOM = np.random.default_rng(0)
+_PROBS, _MEMBERS = _RANDOM.dirichlet(np.ones(3), 40), _RANDOM.normal(size=(40, 9))
+_VALUES = _LOC[:, None] + (1.5 + _LOC[::-1, None]) * np.array([-1, 0, 1])
+_OF_EACH_TASK = {
+    "two classes": lambda d: (distributions.Bernoulli(d(np.linspace(0.1, 0.9, 40))), _WHOLE % 2),
+    "classes": lambda d: (distributions.Categorical(d(_PROBS)), _WHOLE % 3),
+    "normals": lambda d: (distributions.Normal(d(_LOC), d(ONES[:40])), d(_LOC[::-1])),
+    "counts": lambda d: (distributions.Poisson(d(2 + _LOC)), _WHOLE),
+    "quantiles": lambda d: (distributions.Quantiles(d(_LEVELS), d(_VALUES)), d(_LOC[::-1])),
+    "ensembles": lambda d: (distributions.Ensemble(d(_MEMBERS)), d(_LOC[::-1])),
+    "vectors": lambda d: (
+        distributions.DiagNormal(d(np.c_[_LOC, _LOC]), d(np.ones((40, 2)))),
+        d(np.c_[_LOC, _LOC[::-1]]),
+    ),
+}
+TASKS = [pytest.param(x, marks=pytest.mark.slow) if x == "counts" else x for x in _OF_EACH_TASK]
+
+
+def _data(task, dtype=float):
+    predictions, targets = _OF_EACH_TASK[task](lambda values: np.asarray(values, dtype))
+    return checked_data(jax.random.key(0), predictions, targets, None, None, None)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_in_single_precision(task):
+    with jax.enable_x64(False):
+        part = where_wrong(_data(task, np.float32), None)
+    [section], entries = part.sections, part.sections[0].entries
+    assert section.title == "Where it is wrong"
+    assert [finding.entry for finding in part.findings] == [x.name for x in entries]
+    for entry in entries:
+        assert 0 < entry.pvalue <= 1
+        assert 0 <= entry.by_chance[0] <= entry.expected <= entry.by_chance[1] <= 1
+        if entry.by_chance[0] <= entry.value <= entry.by_chance[1]:
+            assert entry.pvalue > 0.05
+
+
+def _chances(task, low, high):
+    """Predicted probabilities of targets in (low, high], of the first view."""
+    if task == "normals":
+        return np.diff(scipy.stats.norm.cdf([low - _LOC, high - _LOC]), axis=0)[0]
+    if task == "counts":
+        return np.diff(scipy.stats.poisson.cdf([[low], [high]], 2 + _LOC), axis=0)[0]
+    if task == "ensembles":
+        return np.mean((low < _MEMBERS) & (high >= _MEMBERS), 1)
+    if task == "quantiles":
+        return np.full(40, min(high, 1) - max(low, 0))
+    probs = _PROBS[:, 0] if task == "classes" else np.linspace(0.1, 0.9, 40)
+    return probs if high > 0.5 else 1 - probs
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_places_are_those_of_their_calls(task):
+    """What a table prints beside a place counts the same samples; redraws use the same cells."""
+    data, random = _data(task), np.random.default_rng(0)
+    views, _ = _search(data, None)
+    result = types.SimpleNamespace(arrays=data.arrays)
+    samples = jax.tree.map(jnp.asarray, data.known((data.predictions, data.targets)))
+    known = {"jax": jax, "jnp": jnp, "predictions": samples[0], "targets": samples[1]}
+    known |= {"result": result, "distributions": distributions, "key": jax.random.key(0)}
+    for place, view in enumerate(views):
+        totals, (means, _) = view.totals(view.cells, data.shares), view.moments(data.shares)
+        for r in range(len(view.regions.ranges)):
+            ends = view.regions.ends(r)
+            call = view.regions.call(*ends)
+            inside = np.asarray(eval(call, known) if call else np.ones(40, bool))
+            count = len(view.events.ranges)
+            for j in random.choice(count, min(count, 4), False):
+                ends = view.events.ends(j)
+                happened = np.asarray(eval(view.events.call(*ends), known))
+                assert totals[r, j] == np.sum(happened[inside])
+                if not place and task != "vectors":
+                    # Targets are compared with pools that contain them, and members do not.
+                    predicted = totals[r, j] - view.factor * (totals[r, j] - means[r, j])
+                    expected = _chances(task, *ends)[inside].sum()
+                    np.testing.assert_allclose(predicted, expected, rtol=1e-5, atol=1e-7)
+    labels = np.asarray(samples[1])
+    drawn = {"two classes": labels, "classes": labels, "ensembles": np.zeros(40, int)}
+    drawn["quantiles"] = drawn["normals"] = data.arrays.get("pit")
+    if task in drawn:  # the targets themselves
+        for view in views:
+            np.testing.assert_array_equal(view.redrawn(np.asarray(drawn[task])), view.cells)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.1, 0.2])
+def test_what_is_significant_is_outside_of_its_range(shift):
+    random = np.random.default_rng(5)
+    probs = random.uniform(0.1, 0.8, 80)
+    labels = (random.uniform(size=80) < probs + shift).astype(int)
+    predictions = distributions.Bernoulli(probs)
+    data = checked_data(jax.random.key(0), predictions, labels, None, None, None)
+    part = where_wrong(data, None)
+    for entry, finding in zip(part.sections[0].entries, part.findings, strict=True):
+        low, high = entry.by_chance
+        assert entry.pvalue > 0.05 or not low <= entry.value <= high
+        assert "occurs more often than predicted" in finding.word or entry.difference < 0
+        assert f"{100 * entry.value:.1f}".removesuffix(".0") in finding.text
