@@ -177,11 +177,10 @@ def _halley(x: jax.Array | Entries) -> jax.Array | Entries:
 
 @functools.singledispatch
 def _squared(p: object, q: object) -> jax.Array:
-    raise NotImplementedError(
-        f"Wasserstein is not defined for {checks.described(p)} and {checks.described(q)}; use "
-        "distances.MixtureWasserstein for mixtures, TotalVariation for classes, and "
-        "MaximumMeanDiscrepancy for others, or add a family with Wasserstein.register"
-    )
+    got = f"{checks.described(p)} and {checks.described(q)}"
+    advice = "use distances.MixtureWasserstein for mixtures, TotalVariation for classes, and "
+    advice += "MaximumMeanDiscrepancy for others, or add a family with Wasserstein.register"
+    raise NotImplementedError(f"Wasserstein is not defined for {got}; {advice}")
 
 
 def _rule(p: object, q: object) -> Callable[[Any, Any], jax.Array]:

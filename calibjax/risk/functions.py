@@ -302,9 +302,7 @@ def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) 
 
 def _class_probs(samples: jax.Array) -> jax.Array:
     """Vectors of class probabilities, with two entries for confidences."""
-    if samples.shape[1] > 1:
-        return samples
-    return jnp.concatenate([1 - samples, samples], 1)
+    return samples if samples.shape[1] > 1 else jnp.concatenate([1 - samples, samples], 1)
 
 
 @record
@@ -576,11 +574,10 @@ def _as_points(predictions: Any) -> Distribution:
     """Predictions as the kernel sees them, with probabilities in place of logits."""
     predictions = without_draws(predictions)
     plain = bare(predictions)
-    if isinstance(plain, Bernoulli):
-        return like(predictions, Bernoulli(plain.probs))
-    if isinstance(plain, Categorical | CategoricalLogits):
-        return like(predictions, Categorical(plain.class_probs))
-    return predictions
+    if not isinstance(plain, Bernoulli | Categorical | CategoricalLogits):
+        return predictions
+    is_one = isinstance(plain, Bernoulli)
+    return like(predictions, Bernoulli(plain.probs) if is_one else Categorical(plain.class_probs))
 
 
 @functools.partial(jax.jit, static_argnames="size")
