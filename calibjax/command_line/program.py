@@ -32,6 +32,7 @@ from calibjax.command_line.reading import (
     listed,
     load_file,
     printable,
+    refuse,
 )
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.assembly import evaluate
@@ -417,7 +418,7 @@ def _read(options: Namespace) -> dict[str, Data]:
     stems = [path.name.partition(".")[0] for path in options.files]
     names = stems if len({*stems}) == len(stems) else paths
     if len({*names}) < len(names):
-        raise InputError(f"expected different files, got {listed(names)}")
+        refuse("FILE", "different files", listed(names))
     models: dict[str, Data] = {}
     for name, path in zip(names, options.files, strict=True):
         for model, data in load_file(path, options).items():
@@ -426,10 +427,9 @@ def _read(options: Namespace) -> dict[str, Data]:
     for other in others:
         check_same_rows(first, other)
     if options.clusters and not others:
-        raise InputError("--clusters: expected several models, got one")
+        refuse("--clusters", "several models", "one")
     if (options.repairs or options.groups or options.features) and others:
-        got = f"{len(models)} of them"
-        raise InputError(f"--repairs, --groups and --features: expected one model, got {got}")
+        refuse("--repairs, --groups and --features", "one model", len(models))
     return models
 
 
@@ -547,4 +547,4 @@ def _check_output(options: Namespace) -> None:
         is_good = is_good and os.access(path.parent, os.W_OK)
     if not is_good:
         expected = "a file that is not read, in a folder that can be written"
-        raise InputError(f"--report: expected {expected}, got {options.report}")
+        refuse("--report", expected, options.report)

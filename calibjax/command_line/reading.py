@@ -72,6 +72,11 @@ class InputError(ValueError):
         super().__init__(printable(" ".join(message.split())))
 
 
+def refuse(place: object, expected: str, got: object) -> NoReturn:
+    """Raises an InputError about a place: a file, a row or an option."""
+    raise InputError(f"{place}: expected {expected}, got {got}")
+
+
 def printable(text: str) -> str:
     """A text without control characters, which names in files may hold."""
     return "".join(x if x.isprintable() or x == "\n" else "?" for x in text)
@@ -135,8 +140,8 @@ class Table:
                 advice = "; --skip-missing leaves out such rows"
             elif isinstance(value, str):
                 advice = advice or _advice(value.strip())
-            place = f"{self.place(row)}: expected {expected} in column {listed([name])}"
-            raise InputError(f"{place}, got {shown(value)}{advice}")
+            expected = f"{expected} in column {listed([name])}"
+            refuse(self.place(row), expected, f"{shown(value)}{advice}")
 
     def values(self, name: str, *, is_percent: bool = False) -> np.ndarray:
         """A column as numbers, float64 [n]; NaN for other values."""
@@ -248,14 +253,14 @@ def read(path: Path, options: Namespace, number: int | None = None) -> Table:
     is_packed = path.suffix.lower() == ".gz"
     kind = Path(path.stem if is_packed else path).suffix.lower()
     if kind not in ENDINGS:
-        raise InputError(f"{path}: expected a file {', '.join(ENDINGS)} (or these with .gz)")
+        refuse(path, f"a file {', '.join(ENDINGS)} (or these with .gz)", f"{path.name}")
     with _refusing_damage(path):
         if not stat.S_ISREG(path.stat().st_mode):
-            raise InputError(f"{path}: expected a regular file, got a folder, pipe or device")
+            refuse(path, "a regular file", "a folder, pipe or device")
         with gzip.open(path) if is_packed else path.open("rb") as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
-            raise InputError(f"{path}: expected at most 1 GiB, got more; take a sample of rows")
+            refuse(path, "at most 1 GiB", "more; take a sample of the rows")
     start = 0
     if kind in TEXTS:
         columns, start = _columns_of_text(path, content, TEXTS[kind], options, number)
@@ -271,14 +276,13 @@ def read(path: Path, options: Namespace, number: int | None = None) -> Table:
         columns = list(_columns_of_arrays(path, arrays))
     (name, count), *_ = Counter(name for name, _ in columns).most_common(1) or [("", 0)]
     if count > 1:
-        got = f"column {shown(name)} {count} times"
-        raise InputError(f"{path}: expected columns of different names, got {got}")
+        refuse(path, "columns of different names", f"column {shown(name)} {count} times")
     lengths = {name: len(values) for name, values in columns}
     if not any(lengths.values()):
-        raise InputError(f"{path}: expected rows, got none")
+        refuse(path, "rows", "none")
     if len({*lengths.values()}) > 1:
         got = listed([f"{size} of {name}" for name, size in lengths.items()])
-        raise InputError(f"{path}: expected as many rows of each array, got {got}")
+        refuse(path, "as many rows of each array", got)
     rows = start + np.arange(lengths[name])
     missing = MISSING | {x.strip().lower() for x in options.na or ()}
     marks = options.decimal, options.thousands or ""
@@ -292,7 +296,7 @@ def _columns_of_arrays(path: Path, arrays: Any) -> Iterator[tuple[str, np.ndarra
         array = arrays if name is None else arrays[name]
         if not isinstance(array, np.ndarray) or array.ndim not in (1, 2):
             got = f"shape {np.shape(array)}{f' called {shown(name)}' if name else ''}"
-            raise InputError(f"{path}: expected arrays [n] or [n, m], got {got}")
+            refuse(path, "arrays [n] or [n, m]", got)
         if array.dtype.kind == "S":
             array = np.char.decode(array, "utf-8", "replace")
         array = array.astype(object) if array.dtype.kind in "UT" else array
@@ -310,21 +314,21 @@ def _columns_of_text(
     try:
         text = content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     except (UnicodeError, LookupError) as error:
-        expected = f"{path}: expected text in {encoding.upper().removesuffix('-SIG')}"
-        raise InputError(f"{expected}, got {error}; --encoding names another encoding") from None
+        expected = f"text in {encoding.upper().removesuffix('-SIG')}"
+        refuse(path, expected, f"{error}; --encoding names another encoding")
     head = text.partition("\n")[0]
     if "\0" in text or not head.strip():
         got = "a NUL character" if "\0" in text else "an empty line" if text else "nothing"
-        raise InputError(f"{path}: expected names of columns in row 1, got {got}")
+        refuse(path, "names of columns in row 1", got)
     others = [x for x in (",", ";", "\t") if x in head and sep not in head]
     if others and not options.sep:
         option = others[0].replace("\t", "tab")
         got = f"{shown(head)}; --sep '{option}' names another separator"
-        raise InputError(f"{path}, row 1: expected columns separated by {sep!r}, got {got}")
+        refuse(f"{path}, row 1", f"columns separated by {sep!r}", got)
     sep = options.sep or sep
     if head.count(sep) >= _MOST_COLUMNS:
         got = f"{head.count(sep) + 1}; leave out columns, or use Parquet or NPZ"
-        raise InputError(f"{path}: expected at most {_MOST_COLUMNS} columns, got {got}")
+        refuse(path, f"at most {_MOST_COLUMNS} columns", got)
     cells = _cells(path, text, sep)
     has_names = options.header
     if has_names is None and cells.shape[1] == 1 and number in (len(cells), len(cells) - 1):
@@ -333,7 +337,7 @@ def _columns_of_text(
         has_names = True
         if np.isfinite(_numbers(cells[0], options.decimal)).all():
             got = f"numbers ({listed(cells[0], 4)}); say --no-header, or --header if they are names"
-            raise InputError(f"{path}, row 1: expected names of columns, got {got}")
+            refuse(f"{path}, row 1", "names of columns", got)
     names = [x.strip() for x in cells[0]] if has_names else map(str, range(1, len(cells[0]) + 1))
     return list(zip(names, cells[int(has_names) :].T, strict=True)), 1 + has_names
 
@@ -347,9 +351,8 @@ def _cells(path: Path, text: str, sep: str) -> np.ndarray:
         how |= {"dtype": object, "na_filter": False, "keep_default_na": False}
         return pandas.read_csv(io.StringIO(text), sep=sep, engine=engine, **how).to_numpy()
 
-    def refuse(row: Any, expected: Any, got: Any) -> NoReturn:
-        expected = f"{expected} values as in the first row"
-        raise InputError(f"{path}, row {row}: expected {expected}, got {got}")
+    def refuse_length(row: Any, expected: Any, got: Any) -> NoReturn:
+        refuse(f"{path}, row {row}", f"{expected} values as in the first row", got)
 
     with _refusing_damage(path, " as CSV"):
         try:
@@ -358,12 +361,12 @@ def _cells(path: Path, text: str, sep: str) -> np.ndarray:
                 cells = parsed("python")
         except pandas.errors.ParserError as error:
             if wrong := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error)):
-                refuse(wrong[2], wrong[1], wrong[3])
+                refuse_length(wrong[2], wrong[1], wrong[3])
             raise
     while len(cells) > 1 and not any(x and x.strip() for x in cells[-1]):
         cells = cells[:-1]
     for row in np.flatnonzero([x is None for x in cells[:, -1]])[:1]:
-        refuse(row + 1, cells.shape[1], sum(x is not None for x in cells[row]))
+        refuse_length(row + 1, cells.shape[1], sum(x is not None for x in cells[row]))
     return cells
 
 
@@ -433,7 +436,7 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     inputs = [*others, *columns]
     (name, count), *_ = Counter([*inputs, *([] if labels else [target])]).most_common(1)
     if count > 1:
-        raise InputError(f"{path}: expected one use of column {name}, got {count}")
+        refuse(path, f"one use of column {name}", count)
     places = np.arange(len(table)) if labels is None else _places(table, labels, target)
     keep = places >= 0
     labels = (labels or table).take(np.maximum(places, 0))
@@ -441,11 +444,10 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
         keep &= ~np.any([table.is_missing(x) for x in inputs], 0)
         keep &= ~labels.is_missing(target, next(iter(meanings.values())).columns)
         if not keep.any():
-            raise InputError(f"{path}: expected rows without missing values, got none")
+            refuse(path, "rows without missing values", "none")
     elif not keep.all():
         got = f"none in {options.labels}; --skip-missing leaves out such rows"
-        place = table.place(int(keep.argmin()))
-        raise InputError(f"{place}: expected a row of labels with the same values, got {got}")
+        refuse(table.place(int(keep.argmin())), "a row of labels with the same values", got)
     number = np.sum(~keep)
     used = {*inputs, *([] if options.labels else [target])}
     unused += [x for x in table.columns if x not in used]
@@ -481,11 +483,10 @@ def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, 
         if not matching and any(x in pattern for x in "*?["):
             matching = fnmatch.filter(table.columns, pattern)
         if not matching:
-            expected = f"a column {pattern} ({option})"
-            raise InputError(f"{table.path}: expected {expected}, got {_in_words(table)}")
+            refuse(table.path, f"a column {pattern} ({option})", _in_words(table))
         columns += matching
     if len({*columns}) < len(columns):
-        raise InputError(f"{option}: expected different columns, got {listed(columns)}")
+        refuse(option, "different columns", listed(columns))
     return tuple(columns)
 
 
@@ -515,39 +516,26 @@ def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]
         elif is_first and pair.count("*") == 1 and any(map(pattern.fullmatch, table.columns)):
             assigned += [(x[1], x[0]) for x in map(pattern.fullmatch, table.columns) if x]
         else:
-            raise InputError(f"{option}: expected pairs with =, got {pair}")
+            refuse(option, "pairs with =", pair)
     if len({x for x, _ in assigned}) < len(assigned):
-        got = listed(x for x, _ in assigned)
-        raise InputError(f"{option}: expected different values, got {got}")
+        refuse(option, "different values", listed(x for x, _ in assigned))
     return dict(assigned)
 
 
-# Options that need another one, and the template of both.
-_TOGETHER = {
-    "probability": ("positive", "probability"),
-    "models": ("positive", "models"),
-    "mean": ("sd", "normal"),
-    "sd": ("mean", "normal"),
-    "lower": ("upper", "interval"),
-    "upper": ("level", "interval"),
-    "level": ("lower", "interval"),
-    "parameters": ("family", "family"),
-}
+# Options that need another one.
+_TOGETHER = {"probability": "positive", "models": "positive", "mean": "sd", "sd": "mean"}
+_TOGETHER |= {"lower": "upper", "upper": "level", "level": "lower", "parameters": "family"}
 # Options of some kinds only.
-_NEEDS = {
-    "positive": ("probability",),
-    "percent": ("probability", "classes"),
-    "normalize": ("classes",),
-    "sort_quantiles": ("quantiles",),
-}
+_NEEDS = {"positive": ("probability",), "percent": ("probability", "classes")}
+_NEEDS |= {"normalize": ("classes",), "sort_quantiles": ("quantiles",)}
 
 
 def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
     """The predictions that options name, by model; nothing if they name none."""
-    for option, (needed, kind) in _TOGETHER.items():
+    for option, needed in _TOGETHER.items():
         if getattr(options, option) is not None and getattr(options, needed) is None:
-            template = f"calibjax FILE {TEMPLATES[kind]}"
-            raise InputError(f"--{option}: expected --{needed}, too, got none: {template}")
+            template = next(x for x in TEMPLATES.values() if f"--{option} " in x)
+            refuse(f"--{option}", f"--{needed}, too", f"none: calibjax FILE {template}")
 
     def one(option: str) -> str:
         return _matching(table, [getattr(options, option)], f"--{option}")[0]
@@ -573,14 +561,14 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
         columns = _assigned(table, "--parameters", pairs)
         if {*columns} != {*needed}:
             expected = f"the parameters {listed(needed)} of {options.family}"
-            raise InputError(f"--parameters: expected {expected}, got {listed(columns)}")
+            refuse("--parameters", expected, listed(columns))
         kinds["family"] = {"": Meaning(options.family, {x: columns[x] for x in needed})}
     if options.models:
         columns = _matching(table, options.models, "--models")
         kinds["models"] = {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
     if len(kinds) > 1:
         got = " and ".join(f"--{x}" for x in kinds)
-        raise InputError(f"{table.path}: expected options for one kind of predictions, got {got}")
+        refuse(table.path, "options for one kind of predictions", got)
     return next(iter(kinds.values()), {})
 
 
@@ -630,8 +618,7 @@ def _certain(
     templates = [f"calibjax FILE {named}{TEMPLATES[x]}" for x in kinds]
     if meanings or not (is_clear or labels):
         templates.append("calibjax FILE --labels FILE")
-    advice = f"; name them: {' or '.join(templates)}"
-    raise InputError(f"{of_labels.path}: expected {expected}, got {got}{advice}")
+    refuse(of_labels.path, expected, f"{got}; name them: {' or '.join(templates)}")
 
 
 def _recognised(table: Table, names: Mapping[str, None], targets: np.ndarray) -> list[Meaning]:
@@ -696,8 +683,7 @@ def _places(table: Table, labels: Table, target: str) -> np.ndarray:
     if len(labels) == len(table) and ours == theirs:
         return np.arange(len(table))
     if not keys:
-        expected = f"{len(table)} rows as in {table.path}"
-        raise InputError(f"{labels.path}: expected {expected}, got {len(labels)}")
+        refuse(labels.path, f"{len(table)} rows as in {table.path}", len(labels))
     dates = [x for x in names if re.match(r"\d{4}-\d\d", _text(labels.columns[x][0]))]
     others = [x for x in dates if x not in keys]
     rivals = [x for x in ("target", "variable") if x in table.columns and x not in keys]
@@ -708,7 +694,7 @@ def _places(table: Table, labels: Table, target: str) -> np.ndarray:
         got = f"dates {others[0]} of this file only" if others else "several for some values"
         got = f"one for all values of {rivals[0]}" if rivals else got
         expected = f"one row for each value of {listed(keys)}, which both files have"
-        raise InputError(f"{labels.path}: expected {expected}, got {got}")
+        refuse(labels.path, expected, got)
     return index.get_indexer(pandas.MultiIndex.from_arrays(ours))
 
 
@@ -726,8 +712,7 @@ def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
     tasks = [x for x in frame.columns if x not in ("", "model_id", *HUB)]
     if len(usable) != 1 or not tasks:
         got = f"{listed(sorted(types))} and columns {listed(tasks)} of tasks"
-        expected = "output_type quantile or sample"
-        raise InputError(f"{table.path}: expected {expected} and columns of tasks, got {got}")
+        refuse(table.path, "output_type quantile or sample and columns of tasks", got)
     (kind,) = usable
     frame = frame[frame["output_type"] == kind].assign(model_id=frame.get("model_id", ""))
     if kind == "sample":
@@ -736,7 +721,7 @@ def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
     twice = frame.duplicated([*tasks, "model_id", "output_type_id"])
     if twice.any():
         row = f"{table.path}, row {frame.loc[twice.idxmax(), '']}"
-        raise InputError(f"{row}: expected one value of each task, model and level, got another")
+        refuse(row, "one value of each task, model and level", "another")
     wide = frame.pivot(index=tasks, columns=["model_id", "output_type_id"], values="value")
     rows = frame.groupby(tasks)[""].min().reindex(wide.index).to_numpy()
     columns = {x: wide.index.get_level_values(x).to_numpy(object) for x in tasks}
@@ -749,7 +734,7 @@ def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
         different = {*levels} ^ {*next(iter(models.values()))}
         if different:
             got = f"{listed(sorted(different))} not of all (such as {model})"
-            raise InputError(f"{table.path}: expected equal {kind}s of all models, got {got}")
+            refuse(table.path, f"equal {kind}s of all models", got)
     meaning = {"quantile": "quantiles", "sample": "members"}[kind]
     meanings = {model: Meaning(meaning, x) for model, x in models.items()}
     unused = [f"rows of {x}" for x in sorted(types - usable)]
@@ -768,8 +753,8 @@ def _data(
     (kind, columns), classes = meaning, ()
     for name, kinds in _NEEDS.items():
         if getattr(options, name) not in (None, False) and kind not in kinds:
-            option, expected = name.replace("_", "-"), " or ".join(kinds)
-            raise InputError(f"--{option}: expected predictions of kind {expected}, got {kind}")
+            expected = f"predictions of kind {' or '.join(kinds)}"
+            refuse(f"--{name.replace('_', '-')}", expected, kind)
     predictions = _predictions(table, meaning, options)
     words = f"{kind}: {listed(columns.values())}"
     if kind == "probability":
@@ -832,7 +817,7 @@ def _two_labels(
     wanted = "labels 0 and 1" if positive is None else f"two labels, one of them {positive},"
     template = f"calibjax FILE --probability {column} --positive VALUE"
     got = f"{listed(different)}; name the label with this probability: {template}"
-    raise InputError(f"{table.path}: expected {wanted} in column {target}, got {got}")
+    refuse(table.path, f"{wanted} in column {target}", got)
 
 
 def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[str, ...]]:
@@ -853,7 +838,7 @@ def _predictions(table: Table, meaning: Meaning, options: Namespace) -> Distribu
     if kind in FAMILIES:
         return FAMILIES[kind](*values)
     if len(values) < 2 and kind in ("classes", "logits", "members"):
-        raise InputError(f"{table.path}: expected two or more {kind}, got {listed(columns)}")
+        refuse(table.path, f"two or more {kind}", listed(columns))
     rows: Any = np.stack(values, 1)
     if kind == "quantiles":
         return _quantiles(table, columns, rows, options)
@@ -882,9 +867,8 @@ def _probabilities(
     if bad.any() and not is_one:
         row = int(bad.argmax())
         expected = "a positive sum" if options.normalize else "probabilities that sum to one"
-        where = f"{expected} in columns {listed(columns.values(), 3)}"
-        got = f"the sum {sums[row]:.7g}{advice}"
-        raise InputError(f"{table.place(row)}: expected {where}, got {got}")
+        expected += f" in columns {listed(columns.values(), 3)}"
+        refuse(table.place(row), expected, f"the sum {sums[row]:.7g}{advice}")
     return values / sums[:, None] if options.normalize else values
 
 
@@ -892,8 +876,7 @@ def _quantiles(
     table: Table, columns: Mapping[str, str], values: np.ndarray, options: Namespace
 ) -> Distribution:
     if not _are_levels(columns):
-        expected = "different levels between 0 and 1"
-        raise InputError(f"{table.path}: expected {expected}, got {listed(columns)}")
+        refuse(table.path, "different levels between 0 and 1", listed(columns))
     levels = np.array([*map(float, columns)])
     order = np.argsort(levels)
     levels, values = levels[order], values[:, order]
@@ -902,8 +885,7 @@ def _quantiles(
         row = int(crossing.argmax())
         names = listed([[*columns.values()][i] for i in order], 3)
         got = f"{listed(map(shown, values[row]))}; --sort-quantiles sorts them"
-        expected = f"quantiles that do not cross in columns {names}"
-        raise InputError(f"{table.place(row)}: expected {expected}, got {got}")
+        refuse(table.place(row), f"quantiles that do not cross in columns {names}", got)
     return distributions.Quantiles.sorted(np.tile(levels, (len(values), 1)), values)
 
 
@@ -935,11 +917,10 @@ def check_same_rows(first: Data, other: Data) -> None:
     classes = [f"classes {listed(x.classes)}" for x in (first, other)]
     for expected, got in (sizes, classes):
         if expected != got:
-            raise InputError(f"{table.path}: expected {expected} as in {path}, got {got}")
+            refuse(table.path, f"{expected} as in {path}", got)
     for name in ("targets", "weights", "clusters"):
         values, others = getattr(first, name), getattr(other, name)
         if values is not None and others is not None and (values != others).any():
             row = int((values != others).argmax())
-            expected, got = shown(values[row]), shown(others[row])
-            place = table.place(row)
-            raise InputError(f"{place}: expected {name} {expected} as in {path}, got {got}")
+            expected = f"{name} {shown(values[row])} as in {path}"
+            refuse(table.place(row), expected, shown(others[row]))
