@@ -642,14 +642,17 @@ def _recognised(table: Table, names: Mapping[str, None], targets: np.ndarray) ->
     single = [x for x in ("prob", "probs", "p") if x in names]
     if len(single) == 1:
         is_label = any(re.match(r"(y_?)?(pred|hat)", x, re.I) for x in names)
-        is_confidence = is_label and (table.values(single[0]) >= 0.5).all()  # in a predicted label
+        is_confidence = (
+            is_label and not (table.values(single[0]) < 0.5).any()
+        )  # in a predicted label
         meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: single[0]}))
     locs = [x for x in ("mean", "loc") if x in names]
     scales = [x for x in ("sd", "std", "scale") if x in names]
     if locs and scales:
         is_one = len(locs) == len(scales) == 1
         meanings.append(Meaning("normal", {"loc": locs[0], "scale": scales[0]} if is_one else {}))
-        if np.isin(targets, (0, 1)).all() and (np.abs(table.values(locs[0]) - 0.5) <= 0.5).all():
+        means, labels = (x[~np.isnan(x)] for x in (table.values(locs[0]), targets))
+        if means.size and np.isin(labels, (0, 1)).all() and (np.abs(means - 0.5) <= 0.5).all():
             meanings.append(Meaning("probability", {}))  # with a standard error
     for family in FAMILIES:
         if parameters(family) != ("loc", "scale") and {*parameters(family)} <= {*names}:
@@ -769,6 +772,16 @@ def _data(
         classes, targets = tuple(columns), _labels(labels, target, meaning)
     else:
         targets = labels.numbers(target)
+    if classes and options.target is None:
+        rows = np.asarray(jax.tree.leaves(predictions)[0])
+        likeliest = rows.argmax(1) if rows.ndim == 2 else (rows >= 0.5).astype(int)
+        rivals = (x for x in table.columns if x not in (target, *columns.values()))
+        rival = next((x for x in rivals if {*map(_text, table.columns[x])} <= {*classes}), None)
+        if rival is not None and (likeliest == targets).all():  # a column of predicted labels
+            got = (
+                f"{target}, always the likeliest label, and {rival}: calibjax FILE --target COLUMN"
+            )
+            refuse(table.path, "one column of targets", got)
     groups, group_names = _groups({x: table.texts(x) for x in other["groups"]})
     features = [table.numbers(x) for x in other["features"]]
     clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]

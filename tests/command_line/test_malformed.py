@@ -71,7 +71,7 @@ FILES = [
     (".npz", npz(), "expected rows, got none"),
     (".npz", npz(prob=PROBS, label=LABELS[:1]), "got 2 of prob_0, 2 of prob_1, 1 of label"),
     (".npz", npz(loc=np.array([1j, 2]), scale=LABELS, target=LABELS), "column loc, got 1j"),
-    (".npz", npz(loc=np.array([0, np.nan]), scale=LABELS, target=LABELS), r"row 1 \(the first is"),
+    (".npz", npz(loc=np.array([7, np.nan]), scale=LABELS, target=LABELS), r"row 1 \(the first is"),
     (".parquet", b"PAR1 garbage PAR1", "cannot be read as Parquet|pip install"),
     (".csv.gz", b"no archive", "cannot be read .*gzip"),
     (".xlsx", b"PK", "expected a file .csv, .tsv"),

@@ -179,6 +179,7 @@ def test_options_that_do_not_fit(options, expected, written):
     [
         "mean,sd,label\n0.5,0.1,1\n0.2,0.1,0\n",  # probabilities and their standard errors
         "pred,prob,label\n1,0.5,1\n0,0.7,0\n",  # confidences in the predicted labels
+        "mean,sd,label\n0.5,0.1,1\n0.2,0.1,\n",
         "df,loc,scale,target\n3,0,1,2\n",
         "q0.1,q0.9,q95,target\n1,2,3,2\n",
         "q0.1,q0.10,target\n1,2,2\n",
@@ -222,3 +223,12 @@ def test_hub_with_one_column_of_tasks(written):
     np.testing.assert_array_equal(data.predictions.values, [[1.1, 1.9], [2.1, 2.9], [3.1, 3.9]])
     assert data.table.rows.tolist() == [4, 6, 2]
     assert dict(data.facts)["not used"] == "rows of median, task"
+
+
+@pytest.mark.parametrize("names", ["prob_0,prob_1,label,true", "prob_1,prob,label,true"])
+def test_a_label_that_is_predicted(names, written):
+    path = written(".csv", f"{names}\n0.75,0.25,0,1\n0.25,0.75,1,1\n")
+    with pytest.raises(InputError, match="got label, always the likeliest label, and true: "):
+        load(path)
+    assert load(path, target="true").targets.tolist() == [1, 1]
+    assert load(path, target="label").targets.tolist() == [0, 1]
