@@ -184,8 +184,11 @@ def _narrowed(place: str, array: Any) -> jax.Array:
         bad = (values > jnp.iinfo(dtype).max) | (values < jnp.iinfo(dtype).min)
         expected = f"integers of at most {8 * dtype.itemsize} bits (or jax_enable_x64; NaN that is "
         refuse_where(bad, place, f"{expected}cast to integers looks like this)", values)
-    with np.errstate(over="ignore"):  # infinity is what checks of values refuse
-        return jax.device_put(values.astype(dtype))
+    if jnp.issubdtype(dtype, jnp.floating) and values.dtype.itemsize > dtype.itemsize:
+        largest = float(jnp.finfo(dtype).max)
+        bad = (np.abs(values) > largest) & np.isfinite(values)
+        refuse_where(bad, place, f"values up to {largest:.3g} (or jax_enable_x64)", values)
+    return jax.device_put(values.astype(dtype))
 
 
 def nan_unless(condition: ArrayLike, values: ArrayLike) -> jax.Array:

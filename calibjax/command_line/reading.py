@@ -35,7 +35,6 @@ ENDINGS = (*TEXTS, ".npy", ".npz", ".parquet")
 TARGETS = ("target", "targets", "label", "labels", "y_true", "y")
 HUB = ("output_type", "output_type_id", "value")
 _LARGEST = 2**30  # bytes of a file, unpacked
-_MANY = 10_000  # columns, of which each costs pandas a tenth of a millisecond
 _SHOWN = 60  # characters of a value
 _POSITIVE = "positive"
 
@@ -342,37 +341,15 @@ def _columns_of_text(
 
 def _cells(path: Path, text: str, sep: str) -> np.ndarray:
     """Values of a text, objects [n, m], without empty rows at its end."""
-    pandas = _imported(path, "pandas", "text files are read with pandas")
-
-    def parsed(engine: Any) -> np.ndarray:
-        how = {"header": None, "index_col": False, "skip_blank_lines": False}
-        how |= {"dtype": object, "na_filter": False, "keep_default_na": False}
-        return pandas.read_csv(io.StringIO(text), sep=sep, engine=engine, **how).to_numpy()
-
-    def refuse_length(row: Any, expected: Any, got: Any) -> NoReturn:
-        refuse(f"{path}, row {row}", f"{expected} values as in the first row", got)
-
-    if text.partition("\n")[0].count(sep) >= _MANY:
-        with _refusing_damage(path, " as CSV"):
-            rows = [*csv.reader(io.StringIO(text), delimiter=sep, strict=True)]
-        lengths = [*map(len, rows)]
-        for row in np.flatnonzero(np.not_equal(lengths, lengths[0]))[:1]:
-            refuse_length(row + 1, lengths[0], lengths[row])
-        return np.array(rows, object)
     with _refusing_damage(path, " as CSV"):
-        try:
-            cells = parsed("c")
-            if (cells[:, -1] == "").any():  # it fills up rows that are too short
-                cells = parsed("python")
-        except pandas.errors.ParserError as error:
-            if wrong := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error)):
-                refuse_length(wrong[2], wrong[1], wrong[3])
-            raise
-    while len(cells) > 1 and not any(x and x.strip() for x in cells[-1]):
-        cells = cells[:-1]
-    for row in np.flatnonzero([x is None for x in cells[:, -1]])[:1]:
-        refuse_length(row + 1, cells.shape[1], sum(x is not None for x in cells[row]))
-    return cells
+        rows = [*csv.reader(io.StringIO(text, newline=""), delimiter=sep, strict=True)]
+    while len(rows) > 1 and not any(x.strip() for x in rows[-1]):
+        rows.pop()
+    lengths = [*map(len, rows)]
+    for row in np.flatnonzero(np.not_equal(lengths, lengths[0]))[:1]:
+        got = lengths[row]
+        refuse(f"{path}, row {row + 1}", f"{lengths[0]} values as in the first row", got)
+    return np.array(rows, object)
 
 
 class Meaning(NamedTuple):

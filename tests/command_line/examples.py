@@ -43,11 +43,11 @@ ENTRIES = (
     Entry(
         "exact p-value",
         0.001,
-        0.001,
-        function='hypothesis_tests.aggregated_skce_test(key, predictions, targets).of["<all>"]',
+        standard_error=0.001,
+        call='hypothesis_tests.aggregated_skce_test(key, predictions, targets).of["<all>"]',
         note="redrawn: the <targets>, from the predictions",
     ),
-    Entry("ECE, top label", 0.0371, 0.002, 0.033, 0.041, (0.002, 0.006), 0.001),
+    Entry("ECE, top label", 0.0371, None, 0.002, 0.033, 0.041, (0.002, 0.006), 0.001),
     Entry("temperature <T>", float("nan"), note="does not exist: all labels are the likeliest"),
 )
 EVALUATION = Evaluation(

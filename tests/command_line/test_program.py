@@ -126,7 +126,7 @@ def test_report(file, calls, tmp_path, capsys):
     assert sorted(tmp_path.iterdir()) == sorted([file, report])
     text = report.read_text()
     page = Page(text)
-    assert "http" not in text.replace("http://www.w3.org", "")  # nothing comes from elsewhere
+    assert "http:" not in text.replace("http://www.w3.org", "")  # nothing comes from elsewhere
     assert page.all("html") == [{"lang": "en"}]
     assert [tag for tag, _ in page.found if tag in ("script", "link")] == []
     assert len(page.all("h1")) == len(page.all("title")) == 1
@@ -140,9 +140,9 @@ def test_report(file, calls, tmp_path, capsys):
     positions = [shown.index(x) for x in EVALUATION.sentences]
     assert positions == sorted(positions) < [shown.index("exact p-value")]  # sentences come first
     for entry in EVALUATION.entries:
-        assert shown.count(entry.name) == 1 + bool(entry.note) + bool(entry.function)
+        assert shown.count(entry.name) == 1 + bool(entry.note) + bool(entry.call)
         assert entry.note in shown
-        assert entry.function in shown
+        assert entry.call in shown
     assert "0.0371 ± 0.002" in page.texts
     assert "0.0330 to 0.0410" in page.texts
     assert "0.0020 to 0.0060" in page.texts
@@ -153,11 +153,12 @@ def test_order_of_a_report(file, calls, tmp_path):
     report = tmp_path / "report.html"
     assert main([str(file), "--report", str(report)]) == 0
     text = report.read_text()
-    places = ["What was found", "What to do", "<img", "Is it calibrated?", "<table", "How to read"]
+    places = ["What was found", "What to do", "<img", "Is it calibrated?", "<table", "The number after"]
     positions = [text.index(place) for place in places]
     assert positions == sorted(positions)
     assert "<p>Scale &lt;all&gt; predictions.</p>" in text
-    assert "<pre><code>a = b &lt; c</code></pre>" in text
+    call = "<pre><code>a = b &lt; c</code></pre>"
+    assert f"<details><summary>In Python</summary>{call}</details>" in text
     assert "<summary>How far is it off?</summary>" in text
     made = f"Made by calibjax {calibjax.__version__} on "
     assert re.search(rf'<p class="made">{re.escape(made)}\d{{4}}-\d\d-\d\d\.</p>', text)
@@ -278,8 +279,11 @@ def test_names_and_kinds_of_files(file, calls, tmp_path, capsys):
 
 def test_without_pandas(file, calls, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    assert main([str(file)]) == 2
-    line = "text files are read with pandas, which is not installed: pip install 'calibjax[report]'"
+    assert main([str(file)]) == 0
+    hub = file.with_name("hub.csv")
+    hub.write_text("day,output_type,output_type_id,value,target\n1,quantile,0.5,2,3\n")
+    assert main([str(hub)]) == 2
+    line = "hubs are read with pandas, which is not installed: pip install 'calibjax[report]'"
     assert line in capsys.readouterr().err
 
 
