@@ -173,17 +173,16 @@ def test_section(monkeypatch):
     [((_, predictions, targets), options)] = asked
     assert len(predictions.probs) == len(targets) == 30  # without rows that fill up
     np.testing.assert_allclose(29 * options["weights"] / options["weights"][29], weights, rtol=1e-6)
-    told = part.findings["repair"]
-    assert told == (
-        "The recalibration 'temperature' repairs it (p = 0.4 afterwards) and earns 0.2 (95 % "
-        "interval 0 to 0.4) in held-out score."  # nobody knows what the last one would earn
+    assert part.remarks == (
+        "The recalibration 'temperature' repairs it (p = 0.4 afterwards) and improves the held-out "
+        "score by 0.2 (95 % interval 0 to 0.4).",  # the gain by the last one is unknown
     )
     del pvalues["beta"], gains["beta"]
-    assert Repairs(pvalues, gains, 0.05).sentence.endswith("; nothing more complicated earns more.")
+    assert Repairs(pvalues, gains, 0.05).sentence.endswith("; no later one improves it more.")
     lossy = Repairs({"nothing": 0.01, "a": 0.4}, {"a": Gain(-0.1, 0.1, -0.3, 0.1)}, 0.05)
-    assert "costs 0.1 (95 % interval -0.1 to 0.3) in held-out score." in lossy.sentence
+    assert "worsens the held-out score by 0.1 (95 % interval -0.1 to 0.3)." in lossy.sentence
     found = Repairs({"nothing": 0.5}, {}, 0.05)
-    assert selection.repairs(data).findings["repair"] == ""
+    assert selection.repairs(data).remarks == ()
 
 
 def test_section_of_what_has_no_repair():
