@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter, itemgetter
 from typing import Any
 
 import jax
@@ -292,7 +291,7 @@ def of_gains(c: Compared, _: Part) -> Part:
         if not all(hasattr(p.value, "tempered") for p in c.models.values()):
             return Part()
     key, method = c.key(2), Named(kind(), f"recalibration.{kind.__name__}()")
-    by_name, part = Named({"": kind()}, f"{{'': {method.text}}}"), Named(itemgetter(""), "['']")
+    by_name, part = Named({"": kind()}, f"{{'': {method.text}}}"), Named(lambda x: x[""], "['']")
     first = _public(recalibration.recalibration_gain), key, by_name
     options = {"score": score, "clusters": None, "part": part}
     gains = {x: c.entry(f"{x}: gain", *first, p, **options) for x, p in c.models.items()}
@@ -316,14 +315,12 @@ def calibration(c: Compared, _: Part) -> Part:
     kernel, models = c.kernel("SKCE"), c.models.items()
     tests = _adjusted({x: c.entry(f"{x}: {name}", test, c.key(1), kernel, p) for x, p in models})
     skces = {x: c.entry(f"{x}: SKCE", interval, kernel, p) for x, p in models}
-    difference = _public(hypothesis_tests.skce_difference)
-    part = Named(attrgetter("estimate"), ".estimate")
-    differences = c.differences("SKCE", difference, kernel, part=part)
+    test, part = _public(hypothesis_tests.skce_difference), Named(lambda x: x.estimate, ".estimate")
+    differences = c.differences("SKCE", test, kernel, part=part)
     pvalues, unclear = _pvalues(tests), _pvalues(differences)
     texts = [f"{x} is not calibrated ({p_is(p)})." for x, p in pvalues.items() if p <= LEVEL]
     if pvalues and not texts:
-        smallest = p_is(min(pvalues.values()))
-        texts = [f"No miscalibration of any model was found (smallest {smallest})."]
+        texts = [f"No miscalibration was found (smallest {p_is(min(pvalues.values()))})."]
     for pair in [x for x, p in unclear.items() if p <= LEVEL]:
         better, worse = pair if differences[pair].value < 0 else pair[::-1]
         texts += [f"{better} is better calibrated than {worse} ({p_is(unclear.pop(pair))})."]
@@ -348,30 +345,23 @@ def knowledge(c: Compared, before: Part) -> Part:
         tests[a, b] = c.entry(f"{a} given {b}: {name}", *arguments)
     tests = _adjusted(tests)
     alone = _pvalues({x.name: x for section in before.sections for x in section.entries})
-    rejected = [x for x in c.models if alone.get(f"{x}: {name}", 1) <= LEVEL]
-    pvalues = {x: p for x, p in _pvalues(tests).items() if x[0] not in rejected}
-    texts, repair, neither = [], [], {}
-    for pair in c.pairs:
-        given, both = (
-            {x: pvalues[x] for x in (pair, pair[::-1]) if x in pvalues},
-            " and ".join(pair),
-        )
-        significant = [x for x, p in given.items() if p <= LEVEL]
-        if len(significant) == 2:
-            text = f"Each of {both} knows something that the other does not"
-            texts += [f"{text} ({p_is(max(given.values()))}): combining them would help."]
-            text = f"Combine {both}, for example by a mixture of their predictions, and compare it "
-            text += "with both on data that its weights were not fitted to."
+    is_right = {x: alone.get(f"{x}: {name}", 1) > LEVEL for x in c.models}
+    pvalues = {x: p for x, p in _pvalues(tests).items() if is_right[x[0]]}
+    texts, repair, knows = [], [], {x: p for x, p in pvalues.items() if p <= LEVEL}
+    unclear = [x for x in c.pairs if {x, x[::-1]} <= pvalues.keys() - knows.keys()]
+    for a, b in c.pairs:
+        if (a, b) in knows and (b, a) in knows:
+            p = p_is(max(knows.pop((a, b)), knows.pop((b, a))))
+            text = f"Each of {a} and {b} knows something that the other does not ({p})"
+            texts.append(f"{text}: combining them would help.")
+            text = f"Combine {a} and {b}, for example in a mixture; fit its weights to other data."
             repair.append((Advice(text), ""))
-        elif significant:
-            [(x, y)] = significant
-            text = f"{y} knows something that {x} does not ({p_is(given[x, y])})"
-            texts += [f"{text}: given the predictions of {y}, those of {x} are wrong."]
-        elif len(given) == 2:
-            neither[pair] = min(given.values())
-    texts += _neither(neither, "know what the other does not")
-    remark = "Is the first model right given the predictions of the second, too? If it is "
-    remark += "calibrated by itself, a small p says that the second knows what it does not."
+    for (x, y), p in knows.items():
+        text = f"{y} knows something that {x} does not ({p_is(p)})"
+        texts.append(f"{text}: given the predictions of {y}, those of {x} are wrong.")
+    smallest = {x: min(pvalues[x], pvalues[x[::-1]]) for x in unclear}
+    texts += _neither(smallest, "know what the other does not")
+    remark = "If the first is calibrated, a small p means that the second knows something else."
     part = _part("Does one know what the other does not?", remark, texts, tests)
     return dataclasses.replace(part, repair=tuple(repair))
 
@@ -461,8 +451,7 @@ def compare(
     say("figures", len(work), len(work) + 1)
     notes = ["p-values are adjusted for the number of models or pairs, each question separately."]
     if some.rows is not None:
-        text = f"SKCEs and tests are those of {len(some.rows)} of the {c.first.size} samples"
-        notes.append(f"{text}, chosen at random.")
+        notes.append(f"SKCEs are those of {len(some.rows)} samples that were chosen at random.")
     described = f"{len(c.data)} models ({', '.join(c.data)}) of {c.first.size} targets: "
     described += f"{task_in_words(c.first)}{weights_in_words(c.first)}"
     described += f"; arrays were read as {c.first.read_as}" * bool(c.first.read_as)
@@ -482,10 +471,10 @@ def compare(
 
 def _panels(c: Compared) -> Iterator[Panel]:
     """The reliability diagram of classes, or the PIT histogram of numbers, of each model."""
+    more = " This holds for independent samples: clusters scatter more."
+    more *= "clusters" in c.options
     for name, data in c.data.items():
         if data.is_of_classes or data.pit is not None:
             panel = reliability_panel(data) if data.is_of_classes else pit_panel(data)
-            caption = f"{name}: {panel.caption}"
-            if "clusters" in c.options:
-                caption += " That is so for independent samples: clusters scatter more."
+            caption = f"{name}: {panel.caption}{more}"
             yield dataclasses.replace(panel, name=f"{name}, {panel.name}", caption=caption)
