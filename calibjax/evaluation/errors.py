@@ -456,7 +456,9 @@ class _Rows:
         text = ", and ".join(texts)
         advice = {"regression": MAP_OF_QUANTILES, "quantiles": SHIFTS, "counts": SHAPE}
         chosen = advice.get(self.data.task, SCALING)
-        return Finding(entry.name, subject, text, advice=chosen, is_repaired=True)
+        # Where one tail alone is wrong, a bias says more.
+        options = {"is_last": subject == word, "is_repaired": True}
+        return Finding(entry.name, subject, text, advice=chosen, **options)
 
     def _is_of_bias(self, spread: Entry) -> bool:
         """Whether errors are large since all of them have one sign."""
