@@ -286,8 +286,10 @@ def _finding(column: Column, entry: Entry, errors: np.ndarray) -> list[Finding]:
     told = column.told(entry, errors)
     if told is None:
         return []
-    options = {"is_last": column.is_last, "advice": column.advice, "is_repaired": True}
-    return [Finding(entry.name, *told, **options)]
+    # Where one tail alone is wrong, a bias says more.
+    is_last = column.is_last or told[0].startswith("the intervals contain")
+    more = {"is_last": is_last, "advice": column.advice, "is_repaired": True}
+    return [Finding(entry.name, *told, **more)]
 
 
 def _of_classes(data: Data) -> list[Column]:

@@ -153,7 +153,14 @@ def test_order_of_a_report(file, calls, tmp_path):
     report = tmp_path / "report.html"
     assert main([str(file), "--report", str(report)]) == 0
     text = report.read_text()
-    places = ["What was found", "What to do", "<img", "Is it calibrated?", "<table", "The number after"]
+    places = [
+        "What was found",
+        "What to do",
+        "<img",
+        "Is it calibrated?",
+        "<table",
+        "The number after",
+    ]
     positions = [text.index(place) for place in places]
     assert positions == sorted(positions)
     assert "<p>Scale &lt;all&gt; predictions.</p>" in text

@@ -1,0 +1,135 @@
+"""p-values of several tests, adjusted for one another by the redraws that they share."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import calibjax
+from calibjax import distributions, estimators
+from calibjax.evaluation.assembly import adjusted
+from calibjax.evaluation.data import Part
+from calibjax.evaluation.errors import LEVELS
+from calibjax.evaluation.record import Entry, Section
+from calibjax.hypothesis_tests.components import adjusted_pvalues, simulated_pvalue
+from calibjax.hypothesis_tests.result import CalibrationTestResult
+
+KEY = jax.random.key(0)
+
+
+def _adjusted(sets, pvalues):
+    """Adjusted p-values by name, for sets of tests that share their redraws each."""
+    tests = {(str(i), name): x for i, part in enumerate(sets) for name, x in part.items()}
+    names = [name for _, name in tests]
+    sections = [Section("", (Entry(x, 0.0, pvalue=pvalues[x]),), test=x) for x in names]
+    part = adjusted(Part(tuple(sections), tests=tests))
+    return {x.name: x.pvalue for section in part.sections for x in section.entries}
+
+
+def _result(pool):
+    """Of a pool of one statistic, [B + 1], or of several with adjusted p-values, [B + 1, K]."""
+    statistic, draws = pool[0], pool[1:]
+    several = adjusted_pvalues(statistic, draws) if pool.ndim > 1 else None
+    return CalibrationTestResult(
+        statistic, simulated_pvalue(statistic, draws), None, draws, several
+    )
+
+
+def _smallest(test):
+    return float(np.min(test.pvalue if test.adjusted_pvalue is None else test.adjusted_pvalue))
+
+
+def test_against_loops():
+    """The smallest p-value of every data set of the pool, as if it were the observed one."""
+    random = np.random.default_rng(0)
+    common = random.normal(size=200)
+    pools = {
+        "all": common + random.normal(size=200),
+        "means": np.abs(common[:, None] + random.normal(size=(200, 3))),
+        "spread": np.round(4 * np.abs(random.normal(size=200))),  # with ties
+    }
+    tests = {name: _result(pool) for name, pool in pools.items()}
+    smallest = []
+    for b in range(200):
+        order = [b, *(i for i in range(200) if i != b)]
+        smallest.append(min(_smallest(_result(pool[order])) for pool in pools.values()))
+    pvalues = {name: _smallest(test) for name, test in tests.items()}
+    for name, found in _adjusted([tests], pvalues).items():
+        p = pvalues[name]
+        assert found == pytest.approx(np.mean(np.array(smallest) <= p + 1e-6))
+        assert p <= found <= 3 * p + 1e-6
+
+
+def test_family_wise_level():
+    """400 calibrated data sets: exact for one set of tests, and less for two."""
+    wrong = np.zeros(2)
+    for seed in range(400):
+        random = np.random.default_rng(seed)
+        pools = random.normal(size=100) + random.normal(size=(4, 100))
+        tests = {
+            str(i): CalibrationTestResult(x[0], None, None, x[1:]) for i, x in enumerate(pools)
+        }
+        pvalues = {str(i): np.mean(pool >= pool[0]) for i, pool in enumerate(pools)}
+        halves = [dict([*tests.items()][:2]), dict([*tests.items()][2:])]
+        for place, sets in enumerate(([tests], halves)):
+            wrong[place] += min(_adjusted(sets, pvalues).values()) <= 0.05
+    error = np.sqrt(0.05 * 0.95 / 400)
+    assert abs(wrong[0] / 400 - 0.05) < 3 * error
+    assert wrong[1] / 400 < 0.05 + 3 * error
+
+
+def test_missing_values_count_against_rejection():
+    pool = np.arange(100.0)[::-1].copy()
+    pool[5:15] = np.nan
+    test = CalibrationTestResult(pool[0], None, None, pool[1:])
+    assert _adjusted([{"all": test}], {"all": 0.11}) == {"all": pytest.approx(0.11)}
+
+
+def _redrawn(predictions, place):
+    keys = jax.random.split(jax.random.split(jax.random.fold_in(KEY, 1), 999)[place], 40)
+    return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)
+
+
+@pytest.mark.slow
+def test_tests_of_numbers_see_the_same_redraws():
+    random = np.random.default_rng(0)
+    loc, scale = random.normal(size=40), random.uniform(0.5, 2, 40)
+    predictions = distributions.Normal(jnp.asarray(loc), jnp.asarray(scale))
+    found = calibjax.evaluate(KEY, predictions, loc + scale, groups=np.arange(40) % 2).tests
+    components = found["calibration"].components.of_kernel("directions, shift")
+    for place in (0, 17):
+        y = np.asarray(_redrawn(predictions, place))
+        score = (y - loc) / scale
+        below = np.array([np.mean(score <= distributions.Normal(0.0, 1.0).icdf(x)) for x in LEVELS])
+        central = (below - LEVELS)[[6, 5, 4]] - (below - LEVELS)[[0, 1, 2]]
+        errors = [np.mean(y - loc), np.mean(score**2) - 1, *(below - LEVELS)]
+        drawn = found["mean errors"].null_samples[place, 0]
+        np.testing.assert_allclose(drawn[:9], np.abs(errors), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(np.sort(drawn[9:]), np.sort(np.abs(central)), atol=1e-6)
+        own = found["groups"].null_samples[place, 1]
+        np.testing.assert_allclose(own, abs(np.mean((y - loc)[1::2])), rtol=1e-4)
+        expected = np.mean(np.outer(score, score)[~np.eye(40, dtype=bool)])
+        own = components.unbiased.null_samples[place]
+        np.testing.assert_allclose(own, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_tests_of_classes_see_the_same_redraws():
+    random = np.random.default_rng(0)
+    probs = random.dirichlet(np.ones(3), 40)
+    predictions = distributions.Categorical(jnp.asarray(probs))
+    features = random.normal(size=(40, 1))
+    found = calibjax.evaluate(KEY, predictions, probs.argmax(1), features=features)
+    own = found.tests["calibration"].components.of_kernel("residuals, near predictions")
+    for place in (0, 17):
+        y = np.asarray(_redrawn(predictions, place))
+        errors = np.eye(3)[y] - probs
+        drawn = found.tests["mean errors"].null_samples[place, 0, :3]
+        np.testing.assert_allclose(drawn, abs(errors.mean(0)), atol=1e-5)
+        kernel = found.kernels["residuals"]["near predictions"]
+        expected = estimators.skce(kernel, predictions, jnp.asarray(y))
+        np.testing.assert_allclose(own.unbiased.null_samples[place], expected, atol=1e-5)
+        seen = distributions.with_features(predictions, found.arrays["features"])
+        expected = estimators.skce(found.other_kernels["features"], seen, jnp.asarray(y))
+        drawn = found.tests["features"].components.unbiased.null_samples[place]
+        np.testing.assert_allclose(drawn, expected, atol=1e-5)
