@@ -139,7 +139,7 @@ def _columns(predictions: Distribution, levels: jax.Array) -> jax.Array:
         parts = [mean, jnp.broadcast_to(precision, mean.shape)]
         if levels.size:
             quantiles = jax.vmap(p.icdf)(levels.astype(mean.dtype))
-            is_whole = getattr(p.support, "is_integer", False)
+            is_whole = getattr(getattr(p, "support", None), "is_integer", False)
             probs = jax.vmap(p.cdf)(quantiles) if is_whole else levels.astype(mean.dtype)
             parts += [quantiles.astype(mean.dtype), probs]
         return jnp.concatenate(parts)
