@@ -61,8 +61,8 @@ class Residuals:
 
     They are those of the mean, of the squared error over the variance, of the events "at most the
     quantile" of k levels, and of c central intervals between two of these. What they need of the
-    predictions, [n, 2 d + 2 k], are their features: means, inverse variances (zero where there is
-    none), quantiles and the probabilities of the events.
+    predictions, [n, 2 d + 2 k], are their features: means, inverse standard deviations (zero where
+    there is none), quantiles and the probabilities of the events.
 
     Attributes:
         size: d.
@@ -76,9 +76,9 @@ class Residuals:
         """The residuals."""
         d, columns = self.size, predictions.features
         y = targets.reshape(len(targets), -1).astype(columns.dtype)
-        error, precision = y - columns[:, :d], columns[:, d : 2 * d]
+        error, inverse = y - columns[:, :d], columns[:, d : 2 * d]
         quantiles, probs = jnp.split(columns[:, 2 * d :], 2, 1)
-        spread = jnp.mean(precision * error**2 - (precision > 0), 1, keepdims=True)
+        spread = jnp.mean(jnp.square(inverse * error) - (inverse > 0), 1, keepdims=True)
         events = (y[:, :1] <= quantiles) - probs
         central = [events[:, [high]] - events[:, [low]] for low, high in self.pairs]
         return jnp.concatenate([error, spread, events, *central], 1)
@@ -129,14 +129,14 @@ def _law(data: Data) -> _Law | None:
 
 @jax.jit
 def _columns(predictions: Distribution, levels: jax.Array) -> jax.Array:
-    """Means, inverse variances, quantiles and their probabilities, [n, 2 d + 2 k]."""
+    """Means, inverse deviations, quantiles and their probabilities, [n, 2 d + 2 k]."""
 
     def one(p: Any) -> jax.Array:
         mean = jnp.atleast_1d(p.mean())
         variance = p.variance() if hasattr(p, "variance") else jnp.zeros_like(mean)
         has_one = jnp.isfinite(variance) & (variance > 0)
-        precision = jnp.atleast_1d(jnp.where(has_one, 1 / jnp.where(has_one, variance, 1), 0))
-        parts = [mean, jnp.broadcast_to(precision, mean.shape)]
+        inverse = jnp.atleast_1d(jnp.where(has_one, jnp.where(has_one, variance, 1) ** -0.5, 0))
+        parts = [mean, jnp.broadcast_to(inverse, mean.shape)]
         if levels.size:
             quantiles = jax.vmap(p.icdf)(levels.astype(mean.dtype))
             is_whole = getattr(getattr(p, "support", None), "is_integer", False)
@@ -325,10 +325,10 @@ def _of_classes(data: Data) -> list[Column]:
 def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
     """Means, size of the errors, and coverage."""
     table, d, levels = data.known(law.columns).astype(float), law.size, law.levels
-    means, precision, probs = table[:, :d], table[:, d : 2 * d], table[:, 2 * d + len(levels) :]
-    has_spread, pit = bool((precision > 0).all()), "result.arrays['pit']"
+    means, inverse, probs = table[:, :d], table[:, d : 2 * d], table[:, 2 * d + len(levels) :]
+    has_spread, pit = bool((inverse > 0).all()), "result.arrays['pit']"
     is_own = law.redrawn == RANKS
-    scale = np.median(precision[:, 0] ** -0.5) if has_spread else math.nan
+    scale = np.median(1 / inverse[:, 0]) if has_spread else math.nan
     for i in range(d):
         name, values = "mean of the targets", "targets"
         if is_own:
