@@ -248,7 +248,7 @@ def _sentences(
     data: Data, parts: Part, said: Sequence[Finding], pvalues: Mapping[str, float]
 ) -> list[str]:
     """The verdict, what else was found, and what repairs it."""
-    texts = [f"{_capital(x.word)}: {x.text}." if x.text else "" for x in said]
+    texts = [_joined(_capital(x.word), ": ", x.text) if x.text else "" for x in said]
     warnings = [f"{text}, which never occurs if a model is calibrated." for text in parts.warnings]
     names = "Groups", "Given the features"
     extra = [text for name in names if (text := _not_found(name, parts, pvalues))]
@@ -260,7 +260,7 @@ def _sentences(
         first = f"No miscalibration was found in {data.size} predictions ({smallest})."
         return [first, "This does not show that the model is calibrated.", *extra]
     word, text = said[0].word, said[0].text
-    verdict = f"Miscalibrated: {word}." + f" {_capital(text)}." * bool(text)
+    verdict = f"Miscalibrated: {_joined(word, '. ', _capital(text)) if text else word + '.'}"
     if said[0].is_vague:
         p = p_is(pvalues[said[0].entry])
         verdict = f"Miscalibrated ({p}), but no single error explains it."
@@ -270,6 +270,12 @@ def _sentences(
         others = [*others[: _MOST - 1], f"{more} more errors were found, see the tables."]
     repair = [f"{text}." for _, text in parts.repair]
     return [verdict, *warnings, *others, *repair, *parts.remarks, *extra]
+
+
+def _joined(word: str, separator: str, text: str) -> str:
+    """What is wrong, and the numbers, as a sentence or two."""
+    is_part = text[:3].lower() == "by "
+    return f"{word}, {text[:1].lower()}{text[1:]}." if is_part else f"{word}{separator}{text}."
 
 
 def _not_found(name: str, parts: Part, pvalues: Mapping[str, float]) -> str:

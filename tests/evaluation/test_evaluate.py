@@ -1,5 +1,6 @@
 """`calibjax.evaluate`: every number by the call that its entry names, tasks, wrong input."""
 
+import functools
 import json
 
 import jax
@@ -12,27 +13,22 @@ from calibjax import distributions
 from calibjax.evaluation import kernel_tests
 from calibjax.kernels import defaults
 from calibjax.recalibration.local import Gain
+from tests.evaluation import samples
 
 KEY = jax.random.key(5)
-MODULES = {
-    name: getattr(calibjax, name)
-    for name in (
-        "distributions",
-        "estimators",
-        "hypothesis_tests",
-        "kernels",
-        "recalibration",
-        "scores",
-    )
-}
+MODULES = ["distributions", "estimators", "hypothesis_tests", "kernels", "recalibration", "scores"]
+MODULES = {name: getattr(calibjax, name) for name in MODULES}
 TASKS = {
-    "quantiles": "quantile forecasts",
-    "classification": "classification with 3 classes",
-    "binary": "binary classification",
-    "regression": "regression (distributions of numbers)",
-    "counts": "counts",
-    "multivariate": "regression with vectors as targets",
-    "ensembles": "ensembles of 5 members",
+    "quantiles": (samples.quantiles, "quantile forecasts"),
+    "classification": (
+        functools.partial(samples.classes, number=3),
+        "classification with 3 classes",
+    ),
+    "binary": (samples.binary, "binary classification"),
+    "regression": (samples.normals, "regression (distributions of numbers)"),
+    "counts": (samples.counts, "counts"),
+    "multivariate": (samples.vectors, "regression with vectors as targets"),
+    "ensembles": (samples.ensembles, "ensembles of 10 members"),
 }
 N = 40
 GROUPS = np.array(["a", "b"])[np.arange(N) % 2]
@@ -41,31 +37,7 @@ WEIGHTS = np.random.default_rng(4).lognormal(size=N)
 
 
 def _of_task(task, n=N):
-    random = np.random.default_rng(2)
-    loc, noise = random.normal(size=n), random.normal(size=n)
-    if task == "quantiles":
-        levels = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
-        values = loc[:, None] + np.array([-1.28, -0.67, 0.0, 0.67, 1.28])
-        return distributions.Quantiles(levels, values), loc + noise
-    if task == "classification":
-        logits = random.normal(size=(n, 3))
-        labels = np.argmax(logits + random.gumbel(size=(n, 3)), 1)
-        return distributions.CategoricalLogits(logits), labels
-    if task == "binary":
-        probs = random.uniform(size=n)
-        return distributions.Bernoulli(probs), (random.uniform(size=n) < probs).astype(int)
-    if task == "regression":
-        scale = random.uniform(0.5, 2, n)
-        return distributions.Normal(loc, scale), loc + scale * noise
-    if task == "counts":
-        rate = random.uniform(1, 6, n)
-        return distributions.Poisson(rate), random.poisson(rate)
-    if task == "multivariate":
-        locs = np.stack([loc, loc[::-1]], 1)
-        targets = locs + random.normal(size=(n, 2))
-        return distributions.DiagNormal(locs, np.ones((n, 2))), targets
-    values = loc[:, None] + random.normal(size=(n, 6))
-    return distributions.Ensemble(values[:, 1:]), values[:, 0]
+    return TASKS[task][0](np.random.default_rng(2), n)
 
 
 @pytest.fixture(scope="module")
@@ -117,14 +89,14 @@ def test_every_number_of_quantiles_by_the_call_it_names(quantiles):
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weights"])
 @pytest.mark.parametrize("task", TASKS)
 def test_every_number_by_the_call_it_names(task, weights):
-    samples = _of_task(task)
+    data = _of_task(task)
     more = {"features": FEATURES, "groups": GROUPS, "weights": weights}
-    evaluation = calibjax.evaluate(KEY, *samples, **more)
+    evaluation = calibjax.evaluate(KEY, *data, **more)
     assert evaluation.task == json.loads(evaluation.to_json())["task"] == task
-    told = f"40 predictions, {type(samples[0]).__name__}: {TASKS[task]}, 2 groups, 2 features"
+    told = f"40 predictions, {type(data[0]).__name__}: {TASKS[task][1]}, 2 groups, 2 features"
     assert evaluation.description.startswith(told)
     assert ("with weights (effectively" in evaluation.description) == (weights is not None)
-    _refuse_other_numbers(evaluation, *samples, weights)
+    _refuse_other_numbers(evaluation, *data, weights)
     assert all(entry.note or np.isfinite(entry.value) for entry in evaluation.entries)
     assert evaluation.figures()
     titles = [section.title for section in evaluation.sections]
@@ -135,12 +107,12 @@ def test_every_number_by_the_call_it_names(task, weights):
 def test_coverage_and_chance_of_quantiles(quantiles):
     predictions, targets = _of_task("quantiles")
     observed = np.mean((targets > predictions.values[:, 0]) & (targets <= predictions.values[:, 4]))
-    entry = quantiles["coverage of the central 80 % intervals"]
-    assert (entry.value, entry.expected) == (pytest.approx(observed), pytest.approx(0.8))
+    entry = quantiles["coverage of the central 90 % intervals"]
+    assert (entry.value, entry.expected) == (pytest.approx(observed), pytest.approx(0.9))
     low, high = entry.by_chance
-    # Binomial(40, 0.8): 26.5 to 37.5 in 95 %, and all coverages at once in a wider range.
-    assert 0.56 < low < 0.66
-    assert 0.94 < high <= 1
+    # Binomial(40, 0.9): 31.5 to 39.5 in 95 %, and all coverages at once in a wider range.
+    assert 0.7 < low < 0.79
+    assert high == 1
 
 
 def test_groups_by_name(quantiles):
@@ -251,9 +223,9 @@ def test_predictions_that_no_temperature_changes(probs):
 
 @pytest.mark.slow
 def test_names_of_classes_change_nothing_else():
-    samples, names, groups = _of_task("classification"), ["cat", "dog", "cow"], np.arange(N) % 2
-    numbered = calibjax.evaluate(KEY, *samples, groups=groups)
-    named = calibjax.evaluate(KEY, *samples, groups=groups, class_names=names)
+    data, names, groups = _of_task("classification"), ["cat", "dog", "cow"], np.arange(N) % 2
+    numbered = calibjax.evaluate(KEY, *data, groups=groups)
+    named = calibjax.evaluate(KEY, *data, groups=groups, class_names=names)
 
     def renamed(text):
         for i, name in enumerate(names):

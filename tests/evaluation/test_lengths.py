@@ -12,7 +12,7 @@ from calibjax.distributions import Normal
 from calibjax.distributions.base import draw
 from calibjax.evaluation.data import filled, rounded_up
 from tests.compiled import num_compiled
-from tests.evaluation import test_calibrated
+from tests.evaluation import samples
 from tests.registry.families import FAMILIES
 
 KEY = jax.random.key(0)
@@ -49,15 +49,17 @@ def test_samples_that_are_added_have_no_weight(n):
 
 
 @pytest.mark.parametrize(
-    "kind", ["quantiles", *(pytest.param(x, marks=pytest.mark.slow) for x in ("binary", "normals"))]
+    "kind",
+    [
+        samples.quantiles,
+        *(pytest.param(x, marks=pytest.mark.slow) for x in (samples.binary, samples.normals)),
+    ],
 )
-def test_evaluation_of_another_length(kind, monkeypatch):
+def test_evaluation_of_another_length(kind):
     """Of calibrated data, which all take the same way through the evaluation."""
 
     def evaluated(n):
-        monkeypatch.setattr(test_calibrated, "N", n)
-        samples = getattr(test_calibrated, f"_{kind}")(np.random.default_rng(n))
-        calibjax.evaluate(KEY, *samples)
+        calibjax.evaluate(KEY, *kind(np.random.default_rng(n), n))
 
     first = num_compiled(lambda: evaluated(57))
     assert num_compiled(lambda: (evaluated(60), evaluated(64))) < first / 4

@@ -1,37 +1,17 @@
-"""The parts of an evaluation: mean errors, bins, spread, tasks, groups."""
+"""The parts of an evaluation: mean errors, ranges, tasks, temperatures, impossible outcomes."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 
 from calibjax import distributions
 from calibjax._core import checks
-from calibjax.evaluation.data import (
-    checked_data,
-    checked_groups,
-    mean_error,
-    measured,
-    ranges,
-    shown_classes,
-    task_of,
-)
-from calibjax.evaluation.errors import errors_in_bins, predicted_in_bins, residual_spread
-from calibjax.evaluation.losses import _is_idle as is_idle
-from calibjax.evaluation.losses import proper_scores
+from calibjax.evaluation.data import checked_data, measured, ranges, shown_classes, task_of
+from calibjax.evaluation.errors import _is_idle, _Means, proper_scores
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
-
-def _result(pvalue):
-    random = np.random.default_rng(0)
-    return CalibrationTestResult(
-        statistic=np.array([[0.5, 0.1]]),
-        pvalue=None,
-        estimate=np.array([[-0.5, 0.1]]),
-        null_samples=np.abs(random.normal(size=(999, 1, 2))) * [0.1, 0.2],
-        adjusted_pvalue=np.array([[pvalue, 0.7]]),
-    )
+KEY = jax.random.key(0)
 
 
 def test_what_does_not_exist():
@@ -40,7 +20,20 @@ def test_what_does_not_exist():
 
     entry = measured("error", refuse, "f(x)")
     assert np.isnan(entry.value)
-    assert (entry.function, entry.note) == ("f(x)", "does not exist: x: expected more")
+    assert (entry.call, entry.note) == ("f(x)", "does not exist: x: expected more")
+
+
+def _entry(pvalue, residuals, members, expected=0.0, **more):
+    random = np.random.default_rng(0)
+    test = CalibrationTestResult(
+        statistic=np.array([[0.5, 0.1]]),
+        pvalue=None,
+        estimate=np.array([[-0.5, 0.1]]),
+        null_samples=np.abs(random.normal(size=(999, 1, 2))) * [0.1, 0.2],
+        adjusted_pvalue=np.array([[pvalue, 0.7]]),
+    )
+    means = _Means(None, test, np.stack([residuals, residuals], 1), members[:, None], 2)
+    return means.entry("error", expected, "test()", (0, 0), **more)
 
 
 def test_mean_error_against_a_z_test():
@@ -49,57 +42,32 @@ def test_mean_error_against_a_z_test():
     residuals -= residuals[members == 1].mean() + 0.5
     error = residuals[members == 1].std(ddof=1) / np.sqrt(20)
     observed = 2 * 2 * scipy.stats.norm.sf(0.5 / error)  # two-sided, of two errors
-    entry, pvalue = mean_error("error", _result(0.001), "test()", (0, 0), residuals, members)
-    assert entry.value == -0.5
+    entry = _entry(0.001, residuals, members, expected=3.0)
+    assert (entry.value, entry.expected, entry.difference) == (2.5, 3.0, -0.5)
     assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
-    assert entry.function == "test().estimate[0, 0]"
+    assert entry.call == "test()"
     low, high = entry.by_chance
-    assert -low == high == pytest.approx(0.224, rel=0.1)  # of |N(0, 0.1²)|, one of two
-    assert entry.pvalue == 0.001
-    assert pvalue == pytest.approx(max(0.001, observed))
-    assert mean_error("", _result(0.9), "", (0, 0), residuals, members)[1] == 0.9
+    assert 3 - low == pytest.approx(high - 3)
+    assert high - 3 == pytest.approx(0.224, rel=0.1)  # of |N(0, 0.1²)|, one of two
+    assert entry.pvalue == pytest.approx(max(0.001, observed))
+    assert _entry(0.9, residuals, members).pvalue == 0.9
+    share = _entry(0.9, residuals, members, expected=0.6, is_share=True)
+    assert 0 <= share.low < share.value == pytest.approx(0.1)
 
 
 def test_mean_error_of_residuals_without_scatter():
     for residuals, members in (
         (np.full(9, -0.5), np.ones(9)),
         (np.full(9, np.float32(-0.1)) - 0.4, np.ones(9)),  # up to rounding
-        (np.arange(9.0), np.arange(9) == 3),
+        (np.arange(9.0) - 3.5, np.arange(9) == 3),
     ):
-        entry, pvalue = mean_error("", _result(0.01), "", (0, 0), residuals, members)
-        assert pvalue == 0.01
+        entry = _entry(0.01, residuals, members * 1.0)
+        assert entry.pvalue == 0.01
         assert entry.low is entry.high is None
 
 
-def test_dispersion():
-    random = np.random.default_rng(0)
-    loc, scale = random.normal(size=30), random.uniform(0.5, 2, 30)
-    targets = random.normal(size=30)
-    found = residual_spread(distributions.Normal(loc, scale), targets)
-    assert float(found) == pytest.approx(np.std((targets - loc) / scale))
-
-
-def test_expected_calibration_errors_of_classes():
-    random = np.random.default_rng(0)
-    probs = random.dirichlet(np.ones(3), 50)
-    labels = random.integers(0, 3, 50)
-    predictions = distributions.Categorical(jnp.asarray(probs))
-    errors = errors_in_bins(predicted_in_bins(predictions), predictions, jnp.asarray(labels))
-    each = [_ece(probs[:, c], labels == c) for c in range(3)]
-    assert float(errors["class-wise"]) == pytest.approx(np.mean(each), rel=1e-5)
-    top = _ece(probs.max(1), labels == probs.argmax(1))
-    assert float(errors["top label"]) == pytest.approx(top, rel=1e-5)
-
-
-def _ece(confidences, correct):
-    bins = np.ceil(10 * confidences)
-    own = [bins == b for b in range(11)]
-    return sum(abs((confidences - correct)[is_in].sum()) for is_in in own) / len(bins)
-
-
 def test_tasks():
-    floats, integers, vectors = np.zeros(3), np.zeros(3, int), np.zeros((3, 2))
-    ones = np.ones(3)
+    floats, integers, vectors, ones = np.zeros(3), np.zeros(3, int), np.zeros((3, 2)), np.ones(3)
     uniform = np.full((3, 4), 0.25)
     several = distributions.Categorical(np.full((3, 2, 4), 0.25))
     for expected, predictions, targets in (
@@ -114,27 +82,12 @@ def test_tasks():
         ("quantiles", distributions.Quantiles(np.array([0.5]), np.zeros((3, 1))), floats),
     ):
         assert task_of(predictions, targets) == expected
-    drawn = distributions.monte_carlo(jax.random.key(0), distributions.Normal(floats, ones), 2)
+    drawn = distributions.monte_carlo(KEY, distributions.Normal(floats, ones), 2)
     assert task_of(drawn, floats) == "regression"
 
 
-def test_groups_by_names_and_by_memberships():
-    memberships, names = checked_groups(["b", "a", "b"], 3)
-    assert names == ("group a", "group b")
-    np.testing.assert_array_equal(memberships, [[0, 1], [1, 0], [0, 1]])
-    for integers in (["10", "2", "1"], [10, 2, 1]):
-        assert checked_groups(integers, 3)[1] == ("group 1", "group 2", "group 10")
-    memberships, names = checked_groups(np.array([7, 3, 7]), 3)
-    assert names == ("group 3", "group 7")
-    given = np.array([[1, 0.5], [0, 1], [1, 1]])
-    memberships, names = checked_groups(given, 3)
-    assert names == ("group 0", "group 1")
-    np.testing.assert_array_equal(memberships, given)
-
-
 def test_classes_that_are_shown():
-    random = np.random.default_rng(0)
-    probs = random.dirichlet(np.linspace(0.1, 2, 30), 100)
+    probs = np.random.default_rng(0).dirichlet(np.linspace(0.1, 2, 30), 100)
     expected = np.sort(np.argsort(-probs.mean(0))[:20])
     np.testing.assert_array_equal(shown_classes(probs), expected)
     assert shown_classes(np.full((3, 2), 0.5)) == [1]
@@ -152,8 +105,7 @@ def test_ranges_hold_together():
         alone.append(low <= values[0, 0] <= high)
     assert 0.94 < np.mean(held) < 0.975
     assert 0.94 < np.mean(alone) < 0.96
-    low, high = ranges({"a": np.arange(999)})["a"]
-    assert (low, high) == (24, 974)  # the 25th from both ends
+    assert ranges({"a": np.arange(999)})["a"] == (24, 974)  # the 25th from both ends
 
 
 @pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
@@ -162,15 +114,15 @@ def test_ensembles_that_temperatures_change(unit):
     with jax.enable_x64(False):
         spread, equal = (distributions.Ensemble(np.float32(x)) for x in (values, 0 * values + unit))
         checked = [checks.batch(x) for x in (spread, equal)]  # which numbers them
-        assert [bool(is_idle(x)) for x in checked] == [False, True]
+        assert [bool(_is_idle(x)) for x in checked] == [False, True]
 
 
 def test_classes_that_temperatures_change():
     half, certain = np.full(12, 0.5), np.arange(12) % 2 * 1.0
     idle = [distributions.Bernoulli(half), distributions.Bernoulli(certain)]
     idle += [distributions.CategoricalLogits(np.full((12, 3), 3.3))]
-    assert all(is_idle(x) for x in idle)
-    assert not is_idle(distributions.Bernoulli(half + 1e-3))
+    assert all(_is_idle(x) for x in idle)
+    assert not _is_idle(distributions.Bernoulli(half + 1e-3))
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -178,5 +130,6 @@ def test_impossible_outcomes_are_counted(binary):
     one, labels = np.where(np.arange(40) < 3, 0.0, 0.5), np.ones(40, int)
     rows = np.stack([1 - one, np.zeros(40), one], 1)
     predictions = distributions.Bernoulli(one) if binary else distributions.Categorical(rows)
-    data = checked_data(jax.random.key(0), predictions, labels + (not binary), None, None, None)
-    assert proper_scores(data).findings["num_impossible"] == 3
+    data = checked_data(KEY, predictions, labels + (not binary), None, None, None)
+    [text] = proper_scores(data).warnings
+    assert text == "3 of 40 samples had a predicted probability of 0 for what happened"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from calibjax import distributions, recalibration, scores
+from calibjax import recalibration, scores
 from calibjax.distributions import Normal
 from calibjax.evaluation import words
 from calibjax.evaluation.assembly import _advice, _notes, _said, _sentences
@@ -18,6 +18,7 @@ from calibjax.evaluation.data import Finding, Part, checked_data
 from calibjax.evaluation.kernel_tests import _has_shape, _told
 from calibjax.evaluation.record import Advice, Entry, Section
 from calibjax.evaluation.words import alike, percent, percents, points
+from tests.evaluation import samples
 
 DATA = types.SimpleNamespace(size=100)
 
@@ -123,38 +124,22 @@ def test_temperature_that_helps_makes_other_maps_unnecessary():
     assert _judged(dataclasses.replace(part, repair=()))[1] == [words.map_of_classes(100)]
 
 
-@pytest.mark.parametrize(
-    "advice",
-    [
-        words.GROUPS,
-        words.map_of_classes(100),
-        words.map_of_classes(5000),
-        words.repair_by("", ""),
-        words.repair_by("scores.brier_score", ""),
-        words.MAP_OF_QUANTILES,
-        words.SCALING,
-        words.SHIFTS,
-    ],
-)
 @pytest.mark.slow
-def test_advised_calls_run(advice):
-    random, n = np.random.default_rng(0), 40
-    loc = np.linspace(0, 1, n)
-    if advice is words.SHIFTS:
-        values = loc[:, None] + np.array([-1.0, 0, 1])
-        predictions = distributions.Quantiles(np.array([0.1, 0.5, 0.9]), values)
-    elif advice in (words.MAP_OF_QUANTILES, words.SCALING):
-        predictions = Normal(loc, np.ones(n))
-    else:
-        predictions = distributions.Bernoulli(0.1 + 0.8 * loc)
-    targets = loc + random.normal(size=n)
-    if isinstance(predictions, distributions.Bernoulli):
-        targets = (random.uniform(size=n) < loc).astype(int)
-    names = {"recalibration": recalibration, "scores": scores, "targets": targets}
-    names |= dict.fromkeys(("groups", "new_groups"), np.arange(n) % 2)
-    names |= dict.fromkeys(("predictions", "new_predictions"), predictions)
-    exec(advice.call, names)
-    assert np.shape(jax.tree.leaves(names["repaired"])[0])[0] == n or names["repaired"] is not None
+def test_advised_calls_run():
+    of_classes = [words.GROUPS, words.map_of_classes(100), words.map_of_classes(5000)]
+    of_classes += [words.repair_by(loss, "") for loss in ("", "scores.brier_score")]
+    names = {"recalibration": recalibration, "scores": scores, "groups": np.arange(40) % 2}
+    names["new_groups"] = names["groups"]
+    for kind, advices in (
+        (samples.binary, of_classes),
+        (samples.normals, [words.MAP_OF_QUANTILES, words.SCALING]),
+        (samples.quantiles, [words.SHIFTS]),
+    ):
+        predictions, targets = kind(np.random.default_rng(0), 40)
+        for advice in advices:
+            names |= {"predictions": predictions, "new_predictions": predictions}
+            exec(advice.call, names | {"targets": targets}, found := {})
+            assert all(np.isfinite(x).all() for x in jax.tree.leaves(found["repaired"]))
 
 
 @pytest.mark.parametrize(
