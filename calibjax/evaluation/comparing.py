@@ -269,12 +269,10 @@ def of_scores(c: Compared, _: Part) -> Part:
         (worse, better), sign = (pair, 1) if value > 0 else (pair[::-1], -1)
         size, low, high = alike(sign * value, *sorted(sign * x for x in ends))
         has = "has a" if pair in significant else "does not have a significantly"
-        text = f"{better} {has} better {name} than {worse}: it is lower by {size}{unit} per sample"
+        lower = f"it is lower by {size}{unit} per sample"
+        text = f"{better} {has} better {name} than {worse}: {lower}"
         if is_best and not texts:
-            text = (
-                f"{better} has the best {name}: it is lower by {size}{unit} per sample than that "
-            )
-            text += f"of {worse}, the next best"
+            text = f"{better} has the best {name}: {lower} than that of {worse}, the next best"
         texts.append(f"{text} (95 % interval {low} to {high}; {p_is(pvalues.pop(pair))}).")
     texts += _neither(pvalues, f"have the better {name}")
     remark = "Smaller is better. Differences are paired; their p-values are those of the t-test."
@@ -283,10 +281,10 @@ def of_scores(c: Compared, _: Part) -> Part:
 
 def of_gains(c: Compared, _: Part) -> Part:
     """What recalibration gains, and differences of that."""
-    (score, name, unit), task, kind = c.score, c.first.task, recalibration.AffineScaling
-    if task == "quantiles":
+    (score, name, unit), kind = c.score, recalibration.AffineScaling
+    if c.first.task == "quantiles":
         kind = recalibration.QuantileShift
-    elif c.first.is_of_classes or task == "counts":
+    elif c.first.is_of_classes or c.first.task == "counts":
         kind = recalibration.TemperatureScaling
         if not all(hasattr(p.value, "tempered") for p in c.models.values()):
             return Part()
@@ -326,9 +324,9 @@ def calibration(c: Compared, _: Part) -> Part:
         texts += [f"{better} is better calibrated than {worse} ({p_is(unclear.pop(pair))})."]
     texts += _neither(unclear, "be better calibrated")
     remark = (
-        "The SKCE is zero for a calibrated model; intervals are for others. Of two models with "
+        "The SKCE of a calibrated model is zero; intervals are for other models. Of two models "
     )
-    remark += "the same error, the one with more similar predictions has the larger SKCE."
+    remark += "with the same error, the one with more similar predictions has the larger SKCE."
     return _part("Which is better calibrated?", remark, texts, tests, skces, differences)
 
 
@@ -451,7 +449,9 @@ def compare(
     say("figures", len(work), len(work) + 1)
     notes = ["p-values are adjusted for the number of models or pairs, each question separately."]
     if some.rows is not None:
-        notes.append(f"SKCEs are those of {len(some.rows)} samples that were chosen at random.")
+        notes.append(
+            f"SKCEs and their tests use {len(some.rows)} samples that were chosen at random."
+        )
     described = f"{len(c.data)} models ({', '.join(c.data)}) of {c.first.size} targets: "
     described += f"{task_in_words(c.first)}{weights_in_words(c.first)}"
     described += f"; arrays were read as {c.first.read_as}" * bool(c.first.read_as)
