@@ -378,7 +378,7 @@ def compare(
 ) -> Evaluation:
     """Which of several models of the same targets is better, and in what, in one call.
 
-    For two models p and q it asks four questions, whose answers differ:
+    It answers four questions about two models p and q:
 
     - Which has the better *score*, and is that more than chance?
       (`hypothesis_tests.score_difference`)
@@ -386,15 +386,16 @@ def compare(
     - Which is better *calibrated*? (`hypothesis_tests.skce_difference`, with one kernel for all)
     - Does q *know something that p does not*: is p wrong given q? (`exact_skce_test` with q as
       features of p) If that is so in both directions, a combination of both is better than each.
-      Only a model that is not rejected by itself can say so: one that is not calibrated is wrong
-      given anything.
+      This is only asked of models p that are not rejected by themselves: a model that is not
+      calibrated is wrong given anything.
 
-    p-values are adjusted by the method of Holm, those of each question for all models or pairs. The
-    kernel is `kernels.default_kernel` of all predictions together; if they are of
+    The first sentence of the result is the verdict: which model has the better score, and by how
+    much. p-values are adjusted by the method of Holm, separately for each question, for all models
+    or pairs. The kernel is `kernels.default_kernel` of all predictions together; if they are of
     different families, its target kernel alone. Of more than 5000 predictions, the SKCE and the
-    tests look at 5000 that are chosen at random (400 where tests would have to look at all pairs in
-    each redraw). For ensembles, quantiles, and families without closed-form expectations there are
-    scores and gains only.
+    tests use 5000 that are chosen at random (400 if tests would need all pairs in each redraw). For
+    ensembles, quantiles, and families without closed-form expectations there are scores and gains
+    only.
 
     Args:
         key: a JAX random key.
@@ -415,7 +416,7 @@ def compare(
         progress: as in `evaluate`.
 
     Returns:
-        The record, as that of `evaluate`; calls of its entries contain `models`, `targets`, `key`,
+        A result with the methods of that of `evaluate`; calls of its entries contain `models`, `targets`, `key`,
         `weights` and `clusters` as they were passed. `advice` is about combinations. `figures` are
         the reliability diagram (of class 1 of two, or the top label) or PIT histogram of each.
 
