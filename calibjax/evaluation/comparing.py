@@ -416,9 +416,10 @@ def compare(
         progress: as in `evaluate`.
 
     Returns:
-        A result with the methods of that of `evaluate`; calls of its entries contain `models`, `targets`, `key`,
-        `weights` and `clusters` as they were passed. `advice` is about combinations. `figures` are
-        the reliability diagram (of class 1 of two, or the top label) or PIT histogram of each.
+        A result with the methods of that of `evaluate`. Calls of its entries contain `models`,
+        `targets`, `key`, `weights` and `clusters` as they were passed. `advice` is about
+        combinations. `figures` are the reliability diagram (of class 1 of two, or the top label) or
+        PIT histogram of each. `notes` say what p-values are adjusted for.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX.
