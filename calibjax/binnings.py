@@ -18,7 +18,7 @@ from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.gate import checked, group_ids
-from calibjax._core.pytree import Numbers, PyTree, record
+from calibjax._core.pytree import Numbers, PyTree, Weights, record
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.composed import bare
@@ -60,7 +60,7 @@ class _ProbabilityBins:
         size = checks.size_in_range(f"{name}.{option}", size, 1, MAX_BINS)
         return checks.replaced(self, **{option: size})
 
-    def _bins(self, predictions: Any, probs: jax.Array, weights: jax.Array | None) -> jax.Array:
+    def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         """Bins of predictions and of other points, of which these are all probabilities."""
         raise NotImplementedError
 
@@ -70,7 +70,7 @@ def bins_of(
     predictions: ClassPredictions,
     at: ClassPredictions | None = None,
     *,
-    weights: jax.Array | None = None,
+    weights: Weights = None,
 ) -> PyTree:
     """Bins of checked predictions, [n], and, if there are any, of other points, [n'].
 
@@ -139,7 +139,7 @@ class UniformBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(self, predictions: Any, probs: jax.Array, weights: jax.Array | None) -> jax.Array:
+    def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         del weights  # the grid does not depend on the data
         is_binary = isinstance(bare(predictions), Bernoulli)
         return _grid_cells(probs, num_bins=self.num_bins, is_binary=is_binary)
@@ -226,15 +226,13 @@ class EqualMassBins(_ProbabilityBins):
 
     num_bins: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(self, predictions: Any, probs: jax.Array, weights: jax.Array | None) -> jax.Array:
+    def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         num_samples = checks.leading_size("predictions", predictions, self.num_bins)
         return _quantile_cells(probs, num_samples, self.num_bins, weights)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def _quantile_cells(
-    probs: jax.Array, n: int, num_bins: int, weights: jax.Array | None
-) -> jax.Array:
+def _quantile_cells(probs: jax.Array, n: int, num_bins: int, weights: Weights) -> jax.Array:
     """Bins that share the interval between quantiles of the first n, in every class, int32."""
     probs = lax.stop_gradient(probs[:, 1:] if probs.shape[1] == 2 else probs)
     # At least k values are smaller than p if and only if the k-th smallest value is.
@@ -296,15 +294,13 @@ class MedianVarianceBins(_ProbabilityBins):
 
     min_size: int = dataclasses.field(metadata={"static": True})
 
-    def _bins(self, predictions: Any, probs: jax.Array, weights: jax.Array | None) -> jax.Array:
+    def _bins(self, predictions: Any, probs: jax.Array, weights: Weights) -> jax.Array:
         num_samples = checks.leading_size("predictions", predictions, self.min_size)
         return median_cells(probs, num_samples, self.min_size, weights)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def median_cells(
-    probs: jax.Array, num_samples: int, min_size: int, weights: jax.Array | None
-) -> jax.Array:
+def median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Weights) -> jax.Array:
     """Bins of the samples, followed by those of other points, after all possible splits, int32."""
     probs, weights = lax.stop_gradient((probs, weights))
     max_bins, least, rounding = num_samples // min_size, min_size, 0

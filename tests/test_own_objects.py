@@ -11,7 +11,6 @@ from calibjax import (
     distances,
     distributions,
     estimators,
-    evaluate,
     hypothesis_tests,
     kernels,
     recalibration,
@@ -106,31 +105,3 @@ def test_distances_that_redefine_one_method_of_another():
     assert float(Halved()(p, q)) == pytest.approx(1.5)
     assert float(Exponential(1.0, Halved())(p, q)) == pytest.approx(np.exp(-1.5))
     assert float(SquaredExponential(1.0, Halved())(p, q)) == pytest.approx(np.exp(-1.125))
-
-
-@pytest.mark.slow
-def test_what_evaluate_needs_of_a_family():
-    """As docs/your_own.md says it."""
-
-    @record
-    class Rayleigh(distributions.Distribution):
-        scale: jax.Array = parameter(constraints.positive)
-
-        def sample(self, key):
-            return self.scale * jnp.sqrt(2 * jax.random.exponential(key, dtype=self.scale.dtype))
-
-        def log_prob(self, y):
-            return jnp.log(y / self.scale**2) - 0.5 * (y / self.scale) ** 2
-
-        def mean(self):
-            return self.scale * jnp.sqrt(jnp.pi / 2)
-
-    @record
-    class WithVariance(Rayleigh):
-        def variance(self):
-            return (2 - jnp.pi / 2) * self.scale**2
-
-    scale, targets = jnp.linspace(0.5, 2.0, 12), jnp.linspace(0.3, 3.0, 12)
-    with pytest.raises(TypeError, match="a method variance"):
-        evaluate(KEY, Rayleigh(scale), targets)
-    assert evaluate(KEY, WithVariance(scale), targets).num_samples == 12

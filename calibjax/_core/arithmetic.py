@@ -167,10 +167,7 @@ def sum_over_components(function: Callable[..., jax.Array], *points: ArrayLike) 
 
 
 def fold_components(
-    combine: Callable[..., jax.Array],
-    identity: float,
-    function: Callable[..., jax.Array],
-    *points: ArrayLike,
+    combine: Callable, identity: float, function: Callable, *points: ArrayLike
 ) -> jax.Array:
     """`sum_over_components` with another associative function than the sum, and its identity."""
     arrays = [jnp.asarray(x) for x in points]

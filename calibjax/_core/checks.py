@@ -29,6 +29,10 @@ from jax.typing import ArrayLike, DTypeLike
 from calibjax._core.arithmetic import cholesky
 from calibjax._core.pytree import PyTree, T
 
+Check = Callable[[str, Any], Any]  # (name, value) → the value
+Axes = tuple[str, ...]  # names
+Lengths = dict[str, int]  # of axes, by their names
+
 _SIMPLEX_TOLERANCE = {4: 3e-4, 8: 1e-6}  # by item size: rows written with 7 digits still pass
 _ROUNDINGS = 4  # units in the last place of one, by which probabilities are beyond their ends
 MAX_DRAWS = 2**27  # their keys and values fill two gigabytes
@@ -60,9 +64,7 @@ def has_64_bits() -> bool:
     return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def refuse_where(
-    bad: ArrayLike, name: str, expected: str, values: ArrayLike, *, hint: str = ""
-) -> None:
+def refuse_where(bad: Any, name: str, expected: str, values: Any, *, hint: str = "") -> None:
     """Raises a ValueError that shows the first offending value, if there is one, and a hint."""
     if np.asarray(bad).any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -75,8 +77,7 @@ def described(value: object) -> str:
     """What a value is, in an error message; an array is one, traced or not."""
     if isinstance(value, jax.Array):
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-        kind = f"{list(value.shape)} random keys" if value.shape else "a random key"
-        return kind if is_key else f"an array of shape {value.shape}"
+        return f"{'random keys' if is_key else 'an array'} of shape {value.shape}"
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
@@ -102,17 +103,18 @@ def as_arrays(name: str, tree: object) -> PyTree:
 
 def originals(name: str, tree: Any) -> PyTree:
     """As `as_arrays`, but arrays of NumPy in the precision in which they came."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _original(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=_is_one
-    )
+    return _each_leaf(_original, name, tree, _is_one)
 
 
 def narrowed(name: str, tree: PyTree) -> PyTree:
     """What `originals` returned, as JAX arrays."""
-    if isinstance(tree, jax.Array):  # as most are
-        return _narrowed(name, tree)
+    return _each_leaf(_narrowed, name, tree)
+
+
+def _each_leaf(check: Check, name: str, tree: PyTree, is_leaf: Any = None) -> PyTree:
+    """A pytree of what a check returns for each leaf, whose path messages name."""
     return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _narrowed(name + jax.tree_util.keystr(path), leaf), tree
+        lambda path, leaf: check(name + jax.tree_util.keystr(path), leaf), tree, is_leaf=is_leaf
     )
 
 
@@ -139,12 +141,10 @@ def _original(place: str, value: Any) -> PyTree:
     code = getattr(array.dtype, "kind", "")  # of random keys there is none
     is_number = code in [*"biu"] or jnp.issubdtype(array.dtype, jnp.floating)
     if not is_number or array.dtype.itemsize > 8:
-        advice = ""
-        if code in [*"UST"] or (code == "O" and any(isinstance(x, str) for x in array.ravel())):
+        advice = "; leave out what is missing" if code == "O" and array.ndim else ""
+        if any(isinstance(x, str | bytes) for x in array.ravel()):
             is_label = place in ("targets", "groups", "correct")
             advice = "; interoperability.sklearn.label_indices makes labels numbers" * is_label
-        elif code == "O" and array.ndim:
-            advice = "; leave out what is missing"
         got = f"{array.dtype}" if hasattr(value, "dtype") else described(value)
         raise TypeError(f"{place}: expected real numbers, got {got}{advice}")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
@@ -166,28 +166,28 @@ def _narrowed(place: str, array: Any) -> jax.Array:
     if type(array) is float:
         return jnp.asarray(array)  # weakly typed: it takes on the precision of its neighbours
     values: Any = np.asarray(array) if type(array) is int else array
-    is_integer, is_wide = jnp.issubdtype(values.dtype, jnp.integer), has_64_bits()
-    dtype: Any = values.dtype
+    source: Any = values.dtype
+    is_integer = jnp.issubdtype(source, jnp.integer)
     if is_integer:
-        is_wide = is_wide and (dtype == np.uint32 or jnp.iinfo(dtype).bits == 64)
-        dtype = np.dtype(np.int64 if is_wide else np.int32)
-    elif dtype != np.bool_:  # float16 and bfloat16 become float32
-        dtype = np.dtype(np.float64 if is_wide and dtype == np.float64 else np.float32)
-    if values.dtype == dtype:
+        wide = np.int64 if jnp.iinfo(source).max > 2**31 - 1 else np.int32
+    else:  # float16 and bfloat16 become float32
+        wide = source if source == np.bool_ else jnp.promote_types(source, np.float32)
+    dtype = jax.dtypes.canonicalize_dtype(wide)
+    if source == dtype:
         return values if isinstance(values, jax.Array) else jax.device_put(values.copy())
-    largest = jnp.iinfo(dtype).max if is_integer else float(jnp.finfo(dtype).max)
+    is_cut = is_integer and jnp.iinfo(source).max > jnp.iinfo(dtype).max
     if not is_concrete(values):
         narrow = values.astype(dtype)
-        is_small = not is_integer or jnp.iinfo(values.dtype).max <= largest
-        return narrow if is_small else missing_unless(values <= largest, narrow)
+        return missing_unless(values <= jnp.iinfo(dtype).max, narrow) if is_cut else narrow
     values = np.asarray(values)
-    if values.dtype.itemsize >= dtype.itemsize:
-        bad = ((values > largest) | (values < -largest - is_integer)) & np.isfinite(values)
-        expected = f"values up to {largest:.3g} (or jax_enable_x64)"
-        if is_integer:
-            expected = f"integers of at most {8 * dtype.itemsize} bits (or jax_enable_x64; NaN "
-            expected += "that is cast to integers looks like this)"
-        refuse_where(bad, place, expected, values)
+    if is_cut:
+        bad = (values > jnp.iinfo(dtype).max) | (values < jnp.iinfo(dtype).min)
+        expected = f"integers of at most {8 * dtype.itemsize} bits (or jax_enable_x64; NaN that is "
+        refuse_where(bad, place, f"{expected}cast to integers looks like this)", values)
+    if jnp.issubdtype(dtype, jnp.floating) and values.dtype.itemsize > dtype.itemsize:
+        largest = float(jnp.finfo(dtype).max)
+        bad = (np.abs(values) > largest) & np.isfinite(values)
+        refuse_where(bad, place, f"values up to {largest:.3g} (or jax_enable_x64)", values)
     return jax.device_put(values.astype(dtype))
 
 
@@ -247,17 +247,15 @@ def real(name: str, value: Any) -> Any:
         value = float(value) if abs(value) < 2**1023 else np.inf
     if type(value) in (int, float):
         return value
-    if isinstance(value, str | bool | list | tuple | dict) or value is None:
+    is_one = not isinstance(value, str | list | tuple | dict)
+    converted: Any = as_arrays(name, value) if is_one else None
+    if getattr(converted, "dtype", np.bool_) == np.bool_:
         raise TypeError(f"{name}: expected a number, got {described(value)}")
-    converted = as_arrays(name, value)
-    an_array(name, converted, "a number")
-    if converted.dtype == jnp.bool_:
-        raise TypeError(f"{name}: expected a number, got a truth value")
     is_kept = _dtype(value) in (np.float32, np.float64, converted.dtype)
     return value if is_kept else converted
 
 
-def scalar(name: str, value: Any, check: Callable[[str, Any], Any] | None = None) -> Any:
+def scalar(name: str, value: Any, check: Check | None = None) -> Any:
     """Refuses everything but one number that passes a check, by default that it is finite."""
     value = real(name, value)
     shape(name, value, (), "() (a scalar)")
@@ -274,11 +272,7 @@ def _is_numeric(values: object) -> bool:
 
 
 def satisfying(
-    name: str,
-    values: Any,
-    condition: Callable[[Any], Any],
-    expected: str,
-    otherwise: Callable[[Any, Any], Any] = nan_unless,
+    name: str, values: Any, condition: Callable, expected: str, otherwise: Callable = nan_unless
 ) -> Any:
     """The values, where they satisfy a condition.
 
@@ -408,25 +402,19 @@ def positive_definite(name: str, values: Any) -> jax.Array:
     """
     values = finite(name, values)
     tolerance = jnp.shape(values)[-1] * np.finfo(values.dtype).eps
-    if not is_concrete(values):
-        correlations, asymmetry = _correlations(lax.stop_gradient(values))
-        factor = jnp.vectorize(cholesky, signature="(d,d)->(d,d)")(correlations)
-        is_definite = jnp.all(jnp.diagonal(factor, axis1=-2, axis2=-1) > 0, -1)
-        is_right = is_definite & (asymmetry <= 100 * tolerance)
-        return nan_unless(is_right[..., None, None], values)
-    matrices = np.asarray(values, np.float64)
-    positive(f"{name}.diagonal", np.diagonal(matrices, axis1=-2, axis2=-1).astype(values.dtype))
-    correlations, asymmetry = _correlations(matrices)
-    is_skew = asymmetry > 100 * tolerance
-    refuse_where(is_skew, f"{name}.asymmetry", "symmetric matrices", asymmetry)
-    try:  # many times as fast as the eigenvalues
-        np.linalg.cholesky(correlations - tolerance * np.eye(correlations.shape[-1]))
-    except np.linalg.LinAlgError:
-        smallest = np.linalg.eigvalsh(correlations)[..., 0]
-        place = f"{name}.correlation.smallest_eigenvalue"
-        expected = f"positive definite matrices in {values.dtype} (see jax_enable_x64)"
-        refuse_where(smallest <= tolerance, place, expected, smallest)
-    return values
+    if is_concrete(values):
+        matrices = np.asarray(values, np.float64)
+        positive(f"{name}.diagonal", matrices.diagonal(0, -2, -1).astype(values.dtype))
+        correlations, asymmetry = _correlations(matrices)
+        is_definite = np.linalg.eigvalsh(correlations)[..., 0] > tolerance
+        expected = f"symmetric positive definite matrices in {values.dtype} (see jax_enable_x64)"
+        bad = ~is_definite | (asymmetry > 100 * tolerance)
+        refuse_where(bad, f"{name}.correlations", expected, correlations)
+        return values
+    correlations, asymmetry = _correlations(lax.stop_gradient(values))
+    factor = jnp.vectorize(cholesky, signature="(d,d)->(d,d)")(correlations)
+    is_definite = (factor.diagonal(0, -2, -1) > 0).all(-1)
+    return nan_unless((is_definite & (asymmetry <= 100 * tolerance))[..., None, None], values)
 
 
 def _correlations(matrices: np.ndarray | jax.Array) -> tuple[Any, Any]:
@@ -509,22 +497,20 @@ def increasing(name: str, values: jax.Array, expected: str, *, strictly: bool = 
     return satisfying(name, values, is_right, expected)
 
 
-def shape(
-    name: str, values: Any, expected: tuple[Any, ...], described: str, *, hint: str = ""
-) -> None:
+def shape(name: str, values: Any, expected: tuple, words: str, *, hint: str = "") -> None:
     """Refuses arrays of another shape; None in `expected` matches every length."""
     if not _is_numeric(values):
-        raise TypeError(f"{name}: expected an array of shape {described}, got {values!r:.40}")
+        raise TypeError(f"{name}: expected an array of shape {words}, got {values!r:.40}")
     actual = jnp.shape(values)
 
     def matches(actual: tuple[int, ...]) -> bool:
         pairs = zip(expected, actual, strict=False)
-        return len(actual) == len(expected) and all(e is None or e == a for e, a in pairs)
+        return len(actual) == len(expected) and all(e in (None, a) for e, a in pairs)
 
     if not matches(actual):
         if actual[-1:] == (1,) and matches(actual[:-1]):
             hint = f"; take {name}[..., 0]"
-        raise ValueError(f"{name}: expected shape {described}, got {actual}{hint}")
+        raise ValueError(f"{name}: expected shape {words}, got {actual}{hint}")
 
 
 def leading_size(name: str, tree: object, minimum: int = 1) -> int:
@@ -561,9 +547,9 @@ def declared(kind: type) -> tuple[tuple[str, Any, Any], ...]:
     return tuple((x.name, x.metadata.get("constraint"), x.metadata) for x in fields)
 
 
-def axis_lengths(record: Any, leading: tuple[str, ...] = ("n",)) -> dict[str, int]:
+def axis_lengths(record: Any, leading: Axes = ("n",)) -> Lengths:
     """Lengths of the axes of the parameters of a checked batch, by the names that they declare."""
-    lengths: dict[str, int] = {}
+    lengths: Lengths = {}
     for key, constraint, extra in declared(type(record)):
         value = getattr(record, key)
         if constraint is not None:
@@ -574,9 +560,7 @@ def axis_lengths(record: Any, leading: tuple[str, ...] = ("n",)) -> dict[str, in
     return lengths
 
 
-def of_axes(
-    place: str, value: Any, constraint: Any, leading: tuple[str, ...], lengths: dict[str, int]
-) -> None:
+def of_axes(place: str, value: Any, constraint: Any, leading: Axes, lengths: Lengths) -> None:
     """Refuses a parameter without the declared axes; those whose lengths are known have them."""
     axes, last = (*leading, *constraint.axes), len(leading) + len(constraint.axes) - 1
     if jnp.ndim(value) == len(axes) + len(constraint.optional):
@@ -588,34 +572,13 @@ def of_axes(
         raise ValueError(f"{place}: expected shape {least}, got {jnp.shape(value)}{advice}")
 
 
-def of_shape(
-    place: str, value: Any, axes: tuple[str, ...], lengths: dict[str, int], advice: str = ""
-) -> None:
+def of_shape(place: str, value: Any, axes: Axes, lengths: Lengths, advice: str = "") -> None:
     """Refuses shapes without axes of these names; lengths that are not known yet are added."""
     found = dict(zip(axes, jnp.shape(value), strict=False))
     known = ", ".join(f"{axis} = {lengths[axis]}" for axis in found if axis in lengths)
     shown = f"[{', '.join(axes)}]{' with ' * bool(known)}{known}" if axes else "() (a scalar)"
     shape(place, value, tuple(map((found | lengths).get, axes)), shown, hint=advice)
     lengths.update(found)
-
-
-def constrained(name: str, record: T, leading: tuple[str, ...] | None = None) -> T:
-    """A record whose parameters satisfy their constraints; invalid traced ones become NaN.
-
-    Args:
-        name: how messages call it.
-        record: a record with fields `parameter(constraint)`, which are arrays.
-        leading: names of the axes before those that are declared; None if shapes are known.
-    """
-    checked, lengths = {}, {}
-    for key, constraint, _ in declared(type(record)):
-        if constraint is not None:
-            place, value = f"{name}.{key}", getattr(record, key)
-            if leading is not None:
-                (integer if constraint.is_integer else floating)(place, value)
-                of_axes(place, value, constraint, leading, lengths)
-            checked[key] = constraint.check(place, value)
-    return replaced(record, **checked)
 
 
 def replaced(record: Any, **fields: object) -> PyTree:
@@ -627,12 +590,11 @@ def replaced(record: Any, **fields: object) -> PyTree:
 def size_in_range(name: str, value: Any, minimum: int, maximum: int | None = None) -> int:
     """Returns an integer option after checking its range."""
     limit = f">= {minimum}" if maximum is None else f"between {minimum} and {maximum}"
+    number: Any = None if isinstance(value, bool) else value
     try:
-        index = operator.index(value)
+        index = operator.index(number)
     except TypeError:
-        index = None
-    if index is None or isinstance(value, bool):
-        raise TypeError(f"{name}: expected an integer {limit}, got {_shown(value)}")
+        raise TypeError(f"{name}: expected an integer {limit}, got {_shown(value)}") from None
     if index < minimum or (maximum is not None and index > maximum):
         raise ValueError(f"{name}: expected an integer {limit}, got {index}")
     return index
@@ -644,13 +606,6 @@ def _shown(value: object) -> str:
     return repr(value) if is_plain else described(value)
 
 
-def truth_value(name: str, value: object) -> bool:
-    """Returns an option that is True or False, Python's or NumPy's, and refuses everything else."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}: expected True or False, got {value!r}")
-    return bool(value)
-
-
 def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     """Refuses options that are not among the choices, strings or truth values."""
     value = bool(value) if isinstance(value, np.bool_) else value
@@ -659,7 +614,7 @@ def choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     return value
 
 
-def of_annotation(name: str, annotation: Any) -> Callable[[str, Any], Any] | None:
+def of_annotation(name: str, annotation: Any) -> Check | None:
     """The check of an option, of which the annotation says what it may be; None of others."""
     kind = typing.get_origin(annotation) or annotation
     if kind is Literal:
@@ -668,15 +623,16 @@ def of_annotation(name: str, annotation: Any) -> Callable[[str, Any], Any] | Non
         largest = MAX_DRAWS if name in _DRAWS or name.startswith("num_") else None
         smallest = _SMALLEST.get(name, 1)
         return lambda name, value: size_in_range(name, value, smallest, largest)
-    known = {bool: truth_value, float: scalar, Callable: functools.partial(function, "function")}
+    if kind is bool:
+        return functools.partial(choice, choices=(True, False))
+    known = {float: scalar, Callable: functools.partial(function, "function")}
     return known.get(kind) if isinstance(kind, type) else None
 
 
 def not_none(annotation: Any) -> tuple[Any, bool]:
     """An annotation without None, and whether it had it."""
-    kinds = typing.get_args(annotation)
-    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
-        return annotation, False
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    kinds = typing.get_args(annotation) if is_union else (annotation,)
     others = [kind for kind in kinds if kind is not types.NoneType]
     return others[0] if len(others) == 1 else annotation, len(others) < len(kinds)
 
@@ -691,18 +647,12 @@ def record_values(record: Any, name: str) -> PyTree:
     if isinstance(record, type):
         return record
     if hasattr(record, "check_values"):
-        return _own(record, name)
+        return record.check_values(name) or record
     if dataclasses.is_dataclass(record):
         fields = dataclasses.fields(record)
         checked = {x.name: _field_value(x, getattr(record, x.name), name) for x in fields}
         return replaced(record, **checked)
     return finite(name, record) if hasattr(record, "shape") else record
-
-
-def _own(record: Any, name: str) -> PyTree:
-    """What its method `check_values` returns, the same record if it returns nothing."""
-    checked = record.check_values(name)
-    return record if checked is None else checked
 
 
 def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree:
@@ -721,21 +671,15 @@ def _field_value(field: dataclasses.Field[Any], value: Any, name: str) -> PyTree
 
 
 def function(kind: str, name: str, value: Any) -> Any:
-    """Refuses what cannot be called, classes of records, and what JAX cannot find again."""
+    """Refuses what cannot be called, and classes of records."""
     if isinstance(value, type) or not callable(value):
         raise TypeError(f"{name}: expected a {kind}, got {_shown(value)}")
-    try:
-        hash(value)  # by which JAX finds its programs
-    except TypeError:
-        raise TypeError(f"{name}: expected a {kind} that has a hash, got none") from None
     return value
 
 
 def kernel_values(kernel: T, name: str = "kernel") -> T:
     """As `kernel_or_function`, of a pytree, since it goes through `jax.jit`."""
-    checked = kernel_or_function(kernel, name)
-    no_plain_objects(name, checked)
-    return checked
+    return no_plain_objects(name, kernel_or_function(kernel, name))
 
 
 def kernel_or_function(kernel: T, name: str = "kernel") -> T:
@@ -757,28 +701,35 @@ def _of_pairs(value: T, name: str, kind: str, method_of_others: str, advice: str
     return record_values(value, name)
 
 
-def no_plain_objects(name: str, record: object) -> None:
+def no_plain_objects(name: str, record: T) -> T:
     """Refuses functions and objects of classes that are not pytrees, anywhere in a record."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):
         if not (hasattr(leaf, "dtype") or isinstance(leaf, numbers.Number | str | type)):
             got = f"{described(leaf)}; decorate its class with calibjax.record"
             raise TypeError(f"{name}{jax.tree_util.keystr(path)}: expected a record, got {got}")
+    return record
 
 
 def learned(name: str, value: Any, expected: type[T], *, leading: tuple[str, ...] = ()) -> T:
     """Params as `fit` returns them, with arrays of the declared axes and values.
 
     Their fields are declared as `parameter(constraint)`, and a method `check_values(name)` checks
-    what constraints cannot say; see `constrained` for the arguments.
+    what constraints cannot say. Their arrays have the leading axes before those that they declare.
     """
     if not isinstance(value, expected):
         got = described(value)
         raise TypeError(f"{name}: expected {expected.__name__} as fit returns it, got {got}")
     if not dataclasses.is_dataclass(value):
         return value
-    no_plain_objects(name, value)
-    value = constrained(name, as_arrays(name, value), leading)
-    return _own(value, name) if hasattr(value, "check_values") else value
+    value, changes, lengths = as_arrays(name, no_plain_objects(name, value)), {}, {}
+    for key, constraint, _ in declared(type(value)):
+        if constraint is not None:
+            place, found = f"{name}.{key}", getattr(value, key)
+            (integer if constraint.is_integer else floating)(place, found)
+            of_axes(place, found, constraint, leading, lengths)
+            changes[key] = constraint.check(place, found)
+    value = replaced(value, **changes)
+    return value.check_values(name) or value if hasattr(value, "check_values") else value
 
 
 def random_key(key: Any) -> jax.Array:
@@ -788,12 +739,8 @@ def random_key(key: Any) -> jax.Array:
         TypeError: if it is not one key.
     """
     is_array = isinstance(key, jax.Array | np.ndarray)
-    if (
-        isinstance(key, jax.Array)
-        and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-        and key.shape == ()
-    ):
-        return key
+    if is_array and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
+        return jnp.asarray(key)
     if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
         with contextlib.suppress(TypeError):  # another number of words
             return jax.random.wrap_key_data(jnp.asarray(key))
@@ -811,27 +758,20 @@ def batch(predictions: Any, *, minimum: int = 1, name: str = "predictions") -> P
             `minimum` of them.
     """
     if not is_distribution(predictions):
-        while "distribution" in getattr(type(predictions), "__dataclass_fields__", ()):
-            name, predictions = f"{name}.distribution", predictions.distribution
         expected = "a batch of distributions such as distributions.Normal"
         raise TypeError(f"{name}: expected {expected}, got {described(predictions)}")
     if jax.tree_util.treedef_is_leaf(jax.tree.structure(predictions)):
         got = f"{described(predictions)}; decorate its class with calibjax.record"
         raise TypeError(f"{name}: expected a distribution that is a pytree, got {got}")
     same_rows(**{name: predictions})
-    lengths: dict[str, int] = {}
+    lengths: Lengths = {}
     predictions = checked_batch(name, predictions, ("n",), lengths)
     _at_least(name, lengths.get("n", 0), minimum)
     return predictions
 
 
 def checked_batch(
-    name: str,
-    record: Any,
-    leading: tuple[str, ...],
-    lengths: dict[str, int],
-    *,
-    is_finite: bool = True,
+    name: str, record: Any, leading: Axes, lengths: Lengths, *, is_finite: bool = True
 ) -> PyTree:
     """A batch of records, or a part of it, as JAX arrays.
 
@@ -852,13 +792,12 @@ def checked_batch(
     fields = declared(kind) if dataclasses.is_dataclass(kind) else ()
     if not fields:
 
-        def checked(path: Any, leaf: jax.Array) -> jax.Array:
-            place = name + jax.tree_util.keystr(path)
+        def checked(place: str, leaf: jax.Array) -> jax.Array:
             rows = jax.ShapeDtypeStruct(jnp.shape(leaf)[: len(leading)], leaf.dtype)
             of_shape(place, rows, leading, lengths)
             return finite(place, leaf) if is_finite and not has_own else leaf
 
-        record = jax.tree_util.tree_map_with_path(checked, as_arrays(name, record))
+        record = _each_leaf(checked, name, as_arrays(name, record))
     given, constraints, inner, changes = {}, {}, dict(lengths), {}
     for key, constraint, extra in fields:
         value = getattr(record, key)
@@ -883,7 +822,7 @@ def checked_batch(
     key = "loc" if "loc" in given else "values"
     if key in given and (key == "loc" or len(leading) == 1):
         refuse_rounded(f"{name}.{key}", given[key], changes[key], record)
-    record = _own(record, name) if has_own else record
+    record = record.check_values(name) or record if has_own else record
     for key, _, extra in fields:
         if "numbers" in extra and getattr(record, key) is None:
             shape = [lengths[axis] for axis in leading]
@@ -950,13 +889,9 @@ def _aligned(name: str, received: dict[str, Any], constraints: dict[str, Any]) -
 
 def unnumbered(record: T) -> T:
     """Predictions as kernels on them see them: without the numbers of `Ensemble.index`."""
-    if not dataclasses.is_dataclass(record) or isinstance(record, type):
-        return record
-    changes = {
-        key: None if "numbers" in extra else unnumbered(getattr(record, key))
-        for key, _, extra in declared(type(record))
-    }
-    return replaced(record, **changes)
+    fields = declared(type(record)) if dataclasses.is_dataclass(type(record)) else ()
+    inner = {key: unnumbered(getattr(record, key)) for key, _, _ in fields}
+    return replaced(record, **inner | {key: None for key, _, extra in fields if "numbers" in extra})
 
 
 def same_rows(**arguments: object) -> None:
@@ -985,14 +920,9 @@ def points(name: str, values: Any, minimum: int = 1) -> PyTree:
         return unnumbered(batch(values, minimum=minimum, name=name))
     values = as_arrays(name, values)
     leading_size(name, values, minimum)
-
-    def checked(path: Any, leaf: jax.Array) -> jax.Array:
-        place = name + jax.tree_util.keystr(path)
-        if not leaf.size:
-            raise ValueError(f"{place}: expected at least one feature, got shape {leaf.shape}")
-        return finite(place, leaf)
-
-    return jax.tree_util.tree_map_with_path(checked, values)
+    if not all(leaf.size for leaf in jax.tree.leaves(values)):
+        raise ValueError(f"{name}: expected at least one feature, got none")
+    return _each_leaf(finite, name, values)
 
 
 def method(name: str, predictions: Any, needed: str) -> None:
@@ -1043,12 +973,10 @@ def refuse_rounded(name: str, given: object, converted: object, predictions: Any
             continue
         wide, narrow = np.broadcast_to(wide, narrow.shape), np.asarray(narrow, np.float64)
         change = np.nan_to_num(abs(wide - narrow))  # of infinite quantiles
-        if change.any():
-            expected = f"values that float32 resolves to {_LARGEST:g} standard deviations of the "
-            expected += "predictions"
-            hint = "; subtract a constant from targets and predictions, or set jax_enable_x64"
-            bad = change > _LARGEST * _deviations(predictions, change.shape)
-            refuse_where(bad, name, expected, wide, hint=hint)
+        expected = f"values that float32 resolves to {_LARGEST:g} predicted standard deviations"
+        hint = "; subtract a constant from targets and predictions, or set jax_enable_x64"
+        bad = change > _LARGEST * _deviations(predictions, change.shape)
+        refuse_where(bad, name, expected, wide, hint=hint)
 
 
 def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
@@ -1056,9 +984,7 @@ def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
     inner = getattr(predictions, "distribution", predictions)
     inner = getattr(inner, "components", inner)
     scale, cov, values = (getattr(inner, x, None) for x in ("scale", "cov", "values"))
-    if not is_concrete(scale, cov, values):
-        return np.nan
-    try:
+    with contextlib.suppress(Exception):  # what is traced, and what means something else
         if cov is not None:
             scale = np.sqrt(np.diagonal(np.asarray(cov), axis1=-2, axis2=-1))
         elif scale is None:
@@ -1067,8 +993,7 @@ def _deviations(predictions: Any, shape: tuple[int, ...]) -> Any:
         if scale.ndim > len(shape):
             scale = scale.min(1)  # a target is compared with the narrowest component
         return np.where(scale > 0, np.broadcast_to(scale, shape), np.nan)
-    except ValueError:  # parameters of these names that mean something else
-        return np.nan
+    return np.nan
 
 
 def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = None) -> T:
@@ -1080,10 +1005,5 @@ def counted(weights: jax.Array | None, samples: T, is_kept: jax.Array | None = N
     if weights is None:
         return samples
     is_used = weights > 0 if is_kept is None else is_kept
-    heaviest = jnp.argmax(weights)
-
-    def kept(leaf: jax.Array) -> jax.Array:
-        is_row_used = is_used.reshape(-1, *[1] * (leaf.ndim - 1))
-        return jnp.where(is_row_used, leaf, leaf[heaviest])
-
-    return jax.tree.map(kept, samples)
+    index = jnp.where(is_used, jnp.arange(weights.size), jnp.argmax(weights))
+    return jax.tree.map(lambda leaf: leaf[index], samples)

@@ -128,27 +128,19 @@ def imported(module: str, use: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(
-            f"{use}, which is not installed: pip install 'calibjax[{extra}]'"
-        ) from error
+        advice = f"pip install 'calibjax[{extra}]'"
+        raise ImportError(f"{use}, which is not installed: {advice}") from error
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes a file that is either there completely or not at all.
-
-    Two processes, or threads, may write the same file.
-    """
+    """Writes a file that is either there completely or not at all, whoever else writes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())  # or the name may survive a loss of power, and not the content
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(temporary, path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -10,6 +10,7 @@ import optax
 from jax import lax
 
 from calibjax._core.arithmetic import einsum, matmul
+from calibjax._core.pytree import Weights
 
 _MAX_ITERATIONS = 100
 
@@ -116,14 +117,14 @@ def log_odds(confidences: jax.Array | np.ndarray) -> jax.Array:
     return jnp.log(inside) - jnp.log1p(-inside)
 
 
-def has_maximum(x: jax.Array, is_one: jax.Array, weights: jax.Array | None = None) -> jax.Array:
+def has_maximum(x: jax.Array, is_one: jax.Array, weights: Weights = None) -> jax.Array:
     """Whether no threshold separates the numbers of ones from those of zeros, where they count."""
     is_one, is_zero = counting(weights, is_one), counting(weights, ~is_one)
     (low, high), (zero_low, zero_high) = range_of(x, is_one), range_of(x, is_zero)
     return (low < zero_high) & (zero_low < high)
 
 
-def counting(weights: jax.Array | None, is_in: jax.Array) -> jax.Array:
+def counting(weights: Weights, is_in: jax.Array) -> jax.Array:
     """Which of the selected numbers have positive weights."""
     return is_in if weights is None else is_in & (weights > 0)
 
@@ -134,7 +135,7 @@ def range_of(x: jax.Array, is_in: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def most_likely(
-    exists: jax.Array, x: jax.Array, targets: jax.Array, weights: jax.Array | None = None
+    exists: jax.Array, x: jax.Array, targets: jax.Array, weights: Weights = None
 ) -> Line:
     """The line with the largest likelihood, if it exists; it has derivatives."""
     best = _iterated(exists, *lax.stop_gradient((x, targets, weights)))
@@ -143,9 +144,7 @@ def most_likely(
     return Line(best.slope + slope, best.intercept + intercept)
 
 
-def _iterated(
-    exists: jax.Array, x: jax.Array, targets: jax.Array, weights: jax.Array | None
-) -> Line:
+def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array, weights: Weights) -> Line:
     """Newton's method from equal probabilities, damped such that every step is an improvement.
 
     In a direction that moves log-odds by at most δ, the third derivative of the likelihood is at
@@ -172,7 +171,7 @@ def _iterated(
 
 
 def _newton_step(
-    current: Line, x: jax.Array, targets: jax.Array, weights: jax.Array | None
+    current: Line, x: jax.Array, targets: jax.Array, weights: Weights
 ) -> tuple[jax.Array, jax.Array]:
     """Changes of slope and intercept that maximise the likelihood's quadratic approximation."""
     z = current.slope * x + current.intercept
@@ -262,9 +261,7 @@ def newton_step(
     return Step(jnp.where(largest > 0, damping, 1) * change, largest)
 
 
-def isotonic_means(
-    inputs: jax.Array, outputs: jax.Array, weights: jax.Array | None = None
-) -> jax.Array:
+def isotonic_means(inputs: jax.Array, outputs: jax.Array, weights: Weights = None) -> jax.Array:
     """The non-decreasing function of the inputs with the least squared error to the outputs.
 
     All adjacent violators are pooled at once, until none are left: about log n rounds for

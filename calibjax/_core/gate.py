@@ -36,9 +36,7 @@ class Seen(dict[str, Any]):
         lengths: name and number of the first samples, and those of the first `at_` samples.
     """
 
-    def __init__(
-        self, arguments: dict[str, Any], minimum: int = 1, copies: Any = False, needs: Any = ()
-    ):
+    def __init__(self, arguments: dict, minimum: int = 1, copies: Any = False, needs: Any = ()):
         super().__init__(arguments)
         self.minimum, self.copies, self.needs = minimum, copies, needs
         self.lengths: dict[str, tuple[str, int]] = {}
@@ -256,21 +254,18 @@ def _check_of(name: str, annotation: Any, own: dict[str, Check]) -> Check | None
 def _expected(annotation: Any) -> Callable[[str, Any], None] | None:
     """The check of what an argument is: one of some records, or what a protocol has."""
     kinds = typing.get_args(annotation) or (annotation,)
-    is_protocol = getattr(annotation, "_is_protocol", False)
-    is_record = all(isinstance(kind, type) and dataclasses.is_dataclass(kind) for kind in kinds)
-    if not (is_protocol or is_record):
+    needed, what = [], " or ".join(getattr(kind, "__name__", "") for kind in kinds)
+    if is_protocol := getattr(annotation, "_is_protocol", False):
+        needed = [x for x in vars(annotation) if x[0] != "_"]
+        what = f"{annotation.__doc__}".split(":")[0].lower()
+    elif not all(isinstance(kind, type) and dataclasses.is_dataclass(kind) for kind in kinds):
         return None
-    what = " or ".join(kind.__name__ for kind in kinds)
-    if is_protocol:
-        words = (annotation.__doc__ or what).split(".")[0].split(":")[0]
-        what = f"{words[:1].lower()}{words[1:]}"
-    needed = [x for x in vars(annotation) if x[0] != "_" or x == "__call__"] if is_protocol else []
 
     def expect(name: str, value: Any) -> None:
         inside = value
         while "distribution" in getattr(type(inside), "__dataclass_fields__", ()):
             inside = inside.distribution
-        is_right = isinstance(inside, kinds) if is_record else not isinstance(value, type)
+        is_right = not isinstance(value, type) if is_protocol else isinstance(inside, kinds)
         with contextlib.suppress(Exception):  # of properties of wrong parameters, refused later
             is_right = is_right and all(hasattr(value, x) for x in needed)
         if not is_right:
@@ -419,17 +414,14 @@ def _times(name: str, value: Any, seen: Seen) -> Any:
         expected = "numbers or numpy.datetime64 that are known when compiling"
         raise TypeError(f"{name}: expected {expected}, got {checks.described(value)}")
     checks.shape(name, array, (seen.number(name),), "[n], a time for each prediction")
-    is_missing = np.isnat(array) if array.dtype.kind == "M" else ~np.isfinite(array)
-    checks.refuse_where(is_missing, name, "finite times", array)
-    is_earlier = np.append(False, array[1:] < array[:-1])
-    checks.refuse_where(is_earlier, name, "forecasts in the order of time", array)
+    follows = array >= np.append(array[:1], array[:-1])  # which no missing time does
+    checks.refuse_where(~follows, name, "forecasts with times, in the order of time", array)
     return value
 
 
 @argument("recalibration")
 def _recalibration(name: str, value: Any, seen: Seen) -> Any:
-    is_one = all(callable(getattr(value, method, None)) for method in ("fit", "apply"))
-    if isinstance(value, type) or not is_one:
+    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "apply")):
         got = checks.described(value)
         raise TypeError(f"{name}: expected a record with methods fit and apply, got {got}")
     return value

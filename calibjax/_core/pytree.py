@@ -1,7 +1,6 @@
 """The one way in which calibjax makes a record: a frozen dataclass that is a pytree."""
 
 import dataclasses
-import operator
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
@@ -17,6 +16,9 @@ PyTree: TypeAlias = Any
 # What becomes an array at the gate: lists, arrays of NumPy, JAX, pandas and PyTorch, which have no
 # type in common.
 Numbers: TypeAlias = Any
+
+Pair: TypeAlias = tuple[jax.Array, jax.Array]
+Weights: TypeAlias = jax.Array | None  # of samples; None if all count equally
 
 _SHOWN = 32  # entries of an array; larger ones are summarised
 
@@ -71,10 +73,10 @@ def record(cls: type[T]) -> type[T]:
     statics = tuple(x.name for x in fields if x.metadata.get("static"))
     children = tuple(x.name for x in fields if not x.metadata.get("static"))
     keys = tuple(map(jax.tree_util.GetAttrKey, children))
-    of_children, of_statics = _values_of(children), _values_of(statics)
 
     def flatten(instance: T) -> tuple[tuple, tuple]:
-        return of_children(instance), of_statics(instance)
+        values, static_values = ([getattr(instance, x) for x in y] for y in (children, statics))
+        return tuple(values), tuple(static_values)
 
     def flatten_with_keys(instance: T) -> tuple[tuple, tuple]:
         values, static_values = flatten(instance)
@@ -85,13 +87,6 @@ def record(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     return cls
-
-
-def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple]:
-    """The function from an instance to the values of its attributes, many times in every call."""
-    if len(names) > 1:
-        return operator.attrgetter(*names)
-    return lambda instance: tuple(getattr(instance, name) for name in names)
 
 
 def _are_equal(self: Any, other: object) -> bool:
@@ -143,13 +138,11 @@ def _summary(leaf: Any) -> Any:
     is_array = isinstance(leaf, jax.Array | np.ndarray) and not isinstance(leaf, Tracer)
     if not is_array or (leaf.ndim > 0 and leaf.size <= _SHOWN):
         return leaf
-    is_here = not isinstance(leaf, jax.Array) or (
-        leaf.is_fully_addressable and not leaf.is_deleted()
-    )
-    if is_here and not leaf.ndim and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    is_here = not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
+    if is_here and not leaf.ndim and not is_key:
         number = leaf.item()
         return _Text(f"{number:.6g}" if isinstance(number, float) else repr(number))
-    mean = ""
-    if is_here and jnp.issubdtype(leaf.dtype, np.number):
-        mean = f", mean={np.mean(np.asarray(leaf), dtype=np.float64):.4g}"
+    is_shown = is_here and jnp.issubdtype(leaf.dtype, np.number)
+    mean = f", mean={np.mean(np.asarray(leaf), dtype=np.float64):.4g}" if is_shown else ""
     return _Text(f"Array({leaf.dtype}{list(leaf.shape)}{mean})")

@@ -19,6 +19,8 @@ from jax import lax
 from jax.scipy.special import digamma, gammainc, gammaincc, gammaln
 from jax.typing import ArrayLike
 
+from calibjax._core.pytree import Pair
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Coefficients B_2k / (2k (2k − 1)) of Stirling's series, from the highest power on.
@@ -117,7 +119,7 @@ def log_poisson_density(y: jax.Array, rate: jax.Array) -> jax.Array:
     return jnp.where(y > 0, density - _HALF_LOG_TWO_PI, -rate)
 
 
-def gamma_tails(y: jax.Array, rate: jax.Array) -> tuple[jax.Array, jax.Array]:
+def gamma_tails(y: jax.Array, rate: jax.Array) -> Pair:
     """P(Z > y) and P(Z ≤ y) of a Poisson variable, y ≥ 0, by quadrature of ∫ tʸ e^(−t) / y! dt.
 
     They are the probabilities that a gamma variable with concentration y + 1 is below and above the
@@ -137,7 +139,7 @@ def gamma_tails(y: jax.Array, rate: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(is_right, 1 - tail, tail), jnp.where(is_right, tail, 1 - tail)
 
 
-def incomplete_gamma(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def incomplete_gamma(a: jax.Array, x: jax.Array) -> Pair:
     """Regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 − P for x ≥ 0."""
     a, x = jnp.broadcast_arrays(a, jnp.minimum(x, jnp.finfo(jnp.result_type(x)).max))
     is_large = a > 10  # where the quadrature is more accurate, and (√tiny)ᵃ is zero
@@ -150,9 +152,7 @@ def incomplete_gamma(a: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @jax.custom_jvp
-def incomplete_beta(
-    a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def incomplete_beta(a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array) -> Pair:
     """Regularised incomplete beta functions at x and at `rest` = 1 − x: P(X ≤ x) and P(X > x).
 
     For X ~ Beta(a, b) and 0 < x < 1, by a continued fraction whose terms do not cancel. Of a small
@@ -193,9 +193,7 @@ def _incomplete_beta_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]
     return values, (slopes[0] + change, slopes[1] - change)
 
 
-def beta_tails(
-    a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def beta_tails(a: jax.Array, b: jax.Array, x: jax.Array, rest: jax.Array) -> Pair:
     """P(X ≤ x), P(X > x) for X ~ Beta(a, b) with a, b > 1e4: quadrature of the density beside x."""
     is_upper = x * (a + b) > a
     first, second = jnp.where(is_upper, b, a), jnp.where(is_upper, a, b)
@@ -220,7 +218,7 @@ def at_levels(level: jax.Array, values: jax.Array, lowest: Any, highest: Any) ->
 
 
 def symmetric_quantile(
-    shares: Callable[[jax.Array], tuple[jax.Array, jax.Array]], level: ArrayLike, like: jax.Array
+    shares: Callable[[jax.Array], Pair], level: ArrayLike, like: jax.Array
 ) -> jax.Array:
     """Quantile of a symmetric variable Z of the dtype of `like`; not differentiable.
 
@@ -247,8 +245,7 @@ def inverse_of_cdf(
     Bisection of the bit patterns, in the order of the numbers: 32 steps in float32, 64 in float64,
     and every digit of y, of whatever size.
     """
-    is_double = level.dtype == jnp.float64
-    integer = jnp.int64 if is_double else jnp.int32
+    integer = jnp.int64 if level.dtype == jnp.float64 else jnp.int32
 
     def ordered(bits: jax.Array) -> jax.Array:  # its own inverse: negative numbers are reversed
         return jnp.where(bits < 0, jnp.iinfo(integer).min - bits, bits)
@@ -260,15 +257,7 @@ def inverse_of_cdf(
     def number(bits: jax.Array) -> jax.Array:
         return lax.bitcast_convert_type(ordered(bits), level.dtype)
 
-    def halve(_: int, bracket: tuple) -> tuple[jax.Array, jax.Array]:
-        low, high = bracket
-        middle = (low & high) + ((low ^ high) >> 1)  # their mean, which does not overflow
-        is_upper = cdf(number(middle)) >= level
-        low = jnp.where(is_upper, low, jnp.minimum(middle + 1, high))
-        return low, jnp.where(is_upper, middle, high)
-
-    bracket = bits_of(low), bits_of(high)
-    least, _ = lax.fori_loop(0, 64 if is_double else 32, halve, bracket)
+    least = smallest_integer(lambda bits: cdf(number(bits)), level, bits_of(low), bits_of(high))
     return jnp.where(jnp.isnan(level), jnp.nan, number(least))
 
 
@@ -286,32 +275,17 @@ def implicit_quantile(p: Any, y: jax.Array, level: jax.Array) -> jax.Array:
 
 
 def smallest_integer(
-    cdf: Callable[[jax.Array], jax.Array],
-    level: jax.Array,
-    low: jax.Array,
-    high: jax.Array,
-    guess: jax.Array | None = None,
+    cdf: Callable, level: jax.Array, *bracket: jax.Array, guesses: tuple[jax.Array, ...] = ()
 ) -> jax.Array:
-    """Smallest integer y in [low, high] with cdf(y) ≥ level, by bisection; not differentiable.
+    """Smallest integer y in [low, high] with cdf(y) ≥ level, by bisection; not differentiable."""
 
-    The ends are integers of any dtype. A guess is tried first, together with its neighbours.
-    Floating-point numbers that are too large for every integer are passed over one by one.
-    """
-
-    def halve(bracket: tuple, middle: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def halve(bracket: tuple[Any, ...], guess: jax.Array | None = None) -> tuple[Any, ...]:
         low, high = bracket
-        middle = jnp.where(middle < high, jnp.maximum(middle, low), low)
-        reached, after = cdf(middle) >= level, middle + 1
-        if jnp.issubdtype(low.dtype, jnp.floating):
-            after = jnp.maximum(after, jnp.nextafter(middle, jnp.inf))
-        after = jnp.minimum(after, high)
-        return jnp.where(reached, low, after), jnp.where(reached, middle, high)
+        mean = (low & high) + ((low ^ high) >> 1)  # which does not overflow
+        middle: Any = mean if guess is None else jnp.clip(guess, low, high)
+        is_reached = cdf(middle) >= level
+        low = jnp.where(is_reached, low, jnp.minimum(middle + 1, high))
+        return low, jnp.where(is_reached, middle, high)
 
-    bracket = low, high
-    if guess is not None:
-        bracket = halve(halve(bracket, guess - 1), guess + 1)
-    return lax.while_loop(
-        lambda bracket: jnp.any(bracket[0] < bracket[1]),
-        lambda bracket: halve(bracket, bracket[0] + (bracket[1] - bracket[0]) // 2),
-        bracket,
-    )[0]
+    bracket = functools.reduce(halve, guesses, bracket)
+    return lax.while_loop(lambda bracket: jnp.any(bracket[0] < bracket[1]), halve, bracket)[0]

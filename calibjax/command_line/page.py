@@ -60,7 +60,7 @@ def page(
     figures = [_figure(evaluation, name, address) for name, address in pictures.items()]
     beside, others = figures[:_BESIDE], figures[_BESIDE:]
     sections = [_section(i, section) for i, section in enumerate(evaluation.sections)]
-    paragraphs = map(environment.paragraph, (*evaluation.sentences, *remarks))
+    paragraphs = map(environment.paragraph, (*evaluation.sentences[1:], *remarks))
     missed = [environment.paragraph(missing)] if missing else []
     return _filled(
         title=[escape(title)],
@@ -69,15 +69,17 @@ def page(
         made=[escape(made)],
         layout=["top" if figures else "alone"],
         found=[FOUND],
+        verdict=[escape(evaluation.sentences[0])] if evaluation.sentences else [],
         sentences=paragraphs,
         advice=(*_advice(evaluation.advice), *missed),
         beside=['<div class="beside">', *beside, "</div>"] if beside else [],
         figures=['<div class="figures">', *others, "</div>"] if others else [],
         sections=(line for section in sections for line in section),
+        notes=(environment.paragraph(note, "remark") for note in evaluation.notes),
         facts=environment.table((), facts),
         command=[environment.code(command)],
         setup=[environment.code(setup)],
-        calls=_calls([entry for entry in evaluation.entries if entry.function]),
+        calls=_calls([entry for entry in evaluation.entries if entry.call]),
     )
 
 
@@ -121,7 +123,7 @@ def _calls(entries: Sequence[Entry]) -> Iterator[str]:
     """How to get every number again."""
     yield "<details><summary>The call of each number</summary><dl>"
     for entry in entries:
-        yield f"<dt>{escape(entry.name)}</dt><dd><code>{escape(entry.function)}</code></dd>"
+        yield f"<dt>{escape(entry.name)}</dt><dd><code>{escape(entry.call)}</code></dd>"
     yield "</dl></details>"
 
 

@@ -1,4 +1,4 @@
-"""The program: options, how it compiles, what it evaluates, and what it writes."""
+"""The program: options, settings of the process, the evaluation, and its output."""
 
 import argparse
 import contextlib
@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import platform
+import secrets
 import shlex
 import sys
 import textwrap
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -20,20 +21,19 @@ import jax
 import numpy as np
 
 import calibjax
-from calibjax._core import environment
 from calibjax._core.environment import compile_quickly
 from calibjax.command_line import page
-from calibjax.command_line.columns import (
-    TASKS,
-    Choice,
+from calibjax.command_line.reading import (
+    FAMILIES,
     Data,
-    build,
+    InputError,
     check_rows,
-    choose,
-    different_labels,
-    target_of,
+    check_same_rows,
+    listed,
+    load_file,
+    printable,
+    refuse,
 )
-from calibjax.command_line.tables import InputError, listed, read, shown
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.assembly import evaluate
 from calibjax.evaluation.comparing import compare
@@ -45,30 +45,31 @@ _DEMO_FOLDER = Path(__file__).parent / "demo"
 
 DESCRIPTION = """\
 Are the predictions in a file calibrated? Prints what is wrong, by how much, and how sure that is;
---report writes a page with figures. Several files are compared. Columns are found by their names:
+--report writes a page with figures. Several files are compared. These columns are recognised:
 
-  prob_NAME ...        probabilities of classes          label: one of the names
+  prob_CLASS ...       probabilities of classes          label: one of these classes
   prob                 probability of label 1            label: 0 or 1
-  logit_NAME ...       logits of classes                 label: one of the names
-  loc, scale           normal distributions              target
-  member_NAME ...      members of ensembles              target
-  quantile_LEVEL ...   quantiles                         target
+  logit_CLASS ...      logits of classes                 label: one of these classes
+  mean, sd             normal distributions              target: a number
+  q0.05 ...            quantiles                         target
+  member_1 ...         members of ensembles              target
+  output_type, output_type_id, value                     observation: forecasts of hubs
   group, group_NAME    groups, which are tested one by one
   feature_NAME ...     features, given which the predictions are tested
 
-or named by --task, --target and --predictions. Columns of classes may be called as the labels are,
-loc and scale mean and sd, quantiles q0.1. Where it is unclear what a column is, an error says what
-was found. Parameters of other families (--task gamma) are columns of their names. NumPy arrays
-[n, m] called NAME are columns NAME_0, ..., NAME_m-1.
+All other columns are named by options. Where columns have two meanings, nothing is read, and the
+message shows the options. In NPZ files arrays [n, m] called NAME are columns NAME_0, ....
+Put FILE first: options that take several columns take all that follows. Exit status: 0 if the
+predictions have been evaluated, 1 if the output cannot be written, 2 if a file or option is wrong.
 """
-EPILOG = "Exit status: 0 if the predictions have been evaluated, 2 if a file or option is wrong."
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong with the options."""
+    """Reports a wrong option in one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {' '.join(message.split())} (--help shows the options)\n")
+        line = printable(" ".join(message.split()))
+        self.exit(2, f"{self.prog}: {line} (--help shows the options)\n")
 
 
 def _separator(text: str) -> str:
@@ -78,71 +79,73 @@ def _separator(text: str) -> str:
     return text
 
 
-def _value(name: str, text: str, kind: Callable[[str], Any] = str, **more: Any) -> dict[str, Any]:
-    return {"metavar": name, "help": text, "type": kind, **more}
+def _one(name: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"metavar": name, "help": text, **more}
+
+
+def _some(name: str, text: str) -> dict[str, Any]:
+    return _one(name, text, nargs="+")
 
 
 def _flag(text: str) -> dict[str, Any]:
     return {"action": "store_true", "help": text}
 
 
-_TASKS = f"one of {', '.join(TASKS)}"
-_SHIPPED = f"evaluate a FILE that ships with calibjax, {' or '.join(DEMOS)} (default: digits), and "
-_NAMED = "does the first row name the columns? (default: yes if it is not all numbers)"
-_MISSING = "leave out rows with a missing value (empty, NA, NaN, ...); the output says how many"
-_OPTIONS: Mapping[str, tuple[str | None, Mapping[str, Mapping[str, Any]]]] = {
-    "": (
-        None,
-        {
-            "--demo": _value(
-                "NAME", f"{_SHIPPED}write the page", nargs="?", const="digits", choices=DEMOS
-            )
-        },
-    ),
-    "columns": (
-        "Names, or patterns such as 'member*'; without names: 1, 2, ....",
-        {
-            "--task": _value("TASK", _TASKS, choices=TASKS),
-            "--target": _value("COLUMN", "the labels or targets"),
-            "--labels": _value("FILE", "labels or targets are in a file of their own", Path),
-            "--predictions": _value(
-                "COLUMN", "in the order of classes, levels or parameters; needs --task", nargs="+"
-            ),
-            "--groups": _value("COLUMN", "groups, each column a division of its own", nargs="+"),
-            "--features": _value("COLUMN", "features, all columns together", nargs="+"),
-            "--weights": _value("COLUMN", "weights of the rows, such as survey weights"),
-            "--first-label": _value("N", "labels count the columns from N", int),
-            "--positive": _value("NAME", "the one of two labels whose probability is predicted"),
-            "--class-names": _value(
-                "NAME", "the labels of the columns of classes, in their order", nargs="+"
-            ),
-            "--levels": _value("LEVEL", "of the columns of quantiles", float, nargs="+"),
-        },
-    ),
-    "reading": (
-        None,
-        {
-            "--separator": _value(
-                "CHARACTER", "between values (default: a comma, of .tsv a tab)", _separator
-            ),
-            "--header": {"choices": ("auto", "yes", "no"), "default": "auto", "help": _NAMED},
-            "--skip-missing": _flag(_MISSING),
-            "--normalize": _flag("divide rows of probabilities by their sums"),
-            "--sort-quantiles": _flag("sort the quantiles of each row, if they cross"),
-        },
-    ),
-    "output": (
-        None,
-        {
-            "--report": _value("HTML", "write a page with figures", Path),
-            "--repairs": _flag("ask which recalibration repairs the model, which takes a minute"),
-            "--json": _flag("print JSON instead of a table"),
-            "--seed": _value("N", "seed of all random numbers (default: 0)", int, default=0),
-            "--float64": _flag("compute in float64, which takes longer"),
-            NO_CACHE: _flag("keep no compiled programs for the next run"),
-        },
-    ),
+_COLUMN = "COLUMN"
+_HEADER = (
+    "the first row names the columns, or not (columns are 1, 2, ...); to say if it has numbers"
+)
+_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "targets": {
+        "--target": _one(_COLUMN, "the labels or targets"),
+        "--labels": _one("FILE", "the labels or targets are in a file of their own", type=Path),
+    },
+    "predictions (names of columns, or patterns such as 'member*' where several are taken)": {
+        "--probability": _one(_COLUMN, "the probability of the label --positive"),
+        "--positive": _one("VALUE", "the label whose probability is predicted"),
+        "--classes": _some("COLUMN=VALUE", "probabilities of these labels; 'p*' for p1=1 ..."),
+        "--logits": _some("COLUMN=VALUE", "logits of these labels"),
+        "--mean": _one(_COLUMN, "the mean of normal distributions"),
+        "--sd": _one(_COLUMN, "their standard deviation"),
+        "--quantiles": _some("LEVEL=COLUMN", "quantiles of these levels"),
+        "--members": _some(_COLUMN, "members of ensembles"),
+        "--lower": _one(_COLUMN, "the lower end of central prediction intervals"),
+        "--upper": _one(_COLUMN, "their upper end"),
+        "--level": _one("LEVEL", "their probability, such as 0.9", type=float),
+        "--family": _one("NAME", f"one of {', '.join(FAMILIES)}", choices=FAMILIES),
+        "--parameters": _some("NAME=COLUMN", "of the family (default: columns of their names)"),
+        "--models": _some(_COLUMN, "probabilities of --positive by several models; compared"),
+    },
+    "other columns": {
+        "--groups": _some(_COLUMN, "groups, each column a division of its own"),
+        "--features": _some(_COLUMN, "features, all columns together"),
+        "--weights": _one(_COLUMN, "weights of the rows, such as survey weights", nargs=1),
+        "--clusters": _one(_COLUMN, "clusters of dependent rows, for comparisons", nargs=1),
+    },
+    "reading": {
+        "--sep": _one("CHARACTER", "between values (default: comma; tab in .tsv)", type=_separator),
+        "--decimal": _one(
+            "MARK", "decimal mark (default: a point)", default=".", choices=(".", ",")
+        ),
+        "--thousands": _one("MARK", "mark between thousands (default: none)", choices=(*".,' _",)),
+        "--encoding": _one("NAME", "of texts (default: UTF-8, or UTF-16 by its mark)"),
+        "--na": _some("TEXT", "more texts for missing values, besides NA, NaN, null, ?, ..."),
+        "--header": {"action": argparse.BooleanOptionalAction, "help": _HEADER},
+        "--skip-missing": _flag("leave out rows with a missing value; the output says how many"),
+        "--percent": _flag("probabilities are percentages"),
+        "--normalize": _flag("divide rows of probabilities by their sums"),
+        "--sort-quantiles": _flag("sort the quantiles of each row, if they cross"),
+    },
+    "output": {
+        "--report": _one("HTML", "write a page with figures", type=Path),
+        "--repairs": _flag("ask which recalibration repairs the model, which takes a minute"),
+        "--json": _flag("print JSON instead of a table"),
+        "--seed": _one("N", "seed of all random numbers (default: 0)", type=int, default=0),
+        "--float64": _flag("compute in float64, which takes longer"),
+        NO_CACHE: _flag("keep no compiled programs for the next run"),
+    },
 }
+_DEMO = "evaluate a FILE that ships with calibjax (default: digits), and write the page"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -157,74 +160,68 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
         prog="calibjax",
         description=DESCRIPTION,
-        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     files = "CSV, TSV, NPY, NPZ or Parquet, by its ending; several are models of the same targets"
-    parser.add_argument("files", nargs="*", **_value("FILE", files, Path))
+    parser.add_argument("files", nargs="*", metavar="FILE", help=files, type=Path)
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
-    for title, (description, group_of) in _OPTIONS.items():
-        group = parser.add_argument_group(title, description) if title else parser
+    parser.add_argument("--demo", nargs="?", const="digits", choices=DEMOS, help=_DEMO)
+    for title, group_of in _OPTIONS.items():
+        group = parser.add_argument_group(title)
         for name, settings in group_of.items():
             group.add_argument(name, **settings)
     options = parser.parse_args(arguments)
-    options.file = next(iter(options.files), None)
-    if options.repairs and len(options.files) > 1:
-        parser.error(f"--repairs: expected one FILE, got {len(options.files)}")
-    return _with_demo(parser, options)
-
-
-def _with_demo(parser: _Parser, options: argparse.Namespace) -> argparse.Namespace:
-    """Options with the file, and the place of the report, that --demo stands for."""
-    if options.demo is None:
-        if options.file is None:
-            parser.error("the following arguments are required: FILE (or --demo)")
-        return options
-    if options.file is not None:
-        parser.error(f"--demo: expected no FILE, since it brings its own, got {options.file}")
-    options.file = _DEMO_FOLDER / f"{options.demo}.csv"
-    options.files = [options.file]
-    options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
+    if options.thousands == options.decimal:
+        parser.error(f"--thousands: expected another mark than --decimal, got {options.decimal}")
+    if options.demo is not None and options.files:
+        parser.error(f"--demo: expected no FILE, since it brings its own, got {options.files[0]}")
+    if options.demo is not None:
+        options.files = [_DEMO_FOLDER / f"{options.demo}.csv"]
+        options.report = options.report or Path(f"calibjax-demo-{options.demo}.html")
+    if not options.files:
+        parser.error("the following arguments are required: FILE (or --demo)")
     return options
 
 
-_LARGEST = 200 * 2**20  # bytes that are kept
+_LARGEST = 200 * 2**20  # bytes of compiled programs that are kept
 _FEW = 20_000  # predicted numbers, up to which compiling well takes longer than it saves
 
 
 def prepare(*, keeps_programs: bool) -> str:
     """Settings of this process, before JAX computes anything.
 
-    What the user has set in the environment stays.
+    The user's settings in the environment stay.
 
     Args:
         keeps_programs: in the user's cache folder, for the next run.
 
     Returns:
-        Where programs are kept, in words, if the folder is new; else nothing.
+        A sentence about the folder if it is new or cannot be used; else nothing.
     """
     compile_quickly()
     # XLA warns of each program of the cache that it takes settings for another processor.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not keeps_programs or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return ""
-    folder = _user_folder() / "calibjax" / _machine()
-    is_new = not folder.exists()
     try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        cache = cache if cache.is_absolute() else Path.home() / ".cache"  # by its specification
+        folder = cache / "calibjax" / _machine()
+        is_new = not folder.exists()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_own(folder):
+        status = folder.stat()
+        is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+        if not is_own or (os.name == "posix" and status.st_mode & 0o077):
             return f"compiled programs are not kept: others have access to {folder}"
         _forget_oldest(folder)
-    except OSError as error:
-        return f"compiled programs are not kept: {folder}: {error.strerror}"
+    except (OSError, RuntimeError) as error:  # there is no home, or it cannot be written to
+        return f"compiled programs are not kept: {error}"
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    if not is_new:
-        return ""
     text = "the first run compiles its programs, which takes most of its time; they are kept in "
-    return f"{text}{folder}; {NO_CACHE} keeps none"
+    return f"{text}{folder}; {NO_CACHE} keeps none" if is_new else ""
 
 
 @contextlib.contextmanager
@@ -240,39 +237,20 @@ def suitably(predictions: Distribution) -> Iterator[None]:
         jax.config.update(name, before)
 
 
-def _is_own(folder: Path) -> bool:
-    """Whether a folder belongs to the user, and nobody else may look into it."""
-    if not hasattr(os, "getuid"):  # Windows keeps it in the user's profile
-        return True
-    status = folder.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & 0o077
-
-
 def _machine() -> str:
     """A name for the kind of processor, which programs are compiled for."""
-    described = platform.processor() or platform.machine()
+    described = platform.processor()
     with contextlib.suppress(OSError):  # Linux has it
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         described += "".join(sorted({x for x in lines if x.startswith(("flags", "Features"))}))
     return f"{platform.machine()}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"
 
 
-def _user_folder() -> Path:
-    """Where programs of this user keep what they can make again."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return cache if cache.is_absolute() else Path.home() / ".cache"  # as the specification says
-
-
 def _forget_oldest(folder: Path) -> None:
-    """Removes the programs that were not used for longest from a folder that has become large."""
-    programs = []
-    for path in filter(Path.is_file, folder.iterdir()):
-        with contextlib.suppress(FileNotFoundError):  # another process may remove it, too
-            status = path.stat()
-            programs.append((max(status.st_atime, status.st_mtime), status.st_size, path))
-    size = 0
-    for _, bytes_, path in sorted(programs, reverse=True):
-        size += bytes_
+    """Removes the oldest programs from a folder that has become large."""
+    programs = sorted(filter(Path.is_file, folder.iterdir()), key=os.path.getmtime, reverse=True)
+    sizes = np.cumsum([path.stat().st_size for path in programs])
+    for path, size in zip(programs, sizes, strict=True):
         if size > _LARGEST:
             path.unlink(missing_ok=True)
 
@@ -296,11 +274,9 @@ _SETUP_OF_SEVERAL = """\
 data = command_line.load({arguments})
 models = {{name: one.predictions for name, one in data.items()}}
 first = next(iter(data.values()))
-targets, weights = first.targets, first.weights
+targets, weights, clusters = first.targets, first.weights, first.clusters
 key = jax.random.key({seed})
-result = compare(key, models, targets, weights=weights)"""
-_OF_SEVERAL = "computed by", "task", "column of targets", "rows", "columns of weights"
-_OF_SEVERAL += "computed in", "seed"
+result = compare(key, models, targets, weights=weights, clusters=clusters)"""
 
 
 class Stages:
@@ -324,7 +300,7 @@ class Stages:
 
     def say(self, message: str) -> None:
         """A line of its own."""
-        print(f"calibjax: {message}", file=self._file, flush=True)
+        print(printable(f"calibjax: {message}"), file=self._file, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -334,181 +310,168 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the name of the program; None for those of the process.
 
     Returns:
-        The exit status: 0, or 2 if a file is not as needed, which one line on the standard error
-        says.
+        The exit status: 0; 1 if the output cannot be written; 2 if a file is not as needed; 130
+        after Ctrl-C. One line on the standard error tells the reason.
 
     Raises:
         SystemExit: with status 2 if the options are not as needed, with status 0 after --help.
     """
     is_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = parse(arguments)
-    kept = prepare(keeps_programs=not options.no_cache) if is_process else ""
-    stages = Stages(sys.stderr, has_report=options.report is not None)
-    return _run(options, arguments, stages, kept)
-
-
-def _run(options: Namespace, arguments: Sequence[str], stages: Stages, kept: str) -> int:
-    """Reads, evaluates, prints and writes; the exit status."""
+    if is_process:
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed
+            stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
-        _check_output(options)
-        models, facts = _read(options)
-        group_names = next(iter(models.values())).group_names if len(models) == 1 else ()
-        names = [f"{name} (group {i})" for i, name in enumerate(group_names)]
-        remarks = [f"Groups are numbered from 0: {listed(names, 100)}."] if names else []
-        with jax.enable_x64(options.float64):
-            for data in models.values():
-                check_rows(data)
-        if kept:
-            stages.say(kept)
-        evaluation = _evaluated(options, models, stages)
-        if options.report is not None:
-            _write_report(options, arguments, evaluation, facts, remarks, stages)
+        try:
+            options = parse(arguments)
+        finally:  # --help and --version print
+            print(end="", flush=True)
+        kept = prepare(keeps_programs=not options.no_cache) if is_process else ""
+        print(_result(options, arguments, kept), flush=True)
+        if options.demo is not None:
+            _say(f"the page is {options.report.resolve()}")
+        return 0
     except InputError as error:
-        print(f"calibjax: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        status, line = 2, str(error)
+    except MemoryError:
+        status, line = 2, "the files need more memory than there is; take a sample of the rows"
+    except KeyboardInterrupt:
+        status, line = 130, "interrupted"
+    except BrokenPipeError:  # `| head`
+        status, line = 1, ""
+    except OSError as error:
+        status, line = 1, f"the output cannot be written ({error.strerror})"
+    if status == 1 and is_process:  # or Python tries it again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if line:
+        _say(line)
+    return status
+
+
+def _say(line: str) -> None:
+    """A line on the standard error, if that is possible."""
+    with contextlib.suppress(OSError):
+        print(printable(f"calibjax: {line}"), file=sys.stderr, flush=True)
+
+
+def _result(options: Namespace, arguments: Sequence[str], kept: str) -> str:
+    """Reads, evaluates and writes the report; what is printed."""
+    stages = Stages(sys.stderr, has_report=options.report is not None)
+    _check_output(options)
+    models = _read(options)
+    first = next(iter(models.values()))
+    facts = _facts(options, models)
+    is_one = len(models) == 1
+    names = [f"{name} (group {i})" for i, name in enumerate(first.group_names) if is_one]
+    remarks = [f"Groups are numbered from 0: {listed(names, 100)}."] if names else []
+    with jax.enable_x64(options.float64):
+        for data in models.values():
+            check_rows(data)
+    if kept:
+        stages.say(kept)
+    evaluation = _evaluated(options, models, stages)
+    if options.report is not None:
+        _write_report(options, arguments, evaluation, facts, remarks, stages, is_one=is_one)
     if options.json:
         about = {"input": dict(facts), "remarks": remarks}
-        print(json.dumps(about | json.loads(evaluation.to_json()), indent=2))
-    else:
-        read_from = "\n".join(f"{name}: {value}" for name, value in facts)
-        below = [textwrap.fill(remark, 100) for remark in remarks]
-        print("\n\n".join([read_from, str(evaluation), *below]))
-    if options.demo is not None and options.report is not None:
-        print(f"calibjax: the page is {Path(options.report).resolve()}", file=sys.stderr)
-    return 0
+        return json.dumps(about | json.loads(evaluation.to_json()), indent=2)
+    read_from = "\n".join(f"{name}: {value}" for name, value in facts)
+    below = [textwrap.fill(remark, 100) for remark in remarks]
+    return printable("\n\n".join([read_from, str(evaluation), *below]))
 
 
-def load(arguments: Sequence[str]) -> Data | dict[str, Data]:
+def load(*arguments: str | Path | Sequence[str | Path], **options: Any) -> Data | dict[str, Data]:
     """The predictions and targets that a command line names.
 
     Args:
-        arguments: as those of the program.
+        *arguments: files, and options as the program takes them; or a list of them.
+        **options: more options, such as `target="y"`, `classes=["p1=home", "p2=away"]` or
+            `skip_missing=True`.
 
     Returns:
-        The data of the file. If there are several files, a dictionary of their data by name
-        without ending, or by path if two are named alike.
+        The data, or a dictionary of them by the names of several models.
 
     Raises:
         InputError: if a file is not as needed, or its targets are not those of the first.
         SystemExit: if the options are not as needed.
+
+    >>> from calibjax import command_line
+    >>> data = command_line.load("predictions.csv", target="y")  # doctest: +SKIP
     """
-    models = _read(parse(arguments))[0]
+    words: list[str] = []
+    for argument in arguments:
+        several = [argument] if isinstance(argument, str | Path) else argument
+        words += map(str, several)
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, str | int | float | Path) and not isinstance(value, bool):
+            words.append(f"{option}={value}")
+        elif value is not False and value is not None:
+            words += [option, *(() if value is True else map(str, value))]
+    models = _read(parse(words))
     return models if len(models) > 1 else next(iter(models.values()))
 
 
-def _read(options: Namespace) -> tuple[dict[str, Data], list[tuple[str, str]]]:
-    """What is evaluated, and what a report says of it; several files have the same targets."""
+def _read(options: Namespace) -> dict[str, Data]:
+    """The models of all files by name, which have the same targets."""
+    paths = [*map(str, options.files)]
     stems = [path.name.partition(".")[0] for path in options.files]
-    is_clear = len(set(stems)) == len(stems)
-    names = stems if is_clear else [str(path) for path in options.files]
-    if len(set(names)) < len(names):
-        raise InputError(f"expected different files, got {listed(names)}")
-    files_read = [_read_as_told(Namespace(**vars(options) | {"file": x})) for x in options.files]
-    models = dict(zip(names, (data for data, _ in files_read), strict=True))
-    facts = files_read[0][1]
-    if len(files_read) == 1:
-        return models, facts
+    names = stems if len({*stems}) == len(stems) else paths
+    if len({*names}) < len(names):
+        refuse("FILE", "different files", listed(names))
+    models: dict[str, Data] = {}
+    for name, path in zip(names, options.files, strict=True):
+        for model, data in load_file(path, options).items():
+            models[f"{name if len(names) > 1 or not model else ''} {model}".strip()] = data
     first, *others = models.values()
     for other in others:
-        _check_same_rows(first, other)
-    files = "; ".join(f"{name}: {path}" for name, path in zip(names, options.files, strict=True))
-    kept = [(name, value) for name, value in facts if name in _OF_SEVERAL]
-    return models, [kept[0], ("models", files), *kept[1:]]
+        check_same_rows(first, other)
+    if options.clusters and not others:
+        refuse("--clusters", "several models", "one")
+    if (options.repairs or options.groups or options.features) and others:
+        refuse("--repairs, --groups and --features", "one model", len(models))
+    return models
 
 
-def _check_same_rows(first: Data, other: Data) -> None:
-    """Refuses a file whose rows have other targets or weights than those of the first."""
-    path, table = first.table.path, other.table
-    if len(table) != len(first.table):
-        expected = f"{len(first.table)} rows as in {path}"
-        raise InputError(f"{table.path}: expected {expected}, got {len(table)}")
-    if first.classes != other.classes:
-        expected, got = listed(first.classes), listed(other.classes)
-        raise InputError(f"{table.path}: expected the classes {expected} as in {path}, got {got}")
-    columns = [("target", first.targets, other.targets, other.choice.target)]
-    if first.weights is not None and other.weights is not None:
-        columns.append(("weight", first.weights, other.weights, other.choice.weights[0]))
-    for what, values, others, column in columns:
-        bad = np.asarray(values != others)
-        if bad.any():
-            row = int(bad.argmax())
-            expected, got = shown(values[row]), shown(others[row])
-            table.refuse(row, f"the {what} {expected} as in {path}", column, got)
-
-
-def _read_as_told(options: Namespace) -> tuple[Data, list[tuple[str, str]]]:
-    how = {"separator": options.separator, "header": options.header}
-    is_own_file = options.labels is not None
-    table = read(options.file, **how)
-    targets = read(options.labels, **how) if is_own_file else table
-    target = target_of(targets, options.target, is_own_file=is_own_file)
-    labels = different_labels(targets, target)
-    choice = choose(table, target, labels, options, is_own_file=is_own_file)
-    data = build(table, targets, choice, options)
-    chosen = {*choice.inputs, *(() if is_own_file else (target,))}
-    unused = [name for name in table.columns if name not in chosen]
-    return data, _facts(options, choice, data, unused, table.has_names)
-
-
-def _facts(
-    options: Namespace, choice: Choice, data: Data, unused: Sequence[str], has_names: bool
-) -> list[tuple[str, str]]:
+def _facts(options: Namespace, models: Mapping[str, Data]) -> list[tuple[str, str]]:
     """What was read, by name."""
-    version = f"calibjax {calibjax.__version__}"
-    facts = [("computed by", version), ("file", str(options.file)), ("task", choice.task)]
-    note = "" if has_names else " (counted, since they have no names)"
-    facts.append(("columns of predictions", f"{listed(choice.predictions)}{note}"))
-    of_file = f" of {options.labels}" if options.labels is not None else ""
-    facts.append(("column of targets", f"{choice.target}{of_file}"))
-    if choice.task == "binary":
-        facts.append(("probability of", f"label {data.classes[1]}"))
-    rows = str(len(data.targets))
-    if data.num_skipped:
-        rows += f" ({data.num_skipped} more were left out, since a value was missing)"
-    facts.append(("rows", rows))
-    for name, columns in (
-        ("groups", choice.groups),
-        ("features", choice.features),
-        ("weights", choice.weights),
-    ):
-        if columns:
-            facts.append((f"columns of {name}", listed(columns)))
-    if data.classes != tuple(map(str, range(len(data.classes)))):
-        names = [f"{i}: {name}" for i, name in enumerate(data.classes)]
+    first = next(iter(models.values()))
+    facts = [("computed by", f"calibjax {calibjax.__version__}")]
+    facts.append(("file", "; ".join(map(str, options.files))))
+    if len(models) > 1:
+        facts += [(f"model {name}", data.facts[0][1]) for name, data in models.items()]
+        unused = {"groups": "groups, not compared", "features": "features, not compared"}
+        facts += [(unused.get(name, name), value) for name, value in first.facts[1:]]
+    else:
+        facts += first.facts
+    if first.classes != tuple(map(str, range(len(first.classes)))):
+        names = [f"{i}: {name}" for i, name in enumerate(first.classes)]
         facts.append(("classes in the names of kernels", listed(names, 100)))
-    if unused:
-        facts.append(("columns that were not used", listed(unused)))
     facts.append(("computed in", "float64" if options.float64 else "float32"))
-    facts.append(("seed", str(options.seed)))
-    return facts
+    return [*facts, ("seed", str(options.seed))]
 
 
-def _evaluated(options: Namespace, models: dict[str, Data], stages: Stages) -> Evaluation:
+def _evaluated(options: Namespace, models: Mapping[str, Data], stages: Stages) -> Evaluation:
     data = next(iter(models.values()))
-
+    of_rows = {"weights": data.weights, "progress": stages}
     with jax.enable_x64(options.float64), suitably(data.predictions):
         key = jax.random.key(options.seed)
         try:
             if len(models) > 1:
                 predictions = {name: one.predictions for name, one in models.items()}
-                return compare(
-                    key, predictions, data.targets, weights=data.weights, progress=stages
-                )
+                return compare(key, predictions, data.targets, clusters=data.clusters, **of_rows)
             return evaluate(
                 key,
                 data.predictions,
                 data.targets,
                 groups=data.groups,
                 features=data.features,
-                weights=data.weights,
                 class_names=data.classes or None,
                 repairs=options.repairs,
-                progress=stages,
+                **of_rows,
             )
         except ValueError as error:
-            place = "" if len(models) > 1 else f"{options.file}: "
-            raise InputError(f"{place}{error}") from error
+            raise InputError(f"{', '.join(map(str, options.files))}: {error}") from error
 
 
 def _write_report(
@@ -518,6 +481,8 @@ def _write_report(
     facts: Sequence[tuple[str, str]],
     remarks: Sequence[str],
     stages: Stages,
+    *,
+    is_one: bool,
 ) -> None:
     """Writes all of the page, or nothing.
 
@@ -531,7 +496,6 @@ def _write_report(
     except ImportError as error:
         missing = f"The figures are left out: {error}"
         stages.say(missing)
-    is_one = len(options.files) == 1
     files_in_words = listed([path.name for path in options.files])
     setup = _IMPORTS + (_SETUP if is_one else _SETUP_OF_SEVERAL)
     content = page.page(
@@ -551,19 +515,36 @@ def _write_report(
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
     try:
-        environment.write(options.report, content)
+        _write(options.report, content)
     except OSError as error:
         place = f"{options.report} cannot be written"
         raise InputError(f"--report: {place} ({error.strerror})") from None
 
 
+def _write(path: Path, content: str) -> None:
+    """Writes a file completely or not at all; links are followed, and its mode stays."""
+    path = Path(os.path.realpath(path))
+    temporary = path.with_name(f".calibjax-{secrets.token_hex(8)}.tmp")
+    try:
+        temporary.write_bytes(printable(content).encode())
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o7777)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def _check_output(options: Namespace) -> None:
     """Refuses a place for the report before anything is computed."""
-    path: Path | None = options.report
-    if path is None:
+    if options.report is None:
         return
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"--report: expected a file in a folder that can be written, got {path}")
-    inputs = [x for x in (*options.files, options.labels) if x is not None and x.exists()]
-    if path.exists() and any(path.samefile(x) for x in inputs):
-        raise InputError(f"--report: expected another file than those that are read, got {path}")
+    is_good = False
+    with contextlib.suppress(OSError):  # of names that are too long
+        path = Path(os.path.realpath(options.report))
+        inputs = [x for x in (*options.files, options.labels) if x is not None and x.exists()]
+        is_new = not path.exists()
+        is_good = is_new or (path.is_file() and not any(map(path.samefile, inputs)))
+        is_good = is_good and os.access(path.parent, os.W_OK)
+    if not is_good:
+        expected = "a file that is not read, in a folder that can be written"
+        refuse("--report", expected, options.report)

@@ -9,14 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from calibjax._core import checks
-from calibjax._core.arithmetic import (
-    absolute,
-    difference,
-    safe_sqrt,
-    sum_over_components,
-    unit_and_rate,
-)
+from calibjax._core import arithmetic, checks
+from calibjax._core.arithmetic import absolute, difference
 from calibjax._core.pytree import PyTree, part, record
 from calibjax.distributions.composed import WithFeatures, bare
 
@@ -57,7 +51,7 @@ class Distance:
         """Distance between p and q, a scalar."""
         if type(self).squared is Distance.squared:
             raise NotImplementedError(f"{type(self).__name__} defines neither __call__ nor squared")
-        return safe_sqrt(self.squared(p, q))
+        return arithmetic.safe_sqrt(self.squared(p, q))
 
     def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared distance between p and q, a scalar."""
@@ -78,7 +72,7 @@ class Distance:
         """Distance in units of a constant, d / unit."""
         if type(self).squared is Distance.squared:
             return self(p, q) * (1 / unit)
-        return safe_sqrt(self.squared_in_units(p, q, unit))
+        return arithmetic.safe_sqrt(self.squared_in_units(p, q, unit))
 
     def embedding(self, points: PyTree) -> jax.Array | None:
         """Points x_i with d(p_i, p_j) = ‖x_i − x_j‖ of a batch, [n, d]; None if none are known.
@@ -115,7 +109,7 @@ def sum_over_coordinates(
     if [*map(jnp.size, one)] != [*map(jnp.size, two)]:
         got = " and ".join(map(checks.described, (p, q)))
         raise TypeError(f"distance: expected two points of one kind, got {got}")
-    terms = (sum_over_components(function, a, b) for a, b in zip(one, two, strict=True))
+    terms = (arithmetic.sum_over_components(function, a, b) for a, b in zip(one, two, strict=True))
     return functools.reduce(jnp.add, terms)
 
 
@@ -140,7 +134,7 @@ class Euclidean(Distance):
         # Of each point by itself, so that it is found once and not for all pairs.
         (unit, rate), (other_unit, other_rate) = map(_own_unit, (p, q))
         square = _squared(p, q, jnp.minimum(rate, other_rate))
-        return jnp.maximum(unit, other_unit) * safe_sqrt(square)
+        return jnp.maximum(unit, other_unit) * arithmetic.safe_sqrt(square)
 
     def squared(self, p: PyTree, q: PyTree) -> jax.Array:
         """Squared Euclidean distance."""
@@ -172,7 +166,7 @@ def _squared(p: object, q: object, rate: jax.Array) -> jax.Array:
 
 def _own_unit(p: object) -> tuple[jax.Array, jax.Array]:
     sizes = [jnp.max(jnp.abs(1.0 * x), initial=0) for x in map(jnp.asarray, _coordinates(p))]
-    return unit_and_rate(functools.reduce(jnp.maximum, sizes))
+    return arithmetic.unit_and_rate(functools.reduce(jnp.maximum, sizes))
 
 
 @record
@@ -251,7 +245,7 @@ class TotalVariation(Distance):
         if not (hasattr(p, "ndim") and hasattr(q, "ndim")):
             got = " and ".join(map(checks.described, (p, q)))
             raise NotImplementedError(f"TotalVariation: expected class predictions, got {got}")
-        return 0.5 * sum_over_components(lambda x, y: absolute(x - y), p, q)
+        return 0.5 * arithmetic.sum_over_components(lambda x, y: absolute(x - y), p, q)
 
     def embedding(self, points: PyTree) -> jax.Array | None:
         """Points of a line if there are two classes."""

@@ -177,11 +177,10 @@ def _halley(x: jax.Array | Entries) -> jax.Array | Entries:
 
 @functools.singledispatch
 def _squared(p: object, q: object) -> jax.Array:
-    raise NotImplementedError(
-        f"Wasserstein is not defined for {checks.described(p)} and {checks.described(q)}; use "
-        "distances.MixtureWasserstein for mixtures, TotalVariation for classes, and "
-        "MaximumMeanDiscrepancy for others, or add a family with Wasserstein.register"
-    )
+    got = f"{checks.described(p)} and {checks.described(q)}"
+    advice = "use distances.MixtureWasserstein for mixtures, TotalVariation for classes, and "
+    advice += "MaximumMeanDiscrepancy for others, or add a family with Wasserstein.register"
+    raise NotImplementedError(f"Wasserstein is not defined for {got}; {advice}")
 
 
 def _rule(p: object, q: object) -> Callable[[Any, Any], jax.Array]:
@@ -475,10 +474,8 @@ def _pairs(function: Callable[[Any, Any], jax.Array], p: Mixture, q: Mixture) ->
     """A function of all pairs of components, [k, k']."""
     if not (isinstance(p, Mixture) and isinstance(q, Mixture)):
         got = f"{checks.described(p)} and {checks.described(q)}"
-        raise NotImplementedError(
-            f"MixtureWasserstein: expected two mixtures, got {got}; a single distribution is "
-            "Mixture(None, components) with one component"
-        )
+        got += "; a single distribution is Mixture(None, components) with one component"
+        raise NotImplementedError(f"MixtureWasserstein: expected two mixtures, got {got}")
     row = jax.vmap(function, in_axes=(None, 0))
     return jax.vmap(row, in_axes=(0, None))(p.components, q.components)
 

@@ -93,10 +93,8 @@ def checked_targets(p: Any, name: str, targets: Any, more: tuple[str, ...] = ())
     if support is None:
         return checks.finite(name, targets)
     if not (lengths := checks.axis_lengths(p)):
-        raise TypeError(
-            f"predictions: expected a class with parameters, got {type(p).__name__} without any; "
-            "declare them, as in scale: jax.Array = parameter(constraints.positive)"
-        )
+        got = f"{type(p).__name__} without any; declare them by parameter(constraint)"
+        raise TypeError(f"predictions: expected a class with parameters, got {got}")
     if support.optional:
         axes = *support.axes, *(x for x in support.optional if x in lengths)
         support = dataclasses.replace(support, axes=axes, optional=())
@@ -223,10 +221,8 @@ def check_draws(predictions: Distribution, targets: jax.Array) -> None:
     drawn = _drawn.eval_shape(predictions)
     shapes, expected = (jax.tree.map(jnp.shape, tree) for tree in (drawn, targets))
     if shapes != expected:
-        raise ValueError(
-            f"predictions.sample: expected draws of the shape of the targets, {expected} for the "
-            f"whole batch, got {shapes}"
-        )
+        of_targets = f"draws of the shape of the targets, {expected} for the whole batch"
+        raise ValueError(f"predictions.sample: expected {of_targets}, got {shapes}")
 
 
 @jax.jit  # whose shapes are kept

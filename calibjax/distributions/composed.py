@@ -11,16 +11,8 @@ from jax import lax
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike, DTypeLike
 
-from calibjax._core import checks
-from calibjax._core.arithmetic import (
-    floating_dtype,
-    largest_score,
-    matmul,
-    tensordot,
-    unit_and_rate,
-    weighted_mean,
-    weighted_variance,
-)
+from calibjax._core import arithmetic, checks
+from calibjax._core.arithmetic import floating_dtype, matmul, weighted_mean, weighted_variance
 from calibjax._core.gate import checked
 from calibjax._core.pytree import PyTree, record
 from calibjax._core.special import implicit_quantile, inverse_of_cdf, smallest_integer
@@ -68,7 +60,7 @@ class Mixture(Distribution):
 
     def _average(self, values: jax.Array) -> jax.Array:
         """Σ_k w_k x_k over the leading axis."""
-        return tensordot(self.mixing_probs, values, 1)
+        return arithmetic.tensordot(self.mixing_probs, values, 1)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draws a component, and one value from it."""
@@ -115,10 +107,9 @@ class Mixture(Distribution):
         """
         parts, weights = self.components, self.mixing_probs
         if not isinstance(parts, Normal):
-            raise NotImplementedError(
-                f"crps has no closed form for Mixture of {type(parts).__name__} predictions"
-            )
-        unit, rate = unit_and_rate(jnp.max(parts.scale))
+            kind = type(parts).__name__
+            raise NotImplementedError(f"crps has no closed form for Mixture of {kind} predictions")
+        unit, rate = arithmetic.unit_and_rate(jnp.max(parts.scale))
         squares = jnp.square(parts.scale * rate)
         scales = unit * jnp.sqrt(squares[:, None] + squares)
         between = mean_distance(parts.loc[:, None] - parts.loc, scales)
@@ -133,10 +124,9 @@ class Mixture(Distribution):
     def check_values(self, name: str) -> None:
         """Refuses components that are no distributions, and none."""
         if not checks.is_distribution(self.components):
-            raise TypeError(
-                f"{name}.components: expected distributions such as distributions.Normal, "
-                f"got {checks.described(self.components)}"
-            )
+            got = checks.described(self.components)
+            expected = "distributions such as distributions.Normal"
+            raise TypeError(f"{name}.components: expected {expected}, got {got}")
 
 
 def _quantile(p: Mixture, level: jax.Array) -> jax.Array:
@@ -286,15 +276,13 @@ def check_continuous(name: str, predictions: Distribution) -> None:
     is_number = not support.axes and not support.is_integer and not has_class_probs(predictions)
     needed = ("cdf", "icdf", "log_prob")
     if not is_number or not all(callable(getattr(predictions, x, None)) for x in needed):
-        raise TypeError(
-            f"{name}: expected continuous distributions of a number with methods cdf, icdf and "
-            f"log_prob, got {checks.described(predictions)}"
-        )
+        expected = "continuous distributions of a number with methods cdf, icdf and log_prob"
+        raise TypeError(f"{name}: expected {expected}, got {checks.described(predictions)}")
 
 
 def _end(dtype: DTypeLike) -> jax.Array:
     """Largest normal score with a level below one."""
-    return jnp.asarray(largest_score(dtype), dtype)
+    return jnp.asarray(arithmetic.largest_score(dtype), dtype)
 
 
 def _rule(low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -370,10 +358,8 @@ def with_features(predictions: Any, features: PyTree) -> PyTree:
     """
     distribution = bare(predictions, MonteCarlo)
     if isinstance(distribution, WithFeatures):
-        raise ValueError(
-            "predictions: expected predictions without features, got some that have them; pass all "
-            "features together, for example as a dictionary"
-        )
+        expected = "predictions without features, got some that have them"
+        raise ValueError(f"predictions: expected {expected}; pass all features in one dictionary")
     if distribution is not predictions:  # kernels see the distribution
         inner = WithFeatures(distribution, features)
         return dataclasses.replace(predictions, distribution=inner)
@@ -383,9 +369,8 @@ def with_features(predictions: Any, features: PyTree) -> PyTree:
 def like(original: object, predictions: Any) -> Any:
     """New predictions with the features of the original ones, if these have any."""
     original = bare(original, MonteCarlo)
-    if not isinstance(original, WithFeatures):
-        return predictions
-    return WithFeatures(predictions, original.features)
+    has_any = isinstance(original, WithFeatures)
+    return WithFeatures(predictions, original.features) if has_any else predictions
 
 
 def bare(p: object, kind: type[Wrapper] = WithFeatures) -> Any:

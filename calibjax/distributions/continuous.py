@@ -11,21 +11,10 @@ from jax.scipy.special import erf, erfc, gammainc, gammaln, ndtr, ndtri
 from jax.scipy.stats import norm
 from jax.typing import ArrayLike
 
-from calibjax._core import checks
+from calibjax._core import checks, special
 from calibjax._core.arithmetic import absolute, logarithm, ratio
 from calibjax._core.pytree import parameter, record
-from calibjax._core.special import (
-    at_levels,
-    incomplete_beta,
-    incomplete_gamma,
-    inverse_of_cdf,
-    log_beta_density,
-    log_gamma_step,
-    log_gamma_steps_apart,
-    log_poisson_density,
-    log_ratio,
-    symmetric_quantile,
-)
+from calibjax._core.special import incomplete_beta, log_beta_density, log_gamma_step
 from calibjax.distributions.base import Distribution, DrawnByInversion, Located, centred
 from calibjax.distributions.constraints import interval, nonnegative, positive, real, unit_interval
 from calibjax.distributions.normal import standard_normal_at
@@ -151,7 +140,7 @@ class _Symmetric(Distribution):
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Value y with cdf(y) = level; not differentiable."""
-        return self.loc + self.scale * symmetric_quantile(self._shares, level, self.scale)
+        return self.loc + self.scale * special.symmetric_quantile(self._shares, level, self.scale)
 
 
 @record
@@ -213,7 +202,7 @@ class StudentT(_Symmetric):
         few, many = jnp.where(df < 2, df, 2), jnp.where(df < 2, 2, df)
         steps = log_gamma_step(0.5 * many) - log_gamma_step(many - 0.5)
         log_ratio = steps + 0.5 * jnp.log(0.5 * many / (many - 0.5))
-        near_one = -0.5 * excess * log_gamma_steps_apart(few - 0.5, 0.5 * (1 - few))
+        near_one = -0.5 * excess * special.log_gamma_steps_apart(few - 0.5, 0.5 * (1 - few))
         rest = -jnp.expm1(jnp.where(df < 2, near_one, log_ratio))
         power = jnp.expm1(-0.5 * excess * self._growth(z))
         score = z * self._shares(z)[0] + height * (power + rest) / excess
@@ -230,12 +219,9 @@ class StudentT(_Symmetric):
         square = jnp.square(jnp.where(is_far, 1 / inner, inner))
         one, other = square / (1 + square), 1 / (1 + square)
         # Z² / (df + Z²) ~ Beta(½, df / 2).
-        central, outside = incomplete_beta(
-            jnp.full_like(square, 0.5),
-            0.5 * jnp.asarray(self.df),
-            jnp.where(is_far, other, one),
-            jnp.where(is_far, one, other),
-        )
+        point, rest = jnp.where(is_far, other, one), jnp.where(is_far, one, other)
+        b = 0.5 * jnp.asarray(self.df)
+        central, outside = incomplete_beta(jnp.full_like(square, 0.5), b, point, rest)
         beyond = jnp.maximum(distance, farthest) / farthest
         outside = outside * beyond**-self.df
         near = central * jnp.minimum(distance * farthest, 1)
@@ -295,11 +281,8 @@ class GeneralizedNormal(_Symmetric, Located):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y; Γ(1 + 1/power) does not overflow."""
-        return (
-            -self._distance(ratio(y - self.loc, self.scale))
-            - logarithm(2 * self.scale)
-            - gammaln(1 + 1 / self.power)
-        )
+        constant = logarithm(2 * self.scale) + gammaln(1 + 1 / self.power)
+        return -self._distance(ratio(y - self.loc, self.scale)) - constant
 
     def variance(self) -> jax.Array:
         """Variance, scale² Γ(3 / power) / Γ(1 / power)."""
@@ -311,7 +294,7 @@ class GeneralizedNormal(_Symmetric, Located):
         share, x = 1 / jnp.asarray(self.power), self._distance(z)
         is_near = x < _NEAR
         near = z * jnp.exp(-gammaln(1 + share)) * _series(share, jnp.where(is_near, x, 0))
-        outside = incomplete_gamma(share, jnp.where(is_near, 1, x))[1]
+        outside = special.incomplete_gamma(share, jnp.where(is_near, 1, x))[1]
         return jnp.where(is_near, near, 1 - outside), jnp.where(is_near, 1 - near, outside)
 
     def tempered(self, temperature: jax.Array) -> "GeneralizedNormal":
@@ -355,7 +338,8 @@ class Gamma(Distribution):
         # exp(−product) is 1, and shape / product may overflow.
         is_small = product < jnp.maximum(shape, 1) * tiny**0.5
         inner = jnp.where(is_small | (product == jnp.inf), 1, product)
-        density = log_poisson_density(shape, inner) + log_ratio(shape, inner) + logarithm(rate)
+        density = special.log_poisson_density(shape, inner) + logarithm(rate)
+        density += special.log_ratio(shape, inner)
         log_y = jnp.log(jnp.where(is_small & (y >= tiny), y, 1))
         power = shape * (logarithm(rate) + log_y) - log_y - gammaln(shape)
         edge = jnp.where(shape < 1, jnp.inf, -jnp.inf)
@@ -375,37 +359,35 @@ class Gamma(Distribution):
 
     def cdf(self, y: jax.Array) -> jax.Array:
         """Probability of values up to y."""
-        return incomplete_gamma(self.concentration, jnp.maximum(self.rate * y, 0))[0]
+        return special.incomplete_gamma(self.concentration, jnp.maximum(self.rate * y, 0))[0]
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
         dtype = jnp.result_type(self.concentration, self.rate)
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, dtype), self.rate)
         inner = jnp.clip(level, 0, 1)
-        values = inverse_of_cdf(self.cdf, inner, 0, jnp.finfo(level.dtype).max)
-        return at_levels(level, values, 0, jnp.inf)
+        values = special.inverse_of_cdf(self.cdf, inner, 0, jnp.finfo(level.dtype).max)
+        return special.at_levels(level, values, 0, jnp.inf)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y, Scheuerer and Möller (2015), §4."""
         k = jnp.asarray(self.concentration)
         x = jnp.maximum(self.rate * y, 0)
-        central = 2 * incomplete_gamma(k, x)[0] - 1
+        central = 2 * special.incomplete_gamma(k, x)[0] - 1
         # P(k, x) − P(k + 1, x), and half the mean difference of two draws over the mean.
         inner = jnp.where(x > 0, x, 1)
-        step = jnp.where(x > 0, jnp.exp(log_poisson_density(k, inner)), 0)
+        step = jnp.where(x > 0, jnp.exp(special.log_poisson_density(k, inner)), 0)
         spread = jnp.exp(log_gamma_step(k)) / jnp.sqrt(math.pi * k)
         many = (x / k - 1) * central + 2 * step - spread
         # For small k almost nothing is left of one minus `spread`, nor of P(k, x) − `step`.
         few = jnp.where(k > 1, 1, k)  # a minimum has half the derivative at one
-        rest = -jnp.expm1(-few * log_gamma_steps_apart(jnp.full_like(k, 0.5), few))
+        rest = -jnp.expm1(-few * special.log_gamma_steps_apart(jnp.full_like(k, 0.5), few))
         score = jnp.where(k > 1, many, x / k * central - 2 * gammainc(few + 1, x) + rest)
         return self.mean() * score - jnp.minimum(y, 0)
 
     def tempered(self, temperature: jax.Array) -> "Gamma":
         """Density ∝ p^{1/T} with respect to dy / y."""
-        return dataclasses.replace(
-            self, concentration=self.concentration / temperature, rate=self.rate / temperature
-        )
+        return Gamma(self.concentration / temperature, self.rate / temperature)
 
 
 _SHARES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -540,7 +522,7 @@ class Beta(Distribution):
 
     def icdf(self, level: jax.Array) -> jax.Array:
         """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
-        return inverse_of_cdf(self.cdf, self._with(level)[2], 0, 1)
+        return special.inverse_of_cdf(self.cdf, self._with(level)[2], 0, 1)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a proportion y.
@@ -565,9 +547,7 @@ class Beta(Distribution):
 
     def tempered(self, temperature: jax.Array) -> "Beta":
         """The Beta distribution with density ∝ p^{1/T} with respect to dy / (y (1 − y))."""
-        return dataclasses.replace(
-            self, alpha=self.alpha / temperature, beta=self.beta / temperature
-        )
+        return Beta(self.alpha / temperature, self.beta / temperature)
 
 
 @record
@@ -614,7 +594,7 @@ class Uniform(DrawnByInversion):
         """Value y with cdf(y) = level."""
         level = jnp.asarray(level)
         values = self.low + (self.high - self.low) * level
-        return at_levels(level, values, self.low, self.high)
+        return special.at_levels(level, values, self.low, self.high)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of y."""

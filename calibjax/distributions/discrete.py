@@ -12,25 +12,12 @@ from jax import lax
 from jax.scipy.special import i0e, i1e, ndtri
 from jax.typing import DTypeLike
 
-from calibjax._core import checks
+from calibjax._core import checks, special
 from calibjax._core.pytree import PyTree, parameter, record
-from calibjax._core.special import (
-    beta_tails,
-    gamma_tails,
-    incomplete_beta,
-    log_dirichlet_density,
-    log_poisson_density,
-    smallest_integer,
-)
+from calibjax._core.special import beta_tails, gamma_tails, incomplete_beta, log_poisson_density
+from calibjax.distributions import constraints
 from calibjax.distributions.base import Distribution, DrawnByInversion
-from calibjax.distributions.constraints import (
-    Constraint,
-    interval,
-    labels,
-    nonnegative_integer,
-    positive,
-    simplex,
-)
+from calibjax.distributions.constraints import Constraint, interval, labels, positive, simplex
 
 _UNDERFLOW = -800.0  # smaller exponents, which give zero, are left out: derivatives would be 0 / 0
 
@@ -334,7 +321,7 @@ class Dirichlet(Distribution):
 
     def log_prob(self, y: jax.Array) -> jax.Array:
         """Log-density at y, [d]; its limit where a coordinate is zero, NaN if there is none."""
-        return log_dirichlet_density(jnp.asarray(self.concentration), y)
+        return special.log_dirichlet_density(jnp.asarray(self.concentration), y)
 
     def mean(self) -> jax.Array:
         """Expectation, [d]."""
@@ -367,8 +354,19 @@ def _checked_rate(name: str, rate: Any) -> PyTree:
     return checks.satisfying(name, rate, lambda x: x <= limit, expected)
 
 
+class _Counts(Distribution):
+    """A family of counts; `_tails(y)` gives the probabilities of those up to y and above."""
+
+    support = constraints.nonnegative_integer
+    _tails: Any
+
+    def cdf(self, y: jax.Array) -> jax.Array:
+        """Probability of counts up to y."""
+        return self._tails(y)[0]
+
+
 @record
-class Poisson(Distribution):
+class Poisson(_Counts):
     """Poisson distribution of a count 0, 1, 2, ...
 
     For rates from 1e-3 to 1e6, relative errors of log-probabilities and absolute errors of the
@@ -382,8 +380,6 @@ class Poisson(Distribution):
     >>> print(f"{p.cdf(2):.4f} {p.icdf(0.6)}")
     0.5438 3
     """
-
-    support = nonnegative_integer
 
     rate: jax.Array = parameter(Constraint("rates", _checked_rate))
 
@@ -413,10 +409,6 @@ class Poisson(Distribution):
         """Variance."""
         return self.rate
 
-    def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of counts up to y."""
-        return self._tails(y)[0]
-
     def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Probabilities of counts up to y and of those above, of which the smaller is exact."""
         value, rate = jnp.broadcast_arrays(jnp.floor(self._as_float(y)), self.rate)
@@ -428,19 +420,21 @@ class Poisson(Distribution):
 
         Wrong rates and levels, and counts beyond the largest integer, give the smallest integer.
 
-        Bisection between Chernoff's bounds, started at the Cornish-Fisher approximation: a handful
-        of steps, at most log₂(50 √rate + 30).
+        Bisection between Chernoff's bounds, from the Cornish-Fisher approximation on: a handful of
+        steps, at most log₂(50 √rate + 30).
         """
         level, rate = jnp.broadcast_arrays(self._as_float(level), self.rate)
         root = jnp.sqrt(rate)
-        low = jnp.maximum(jnp.floor(rate - 38 * root), 0)
-        high = jnp.ceil(rate + 9 * root + 30)
+        low = jnp.maximum(rate - 38 * root, 0).astype(int)
+        high = (rate + 9 * root + 30).astype(int)
         z = jnp.clip(ndtri(level), -38, 9)
-        guess = jnp.floor(rate + root * z + (jnp.square(z) - 1) / 6)
-        low = smallest_integer(lambda y: gamma_tails(y, rate)[1], level, low, high, guess)
-        largest = float(jnp.iinfo(jnp.result_type(int)).max)
-        is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (low < largest) & ~jnp.isnan(level)
-        return checks.missing_unless(is_known, jnp.where(level > 0, low, 0).astype(int))
+        guess = (rate + root * z + (jnp.square(z) - 1) / 6).astype(int)
+        below = lambda y: gamma_tails(self._as_float(y), rate)[1]  # noqa: E731
+        guesses = guess - 1, guess + 1
+        count = special.smallest_integer(below, level, low, high, guesses=guesses)
+        count = jnp.where(level > 0, count, 0)
+        is_known = (rate >= jnp.finfo(rate.dtype).tiny) & (count < jnp.iinfo(count.dtype).max)
+        return checks.missing_unless(is_known & ~jnp.isnan(level), count)
 
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a count y; rate > 0.
@@ -459,7 +453,7 @@ _LARGE = 1e4  # parameters of incomplete beta functions, from which on quadratur
 
 
 @record
-class NegativeBinomial(Distribution):
+class NegativeBinomial(_Counts):
     """Negative binomial distribution: counts with the variance mean + mean² / concentration.
 
     It is numpyro's `NegativeBinomial2`: a Poisson distribution whose rate is multiplied by a gamma
@@ -474,8 +468,6 @@ class NegativeBinomial(Distribution):
     >>> print(f"{p.cdf(1):.4f} {p.icdf(0.5)}")  # 1 − (2/3)²
     0.5556 1
     """
-
-    support = nonnegative_integer
 
     mean_: jax.Array = parameter(interval(1e-3, 1e6))
     concentration: jax.Array = parameter(interval(1e-2, 1e6))
@@ -514,10 +506,6 @@ class NegativeBinomial(Distribution):
         """Variance."""
         return self.mean_ + jnp.square(self.mean_) / self.concentration
 
-    def cdf(self, y: jax.Array) -> jax.Array:
-        """Probability of counts up to y."""
-        return self._tails(y)[0]
-
     def _tails(self, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Probabilities of counts up to y and of those above, of which the smaller is exact."""
         count = jnp.floor(jnp.maximum(y, 0)).astype(jnp.result_type(self.mean_))
@@ -528,9 +516,7 @@ class NegativeBinomial(Distribution):
         a, b = jnp.where(is_large, jnp.stack([k, count + 1]), 2 * _LARGE)
         x, rest = jnp.where(is_large, jnp.stack([success, failure]), 0.5)
         tails = incomplete_beta(k, count + 1, success, failure), beta_tails(a, b, x, rest)
-        below, above = (
-            jnp.where(is_large, large, usual) for usual, large in zip(*tails, strict=True)
-        )
+        below, above = jnp.where(is_large, jnp.stack(tails[1]), jnp.stack(tails[0]))
         return jnp.where(y < 0, 0, below), jnp.where(y < 0, 1, above)
 
     def icdf(self, level: jax.Array) -> jax.Array:
@@ -540,7 +526,7 @@ class NegativeBinomial(Distribution):
         """
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, jnp.result_type(self.mean_)), self.mean_)
         low = jnp.zeros(level.shape, jnp.int32)
-        count = smallest_integer(self.cdf, level, low, low + _LARGEST_COUNT)
+        count = special.smallest_integer(self.cdf, level, low, low + _LARGEST_COUNT)
         is_known = (self.mean_ > 0) & (self.concentration > 0) & ~jnp.isnan(level)
         return checks.missing_unless(is_known, count.astype(int))
 

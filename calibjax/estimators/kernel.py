@@ -7,7 +7,7 @@ the same kernel: its values (the witness), and their mean square at test locatio
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,31 +35,21 @@ from calibjax.operators.plan import (
 )
 
 
-class Sums(NamedTuple):
-    """Sums of h over the pairs i ≠ j and over i = j, n, and the number of pairs i ≠ j."""
-
-    off_diagonal: jax.Array
-    diagonal: jax.Array
-    number: jax.Array | int
-    num_pairs: jax.Array | int
-
-
-def _numbers(n: int, weights: jax.Array | None) -> tuple[Any, Any]:
+def _numbers(samples: DataSet, weights: jax.Array | None) -> tuple[Any, Any]:
     """Numbers of samples and of pairs i ≠ j: sums of the weights, and of products of two."""
+    n = checks.leading_size("targets", samples[1])
     if weights is None:
         return n, n * (n - 1.0)
     # The difference of two squares would leave nothing of one sample with nearly all the weight.
     return jnp.sum(weights), 2 * operators.block_masses(weights, block_size=n)[0]
 
 
-def linear_sums(kernel: Kernel, samples: DataSet, weights: jax.Array | None) -> Sums | None:
-    """Sums by features of the target kernel; None if the kernel is evaluated pair by pair."""
+def _linear_sums(
+    kernel: Kernel, samples: DataSet, weights: jax.Array | None
+) -> tuple[jax.Array, jax.Array] | None:
+    """Sums of h over i ≠ j and i = j, by features of the target kernel; None if there are none."""
     view = single_view(kernel, samples)
-    if view is None:
-        return None
-    off_diagonal, diagonal = sums_of_view(view, samples[1], weights)
-    n = checks.leading_size("targets", samples[1])
-    return Sums(off_diagonal, diagonal, *_numbers(n, weights))
+    return None if view is None else sums_of_view(view, samples[1], weights)
 
 
 def linear_row_sums(
@@ -202,8 +192,8 @@ def skce(
     0.0224
     """
     samples = predictions, targets
-    if (sums := linear_sums(kernel, samples, weights)) is not None:
-        return sums.off_diagonal / sums.num_pairs
+    if (sums := _linear_sums(kernel, samples, weights)) is not None:
+        return sums[0] / _numbers(samples, weights)[1]
     return operators.mean_over_pairs(sample_pair, kernel, samples, weights)
 
 
@@ -250,8 +240,9 @@ def skce_biased(
     0.5
     """
     samples = predictions, targets
-    if (sums := linear_sums(kernel, samples, weights)) is not None:
-        return (sums.off_diagonal + sums.diagonal) / sums.number / sums.number
+    if (sums := _linear_sums(kernel, samples, weights)) is not None:
+        number, _ = _numbers(samples, weights)
+        return (sums[0] + sums[1]) / number / number
     return operators.mean_over_pairs(sample_pair, kernel, samples, weights, include_diagonal=True)
 
 

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from calibjax._core.gate import checked, unchecked
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.data import LEVEL, Data, Finding, Part, checked_data, checked_names
-from calibjax.evaluation.errors import errors_in_groups, mean_errors, proper_scores, temperature
+from calibjax.evaluation.errors import mean_errors, proper_scores, temperature
 from calibjax.evaluation.kernel_tests import all_errors, chosen_kernels, errors_given_features
 from calibjax.evaluation.places import where_wrong
 from calibjax.evaluation.record import Advice, Evaluation, Section
@@ -146,7 +146,6 @@ def evaluate(
     chosen = None if data.task == "quantiles" else chosen_kernels(data)
     work: dict[str, Callable[[], Part]] = {
         "observed and predicted": lambda: mean_errors(data),
-        "groups": lambda: errors_in_groups(data),
         "features": lambda: errors_given_features(data, chosen),
         "all errors together": lambda: all_errors(data, chosen) if chosen else Part(),
         "scores": lambda: proper_scores(data),
@@ -154,7 +153,6 @@ def evaluate(
         "what would repair it": lambda: repairs_of(data),
     }
     skipped = {
-        "groups": data.memberships is None,
         "features": data.features is None,
         "all errors together": chosen is None,
         "temperature": data.task == "quantiles",
@@ -238,11 +236,12 @@ def _said(parts: Part) -> tuple[list[Finding], dict[str, float]]:
     entries = (entry for section in parts.sections for entry in section.entries)
     pvalues = {entry.name: entry.pvalue for entry in entries if entry.pvalue is not None}
     found = [finding for finding in parts.findings if pvalues[finding.entry] <= LEVEL]
-    first = [finding for finding in found if not finding.is_last] or found[:1]
+    first = {finding.word: finding for finding in reversed(found) if not finding.is_last}
+    said = [*reversed(first.values())] or found[:1]
     worst = min(pvalues, key=pvalues.__getitem__, default="")
-    if not first and pvalues.get(worst, 1.0) <= LEVEL:
-        first = [Finding(worst, "not calibrated", "", is_vague=True, is_last=True)]
-    return first, pvalues
+    if not said and pvalues.get(worst, 1.0) <= LEVEL:
+        said = [Finding(worst, "not calibrated", "", is_vague=True, is_last=True)]
+    return said, pvalues
 
 
 def _sentences(
@@ -251,7 +250,8 @@ def _sentences(
     """The verdict, what else was found, and what repairs it."""
     texts = [_joined(_capital(x.word), ": ", x.text) if x.text else "" for x in said]
     warnings = [f"{text}, which never occurs if a model is calibrated." for text in parts.warnings]
-    extra = [text for name in ("groups", "features") if (text := _not_found(name, parts, pvalues))]
+    names = "Groups", "Given the features"
+    extra = [text for name in names if (text := _not_found(name, parts, pvalues))]
     if not said:
         smallest = f"smallest {p_is(min(pvalues.values()))}" if pvalues else "there was no test"
         if warnings:
@@ -280,12 +280,12 @@ def _joined(word: str, separator: str, text: str) -> str:
 
 def _not_found(name: str, parts: Part, pvalues: Mapping[str, float]) -> str:
     """That a question has been answered."""
-    entries = (x for section in parts.sections if section.test == name for x in section.entries)
+    entries = (x for section in parts.sections if section.title == name for x in section.entries)
     values = [pvalues[x.name] for x in entries if x.name in pvalues]
     if not values or min(values) <= LEVEL:
         return ""
     what = "In none of the groups was an error found"
-    what = what if name == "groups" else "No error that depends on the features was found"
+    what = what if name == "Groups" else "No error that depends on the features was found"
     return f"{what} (smallest {p_is(min(values))})."
 
 

@@ -1,7 +1,7 @@
 """Several models of the same targets in one call, `calibjax.compare`."""
 
+import contextlib
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,17 +18,19 @@ from calibjax.distributions import with_features
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.evaluation.assembly import Progress, task_in_words, weights_in_words
-from calibjax.evaluation.data import LEVEL, Data, Named, checked_data, measured
+from calibjax.evaluation.data import LEVEL, Data, Named, Part, checked_data, measured
 from calibjax.evaluation.errors import pit_panel, reliability_panel
 from calibjax.evaluation.kernel_tests import FEW, has_features
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
-from calibjax.evaluation.words import alike, p_is
+from calibjax.evaluation.words import alike, ends_of, p_is
 from calibjax.hypothesis_tests.ensembles import clusters_of
 from calibjax.kernels import Constant, SquaredExponential, TensorProduct, default_kernel
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.defaults import distance_of_predictions, typical_distance
-from calibjax.recalibration.local import Gain
 
+Pair = tuple[str, str]
+
+_ALL = Named(lambda result: result, "")
 _MOST = 5000  # predictions of which all pairs are taken
 # Scores, of which the first is taken that all models have: its name, and its unit.
 _SCORES: Mapping[Callable[..., Any], tuple[str, str]] = {
@@ -42,119 +44,118 @@ _SCORES: Mapping[Callable[..., Any], tuple[str, str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """Checked models.
+    """Checked models, with the expressions that are shown for them.
 
     Attributes:
         data: of each model by name.
+        pairs: names of the models that are compared.
         models: predictions by name.
         targets: the same for all.
-        pairs: names of the models that are compared.
-        reference: the one that the others are compared with, or None.
-        score: the function, and the expression that is shown for it.
-        score_name: what it is called, and its unit.
-        clusters: of the samples, or None.
-        weights: of the samples, or None.
-        kernel: on pairs (prediction, target), the same for all models; None if there is none.
-        rows: those of which all pairs are taken, [n'], or None for all.
+        options: weights and clusters, as far as there are any.
+        score: the function, and what it is called, with its unit.
+        rows: those that are in models, targets and options, [n'], or None for all.
+        kernels: of `paired`, "SKCE", and "given NAME" of each model.
     """
 
     data: dict[str, Data]
-    models: dict[str, Any]
-    targets: Any
-    pairs: list[tuple[str, str]]
-    reference: str | None
-    score: Named
-    score_name: tuple[str, str]
-    clusters: Any
-    weights: Any
-    kernel: Any
-    rows: np.ndarray | None
+    pairs: list[Pair]
+    models: dict[str, Named]
+    targets: Named
+    options: dict[str, Named]
+    score: tuple[Named, str, str]
+    rows: np.ndarray | None = None
+    kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def first(self) -> Data:
-        """That of the first model."""
+        """The data of the first model."""
         return next(iter(self.data.values()))
 
-    def some(self, values: Any, text: str) -> Named:
-        """The rows of which all pairs are taken."""
-        rows = self.rows
-        if rows is None:
-            return Named(values, text)
-        chosen = jax.tree.map(lambda x: x[rows], values)
-        return Named(chosen, f"jax.tree.map(lambda x: x[result.arrays['rows']], {text})")
-
-    def samples(self, *names: str) -> Named:
-        """Models and targets, those rows."""
-        values, texts = zip(*self.in_rows(*names), strict=True)
-        return Named(values, ", ".join(texts))
-
-    def in_rows(self, *names: str) -> list[Named]:
-        """Models and targets, those rows, one by one."""
-        models = [self.some(self.models[name], f"models[{name!r}]") for name in names]
-        return [*models, self.some(self.targets, "targets")]
-
-    def options(self, *, in_rows: bool = False) -> Named:
-        """Weights and clusters as keyword arguments, as far as there are any."""
-        arguments = {"weights": self.weights, "clusters": self.clusters}
-        options = {name: Named(x, name) for name, x in arguments.items() if x is not None}
-        if in_rows:
-            options = {name: self.some(*x) for name, x in options.items()}
-        text = "".join(f", {name}={x.text}" for name, x in options.items())
-        return Named({name: x.value for name, x in options.items()}, text)
-
     @property
-    def test(self) -> tuple[Any, str]:
-        """The test of one model, and what its p-values are."""
-        if self.clusters is None:
-            return hypothesis_tests.exact_skce_test, "exact p-value"
-        return hypothesis_tests.cluster_skce_test, "p-value"
+    def test(self) -> tuple[Named, str]:
+        """The test of one model, and what its p-values are called."""
+        if "clusters" in self.options:
+            return _public(hypothesis_tests.cluster_skce_test), "p-value"
+        return _public(hypothesis_tests.exact_skce_test), "exact p-value"
+
+    def key(self, place: int) -> Named:
+        """The key of a question."""
+        return Named(self.first.at(place), f"jax.random.fold_in(key, {place})")
+
+    def kernel(self, name: str) -> Named:
+        """One of the kernels."""
+        return Named(self.kernels[name], f"result.other_kernels[{name!r}]")
+
+    def entry(self, name: str, test: Named, *first: Named, part: Any = _ALL, **more: Any) -> Entry:
+        """The entry of a call, with the p-value if its result has one.
+
+        Args:
+            name: of the entry.
+            test: function of the first arguments, the targets and options.
+            *first: arguments before the targets.
+            part: function of the result whose value is taken.
+            **more: other options; None for one that the function does not have.
+        """
+        pvalues, arguments = [], (*first, self.targets)
+        options = {x: y for x, y in (self.options | more).items() if y is not None}
+
+        def compute() -> Any:
+            named = {x: y.value for x, y in options.items()}
+            result = test.value(*(x.value for x in arguments), **named)
+            pvalues.extend([float(result.pvalue)] if hasattr(result, "pvalue") else [])
+            return part.value(result)
+
+        texts = [x.text for x in arguments] + [f"{x}={y.text}" for x, y in options.items()]
+        entry = measured(name, compute, f"{test.text}({', '.join(texts)}){part.text}")
+        return dataclasses.replace(entry, pvalue=pvalues[0]) if pvalues else entry
+
+    def differences(self, what: str, test: Named, *first: Named, **more: Any) -> dict[Pair, Entry]:
+        """The entries of a test of two models by pair, with adjusted p-values."""
+        entries = {}
+        for a, b in self.pairs:
+            models = self.models[a], self.models[b]
+            entries[a, b] = self.entry(f"{a} - {b}: {what}", test, *first, *models, **more)
+        return _adjusted(entries)
 
 
-def checked_models(
-    key: jax.Array,
-    models: Any,
-    targets: Any,
-    reference: Any = None,
-    score: Any = None,
-    weights: Any = None,
-    clusters: Any = None,
-) -> Compared:
-    """Checks all arguments, and chooses the score, the kernel and the rows."""
+def _public(function: Callable[..., Any]) -> Named:
+    """A function of a subpackage, and its expression."""
+    return Named(function, f"{function.__module__.split('.')[1]}.{function.__name__}")
+
+
+def checked_models(key: jax.Array, models: Any, targets: Any, weights: Any) -> dict[str, Data]:
+    """The data of each model."""
     if not isinstance(models, Mapping) or len(models) < 2:
         got = list(models) if isinstance(models, Mapping) else checks.described(models)
         raise TypeError(f"models: expected a dictionary of at least two by name, got {got}")
-    models = {str(name): predictions for name, predictions in models.items()}
-    if reference is not None:
-        reference = checks.choice("reference", reference, tuple(models))
-    data = {name: _data(key, name, p, targets, weights) for name, p in models.items()}
-    first = next(iter(data))
-    expected = _kind(data[first])
-    for name, one in data.items():
-        if (kind := _kind(one)) != expected:
+    data: dict[str, Data] = {}
+    for name, predictions in ((str(name), p) for name, p in models.items()):
+        try:
+            data[name] = checked_data(key, predictions, targets, None, None, weights)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"models[{name!r}]: {error}") from error
+        first, *_ = data
+        if (kind := _kind(data[name])) != (expected := _kind(data[first])):
             as_first = f"predictions of {expected}, as models[{first!r}]"
             raise ValueError(f"models[{name!r}]: expected {as_first}, got {kind}")
-    values = {name: one.known(one.predictions) for name, one in data.items()}
-    targets = data[first].known(data[first].targets)
-    shares = None if weights is None else data[first].known(data[first].weights)
-    if clusters is not None:
-        ids = group_ids("clusters", clusters, data[first].size)
-        clusters_of(ids, float, shares)
-        clusters = np.asarray(ids)
-    pairs = list(itertools.combinations(data, 2))
+    return data
+
+
+def compared(data: dict[str, Data], reference: Any, score: Any, clusters: Any) -> Compared:
+    """All samples, with the score."""
+    pairs, one = list(itertools.combinations(data, 2)), next(iter(data.values()))
     if reference is not None:
+        reference = checks.choice("reference", reference, tuple(data))
         pairs = [(name, reference) for name in data if name != reference]
-    chosen = _score(list(values.values()), targets, score)
-    kernel = _common_kernel(list(data.values()), list(values.values()))
-    rows = _rows(data[first], kernel)
-    samples = data, values, targets
-    return Compared(*samples, pairs, reference, *chosen, clusters, shares, kernel, rows)
-
-
-def _data(key: jax.Array, name: str, predictions: Distribution, targets: Any, weights: Any) -> Data:
-    try:
-        return checked_data(key, predictions, targets, None, None, weights)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"models[{name!r}]: {error}") from error
+    options = {"weights": one.known(one.weights)} if one.has_weights else {}
+    if clusters is not None:
+        options["clusters"] = np.asarray(group_ids("clusters", clusters, one.size))
+        clusters_of(options["clusters"], float, options.get("weights"))
+    options = {name: Named(x, name) for name, x in options.items()}
+    models = {x: Named(p.known(p.predictions), f"models[{x!r}]") for x, p in data.items()}
+    targets = Named(one.known(one.targets), "targets")
+    chosen = _score([p.value for p in models.values()], targets.value, score)
+    return Compared(data, pairs, models, targets, options, chosen)
 
 
 def _kind(data: Data) -> str:
@@ -164,47 +165,53 @@ def _kind(data: Data) -> str:
     return "quantiles" if data.task == "quantiles" else "numbers"
 
 
-def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Named, tuple[str, str]]:
-    """The score, with the expression that is shown for it, and what it is called."""
+def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Named, str, str]:
+    """The score, or the first that is finite for all models."""
     if score is not None:
         checks.function("function", "score", score)
         name = getattr(score, "__name__", "score").replace("_", " ")
-        return Named(score, "score"), _SCORES.get(score, (name, ""))
+        return Named(score, "score"), *_SCORES.get(score, (name, ""))
     supports = [getattr(p, "support", None) for p in values]
     is_mixed = len({getattr(support, "is_integer", None) for support in supports}) > 1
-    for function, name in _SCORES.items():
-        if is_mixed and function is scores.negative_log_likelihood:
-            continue  # a density and a probability
-        try:
-            means = [float(function(p, targets)) for p in values]
-        except (TypeError, ValueError, NotImplementedError):
-            continue
-        if np.all(np.isfinite(means)):
-            return Named(function, f"scores.{function.__name__}"), name
+    for function in list(_SCORES)[is_mixed:]:  # no density is compared with a probability
+        with contextlib.suppress(TypeError, ValueError, NotImplementedError):
+            if np.isfinite([function(p, targets) for p in values]).all():
+                return _public(function), *_SCORES[function]
     raise ValueError("score: expected a function, since no score is finite for all models")
 
 
-def _common_kernel(data: Sequence[Data], values: Sequence[Any]) -> Any:
+def paired(c: Compared) -> Compared:
+    """The samples of which all pairs are taken, with kernels if there are any."""
+    one, kernel = c.first, _common_kernel(c)
+    if kernel is None:
+        return c
+    most = _MOST if has_features(kernel, one) else FEW
+    if one.size > most:
+        order = np.asarray(jax.random.permutation(one.at(0), one.size))
+        rows = np.sort(order[one.shares[order] > 0][:most])
+
+        def chosen(named: Named) -> Named:
+            text = f"jax.tree.map(lambda x: x[result.arrays['rows']], {named.text})"
+            return Named(jax.tree.map(lambda x: x[rows], named.value), text)
+
+        models, options = ({x: chosen(y) for x, y in z.items()} for z in (c.models, c.options))
+        c = Compared(c.data, c.pairs, models, chosen(c.targets), options, c.score, rows)
+    kernels = {f"given {x}": kernel_given(kernel, p.value) for x, p in c.models.items()}
+    return dataclasses.replace(c, kernels={"SKCE": kernel, **kernels})
+
+
+def _common_kernel(c: Compared) -> Any:
     """The default kernel of all predictions together, None if there is none."""
-    if any(one.task in ("ensembles", "quantiles") for one in data):
+    if any(one.task in ("ensembles", "quantiles") for one in c.data.values()):
         return None
+    values = [p.value for p in c.models.values()]
     kinds = {(jax.tree.structure(p), *(x.shape for x in jax.tree.leaves(p))) for p in values}
     try:
         if len(kinds) == 1:
-            together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *values)
-            return default_kernel(together)
-        kernel = default_kernel(values[0])
+            return default_kernel(jax.tree.map(lambda *leaves: np.concatenate(leaves), *values))
+        return TensorProduct(Constant(), default_kernel(values[0]).target)
     except NotImplementedError:
         return None
-    return TensorProduct(Constant(), kernel.target)
-
-
-def _rows(data: Data, kernel: Any) -> np.ndarray | None:
-    most = data.size if kernel is None else _MOST if has_features(kernel, data) else FEW
-    if data.size <= most:
-        return None
-    order = np.asarray(jax.random.permutation(data.at(0), data.size))
-    return np.sort(order[data.shares[order] > 0][:most])
 
 
 def kernel_given(kernel: Any, given: Distribution) -> TensorProduct:
@@ -219,264 +226,144 @@ def predictions_given(predictions: Distribution, given: Distribution) -> Any:
     return with_features(predictions, without_draws(bare(given)))
 
 
-_KERNEL = "result.other_kernels['SKCE']"
+def _adjusted(entries: Mapping[Any, Entry]) -> dict[Any, Entry]:
+    """The entries with p-values by the method of Holm (1979), where they have any."""
+    adjusted, pvalues, largest = dict(entries), _pvalues(entries), 0.0
+    for place, x in enumerate(sorted(pvalues, key=pvalues.__getitem__)):
+        largest = min(1.0, max(largest, (len(pvalues) - place) * pvalues[x]))
+        adjusted[x] = dataclasses.replace(entries[x], pvalue=largest)
+    return adjusted
 
 
-def _adjusted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries, with p-values by the method of Holm (1979) where they have any."""
-    entries = tuple(entries)
-    values = np.array([x.pvalue for x in entries if x.pvalue is not None])
-    order = np.argsort(values)
-    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
-    values[order] = np.minimum(stepped, 1)
-    adjusted = iter(values.tolist())
-    return tuple(
-        x if x.pvalue is None else dataclasses.replace(x, pvalue=next(adjusted)) for x in entries
-    )
+def _pvalues(entries: Mapping[Any, Entry]) -> dict[Any, float]:
+    return {x: entry.pvalue for x, entry in entries.items() if entry.pvalue is not None}
 
 
-def _tested(name: str, compute: Callable[[], Any], call: str, field: str = "") -> Entry:
-    """The entry of a test, or of a field of its result, with the p-value."""
-    pvalues = []
-
-    def value() -> Any:
-        test = compute()
-        pvalues.append(float(test.pvalue))
-        return getattr(test, field) if field else test
-
-    entry = measured(name, value, f"{call}.{field}" if field else call)
-    return dataclasses.replace(entry, pvalue=pvalues[0]) if pvalues else entry
+def _part(title: str, remark: str, texts: Iterable[str], *entries: Mapping[Any, Entry]) -> Part:
+    """The answer to one question."""
+    rows = (entry for some in entries for entry in some.values())
+    return Part((Section(title, tuple(rows), remark),), remarks=tuple(texts))
 
 
-def _differences(
-    c: Compared, what: str, function: Any, *first: Any, call: str
-) -> tuple[Entry, ...]:
-    """Paired differences of all pairs, with a call that takes what comes after its bracket."""
-    score, options = c.score, c.options()
-    return _adjusted(
-        _tested(
-            f"{a} - {b}: {what}",
-            functools.partial(
-                *(function, *first, c.models[a], c.models[b], c.targets),
-                score=score.value,
-                **options.value,
-            ),
-            f"{call}models[{a!r}], models[{b!r}], targets, score={score.text}{options.text})",
-        )
-        for a, b in c.pairs
-    )
+def _neither(pvalues: Mapping[Pair, float], verb: str) -> Iterator[str]:
+    """That no difference is significant in pairs of models, in one sentence."""
+    if pvalues:
+        pairs = ", nor of ".join(" and ".join(pair) for pair in pvalues)
+        smallest = "smallest " * (len(pvalues) > 1) + p_is(min(pvalues.values()))
+        yield f"Neither of {pairs} is seen to {verb} ({smallest})."
 
 
-def of_scores(c: Compared) -> Section:
-    """The score of each model, and paired differences."""
-    name, _ = c.score_name
-    weights = {} if c.weights is None else {"weights": c.weights}
-    entries = [
-        measured(
-            f"{x}: {name}",
-            functools.partial(c.score.value, p, c.targets, **weights),
-            f"{c.score.text}(models[{x!r}], targets{c.first.and_weights})",
-        )
-        for x, p in c.models.items()
-    ]
-    function = hypothesis_tests.score_difference
-    entries += _differences(c, name, function, call="hypothesis_tests.score_difference(")
+def of_scores(c: Compared, _: Part) -> Part:
+    """The score of each model, and paired differences: the verdict first."""
+    score, name, unit = c.score
+    means = {x: c.entry(f"{x}: {name}", score, p, clusters=None) for x, p in c.models.items()}
+    differences = c.differences(name, _public(hypothesis_tests.score_difference), score=score)
+    order, pvalues = sorted(means, key=lambda x: means[x].value), _pvalues(differences)
+    significant = [x for x, p in pvalues.items() if p <= LEVEL]
+    is_best, texts = sum(order[0] in x for x in significant) == len(order) - 1 > 1, []
+    # The best model and the next best come first.
+    for pair in sorted(pvalues, key=lambda pair: sorted(map(order.index, pair))):
+        value, ends = differences[pair].value, ends_of(differences[pair])
+        if ends is None or (texts and pair not in significant):
+            continue
+        (worse, better), sign = (pair, 1) if value > 0 else (pair[::-1], -1)
+        size, low, high = alike(sign * value, *sorted(sign * x for x in ends))
+        has = "has a" if pair in significant else "does not have a significantly"
+        text = f"{better} {has} better {name} than {worse}: it is lower by {size}{unit} per sample"
+        if is_best and not texts:
+            text = (
+                f"{better} has the best {name}: it is lower by {size}{unit} per sample than that "
+            )
+            text += f"of {worse}, the next best"
+        texts.append(f"{text} (95 % interval {low} to {high}; {p_is(pvalues.pop(pair))}).")
+    texts += _neither(pvalues, f"have the better {name}")
     remark = "Smaller is better. Differences are paired; their p-values are those of the t-test."
-    return Section("Which has the better score?", tuple(entries), remark)
+    return _part("Which has the better score?", remark, texts, means, differences)
 
 
-def _recalibration(data: Data) -> Any:
-    if data.task == "quantiles":
-        return recalibration.QuantileShift
-    if data.is_of_classes or data.task == "counts":
-        return recalibration.TemperatureScaling
-    return recalibration.AffineScaling
-
-
-def of_gains(c: Compared) -> Section | None:
+def of_gains(c: Compared, _: Part) -> Part:
     """What recalibration gains, and differences of that."""
-    kind = _recalibration(c.first)
-    have_temperature = all(hasattr(p, "tempered") for p in c.models.values())
-    if kind is recalibration.TemperatureScaling and not have_temperature:
-        return None
-    key, method, recalibrator = c.first.at(2), f"recalibration.{kind.__name__}", kind()
+    (score, name, unit), task, kind = c.score, c.first.task, recalibration.AffineScaling
+    if task == "quantiles":
+        kind = recalibration.QuantileShift
+    elif c.first.is_of_classes or task == "counts":
+        kind = recalibration.TemperatureScaling
+        if not all(hasattr(p.value, "tempered") for p in c.models.values()):
+            return Part()
+    key, method = c.key(2), Named(kind(), f"recalibration.{kind.__name__}()")
+    by_name, part = Named({"": kind()}, f"{{'': {method.text}}}"), Named(lambda x: x[""], "['']")
+    first = _public(recalibration.recalibration_gain), key, by_name
+    options = {"score": score, "clusters": None, "part": part}
+    gains = {x: c.entry(f"{x}: gain", *first, p, **options) for x, p in c.models.items()}
+    test, texts = _public(hypothesis_tests.gain_difference), []
+    differences = c.differences("gain", test, key, method, score=score)
+    for pair, p in _pvalues(differences).items():
+        entry = differences[pair]
+        more, less = pair if entry.value > 0 else pair[::-1]
+        if p <= LEVEL and (gains[more].low or 0) > 0:  # otherwise it only loses less
+            size, error = alike(abs(entry.value), entry.standard_error or 0.0)
+            text = f"Recalibration gains {size} ± {error}{unit} more for {more} than for {less}"
+            texts.append(f"{text} ({p_is(p)}).")
+    remark = f"Improvement of the {name} by {method.text}, of samples that it was not fitted to. A "
+    remark += "difference of gains is what recalibration takes away of the difference above."
+    return _part("Which has more to gain from recalibration?", remark, texts, gains, differences)
 
-    def gain(predictions: Any) -> Gain:
-        options = {"score": c.score.value, "weights": c.weights}
-        samples = predictions, c.targets
-        return recalibration.recalibration_gain(key, {"": recalibrator}, *samples, **options)[""]
 
-    call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {{'': {method}()}}, "
-    more = f"targets, score={c.score.text}{c.first.and_weights})['']"
-    entries = [
-        measured(f"{x}: gain", functools.partial(gain, p), f"{call}models[{x!r}], {more}")
-        for x, p in c.models.items()
-    ]
-    call = f"hypothesis_tests.gain_difference(jax.random.fold_in(key, 2), {method}(), "
-    entries += _differences(
-        c, "gain", hypothesis_tests.gain_difference, key, recalibrator, call=call
+def calibration(c: Compared, _: Part) -> Part:
+    """The test of each model, its SKCE, and differences of SKCEs."""
+    (test, name), interval = c.test, _public(hypothesis_tests.skce_confidence_interval)
+    kernel, models = c.kernel("SKCE"), c.models.items()
+    tests = _adjusted({x: c.entry(f"{x}: {name}", test, c.key(1), kernel, p) for x, p in models})
+    skces = {x: c.entry(f"{x}: SKCE", interval, kernel, p) for x, p in models}
+    test, part = _public(hypothesis_tests.skce_difference), Named(lambda x: x.estimate, ".estimate")
+    differences = c.differences("SKCE", test, kernel, part=part)
+    pvalues, unclear = _pvalues(tests), _pvalues(differences)
+    texts = [f"{x} is not calibrated ({p_is(p)})." for x, p in pvalues.items() if p <= LEVEL]
+    if pvalues and not texts:
+        texts = [f"No miscalibration was found (smallest {p_is(min(pvalues.values()))})."]
+    for pair in [x for x, p in unclear.items() if p <= LEVEL]:
+        better, worse = pair if differences[pair].value < 0 else pair[::-1]
+        texts += [f"{better} is better calibrated than {worse} ({p_is(unclear.pop(pair))})."]
+    texts += _neither(unclear, "be better calibrated")
+    remark = (
+        "The SKCE is zero for a calibrated model; intervals are for others. Of two models with "
     )
-    remark = f"By how much {method} lowers the {c.score_name[0]} of predictions that it "
-    remark += "was not fitted to. A difference of gains is the part of the difference above that "
-    remark += "recalibration takes away."
-    return Section("Which has more to gain from recalibration?", tuple(entries), remark)
+    remark += "the same error, the one with more similar predictions has the larger SKCE."
+    return _part("Which is better calibrated?", remark, texts, tests, skces, differences)
 
 
-def calibration(c: Compared) -> Section:
-    """The test of each model, and its SKCE."""
-    (test, words), options = c.test, c.options(in_rows=True)
-    key, first = c.first.at(1), f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 1), "
-    interval, entries = hypothesis_tests.skce_confidence_interval, []
-    samples = {name: c.samples(name) for name in c.models}
-    for name, (values, shown) in samples.items():
-        compute = functools.partial(test, key, c.kernel, *values, **options.value)
-        call = f"{first}{_KERNEL}, {shown}{options.text})"
-        entries.append(_tested(f"{name}: {words}", compute, call))
-    for name, (values, shown) in samples.items():
-        compute = functools.partial(interval, c.kernel, *values, **options.value)
-        call = f"hypothesis_tests.skce_confidence_interval({_KERNEL}, {shown}{options.text})"
-        entries.append(measured(f"{name}: SKCE", compute, call))
-    remark = "The kernel is the same for all models. Intervals are for models that are not "
-    return Section(
-        "Is each model calibrated?", _adjusted(entries), f"{remark}calibrated.{_seen(c)}"
-    )
+def knowledge(c: Compared, before: Part) -> Part:
+    """Tests of each model given another, after those of `calibration`.
 
-
-def _seen(c: Compared) -> str:
-    if c.rows is None:
-        return ""
-    return f" Of {c.first.size} predictions {len(c.rows)} are looked at, chosen at random."
-
-
-def of_skces(c: Compared) -> Section:
-    """Differences of SKCEs."""
-    test, options, entries = hypothesis_tests.skce_difference, c.options(in_rows=True), []
+    A model that is rejected by itself says nothing about others: it is wrong given anything.
+    """
+    (test, name), tests = c.test, {}
+    for a, b in (x for pair in c.pairs for x in (pair, pair[::-1])):
+        (one, text), (other, given) = c.models[a], c.models[b]
+        both = Named(predictions_given(one, other), f"distributions.with_features({text}, {given})")
+        arguments = test, c.key(3), c.kernel(f"given {b}"), both
+        tests[a, b] = c.entry(f"{a} given {b}: {name}", *arguments)
+    tests = _adjusted(tests)
+    alone = _pvalues({x.name: x for section in before.sections for x in section.entries})
+    is_right = {x: alone.get(f"{x}: {name}", 1) > LEVEL for x in c.models}
+    pvalues = {x: p for x, p in _pvalues(tests).items() if is_right[x[0]]}
+    texts, repair, knows = [], [], {x: p for x, p in pvalues.items() if p <= LEVEL}
+    unclear = [x for x in c.pairs if {x, x[::-1]} <= pvalues.keys() - knows.keys()]
     for a, b in c.pairs:
-        values, shown = c.samples(a, b)
-        compute = functools.partial(test, c.kernel, *values, **options.value)
-        call = f"hypothesis_tests.skce_difference({_KERNEL}, {shown}{options.text})"
-        entries.append(_tested(f"{a} - {b}: SKCE", compute, call, "estimate"))
-    entries = _adjusted(entries)
-    remark = "The SKCE is zero for a calibrated model. Of models that are wrong in the same way, "
-    remark += "the one whose predictions are more alike has the larger one."
-    return Section("Which is better calibrated?", entries, remark)
-
-
-def kernels_given(c: Compared) -> dict[str, Any]:
-    """Kernels of the tests of a model given another one, by "given" and the name of the latter."""
-    return {f"given {x}": kernel_given(c.kernel, c.samples(x).value[0]) for x in c.models}
-
-
-def cross_calibration(c: Compared) -> Section:
-    """Tests of each model given another."""
-    test, kernels, options = c.test[0], kernels_given(c), c.options(in_rows=True)
-    entries: list[Entry] = []
-    for a, b in (others for pair in c.pairs for others in (pair, pair[::-1])):
-        (own, other, targets), _ = c.samples(a, b)
-        both, kernel = predictions_given(own, other), kernels[f"given {b}"]
-        compute = functools.partial(test, c.first.at(3), kernel, both, targets, **options.value)
-        shown, others, ys = (x.text for x in c.in_rows(a, b))
-        call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 3), "
-        call += f"result.other_kernels['given {b}'], "
-        call += f"distributions.with_features({shown}, {others}), {ys}{options.text})"
-        entries.append(_tested(f"{a} given {b}: {c.test[1]}", compute, call))
-    remark = "Is the first model right given the predictions of the second, too? If it is "
-    remark += "calibrated by itself, a small p says that the second knows what it does not."
-    return Section("Does one know what the other does not?", _adjusted(entries), remark + _seen(c))
-
-
-_ADJUSTED = "p-values are adjusted for the number of models or pairs, those of each question by "
-_ADJUSTED += "themselves."
-
-
-def told_of(c: Compared, sections: Mapping[str, Section]) -> tuple[list[str], list[Advice]]:
-    """The sentences, and what to do."""
-    entries = {x.name: x for section in sections.values() for x in section.entries}
-    pvalues = {x: e.pvalue for x, e in entries.items() if e.pvalue is not None}
-    alone = {x: p for x in c.models if (p := pvalues.get(f"{x}: {c.test[1]}")) is not None}
-    wrong = [x for x, p in alone.items() if p <= LEVEL]
-    texts = [text for pair in c.pairs for text in _score_told(c, *pair, entries)]
-    texts += [f"{x} is not calibrated ({p_is(alone[x])})." for x in wrong]
-    if alone and not wrong:
-        smallest = p_is(min(alone.values()))
-        texts.append(f"No miscalibration of any model was found (smallest {smallest}).")
-    advice = []
-    for a, b in c.pairs:
-        texts += _calibration_told(a, b, entries)
-        knows = {
-            y: p
-            for x, y in ((a, b), (b, a))
-            if (p := pvalues.get(f"{x} given {y}: {c.test[1]}")) is not None and x not in wrong
-        }
-        texts += _knowledge_told((a, b), knows)
-        if len(knows) == 2 and max(knows.values()) <= LEVEL:
-            text = f"Combine {a} and {b}, for example by a mixture of their predictions, and "
-            text += "compare it with both on data that its weights were not fitted to."
-            advice.append(Advice(text))
-    return [*texts, _ADJUSTED], advice
-
-
-def _score_told(c: Compared, a: str, b: str, entries: Mapping[str, Entry]) -> Iterator[str]:
-    name, unit = c.score_name
-    entry = entries[f"{a} - {b}: {name}"]
-    p, low, high = entry.pvalue, entry.low, entry.high
-    if p is None or low is None or high is None or not np.isfinite([low, high]).all():
-        return
-    better, worse = (a, b) if entry.value <= 0 else (b, a)
-    if p <= LEVEL and low * high > 0:
-        ends = sorted((abs(low), abs(high)))
-        size, *ends = alike(abs(entry.value), *ends)
-        text = f"{better} has a better {name} than {worse}: it is lower by {size}{unit} per sample"
-    else:
-        size, *ends = alike(entry.value, low, high)
-        text = f"Which of {a} and {b} has the better {name} is not clear from these data: the "
-        text += f"difference is {size}{unit}"
-    yield f"{text} (95 % interval {ends[0]} to {ends[1]}; {p_is(p)})."
-    gain = entries.get(f"{a} - {b}: gain")
-    if gain is None or gain.pvalue is None or gain.pvalue > LEVEL:
-        return
-    more, less = (a, b) if gain.value > 0 else (b, a)
-    if (entries[f"{more}: gain"].low or 0) > 0:  # otherwise it only loses less
-        size, error = alike(abs(gain.value), gain.standard_error or 0.0)
-        text = f"Recalibration gains {size} ± {error}{unit} more for {more} than for {less}"
-        yield f"{text} ({p_is(gain.pvalue)})."
-
-
-def _calibration_told(a: str, b: str, entries: Mapping[str, Entry]) -> Iterator[str]:
-    entry = entries.get(f"{a} - {b}: SKCE")
-    if entry is None or entry.pvalue is None:
-        return
-    better, worse = (a, b) if entry.value < 0 else (b, a)
-    text = f"{better} is better calibrated than {worse}"
-    if entry.pvalue > LEVEL:
-        text = f"Neither of {a} and {b} is seen to be better calibrated"
-    yield f"{text} ({p_is(entry.pvalue)})."
-
-
-def _knowledge_told(pair: Sequence[str], knows: Mapping[str, float]) -> Iterator[str]:
-    """What one model knows that the other does not, by p-values of the one that knows it."""
-    significant, both = {y: p for y, p in knows.items() if p <= LEVEL}, " and ".join(pair)
-    if len(significant) == 2:
-        text = f"Each of {both} knows something that the other does not"
-        yield f"{text} ({p_is(max(significant.values()))}): combining them would help."
-    for y, p in significant.items() if len(significant) == 1 else ():
-        [x] = (x for x in pair if x != y)
-        text = f"{y} knows something that {x} does not ({p_is(p)}): given the predictions of {y}, "
-        yield f"{text}those of {x} are wrong."
-    if len(knows) == 2 and not significant:
-        smallest = p_is(min(knows.values()))
-        yield f"Neither of {both} is seen to know what the other does not ({smallest})."
-
-
-_OF_SAMPLES = {
-    "scores": of_scores,
-    "what recalibration gains": of_gains,
-}
-_WITH_KERNEL = {
-    "calibration of each model": calibration,
-    "differences of calibration": of_skces,
-    "what one model knows": cross_calibration,
-}
+        if (a, b) in knows and (b, a) in knows:
+            p = p_is(max(knows.pop((a, b)), knows.pop((b, a))))
+            text = f"Each of {a} and {b} knows something that the other does not ({p})"
+            texts.append(f"{text}: combining them would help.")
+            text = f"Combine {a} and {b}, for example in a mixture; fit its weights to other data."
+            repair.append((Advice(text), ""))
+    for (x, y), p in knows.items():
+        text = f"{y} knows something that {x} does not ({p_is(p)})"
+        texts.append(f"{text}: given the predictions of {y}, those of {x} are wrong.")
+    smallest = {x: min(pvalues[x], pvalues[x[::-1]]) for x in unclear}
+    texts += _neither(smallest, "know what the other does not")
+    remark = "If the first is calibrated, a small p means that the second knows something else."
+    part = _part("Does one know what the other does not?", remark, texts, tests)
+    return dataclasses.replace(part, repair=tuple(repair))
 
 
 @checked(targets=unchecked, weights=unchecked, clusters=unchecked, score=unchecked)
@@ -550,49 +437,44 @@ def compare(
     >>> comparison = calibjax.compare(jax.random.key(2), models, labels)
     >>> print(comparison.sentences[0])
     sharp has a better log score than coarse: it is lower by 0.20 nats per sample ...
-    >>> print(comparison.sentences[-2])
+    >>> print(comparison.sentences[-1])
     sharp knows something that coarse does not (p = 0.002): given the predictions of sharp, ...
     """
-    compared = checked_models(key, models, targets, reference, score, weights, clusters)
-    work = _OF_SAMPLES | (_WITH_KERNEL if compared.kernel is not None else {})
-    sections: dict[str, Section] = {}
-    say = progress or (lambda *stage: None)
-    for number, (name, part) in enumerate(work.items()):
-        say(name, number, len(work) + 1)
-        section = part(compared)
-        if section is not None:
-            sections[name] = section
-    texts, advice = told_of(compared, sections)
+    c = compared(checked_models(key, models, targets, weights), reference, score, clusters)
+    some, parts, say = paired(c), Part(), progress or (lambda *stage: None)
+    work = [("scores", of_scores, c), ("what recalibration gains", of_gains, c)]
+    if some.kernels:
+        work += [("calibration", calibration, some), ("what one model knows", knowledge, some)]
+    for place, (name, question, samples) in enumerate(work):
+        say(name, place, len(work) + 1)
+        parts |= question(samples, parts)
     say("figures", len(work), len(work) + 1)
-    kernel = compared.kernel
-    kernels = {} if kernel is None else {"SKCE": kernel, **kernels_given(compared)}
-    first = compared.first
-    names = ", ".join(compared.models)
-    read_as = f"; arrays were read as {first.read_as}" if first.read_as else ""
+    notes = ["p-values are adjusted for the number of models or pairs, each question separately."]
+    if some.rows is not None:
+        notes.append(f"SKCEs are those of {len(some.rows)} samples that were chosen at random.")
+    described = f"{len(c.data)} models ({', '.join(c.data)}) of {c.first.size} targets: "
+    described += f"{task_in_words(c.first)}{weights_in_words(c.first)}"
+    described += f"; arrays were read as {c.first.read_as}" * bool(c.first.read_as)
     return Evaluation(
-        task=first.task,
-        num_samples=first.size,
-        description=f"{len(compared.models)} models ({names}) of {first.size} targets: "
-        f"{task_in_words(first)}{weights_in_words(first)}{read_as}.",
-        sections=tuple(sections.values()),
-        sentences=tuple(texts),
-        other_kernels=kernels,
-        arrays={} if compared.rows is None else {"rows": jax.device_put(compared.rows)},
-        panels=tuple(_panels(compared)),
-        advice=tuple(advice),
+        task=c.first.task,
+        num_samples=c.first.size,
+        description=f"{described}.",
+        sections=parts.sections,
+        sentences=parts.remarks,
+        notes=tuple(notes),
+        other_kernels=some.kernels,
+        arrays={} if some.rows is None else {"rows": jax.device_put(some.rows)},
+        panels=tuple(_panels(c)),
+        advice=tuple(advice for advice, _ in parts.repair),
     )
 
 
 def _panels(c: Compared) -> Iterator[Panel]:
     """The reliability diagram of classes, or the PIT histogram of numbers, of each model."""
+    more = " This holds for independent samples: clusters scatter more."
+    more *= "clusters" in c.options
     for name, data in c.data.items():
-        if data.is_of_classes:
-            panel = reliability_panel(data)
-        elif data.pit is not None:
-            panel = pit_panel(data)
-        else:
-            continue
-        caption = f"{name}: {panel.caption}"
-        if c.clusters is not None:
-            caption += " That is so for independent samples: clusters scatter more."
-        yield dataclasses.replace(panel, name=f"{name}, {panel.name}", caption=caption)
+        if data.is_of_classes or data.pit is not None:
+            panel = reliability_panel(data) if data.is_of_classes else pit_panel(data)
+            caption = f"{name}: {panel.caption}{more}"
+            yield dataclasses.replace(panel, name=f"{name}, {panel.name}", caption=caption)

@@ -33,8 +33,8 @@ from calibjax.evaluation.record import BAND_LEVEL, Advice, Entry, Panel, Section
 from calibjax.evaluation.words import (
     GROUPS,
     MAP_OF_QUANTILES,
+    OTHER_COUNTS,
     SCALING,
-    SHAPE,
     SHIFTS,
     alike,
     ends_of,
@@ -42,11 +42,9 @@ from calibjax.evaluation.words import (
     map_of_classes,
     percent,
     percents,
-    points,
     repair_by,
 )
 from calibjax.hypothesis_tests.groups import central_pairs, mean_residual
-from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration.base import tempered
 
@@ -63,8 +61,8 @@ class Residuals:
 
     They are those of the mean, of the squared error over the variance, of the events "at most the
     quantile" of k levels, and of c central intervals between two of these. What they need of the
-    predictions, [n, 2 d + 2 k], are their features: means, inverse variances (zero where there is
-    none), quantiles and the probabilities of the events.
+    predictions, [n, 2 d + 2 k], are their features: means, inverse standard deviations (zero where
+    there is none), quantiles and the probabilities of the events.
 
     Attributes:
         size: d.
@@ -78,9 +76,9 @@ class Residuals:
         """The residuals."""
         d, columns = self.size, predictions.features
         y = targets.reshape(len(targets), -1).astype(columns.dtype)
-        error, precision = y - columns[:, :d], columns[:, d : 2 * d]
+        error, inverse = y - columns[:, :d], columns[:, d : 2 * d]
         quantiles, probs = jnp.split(columns[:, 2 * d :], 2, 1)
-        spread = jnp.mean(precision * error**2 - (precision > 0), 1, keepdims=True)
+        spread = jnp.mean(jnp.square(inverse * error) - (inverse > 0), 1, keepdims=True)
         events = (y[:, :1] <= quantiles) - probs
         central = [events[:, [high]] - events[:, [low]] for low, high in self.pairs]
         return jnp.concatenate([error, spread, events, *central], 1)
@@ -102,6 +100,11 @@ class _Law(NamedTuple):
     columns: jax.Array
     levels: np.ndarray
     redrawn: str
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates d."""
+        return self.columns.shape[1] // 2 - len(self.levels)
 
 
 def _law(data: Data) -> _Law | None:
@@ -126,17 +129,17 @@ def _law(data: Data) -> _Law | None:
 
 @jax.jit
 def _columns(predictions: Distribution, levels: jax.Array) -> jax.Array:
-    """Means, inverse variances, quantiles and their probabilities, [n, 2 d + 2 k]."""
+    """Means, inverse deviations, quantiles and their probabilities, [n, 2 d + 2 k]."""
 
     def one(p: Any) -> jax.Array:
         mean = jnp.atleast_1d(p.mean())
         variance = p.variance() if hasattr(p, "variance") else jnp.zeros_like(mean)
         has_one = jnp.isfinite(variance) & (variance > 0)
-        precision = jnp.atleast_1d(jnp.where(has_one, 1 / jnp.where(has_one, variance, 1), 0))
-        parts = [mean, jnp.broadcast_to(precision, mean.shape)]
+        inverse = jnp.atleast_1d(jnp.where(has_one, jnp.where(has_one, variance, 1) ** -0.5, 0))
+        parts = [mean, jnp.broadcast_to(inverse, mean.shape)]
         if levels.size:
             quantiles = jax.vmap(p.icdf)(levels.astype(mean.dtype))
-            is_whole = getattr(p.support, "is_integer", False)
+            is_whole = getattr(getattr(p, "support", None), "is_integer", False)
             probs = jax.vmap(p.cdf)(quantiles) if is_whole else levels.astype(mean.dtype)
             parts += [quantiles.astype(mean.dtype), probs]
         return jnp.concatenate(parts)
@@ -145,146 +148,323 @@ def _columns(predictions: Distribution, levels: jax.Array) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _residuals(residual: Residuals, predictions: Any, targets: jax.Array) -> jax.Array:
-    return residual(predictions, targets)
+def _residuals(residual: Residuals, samples: tuple[Any, jax.Array]) -> jax.Array:
+    return residual(*samples)
+
+
+Told = Callable[[Entry, np.ndarray], "tuple[str, str] | None"]  # with all errors of the group
 
 
 @dataclasses.dataclass(frozen=True)
-class _Means:
-    """The test of mean errors, of which rows are made.
+class Column:
+    """One residual: what is observed and predicted.
 
     Attributes:
-        data: what is evaluated.
-        test: the result.
-        residuals: [n, k].
-        members: weights of the samples in each group, [n, G].
-        count: of the errors that are shown, for which z-tests are adjusted.
+        place: of the residual.
+        name: of what is observed.
+        values: an expression of it; its mean is the call of the entry. Empty without a call.
+        expected: its predicted mean, [n].
+        told: what is wrong and the numbers, None if other columns say it.
+        advice: what to do about it.
+        is_share: whether it is between 0 and 1.
+        in_groups: whether groups have it, too.
+        is_last: whether it is said only if nothing else is.
+        is_root: whether the root of the mean is shown, whose prediction is one.
     """
 
-    data: Data
-    test: CalibrationTestResult
-    residuals: np.ndarray
-    members: np.ndarray
-    count: int
+    place: int
+    name: str
+    values: str
+    expected: np.ndarray
+    told: Told
+    advice: Advice | None = None
+    is_share: bool = False
+    in_groups: bool = True
+    is_last: bool = False
+    is_root: bool = False
 
-    def entry(
-        self,
-        name: str,
-        expected: float,
-        call: str,
-        place: tuple[int, int],
-        *,
-        is_share: bool = False,
-        as_shown: Callable[[float], float] = float,
-    ) -> Entry:
-        """The row of one error: what was predicted plus the error, which `as_shown` may map."""
-        arrays = self.test.estimate, self.test.adjusted_pvalue, self.test.critical_value()
-        error, p, chance = (float(np.asarray(x).reshape(self.shape)[place]) for x in arrays)
-        scatter, by_scatter = scatter_of(self.residuals[:, place[1]], self.members[:, place[0]])
-        ends = [expected + as_shown(x) for x in (error - 1.96 * scatter, error + 1.96 * scatter)]
-        reach = [expected + as_shown(x) for x in (-chance, chance)]
-        value = expected + as_shown(error)
-        if is_share:  # rounding must not take it out of its range
-            value, *ends = (min(1.0, max(0.0, x)) for x in (value, *ends))
-            reach = [min(1.0, max(0.0, x)) for x in reach]
-        return Entry(
-            name,
-            value,
-            expected=expected,
-            low=ends[0] if scatter else None,
-            high=ends[1] if scatter else None,
-            by_chance=(reach[0], reach[1]),
-            pvalue=min(1.0, max(p, self.count * by_scatter)),
-            call=call,
-        )
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of groups and residuals."""
-        return self.members.shape[1], self.residuals.shape[1]
-
-
-def _tested(
-    data: Data, samples: Any, memberships: Any, residual: Any, count: int | None = None
-) -> _Means:
-    """Mean errors in groups, by redraws that all tests share."""
-    predictions, targets = samples
-    options = {"weights": data.weights, "residual": residual}
-    test = hypothesis_tests.group_calibration_test(
-        data.at(REDRAWS), predictions, targets, memberships, **options
-    )
-    values = _residuals(residual, *samples) if residual else mean_residual(*samples)
-    values = data.known(values).astype(float).reshape(data.size, -1)
-    members = data.known(memberships).astype(float) * data.shares[:, None]
-    return _Means(data, test, values, members, count or members.shape[1] * values.shape[1])
-
-
-def _mean_of(data: Data, values: str) -> str:
-    """The call of a mean."""
-    return f"jnp.average({values}{data.and_weights})" if data.has_weights else f"jnp.mean({values})"
+    def shown(self, expected: float, error: float) -> float:
+        """The observed value."""
+        value = expected + error
+        if self.is_root:
+            return math.sqrt(max(0.0, value))
+        # Rounding must not take a share out of its range.
+        return min(1.0, max(0.0, value)) if self.is_share else value
 
 
 def mean_errors(data: Data) -> Part:
-    """What is observed and predicted on average over all samples."""
-    return _of_classes(data) if data.is_of_classes else _of_numbers(data)
+    """What is observed and predicted on average, over all samples and in groups."""
+    law = None if data.is_of_classes else _law(data)
+    if data.is_of_classes:
+        columns, residual, redrawn = _of_classes(data), None, TARGETS
+        samples = data.predictions, data.targets
+    elif law is None:
+        return Part()
+    else:
+        pairs = central_pairs(law.levels).T.tolist() if law.levels.size else []
+        residual = Residuals(law.size, tuple((low, high) for low, high in pairs))
+        samples = with_features(law.predictions, law.columns), law.targets
+        columns, redrawn = [*_of_numbers(data, law, residual)], law.redrawn
+    members, names = np.ones((data.length, 1)), ("", *data.group_names)
+    if data.memberships is not None:
+        members = np.concatenate([members, np.asarray(data.memberships)], 1)
+    options: Any = {"weights": data.weights, "residual": residual}
+    test = hypothesis_tests.group_calibration_test(data.at(REDRAWS), *samples, members, **options)
+    values = mean_residual(*samples) if residual is None else _residuals(residual, samples)
+    values = data.known(values).astype(float).reshape(data.size, -1)
+    shape = len(names), values.shape[1]
+    arrays = test.estimate, test.adjusted_pvalue, test.critical_value()
+    arrays = [np.asarray(x, float).reshape(shape) for x in arrays]
+    own = data.known(members).astype(float) * data.shares[:, None]
+    count = sum(1 + column.in_groups * (len(names) - 1) for column in columns)
+    of_all, of_groups, findings = [], [], []
+    for g, name in enumerate(names):
+        for column in columns if not g else filter(lambda x: x.in_groups, columns):
+            entry = _entry(data, column, [x[g] for x in arrays], values, own[:, g], count)
+            if not g:
+                of_all.append(entry)
+                findings += _finding(column, entry, arrays[0][0])
+                continue
+            call = f"jnp.average({column.values}, weights=result.arrays['memberships'][:, {g - 1}]"
+            call += " * weights" * data.has_weights + ")" + " ** 0.5" * column.is_root
+            call = call * bool(column.values)
+            entry = dataclasses.replace(entry, name=f"{column.name}, {name}", call=call)
+            of_groups.append(entry)
+            # What is wrong in the same way everywhere is no error of a group.
+            difference = abs(arrays[0][g, column.place] - arrays[0][0, column.place])
+            is_same = difference <= 1.96 * scatter_of(values[:, column.place], own[:, g])[0]
+            for found in _finding(column, entry, arrays[0][g]):
+                word, advice = f"{found.word} in {name}", GROUPS if data.is_of_classes else None
+                more = {"is_last": is_same, "is_repaired": False, "advice": advice}
+                findings.append(dataclasses.replace(found, word=word, **more))
+    order = {x.name: (x.pvalue, -abs(x.difference or 0)) for x in (*of_all, *of_groups)}
+    first = columns[0].name if data.is_of_classes else ""
+    findings.sort(key=lambda x: (x.entry != first, "," in x.entry, *order[x.entry]))
+    sections = [Section("Observed and predicted", tuple(of_all), _remark(data, law), test=_TEST)]
+    panels = _panels(data, law)
+    if of_groups:
+        sections.append(Section("Groups", tuple(of_groups), test=_TEST))
+        panels.append(_group_panel(data, test, names, law))
+    if data.is_of_classes:
+        sections.append(_binned(data))
+    return Part(tuple(sections), tuple(findings), {(redrawn, _TEST): test}, panels=tuple(panels))
 
 
-def _of_classes(data: Data) -> Part:
+_TEST = "mean errors"
+
+
+def _entry(
+    data: Data,
+    column: Column,
+    arrays: Any,
+    residuals: np.ndarray,
+    members: np.ndarray,
+    count: int,
+) -> Entry:
+    """The row of an error in one group."""
+    error, p, chance = (float(x[column.place]) for x in arrays)
+    scatter, by_scatter = scatter_of(residuals[:, column.place], members)
+    expected = float(members @ column.expected / np.abs(members).sum())
+    ends = error, error - 1.96 * scatter, error + 1.96 * scatter, -chance, chance
+    value, low, high, *range_ = (column.shown(expected, x) for x in ends)
+    function = "average" if data.has_weights else "mean"
+    call = f"jnp.{function}({column.values}{data.and_weights})" + " ** 0.5" * column.is_root
+    return Entry(
+        column.name,
+        value,
+        expected=expected,
+        low=low if scatter else None,
+        high=high if scatter else None,
+        by_chance=(range_[0], range_[1]),
+        pvalue=min(1.0, max(p, count * by_scatter)),
+        call=call * bool(column.values),
+    )
+
+
+def _finding(column: Column, entry: Entry, errors: np.ndarray) -> list[Finding]:
+    """What is said of an entry."""
+    told = column.told(entry, errors)
+    if told is None:
+        return []
+    # Where one tail alone is wrong, a bias says more.
+    is_last = column.is_last or told[0].startswith("the intervals contain")
+    more = {"is_last": is_last, "advice": column.advice, "is_repaired": True}
+    return [Finding(entry.name, *told, **more)]
+
+
+def _of_classes(data: Data) -> list[Column]:
     """Accuracy beside confidence, and frequencies beside probabilities."""
-    probs = data.known(data.predictions.class_probs).astype(float)
-    shown, m = shown_classes(probs), probs.shape[1]
-    ones, samples = np.ones((data.length, 1)), (data.predictions, data.targets)
-    means = _tested(data, samples, ones, None, count=len(shown) + 1)
-    call = _mean_of(data, "estimators.top_label(predictions, targets)[1]")
-    top = means.entry("accuracy", data.average(probs.max(1)), call, (0, m), is_share=True)
-    entries = [dataclasses.replace(top, note="predicted is the mean confidence in the top label")]
-    confidence, accuracy = percents(data.average(probs.max(1)), top.value)
-    word = "overconfident" if (top.difference or 0) < 0 else "underconfident"
-    text = f"mean confidence {confidence}, accuracy {accuracy}"
-    options: dict[str, Any] = {"advice": map_of_classes(data.size), "is_repaired": True}
-    findings = [Finding(top.name, word, text, **options)]
-    for c in shown:
-        name, call = f"frequency of {data.class_called(c)}", _mean_of(data, f"targets == {c}")
-        entry = means.entry(name, data.average(probs[:, c]), call, (0, c), is_share=True)
-        entries.append(entry)
-        predicted, observed = percents(data.average(probs[:, c]), entry.value)
-        kind = "over" if (entry.difference or 0) < 0 else "under"
-        text = f"predicted {predicted} on average, observed {observed}"
-        findings.append(
-            Finding(name, f"{data.class_called(c)} is {kind}estimated", text, **options)
+    probs, advice = (
+        data.known(data.predictions.class_probs).astype(float),
+        map_of_classes(data.size),
+    )
+
+    def top(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
+        confidence, accuracy = percents(entry.expected or 0.0, entry.value)
+        kind = "overconfident" if (entry.difference or 0) < 0 else "underconfident"
+        return kind, f"mean confidence {confidence}, accuracy {accuracy}"
+
+    def of_class(name: str) -> Told:
+        def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
+            predicted, observed = percents(entry.expected or 0.0, entry.value)
+            kind = "over" if (entry.difference or 0) < 0 else "under"
+            text = f"predicted {predicted} on average, observed {observed}"
+            return f"{name} is {kind}estimated", text
+
+        return told
+
+    right = "estimators.top_label(predictions, targets)[1]"
+    columns = [Column(probs.shape[1], "accuracy", right, probs.max(1), top, advice, True)]
+    for c in shown_classes(probs):
+        called = data.class_called(c)
+        frequency = f"frequency of {called}", f"targets == {c}", probs[:, c]
+        columns.append(Column(c, *frequency, of_class(called), advice, True))
+    return columns
+
+
+def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
+    """Means, size of the errors, and coverage."""
+    table, d, levels = data.known(law.columns).astype(float), law.size, law.levels
+    means, inverse, probs = table[:, :d], table[:, d : 2 * d], table[:, 2 * d + len(levels) :]
+    has_spread, pit = bool((inverse > 0).all()), "result.arrays['pit']"
+    is_own = law.redrawn == RANKS
+    scale = np.median(1 / inverse[:, 0]) if has_spread else math.nan
+    for i in range(d):
+        name, values = "mean of the targets", "targets"
+        if is_own:
+            name, values = "mean PIT value", pit
+        elif data.task == "multivariate":
+            name, values = f"mean of coordinate {i}", f"targets[:, {i}]"
+        told, advice = _bias(name, scale if d == 1 else math.nan), SCALING
+        advice = SHIFTS if data.task == "quantiles" else advice
+        yield Column(i, name, values, means[:, i], told, advice)
+    advice = {"regression": MAP_OF_QUANTILES, "quantiles": SHIFTS, "counts": OTHER_COUNTS}
+    advice = advice.get(data.task, SCALING)
+    if has_spread:
+        moments = (f"jax.vmap(lambda p: p.{name}())(predictions)" for name in ("mean", "variance"))
+        squares = "(targets - {}) ** 2 / {}".format(*moments)
+        yield Column(
+            d,
+            "errors in predicted standard deviations",
+            squares if d == 1 else f"jnp.mean({squares}, 1)",
+            np.ones(data.size),
+            _spread(scale if d == 1 else math.nan),
+            advice,
+            is_root=True,
         )
-    findings[1:] = sorted(findings[1:], key=lambda x: _rank(entries, x.entry))
-    remark = "" if data.class_names else "Classes are numbered from 0."
-    if 2 < len(shown) < m:
-        remark += f" Shown are the {len(shown)} with the largest predicted frequencies."
-    section = Section("Observed and predicted", tuple(entries), remark.strip(), test="mean errors")
-    tests = {(TARGETS, "mean errors"): means.test}
-    binned = _binned(data)
-    return Part((section, binned), tuple(findings), tests, panels=(reliability_panel(data),))
+    # Where levels differ between the samples, or targets are whole numbers, PIT values tell less.
+    is_plain = np.ndim(getattr(data.predictions, "levels", 0)) < 2 and data.task != "counts"
+    nearest = _nearest(levels, residual.pairs)
+    for i, (low, high) in enumerate(residual.pairs):
+        nominal, place = levels[high] - levels[low], d + 1 + len(levels) + i
+        name = f"central {100 * nominal:.4g} % intervals"
+        inside = f"({levels[low]:.6g} < {pit}) & ({pit} <= {levels[high]:.6g})" * is_plain
+        told, is_shown = _central(name, d + 1 + low, d + 1 + high), i == nearest and not has_spread
+        expected = probs[:, high] - probs[:, low]
+        more: Any = {"is_share": True, "in_groups": is_shown}
+        yield Column(place, f"coverage of the {name}", inside, expected, told, advice, **more)
+    is_last = data.task != "quantiles" and bool(residual.pairs)
+    for j, level in enumerate(levels):
+        if is_own or level in (0.05, 0.5, 0.95):
+            name, inside = f"{100 * level:.4g} % quantiles", f"{pit} <= {level:.6g}" * is_plain
+            more = {"is_share": True, "in_groups": False, "is_last": is_last}
+            own = SHIFTS if data.task == "quantiles" else None
+            column = d + 1 + j, f"coverage of the {name}", inside, probs[:, j]
+            yield Column(*column, _quantile(name), own, **more)
 
 
-def _rank(entries: list[Entry], name: str) -> tuple[float, float]:
-    """Smaller for the clearer errors."""
-    entry = next(x for x in entries if x.name == name)
-    return entry.pvalue or 0.0, -abs(entry.difference or 0.0)
+def _nearest(levels: np.ndarray, pairs: Any) -> int:
+    """The interval whose probability is next to 90 %."""
+    nominal = [levels[high] - levels[low] for low, high in pairs]
+    return int(np.abs(np.array(nominal) - 0.9).argmin()) if nominal else -1
+
+
+def _bias(name: str, scale: float) -> Told:
+    """Targets that are higher or lower than predicted."""
+
+    def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
+        error = entry.difference or 0.0
+        which = name.removeprefix("mean of ") if "coordinate" in name else ""
+        subject = f"the targets in {which}" if which else "the targets"
+        word = f"{subject} are {'higher' if error > 0 else 'lower'} than predicted"
+        if name == "mean PIT value":
+            rank, half = percents(entry.value, 0.5)
+            return word, f"their mean rank within the predictions is {rank} instead of {half}"
+        text = f"by {number(abs(error))} on average"
+        if math.isfinite(scale):
+            text += f", or {number(abs(error) / scale, 2)} predicted standard deviations"
+        return word, text
+
+    return told
+
+
+def _spread(scale: float) -> Told:
+    """Errors that are larger or smaller than predicted, unless they have one sign."""
+
+    def told(entry: Entry, errors: np.ndarray) -> tuple[str, str] | None:
+        if entry.value > 1 and (errors[0] / scale) ** 2 > (entry.value**2 - 1) / 2:
+            return None
+        times = f"{entry.value:.2f}" if entry.value < 9.995 else number(entry.value)
+        word = f"the predicted distributions are too {'narrow' if entry.value > 1 else 'wide'}"
+        return word, f"the errors are {times} times as large as the predicted standard deviations"
+
+    return told
+
+
+def _central(name: str, low: int, high: int) -> Told:
+    """Too narrow or too wide where both tails agree."""
+
+    def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
+        below, above, is_few = errors[low], -errors[high], (entry.difference or 0) < 0
+        word = f"the intervals contain too {'few' if is_few else 'many'} targets"
+        if min(below, above) > 0 or max(below, above) < 0:
+            word = f"the predicted distributions are too {'narrow' if below > 0 else 'wide'}"
+        return word, f"the {name} contain {percent(entry.value)} of the targets"
+
+    return told
+
+
+def _quantile(name: str) -> Told:
+    """Quantiles that are too low or too high."""
+
+    def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
+        word = f"the {name} are too {'low' if (entry.difference or 0) < 0 else 'high'}"
+        return word, f"{percent(entry.value)} of the targets are at most these"
+
+    return told
+
+
+def _remark(data: Data, law: _Law | None) -> str:
+    if law is None:
+        return "Predicted beside the accuracy is the mean confidence." + (
+            "" if data.class_names else " Classes are numbered from 0."
+        )
+    if data.pit is None:
+        return ""
+    remark = "PIT values are those of result.arrays['pit'] (estimators.pit_values)."
+    if law.redrawn == RANKS:
+        remark += " Where targets tie with members or quantiles the ties are broken at random."
+    values = data.known(data.predictions.values) if data.task == "quantiles" else np.zeros((1, 1))
+    if infinite := np.isinf(values).any(1).sum():
+        remark += f" {infinite} of {data.size} predictions have intervals of infinite width."
+    return remark
 
 
 def _binned(data: Data) -> Section:
     """ECEs beside those of redrawn labels."""
     notions = ("top_label", "class_wise") if data.task == "classification" else ("top_label",)
-    options = {"binning": UniformBins(NUM_BINS), "weights": data.weights}
     call = f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights})"
     entries, draws = [], {}
     for notion in notions:
         statistic = functools.partial(_ece, notion)
         more = {"num_draws": _NUM_DRAWS, "weights": data.weights}
-        samples = data.predictions, data.targets
-        test = hypothesis_tests.exact_test(data.at(4), statistic, *samples, **more)
+        test = hypothesis_tests.exact_test(
+            data.at(4), statistic, data.predictions, data.targets, **more
+        )
         name = f"ECE, {notion.replace('_', ' ')}"
-        value = float(estimators.ece(*samples, notion=notion, **options))
         draws[name] = test.null_samples
         shown = f"estimators.ece(predictions, targets, notion={notion!r}, {call}"
-        entries.append(Entry(name, value, call=shown))
+        entries.append(Entry(name, float(test.statistic), call=shown))
     chances = ranges(draws)
     entries = [dataclasses.replace(x, by_chance=chances[x.name]) for x in entries]
     remark = f"Expected calibration errors in {NUM_BINS} bins (low, high] of equal width. They are "
@@ -321,199 +501,24 @@ def reliability_panel(data: Data, predictions: Any = None, when: str = "") -> Pa
     return Panel(f"reliability, {name}{when}", caption, plotting.reliability_diagram, curve)
 
 
-def _of_numbers(data: Data) -> Part:
-    """Means, size of the errors, and coverage."""
-    law = _law(data)
+def _panels(data: Data, law: _Law | None) -> list[Panel]:
+    """Reliability diagram, or PIT histogram and coverage of the intervals over their level."""
     if law is None:
-        return Part()
-    k = len(law.levels)
-    d = law.columns.shape[1] // 2 - k
-    pairs = np.asarray(central_pairs(law.levels)).T.tolist() if k else []
-    residual = Residuals(d, tuple((int(low), int(high)) for low, high in pairs))
-    samples = with_features(law.predictions, law.columns), law.targets
-    means = _tested(data, samples, np.ones((data.length, 1)), residual)
-    rows = _Rows(data, law, means, d, k, residual.pairs)
-    entries = [*rows.of_means(), *rows.of_spread(), *rows.of_coverage()]
-    remark = "PIT values are those of result.arrays['pit'] (estimators.pit_values)."
-    if law.redrawn == RANKS:
-        remark += " Where targets tie with members or quantiles the ties are broken at random."
-    values = data.known(data.predictions.values) if data.task == "quantiles" else np.zeros((1, 1))
-    if count := np.isinf(values).any(1).sum():
-        remark += f" {count} of {data.size} predictions have intervals of infinite width."
-    remark = remark if data.pit is not None else ""
-    section = Section("Observed and predicted", tuple(entries), remark, test="mean errors")
-    panels = () if data.pit is None else tuple(_figures(data, law))
-    tests = {(law.redrawn, "mean errors"): means.test}
-    return Part((section,), tuple(rows.findings(entries)), tests, panels=panels)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """The rows of errors of numbers, and what may be said of them."""
-
-    data: Data
-    law: _Law
-    means: _Means
-    d: int
-    k: int
-    pairs: tuple[tuple[int, int], ...]
-
-    def of_means(self) -> Iterator[Entry]:
-        """Means of the targets, or of PIT values."""
-        columns = self.data.known(self.law.columns).astype(float)
-        for i in range(self.d):
-            name, values = "mean of the targets", "targets"
-            if self.law.redrawn == RANKS:
-                name, values = "mean PIT value", "result.arrays['pit']"
-            elif self.data.task == "multivariate":
-                name, values = f"mean of coordinate {i}", f"targets[:, {i}]"
-            expected = float(self.data.average(columns[:, i]))
-            yield self.means.entry(name, expected, _mean_of(self.data, values), (0, i))
-
-    def of_spread(self) -> Iterator[Entry]:
-        """Root mean square of the standardised errors."""
-        if not np.asarray(self.law.columns[:, self.d : 2 * self.d] > 0).all():
-            return
-        moments = (f"jax.vmap(lambda p: p.{name}())(predictions)" for name in ("mean", "variance"))
-        squares = "(targets - {}) ** 2 / {}".format(*moments)
-        weights = ", axis=0" + self.data.and_weights if self.data.has_weights else ", axis=0"
-        yield self.means.entry(
-            "errors in predicted standard deviations",
-            1.0,
-            f"jnp.mean(jnp.average({squares}{weights})) ** 0.5",
-            (0, self.d),
-            as_shown=lambda x: math.sqrt(max(0.0, 1 + x)) - 1,
-        )
-
-    def of_coverage(self) -> Iterator[Entry]:
-        """Shares of the targets in central intervals, and up to the quantiles."""
-        probs = self.data.known(self.law.columns)[:, 2 * self.d + self.k :].astype(float)
-        probs = np.atleast_1d(self.data.average(probs)) if self.k else np.zeros(0)
-        pit, first = "result.arrays['pit']", self.d + 1
-        is_own = self.law.redrawn == RANKS
-        for i, (low, high) in enumerate(self.pairs):
-            nominal = self.law.levels[high] - self.law.levels[low]
-            ends = f"{self.law.levels[low]:.6g} < {pit}", f"{pit} <= {self.law.levels[high]:.6g}"
-            call = _mean_of(self.data, f"({ends[0]}) & ({ends[1]})")
-            name = f"coverage of the central {100 * nominal:.4g} % intervals"
-            place, expected = (0, first + self.k + i), float(probs[high] - probs[low])
-            yield self.means.entry(name, expected, self._call(call), place, is_share=True)
-        for j, level in enumerate(self.law.levels):
-            call = _mean_of(self.data, f"{pit} <= {level:.6g}")
-            name = f"coverage of the {100 * level:.4g} % quantiles"
-            if is_own or level in (0.05, 0.5, 0.95):
-                expected, place = float(probs[j]), (0, first + j)
-                yield self.means.entry(name, expected, self._call(call), place, is_share=True)
-
-    def _call(self, call: str) -> str:
-        """No call where levels differ between the samples, or targets are whole numbers."""
-        is_plain = np.ndim(getattr(self.data.predictions, "levels", 0)) < 2
-        return call if is_plain and self.data.task != "counts" else ""
-
-    def findings(self, entries: list[Entry]) -> Iterator[Finding]:
-        """Too narrow or too wide, quantiles that are off, and biases."""
-        central = [x for x in entries if "central" in x.name]
-        levels = [x for x in entries if x.name.endswith("% quantiles")]
-        spread = next((x for x in entries if x.name.startswith("errors in")), None)
-        if width := self._width(spread, central):
-            yield width
-        has_pairs = bool(central)
-        if levels:
-            worst = min(levels, key=lambda x: _rank(levels, x.name))
-            low = worst.value < (worst.expected or 0)
-            name = worst.name.removeprefix("coverage of ")
-            word = f"{name} are too {'low' if low else 'high'}"
-            text = f"{percent(worst.value)} of the targets are at most these"
-            advice = SHIFTS if self.data.task == "quantiles" else None
-            is_last = has_pairs and self.data.task != "quantiles"
-            yield Finding(worst.name, word, text, is_last=is_last, advice=advice)
-        for entry in sorted(entries[: self.d], key=lambda x: _rank(entries, x.name)):
-            yield self._bias(entry, spread)
-
-    def _width(self, spread: Entry | None, central: list[Entry]) -> Finding | None:
-        """One finding of the size of the errors and of the intervals."""
-        worst = min(central, key=lambda x: _rank(central, x.name), default=None)
-        texts, entry, word = [], worst, ""
-        if spread is not None and not self._is_of_bias(spread):
-            times = (
-                f"{spread.value:.2f} times"
-                if spread.value < 9.995
-                else f"{number(spread.value)} times"
-            )
-            texts.append(f"the errors are {times} as large as the predicted standard deviations")
-            word = "too narrow" if spread.value > 1 else "too wide"
-            entry = (
-                spread if worst is None or (spread.pvalue or 0) <= (worst.pvalue or 0) else worst
-            )
-        if worst is not None:
-            name = worst.name.removeprefix("coverage of the ")
-            texts.append(f"the {name} contain {percent(worst.value)} of the targets")
-            if entry is worst:
-                word = self._tails(central.index(worst), worst)
-        if entry is None or not texts:
-            return None
-        subject = f"the predicted distributions are {word}" if word.startswith("too") else word
-        text = ", and ".join(texts)
-        advice = {"regression": MAP_OF_QUANTILES, "quantiles": SHIFTS, "counts": SHAPE}
-        chosen = advice.get(self.data.task, SCALING)
-        # Where one tail alone is wrong, a bias says more.
-        options = {"is_last": subject == word, "is_repaired": True}
-        return Finding(entry.name, subject, text, advice=chosen, **options)
-
-    def _is_of_bias(self, spread: Entry) -> bool:
-        """Whether errors are large since all of them have one sign."""
-        columns = self.data.known(self.law.columns).astype(float)[:, self.d : 2 * self.d]
-        scores = self.data.average(self.means.residuals[:, : self.d] * np.sqrt(columns))
-        return spread.value > 1 and float(np.mean(scores**2)) > (spread.value**2 - 1) / 2
-
-    def _tails(self, place: int, entry: Entry) -> str:
-        """Too narrow or wide where both tails agree."""
-        low, high = self.pairs[place]
-        first = self.d + 1
-        errors = np.asarray(self.means.test.estimate).reshape(self.means.shape)[0]
-        below, above = errors[first + low], -errors[first + high]
-        if min(below, above) > 0 or max(below, above) < 0:
-            return "too narrow" if below > 0 else "too wide"
-        more = "few" if entry.value < (entry.expected or 0) else "many"
-        return f"the intervals contain too {more} targets"
-
-    def _bias(self, entry: Entry, spread: Entry | None) -> Finding:
-        """Targets that are higher or lower than predicted."""
-        error = entry.difference or 0.0
-        word = f"the targets are {'higher' if error > 0 else 'lower'} than predicted"
-        if self.law.redrawn == RANKS:
-            rank, half = percents(entry.value, 0.5)
-            text = f"their mean rank within the predictions is {rank} instead of {half}"
-            advice = SHIFTS if self.data.task == "quantiles" else SCALING
-            return Finding(entry.name, word, text, advice=advice)
-        if self.data.task == "multivariate":
-            word = word.replace("targets", f"targets in {entry.name.removeprefix('mean of ')}")
-        text = f"by {number(abs(error))} on average"
-        if spread is not None and self.d == 1:
-            columns = self.data.known(self.law.columns).astype(float)
-            deviation = float(np.median(columns[:, 1] ** -0.5))
-            text += f", or {number(abs(error) / deviation, 2)} predicted standard deviations"
-        add = Advice(
-            f"Add {number(error)} to the predicted means: the targets lie that far from them."
-        )
-        return Finding(entry.name, word, text, advice=add if self.d == 1 else SCALING)
-
-
-def _figures(data: Data, law: _Law) -> Iterator[Panel]:
-    """PIT histogram, and coverage of the intervals over their level."""
-    yield pit_panel(data)
+        return [reliability_panel(data)]
+    if data.pit is None:
+        return []
     levels = None
     if data.task == "quantiles":  # which say nothing about other levels
         low, high = central_pairs(law.levels)
         levels = law.levels[high] - law.levels[low]
         if not levels.size:
-            return
+            return [pit_panel(data)]
     caption = "Share of targets in the central prediction intervals over their level: below the "
     caption += "diagonal they are too narrow, above it too wide. The band contains all points of a "
     caption += "calibrated model with a probability of 95 %."
     options = {"levels": levels, "weights": data.weights, "confidence_level": BAND_LEVEL}
     curve = estimators.coverage_curve(data.at(5), data.pit, **options)
-    yield Panel("coverage", caption, plotting.coverage_curve, curve)
+    return [pit_panel(data), Panel("coverage", caption, plotting.coverage_curve, curve)]
 
 
 def pit_panel(data: Data) -> Panel:
@@ -526,93 +531,19 @@ def pit_panel(data: Data) -> Panel:
     return Panel("PIT histogram", caption, plotting.pit_histogram, pit)
 
 
-def errors_in_groups(data: Data) -> Part:
-    """Mean errors in each group."""
-    title, samples, redrawn = "Groups", (data.predictions, data.targets), TARGETS
-    if not data.is_of_classes:
-        law = _law(data)
-        if law is None:
-            remark = "There is no exact test of mean errors for ensembles of vectors."
-            return Part((Section(title, (), remark),))
-        samples, redrawn = law[:2], law.redrawn
-    means = _tested(data, samples, data.memberships, None)
-    columns = [*_columns_of_groups(data, redrawn, means.shape[1])]
-    means = dataclasses.replace(means, count=len(columns) * len(data.group_names))
-    entries, findings = [], []
-    observed = _observed(data, samples)
-    for g, group in enumerate(data.group_names):
-        members = means.members[:, g]
-        share = members / np.abs(members).sum()
-        for i, name, values in columns:
-            rows = f"result.arrays['memberships'][:, {g}]" + " * weights" * data.has_weights
-            call = f"jnp.average({values}, weights={rows})"
-            expected = float(share @ (observed[:, i] - means.residuals[:, i]))
-            entry = means.entry(f"{name}, {group}", expected, call, (g, i))
-            entries.append(entry)
-            finding = _of_group(data, entry, name, group)
-            # What is wrong in the same way everywhere is no error of a group.
-            error, overall = entry.difference or 0.0, data.average(means.residuals[:, i])
-            scatter, _ = scatter_of(means.residuals[:, i], members)
-            is_same = abs(error - overall) <= 1.96 * scatter
-            findings.append(dataclasses.replace(finding, is_last=bool(is_same)))
-    findings.sort(key=lambda x: _rank(entries, x.entry))
-    caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
-    caption += "those with an adjusted p-value of at most 5 %."
-    names = None
-    if data.is_of_classes:
+def _group_panel(data: Data, test: Any, groups: Any, law: _Law | None) -> Panel:
+    """Errors of all samples and of the groups."""
+    names, size = None, 0 if law is None else law.size
+    if law is None:
         classes = range(data.predictions.class_probs.shape[1])
         names = [*map(data.class_called, classes), "accuracy - confidence"]
-    draw = functools.partial(plotting.group_errors, groups=data.group_names, residuals=names)
-    return Part(
-        (Section(title, tuple(entries), test="groups"),),
-        tuple(findings),
-        {(redrawn, "groups"): means.test},
-        panels=(Panel("errors in groups", caption, draw, means.test),),
-    )
-
-
-def _columns_of_groups(data: Data, redrawn: str, size: int) -> Iterator[tuple[int, str, str]]:
-    """Columns of the residuals, their names, and expressions of the observed values."""
-    if data.is_of_classes:
-        yield size - 1, "accuracy", "estimators.top_label(predictions, targets)[1]"
-        for c in shown_classes(data.known(data.predictions.class_probs)):
-            yield c, f"frequency of {data.class_called(c)}", f"targets == {c}"
-    elif redrawn == RANKS:
-        yield 0, "mean PIT value", "result.arrays['pit']"
-    elif size == 1:
-        yield 0, "mean of the targets", "targets"
-    else:
-        yield from ((i, f"mean of coordinate {i}", f"targets[:, {i}]") for i in range(size))
-
-
-def _observed(data: Data, samples: Any) -> np.ndarray:
-    """What the residuals compare with predictions, [n, k]."""
-    if not data.is_of_classes:
-        return data.known(samples[1]).astype(float).reshape(data.size, -1)
-    probs, labels = data.known(data.predictions.class_probs), data.known(data.targets)
-    hits = labels[:, None] == np.arange(probs.shape[1])
-    return np.column_stack([hits, probs.argmax(1) == labels]).astype(float)
-
-
-def _of_group(data: Data, entry: Entry, name: str, group: str) -> Finding:
-    error = entry.difference or 0.0
-    if name == "accuracy":
-        word = f"{'under' if error > 0 else 'over'}confident in {group}"
-        place = "above" if error > 0 else "below"
-        text = f"its accuracy is {points(error)} {place} its mean confidence"
-        return Finding(entry.name, word, text, advice=GROUPS)
-    if data.is_of_classes:
-        called = name.removeprefix("frequency of ")
-        word = f"{called} is {'under' if error > 0 else 'over'}estimated in {group}"
-        return Finding(entry.name, word, f"by {points(error)} on average", advice=GROUPS)
-    word = f"the targets in {group} are {'higher' if error > 0 else 'lower'} than predicted"
-    if name.startswith("mean of coordinate"):
-        word = word.replace("targets", f"targets of {name.removeprefix('mean of ')}", 1)
-    text = f"by {number(abs(error))} on average"
-    if name == "mean PIT value":
-        rank, half = percents(entry.value, 0.5)
-        text = f"their mean rank within the predictions is {rank} instead of {half}"
-    return Finding(entry.name, word, text)
+    else:  # the other errors have other units
+        test = jax.tree.map(lambda x: x[..., :size], test)
+    caption = "Errors of the groups, observed minus predicted, with standard errors; frames mark "
+    caption += "those with an adjusted p-value of at most 5 %."
+    groups = ("all samples", *groups[1:])
+    draw = functools.partial(plotting.group_errors, groups=groups, residuals=names)
+    return Panel("errors in groups", caption, draw, test)
 
 
 class _Score(NamedTuple):

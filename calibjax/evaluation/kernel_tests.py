@@ -266,11 +266,16 @@ def _has_shape(data: Data, shape: Any) -> bool:
         return False
     mean = data.average(scores)
     deviation = np.sqrt(data.average((scores - mean) ** 2))
-    standard = Normal(jnp.zeros(()), jnp.ones(()))
-    standardised = jnp.asarray((scores - mean) / max(deviation, 1e-300))
-    values = jax.vmap(Shape(shape).residual, (None, 0))(standard, standardised)
+    values = _standard_residuals(shape, (scores - mean) / max(deviation, 1e-300))
     residuals = data.shares * np.asarray(values)[:, 0]
     return bool(abs(np.sum(residuals)) >= 2 * np.sqrt(np.sum(residuals**2)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _standard_residuals(shape: Any, scores: jax.Array) -> jax.Array:
+    """Residuals of the shape of standard normal distributions."""
+    standard = Normal(jnp.zeros((), scores.dtype), jnp.ones((), scores.dtype))
+    return jax.vmap(Shape(shape).residual, (None, 0))(standard, scores)
 
 
 def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], Finding | None]:

@@ -126,11 +126,11 @@ FOUND = "What was found"
 
 
 def to_do(advice: Sequence[Advice]) -> Iterator[str]:
-    """What to do, and the calls."""
+    """What to do, and the calls, which open on demand."""
     for one in advice:
         yield environment.paragraph(one.text)
         if one.call:
-            yield environment.code(one.call)
+            yield f"<details><summary>In Python</summary>{environment.code(one.call)}</details>"
 
 
 def content(section: Section) -> Iterator[str]:
@@ -352,7 +352,7 @@ class Evaluation:
         grid = figure.subplots(rows, columns, squeeze=False)
         for ax, panel in zip(grid.flat, self.panels, strict=False):
             panel.draw(ax)
-            ax.set_title(panel.name, fontsize="medium")
+            ax.set_title(panel.name, fontsize="medium", parse_math=False)
         for ax in list(grid.flat)[len(self.panels) :]:
             ax.set_visible(False)
         return figure

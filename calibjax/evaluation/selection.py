@@ -1,14 +1,15 @@
-"""Which recalibration is enough: composite tests from the simplest on, and what each earns."""
+"""Which recalibration is enough: composite tests from the simplest on, and the gain by each."""
 
+import contextlib
 import dataclasses
 import functools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from calibjax import recalibration
 from calibjax._core import checks
 from calibjax._core.environment import default_batch_size
 from calibjax._core.gate import checked
@@ -18,37 +19,23 @@ from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 from calibjax.evaluation.data import Data, Part, measured
 from calibjax.evaluation.record import Entry, Section
-from calibjax.hypothesis_tests.aggregated import (
-    Hypothesis,
-    as_tested,
-    hypothesis_of,
-    kernels_under,
-    parts_and_losses,
-    repaired_by,
-)
+from calibjax.hypothesis_tests import aggregated
+from calibjax.hypothesis_tests.aggregated import Hypothesis
 from calibjax.hypothesis_tests.components import tolerance
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
 from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.kernels import default_kernels
-from calibjax.recalibration import (
-    AffineScaling,
-    BetaCalibration,
-    KernelRecalibration,
-    MatrixScaling,
-    PlattScaling,
-    QuantileRecalibration,
-    TemperatureScaling,
-)
 from calibjax.recalibration.local import Gain, default_score, recalibration_gain
 
 _TITLE = "What would repair it"
 _REMARK = (
-    "The p-value of calibration after each recalibration, from the simplest on, and by how much it "
-    "improves the score of predictions that it was not fitted to (five folds). The first with a "
-    "p-value above 0.05 is named; see select_recalibration."
+    "p-values are those of calibration after each recalibration, from the simplest on; gains are "
 )
+_REMARK += "improvements of held-out scores (five folds). The first with p > 0.05 is named."
 _PLACE = 14  # of its random key among those of the evaluation
 _NUM_DRAWS = 199  # within an evaluation
+_STATIC = {"static": True}
+_NAN = jnp.full((), jnp.nan)
 
 
 @record
@@ -66,9 +53,7 @@ class Repairs:
     pvalues: dict[str, jax.Array]
     gains: dict[str, Gain]
     significance_level: float
-    not_fitted: tuple[tuple[str, str], ...] = dataclasses.field(
-        default=(), metadata={"static": True}
-    )
+    not_fitted: tuple[tuple[str, str], ...] = dataclasses.field(default=(), metadata=_STATIC)
 
     @property
     def enough(self) -> str | None:
@@ -77,15 +62,11 @@ class Repairs:
 
     def __repr__(self) -> str:
         """A table, and which recalibration is enough in words."""
-        lines, reasons = [f"{'repair':12}  p afterwards  gain in score"], dict(self.not_fitted)
-        for name, p in self.pvalues.items():
-            if name in reasons:
-                lines.append(f"{name:12}  {'not fitted':>12}  {reasons[name]}")
-                continue
-            gain = self.gains.get(name)
-            earned = "" if gain is None else f"{gain.mean:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
-            lines.append(f"{name:12}  {p:12.3g}  {earned}".rstrip())
-        return "\n".join([*lines, self.sentence])
+        gains = {x: f"{g.mean:+.4f} [{g.low:+.4f}, {g.high:+.4f}]" for x, g in self.gains.items()}
+        cells = {x: (f"{p:.3g}", gains.get(x, "")) for x, p in self.pvalues.items()}
+        cells |= {x: ("not fitted", reason) for x, reason in self.not_fitted}
+        lines = [f"{name:12}  {p:>12}  {gain}".rstrip() for name, (p, gain) in cells.items()]
+        return "\n".join([f"{'repair':12}  p afterwards  gain in score", *lines, self.sentence])
 
     @property
     def sentence(self) -> str:
@@ -96,16 +77,13 @@ class Repairs:
         if name == "nothing":
             return f"No sign that it has to be repaired (p = {self.pvalues[name]:.2g})."
         gain = self.gains[name]
-        sign, change = (1, "earns") if gain.mean >= 0 else (-1, "costs")
+        sign, change = (1, "improves") if gain.mean >= 0 else (-1, "worsens")
         low, high = sorted((sign * gain.low, sign * gain.high))
-        text = (
-            f"The recalibration {name!r} repairs it (p = {self.pvalues[name]:.2g} afterwards) and "
-            f"{change} {sign * gain.mean:.2g} (95 % interval {low:.2g} to {high:.2g}) in held-out "
-            "score"
-        )
-        later = list(self.gains)[list(self.gains).index(name) + 1 :]
-        is_best = sign > 0 and all(self.gains[x].mean <= gain.mean for x in later)
-        return f"{text}{'; nothing more complicated earns more' if later and is_best else ''}."
+        text = f"The recalibration {name!r} repairs it (p = {self.pvalues[name]:.2g} afterwards) "
+        text += f"and {change} the held-out score by {sign * gain.mean:.2g} (95 % interval "
+        later = list(self.gains.values())[list(self.gains).index(name) + 1 :]
+        is_best = later != [] and sign > 0 and all(x.mean <= gain.mean for x in later)
+        return f"{text}{low:.2g} to {high:.2g}){'; no later one improves it more' * is_best}."
 
 
 @checked(minimum=2)
@@ -121,8 +99,8 @@ def select_recalibration(
 ) -> Repairs:
     """Which recalibration is enough for a model: the simplest up to which it is calibrated.
 
-    Every recalibration is a composite null hypothesis, "calibrated up to T", and earns what
-    `recalibration_gain` says. Its p-value is that of the smallest rank, among redraws to which all
+    Every recalibration is a composite null hypothesis, "calibrated up to T", with the gain of
+    `recalibration_gain`. Its p-value is that of the smallest rank, among redraws to which all
     are fitted again, of several statistics: that of `hypothesis_tests.composite_calibration_test`,
     which sees errors of every kind, and for each later recalibration the likelihood ratio,
 
@@ -184,143 +162,97 @@ def select_recalibration(
     """
     if isinstance(bare(predictions), Ensemble):
         predictions = checked_ensembles(predictions)
-    if recalibrations is None:
-        recalibrations = _default(bare(predictions))
-    _check_names(recalibrations)
-    first, *others = jax.random.split(key, len(recalibrations) + 2)
-    samples = predictions, targets, weights
-    gains, fitted, reasons = _fits(first, recalibrations, *samples)
-    methods = {"nothing": _Nothing(), **recalibrations}
-    fitted = {"nothing": bare(predictions), **fitted}
-    hypotheses, score = _hypotheses(methods, fitted, *samples), default_score(*fitted.values())
-    pvalues, later = _pvalues(dict(zip(methods, others, strict=True)), score, hypotheses, num_draws)
-    reasons |= later
-    if len(reasons) == len(recalibrations):
-        got = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
-        raise ValueError(f"recalibrations: expected at least one that can be fitted, got {got}")
-    nan = jnp.full((), jnp.nan)
-    missing = Gain(nan, nan, nan, nan)
-    return Repairs(
-        {name: pvalues.get(name, nan) for name in methods},
-        {name: missing if name in reasons else gains[name] for name in recalibrations},
-        significance_level,
-        tuple(reasons.items()),
-    )
-
-
-def _check_names(recalibrations: Any) -> None:
+    recalibrations = _default(bare(predictions)) if recalibrations is None else recalibrations
     if not isinstance(recalibrations, Mapping) or not recalibrations or "nothing" in recalibrations:
         expected = "a dictionary of at least one by its name, none of them named 'nothing'"
         raise TypeError(f"recalibrations: expected {expected}, got {recalibrations!r}")
     checks.no_plain_objects("recalibrations", dict(recalibrations))
-
-
-def _fits(
-    key: jax.Array, recalibrations: Mapping[str, Any], *samples: Any
-) -> tuple[dict[str, Gain], dict[str, Any], dict[str, str]]:
-    """The gain of each, the predictions that it repairs, and why others cannot be fitted."""
-    predictions, targets, weights = samples
-    num_folds = min(5, checks.leading_size("targets", targets))
-    gains, fitted, reasons = {}, {}, {}
-    for name, method in recalibrations.items():
+    methods = {"nothing": _Nothing(), **recalibrations}
+    first, *others = jax.random.split(key, len(methods) + 1)
+    gains, tested, reasons = _fits(first, methods, predictions, targets, weights)
+    score = default_score(*(one.repaired for one, _ in tested.values()))
+    keys, pvalues = dict(zip(methods, others, strict=True)), dict.fromkeys(methods, _NAN)
+    later = [one for one, _ in tested.values()]
+    for name, (_, drawn) in tested.items():
         try:
-            gains |= recalibration_gain(
-                key, {name: method}, predictions, targets, weights=weights, num_folds=num_folds
-            )
-            fitted[name] = repaired_by(method, *samples)
-        except ValueError as error:  # of classes that are apart, say, also outside of one fold only
-            reasons[name] = str(error)
-    return gains, fitted, reasons
-
-
-def _hypotheses(
-    methods: Mapping[str, Any], fitted: Mapping[str, Any], *samples: Any
-) -> dict[str, tuple[Hypothesis, PyTree]]:
-    """The hypothesis that each recalibration is enough, and what is redrawn under it."""
-    predictions, targets, weights = samples
-    is_ensemble = isinstance(bare(predictions), Ensemble)
-    defaults = None if is_ensemble else default_kernels(predictions)
-
-    def hypothesis(name: str, repaired: Distribution) -> tuple[Hypothesis, PyTree]:
-        if is_ensemble and not isinstance(repaired, Ensemble):
-            got = f"{checks.described(repaired)} from {name!r}"
-            raise NotImplementedError(f"recalibrations: expected repaired ensembles, got {got}")
-        original, repaired, drawn = as_tested(predictions, repaired, targets)
-        kernels = kernels_under(repaired, defaults or default_kernels(original))
-        family = checked_family(kernels, original, targets)
-        return hypothesis_of(methods[name], family, original, repaired, targets, weights), drawn
-
-    return {name: hypothesis(name, repaired) for name, repaired in fitted.items()}
-
-
-def _pvalues(
-    keys: Mapping[str, jax.Array],
-    score: Callable[..., jax.Array],
-    hypotheses: Mapping[str, tuple[Hypothesis, PyTree]],
-    num_draws: int,
-) -> tuple[dict[str, jax.Array], dict[str, str]]:
-    """Those of the hypotheses, from the simplest on, and why others have none."""
-    pvalues, reasons, later = {}, {}, [one for one, _ in hypotheses.values()]
-    for name, (one, drawn) in hypotheses.items():
-        later = later[1:]
-        try:
-            pvalues[name] = _pvalue(keys[name], score, one, later, drawn, num_draws)
+            pvalues[name] = _pvalue(jax.random.split(keys[name], num_draws), score, later, drawn)
         except ValueError as error:  # it cannot be fitted to most redraws
             if name == "nothing":
                 raise
             reasons[name] = str(error)
-    return pvalues, reasons
+        later = later[1:]
+    if len(reasons) == len(recalibrations):
+        got = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
+        raise ValueError(f"recalibrations: expected at least one that can be fitted, got {got}")
+    missing = Gain(_NAN, _NAN, _NAN, _NAN)
+    gains = {x: missing if x in reasons else gains[x] for x in recalibrations}
+    return Repairs(pvalues, gains, significance_level, tuple(reasons.items()))
+
+
+def _fits(
+    key: jax.Array, methods: Mapping[str, Any], predictions: Any, targets: Any, weights: Any
+) -> tuple[dict[str, Gain], dict[str, tuple[Hypothesis, PyTree]], dict[str, str]]:
+    """The gain of each, the hypothesis that it is enough, and why others cannot be fitted.
+
+    With each hypothesis comes what is redrawn under it.
+    """
+    gains, tested, reasons = {}, {}, {}
+    folds = {"num_folds": min(5, checks.leading_size("targets", targets)), "weights": weights}
+    for name, method in methods.items():
+        try:
+            if name != "nothing":
+                gains |= recalibration_gain(key, {name: method}, predictions, targets, **folds)
+            repaired = aggregated.repaired_by(method, predictions, targets, weights)
+        except ValueError as error:  # of classes that are apart, say, also outside of one fold only
+            reasons[name] = str(error)
+            continue
+        if isinstance(bare(predictions), Ensemble) and not isinstance(repaired, Ensemble):
+            got = f"{checks.described(repaired)} from {name!r}"
+            raise NotImplementedError(f"recalibrations: expected repaired ensembles, got {got}")
+        original, repaired, drawn = aggregated.as_tested(predictions, repaired, targets)
+        kernels = aggregated.kernels_under(repaired, default_kernels(original))
+        family = checked_family(kernels, original, targets)
+        data = family, original, repaired, targets, weights
+        tested[name] = aggregated.hypothesis_of(method, *data), drawn
+    return gains, tested, reasons
 
 
 def repairs(data: Data) -> Part:
     """The table of what would repair the model."""
-    samples = data.known((data.predictions, data.targets))
     weights = jnp.asarray(data.known(data.weights)) if data.has_weights else None
     call = f"select_recalibration(jax.random.fold_in(key, {_PLACE}), predictions, targets"
     call += f"{data.and_weights}, num_draws={_NUM_DRAWS})"
+    select = functools.partial(select_recalibration, weights=weights, num_draws=_NUM_DRAWS)
     try:
-        selection = select_recalibration(
-            data.at(_PLACE), *samples, weights=weights, num_draws=_NUM_DRAWS
-        )
+        selection = select(data.at(_PLACE), *data.known((data.predictions, data.targets)))
     except (ValueError, NotImplementedError) as error:
         return Part((Section(_TITLE, (), f"select_recalibration does not apply: {error}."),))
-    entries = []
-    for name in selection.pvalues:
-        if reason := dict(selection.not_fitted).get(name):
-            entries.append(Entry(f"p-value after {name}", math.nan, note=reason))
-            continue
-        after = f"p-value after {name}" if name in selection.gains else "p-value without a repair"
-        pvalue = float(selection.pvalues[name])
-        entries.append(Entry(after, pvalue, call=f"{call}.pvalues[{name!r}]"))
-        if name in selection.gains:
+    entries, reasons = [], dict(selection.not_fitted)
+    for name, p in selection.pvalues.items():
+        after = "p-value without a repair" if name == "nothing" else f"p-value after {name}"
+        shown = "" if name in reasons else f"{call}.pvalues[{name!r}]"
+        entries.append(Entry(after, float(p), call=shown, note=reasons.get(name, "")))
+        if name in selection.gains and name not in reasons:
             gain = functools.partial(selection.gains.__getitem__, name)
             entries.append(measured(f"held-out gain by {name}", gain, f"{call}.gains[{name!r}]"))
-    text = "" if selection.enough == "nothing" else selection.sentence
-    remarks = (text,) if text else ()
-    return Part((Section(_TITLE, tuple(entries), _REMARK),), remarks=remarks)
+    section, is_wrong = Section(_TITLE, tuple(entries), _REMARK), selection.enough != "nothing"
+    return Part((section,), remarks=(selection.sentence,) * is_wrong)
 
 
-def _pvalue(
-    key: jax.Array,
-    score: Any,
-    one: Hypothesis,
-    others: list[Hypothesis],
-    targets: PyTree,
-    num_draws: int,
-) -> jax.Array:
-    """p-value of a hypothesis, which others may turn out to be better than.
+def _pvalue(keys: jax.Array, score: Any, hypotheses: list[Any], targets: PyTree) -> jax.Array:
+    """p-value of the first hypothesis, which others may turn out to be better than.
 
     There is one program for each recalibration, under all hypotheses.
     """
-    draws = _draws(one.redrawn, jax.random.split(key, num_draws), one.repaired, targets)
+    one = hypotheses[0]
+    draws = _draws(one.redrawn, keys, one.repaired, targets)
 
     def evaluated(by: Hypothesis) -> tuple[Any, jax.Array]:
         size = default_batch_size(by.plan.num_bytes)
-        return parts_and_losses(score, by, draws, by is one, batch_size=size)
+        return aggregated.parts_and_losses(score, by, draws, by is one, batch_size=size)
 
-    parts, losses = evaluated(one)
-    test = one.result(parts)
-    ratios = [losses - evaluated(other)[1] for other in others]
+    (parts, losses), *others = map(evaluated, hypotheses)
+    test, ratios = one.result(parts), [losses - better for _, better in others]
     return _smallest(jnp.stack([jnp.append(test.statistic, test.null_samples), *ratios], 1))
 
 
@@ -338,9 +270,7 @@ class _Nothing:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _draws(
-    redrawn: Callable[..., PyTree], keys: jax.Array, repaired: Distribution, targets: PyTree
-) -> PyTree:
+def _draws(redrawn: Any, keys: jax.Array, repaired: Distribution, targets: PyTree) -> PyTree:
     """The targets, and then the redraws of the composite test with these keys, [B + 1, n, ...]."""
     drawn = jax.vmap(redrawn, (0, None))(keys, repaired)
     return jnp.concatenate([targets[None].astype(drawn.dtype), drawn])
@@ -362,29 +292,23 @@ def _smallest(pool: jax.Array) -> jax.Array:
 
 def _default(predictions: Distribution) -> dict[str, Any]:
     """Recalibrations of which each contains the ones before it, or nearly."""
+    affine = {"affine": recalibration.AffineScaling()}
     if isinstance(predictions, Ensemble):
-        return {"affine": AffineScaling()}
-    methods: dict[str, Any] = {"temperature": TemperatureScaling()}
-    if has_class_probs(predictions):
-        is_binary = hasattr(predictions, "__jax_array__")
-        more = {"affine": PlattScaling(), "beta": BetaCalibration()}
-        methods |= more if is_binary else {"vector": MatrixScaling(structure="diagonal")}
+        return affine
+    if hasattr(predictions, "__jax_array__"):
+        more = {"affine": recalibration.PlattScaling(), "beta": recalibration.BetaCalibration()}
+    elif has_class_probs(predictions):
+        more = {"vector": recalibration.MatrixScaling(structure="diagonal")}
     else:
-        methods["affine"] = AffineScaling()
-        if not getattr(predictions.support, "axes", ()):
-            methods["beta"] = QuantileRecalibration()
-        methods["kernel"] = KernelRecalibration()
-    methods = {name: method for name, method in methods.items() if _applies(method, predictions)}
+        is_of_vectors = bool(getattr(predictions.support, "axes", ()))
+        beta = {} if is_of_vectors else {"beta": recalibration.QuantileRecalibration()}
+        more = affine | beta | {"kernel": recalibration.KernelRecalibration()}
+    methods: dict[str, Any] = {}
+    for name, method in {"temperature": recalibration.TemperatureScaling(), **more}.items():
+        with contextlib.suppress(NotImplementedError, TypeError):  # of families that it is not for
+            jax.eval_shape(lambda p, m=method: m.apply(m.identity(p), p), predictions)
+            methods[name] = method
     if not methods:
         got = f"None, and no default for {checks.described(predictions)}"
         raise NotImplementedError(f"recalibrations: expected a dictionary, got {got}")
     return methods
-
-
-def _applies(method: Any, predictions: Distribution) -> bool:
-    """Whether a family of distributions has a recalibration."""
-    try:
-        jax.eval_shape(lambda p: method.apply(method.identity(p), p), predictions)
-    except (NotImplementedError, TypeError):
-        return False
-    return True

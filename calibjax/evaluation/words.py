@@ -43,6 +43,10 @@ SHAPE = Advice(
     "family that has the shape of the targets, such as LogNormal, Mixture or Quantiles of "
     "calibjax.distributions, or predict a function of them."
 )
+OTHER_COUNTS = Advice(
+    "Predict with a family of counts whose variance is not given by its mean, such as "
+    "NegativeBinomial of calibjax.distributions."
+)
 POSSIBLE = Advice(
     "Give everything that may happen a probability above 0: no temperature changes a probability "
     "of 0. Mixing the predictions with the frequencies of the outcomes in the training data does."

@@ -21,7 +21,7 @@ from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.environment import default_batch_size, map_batches
 from calibjax._core.gate import checked, inner
 from calibjax._core.pytree import Numbers, PyTree, record
-from calibjax.distributions import Bernoulli, Ensemble, Normal
+from calibjax.distributions import Bernoulli, Ensemble
 from calibjax.distributions.base import Distribution, check_draws, draw
 from calibjax.distributions.composed import bare, like
 from calibjax.hypothesis_tests.components import (
@@ -53,19 +53,16 @@ from calibjax.kernels.expectations import (
     register_expectations,
 )
 from calibjax.kernels.residuals import (
-    VECTORS,
     Regressor,
     Residual,
     Shape,
-    is_of_counts,
-    normal_score,
     scores,
     standard_normal,
     total,
 )
 from calibjax.lenses import OneVersusRest
 from calibjax.operators.kernel_matrix import Tiled
-from calibjax.operators.plan import Alike, Plan, plan_of
+from calibjax.operators.plan import Plan, plan_of
 from calibjax.recalibration import AffineScaling, TemperatureScaling
 
 _SURE = 2.0  # standard errors, beyond which errors that may cancel count as having one sign
@@ -87,9 +84,8 @@ def with_directions(
         components: of the family.
         members: lenses and kernels.
         predictions: that kernels on predictions look at.
-        data: predictions that are judged, the same or repaired ones, targets, and None, or their
-            normal scores if these take long: the distribution of the scores, and the scores;
-            weights, [n], or None.
+        data: predictions that are judged, the same or repaired ones, and targets; weights, [n], or
+            None.
     """
     probs = getattr(predictions, "class_probs", None)
     of_dispersion = OF_NUMBERS if probs is None else OF_CLASSES
@@ -174,8 +170,7 @@ def _direction_score(
 ) -> jax.Array:
     """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with weights that of w_i x_i r_i."""
     lens, regressor, target = member
-    viewed, by_score = (judged[:2], judged[2]) if lens is None else (lens(*judged[:2]), None)
-    viewed = by_score if isinstance(target, NormalScore) and by_score is not None else viewed
+    viewed = judged if lens is None else lens(*judged)
     numbers = jax.vmap(lambda p, y: _number(target, p, y))(*viewed)
     if regressor is not None:
         of = predictions if lens is None else lens(predictions, judged[1])[0]
@@ -291,8 +286,8 @@ def aggregated_skce_test(
     parts, number = means_of_redraws(key, members, predictions, targets, weights, **draws)
     options = {"ranked": "omnibus", "family": structure, "squares": are_squares(members)}
     pool, components = skce_components(*parts, num_targets=number, **options)
-    judged = predictions, targets, None
-    components = with_directions(components, members, predictions, judged, weights)
+    data = predictions, (predictions, targets), weights
+    components = with_directions(components, members, *data)
     return skce_result(pool, components, parts[0][0], draws="targets resampled under the null")
 
 
@@ -302,18 +297,9 @@ _ZERO = 1e-3  # n SKCE_b of all redraws in units of its mean, which one number h
 
 @record
 class _AfterRepair(Conditional):
-    """A target kernel under repaired predictions, which come together with the targets.
-
-    And with their normal scores if they have such that take long: every kernel on these sees the
-    same ones, which it would compute again in a program that is much longer.
-    """
+    """A target kernel under repaired predictions, which come together with the targets."""
 
     kernel: Kernel
-
-    def seen(self, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
-        """What the kernel is evaluated at."""
-        *samples, scored = repaired
-        return scored if scored is not None and is_of_scores(self.kernel) else tuple(samples)
 
 
 @record
@@ -322,21 +308,15 @@ class _OnBoth:
 
     lens: Callable[..., Any]
 
-    def __call__(self, predictions: Any, repaired: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+    def __call__(self, predictions: Any, repaired: tuple[Any, Any]) -> tuple[Any, Any]:
         """Both as the lens shows them."""
-        *samples, _ = repaired
-        viewed, _ = self.lens(predictions, samples[1])
-        return viewed, (*self.lens(*samples), None)
+        viewed, _ = self.lens(predictions, repaired[1])
+        return viewed, self.lens(*repaired)
 
 
 def _centered(kernel: _AfterRepair, p: object, y: tuple, q: object, z: tuple) -> jax.Array:
     del p, q
-    return centered_kernel(kernel.kernel, *kernel.seen(y), *kernel.seen(z))
-
-
-def is_of_scores(kernel: object) -> bool:
-    """Whether a target kernel looks at normal scores."""
-    return isinstance(kernel, NormalScore)
+    return centered_kernel(kernel.kernel, *y, *z)
 
 
 def _unknown(*_: object) -> NoReturn:
@@ -350,10 +330,8 @@ register_expectations(
     inner=_unknown,
     centered=_centered,
     features=Features(
-        lambda kernel, prepared, _, repaired: features(
-            kernel.kernel, prepared, *kernel.seen(repaired)
-        ),
-        lambda kernel, _, repaired: prepare_features(kernel.kernel, *kernel.seen(repaired)),
+        lambda kernel, prepared, _, repaired: features(kernel.kernel, prepared, *repaired),
+        lambda kernel, _, repaired: prepare_features(kernel.kernel, *repaired),
     ),
 )
 
@@ -373,7 +351,7 @@ def expected_norms(kernel: Any, repaired: Any) -> jax.Array:
     a user's kernel need not have the expectation of k(Z, Z).
     """
     zeros = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2])
-    if is_of_scores(kernel.kernel):
+    if isinstance(kernel.kernel, NormalScore):
         return zeros
     norm = functools.partial(centered_norm, kernel.kernel)
     try:
@@ -394,7 +372,6 @@ class Hypothesis:
         weights: of the samples, or None.
         structure: tree of the kernels.
         squares: `SKCEComponents.squares` of them.
-        has_scores: whether normal scores are computed before the kernels are.
     """
 
     recalibration: Any
@@ -404,7 +381,6 @@ class Hypothesis:
     weights: Any
     structure: Any = dataclasses.field(metadata={"static": True})
     squares: tuple[bool, ...] = dataclasses.field(metadata={"static": True})
-    has_scores: bool = dataclasses.field(metadata={"static": True})
 
     @staticmethod
     def redrawn(key: jax.Array, repaired: Distribution) -> PyTree:
@@ -415,9 +391,9 @@ class Hypothesis:
         """Predictions that are repaired with other targets."""
         return repaired_by(self.recalibration, self.predictions, targets, self.weights)
 
-    def judged(self, repaired: Distribution, targets: PyTree) -> tuple[Any, Any, Any]:
-        """Repaired predictions, targets, and the distribution of their normal scores and these."""
-        return _judged(repaired, targets) if self.has_scores else (repaired, targets, None)
+    def judged(self, repaired: Distribution, targets: PyTree) -> tuple[Any, Any]:
+        """Repaired predictions and targets."""
+        return repaired, targets
 
     def loss(
         self, score: Callable[..., jax.Array], repaired: Distribution, targets: PyTree
@@ -485,7 +461,7 @@ def _expected_diagonal(plan: Plan, predictions: Any, repaired: Any, weights: Any
         if view.lens is not None:
             labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)  # of any class
             seen = jax.vmap(lambda y: view.lens(predictions, y)[1])
-            q, *_ = seen((repaired, labels, None))
+            q, _ = seen((repaired, labels))
         columns = []
         for each in view.featured:
             norms = expected_norms(each.kernel, q)
@@ -495,10 +471,7 @@ def _expected_diagonal(plan: Plan, predictions: Any, repaired: Any, weights: Any
             columns.append(matmul(expected_norms(kernel.target, q), shares * own.diagonal))
         return jnp.stack(columns, 1)
 
-    parts = [
-        part.mapped(of_view) if isinstance(part, Alike) else of_view(part) for part in plan.parts
-    ]
-    return jnp.concatenate(parts, 1)[:, np.array(plan.order)]
+    return plan.mapped(of_view)
 
 
 @record
@@ -523,19 +496,13 @@ class _OfEnsembles(Hypothesis):
         members = repaired_by(self.recalibration, members, observed, self.weights)
         return with_targets(members, observed)
 
-    def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any, Any]:
+    def judged(self, repaired: Any, targets: jax.Array) -> tuple[Any, Any]:
         """Repaired pools and targets."""
-        return repaired, targets[:, 0], None
+        return repaired, targets[:, 0]
 
     def loss(self, score: Callable[..., jax.Array], repaired: Any, targets: jax.Array) -> jax.Array:
         """The score of the members."""
         return super().loss(score, Ensemble(repaired.values[:, 1:]), targets[:, 0])
-
-
-@jax.jit
-def _judged(repaired: Distribution, targets: PyTree) -> tuple[Any, Any, Any]:
-    scored = jax.vmap(lambda q, y: (standard_normal(q), normal_score(q, y)))(repaired, targets)
-    return repaired, targets, scored
 
 
 def hypothesis_of(
@@ -550,17 +517,13 @@ def hypothesis_of(
     check_draws(repaired, targets)
     members, structure = checked
     wrapped: list[Any] = [after_repair(lens, kernel) for lens, kernel in members]
-    has_scores = any(is_of_scores(kernel.target.kernel) for _, kernel in wrapped) and not (
-        isinstance(repaired, Normal | VECTORS | Ensemble) or is_of_counts(repaired)
-    )
     # The plan looks at shapes, at classes, and at length scales.
-    judged: Any = _judged(repaired, targets) if has_scores else (repaired, targets, None)
-    plan = plan_of(wrapped, predictions, judged)
+    plan = plan_of(wrapped, predictions, (repaired, targets))
     fit_bytes = 64 * sum(leaf.size for leaf in jax.tree.leaves((predictions, targets)))
     plan = dataclasses.replace(plan, num_bytes=max(plan.num_bytes, fit_bytes))
     kind = _OfEnsembles if _are_ensembles(predictions, repaired) else Hypothesis
     data = predictions, repaired, weights
-    return kind(recalibration, plan, *data, structure, are_squares(members), has_scores)
+    return kind(recalibration, plan, *data, structure, are_squares(members))
 
 
 def as_tested(

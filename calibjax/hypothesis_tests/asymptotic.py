@@ -283,7 +283,7 @@ def _bootstrap(
         counts = multinomial_counts(keys, n).astype(estimate.dtype)
         # Σ_kl c_k c_l h̃_kl = Σ_kl (c_k − 1) (c_l − 1) h_kl, since the counts add up to n.
         forms = operators.quadratic_forms(sample_pair, kernel, samples, counts - 1)
-        return (forms - matmul(centered, counts)) / n
+        return (sum(forms) - matmul(centered, counts)) / n
 
     return estimate, map_batches(jax.random.split(key, num_draws), batch, batch_size)
 

@@ -101,9 +101,8 @@ def ensemble_skce_test(
         ValueError: if shapes or values are wrong, members have different weights, n < 2 or
             m < 2.
 
-    Cost: if r of the draws determine the target kernel at all others to rounding errors, as for
-    smooth kernels, and the values are not traced, n m r² for each batch of redraws and n² r per
-    redraw; otherwise n² m² / 2 evaluations of the target kernel per redraw.
+    Cost: for numbers and `SquaredExponential`, if the values are not traced, n m r for r Fourier
+    features and n² r per redraw; otherwise n² m² / 2 evaluations of the target kernel per redraw.
 
     References: none of the four papers has it. Ranks in the pool are those of Anderson (1996), A
     method for producing and evaluating probabilistic forecasts from ensemble model integrations.
@@ -422,4 +421,4 @@ def _signed_means(data: tuple[Kernel, DataSet, Clusters], signs: jax.Array) -> j
     kernel, samples, (ids, weights, number) = data
     signed = signs[:, ids].T * weights[:, None]
     forms = operators.quadratic_forms(pair_apart, kernel, (samples, ids), signed)
-    return forms / (number * (number - 1.0))
+    return sum(forms) / (number * (number - 1.0))

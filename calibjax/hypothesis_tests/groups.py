@@ -118,12 +118,10 @@ def group_calibration_test(
     [0.  0.5] [1.    0.001]
     """
     warn_of_members(predictions)
-    memberships = groups if weights is None else groups * weights[:, None]
-    totals = jnp.sum(jnp.abs(memberships), 0)
+    totals, shares = _shares(groups, weights)
     if checks.is_concrete(totals):
         place = "members of groups"
         checks.refuse_where(np.asarray(totals) == 0, place, "at least one in each", totals)
-    shares = memberships / totals
     shares = checks.nan_with(shares, shares)
     if residual is None and not hasattr(predictions, "class_probs"):
         checks.method("predictions", predictions, "mean")
@@ -134,6 +132,14 @@ def group_calibration_test(
     if residual is not None:
         _refuse_off_zero(pool[1])
     return _of_signed(*pool, "groups")
+
+
+@jax.jit
+def _shares(groups: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    """Sums of the weights of each group, [G], and the share of each sample in it, [n, G]."""
+    memberships = groups if weights is None else groups * weights[:, None]
+    totals = jnp.sum(jnp.abs(memberships), 0)
+    return totals, memberships / totals
 
 
 def _of_signed(observed: jax.Array, redrawn: jax.Array, entries: str) -> CalibrationTestResult:

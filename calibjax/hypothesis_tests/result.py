@@ -110,8 +110,8 @@ class CalibrationTestResult:
         """
         if self.components is None or self.components.family is None:
             return None
-        pvalues, groups = jnp.stack(jax.tree.leaves(self.adjusted_pvalue)), self.components.groups
-        return {name: jnp.min(pvalues[np.array(places)], 0) for name, places in groups.items()}
+        groups, pvalues = self.components.groups, jax.tree.leaves(self.adjusted_pvalue)
+        return dict(zip(groups, _smallest(tuple(groups.values()), pvalues), strict=True))
 
     @property
     def direction_pvalue(self) -> float | None:
@@ -188,6 +188,12 @@ class CalibrationTestResult:
             raise TypeError("result: expected values that are known, got traced ones")
         options = {"level": float(significance_level), "adjust": self.adjusted_pvalue is not None}
         return pools.critical_values(self.statistic, self.null_samples, **options)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _smallest(groups: tuple[tuple[int, ...], ...], pvalues: list[jax.Array]) -> list[jax.Array]:
+    """The smallest p-value of each group of kernels."""
+    return [functools.reduce(jnp.minimum, (pvalues[i] for i in places)) for places in groups]
 
 
 def _is_number(value: Any) -> bool:

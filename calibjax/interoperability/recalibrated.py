@@ -64,10 +64,9 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
         splitter: Any = check_cv(self.cv, y, classifier=base.is_classifier(self))
         folds = list(splitter.split(X, y))
         labels = set(y) if base.is_classifier(self) else set()
-        if len(labels) == 1:
-            raise ValueError(f"y: expected at least two classes, got one class, {list(labels)}")
-        if any(labels - set(y[training]) for training, _ in folds):
-            raise ValueError("y: expected samples of each class in two folds, got a class in one")
+        if len(labels) == 1 or any(labels - set(y[training]) for training, _ in folds):
+            expected = "at least two classes, and samples of each class in two folds"
+            raise ValueError(f"y: expected {expected}, got too few of {labels}")
         places = np.concatenate([test for _, test in folds])
         if not np.array_equal(np.sort(places), np.arange(len(y))):
             raise ValueError("cv: expected folds that predict every sample once, got others")
@@ -208,10 +207,9 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
         for name in ("predict_proba", "decision_function"):
             if hasattr(self._estimator(), name):
                 return name
-        raise TypeError(
-            "estimator: expected a classifier with predict_proba or decision_function, got "
-            f"{checks.described(self._estimator())}"
-        )
+        got = checks.described(self._estimator())
+        expected = "a classifier with predict_proba or decision_function"
+        raise TypeError(f"estimator: expected {expected}, got {got}")
 
     def _predictions(self, outputs: Any) -> Bernoulli | Categorical:
         """Predictions of classes, of probabilities or scores, [n], or [n, m] of many classes.
@@ -224,10 +222,9 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
             options = self.get_params().items()
             shapes = [x for name, x in options if name.endswith("decision_function_shape")]
             if logits.shape[1] != len(self.classes_) or (scores.ndim == 2 and "ovo" in shapes):
-                raise TypeError(
-                    f"estimator: expected a score for each of {len(self.classes_)} classes from "
-                    f"decision_function, got {logits.shape[1]}, or scores of pairs"
-                )
+                one = f"a score for each of {len(self.classes_)} classes from decision_function"
+                got = f"{logits.shape[1]}, or scores of pairs"
+                raise TypeError(f"estimator: expected {one}, got {got}")
             outputs = softmax(logits, axis=1)
         checks.batch(Categorical(outputs))  # in the precision of the classifier
         raised = jnp.maximum(jnp.asarray(outputs, jnp.float64), self._smallest())

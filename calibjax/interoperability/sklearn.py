@@ -96,14 +96,11 @@ def _of_numbers(model: Any, inputs: Any) -> Distribution:
 
 
 def _refuse(model: Any) -> NoReturn:
+    advice = "hand over predictions in a record such as distributions.Normal"
     if hasattr(model, "decision_function"):
-        advice = "; interoperability.RecalibratedClassifier turns scores into probabilities"
-    else:
-        advice = "; hand over predictions in a record such as distributions.Normal"
-    raise TypeError(
-        "model: expected a classifier with predict_proba, or a regressor whose predict has "
-        f"return_std, of scikit-learn, got {checks.described(model)}{advice}"
-    )
+        advice = "interoperability.RecalibratedClassifier turns scores into probabilities"
+    expected = "a classifier of scikit-learn with predict_proba, or a regressor with return_std"
+    raise TypeError(f"model: expected {expected}, got {checks.described(model)}; {advice}")
 
 
 def _normal(loc: Any, scale: Any) -> Distribution:
@@ -121,10 +118,8 @@ def _transformed(predictions: Distribution, model: Any) -> Distribution:
             zero, one = np.ravel(transformer.inverse_transform([[0.0], [1.0]]))
             slope = one - zero
             return _normal(zero + slope * predictions.loc, abs(slope) * predictions.scale)
-    raise TypeError(
-        "model: expected a TransformedTargetRegressor of normal predictions whose transformer is "
-        f"one of {', '.join(_SCALERS)}, or whose inverse_func is numpy.exp, got {transformer}"
-    )
+    expected = f"normal predictions transformed by {', '.join(_SCALERS)}, or numpy.exp"
+    raise TypeError(f"model: expected {expected}, got {transformer}")
 
 
 # Families that have the same name and parameters there.
@@ -276,18 +271,16 @@ def _converted(name: str, distribution: Any, package: Any, read: Callable[..., A
     if kind == "Categorical" and not has_probs:
         return d.CategoricalLogits(parameter("logits", 1))
     if kind not in _FAMILIES or getattr(package, kind, None) is not type(distribution):
-        raise TypeError(
-            f"{name}: expected one of a family of calibjax.distributions, got {kind}; hand over "
-            "draws of others, in distributions.Ensemble"
-        )
+        advice = "hand over draws of others, in distributions.Ensemble"
+        expected = "one of a family of calibjax.distributions"
+        raise TypeError(f"{name}: expected {expected}, got {kind}; {advice}")
     record, attributes = _FAMILIES[kind]
     axes = [len(constraint.axes) for _, constraint, _ in checks.declared(record) if constraint]
     return record(*map(parameter, attributes, axes))
 
 
-def _full(name: str, value: Any, batch: tuple[int, ...], num_axes: int) -> jax.Array:
+def _full(_: str, value: Any, batch: tuple[int, ...], num_axes: int) -> jax.Array:
     """A parameter of numpyro with all batch axes."""
-    del name
     value = jnp.asarray(value)
     return jnp.broadcast_to(value, batch + value.shape[value.ndim - num_axes :])
 
@@ -352,11 +345,6 @@ Estimator = Callable[..., jax.Array]
 _OF_CLASSES = TensorProduct(Exponential(0.5, TotalVariation()), White())
 
 
-def _estimator(value: Any, name: str) -> Any:
-    checks.function("function", name, value)
-    return value
-
-
 @record
 class SKCEScorer:
     """Minus the squared kernel calibration error, a `scoring` of scikit-learn: greater is better.
@@ -405,9 +393,7 @@ class SKCEScorer:
     """
 
     kernel: Kernel = _OF_CLASSES
-    estimator: Estimator = dataclasses.field(
-        default=estimators.skce, metadata={"static": True, "check": _estimator}
-    )
+    estimator: Estimator = dataclasses.field(default=estimators.skce, metadata={"static": True})
 
     @checked
     def __call__(self, model: Any, X: Any, y: Any, sample_weight: Numbers | None = None) -> float:

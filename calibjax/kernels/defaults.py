@@ -27,7 +27,7 @@ from calibjax.kernels.nystrom import Nystrom
 from calibjax.kernels.residuals import VECTORS, Fisher, NormalScore, PearsonResidual
 from calibjax.kernels.stationary import Exponential, SquaredExponential, Stein
 from calibjax.lenses import OneVersusRest
-from calibjax.operators.selection import order_statistics
+from calibjax.operators.tiles import order_statistics
 
 Metric = Callable[[T, T], jax.Array]
 _FEW_POINTS = 1024  # whose distances are held

@@ -20,7 +20,7 @@ from calibjax.distances.elementary import Distance
 from calibjax.kernels.base import Constant, Kernel, without_draws
 from calibjax.kernels.expectations import terms
 from calibjax.kernels.stationary import Exponential, Matern, Stationary, rate
-from calibjax.operators.line import Exponentials
+from calibjax.operators.line import Exponentials, sums_of_earlier
 
 
 def pair_distance(distance: Callable[[T, T], jax.Array], x: T, y: T) -> jax.Array:
@@ -212,13 +212,11 @@ def means_in_row(
     units, polynomials = zip(*(power(kernel, exponent) for exponent in powers), strict=True)
     rates = (jnp.asarray(units, dtype)[:, None] * reciprocal(scales)).ravel()
     coefficients = tuple(q for q in polynomials for _ in range(scales.size))
+    terms = Exponentials(jnp.ones_like(rates), rates, coefficients)
     columns = jnp.append(values, jnp.ones_like(values[:, :1]), 1)[row.order].astype(dtype)
     groups, x, flipped = (jnp.flip(each, 0) for each in (row.groups, row.positions, columns))
-    sums_of_earlier = functools.partial(
-        operators.sums_of_earlier, rates=rates, polynomials=coefficients
-    )
-    later = jnp.flip(sums_of_earlier(flipped, groups, -x), 1)
-    sums = sums_of_earlier(columns, row.groups, row.positions) + later + columns
+    later = jnp.flip(sums_of_earlier(flipped, groups, -x, terms), 1)
+    sums = sums_of_earlier(columns, row.groups, row.positions, terms) + later + columns
     sums = jnp.zeros_like(sums).at[:, row.order].set(sums)
     shape = (len(powers), *jnp.shape(kernel.length_scale), len(values))
     means, totals = sums[..., :-1] / sums[..., -1:], sums[..., -1]

@@ -143,17 +143,22 @@ class Scores(NamedTuple):
     weights: jax.Array
     shares: jax.Array | None = None
 
-    def mapped(self, function: Callable[[jax.Array], jax.Array]) -> jax.Array:
-        """Values of a function at the points, or its means over the panels, [k, ...]."""
+    def total(self, function: Callable[[jax.Array], PyTree]) -> PyTree:
+        """Sum of the values of a function at the points, with their weights."""
         if self.shares is None:
-            return jax.vmap(function)(self.points)
-        return einsum("kj,kj...->k...", self.shares, jax.vmap(jax.vmap(function))(self.points))
+            return _weighted(self.weights, jax.vmap(function)(self.points))
+        values = jax.vmap(jax.vmap(function))(self.points)
+        return _weighted(self.weights, jax.vmap(_weighted)(self.shares, values))
 
 
-def total(parts: tuple[Scores, ...], function: Callable[[jax.Array], jax.Array]) -> jax.Array:
+def _weighted(weights: jax.Array, values: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: tensordot(weights, x, 1), values)
+
+
+def total(parts: tuple[Scores, ...], function: Callable[[jax.Array], PyTree]) -> PyTree:
     """Sum of the values of a function at scores, with their weights."""
-    values = (tensordot(part.weights, part.mapped(function), 1) for part in parts)
-    return jnp.asarray(sum(values))
+    first, *others = (part.total(function) for part in parts)
+    return functools.reduce(lambda x, y: jax.tree.map(jnp.add, x, y), others, first)
 
 
 def scores(p: Any, y: ArrayLike) -> tuple[Scores, ...]:

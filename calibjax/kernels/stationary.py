@@ -117,6 +117,7 @@ class SquaredExponential(Stationary):
         """Value at one pair of points."""
         unit, one = _in_own_units(self.length_scale, (x, y))
         square = self.distance.squared_in_units(x, y, unit)
+        square = jnp.minimum(square, jnp.finfo(square.dtype).max / 8)  # infinite ones have no slope
         return jnp.exp(square * (-0.5 * jnp.square(one)))
 
     def log_of_ratio(self, ratio: jax.Array) -> jax.Array:

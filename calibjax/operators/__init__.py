@@ -14,17 +14,13 @@ nothing to long sums. Derivatives are those of JAX, of all orders and in both mo
 """
 
 # The other sums are the library's own, and are not shown.
-from calibjax.operators.line import line_forms as line_forms
-from calibjax.operators.line import line_sums as line_sums
-from calibjax.operators.line import sums_of_earlier as sums_of_earlier
-from calibjax.operators.reductions import block_masses as block_masses
-from calibjax.operators.reductions import block_means as block_means
-from calibjax.operators.reductions import feature_sums as feature_sums
-from calibjax.operators.reductions import kernel_means as kernel_means
-from calibjax.operators.reductions import mean_over_pairs, weighted_sums
-from calibjax.operators.reductions import quadratic_forms as quadratic_forms
-from calibjax.operators.reductions import split_quadratic_forms as split_quadratic_forms
+from calibjax.operators.tiles import block_masses as block_masses
+from calibjax.operators.tiles import block_means as block_means
+from calibjax.operators.tiles import feature_sums as feature_sums
+from calibjax.operators.tiles import kernel_means as kernel_means
 from calibjax.operators.tiles import map_rows as map_rows
+from calibjax.operators.tiles import mean_over_pairs, weighted_sums
+from calibjax.operators.tiles import quadratic_forms as quadratic_forms
 
 __all__ = ["mean_over_pairs", "weighted_sums"]
 

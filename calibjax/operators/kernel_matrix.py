@@ -14,12 +14,7 @@ import jax.numpy as jnp
 from calibjax._core.arithmetic import matmul
 from calibjax._core.pytree import PyTree, record
 from calibjax.operators import line as lines
-from calibjax.operators.reductions import (
-    BLOCK_SIZE,
-    feature_sums,
-    split_quadratic_forms,
-    weighted_sums,
-)
+from calibjax.operators.tiles import BLOCK_SIZE, feature_sums, quadratic_forms, weighted_sums
 
 Forms = tuple[jax.Array, jax.Array]
 Features = Callable[[Any, Any], jax.Array]  # (args, xs) → features of m samples, [c, m]
@@ -75,7 +70,7 @@ class Tiled(Operator):
 
     def forms(self, values: jax.Array) -> Forms:
         """By n² / 2 values of the function, and products of matrices."""
-        return split_quadratic_forms(self.function, self.args, self.points, values.T)
+        return quadratic_forms(self.function, self.args, self.points, values.T)
 
     def __matmul__(self, values: jax.Array) -> jax.Array:
         """By n² values of the function."""
@@ -138,45 +133,22 @@ class OnLine(Operator):
 
     def forms(self, values: jax.Array) -> Forms:
         """By n T c steps along the line; of many samples for one c after the other."""
-
-        @jax.checkpoint
-        def upper(values: jax.Array) -> jax.Array:
-            data = values.T, self.positions, self.terms.rates
-            return lines.line_forms(*data, polynomials=self.terms.polynomials)
-
-        squares, values = jnp.sum(jnp.square(values), 1), values[:, self.order]
+        upper = jax.checkpoint(lambda f: lines.line_forms(f.T, self.positions, self.terms))
+        on, values = self.diagonal[0] * jnp.sum(jnp.square(values), 1), values[:, self.order]
         if values.shape[1] <= BLOCK_SIZE:
-            return self._whole(upper(values), squares)
-        return self._whole(jax.lax.map(upper, values[:, None])[..., 0].T, squares)
+            return 2 * upper(values), on
+        return 2 * jax.lax.map(upper, values[:, None])[:, 0], on
 
     def forms_of(self, features: Features, args: Any, xs: PyTree, weights: Any) -> Forms:
         """With the features of a block of samples at a time."""
         xs, weights = jax.tree.map(lambda leaf: leaf[self.order], (xs, weights))
-        data = features, args, xs, weights, self.positions, self.terms.rates
-        return self._whole(*lines.line_sums(*data, polynomials=self.terms.polynomials))
-
-    def _whole(self, upper: jax.Array, squares: jax.Array) -> Forms:
-        factors = self.terms.factors
-        return 2 * matmul(factors, upper), jnp.sum(factors) * squares
+        upper, squares = lines.line_sums(features, args, xs, weights, self.positions, self.terms)
+        return 2 * upper, self.diagonal[0] * squares
 
     def __matmul__(self, values: jax.Array) -> jax.Array:
-        """One column after the other, since each takes the memory of n T numbers."""
-        groups, x, terms = jnp.zeros_like(self.order), self.positions, self.terms
-
-        def of_column(column: jax.Array) -> jax.Array:
-            sent = column[self.order]
-            ways = (sent, x), (jnp.flip(sent), -jnp.flip(x))
-            earlier, later = (
-                lines.sums_of_earlier(
-                    f[:, None], groups, at, terms.rates, polynomials=terms.polynomials
-                )
-                for f, at in ways
-            )
-            received = matmul(terms.factors, earlier[..., 0] + jnp.flip(later[..., 0], 1))
-            received += jnp.sum(terms.factors) * sent
-            return jnp.zeros_like(column).at[self.order].set(received)
-
-        return jax.lax.map(of_column, values.T).T
+        """Half the derivative of the forms."""
+        total = lambda values: sum(map(jnp.sum, self.forms(values)))  # noqa: E731
+        return jax.grad(total)(values.T).T / 2
 
     @property
     def diagonal(self) -> jax.Array:

@@ -18,7 +18,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -51,8 +51,14 @@ class Exponentials:
     rates: jax.Array
     polynomials: tuple[tuple[float, ...], ...] = dataclasses.field(metadata={"static": True})
 
+    @property
+    def coefficients(self) -> jax.Array:
+        """Those of c q, [T, K], with zeros where others have more."""
+        rows = itertools.zip_longest(*self.polynomials, fillvalue=0.0)
+        columns = jnp.asarray(list(rows), self.rates.dtype).reshape(-1, self.rates.size)
+        return (self.factors * columns).T
 
-Polynomials = Sequence[Sequence[float]]  # coefficients in ascending order
+
 Places = tuple[jax.Array, ...]
 
 
@@ -80,12 +86,12 @@ def _own_moments(values: jax.Array, num_moments: int) -> jax.Array:
 
 
 def forms_between(coefficients: jax.Array, sent: jax.Array, moments: jax.Array) -> jax.Array:
-    """Σ_ij q_t(x_i + y_j) e^{−(x_i + y_j)} f_i g_j, [..., T, c], from moments of x and of y.
+    """Σ_tij c_t q_t(x_i + y_j) e^{−(x_i + y_j)} f_i g_j, [c], from moments of x and of y.
 
     Of the samples below a point, at distances x times the rate from it, and of those above.
     """
     pairs = sent_on(jnp.swapaxes(sent, -1, -2), moments, lambda x, y: x[..., 0] * y)
-    return jnp.sum(coefficients[..., None] * pairs, -2)
+    return einsum("tk,tkc->c", coefficients, pairs)
 
 
 def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -143,21 +149,9 @@ def _in_parts(values: jax.Array, number: int) -> jax.Array:
     return jnp.pad(values, pad).reshape(number, -1, *values.shape[1:])
 
 
-def coefficients_of(polynomials: Polynomials, rates: jax.Array) -> jax.Array:
-    """Coefficients of all terms, [T, K], with zeros where others have more."""
-    rows = itertools.zip_longest(*polynomials, fillvalue=0.0)
-    return jnp.asarray(list(rows), rates.dtype).reshape(-1, rates.size).T
-
-
-@functools.partial(jit_long, static_argnames="polynomials")
-def line_forms(
-    values: jax.Array,
-    positions: jax.Array,
-    rates: jax.Array,
-    *,
-    polynomials: Polynomials,
-) -> jax.Array:
-    """Σ_{i<j} q_t(z) e^{−z} f_ic f_jc with z = r_t |x_i − x_j|, [T, c].
+@jit_long
+def line_forms(values: jax.Array, positions: jax.Array, terms: Exponentials) -> jax.Array:
+    """Σ_{i<j} K_ij f_ic f_jc of a kernel on a line, [c].
 
     It has derivatives of all orders. Those of samples at the same place count as zero, but for the
     second ones of Matérn kernels: exponential kernels have none there.
@@ -165,20 +159,18 @@ def line_forms(
     Args:
         values: f, [n, c].
         positions: x in ascending order, [n].
-        rates: r ≥ 0, [T].
-        polynomials: coefficients of each q_t in ascending order, T tuples.
+        terms: of the kernel, T of them.
 
     Cost: O(n T c) time and memory, and K (K + 1) / 2 times as much for K coefficients.
 
     >>> import jax.numpy as jnp
-    >>> from calibjax.operators import line_forms
+    >>> from calibjax.operators.line import Exponentials, line_forms
     >>> values, positions = jnp.array([[1.0], [2.0], [3.0]]), jnp.array([0.0, 0.0, 5.0])
-    >>> rates = jnp.array([0.0, 100.0])  # all pairs, equal ones
-    >>> print(line_forms(values, positions, rates, polynomials=((1.0,), (1.0,))))
-    [[11.]
-     [ 2.]]
+    >>> terms = Exponentials(jnp.array([1.0]), jnp.array([100.0]), ((1.0,),))  # of equal points
+    >>> print(line_forms(values, positions, terms))
+    [2.]
     """
-    coefficients = coefficients_of(polynomials, rates)
+    rates, coefficients = terms.rates, terms.coefficients
     width = (rates.size + 1) * coefficients.shape[1] * values.shape[1]
     # With √n parts rounding errors are those of √n steps, and n numbers lead from part to part.
     root, most = math.isqrt(len(values)), len(values) // 32
@@ -205,46 +197,39 @@ def line_forms(
     places = jnp.arange(n)
     first = lax.cummax(jnp.where(jnp.diff(fixed, prepend=fixed[:1]) > 0, places, 0))
     received = sent_on(decayed(change, num_moments), before[first, :-1])
-    received = jnp.sum(coefficients[..., None] * received, -2)
-    alike = coefficients[:, :1] * before[:, -1, :1]  # [n, T, c]
-    terms = values[:, None] * (received + alike)
+    alike = jnp.sum(coefficients[:, 0]) * before[:, -1, 0]  # [n, c]
+    products = values * (einsum("tk,ntkc->nc", coefficients, received) + alike)
     # In two steps, since a long sum of single numbers loses digits.
-    total = jnp.sum(jnp.sum(_in_parts(terms, number), 1), 0)
+    total = jnp.sum(jnp.sum(_in_parts(products, number), 1), 0)
     if num_moments == 1:
         return total
     # Zero; but q(z) e^{−z} = 1 − a z² + … has second derivatives where samples are at one place.
     q = jnp.pad(coefficients, ((0, 0), (0, 1)))
     squares = jnp.square(rates)
     squares = jnp.where(jnp.isfinite(squares), squares, 0)
-    curvature = jnp.where(q[:, 1] == 1, q[:, 2] - 0.5, 0) * squares
+    curvature = jnp.sum(jnp.where(q[:, 1] == q[:, 0], q[:, 2] - q[:, 0] / 2, 0) * squares)
     powers = [values * jnp.power((positions - fixed)[:, None], k) for k in range(3)]
     zeroth, one, two = (jax.ops.segment_sum(power, first, n) for power in powers)
-    return total + curvature[:, None] * jnp.sum(zeroth * two - jnp.square(one), 0)
+    return total + curvature * jnp.sum(zeroth * two - jnp.square(one), 0)
 
 
 def sums_of_earlier(
-    values: jax.Array,
-    groups: jax.Array,
-    positions: jax.Array,
-    rates: jax.Array,
-    *,
-    polynomials: Polynomials,
+    values: jax.Array, groups: jax.Array, positions: jax.Array, terms: Exponentials
 ) -> jax.Array:
-    """Σ_{i<j} q_t(z) e^{−z} f_ic with z = r_t (x_j − x_i), over samples of the same group.
+    """Σ_{i<j} c_t q_t(z) e^{−z} f_ic with z = r_t (x_j − x_i), over samples of the same group.
 
     Args:
         values: f, [n, c], in the order of their groups, and of their positions within these.
         groups: [n], in this order.
         positions: x, [n], in this order.
-        rates: r ≥ 0, [T].
-        polynomials: as in `line_forms`.
+        terms: of the kernel, T of them.
 
     Returns:
         The sums of each sample, [T, n, c].
 
     Cost: the time of `line_forms`; O(n T c + n K c) memory for K coefficients.
     """
-    coefficients = coefficients_of(polynomials, rates)
+    coefficients = terms.coefficients
     num_moments = coefficients.shape[1]
     moments = _own_moments(values, num_moments)
     number = max(1, math.isqrt(len(values)))
@@ -260,21 +245,19 @@ def sums_of_earlier(
         before = _sums_before(decays, (groups, positions), moments, number)
         return einsum("k,nkc->nc", coefficients, before[:, 0])
 
-    return lax.map(of_term, (rates, coefficients))  # one by one, or all moments would be held
+    return lax.map(of_term, (terms.rates, coefficients))  # one by one, or all moments would be held
 
 
-@functools.partial(jit_long, static_argnames=("function", "polynomials"))
+@functools.partial(jit_long, static_argnames="function")
 def line_sums(
     function: Callable[[Args, Point], jax.Array],
     args: Args,
     xs: Point,
     weights: jax.Array | None,
     positions: jax.Array,
-    rates: jax.Array,
-    *,
-    polynomials: Polynomials,
+    terms: Exponentials,
 ) -> tuple[jax.Array, jax.Array]:
-    """`line_forms` of features w_i f_c(x_i), [T, c], and Σ_i w_i² f_c(x_i)², [c].
+    """`line_forms` of features w_i f_c(x_i), [c], and Σ_i w_i² f_c(x_i)², [c].
 
     For many features, of which few samples' are held at once.
 
@@ -284,15 +267,14 @@ def line_sums(
         xs: samples in the order of their positions, a pytree with leading axis n.
         weights: w, [n], or None.
         positions: in ascending order, [n].
-        rates: r ≥ 0, [T].
-        polynomials: as in `line_forms`.
+        terms: of the kernel, T of them.
 
     Cost: n evaluations, O(n T c) time and O(n + T c) memory beside `xs`.
     """
     n = len(positions)
     weights = jnp.ones_like(positions) if weights is None else weights
     gaps = jnp.diff(positions, prepend=positions[:1])
-    coefficients = coefficients_of(polynomials, rates)
+    rates, coefficients = terms.rates, terms.coefficients
     num_moments = coefficients.shape[1]
 
     def features(xs: Point, weights: jax.Array) -> jax.Array:
@@ -323,22 +305,20 @@ def line_sums(
             here = received_at(first, cut(positions), values)
             moments = _own_moments(values, num_moments)
             new, before = _walk(jnp.zeros_like(sent), decays, moments)
-            received = jnp.sum(coefficients[..., None] * before, -2)
-            forms = jnp.sum(values[:, None] * received, 0)
-            terms = forms + forms_between(coefficients, arrived, here), jnp.sum(values**2, 0)
+            received = einsum("tk,ntkc->nc", coefficients, before)
+            forms = jnp.sum(values * received, 0) + forms_between(coefficients, arrived, here)
             sent = new + over(last - first, arrived)
-            return (sent, *map(tiles.add, totals, terms)), None
+            return (sent, *map(tiles.add, totals, (forms, jnp.sum(values**2, 0)))), None
 
         one = jax.eval_shape(features, jax.tree.map(lambda leaf: leaf[:1], xs), weights[:1])
-        zero = jnp.zeros((rates.size, one.shape[1]), one.dtype)
-        none = jnp.stack([zero] * num_moments, 1)
-        start = none, (zero, zero), (zero[0], zero[0])
+        zero = jnp.zeros(one.shape[1], one.dtype)
+        none = jnp.zeros((*coefficients.shape, zero.size), zero.dtype)
+        start = none, (zero, zero), (zero, zero)
         _, *totals = lax.scan(jax.checkpoint(step), start, jnp.arange(number))[0]
         return tuple(total + lost for total, lost in totals)
 
     def at_once(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
         values = features(xs, weights)
-        forms = line_forms(values, positions, rates, polynomials=polynomials)
-        return forms, jnp.sum(jnp.square(values), 0)
+        return line_forms(values, positions, terms), jnp.sum(jnp.square(values), 0)
 
     return (in_blocks if on_cpu() else at_once)(xs, weights, positions)

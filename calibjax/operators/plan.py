@@ -37,8 +37,7 @@ from calibjax.kernels.expectations import (
 )
 from calibjax.kernels.line import distance_of_exponentials, exponentials, line_of
 from calibjax.operators.kernel_matrix import LowRank, OnLine, Operator, Tiled
-from calibjax.operators.reductions import BLOCK_SIZE, split_quadratic_forms
-from calibjax.operators.tiles import TILE_SIZE
+from calibjax.operators.tiles import BLOCK_SIZE, TILE_SIZE, quadratic_forms
 
 _ON_LINE_FROM = 1000  # predictions, from which one sum on a line is quicker than that over pairs
 _FACTORED_FROM = 256  # predictions; for fewer all pairs are as cheap
@@ -102,25 +101,19 @@ def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
     if root is None:
         return None
     # Few different ranks, so that little is compiled anew.
-    rank = 2 ** (int(root.rank) - 1).bit_length()
-    factor, error = _factor_and_error(kernel, predictions, root.features, rank)
+    factor = root.features[:, : 2 ** (int(root.rank) - 1).bit_length()]
     # Kernels that are not positive semi-definite may have other errors than on the diagonal.
-    return factor if float(error) <= 100 * n * tolerance else None
+    error = float(_error(Tiled(kernel, predictions, prediction_kernel), LowRank(factor)))
+    return factor if error <= 100 * n * tolerance else None
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _factor_and_error(
-    kernel: Kernel, predictions: Distribution, features: jax.Array, rank: int
-) -> tuple[jax.Array, jax.Array]:
-    """The first features, and the largest error of products with random signs.
-
-    The error is in units of the largest squared feature.
-    """
-    factor = features[:, :rank]
+@jax.jit
+def _error(exact: Tiled, low_rank: LowRank) -> jax.Array:
+    """Largest error of products with random signs, in units of the largest squared feature."""
+    factor = low_rank.factor
     signs = jax.random.rademacher(jax.random.key(0), (len(factor), 8), factor.dtype)
-    exact = Tiled(kernel, predictions, prediction_kernel) @ signs
-    error = jnp.max(jnp.abs(exact - LowRank(factor) @ signs))
-    return factor, error / jnp.max(jnp.abs(factor)) ** 2
+    error = jnp.max(jnp.abs(exact @ signs - low_rank @ signs))
+    return error / jnp.max(jnp.abs(factor)) ** 2
 
 
 @record
@@ -150,22 +143,19 @@ class Featured:
     def sums(self, predictions: Any, targets: PyTree, weights: Any) -> list[Sums]:
         """Sums for targets [b, n, ...], [b] each, for each kernel on predictions."""
         number, n = jax.tree.leaves(targets)[0].shape[:2]
-        values, found = None, []
+        function, args, xs = self._evaluated(predictions, targets)
+        values, found = functools.cache(lambda: _times(weights, function(args, xs))), []
         for own in self.operators:
+            in_blocks = own.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1)
             if isinstance(own, LowRank) and has_many_labels(self.kernel, predictions):
                 sums, on = self.outer_sums(own, predictions, targets, weights)
                 found.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
                 continue
-            in_blocks = own.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1)
             # Sums along a line in blocks have no derivatives where points are equal.
             if in_blocks and not (number == 1 and isinstance(own, OnLine)):
-                forms = own.forms_of(*self._evaluated(predictions, targets), weights)
+                forms = own.forms_of(function, args, xs, weights)
             else:
-                if values is None:
-                    function, *data = self._evaluated(predictions, targets)
-                    values = function(*data)
-                    values = values if weights is None else values * weights
-                forms = own.forms(values)
+                forms = own.forms(values())
             off, on = (form.reshape(-1, number).sum(0) for form in forms)
             found.append((off, on + self._offset(predictions, own, weights)))
         return found
@@ -191,18 +181,20 @@ class Featured:
         """What the diagonal has beside the squares of features."""
         seen = self.seen or views(self.kernel, self.prepared, predictions)
         each = offsets(self.kernel, self.prepared, predictions, seen)
-        if each is None:
-            return 0.0
-        return jnp.sum(own.diagonal * (each if weights is None else each * jnp.square(weights)))
+        return 0.0 if each is None else jnp.sum(own.diagonal * _times(weights, each, 2))
 
     def row_sums(self, predictions: Any, targets: PyTree, weights: Any) -> jax.Array:
         """Σ_{j≠i} w_j h_ij for targets [n, ...], [n], of the first kernel on predictions."""
         own, several = self.operators[0], jax.tree.map(lambda y: y[None], targets)
         function, *data = self._evaluated(predictions, several)
         values = function(*data)  # [r, n]
-        each = jnp.ones_like(values[0]) if weights is None else weights
-        received = (own @ (each * values).T).T - each * own.diagonal * values
-        return jnp.sum(values * received, 0)
+        sent = _times(weights, values)
+        return jnp.sum(values * ((own @ sent.T).T - own.diagonal * sent), 0)
+
+
+def _times(weights: Any, values: jax.Array, power: int = 1) -> jax.Array:
+    """Values multiplied by weights, or by a power of them."""
+    return values if weights is None else values * weights**power
 
 
 def _features_of_samples(featured: tuple[Any, Any], samples: tuple[Any, Any, Any]) -> jax.Array:
@@ -226,7 +218,7 @@ def _sums_by_label(kernel: Any, own: LowRank, predictions: Any, targets: Any, we
     The second sum is the same for all redraws; the first one takes a number for each sample, not
     one for each class.
     """
-    factor = own.factor if weights is None else own.factor * weights[:, None]
+    factor = _times(weights, own.factor.T).T
     norms = jnp.sum(jnp.square(factor), 1)
     probs = predictions.class_probs
     scales = kernel.label_scales(probs)
@@ -283,8 +275,7 @@ class View:
             sizes.append(bytes_of_redraw(n, number, in_blocks=in_blocks))
         if self.others:
             num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
-            wide = num_components if num_components > UNROLLED else 1
-            sizes.append(wide * bytes_of_tile(n))
+            sizes.append(bytes_of_tile(n) * (num_components if num_components > UNROLLED else 1))
         return max(sizes)
 
 
@@ -295,7 +286,7 @@ def _sums_by_pairs(kernel: Kernel, predictions: Any, targets: PyTree, weights: A
     each = jnp.ones(n, jnp.int8) if weights is None else weights
 
     def sums(y: PyTree) -> Sums:
-        return split_quadratic_forms(sample_pair, kernel, (predictions, y), each[:, None])
+        return quadratic_forms(sample_pair, kernel, (predictions, y), each[:, None])
 
     return jax.tree.map(lambda x: x[:, 0], jax.vmap(sums)(targets))
 
@@ -305,19 +296,6 @@ class Alike:
     """Views that differ in their arrays only, stacked: a loop over them is compiled once."""
 
     views: View
-
-    def with_views(self) -> "Alike":
-        """With what is the same for all targets."""
-        return Alike(jax.lax.map(lambda view: view.with_views(), self.views))
-
-    def mapped(self, function: Callable[[View], PyTree]) -> PyTree:
-        """Values of a function of all views, one after the other, [b, K] each."""
-        values = jax.lax.map(function, self.views)
-        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1), values)
-
-    def sums(self, predictions: Any, targets: PyTree, weights: Any) -> Sums:
-        """Sums for targets [b, n, ...], [b, K] each."""
-        return self.mapped(lambda view: view.sums(predictions, targets, weights))
 
 
 @record
@@ -336,12 +314,29 @@ class Plan:
 
     def with_views(self) -> "Plan":
         """With what is the same for all targets, computed once."""
-        return dataclasses.replace(self, parts=tuple(part.with_views() for part in self.parts))
+        parts = (
+            Alike(jax.lax.map(View.with_views, part.views))
+            if isinstance(part, Alike)
+            else part.with_views()
+            for part in self.parts
+        )
+        return dataclasses.replace(self, parts=tuple(parts))
+
+    def mapped(self, function: Callable[[View], PyTree]) -> PyTree:
+        """Values of a function of each view, [b, K] for K kernels, in the order of all kernels."""
+
+        def of_part(part: View | Alike) -> PyTree:
+            if not isinstance(part, Alike):
+                return function(part)
+            values = jax.lax.map(function, part.views)
+            return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1), values)
+
+        values = map(of_part, self.parts)
+        return jax.tree.map(lambda *x: jnp.concatenate(x, 1)[:, np.array(self.order)], *values)
 
     def sums(self, predictions: Any, targets: PyTree, weights: Any = None) -> Sums:
         """Sums of h over i ≠ j, and over i = j, for targets [b, n, ...], [b, K] each."""
-        parts = [part.sums(predictions, targets, weights) for part in self.parts]
-        return jax.tree.map(lambda *x: jnp.concatenate(x, 1)[:, np.array(self.order)], *parts)
+        return self.mapped(lambda view: view.sums(predictions, targets, weights))
 
 
 def plan_of(

@@ -1,8 +1,7 @@
-"""Tiles of pairs: cutting, visiting, adding up."""
+"""Sums and means of a pair function in tiles: cutting, visiting, adding up."""
 
 import functools
 import math
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,17 +12,17 @@ from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, on_cpu
-from calibjax._core.environment import Result, map_shared
+from calibjax._core.environment import Result, jit_long, map_shared
 from calibjax._core.pytree import PyTree, T
 
 Args = TypeVar("Args")
 Point = TypeVar("Point")
 Other = TypeVar("Other")
 PairFunction = Callable[[Args, Point, Point], jax.Array]
+_Pair = tuple[jax.Array, jax.Array]
 
 TILE_SIZE = 128  # a tile of float64 fits the cache of a core
-_MANY_TILES = 8  # as many in a row before they grow: half of each tile on the diagonal is lost
-_CORES = 4  # that a tile of twice that length keeps busy
+_MANY = 16 * TILE_SIZE  # samples, of whose tiles the halves on the diagonal are few
 _ACCELERATOR_TILE_SIZE = 2048
 _ACCELERATOR_ENTRIES = 2**26  # components of all pairs of a tile, in case none of them is fused
 _LANES = 16  # lengths of tiles are multiples of it, or loops are not vectorised to the end
@@ -37,24 +36,19 @@ def length_of(xs: PyTree) -> int:
 def size_of(xs: PyTree, tile_size: int | None) -> int:
     """Largest number of rows and columns of a tile: what the user has chosen, or a default.
 
-    On CPUs the values of a tile stay in the caches, and its rows are shared among the cores: 128,
-    and for many samples 256, or more on more than four cores. Accelerators want few large steps:
-    2048, and less if samples have so many components that a tile of all of them takes more than
-    half a gigabyte. The size does not depend on the precision, so that both evaluate the same sums.
+    On CPUs the values of a tile stay in the caches: 128, and for many samples 256. Accelerators
+    want few large steps: 2048, and less if samples have so many components that a tile of all of
+    them takes more than half a gigabyte. The size does not depend on the precision, so that both
+    evaluate the same sums.
     """
     if tile_size is not None:
         return checks.size_in_range("tile_size", tile_size, 1)
     if on_cpu():
-        is_known = hasattr(os, "sched_getaffinity")  # how many cores this process may use
-        cores = len(os.sched_getaffinity(0)) if is_known else os.cpu_count() or 1
-        busy = max(1.0, cores / _CORES)
-        largest = 2 * TILE_SIZE * 2 ** math.ceil(math.log2(busy) / 2)
-        largest = min(largest, length_of(xs) // _MANY_TILES)
-    else:
-        num_components = sum(math.prod(jnp.shape(leaf)[1:]) for leaf in jax.tree.leaves(xs))
-        fitting = math.isqrt(_ACCELERATOR_ENTRIES // max(1, num_components))
-        largest = min(_ACCELERATOR_TILE_SIZE, fitting)
-    return 2 ** (max(TILE_SIZE, largest).bit_length() - 1)
+        return TILE_SIZE if length_of(xs) < _MANY else 2 * TILE_SIZE
+    num_components = sum(math.prod(jnp.shape(leaf)[1:]) for leaf in jax.tree.leaves(xs))
+    fitting = math.isqrt(_ACCELERATOR_ENTRIES // max(1, num_components))
+    fitting = max(TILE_SIZE, min(_ACCELERATOR_TILE_SIZE, fitting))
+    return 2 ** (fitting.bit_length() - 1)
 
 
 def split(xs: T, tile_size: int) -> T:
@@ -114,7 +108,7 @@ def pairs(num_tiles: int) -> jax.Array:
     return jnp.asarray(numbers.reshape((num_tiles + 1) // 2, -1, 2), jnp.int32)
 
 
-def add(total: tuple[jax.Array, jax.Array], term: jax.Array) -> tuple[jax.Array, jax.Array]:
+def add(total: _Pair, term: jax.Array) -> _Pair:
     """Adds a term to a compensated sum (value, lost) as Neumaier does, elementwise."""
     value, lost = total
     new = value + term
@@ -159,21 +153,92 @@ def map_rows(
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_points], values)
 
 
-def upper_forms(
+_BLOCK_ENTRIES = 2**20  # pairs of blocks evaluated at once
+
+
+_reduction = functools.partial(jit_long, static_argnames=("function", "tile_size"))
+
+
+@functools.partial(jit_long, static_argnames=("function", "include_diagonal", "tile_size"))
+def mean_over_pairs(
     function: PairFunction[Args, Point],
     args: Args,
     xs: Point,
-    weights: jax.Array | None,
-    tile_size: int | None,
+    weights: jax.Array | None = None,
+    *,
+    include_diagonal: bool = False,
+    tile_size: int | None = None,
 ) -> jax.Array:
-    """Σ_{i<j} w_ic f(x_i, x_j) w_jc, [c], or the plain sum over pairs, [1], without weights."""
-    first = take(xs, 0)
-    dtype = jax.eval_shape(function, args, first, first).dtype
-    if weights is None:
-        weights = jnp.ones((length_of(xs), 1), dtype)
-    dtype = jnp.result_type(dtype, weights)
-    size = size_of(xs, tile_size)
-    rows = split(xs, size), split_weights(weights, size)
+    """Mean of f(x_i, x_j) over the pairs i < j: the U-statistic of a symmetric f.
+
+    With weights it is Σ_{i<j} w_i w_j f(x_i, x_j) / Σ_{i<j} w_i w_j.
+
+    Args:
+        function: pair function, (args, x, y) → scalar.
+        args: pytree that is handed to each call.
+        xs: samples, a pytree with leading axis n ≥ 2.
+        weights: w ≥ 0, [n], or None.
+        include_diagonal: take the mean over all n² pairs (i, j) instead, those with i = j
+            included: the V-statistic, for n ≥ 1.
+        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
+
+    Returns:
+        A scalar.
+
+    Cost: n²/2 evaluations, O(n + tile²) memory; the gradient three to ten times as much time.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.operators import mean_over_pairs
+    >>> def product(scale, x, y):
+    ...     return scale * x * y
+    >>> print(mean_over_pairs(product, 3.0, jnp.array([1.0, 2.0, 3.0])))  # 2 + 3 + 6
+    11.0
+    >>> print(mean_over_pairs(product, 1.0, jnp.array([1.0, 3.0]), include_diagonal=True))
+    4.0
+    """
+    # Ones of this type leave that of f.
+    each = jnp.ones(length_of(xs), jnp.int8) if weights is None else weights
+    data = function, args, xs, each[:, None]
+    off_diagonal, diagonal = (part[0] for part in quadratic_forms(*data, tile_size=tile_size))
+    n = length_of(xs) if weights is None else weights.sum()
+    if include_diagonal:
+        return (off_diagonal + diagonal) / n / n
+    return off_diagonal / (n * (n - 1.0) if weights is None else 2 * _mass_of_pairs(weights))
+
+
+@_reduction
+def quadratic_forms(
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
+    weights: jax.Array,
+    *,
+    tile_size: int | None = None,
+) -> _Pair:
+    """Quadratic forms Σ_ij w_ic f(x_i, x_j) w_jc of a symmetric f, for all c at once.
+
+    Args:
+        function: pair function, (args, x, y) → scalar, symmetric in x and y.
+        args: pytree that is handed to each call.
+        xs: samples, a pytree with leading axis n.
+        weights: w, [n, c].
+        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
+
+    Returns:
+        The sums over i ≠ j, and over i = j, [c] each.
+
+    Cost: n²/2 evaluations, n² c / 2 multiplications in matrix products, O(n c + tile²) memory.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.operators import quadratic_forms
+    >>> def product(scale, x, y):
+    ...     return scale * x * y
+    >>> print(*quadratic_forms(product, 1.0, jnp.array([1.0, 2.0]), jnp.ones((2, 1))))
+    [4.] [5.]
+    """
+    diagonal = jax.vmap(function, in_axes=(None, 0, 0))(args, xs, xs)
+    dtype, size = jnp.result_type(diagonal, weights), size_of(xs, tile_size)
+    rows = split(xs, size), split_weights(weights.astype(dtype), size)
     length = rows[1].shape[1]
     above = np.triu(np.ones((length, length), bool), 1)
 
@@ -181,11 +246,11 @@ def upper_forms(
         args, rows = data
 
         @functools.partial(jax.checkpoint, prevent_cse=False)
-        def add_pair(total: tuple[jax.Array, jax.Array], pair: jax.Array) -> tuple[Any, None]:
+        def add_pair(total: _Pair, pair: jax.Array) -> tuple[Any, None]:
             (x, v), (y, w) = (lax.optimization_barrier(take(rows, index)) for index in pair)
             values = evaluate(function, args, x, y)
             values = jnp.where(above | (pair[0] < pair[1]), values, 0)
-            return add(total, jnp.sum(v * product(values, w), 0).astype(dtype)), None
+            return add(total, jnp.sum(v * product(values, w), 0)), None
 
         @functools.partial(jax.checkpoint, prevent_cse=False)
         def of_group(pairs: jax.Array) -> jax.Array:
@@ -195,4 +260,468 @@ def upper_forms(
 
         return lax.map(of_group, pairs)
 
-    return jnp.sum(map_shared(sums, (args, rows), pairs(length_of(rows))), 0)
+    upper = jnp.sum(map_shared(sums, (args, rows), pairs(length_of(rows))), 0)
+    return 2 * upper, matmul(diagonal, jnp.square(weights))
+
+
+@_reduction
+def weighted_sums(
+    function: Callable[[Args, Point, Other], jax.Array],
+    args: Args,
+    xs: Point,
+    ys: Other,
+    weights: jax.Array,
+    *,
+    tile_size: int | None = None,
+) -> jax.Array:
+    """Weighted sums Σ_j f(x_i, y_j) w_jc at each x_i: the product of a matrix that is never held.
+
+    Args:
+        function: pair function, (args, x, y) → scalar; no symmetry is assumed.
+        args: pytree that is handed to each call.
+        xs: n points, a pytree with leading axis n.
+        ys: n' samples, a pytree with leading axis n'.
+        weights: w, [n', c].
+        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
+
+    Returns:
+        The sums, [n, c].
+
+    Cost: n n' evaluations and n n' c multiplications, O((n + n') c + tile²) memory.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.operators import weighted_sums
+    >>> def product(scale, x, y):
+    ...     return scale * x * y
+    >>> x = jnp.array([1.0, 2.0])
+    >>> print(weighted_sums(product, 1.0, x, x, jnp.array([[1.0], [10.0]])))
+    [[21.]
+     [42.]]
+    """
+    size = size_of(ys, tile_size)
+    columns = split(ys, size), split_weights(weights, size)
+
+    def sums_at(data: tuple[Args, tuple[Other, jax.Array]], x: Point) -> jax.Array:
+        args, columns = data
+        values_of = jax.vmap(functools.partial(function, args, x), in_axes=-1)
+
+        @functools.partial(jax.checkpoint, prevent_cse=False)
+        def add_tile(total: _Pair, index: jax.Array) -> tuple[_Pair, None]:
+            samples, w = lax.optimization_barrier(take(columns, index))
+            return add(total, product(values_of(samples), w)), None
+
+        dtype = jax.eval_shape(values_of, take(columns[0], 0)).dtype
+        zero = jnp.zeros(weights.shape[1], jnp.result_type(dtype, weights))
+        (value, lost), _ = lax.scan(add_tile, (zero, zero), jnp.arange(length_of(columns)))
+        return value + lost
+
+    return map_rows(sums_at, (args, columns), xs, tile_size=size)
+
+
+@functools.partial(jit_long, static_argnames=("function", "block_size"))
+def block_means(
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
+    weights: jax.Array | None = None,
+    *,
+    block_size: int,
+) -> jax.Array:
+    """Mean over the pairs i < j within each of the ⌊n/B⌋ blocks of B consecutive samples.
+
+    The last, incomplete block is dropped. With weights the means are
+    Σ_{i<j} w_i w_j f(x_i, x_j) / Σ_{i<j} w_i w_j, and 0 where the divisor, see `block_masses`, is.
+
+    Args:
+        function: pair function, (args, x, y) → scalar.
+        args: pytree that is handed to each call.
+        xs: samples, a pytree with leading axis n.
+        weights: w, [n], or None.
+        block_size: B, 2 ≤ B ≤ n.
+
+    Returns:
+        The means, [⌊n/B⌋].
+
+    Cost: n B / 2 pairs, O(n) memory.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.operators import block_means
+    >>> def product(scale, x, y):
+    ...     return scale * x * y
+    >>> print(block_means(product, 1.0, jnp.array([1.0, 2.0, 3.0, 4.0, 5.0]), block_size=2))
+    [ 2. 12.]
+    """
+
+    def mean(args: Args, block: tuple[Point, jax.Array | None]) -> jax.Array:
+        xs, weights = block
+        if weights is None:
+            return mean_over_pairs(function, args, xs)
+        (total,), _ = quadratic_forms(function, args, xs, weights[:, None])
+        mass = 2 * _mass_of_pairs(weights)
+        return total / jnp.where(mass == 0, 1, mass)
+
+    def means(args: Args, blocks: tuple[Point, jax.Array | None]) -> jax.Array:
+        number = min(length_of(blocks), max(1, _BLOCK_ENTRIES // block_size**2))
+        return lax.map(functools.partial(mean, args), blocks, batch_size=number)
+
+    return map_shared(means, args, _blocks((xs, weights), block_size))
+
+
+@functools.partial(jit_long, static_argnames="block_size")
+def block_masses(weights: jax.Array, *, block_size: int) -> jax.Array:
+    """Σ_{i<j} w_i w_j over the pairs within each block of `block_means`, [⌊n/B⌋].
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.operators import block_masses
+    >>> print(block_masses(jnp.array([1.0, 2.0, 3.0, 0.0, 5.0]), block_size=2))
+    [2. 0.]
+    """
+    return jax.vmap(_mass_of_pairs)(_blocks(weights, block_size))
+
+
+def _blocks(xs: T, block_size: int) -> T:
+    """Rows in whole blocks, [⌊n/B⌋, B, ...]."""
+    number = length_of(xs) // block_size
+    return jax.tree.map(
+        lambda leaf: leaf[: number * block_size].reshape(number, block_size, *leaf.shape[1:]), xs
+    )
+
+
+def _mass_of_pairs(weights: jax.Array) -> jax.Array:
+    """Σ_{i<j} w_i w_j, by positive terms only: just zero without any pair."""
+    return jnp.sum(weights[1:] * jnp.cumsum(weights)[:-1])
+
+
+BLOCK_SIZE = 2032  # samples held at once; rows of 2048 would compete for the same part of a cache
+
+
+@functools.partial(jit_long, static_argnames=("function", "block_size"))
+def feature_sums(
+    function: Callable[[Args, Point], jax.Array],
+    args: Args,
+    xs: Point,
+    weights: jax.Array,
+    square_weights: jax.Array,
+    *,
+    block_size: int = BLOCK_SIZE,
+) -> _Pair:
+    """Sums Σ_i w_is f_c(x_i) of features, and Σ_i v_it f_c(x_i)² of their squares.
+
+    If w are features of a kernel on predictions and f those of a target kernel, the squares of the
+    first sums add up to the sum of their product over all pairs; the second sums, with v = ‖w‖²,
+    are its part on the diagonal.
+
+    Args:
+        function: features of m samples, (args, xs) → [c, m].
+        args: pytree that is handed to each call.
+        xs: samples, a pytree with leading axis n.
+        weights: w, [n, S].
+        square_weights: v, [n, T].
+        block_size: number of samples whose features are held at once.
+
+    Returns:
+        Both sums, [S, c] and [T, c].
+
+    Cost: n evaluations and n (S + T) c multiplications, O(n (S + T) + block_size c) memory.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.operators import feature_sums
+    >>> def powers(scale, xs):
+    ...     return jnp.stack([scale * xs, xs**2])
+    >>> ones = jnp.ones((3, 1))
+    >>> print(*feature_sums(powers, 2.0, jnp.array([1.0, 2.0, 3.0]), ones, ones))
+    [[12. 14.]] [[56. 98.]]
+    """
+    data = xs, weights, square_weights
+    n = data[1].shape[0]
+    num_blocks = -(-n // block_size)
+    size = -(-n // num_blocks)
+
+    def step(total: tuple, index: jax.Array) -> tuple[PyTree, None]:
+        # The last block starts earlier, so that it is full; samples of the one before are left out.
+        start = jnp.minimum(index * size, n - size)
+        is_own = (start + jnp.arange(size) >= index * size)[:, None]
+        block = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size), data)
+        values = function(args, block[0]).T
+        w, v = (jnp.where(is_own, part, 0) for part in block[1:])
+        terms = matmul(w.T, values), matmul(v.T, jnp.square(values))
+        return jax.tree.map(jnp.add, total, terms), None
+
+    first = jax.eval_shape(lambda index: step((0, 0), index)[0], 0)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), first)
+    return lax.scan(jax.checkpoint(step), zeros, jnp.arange(num_blocks))[0]
+
+
+Theta = TypeVar("Theta")
+
+
+@functools.partial(jit_long, static_argnames=("function", "log_kernel", "tile_size"))
+def kernel_means(
+    function: PairFunction[Args, Point],
+    log_kernel: Callable[[Theta, jax.Array], jax.Array],
+    args: Args,
+    parameters: Theta,
+    points: tuple[Point, jax.Array],
+    samples: tuple[Point, jax.Array],
+    values: jax.Array,
+    *,
+    tile_size: int | None = None,
+) -> _Pair:
+    """Kernel-weighted means of values (Nadaraya and Watson), for G kernels of one distance.
+
+        mean_gi = Σ_j w_gij v_j / Σ_j w_gij,    w_gij = exp(log_kernel(θ_g, f(x_i, y_j))),
+
+    sums over the samples j that are in the group of point i. Distances are computed once for all
+    kernels. Weights are divided by the largest before they are added, so that they do not
+    underflow together, however narrow the kernel: the limit is the nearest neighbour. A pair of
+    samples in different groups costs nothing, since both sets are sorted by group.
+
+    Args:
+        function: distance of a pair, (args, x, y) → scalar.
+        log_kernel: logarithm of the kernel, (θ, distance) → scalar, which must not increase with
+            the distance.
+        args: pytree that is handed to each call of `function`.
+        parameters: θ, a pytree with leading axis G.
+        points: n points, a pytree with leading axis n, and integers that number their groups, [n].
+        samples: n' samples, a pytree with leading axis n', and their groups, [n'].
+        values: v, [n', c].
+        tile_size: largest number of rows and columns of a tile; None: chosen for the device.
+
+    Returns:
+        The means [G, n, c], and the sums of the weights over the largest of them, [G, n]. Where
+        a group has no samples, both are zero.
+
+    Cost: for the pairs within groups, one distance, G exponentials and G (c + 1) multiplications
+    each; O((n + n') c + G n c + tile²) memory, also for the gradient.
+
+    References: Nadaraya (1964); Watson (1964).
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.operators import kernel_means
+    >>> def distance(args, x, y):
+    ...     return jnp.abs(x - y)
+    >>> def log_kernel(length_scale, distance):
+    ...     return -distance / length_scale
+    >>> means, totals = kernel_means(
+    ...     distance,
+    ...     log_kernel,
+    ...     None,
+    ...     jnp.array([1e-3, 1e3]),
+    ...     (jnp.array([0.0]), jnp.array([0])),
+    ...     (jnp.array([0.1, 1.0]), jnp.array([0, 0])),
+    ...     jnp.array([[1.0], [0.0]]),
+    ... )
+    >>> print(means.squeeze().round(2))
+    [1.  0.5]
+    """
+    size = size_of(samples[0], tile_size)
+    order, to_order = jnp.argsort(points[1]), jnp.argsort(samples[1])
+    points = jax.tree.map(lambda leaf: leaf[order], points)
+    samples = jax.tree.map(lambda leaf: leaf[to_order], samples)
+    ones = jnp.ones((values.shape[0], 1), values.dtype)
+    weights = split_weights(jnp.concatenate([values[to_order], ones], 1), size)
+    columns = (*split(samples, size), weights)
+
+    # [tiles, G, c + 1, length]
+    smooth = functools.partial(_smoothed, function, log_kernel)
+    sums = map_shared(smooth, (args, parameters, columns), split(points, size))
+    sums = jnp.moveaxis(sums, (1, 2), (0, -1)).reshape(sums.shape[1], -1, sums.shape[2])
+    sums = jnp.zeros_like(sums[:, : order.size]).at[:, order].set(sums[:, : order.size])
+    totals = sums[..., -1]
+    return sums[..., :-1] / jnp.where(totals == 0, 1, totals)[..., None], totals
+
+
+def _smoothed(
+    function: Callable[..., jax.Array], log_kernel: Callable, data: Any, tiles: PyTree
+) -> jax.Array:
+    """Weighted sums at the points of all tiles, [tiles, G, c + 1, rows]."""
+    args, parameters, columns = data
+    num_kernels = jax.tree.leaves(parameters)[0].shape[0]
+
+    @jax.checkpoint
+    def row(tile: PyTree) -> jax.Array:
+        points, row_groups = tile
+        values_of = functools.partial(evaluate, function, args)  # [columns, rows]
+        dtype = jax.eval_shape(values_of, take(columns[0], 0), points).dtype
+
+        def visit(carry: _Pair, column: tuple[Any, jax.Array, jax.Array]) -> _Pair:
+            nearest, sums = carry
+            samples, column_groups, values = column
+            distance = values_of(samples, points)
+            is_pair = (column_groups[:, None] == row_groups) & ~(distance == jnp.inf)
+            closest = jnp.minimum(nearest, jnp.min(jnp.where(is_pair, distance, jnp.inf), 0))
+            # Where there is no sample, all distances are that of the sample itself: no exponent is
+            # infinite, whose derivative times zero would not be a number.
+            centre = jnp.where(closest == jnp.inf, 0, closest)
+            before = jnp.where(nearest == jnp.inf, centre, nearest)
+            distance = jnp.where(is_pair, distance, centre)
+
+            def of_kernel(kernel_and_sum: tuple[Any, jax.Array]) -> jax.Array:
+                kernel, total = kernel_and_sum
+                shift = log_kernel(kernel, centre)
+                weights = jnp.where(is_pair, jnp.exp(log_kernel(kernel, distance) - shift), 0)
+                rescaled = jnp.exp(log_kernel(kernel, before) - shift) * total
+                return rescaled + matmul(values.T, weights)
+
+            return closest, lax.map(of_kernel, (parameters, sums))
+
+        @jax.checkpoint
+        def step(carry: _Pair, column: tuple[Any, jax.Array, jax.Array]) -> tuple[Any, None]:
+            overlaps = (column[1][0] <= row_groups[-1]) & (column[1][-1] >= row_groups[0])
+            return lax.cond(overlaps, visit, lambda carry, _: carry, carry, column), None
+
+        shape = num_kernels, columns[2].shape[-1], row_groups.size
+        zeros = jnp.zeros(shape, jnp.result_type(dtype, columns[2]))
+        start = jnp.full(row_groups.shape, jnp.inf, dtype), zeros
+        return lax.scan(step, start, columns)[0][1]
+
+    return lax.map(row, tiles)
+
+
+_NUM_KEPT = 8  # values that the last pass collects
+_NUM_DRAWN = 2**14  # pairs that are looked at first
+# Where to look within a bracket, in standard deviations of a rank.
+_OFFSETS = (-4.0, -2.0, -1.0, -0.3, 0.3, 1.0, 2.0, 4.0)
+_NUM_PARTS = 6  # each pass narrows a bracket by at least this factor
+
+
+Carry = TypeVar("Carry")
+Bracket = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+
+
+def _as_keys(values: jax.Array) -> jax.Array:
+    """Bit patterns of non-negative floats, which are ordered as the floats are."""
+    integer: Any = jnp.int64 if values.dtype == jnp.float64 else jnp.int32
+    return lax.bitcast_convert_type(jnp.abs(values), integer)
+
+
+def _fold_keys(
+    function: PairFunction[Args, Point],
+    args: Args,
+    xs: Point,
+    tile_size: int,
+    step: Callable[[Carry, jax.Array], Carry],
+    carry: Carry,
+) -> Carry:
+    """Folds step(carry, keys) over tiles of pairs; where i ≥ j keys are the largest integer."""
+    tiles = split(xs, tile_size)
+    local = jnp.arange(jax.tree.leaves(tiles)[0].shape[-1])
+
+    def visit(carry: Carry, pair: jax.Array) -> tuple[Carry, None]:
+        x, y = (lax.optimization_barrier(take(tiles, index)) for index in pair)
+        rows, columns = (index * local.size + local for index in pair)
+        is_pair = (rows[:, None] < columns) & (columns < length_of(xs))
+        keys = _as_keys(evaluate(function, args, x, y))
+        keys = jnp.where(is_pair, keys, jnp.iinfo(keys.dtype).max)
+        return step(carry, lax.optimization_barrier(keys)), None
+
+    return lax.scan(visit, carry, pairs(length_of(tiles)).reshape(-1, 2))[0]
+
+
+def _quantiles(
+    function: PairFunction[Args, Point], args: Args, xs: Point, number: int
+) -> jax.Array:
+    """Zero, and keys that cut some pairs from all over the data into parts of equal numbers."""
+    n = length_of(xs)
+    number_drawn = np.arange(min(_NUM_DRAWN, n * n))
+    i = number_drawn * 104729 % n
+    j = (i + 1 + number_drawn * 7919 % (n - 1)) % n
+    one, two = (jax.tree.map(lambda leaf, k=k: leaf[k], xs) for k in (i, j))
+    keys = jnp.sort(_as_keys(jax.vmap(function, (None, 0, 0))(args, one, two)))
+    places = np.linspace(0, i.size - 1, number - 1).astype(int)
+    return jnp.concatenate([jnp.zeros_like(keys[:1]), keys[places]])
+
+
+def _thresholds_within(bracket: Bracket, rank: jax.Array, dtype: Any) -> jax.Array:
+    """Keys around the place of a rank if the pairs were spread evenly over a bracket.
+
+    The ends find a value that many pairs share; equal parts bound the number of passes.
+    """
+    low, high, below, upto = bracket
+    width = high - low
+    count = (upto - below).astype(dtype)
+    offsets = jnp.asarray(_OFFSETS, dtype) * (0.5 * jnp.sqrt(count))
+    place = jnp.clip(((rank - below).astype(dtype) - 0.5 + offsets) / count, 0, 1)
+    # Rounding may exceed the largest integer.
+    inner = jnp.minimum(place * width.astype(dtype), 0.99 * jnp.iinfo(low.dtype).max)
+    parts = jnp.arange(_NUM_PARTS, dtype=low.dtype) * (width // _NUM_PARTS)
+    return low + jnp.sort(jnp.minimum(jnp.append(inner.astype(low.dtype), parts), width - 1))
+
+
+@functools.partial(jax.jit, static_argnames="function")
+def order_statistics(
+    function: PairFunction[Args, Point], args: Args, xs: Point, ranks: _Pair
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Values of two ranks among those of all pairs, or among the positive ones.
+
+    Each pass over all pairs counts those that are not above some thresholds, until a bracket of the
+    answer holds few pairs, or one value. The last pass collects them.
+
+    Args:
+        function: symmetric pair function, (args, x, y) → scalar, without negative values.
+        args: pytree that is handed to each call.
+        xs: samples, a pytree with leading axis n ≥ 2.
+        ranks: (r, r) or (r, r + 1), counted from 1. If the values of both are zero, the ranks of
+            the median of the positive values take their place.
+
+    Returns:
+        The two values, scalars (NaN if both are zero and none is positive), and the number of
+        pairs whose value is zero.
+
+    Cost: some 6 passes over n²/2 pairs, at most 16 for float32; O(n + tile²) memory.
+    """
+    tile_size = TILE_SIZE if on_cpu() else size_of(xs, None)
+    fold = functools.partial(_fold_keys, function, args, xs, tile_size)
+    thresholds = _quantiles(function, args, xs, len(_OFFSETS) + _NUM_PARTS)
+    dtype = jnp.dtype(f"f{thresholds.itemsize}")
+    infinity, largest = _as_keys(jnp.array(jnp.inf, dtype)), jnp.iinfo(thresholds.dtype).max
+    num_pairs = length_of(xs) * (length_of(xs) - 1) // 2
+
+    def wanted(zeros: jax.Array) -> jax.Array:
+        positive = (num_pairs - zeros + 1) // 2, (num_pairs - zeros) // 2 + 1
+        return jnp.where(zeros >= ranks[1], zeros + jnp.stack(positive), jnp.stack(ranks))
+
+    def undecided(state: tuple[Bracket, jax.Array, jax.Array]) -> jax.Array:
+        (low, high, below, upto), _, zeros = state
+        return (zeros < 0) | (low < high) & (upto - below >= _NUM_KEPT)
+
+    def narrow(state: tuple[Bracket, jax.Array, jax.Array]) -> Any:
+        (low, high, below, upto), thresholds, zeros = state
+
+        def add(counts: jax.Array, keys: jax.Array) -> jax.Array:
+            columns = lax.map(lambda end: jnp.sum(keys <= end, 0, dtype=keys.dtype), thresholds)
+            return counts + jnp.sum(columns, 1)
+
+        counts = fold(add, jnp.zeros(thresholds.size, below.dtype))
+        zeros = jnp.where(zeros < 0, counts[0], zeros)  # the first threshold at the first time
+        rank = wanted(zeros)[0]
+        ends = jnp.concatenate([low[None] - 1, thresholds, high[None]])
+        counts = jnp.concatenate([below[None], counts, upto[None]])
+        place = jnp.argmax(counts >= rank)  # at least 1, since fewer than `rank` are below
+        bracket = ends[place - 1] + 1, ends[place], counts[place - 1], counts[place]
+        return bracket, _thresholds_within(bracket, rank, dtype), zeros
+
+    def smallest(kept: jax.Array, keys: jax.Array) -> jax.Array:
+        def insert(kept: jax.Array, row: jax.Array) -> tuple[jax.Array, None]:
+            row = jnp.where(row > limit, row, largest)
+            before = jnp.concatenate([jnp.full_like(row, -1)[None], kept[:-1]])
+            return jnp.minimum(kept, jnp.maximum(before, row)), None
+
+        return lax.scan(insert, kept, keys)[0]
+
+    everything = jnp.zeros_like(infinity), infinity, jnp.asarray(0), jnp.asarray(num_pairs)
+    start = everything, thresholds, jnp.asarray(-1)
+    (low, high, below, upto), _, zeros = lax.while_loop(undecided, narrow, start)
+    is_few = upto - below < _NUM_KEPT  # otherwise all of the bracket have the value low = high
+    limit = jnp.where(is_few, low - 1, high)
+    length = split(jnp.arange(length_of(xs)), tile_size).shape[1]
+    kept = jnp.sort(fold(smallest, jnp.full((_NUM_KEPT, length), largest)).ravel())
+    exists = (zeros < num_pairs) | (zeros < ranks[1])
+
+    def value(rank: jax.Array) -> jax.Array:
+        tied = jnp.where(upto >= rank, low, kept[0])
+        key = jnp.where(is_few, kept[jnp.where(is_few, rank - below - 1, 0)], tied)
+        return jnp.where(exists, lax.bitcast_convert_type(key, dtype), jnp.nan)
+
+    lower, upper = wanted(zeros)
+    return value(lower), value(upper), zeros

@@ -605,5 +605,5 @@ def e_process_wealth(
         highest = max(threshold, *(x.max() / unit for x in (total, *bets.values()))) + 0.5
         ax.set(xlabel=xlabel, ylabel="wealth", ylim=(lowest, highest))
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.yaxis.set_major_formatter(lambda x, _: f"$10^{{{x:g}}}$")
+        ax.yaxis.set_major_formatter(lambda x, _: f"1e{x:g}")
     return ax

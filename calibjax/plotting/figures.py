@@ -48,22 +48,27 @@ def figure(
         ImportError: if matplotlib is not installed.
         TypeError: if `ax` is something else.
     """
-    environment.imported("matplotlib", "calibjax.plotting draws with matplotlib", "plot")
+    matplotlib = environment.imported("matplotlib", "calibjax.plotting draws with it", "plot")
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    names = {"text.parse_math": False}  # of classes and groups, which may contain $
     if ax is not None:
         if not isinstance(ax, Axes):
             raise TypeError(f"ax: expected a matplotlib Axes or None, got {checks.described(ax)}")
-        yield ax
+        with matplotlib.rc_context(names):
+            yield ax
         return
     ax = Figure(figsize=size, layout="constrained").subplots()
-    yield ax
+    with matplotlib.rc_context(names):
+        yield ax
     ax.spines[["top", "right"]].set_visible(False)
     labelled = zip(*ax.get_legend_handles_labels(), strict=True)
     if handles := [handle for handle, label in labelled if label not in skipped]:
         style = {"frameon": False, "fontsize": "small", "ncols": ncols}
-        ax.figure.legend(handles=handles, loc="outside upper center", **style)
+        legend = ax.figure.legend(handles=handles, loc="outside upper center", **style)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
 
 
 def result_of(entries: str) -> Callable[..., CalibrationTestResult]:

@@ -199,9 +199,8 @@ class ConfidenceRecalibrator(Recalibrator):
     _fit: Any  # (confidences, correct, weights) → params
     _apply: Any  # (params, confidences) → new confidences
 
-    def _counts_samples(self) -> bool:
-        """Whether the number of samples matters, which is the sum of the weights then."""
-        return False
+    # Whether the number of samples matters, which is the sum of the weights then.
+    _counts_samples: Any = False
 
     def _is_kept(self, params: Any, confidences: jax.Array) -> jax.Array:
         """Which confidences are kept for lack of samples."""
@@ -214,7 +213,7 @@ class ConfidenceRecalibrator(Recalibrator):
             return ClassWiseParams(jax.vmap(self._identity)(ones))
         return self._identity(jnp.ones((), floating_dtype(predictions)))
 
-    @checked(copies=lambda x: x._counts_samples(), confidences=_confidences, correct=_correct)
+    @checked(copies=lambda x: x._counts_samples, confidences=_confidences, correct=_correct)
     def fit(self, confidences: PyTree, correct: PyTree, weights: Numbers | None = None) -> PyTree:
         """Learns from confidences [n] and correctness, 0 or 1, [n]; or from classes and labels."""
         if not is_of_classes(confidences):

@@ -100,6 +100,7 @@ class PlattScaling(ConfidenceRecalibrator):
     def _identity(self, one: jax.Array) -> SigmoidMap:
         return SigmoidMap(one, jnp.zeros_like(one))
 
+    @property
     def _counts_samples(self) -> bool:
         return self.smooth_targets
 
@@ -520,6 +521,7 @@ class VennAbers(ConfidenceRecalibrator):
     """
 
     _learns = CalibrationSamples
+    _counts_samples = True
 
     @checked(compiled=True)
     def interval(
@@ -542,9 +544,6 @@ class VennAbers(ConfidenceRecalibrator):
             return tuple(jax.vmap(value, (None, 0))(confidence, labels))
 
         return lax.map(both, confidences, batch_size=_BATCH)
-
-    def _counts_samples(self) -> bool:
-        return True
 
     def _fit(
         self, confidences: jax.Array, correct: jax.Array, weights: Weights

@@ -342,17 +342,23 @@ def recalibration_gain(
     all_gains = {}
     for name, method in recalibrations.items():
         after = cross_fitted(key, method, predictions, targets, weights, num_folds)
-        gains = before - per_sample(score, after, targets)
-        gain = _interval(gains, weights, z)
-        old, new = _uncertainty(predictions), _uncertainty(after)
-        if old is not None and new is not None:
-            change = new - old
-            finite = jnp.where(jnp.isfinite(change), gains, jnp.nan)  # not of infinite variances
-            parts = (jnp.where(x <= 0, 0, finite) for x in (change, -change))
-            over, under = (_interval(part, weights, z) for part in parts)
-            gain = dataclasses.replace(gain, overconfidence=over, underconfidence=under)
-        all_gains[name] = gain
+        scores = before, per_sample(score, after, targets)
+        all_gains[name] = _gain((predictions, after), scores, weights, z)
     return all_gains
+
+
+@jax.jit
+def _gain(both: tuple[Any, Any], scores: tuple[Any, Any], weights: Weights, z: jax.Array) -> Gain:
+    """The gain from predictions and scores before and after."""
+    gains = scores[0] - scores[1]
+    gain, (old, new) = _interval(gains, weights, z), map(_uncertainty, both)
+    if old is None or new is None:
+        return gain
+    change = new - old
+    finite = jnp.where(jnp.isfinite(change), gains, jnp.nan)  # not of infinite variances
+    parts = (jnp.where(x <= 0, 0, finite) for x in (change, -change))
+    over, under = (_interval(part, weights, z) for part in parts)
+    return dataclasses.replace(gain, overconfidence=over, underconfidence=under)
 
 
 def _uncertainty(predictions: Distribution) -> jax.Array | None:

@@ -46,9 +46,8 @@ def meanings(*names: str) -> dict[str, Any]:
 
 def vectors(predictions: Any) -> jax.Array:
     """Predictions as vectors: class probabilities, [n, m], or confidences, [n, 1]."""
-    if hasattr(predictions, "class_probs"):
-        return predictions.class_probs
-    return predictions[:, None]
+    has_classes = hasattr(predictions, "class_probs")
+    return predictions.class_probs if has_classes else predictions[:, None]
 
 
 def residuals(predictions: Any, targets: jax.Array) -> jax.Array:

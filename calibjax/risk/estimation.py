@@ -39,10 +39,9 @@ class RiskEstimate:
 
 def _values(name: str, value: Any, seen: Seen) -> Any:
     """An array of numbers, or a function of two batches."""
-    if not callable(value):
-        return checks.finite(name, checks.as_arrays(name, value))
-    checks.function("function of two batches", name, value)
-    return value
+    if callable(value):
+        return checks.function("function of two batches", name, value)
+    return checks.finite(name, checks.as_arrays(name, value))
 
 
 @checked(minimum=2, values=_values, **meanings("predictions"))

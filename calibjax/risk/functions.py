@@ -16,17 +16,12 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
 from calibjax._core.gate import checked
-from calibjax._core.pytree import Numbers, parameter, part, record
+from calibjax._core.pytree import Numbers, Pair, parameter, part, record
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, constraints
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare, like
-from calibjax.estimators.binned import (
-    BANDWIDTHS,
-    Point,
-    dirichlet_kernels,
-    label_proportions,
-)
+from calibjax.estimators import binned
 from calibjax.kernels import Kernel, SquaredExponential, nystrom
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.nystrom import PivotedCholesky, factor_at_pivots
@@ -104,11 +99,11 @@ class Binning(EstimationFunction):
         debias: whether the biases of squares are subtracted.
 
     Raises:
-        TypeError: by the methods if `max_bins` is not an integer or `debias` no truth value, an
-            argument is of the wrong kind, or M is traced and there is no `max_bins`.
-        ValueError: by the methods if `max_bins` is out of range, M is not an integer between 1 and
-            `max_bins`, there are more than two classes, or shapes or values are wrong. Invalid
-            traced values give NaN.
+        TypeError: by the methods if `max_bins` is not an integer, an argument is of the wrong kind,
+            or M is traced and there is no `max_bins`.
+        ValueError: by the methods if `max_bins` is out of range, `debias` no truth value, M is not
+            an integer between 1 and `max_bins`, there are more than two classes, or shapes or
+            values are wrong. Invalid traced values give NaN.
 
     Cost: O(n + M) to fit, O(n) for the diagonal. With `debias`, O(n b) memory for the factors.
 
@@ -150,7 +145,7 @@ class Binning(EstimationFunction):
         size = _num_intervals(hyperparameter, self.max_bins)
         return _mean_residuals(predictions, targets, hyperparameter, size, self.debias)
 
-    def factors(self, params: BinResiduals, p: Distribution) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: BinResiduals, p: Distribution) -> Pair:
         """Mean residuals of the intervals of the predictions, [n, m], twice.
 
         With `debias` also the indicator of the interval with and without the bias, [n, m + b]: the
@@ -272,7 +267,7 @@ class KernelDensity(EstimationFunction):
     """
 
     def _grid(self, num_samples: int, canonical: bool) -> np.ndarray:
-        return np.array(BANDWIDTHS)
+        return np.array(binned.BANDWIDTHS)
 
     @checked(**meanings("predictions", "hyperparameter"))
     def fit(
@@ -288,7 +283,7 @@ class KernelDensity(EstimationFunction):
         """The training data with another bandwidth."""
         return dataclasses.replace(params, bandwidth=hyperparameter)
 
-    def factors(self, params: KernelDensities, p: Distribution) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: KernelDensities, p: Distribution) -> Pair:
         """Residuals p − π(p) of predictions, [n, m], twice."""
         points = vectors(p)
         errors = _residuals(params, points, jnp.full(len(points), -1))
@@ -298,18 +293,16 @@ class KernelDensity(EstimationFunction):
 @jax.jit
 def _residuals(params: KernelDensities, points: jax.Array, excluded: jax.Array) -> jax.Array:
     """Points − π(points), without the sample that is excluded at each, [n, m] or [n, 1]."""
-    kernels = dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
-    chosen = Point(_class_probs(points), excluded)
-    proportions = label_proportions(kernels, params.labels, chosen)
+    kernels = binned.dirichlet_kernels(_class_probs(params.vectors), params.bandwidth)
+    chosen = binned.Point(_class_probs(points), excluded)
+    proportions = binned.label_proportions(kernels, params.labels, chosen)
     errors = points - proportions[:, -points.shape[1] :]
     return jnp.where(jnp.isnan(points), jnp.nan, errors)
 
 
 def _class_probs(samples: jax.Array) -> jax.Array:
     """Vectors of class probabilities, with two entries for confidences."""
-    if samples.shape[1] > 1:
-        return samples
-    return jnp.concatenate([1 - samples, samples], 1)
+    return samples if samples.shape[1] > 1 else jnp.concatenate([1 - samples, samples], 1)
 
 
 @record
@@ -366,7 +359,7 @@ class Temperature(EstimationFunction):
         """Replaces the temperature."""
         return dataclasses.replace(params, value=hyperparameter)
 
-    def factors(self, params: TemperatureParams, p: Any) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: TemperatureParams, p: Any) -> Pair:
         """Differences p − p_T of predictions, [n, m], twice."""
         points, batch = vectors(p), p if hasattr(p, "class_probs") else Bernoulli(p)
         moved = jax.vmap(tempered, (0, None))(batch, params.value).class_probs
@@ -549,7 +542,7 @@ class KernelRidge(EstimationFunction):
         """Replaces the penalty."""
         return dataclasses.replace(params, penalty=hyperparameter)
 
-    def factors(self, params: KernelRidgeParams, p: Distribution) -> tuple[jax.Array, jax.Array]:
+    def factors(self, params: KernelRidgeParams, p: Distribution) -> Pair:
         """The factors of h at other predictions."""
         points = _as_points(p)
         checks.same_kind("p", points, "the predictions that fit was given", params.points)
@@ -581,11 +574,10 @@ def _as_points(predictions: Any) -> Distribution:
     """Predictions as the kernel sees them, with probabilities in place of logits."""
     predictions = without_draws(predictions)
     plain = bare(predictions)
-    if isinstance(plain, Bernoulli):
-        return like(predictions, Bernoulli(plain.probs))
-    if isinstance(plain, Categorical | CategoricalLogits):
-        return like(predictions, Categorical(plain.class_probs))
-    return predictions
+    if not isinstance(plain, Bernoulli | Categorical | CategoricalLogits):
+        return predictions
+    is_one = isinstance(plain, Bernoulli)
+    return like(predictions, Bernoulli(plain.probs) if is_one else Categorical(plain.class_probs))
 
 
 @functools.partial(jax.jit, static_argnames="size")
@@ -614,9 +606,7 @@ def _regression(
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _factors(
-    params: KernelRidgeParams, points: Distribution, two_step: bool
-) -> tuple[jax.Array, jax.Array]:
+def _factors(params: KernelRidgeParams, points: Distribution, two_step: bool) -> Pair:
     """Coordinates times a matrix, and coordinates; or estimates of p − E[e_Y | p], [n, m], twice.
 
     The matrix is that of the shrunken products of residuals.

@@ -1,6 +1,10 @@
 """Published data, as options of the program."""
 
+import jax
 import pytest
+
+from calibjax.command_line import program
+from tests.command_line.examples import EVALUATION
 
 
 def options_of(data_dir, folder, *names):
@@ -14,13 +18,28 @@ def options_of(data_dir, folder, *names):
 @pytest.fixture
 def network(data_dir):
     file, labels = options_of(data_dir, "cifar10_networks", "resnet18.csv", "labels.csv")
-    return [file, "--task", "classification", "--labels", labels, "--first-label", "1"]
+    classes = [f"{i}={i}" for i in range(1, 11)]
+    return [file, "--labels", labels, "--no-header", "--classes", *classes]
 
 
 @pytest.fixture
 def forecasts(data_dir):
     [file] = options_of(data_dir, "temperature_ensemble", "temp.csv")
-    return [file, "--task", "ensembles", "--target", "temp", "--predictions", "tempfc.*"]
+    return [file, "--target", "temp", "--members", "tempfc.*"]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The arguments of `evaluate` and `compare`, which return an example."""
+    calls = []
+
+    def called(*arguments, **options):
+        calls.append((arguments, options, jax.config.read("jax_enable_x64")))
+        return EVALUATION
+
+    for name in ("evaluate", "compare"):
+        monkeypatch.setattr(program, name, called)
+    return calls
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import functools
 import io
 
 import numpy as np
+import pytest
 
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
 from calibjax.plotting.figures import figure
@@ -23,6 +24,14 @@ def saved(save, *arguments, **arrays):
 npy, npz = functools.partial(saved, np.save), functools.partial(saved, np.savez)
 
 
+def parquet(**columns):
+    """A file of Parquet; a skip where pyarrow is not installed."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    file = io.BytesIO()
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), file)
+    return file.getvalue()
+
+
 def _curve(shown, ax=None):
     with figure(ax, (5, 4)) as ax:
         ax.plot(shown, shown)
@@ -34,11 +43,11 @@ ENTRIES = (
     Entry(
         "exact p-value",
         0.001,
-        0.001,
-        function='hypothesis_tests.aggregated_skce_test(key, predictions, targets).of["<all>"]',
+        standard_error=0.001,
+        call='hypothesis_tests.aggregated_skce_test(key, predictions, targets).of["<all>"]',
         note="redrawn: the <targets>, from the predictions",
     ),
-    Entry("ECE, top label", 0.0371, 0.002, 0.033, 0.041, (0.002, 0.006), 0.001),
+    Entry("ECE, top label", 0.0371, None, 0.002, 0.033, 0.041, (0.002, 0.006), 0.001),
     Entry("temperature <T>", float("nan"), note="does not exist: all labels are the likeliest"),
 )
 EVALUATION = Evaluation(

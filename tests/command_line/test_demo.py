@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibjax.command_line import load, program
+from calibjax.command_line import load
 from calibjax.command_line.program import DEMOS, main
 from experiments import demo
 from experiments.harness.source import ROOT
-from tests.command_line.examples import EVALUATION
 
 FOLDER = ROOT / "calibjax" / "command_line" / "demo"
 
@@ -24,9 +23,8 @@ FOLDER = ROOT / "calibjax" / "command_line" / "demo"
         (["diabetes"], "diabetes", "Normal", 221),
     ],
 )
-def test_option(arguments, name, family, size, tmp_path, capsys, monkeypatch):
+def test_option(arguments, name, family, size, tmp_path, capsys, monkeypatch, calls):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(program, "evaluate", lambda *arguments, **options: EVALUATION)
     data = load(["--demo", *arguments])
     assert type(data.predictions).__name__ == family
     assert data.targets.shape == (size,)

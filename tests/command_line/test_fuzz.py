@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax.command_line import load
-from calibjax.command_line.tables import InputError
+from calibjax.command_line.reading import InputError
 from tests.command_line.examples import GOOD, LABELS, NORMAL, PROBS, npy, npz
 
 FILES = {
@@ -38,7 +38,7 @@ def damaged(content, rng):
 def test_damaged_files(ending, tmp_path):
     rng = random.Random(ending)
     path = tmp_path / f"data{ending}"
-    options = ["--task", "classification", "--target", "3"] if ending == ".npy" else []
+    options = ["--target", "3", "--classes", "1=0", "2=1"] if ending == ".npy" else []
     refused = 0
     for _ in range(150):
         path.write_bytes(damaged(rng.choice(FILES[ending]), rng))

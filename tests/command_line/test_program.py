@@ -5,6 +5,7 @@ import json
 import os
 import re
 import runpy
+import subprocess
 import sys
 
 import jax
@@ -16,6 +17,7 @@ from calibjax import command_line
 from calibjax._core import environment
 from calibjax.command_line import load, program
 from calibjax.command_line.program import main
+from experiments.harness.source import ROOT
 from tests.command_line.examples import EVALUATION, GOOD
 
 
@@ -24,19 +26,6 @@ def file(tmp_path):
     path = tmp_path / "my <data>.csv"
     path.write_text(GOOD)
     return path
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """What `evaluate`, which returns the example, has been called with."""
-    found = []
-
-    def evaluate(key, predictions, targets, **others):
-        found.append((key, predictions, targets, others, jax.config.read("jax_enable_x64")))
-        return EVALUATION
-
-    monkeypatch.setattr(program, "evaluate", evaluate)
-    return found
 
 
 class Page(html.parser.HTMLParser):
@@ -70,9 +59,9 @@ def test_prints_what_was_read_and_found(float64, file, calls, capsys):
     assert main([str(file), *["--float64"] * float64]) == 0
     output = capsys.readouterr()
     assert output.err == ""
-    assert f"file: {file}\ntask: classification\n" in output.out
+    assert f"file: {file}\npredictions: classes: prob_0, prob_1\n" in output.out
     assert output.out.endswith(f"\n\n{EVALUATION}\n")
-    [(key, predictions, targets, others, is_float64)] = calls
+    [((key, predictions, targets), others, is_float64)] = calls
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(0))).all()
     np.testing.assert_array_equal(predictions.probs, [[0.25, 0.75], [0.5, 0.5], [0.1, 0.9]])
     np.testing.assert_array_equal(targets, [1, 0, 1])
@@ -91,11 +80,8 @@ def test_prints_what_was_read_and_found(float64, file, calls, capsys):
 def test_repairs_are_asked_for(file, calls, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main([str(file), "--repairs", "--report", str(page)]) == 0
-    assert calls[0][3]["repairs"] is True
+    assert calls[0][1]["repairs"] is True
     assert "evaluate(key, predictions, targets, **options, repairs=True)" in page.read_text()
-    with pytest.raises(SystemExit, match="2"):
-        main([str(file), str(file), "--repairs"])
-    assert "--repairs: expected one FILE, got 2" in capsys.readouterr().err
 
 
 def test_json(file, calls, capsys):
@@ -104,9 +90,8 @@ def test_json(file, calls, capsys):
     assert found.pop("input") == {
         "computed by": f"calibjax {calibjax.__version__}",
         "file": str(file),
-        "task": "classification",
-        "columns of predictions": "prob_0, prob_1",
-        "column of targets": "label",
+        "predictions": "classes: prob_0, prob_1",
+        "targets": "column label",
         "rows": "3",
         "computed in": "float32",
         "seed": "7",
@@ -114,7 +99,7 @@ def test_json(file, calls, capsys):
     assert found.pop("remarks") == []
     assert found == json.loads(EVALUATION.to_json())
     assert found["sections"][1]["entries"][1]["value"] is None  # NaN
-    key = calls[0][0]
+    key = calls[0][0][0]
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(7))).all()
 
 
@@ -129,8 +114,8 @@ def test_what_was_read_names_classes_groups_and_what_was_left_out(file, calls, c
         "group_a = 1 (group 0), group_b = 1 (group 1), group_b = 2 (group 2).",
     ]
     found = found["input"]
-    assert found["rows"] == "2 (1 more were left out, since a value was missing)"
-    assert found["columns that were not used"] == "x"
+    assert found["rows"] == "2 (1 more lack a value)"
+    assert found["not used"] == "x"
     assert found["classes in the names of kernels"] == "0: cat, 1: dog"
 
 
@@ -141,7 +126,7 @@ def test_report(file, calls, tmp_path, capsys):
     assert sorted(tmp_path.iterdir()) == sorted([file, report])
     text = report.read_text()
     page = Page(text)
-    assert "http" not in text.replace("http://www.w3.org", "")  # nothing comes from elsewhere
+    assert "http:" not in text.replace("http://www.w3.org", "")  # nothing comes from elsewhere
     assert page.all("html") == [{"lang": "en"}]
     assert [tag for tag, _ in page.found if tag in ("script", "link")] == []
     assert len(page.all("h1")) == len(page.all("title")) == 1
@@ -155,9 +140,9 @@ def test_report(file, calls, tmp_path, capsys):
     positions = [shown.index(x) for x in EVALUATION.sentences]
     assert positions == sorted(positions) < [shown.index("exact p-value")]  # sentences come first
     for entry in EVALUATION.entries:
-        assert shown.count(entry.name) == 1 + bool(entry.note) + bool(entry.function)
+        assert shown.count(entry.name) == 1 + bool(entry.note) + bool(entry.call)
         assert entry.note in shown
-        assert entry.function in shown
+        assert entry.call in shown
     assert "0.0371 ± 0.002" in page.texts
     assert "0.0330 to 0.0410" in page.texts
     assert "0.0020 to 0.0060" in page.texts
@@ -168,11 +153,19 @@ def test_order_of_a_report(file, calls, tmp_path):
     report = tmp_path / "report.html"
     assert main([str(file), "--report", str(report)]) == 0
     text = report.read_text()
-    places = ["What was found", "What to do", "<img", "Is it calibrated?", "<table", "How to read"]
+    places = [
+        "What was found",
+        "What to do",
+        "<img",
+        "Is it calibrated?",
+        "<table",
+        "The number after",
+    ]
     positions = [text.index(place) for place in places]
     assert positions == sorted(positions)
     assert "<p>Scale &lt;all&gt; predictions.</p>" in text
-    assert "<pre><code>a = b &lt; c</code></pre>" in text
+    call = "<pre><code>a = b &lt; c</code></pre>"
+    assert f"<details><summary>In Python</summary>{call}</details>" in text
     assert "<summary>How far is it off?</summary>" in text
     made = f"Made by calibjax {calibjax.__version__} on "
     assert re.search(rf'<p class="made">{re.escape(made)}\d{{4}}-\d\d-\d\d\.</p>', text)
@@ -187,14 +180,18 @@ def test_python_of_the_report(file, calls, tmp_path, capsys):
     names = {"jax": jax, "command_line": command_line, "evaluate": program.evaluate}
     exec(code[code.index("data =") :], names)
     assert names["result"] is EVALUATION
-    np.testing.assert_array_equal(names["targets"], calls[0][2])
-    np.testing.assert_array_equal(names["predictions"].probs, calls[0][1].probs)
-    assert (jax.random.key_data(names["key"]) == jax.random.key_data(calls[0][0])).all()
+    np.testing.assert_array_equal(names["targets"], calls[0][0][2])
+    np.testing.assert_array_equal(names["predictions"].probs, calls[0][0][1].probs)
+    assert (jax.random.key_data(names["key"]) == jax.random.key_data(calls[0][0][0])).all()
     assert load(arguments).classes == ("0", "1")
 
 
 def test_report_without_matplotlib(file, calls, tmp_path, capsys, monkeypatch):
+    imported = environment.imported
+
     def missing(module, use, extra):
+        if module == "pandas":
+            return imported(module, use, extra)
         raise ImportError(f"{use}, which is not installed: pip install 'calibjax[{extra}]'")
 
     monkeypatch.setattr(environment, "imported", missing)
@@ -209,11 +206,13 @@ def test_report_without_matplotlib(file, calls, tmp_path, capsys, monkeypatch):
 
 
 def test_places_of_the_report_that_are_refused(file, calls, tmp_path, capsys):
-    for place in (tmp_path, tmp_path / "none" / "report.html", file):
+    long = tmp_path / ("x" * 300)
+    for place in (tmp_path, tmp_path / "none" / "report.html", file, os.devnull, long):
         assert main([str(file), "--report", str(place)]) == 2
-        assert capsys.readouterr().err.startswith("calibjax: --report: expected ")
+        assert capsys.readouterr().err.startswith("calibjax: --report: ")
     assert file.read_text() == GOOD
     assert calls == []
+    assert main([str(file), "--report", str(tmp_path / ("x" * 250))]) == 0
 
 
 def test_report_that_cannot_be_written(file, calls, tmp_path, capsys, monkeypatch):
@@ -224,6 +223,75 @@ def test_report_that_cannot_be_written(file, calls, tmp_path, capsys, monkeypatc
     assert main([str(file), "--report", str(tmp_path / "report.html")]) == 2
     assert "cannot be written (No space left on device)" in capsys.readouterr().err
     assert [*tmp_path.iterdir()] == [file]
+
+
+def test_report_through_a_link(file, calls, tmp_path):
+    report, link = tmp_path / "report.html", tmp_path / "link.html"
+    report.write_text("an older one")
+    report.chmod(0o640)
+    link.symlink_to(report)
+    assert main([str(file), "--report", str(link)]) == 0
+    assert link.is_symlink()
+    assert report.stat().st_mode & 0o777 == 0o640
+    assert "What was found" in report.read_text()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="of devices and pipes")
+@pytest.mark.parametrize(
+    ("output", "before", "status", "line"),
+    [
+        ("/dev/full", "", 1, "calibjax: the output cannot be written (No space left on device)"),
+        ("pipe", "", 1, ""),
+        ("/dev/null", "raise KeyboardInterrupt", 130, "calibjax: interrupted"),
+        ("/dev/null", "raise MemoryError", 2, "calibjax: the files need more memory than there"),
+    ],
+)
+def test_output_that_cannot_be_written(output, before, status, line, file):
+    code = f"""
+from calibjax.command_line import program
+from tests.command_line.examples import EVALUATION
+def evaluate(*arguments, **options):
+    {before}
+    return EVALUATION
+program.evaluate = evaluate
+raise SystemExit(program.main())"""
+    reader, writer = os.pipe()
+    os.close(reader)
+    writer = writer if output == "pipe" else os.open(output, os.O_WRONLY)
+    command = [sys.executable, "-c", code, str(file), "--no-cache"]
+    how = {"cwd": ROOT, "env": os.environ | {"PYTHONIOENCODING": "ascii"}, "text": True}
+    process = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False, **how)
+    os.close(writer)
+    assert process.returncode == status
+    assert "Traceback" not in process.stderr
+    lines = [x for x in process.stderr.splitlines() if x.startswith("calibjax")]
+    assert "".join(lines).startswith(line)
+    assert len(lines) == bool(line)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="of pipes, and names of bytes")
+def test_names_and_kinds_of_files(file, calls, tmp_path, capsys):
+    strange = tmp_path / os.fsdecode(b"caf\xe9\x1b[31m.csv")
+    file.rename(strange)
+    report = tmp_path / "report.html"
+    assert main([str(strange), "--report", str(report)]) == 0
+    assert "\x1b" not in capsys.readouterr().out + report.read_text("utf-8")
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path / "a\0b.csv", tmp_path / ("x" * 300 + ".csv")):
+        assert main([str(path)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert len(calls) == 1
+
+
+def test_without_pandas(file, calls, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert main([str(file)]) == 0
+    hub = file.with_name("hub.csv")
+    hub.write_text("day,output_type,output_type_id,value,target\n1,quantile,0.5,2,3\n")
+    assert main([str(hub)]) == 2
+    line = "hubs are read with pandas, which is not installed: pip install 'calibjax[report]'"
+    assert line in capsys.readouterr().err
 
 
 def test_data_that_evaluate_refuses(file, tmp_path, capsys, monkeypatch):
@@ -242,9 +310,11 @@ def test_data_that_evaluate_refuses(file, tmp_path, capsys, monkeypatch):
     "options",
     [
         [],
-        ["--task", "nothing"],
+        ["--family", "nothing"],
         ["--seed", "x"],
-        ["--separator", "ab"],
+        ["--sep", "ab"],
+        ["--thousands", "."],
+        ["--\x1b[31m"],
         ["--rep"],
     ],
 )

@@ -8,7 +8,7 @@ from calibjax.command_line import load
 def test_classes_in_the_published_format(network):
     data = load(network)
     probs = np.loadtxt(network[0], delimiter=",")
-    labels = np.loadtxt(network[4], dtype=int) - 1
+    labels = np.loadtxt(network[2], dtype=int) - 1
     np.testing.assert_array_equal(data.predictions.probs, probs)
     np.testing.assert_array_equal(data.targets, labels)
     assert data.classes == tuple(map(str, range(1, 11)))

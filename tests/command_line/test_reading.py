@@ -1,14 +1,14 @@
 """The same table from every format, and the columns that names and options choose."""
 
-import io
+import gzip
 
 import numpy as np
 import pytest
 
 from calibjax import distributions
 from calibjax.command_line import load
-from calibjax.command_line.tables import InputError
-from tests.command_line.examples import npy, npz, saved
+from calibjax.command_line.reading import InputError
+from tests.command_line.examples import npy, npz, parquet, saved
 
 RNG = np.random.default_rng(0)
 PROBS = RNG.dirichlet(np.ones(3), 20)
@@ -17,271 +17,218 @@ LOC, SCALE, TARGET = RNG.normal(size=(3, 20))
 SCALE = np.exp(SCALE)
 
 
-def csv(names, *columns, separator=",", header=True):
-    lines = [separator.join(names)] if header else []
-    lines += [separator.join(map(repr, row)) for row in zip(*(x.tolist() for x in columns))]
+def csv(names, *columns, sep=","):
+    """A text of columns, with a header if there are names."""
+    lines = [sep.join(names)] if names else []
+    lines += [sep.join(map(str, row)) for row in zip(*(x.tolist() for x in columns))]
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture
-def loaded(tmp_path):
-    """Reads a file of this content; options that are bytes become files of their own."""
-
-    def loaded(ending, content, *options):
-        path = tmp_path / f"data{ending}"
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return load([str(path), *map(str, options)])
-
-    return loaded
-
-
-def parquet(**columns):
-    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    file = io.BytesIO()
-    pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), file)
-    return file.getvalue()
-
-
-PROB_NAMES = ["prob_0", "prob_1", "prob_2", "label"]
-STRUCTURED = np.rec.fromarrays([*PROBS.T, LABELS], names=PROB_NAMES)
+NAMES = ["prob_0", "prob_1", "prob_2", "label"]
+CLASSES = csv(NAMES, *PROBS.T, LABELS)
+COUNTED = ["--target", "4", "--classes", "1=0", "2=1", "3=2"]
+COMMAS = CLASSES.replace(",", ";").replace(".", ",")
+STRUCTURED = np.rec.fromarrays([*PROBS.T, LABELS], names=NAMES)
 
 
 @pytest.mark.parametrize(
     ("ending", "content", "options"),
     [
-        (".csv", csv(PROB_NAMES, *PROBS.T, LABELS), []),
-        (".csv", "\ufeff" + csv(PROB_NAMES, *PROBS.T, LABELS) + "\n\n", []),  # byte order mark
-        (".csv", csv(PROB_NAMES, *PROBS.T, LABELS).replace("\n", "\r\n"), []),
+        (".csv", CLASSES, []),
+        (".csv", ("\ufeff" + CLASSES + "\n\n").replace("\n", "\r\n"), []),
+        (".csv", CLASSES.encode("utf-16"), []),
+        (".csv.gz", gzip.compress(CLASSES.encode()), []),
         (".csv", csv(["label", "probs.2", "probs.0", "probs.1"], LABELS, *PROBS.T[[2, 0, 1]]), []),
-        (".tsv", csv(PROB_NAMES, *PROBS.T, LABELS, separator="\t"), []),
-        (".txt", csv(PROB_NAMES, *PROBS.T, LABELS, separator=" "), ["--separator", " "]),
-        (".csv", csv([], *PROBS.T, LABELS, header=False), [
-            "--task", "classification", "--target", 4]),
-        (".csv", csv([], *PROBS.T, LABELS + 5, header=False), [
-            "--task", "classification", "--target", 4, "--first-label", 5]),
-        (".csv", csv(["a", "b", "c", "y"], *PROBS.T, LABELS), [
-            "--task", "classification", "--predictions", "a", "b", "c", "--first-label", 0]),
-        (".csv", csv(["0", "1", "2", "y"], *PROBS.T, LABELS), [
-            "--task", "classification", "--predictions", "[0-9]", "--header", "yes"]),
-        (".csv", csv(PROB_NAMES, *(7 * PROBS.T), LABELS), ["--normalize"]),
+        (".tsv", csv(NAMES, *PROBS.T, LABELS, sep="\t"), []),
+        (".txt", csv(NAMES, *PROBS.T, LABELS, sep=" "), ["--sep", " "]),
+        (".csv", COMMAS, ["--sep", ";", "--decimal", ","]),
+        (".csv", csv([], *PROBS.T, LABELS), [*COUNTED, "--no-header"]),
+        (".csv", csv(["1", "2", "3", "4"], *PROBS.T, LABELS), [*COUNTED, "--header"]),
+        (".csv", csv(["0", "1", "2", "y"], *PROBS.T, LABELS), ["--classes", "0=0", "1=1", "2=2"]),
+        (".csv", csv(["P0", "P1", "P2", "y"], *PROBS.T, LABELS), ["--classes", "P*"]),
+        (".csv", csv(NAMES, *(7 * PROBS.T), LABELS), ["--normalize"]),
+        (".csv", csv(NAMES, *(100 * PROBS.T), LABELS), ["--percent"]),
         (".npz", npz(prob=PROBS, label=LABELS), []),
-        (".npz", saved(np.savez_compressed, probs=PROBS, labels=LABELS), []),
+        (".npz", saved(np.savez_compressed, probs=PROBS, labels=LABELS.astype("S")), []),
         (".npy", npy(STRUCTURED), []),
-        (".npy", npy(np.c_[PROBS, LABELS]), ["--task", "classification", "--target", 4]),
+        (".npy", npy(np.c_[PROBS, LABELS]), COUNTED),
+        (".parquet", parquet(**dict(zip(NAMES, [*PROBS.T, LABELS]))), []),
     ],
-)  # fmt: skip
-def test_classes(ending, content, options, loaded):
-    data = loaded(ending, content, *options)
+)
+def test_classes(ending, content, options, written):
+    data = load([written(ending, content), *options])
     assert isinstance(data.predictions, distributions.Categorical)
     shuffled = [data.classes.index(x) for x in sorted(data.classes)]
-    np.testing.assert_allclose(data.predictions.probs[:, shuffled], PROBS, rtol=1e-15)
-    names = np.array(sorted(data.classes))[LABELS]
-    assert [data.classes[y] for y in data.targets] == names.tolist()
-
-
-def test_parquet(loaded):
-    content = parquet(
-        prob_a=PROBS[:, 0], prob_b=1 - PROBS[:, 0], label=["ab"[y % 2] for y in LABELS]
-    )
-    data = loaded(".parquet", content)
-    assert data.classes == ("a", "b")
-    np.testing.assert_array_equal(data.predictions.probs[:, 0], PROBS[:, 0])
-    np.testing.assert_array_equal(data.targets, LABELS % 2)
-
-
-def test_parquet_with_gaps(loaded):
-    content = parquet(
-        loc=LOC, scale=SCALE, target=[None, *TARGET[1:]], group=[None, *"ab" * 9, "a"]
-    )
-    with pytest.raises(InputError, match=r"row 0 \(the first is 0\): .* column target, got nan"):
-        loaded(".parquet", content)
-    data = loaded(".parquet", content, "--skip-missing")
-    np.testing.assert_array_equal(data.targets, TARGET[1:])
-    assert data.num_skipped == 1
-    assert data.groups.tolist() == [*"ab" * 9, "a"]
-
-
-def test_labels_that_are_names(loaded):
-    names = np.array(["cat", "dog", "emu"])[LABELS]
-    text = csv(["prob_cat", "prob_dog", "prob_emu", "label"], *PROBS.T, names).replace("'", '"')
-    data = loaded(".csv", text)
-    assert data.classes == ("cat", "dog", "emu")
-    np.testing.assert_array_equal(data.targets, LABELS)
+    np.testing.assert_allclose(data.predictions.probs[:, shuffled], PROBS, rtol=1e-14)
+    assert [data.classes[y] for y in data.targets] == LABELS.astype(str).tolist()
 
 
 @pytest.mark.parametrize(
     ("names", "labels", "expected"),
     [
-        (["01", "02"], ["01", "02", "1", "2.0"], [0, 1, 0, 1]),
         (["1", "01"], ["01", "1"], [1, 0]),  # both as they are written
         (["1", "2"], ["1.0", "02"], [0, 1]),
         (["none", "tumour"], ["none", "tumour"], [0, 1]),  # "none" is not missing here
+        (["1", "2"], ["1", "1.0"], "row 3: expected one of the labels 1, 2 .* got '1.0'"),
+        (["1", "01"], ["1", "1.0"], "row 3: expected one of the labels 1, 01 .* got '1.0'"),
+        (["yes", "no"], ["1", "0"], "got '1'; name them: calibjax FILE --classes prob_yes=VALUE"),
     ],
 )
-def test_labels_as_they_are_written(names, labels, expected, loaded):
+def test_labels_as_they_are_written(names, labels, expected, written):
     rows = "".join(f"0.5,0.5,{label}\n" for label in labels)
-    content = f"prob_{names[0]},prob_{names[1]},label\n{rows}"
+    path = written(".csv", f"prob_{names[0]},prob_{names[1]},label\n{rows}")
     for options in ([], ["--skip-missing"]):
-        data = loaded(".csv", content, *options)
-        assert data.targets.tolist() == expected
-        assert data.classes == tuple(names)
+        if isinstance(expected, str):
+            with pytest.raises(InputError, match=expected):
+                load(path, *options)
+        else:
+            assert load(path, *options).targets.tolist() == expected
 
 
-def test_label_that_may_be_one_of_two_classes(loaded):
-    with pytest.raises(InputError, match=r"row 2: expected one of the labels 1, 01 .* got '1.0'"):
-        loaded(".csv", "prob_1,prob_01,label\n0.5,0.5,1.0\n")
+@pytest.mark.parametrize("family", ["laplace", "student_t"])
+def test_families(family, written):
+    path = written(".csv", csv(["df", "loc", "scale", "target"], SCALE, LOC, SCALE, TARGET))
+    predictions = load(path, family=family).predictions
+    assert type(predictions).__name__ == family.title().replace("_", "")
+    np.testing.assert_array_equal(predictions.loc, LOC)
+    np.testing.assert_array_equal(predictions.scale, SCALE)
 
 
-def test_missing_label_that_is_no_class(loaded):
-    with pytest.raises(InputError, match=r"row 2: expected a value in column label, got 'none'"):
-        loaded(".csv", "prob_a,prob_b,label\n0.5,0.5,none\n")
+def test_infinite_quantiles(written):
+    """Conformal methods write them; other columns are finite."""
+    path = written(".csv", "q0.9,q.1,target\n2,-inf,1\nInf,0,1\n0,1,1\n")
+    data = load(path, sort_quantiles=True)
+    np.testing.assert_array_equal(data.predictions.values, [[-np.inf, 2], [0, np.inf], [0, 1]])
+    np.testing.assert_array_equal(data.predictions.levels, [[0.1, 0.9]] * 3)
 
 
-def test_groups_as_they_are_written(loaded):
-    groups = ["01", "1", "1e0", "1.0"]
-    content = "loc,scale,target,group\n" + "".join(f"0,1,0.5,{group}\n" for group in groups)
-    assert loaded(".csv", content).groups.tolist() == groups
-
-
-def test_labels_count_from_the_name_of_the_first_class(loaded):
-    """prob_1 is the probability of label 1, not of the second label."""
-    data = loaded(".csv", csv(["prob_1", "prob_2", "prob_3", "label"], *PROBS.T, LABELS + 1))
-    assert data.classes == ("1", "2", "3")
-    np.testing.assert_array_equal(data.targets, LABELS)
-
-
-def test_labels_in_a_file_of_their_own(loaded, tmp_path):
-    other = tmp_path / "labels.csv"
-    other.write_text(csv([], LABELS + 1, header=False))
-    content = csv([], *PROBS.T, header=False)
-    options = ["--task", "classification", "--labels", other, "--first-label", 1]
-    data = loaded(".csv", content, *options)
-    np.testing.assert_array_equal(data.targets, LABELS)
-    np.testing.assert_array_equal(data.predictions.probs, PROBS)
-    assert data.classes == ("1", "2", "3")  # as the file calls them
-    other.write_text("1\n2\n")
-    with pytest.raises(InputError, match=r"labels.csv: expected 20 rows as in .*, got 2"):
-        loaded(".csv", content, *options)
-    other.write_text(csv([], LABELS, header=False))
-    with pytest.raises(InputError, match=r"labels.csv, row \d+: .* labels 1, 2, 3 .* got '0'"):
-        loaded(".csv", content, *options)
-
-
-@pytest.mark.parametrize(
-    "label", [("0", "1"), ("False", "True"), ("false", "true"), ("0.0", "1.0")]
-)
-def test_binary(label, loaded):
-    lines = [f"{p!r},{label[y % 2]}" for p, y in zip(PROBS[:, 0].tolist(), LABELS)]
-    data = loaded(".csv", "\n".join(["prob,label", *lines]))
-    assert isinstance(data.predictions, distributions.Bernoulli)
-    np.testing.assert_array_equal(data.predictions.probs, PROBS[:, 0])
-    np.testing.assert_array_equal(data.targets, LABELS % 2)
-
-
-def test_logits(loaded):
-    names = ["logit_0", "logit_1", "logit_2", "label"]
-    data = loaded(".csv", csv(names, *np.log(PROBS.T), LABELS))
-    np.testing.assert_allclose(data.predictions.class_probs, PROBS, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "family"),
-    [
-        ({"loc": LOC, "scale": SCALE}, [], distributions.Normal),
-        ({"loc": LOC, "scale": SCALE}, ["--task", "laplace"], distributions.Laplace),
-        ({"df": SCALE + 1, "loc": LOC, "scale": SCALE}, [], distributions.StudentT),
-        ({"alpha": SCALE, "beta": SCALE}, [], distributions.Beta),
-        ({"rate": SCALE}, [], distributions.Poisson),
-        (
-            {"mu": LOC, "sigma": SCALE},
-            ["--task", "normal", "--predictions", "mu", "sigma"],
-            distributions.Normal,
-        ),
-    ],
-)
-def test_families(columns, options, family, loaded):
-    target = {
-        distributions.Beta: PROBS[:, 0],
-        distributions.Poisson: LABELS,
-    }.get(family, TARGET)
-    data = loaded(".csv", csv([*columns, "target"], *columns.values(), target), *options)
-    assert type(data.predictions) is family
-    assert len(columns) == len(vars(data.predictions))
-    for read, given in zip(vars(data.predictions).values(), columns.values()):
-        np.testing.assert_array_equal(read, given)
-    np.testing.assert_array_equal(data.targets, target)
-
-
-def test_counts_with_their_mean(loaded):
-    data = loaded(".csv", csv(["mean", "concentration", "target"], SCALE, SCALE, LABELS))
-    assert isinstance(data.predictions, distributions.NegativeBinomial)
-
-
-def test_ensembles_and_patterns(loaded):
-    members = RNG.normal(size=(20, 4))
-    named = loaded(".csv", csv(["member_1", "member_2", "member_3", "member_4", "target"],
-                               *members.T, TARGET))  # fmt: skip
-    matched = loaded(".csv", csv(["obs", "fc.1", "fc.2", "fc.3", "fc.4"], TARGET, *members.T),
-                     "--task", "ensembles", "--target", "obs", "--predictions", "fc.*")  # fmt: skip
-    for data in (named, matched):
-        np.testing.assert_array_equal(data.predictions.values, members)
-        np.testing.assert_array_equal(data.targets, TARGET)
-
-
-def test_quantiles(loaded):
-    quantiles = np.sort(RNG.normal(size=(20, 3)), 1)
-    names = ["quantile_0.9", "quantile_0.5", "quantile_0.1", "target"]
-    data = loaded(".csv", csv(names, *quantiles.T[::-1], TARGET))
-    np.testing.assert_array_equal(data.predictions.levels, [[0.1, 0.5, 0.9]] * 20)
-    np.testing.assert_array_equal(data.predictions.values, quantiles)
-    options = ["--task", "quantiles", "--target", 4, "--levels", 0.1, 0.5]
-    with pytest.raises(InputError, match="--levels: expected 3 levels"):
-        loaded(".npy", npy(np.c_[quantiles, TARGET]), *options)
-    data = loaded(".npy", npy(np.c_[quantiles, TARGET]), *options, 0.9)
-    np.testing.assert_array_equal(data.predictions.values, quantiles)
-
-
-def test_groups_and_features(loaded):
-    names = ["loc", "scale", "target", "group_a", "group_b", "feature_x", "features.y"]
+def test_groups_features_weights_and_missing_values(written):
+    names = ["loc", "scale", "target", "group_a", "group_b", "feature_x", "features.y", "w", "id"]
     groups = np.array(["north", "south"])[LABELS % 2]
-    columns = [LOC, SCALE, TARGET, groups, LABELS, *PROBS.T[:2]]
-    data = loaded(".csv", csv(names, *columns).replace("'", ""))
+    content = csv(names, LOC, SCALE, TARGET, groups, LABELS, *PROBS.T[:2], SCALE, LABELS)
+    path = written(".csv", content + "1,1,1,?,1,1,1,1,1\n1,1,-,north,1,1,1,1,1\n")
+    data = load(path, "--skip-missing", "--na", "-", "--weights", "w")
     np.testing.assert_array_equal(data.features, PROBS[:, :2])
+    np.testing.assert_array_equal(data.weights, SCALE)
     assert data.group_names[:3] == ("group_a = north", "group_a = south", "group_b = 0")
     np.testing.assert_array_equal(data.groups[:, 1], LABELS % 2)
-    np.testing.assert_array_equal(data.groups[:, 2], LABELS == 0)
-    one = loaded(".csv", csv(names, *columns).replace("'", ""), "--groups", "group_a")
-    assert one.groups.tolist() == groups.tolist()
+    facts = dict(data.facts)
+    assert facts["rows"] == "20 (2 more lack a value)"
+    assert facts["not used"] == "id"
+    with pytest.raises(InputError, match="row 23: .* column target, got '-'; --skip-missing"):
+        load(path, na="-")
+    assert load(path, skip_missing=True, na="-", groups=["group_a"]).groups.tolist() == [*groups]
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_labels_in_a_file_of_their_own(order, written):
+    """Rows are those with the same values in the columns that both files have."""
+    path = written(".csv", csv(["id", *NAMES[:3]], np.arange(20), *PROBS.T), "probs")
+    labels = csv(["id", "label"], np.arange(20)[order], LABELS[order])
+    assert load(path, labels=written(".csv", labels, "labels")).targets.tolist() == [*LABELS]
+    for content in (csv(["label"], LABELS), csv([], LABELS)):
+        assert load(path, labels=written(".csv", content, "labels")).targets.tolist() == [*LABELS]
+    short = written(".csv", labels.rpartition("\n")[0].rpartition("\n")[0], "labels")
+    with pytest.raises(InputError, match="expected a row of labels with the same values"):
+        load(path, labels=short)
+    assert len(load(path, labels=short, skip_missing=True).targets) == 19
+    with pytest.raises(InputError, match="several for some values"):
+        load(path, labels=written(".csv", labels + "0,1\n", "labels"))
+    with pytest.raises(InputError, match="expected 20 rows as in .*, got 3"):
+        load(path, labels=written(".csv", "label\n1\n1\n1\n", "labels"))
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
+        ({"target": "z"}, r"expected a column z \(--target\), got columns loc .*, p .*, y"),
+        ({"groups": ["g*"]}, r"expected a column g\* \(--groups\)"),
+        ({"members": ["loc", "lo*"]}, "--members: expected different columns, got loc, loc"),
+        ({"members": ["loc", "y"]}, "expected one use of column y, got 2"),
+        ({"members": ["loc"]}, "expected two or more members, got loc"),
+        ({"probability": "p"}, "--probability: expected --positive, too, got none: calibjax FILE"),
+        ({"mean": "loc"}, "--mean: expected --sd, too"),
+        ({"lower": "loc", "upper": "p"}, "--upper: expected --level, too"),
+        ({"classes": ["loc", "p"]}, "--classes: expected pairs with =, got loc"),
+        ({"classes": ["loc=1", "p=1"]}, "--classes: expected different values, got 1, 1"),
+        ({"classes": ["x*"]}, "--classes: expected pairs with =, got x"),
         (
-            ["--target", "y"],
-            r"expected a column y \(--target\), got columns loc .*, target",
+            {"lower": "loc", "upper": "p", "level": 90},
+            "different levels between 0 and 1, got -44.5",
         ),
-        (["--groups", "g*"], r"expected a column g\* \(--groups\)"),
-        (["--predictions", "loc", "scale"], "--predictions: expected --task, too"),
-        (["--task", "normal", "--predictions", "loc", "loc"], "got loc twice"),
-        (["--task", "normal", "--predictions", "loc", "target"], "columns beside the target"),
-        (["--task", "normal", "--predictions", "loc"], "expected 2 columns of predictions"),
-        (["--task", "classification"], r"expected columns as --help says \(classification\)"),
-        (["--first-label", "1"], "--first-label: expected the task classification or logits"),
-        (["--normalize"], "--normalize: expected the task classification"),
-        (["--levels", "0.5"], "--levels: expected the task quantiles"),
+        ({"quantiles": ["5=loc"]}, "expected different levels between 0 and 1, got 5"),
+        ({"family": "beta"}, r"expected a column alpha \(--parameters\)"),
+        ({"family": "normal", "parameters": ["loc=loc"]}, "expected the parameters loc, scale"),
+        ({"members": ["loc", "p"], "mean": "p", "sd": "p"}, "for one kind .* got --mean and --mem"),
+        ({"probability": "p", "positive": "a"}, "two labels, one of them a, in column y, got 1, 2"),
+        ({"clusters": ["y"], "probability": "p", "positive": "1"}, "expected one use of column y"),
+        (
+            {},
+            "expected columns whose|expected columns of one kind .*, got columns loc .*, which fit",
+        ),
     ],
 )
-def test_options_that_do_not_fit(options, expected, loaded):
+def test_options_that_do_not_fit(options, expected, written):
+    path = written(".csv", "loc,p,y,member_1,member_2\n0,0.5,1,0,0\n0,0.5,2,0,0\n")
     with pytest.raises(InputError, match=expected):
-        loaded(".csv", csv(["loc", "scale", "target"], LOC, SCALE, TARGET), *options)
+        load(path, **options)
 
 
-def test_infinite_quantiles(loaded):
-    """Conformal methods write them; other columns are finite."""
-    data = loaded(".csv", "quantile_0.1,quantile_0.9,target\n-inf,2,1\n0,Inf,1\n")
-    np.testing.assert_array_equal(data.predictions.values, [[-np.inf, 2], [0, np.inf]])
-    with pytest.raises(InputError, match="expected a finite number in column quantile_0.9"):
-        loaded(".csv", "quantile_0.1,quantile_0.9,target\n-inf,nan,1\n0,inf,1\n")
-    with pytest.raises(InputError, match="expected a finite number in column target"):
-        loaded(".csv", "quantile_0.1,quantile_0.9,target\n-inf,2,1\n0,inf,inf\n")
+@pytest.mark.parametrize(
+    "content",
+    [
+        "mean,sd,label\n0.5,0.1,1\n0.2,0.1,0\n",  # probabilities and their standard errors
+        "pred,prob,label\n1,0.5,1\n0,0.7,0\n",  # confidences in the predicted labels
+        "mean,sd,label\n0.5,0.1,1\n0.2,0.1,\n",
+        "df,loc,scale,target\n3,0,1,2\n",
+        "q0.1,q0.9,q95,target\n1,2,3,2\n",
+        "q0.1,q0.10,target\n1,2,2\n",
+        "mean,loc,sd,target\n0,1,1,2\n",
+    ],
+)
+def test_two_meanings(content, written):
+    with pytest.raises(InputError, match="expected columns of one kind .*calibjax FILE --"):
+        load(written(".csv", content))
+
+
+def test_observations_of_a_hub_by_other_dates(written):
+    """One observation for each place is not that of all horizons."""
+    names = "location,horizon,target,output_type,output_type_id,value\n"
+    rows = "a,1,cases,quantile,0.5,1\na,2,cases,quantile,0.5,2\n"
+    path = written(".csv", names + rows, "forecasts")
+    labels = written(".csv", "date,location,observation\n2024-01-01,a,3\n", "labels")
+    with pytest.raises(InputError, match="one row for each value of location, .* dates date"):
+        load(path, labels=labels)
+    labels = written(".csv", "location,observation\na,3\n", "labels")
+    assert load(path, labels=labels).targets.tolist() == [3, 3]
+    path = written(".csv", names + rows.replace("2,cases", "2,deaths"), "forecasts")
+    with pytest.raises(InputError, match="got one for all values of target"):
+        load(path, labels=labels)
+
+
+def test_labels_without_a_value(written):
+    path = written(".csv", "prob,label\n0.5,1\n0.25,\n50 %,0\n")
+    with pytest.raises(InputError, match=r"row 4: .* got '50 %'; --percent"):
+        load(path, skip_missing=True)
+    data = load(path, skip_missing=True, percent=True)
+    np.testing.assert_array_equal(data.predictions.probs, [0.005, 0.5])
+    assert data.targets.tolist() == [1, 0]
+
+
+def test_hub_with_one_column_of_tasks(written):
+    names = "task,output_type,output_type_id,value,observation\n"
+    rows = [f"{t},quantile,{q},{t + q},{t}\n" for t in (3, 1, 2) for q in (0.9, 0.1)]
+    data = load(written(".csv", names + "".join(rows) + "1,median,NA,5,1\n"))
+    assert data.targets.tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(data.predictions.values, [[1.1, 1.9], [2.1, 2.9], [3.1, 3.9]])
+    assert data.table.rows.tolist() == [4, 6, 2]
+    assert dict(data.facts)["not used"] == "rows of median, task"
+
+
+@pytest.mark.parametrize("names", ["prob_0,prob_1,label,true", "prob_1,prob,label,true"])
+def test_a_label_that_is_predicted(names, written):
+    path = written(".csv", f"{names}\n0.75,0.25,0,1\n0.25,0.75,1,1\n")
+    with pytest.raises(InputError, match="got label, always the likeliest label, and true: "):
+        load(path)
+    assert load(path, target="true").targets.tolist() == [1, 1]
+    assert load(path, target="label").targets.tolist() == [0, 1]

@@ -1,14 +1,13 @@
 """Several files are models of the same targets."""
 
 import json
-import pathlib
 
 import numpy as np
 import pytest
 
-from calibjax.command_line import load, program
+from calibjax.command_line import load
 from calibjax.command_line.program import main
-from tests.command_line.examples import EVALUATION
+from calibjax.command_line.reading import InputError
 
 ROWS = "0.2,0.5,0.1\n0.4,0.3,0.2\n"
 
@@ -21,25 +20,13 @@ def files(tmp_path):
     return [*map(str, paths)]
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """The arguments of `compare`, which computes nothing."""
-    found = []
-
-    def compare(*arguments, **options):
-        found.append((arguments, options))
-        return EVALUATION
-
-    monkeypatch.setattr(program, "compare", compare)
-    return found
-
-
 def test_models_are_named_by_their_files(files, calls, capsys):
     assert main([*files, "--json"]) == 0
     about = json.loads(capsys.readouterr().out)["input"]
-    assert about["models"] == f"a: {files[0]}; b: {files[1]}"
+    assert about["file"] == f"{files[0]}; {files[1]}"
+    assert about["model b"] == "normal: mean, sd"
     assert about["rows"] == "2"
-    [((_, models, targets), _)] = calls
+    [((_, models, targets), _, _)] = calls
     assert list(models) == ["a", "b"]
     np.testing.assert_array_equal(models["b"].loc, [1, 3])
     np.testing.assert_array_equal(targets, [0.1, 0.2])
@@ -59,7 +46,6 @@ def test_report(files, calls, tmp_path):
     text = report.read_text()
     assert "<title>Comparison of a.csv, b.csv</title>" in text
     assert "command_line.load" in text
-    assert "by the method of Holm" in text  # how to read the tables
     assert f"python -m calibjax {files[0]} {files[1]} --report {report}" in text
     assert main([*files, "--report", files[1]]) == 2  # which is read
 
@@ -68,7 +54,7 @@ def test_report(files, calls, tmp_path):
     ("content", "message"),
     [
         ("mean,sd,target\n0.2,0.5,0.1\n", "b.csv: expected 2 rows as in"),
-        ("mean,sd,target\n0.2,0.5,0.1\n1,1,0.3\n", "b.csv, row 3: expected the target 0.2 as in"),
+        ("mean,sd,target\n0.2,0.5,0.1\n1,1,0.3\n", "b.csv, row 3: expected targets 0.2 as in"),
         ("mean,sd,target\n0.2,0.5,0.1\n1,-1,0.2\n", "b.csv, row 3: predictions.scale: expected"),
     ],
 )
@@ -80,25 +66,34 @@ def test_other_targets_are_refused(files, content, message, calls, tmp_path, cap
 
 
 def test_other_refusals(files, calls, tmp_path, capsys):
-    assert main([files[0], files[0]]) == 2
-    assert "expected different files" in capsys.readouterr().err
-    classes = []
-    for name, columns in (("c", "prob_x,prob_y"), ("d", "prob_x,prob_z")):
-        path = tmp_path / f"{name}.csv"
-        path.write_text(f"{columns},label\n0.4,0.6,x\n0.7,0.3,x\n")
-        classes.append(str(path))
-    assert main(classes) == 2
-    assert "expected the classes x, y as in" in capsys.readouterr().err
-    weighted = []
-    for path in classes:
-        weighted.append(path.replace(".csv", "_weighted.csv"))
-        text = "prob_x,prob_y,w,label\n0.4,0.6,1,x\n0.7,0.3,2,x\n"
-        pathlib.Path(weighted[-1]).write_text(text)
-    with pathlib.Path(weighted[1]).open("a") as file:
-        file.write("0.7,0.3,2,x\n")
-    with pathlib.Path(weighted[0]).open("a") as file:
-        file.write("0.7,0.3,3,x\n")
-    assert main([*weighted, "--weights", "w"]) == 2
-    assert "row 4: expected the weight 3.0 as in" in capsys.readouterr().err
-    assert main([files[0], str(tmp_path / "none.csv")]) == 2
-    assert "none.csv: cannot be read" in capsys.readouterr().err
+    classes = tmp_path / "c.csv", tmp_path / "d.csv"
+    classes[0].write_text("prob_x,prob_y,w,label\n0.4,0.6,1,x\n0.7,0.3,3,x\n")
+    classes[1].write_text("prob_x,prob_z,w,label\n0.4,0.6,1,x\n0.7,0.3,2,x\n")
+    classes += (tmp_path / "e.csv",)
+    classes[2].write_text("prob_x,prob_y,w,label\n0.4,0.6,1,x\n0.7,0.3,2,x\n")
+    for arguments, message in (
+        ([files[0], files[0]], "expected different files"),
+        (classes[:2], "expected classes x, y as in"),
+        ([classes[0], classes[2], "--weights", "w"], "row 3: expected weights 3.0 as in"),
+        ([files[0], str(tmp_path / "none.csv")], "none.csv: cannot be read"),
+        ([*files, "--repairs"], "expected one model, got 2"),
+        ([files[0], "--clusters", "target"], "expected one use of column target"),
+    ):
+        assert main([*map(str, arguments)]) == 2
+        assert message in capsys.readouterr().err
+    assert not calls
+
+
+def test_models_in_the_columns_of_one_file(tmp_path, calls, capsys):
+    path = tmp_path / "matches.csv"
+    path.write_text("elo,odds,winner,day\n0.5,0.25,us,1\n0.5,0.75,them,1\n0.1,0.2,us,2\n")
+    arguments = [str(path), "--models", "elo", "odds", "--positive", "us", "--target", "winner"]
+    assert main([*arguments, "--clusters", "day"]) == 0
+    [((_, models, targets), options, _)] = calls
+    assert list(models) == ["elo", "odds"]
+    np.testing.assert_array_equal(models["odds"].probs, [0.25, 0.75, 0.2])
+    assert targets.tolist() == [1, 0, 1]
+    assert options["clusters"].tolist() == [0, 0, 1]
+    assert "model odds: probability of label us: odds\n" in capsys.readouterr().out
+    with pytest.raises(InputError, match="--clusters: expected several models, got one"):
+        load(path, probability="elo", positive="us", target="winner", clusters=["day"])

@@ -2,7 +2,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
 from calibjax import distributions, estimators, kernels
 from calibjax.distances import TotalVariation
@@ -31,31 +30,6 @@ def test_logits_are_the_categorical_of_their_softmax():
     log_prob, slopes = jax.jit(jax.value_and_grad(lambda p: p.log_prob(0)))(far)
     assert log_prob == -2000
     assert slopes.logits.tolist() == [1, -1]
-
-
-def test_bernoulli_is_the_categorical_of_two_classes():
-    one, two = (
-        distributions.Bernoulli(jnp.array(0.3)),
-        distributions.Categorical(jnp.array([0.7, 0.3])),
-    )
-    for y in (0, 1):
-        np.testing.assert_allclose(one.log_prob(y), two.log_prob(y), rtol=1e-14)
-        np.testing.assert_allclose(one.cdf(y), two.cdf(y), rtol=1e-14)
-    key = jax.random.key(3)
-    assert one.sample(key) == two.sample(key)
-    assert distributions.Bernoulli(jnp.array(0.0)).log_prob(0) == 0
-    assert distributions.Bernoulli(jnp.array(1.0)).log_prob(0) == -jnp.inf
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_draws_of_vectors(dtype):
-    n = 20_000
-    loc, scale = (jnp.tile(jnp.array(x, dtype), (n, 1)) for x in ([0.0, 5.0], [1.0, 0.1]))
-    draws = distributions.sample_targets(jax.random.key(1), distributions.DiagNormal(loc, scale))
-    assert draws.dtype == dtype
-    for column, law in zip(draws.T, (stats.norm(0, 1), stats.norm(5, 0.1)), strict=True):
-        assert stats.kstest(column, law.cdf).pvalue > 1e-3
-    assert abs(np.corrcoef(np.asarray(draws).T)[0, 1]) < 4 / np.sqrt(n)
 
 
 def test_classes_of_probability_zero_are_never_drawn():

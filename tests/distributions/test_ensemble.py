@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions
+from calibjax import distributions, scores
 
 VALUES = np.array([3.0, -1.0, 2.0, 2.0, 5.0])
 WEIGHTS = np.array([0.1, 0.2, 0.3, 0.4, 0.0])
@@ -34,9 +34,17 @@ def test_draws_are_members(weights):
     np.testing.assert_allclose(np.bincount(draws, minlength=5) / n, probs, atol=0.015)
 
 
-def test_vectors():
-    values = np.random.default_rng(0).normal(size=(4, 3))
-    p = distributions.Ensemble(jnp.asarray(values))
-    np.testing.assert_allclose(p.mean(), values.mean(0))
-    np.testing.assert_allclose(p.variance(), values.var(0))
-    assert p.sample(jax.random.key(0)).shape == (3,)
+def test_rows_of_one_index_may_be_rounded_differently():
+    """A vector register rounds the last rows of a program in another way than the others."""
+    values = jax.random.normal(jax.random.key(0), (400, 10))[jnp.r_[:400, [0] * 30]]
+    index = jnp.r_[:400, [0] * 30].astype(int)
+    shared = distributions.Ensemble(values, index=index)
+
+    @jax.jit
+    def score(ensembles):
+        hotter = jax.vmap(lambda p: p.tempered(2.0))(ensembles)
+        return scores.crps(hotter, jnp.zeros(430), reduction="none")
+
+    assert np.isfinite(score(shared)).all()
+    off = shared.values.at[429].add(1e-3)
+    assert np.isnan(score(distributions.Ensemble(off, index=index))[429])

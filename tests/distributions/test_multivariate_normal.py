@@ -69,7 +69,7 @@ def test_definiteness_depends_on_the_precision():
     """A correlation that float64 holds and float32 does not tell from one."""
     correlation = np.array([[1, 1 - 1e-8], [1 - 1e-8, 1]])
     checks.positive_definite("cov", correlation)
-    with pytest.raises(ValueError, match=r"smallest_eigenvalue: .* in float32 \(see jax_ena"):
+    with pytest.raises(ValueError, match=r"correlations: .* in float32 \(see jax_ena"):
         checks.positive_definite("cov", correlation.astype(np.float32))
 
 

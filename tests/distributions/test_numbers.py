@@ -22,6 +22,7 @@ TOLERANCE = 16
 LOOSER = {("Poisson", "cdf"): 64}  # by quadrature
 FAST = (  # what was wrong
     ("StudentT", "crps", np.float64),
+    ("Mixture", "crps", np.float64),
     ("Gamma", "crps", np.float64),
     ("LogNormal", "crps", np.float32),
     ("NegativeBinomial", "cdf", np.float32),

@@ -1,11 +1,9 @@
 """`Quantiles.sorted` takes quantiles that cross."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import scores
 from calibjax.distributions import Quantiles
 
 LEVELS = np.array([0.1, 0.5, 0.9])
@@ -28,22 +26,3 @@ def test_sorts_levels_with_their_values(convert):
     forecast = Quantiles.sorted(convert(np.tile(LEVELS[order], (4, 1))), convert(given))
     np.testing.assert_allclose(forecast.values, np.sort(VALUES, 1))
     np.testing.assert_allclose(forecast.levels, np.tile(LEVELS, (4, 1)), rtol=1e-6)
-
-
-def test_sorted_under_jit():
-    targets = jnp.array([0.5, 1.0, 2.0, -1.0])
-
-    def loss(values):
-        predictions = Quantiles.sorted(jnp.broadcast_to(LEVELS, values.shape), values)
-        return scores.pinball_loss(predictions, targets)
-
-    np.testing.assert_allclose(jax.jit(loss)(VALUES), loss(VALUES), rtol=1e-6)
-    assert loss(VALUES) <= scores.pinball_loss(
-        Quantiles(np.tile(LEVELS, (4, 1)), np.sort(VALUES, 1)), targets
-    )
-
-
-def test_infinite_quantiles():
-    predictions = Quantiles(LEVELS, np.array([[-np.inf, 0.0, np.inf]]))
-    assert scores.pinball_loss(predictions, np.zeros(1)) == np.inf
-    np.testing.assert_array_equal(predictions.interval(np.array([3.0])), 2)

@@ -9,13 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from calibjax import record, scores
-from calibjax.distributions import (
-    Beta,
-    Gamma,
-    Normal,
-    sample_targets,
-    with_features,
-)
+from calibjax.distributions import Beta, Gamma, Normal, sample_targets, with_features
 from calibjax.distributions.composed import Recalibrated
 from calibjax.recalibration import TemperatureScaling
 from calibjax.recalibration.numbers import AffineMap

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import command_line, distributions, hypothesis_tests, recalibration, scores
+from calibjax import distributions, hypothesis_tests, recalibration, scores
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -62,16 +62,3 @@ def test_tests_recalibration_and_confidences():
         ends = np.clip(pushed(dtype, 1).astype(np.float64), 0, 1).astype(dtype)
         found, wanted = fit(pushed(dtype, 1), LABELS), fit(ends, LABELS)
         jax.tree.map(np.testing.assert_array_equal, found, wanted)
-
-
-def test_files(tmp_path):
-    lines = (f"{p!r},{y}" for p, y in zip(pushed(np.float64, 1).tolist(), LABELS, strict=True))
-    path = tmp_path / "data.csv"
-    path.write_text("\n".join(["prob,label", *lines]))
-    for options in ([], ["--float64"]):
-        np.testing.assert_array_equal(command_line.load([str(path), *options]).targets, LABELS)
-    rows = np.stack([1 - PROBS, PROBS], 1)
-    rows[0] = -1e-17, 1 + 2.3e-16
-    lines = (f"{q!r},{p!r},{y}" for (q, p), y in zip(rows.tolist(), LABELS, strict=True))
-    path.write_text("\n".join(["prob_0,prob_1,label", *lines]))
-    np.testing.assert_array_equal(command_line.load([str(path)]).targets, LABELS)

@@ -1,4 +1,3 @@
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -130,19 +129,6 @@ def test_median_variance_bins_against_recursion(m, n, min_size, dtype):
         assert sizes.min() >= min_size  # thus no gaps
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_uniform_bins_of_a_bernoulli_are_intervals(dtype):
-    """Also where probabilities lie on edges: 0 and 1 fall in the first and the last interval."""
-    for num_bins in (1, 2, 10):
-        probs = np.concatenate([np.arange(101) / 100, [1e-30, 1 - 1e-7]]).astype(dtype)
-        intervals = [max(int(np.ceil(dtype(num_bins) * p)), 1) for p in probs]
-        bins = np.asarray(estimators.UniformBins(num_bins)(Bernoulli(jnp.asarray(probs))))
-        np.testing.assert_array_equal(bins, num_bins - np.array(intervals))
-    # As floats, of which 0.07 · 100 is above 7, so that only ten intervals are as on paper.
-    assert intervals[10] == 1
-    assert intervals[70] == 7
-
-
 def equal_mass_oracle(probs, num_bins):
     """⌊b · number of smaller predictions / n⌋ of every class, of the second if there are two."""
     n, m = probs.shape
@@ -190,51 +176,3 @@ def test_saturated_predictions(m, dtype):
     assert np.any(probs == 1)
     ours = estimators.MedianVarianceBins(10)(Categorical(jnp.asarray(probs)))
     assert same_partition(groups_of(ours), median_variance_oracle(probs, 10))
-
-
-@pytest.mark.parametrize("name", BINNINGS)
-@pytest.mark.parametrize("m", [2, 10])
-def test_bins_do_not_depend_on_the_order(m, name):
-    for dtype in DTYPES:
-        for probs in (
-            random_data(200, m, seed=m, dtype=dtype)[0],
-            random_data(200, m, seed=m, dtype=dtype, decimals=1)[0],
-            saturated_data(200, m, dtype),
-        ):
-            order = np.random.default_rng(1).permutation(200)
-            bins = BINNINGS[name](Categorical(jnp.asarray(probs)))
-            shuffled = BINNINGS[name](Categorical(jnp.asarray(probs[order])))
-            np.testing.assert_array_equal(shuffled, bins[order])
-
-
-@pytest.mark.parametrize("name", BINNINGS)
-def test_bins_do_not_depend_on_64_bit_types(name):
-    probs, targets = random_data(100, 30, dtype=np.float32)
-
-    def evaluate():
-        predictions = Categorical(jnp.asarray(probs))
-        options = {"binning": BINNINGS[name], "notion": "canonical"}
-        value = estimators.ece(predictions, jnp.asarray(targets), **options)
-        return np.asarray(BINNINGS[name](predictions)), value
-
-    bins, value = evaluate()
-    with jax.enable_x64(False):
-        bins_32, value_32 = evaluate()
-    np.testing.assert_array_equal(bins_32, bins)
-    np.testing.assert_allclose(value_32, value, rtol=1e-6)
-    assert value.dtype == value_32.dtype == jnp.float32
-
-
-def test_binnings_are_static_arguments():
-    @jax.jit
-    @chex.assert_max_traces(n=2)
-    def evaluate(binning, predictions, targets):
-        return estimators.ece(predictions, targets, binning=binning)
-
-    probs, targets = random_data(30, 3)
-    for num_bins in (3, 4, 3, 4):
-        binning = estimators.UniformBins(num_bins)
-        arguments = Categorical(jnp.asarray(probs)), jnp.asarray(targets)
-        np.testing.assert_allclose(
-            evaluate(binning, *arguments), estimators.ece(*arguments, binning=binning), atol=1e-15
-        )

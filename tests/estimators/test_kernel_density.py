@@ -85,53 +85,6 @@ def test_bernoulli_gives_the_numbers_of_two_classes(dtype):
         assert error(f, y, h) == error(two, y, h) == error(f, y == 1, h)
 
 
-def test_values_by_hand():
-    f = np.full(4, 0.5)  # all kernels are equal: frequencies of the other labels
-    np.testing.assert_allclose(error(f, [1, 1, 1, 0], 1e-3, 1), 2 * (3 / 6 + 1 / 2) / 4, rtol=1e-14)
-    ones = np.ones(3)  # certain, and wrong once
-    np.testing.assert_allclose(error(ones, [1, 1, 0], 0.1, 1), 2 * (1 / 2 + 1 / 2) / 3, rtol=1e-14)
-    assert error(ones, [1, 1, 1], 0.1, 1) == 0
-    np.testing.assert_allclose(error(np.array([0.0, 1.0]), [0, 1], 1e-3, 2), 2, rtol=1e-14)
-    rows = np.eye(3)[[0, 0, 1, 2]]  # one-hot: the first two see each other, the others all
-    expected = (0 + 0 + (4 / 9 + 4 / 9) + (1 + 1)) / 4
-    np.testing.assert_allclose(error(rows, [0, 0, 0, 1], 0.2, 2), expected, rtol=1e-14)
-
-
-def test_certain_predictions_look_at_certain_ones():
-    """At 1, a kernel around p < 1 is 0; without others at 1, that around the largest p counts."""
-    f, y = np.array([1.0, 1.0, 1.0, 0.999, 0.2]), np.array([1, 0, 1, 0, 0])
-    kernels = dirichlet_kernels(jnp.asarray(np.stack([1 - f, f], 1)), 0.01)
-    at_one = Point(jnp.array([[0.0, 1.0]] * 3), jnp.array([-1, 0, 2]))
-    ours = label_proportions(kernels, jnp.asarray(y), at_one)[:, 1]
-    np.testing.assert_allclose(ours, [2 / 3, 1 / 2, 1 / 2], rtol=1e-14)
-    rest = jax.tree.map(lambda x: x[3:] if x.ndim else x, kernels)
-    for labels in ([0, 1], [1, 0]):
-        ours = label_proportions(rest, jnp.array(labels), jax.tree.map(lambda x: x[:1], at_one))
-        np.testing.assert_allclose(ours, [np.eye(2)[labels[0]]], atol=1e-14)
-
-
-@pytest.mark.slow
-def test_limit_at_the_boundary():
-    """Densities at points with ε in place of zeros tend to the value at the zeros."""
-    centres, labels = interior(12, 4, seed=5)
-    centres[:2] = [0.45, 0.03, 0.02, 0.5], [0.45, 0.02, 0.03, 0.5]  # tie at zeros in 1 and 2
-    centres[2:4] = centres[:2]
-    labels[:4] = [0, 1, 1, 2]
-    points = np.array([[0.3, 0, 0, 0.7], [1.0, 0, 0, 0], [0, 0.2, 0.3, 0.5], [0, 0, 1.0, 0]])
-    expected = []
-    for q in points:
-        near = np.where(q == 0, 1e-300, q)
-        logs = np.array([scipy.stats.dirichlet.logpdf(near, p / 0.05 + 1) for p in centres])
-        weights = np.exp(logs - logs.max())
-        expected.append(weights @ np.eye(4)[labels] / weights.sum())
-    assert np.max(expected[0]) < 0.9  # several count
-    for dtype, atol in ((np.float64, 1e-9), (np.float32, 1e-5)):
-        kernels = dirichlet_kernels(jnp.asarray(centres.astype(dtype)), 0.05)
-        chosen = Point(jnp.asarray(points.astype(dtype)), jnp.full(4, -1))
-        ours = label_proportions(kernels, jnp.asarray(labels), chosen)
-        np.testing.assert_allclose(ours, expected, atol=atol)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_ties_at_the_boundary_up_to_rounding(dtype):
     """All orders of the other probabilities are as far from a certain prediction."""
@@ -141,18 +94,6 @@ def test_ties_at_the_boundary_up_to_rounding(dtype):
     point = Point(jnp.eye(4, dtype=dtype)[:1], jnp.array([-1]))
     ours = label_proportions(kernels, jnp.array([0, 0, 1, 1, 2, 3]), point)
     np.testing.assert_allclose(ours, [[1 / 3, 1 / 3, 1 / 6, 1 / 6]], rtol=1e-3)
-
-
-def test_new_points_against_loops():
-    """The ratio at points that are not among the samples."""
-    (centres, labels), (points, _) = interior(25, 3), interior(7, 3, seed=8)
-    for h in (0.5, 0.02):
-        kernels = dirichlet_kernels(jnp.asarray(centres), h)
-        chosen = Point(jnp.asarray(points), jnp.full(7, -1))
-        ours = label_proportions(kernels, jnp.asarray(labels), chosen)
-        expected = [proportions_oracle(q, centres, labels, h) for q in points]
-        np.testing.assert_allclose(ours, expected, rtol=1e-9)
-        np.testing.assert_allclose(jnp.sum(ours, 1), 1, rtol=1e-14)
 
 
 @pytest.mark.parametrize("n", [128, 300])

@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
-from calibjax import distances, estimators, kernels
+from calibjax import estimators, kernels
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.estimators.kernel import mmce
 from calibjax.lenses import OneVersusRest
@@ -83,29 +82,6 @@ def test_mmce_against_a_loop(name):
     ours = mmce(kernel, confidences.probs.astype(jnp.float32), correct)
     assert ours.dtype == jnp.float32
     np.testing.assert_allclose(ours, expected, rtol=1e-5)
-
-
-def test_squared_mmce_is_the_biased_skce_of_the_lens():
-    """W19 Ex. I.1, with the matrix-valued kernel ½ k I."""
-    lens = estimators.top_label(*data()[:2])
-    kernel = kernels.Exponential(0.4, distances.TotalVariation())
-    product = 0.5 * kernels.TensorProduct(kernel, kernels.White())
-    np.testing.assert_allclose(
-        mmce(kernels.Exponential(0.4), *lens) ** 2,
-        estimators.skce_biased(product, *lens),
-        rtol=1e-12,
-    )
-
-
-@pytest.mark.slow
-def test_gradient_of_the_mmce():
-    confidences, correct = estimators.top_label(*data()[:2])
-    check_grads(
-        jax.jit(lambda r, s: mmce(kernels.SquaredExponential(s), r, correct)),
-        (confidences.probs, jnp.asarray(0.3)),
-        order=1,
-        modes=["rev"],
-    )
 
 
 def test_gradient_of_the_mmce_of_perfect_confidences():

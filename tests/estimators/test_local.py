@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calibjax import distances, estimators, kernels
-from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mce, mlce
+from calibjax.distributions import Categorical
+from calibjax.estimators import Neighbourhood, UniformBins, lce, local_errors, mlce
 from calibjax.estimators.local import local_problem
 from calibjax.hypothesis_tests import local_calibration_test
 from calibjax.kernels import line
@@ -117,24 +117,6 @@ def test_groups_as_kernel():
     near = Neighbourhood(kernel, estimators.EqualMassBins(3))
     here = lce(near, predictions, *DATA[1:], at=at)
     np.testing.assert_allclose(here, lce(near, predictions, *DATA[1:])[:5], rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_limits():
-    """Lemma 1 of L21: the MCE for wide kernels; single samples for narrow ones."""
-    near = lambda scale: Neighbourhood.laplacian(scale, BINS)  # noqa: E731
-    wide = mce(Bernoulli(DATA[1]), DATA[2], binning=UniformBins(BINS))
-    np.testing.assert_allclose(mlce(near(1e12), *DATA), wide, rtol=1e-10)
-    ece = estimators.ece(Bernoulli(DATA[1]), DATA[2], binning=UniformBins(BINS))
-    np.testing.assert_allclose(jnp.mean(lce(near(1e12), *DATA)), ece, rtol=1e-10)
-    narrow = lce(near(np.array([1e-6, 1e-30, 1e-300, 2.3e-308])), *DATA)
-    np.testing.assert_array_equal(narrow, [np.abs(CONFIDENCES - CORRECT)] * 4)
-    nearest = lce(near(1e-12), *DATA, at=AT)
-    bins = intervals(CONFIDENCES)
-    for x, b, error in zip(AT[0], intervals(AT[1]), nearest):
-        far = np.where(bins == b, np.abs(x - FEATURES).sum(1), np.inf)
-        i = np.argmin(far)
-        assert error == abs(CONFIDENCES[i] - CORRECT[i])
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.calibration import calibration_curve
 from sklearn.isotonic import IsotonicRegression
 
 from calibjax import distributions as d
@@ -103,17 +102,6 @@ def test_against_loops(binning, n, num_draws, level, dtype):
         assert values.dtype == (np.int32 if name == "counts" else dtype)
         np.testing.assert_allclose(values[: len(expected)], column, rtol=1e-5, atol=1e-6)
         assert not np.any(values[len(expected) :])
-
-
-def test_against_scikit_learn():
-    p, y = data(500)
-    p = jnp.concatenate([p[:400], np.arange(100) % 11 / 10])  # on edges, 0 and 1
-    frequency, confidence = calibration_curve(np.asarray(y), np.asarray(p), n_bins=15)
-    ours = curve(p, y, binning=estimators.UniformBins(15))
-    is_full = np.asarray(ours.counts) > 0
-    np.testing.assert_allclose(ours.confidence[is_full], confidence, rtol=1e-12)
-    np.testing.assert_allclose(ours.frequency[is_full], frequency, rtol=1e-12)
-    assert ours.counts.sum() == 500
 
 
 EQUAL = np.repeat([0.05, 0.5, 0.93], [8, 5, 7])

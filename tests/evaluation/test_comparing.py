@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -9,25 +10,10 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import (
-    distances,
-    distributions,
-    hypothesis_tests,
-    kernels,
-    recalibration,
-    scores,
-)
-from calibjax.distributions import (
-    Bernoulli,
-    Categorical,
-    Ensemble,
-    Laplace,
-    Normal,
-    Poisson,
-    Quantiles,
-)
+from calibjax import distances, distributions, hypothesis_tests, kernels, recalibration, scores
+from calibjax.distributions import Categorical, Normal, Quantiles
 from calibjax.evaluation import comparing
-from calibjax.evaluation.comparing import Compared, _panels, checked_models, told_of
+from calibjax.evaluation.data import Part
 from calibjax.evaluation.record import Entry, Section
 from calibjax.recalibration.local import Gain
 
@@ -41,9 +27,12 @@ MODELS = {
     "second": Normal(B, np.full(N, np.sqrt(1.25))),
     "sharp": Normal(A + B, np.full(N, 0.5)),
 }
-
-
 WEIGHTS = RNG.uniform(0.5, 2, N)
+
+
+def compared_of(models, targets, reference=None, score=None, weights=None, clusters=None):
+    data = comparing.checked_models(KEY, models, targets, weights)
+    return comparing.compared(data, reference, score, clusters)
 
 
 @pytest.fixture(scope="module")
@@ -52,49 +41,33 @@ def found():
         return calibjax.compare(KEY, MODELS, TARGETS, weights=WEIGHTS)
 
 
-def pairs_of(result, name):
-    return [entry for entry in result.entries if " - " in entry.name and entry.name.endswith(name)]
-
-
 def test_every_number_is_that_of_its_call(found):
-    names = {
-        "models": MODELS,
-        "targets": TARGETS,
-        "weights": WEIGHTS,
-        "key": KEY,
-        "result": found,
-        "jax": jax,
-        "jnp": jnp,
-        "hypothesis_tests": hypothesis_tests,
-        "recalibration": recalibration,
-        "scores": scores,
-        "distributions": distributions,
-        "distances": distances,
-        "kernels": kernels,
-    }
+    modules = jax, jnp, hypothesis_tests, recalibration, scores, distributions, distances, kernels
+    names = {module.__name__.rpartition(".")[2]: module for module in modules} | {"jnp": jnp}
+    names |= {"models": MODELS, "targets": TARGETS, "weights": WEIGHTS, "key": KEY, "result": found}
     assert ", with weights (effectively " in found.description
     for entry in found.entries:
-        assert "weights=weights" in entry.function
-        value = eval(entry.function, names)
+        assert "weights=weights" in entry.call
+        value = eval(entry.call, names)
         name = "pvalue" if "p-value" in entry.name else "estimate"
         value = value.mean if isinstance(value, Gain) else getattr(value, name, value)
         np.testing.assert_allclose(entry.value, value, rtol=1e-9, atol=1e-12, err_msg=entry.name)
 
 
 def test_pvalues_are_adjusted_by_themselves():
-    raw, compared = {}, checked_models(KEY, MODELS, TARGETS, weights=WEIGHTS)
-    found = {entry.name: entry for entry in comparing.of_scores(compared).entries}
-    for entry in (entry for name, entry in found.items() if " - " in name):
-        first, second = entry.name.partition(":")[0].split(" - ")
-        difference = hypothesis_tests.score_difference(
-            MODELS[first], MODELS[second], TARGETS, weights=WEIGHTS
-        )
-        raw[entry.name] = float(difference.pvalue)
+    compared = compared_of(MODELS, TARGETS, weights=WEIGHTS)
+    [section] = comparing.of_scores(compared, Part()).sections
+    found = {entry.name.partition(":")[0]: entry.pvalue for entry in section.entries[3:]}
+    raw = {}
+    for name in found:
+        two = (MODELS[x] for x in name.split(" - "))
+        difference = hypothesis_tests.score_difference(*two, TARGETS, weights=WEIGHTS)
+        raw[name] = float(difference.pvalue)
     assert len(raw) == 3
     largest = 0.0
     for rank, name in enumerate(sorted(raw, key=raw.__getitem__)):
         largest = max(largest, (3 - rank) * raw[name])
-        np.testing.assert_allclose(found[name].pvalue, min(largest, 1), rtol=1e-9)
+        np.testing.assert_allclose(found[name], min(largest, 1), rtol=1e-9)
 
 
 def test_what_is_said():
@@ -105,6 +78,8 @@ def test_what_is_said():
     found = calibjax.compare(KEY, models, labels)
     told = "\n".join(found.sentences)
     assert "sharp has a better log score than first: it is lower by" in told
+    assert found.sentences[0].startswith("sharp has the best log score: it is lower by 0.30 nats")
+    assert "each question" in found.notes[0]
     assert "Each of first and second knows something that the other does not" in told
     assert "sharp knows something that first does not" in told
     assert "first knows something that sharp" not in told
@@ -118,216 +93,205 @@ def test_what_is_said():
 
 
 def test_figures(found):
-    """A PIT histogram of each model."""
+    """A PIT histogram of each model, or a reliability diagram of classes."""
     assert [panel.name for panel in found.panels] == [f"{x}, PIT histogram" for x in MODELS]
-
-
-def test_figures_of_classes():
-    probs = RNG.dirichlet(np.ones(3), N)
-    labels = RNG.integers(0, 3, N)
+    probs, labels = RNG.dirichlet(np.ones(3), N), RNG.integers(0, 3, N)
     models = {"a": Categorical(probs), "b": Categorical(np.full((N, 3), 1 / 3))}
-    compared = checked_models(KEY, models, labels, clusters=np.arange(N) // 2)
-    each = [*_panels(compared)]
-    names = ["a, reliability, top label", "b, reliability, top label"]
-    assert [panel.name for panel in each] == names
+    each = [*comparing._panels(compared_of(models, labels, clusters=np.arange(N) // 2))]
+    assert [panel.name for panel in each] == [f"{x}, reliability, top label" for x in "ab"]
     assert all("clusters" in panel.caption for panel in each)
 
 
 def test_reference_and_clusters():
-    seen = []
-    clusters = np.arange(N) // 3
-    result = calibjax.compare(
-        KEY,
-        MODELS,
-        TARGETS,
-        reference="sharp",
-        clusters=clusters,
-        progress=lambda *stage: seen.append(stage),
-    )
-    names = [entry.name for entry in pairs_of(result, "log score")]
+    stages, clusters = [], np.arange(N) // 3
+    options = {"reference": "sharp", "progress": lambda *stage: stages.append(stage)}
+    result = calibjax.compare(KEY, MODELS, TARGETS, clusters=clusters, **options)
+    names = [x.name for x in result.entries if " - " in x.name and x.name.endswith("log score")]
     assert names == ["first - sharp: log score", "second - sharp: log score"]
-    options = {"clusters": clusters}
+    samples = MODELS["first"], MODELS["sharp"], TARGETS
     kernel = result.other_kernels["SKCE"]
-    difference = hypothesis_tests.skce_difference(
-        kernel, MODELS["first"], MODELS["sharp"], TARGETS, **options
-    )
+    difference = hypothesis_tests.skce_difference(kernel, *samples, clusters=clusters)
     np.testing.assert_allclose(result["first - sharp: SKCE"].value, difference.estimate, rtol=1e-9)
-    difference = hypothesis_tests.score_difference(
-        MODELS["first"], MODELS["sharp"], TARGETS, **options
-    )
-    np.testing.assert_allclose(
-        result[names[0]].standard_error, difference.standard_error, rtol=1e-9
-    )
-    test = hypothesis_tests.cluster_skce_test(
-        jax.random.fold_in(KEY, 3),
-        result.other_kernels["given sharp"],
-        distributions.with_features(MODELS["first"], MODELS["sharp"]),
-        TARGETS,
-        **options,
-    )
+    difference = hypothesis_tests.score_difference(*samples, clusters=clusters)
+    error = result[names[0]].standard_error
+    np.testing.assert_allclose(error, difference.standard_error, rtol=1e-9)
+    kernel, both = result.other_kernels["given sharp"], distributions.with_features(*samples[:2])
+    key = jax.random.fold_in(KEY, 3)
+    test = hypothesis_tests.cluster_skce_test(key, kernel, both, TARGETS, clusters=clusters)
     assert result["first given sharp: p-value"].value == test.pvalue
-    assert [stage[1:] for stage in seen] == [(i, 6) for i in range(6)]
+    assert [stage[1:] for stage in stages] == [(i, 5) for i in range(5)]
 
 
 def test_arrays_and_scores():
     probs = RNG.uniform(0.05, 0.95, 40)
     labels = RNG.binomial(1, probs)
-    models = {"a": probs, "b": Bernoulli(np.where(np.arange(40) == 0, 1 - labels[0], 0.5))}
-    compared = checked_models(KEY, models, labels, None, None, None)
-    assert compared.score_name[0] == "Brier score"  # the log score is infinite
-    section = comparing.of_scores(compared)
-    expected = scores.brier_score(Bernoulli(probs), labels)
+    models = {
+        "a": probs,
+        "b": distributions.Bernoulli(np.where(np.arange(40) == 0, 1 - labels[0], 0.5)),
+    }
+    compared = compared_of(models, labels)
+    assert compared.score[1] == "Brier score"  # the log score is infinite
+    [section] = comparing.of_scores(compared, Part()).sections
+    expected = scores.brier_score(distributions.Bernoulli(probs), labels)
     np.testing.assert_allclose(section.entries[0].value, expected, rtol=1e-6)
 
     def misses(predictions, targets):
         return jnp.mean(jnp.abs(predictions.probs - targets))
 
-    compared = checked_models(KEY, models, labels, None, misses, None)
-    section = comparing.of_scores(compared)
+    compared = compared_of(models, labels, score=misses)
+    [section] = comparing.of_scores(compared, Part()).sections
     assert [entry.name for entry in section.entries] == ["a: misses", "b: misses", "a - b: misses"]
     np.testing.assert_allclose(section.entries[0].value, np.abs(probs - labels).mean(), rtol=1e-6)
 
 
 def test_kernel_of_all_predictions_together():
     """Of one family; of several it does not look at the predictions."""
-    compared = checked_models(KEY, MODELS, TARGETS, None, None, None)
+    kernel = comparing.paired(compared_of(MODELS, TARGETS)).kernels["SKCE"]
     together = jax.tree.map(lambda *x: np.concatenate(x), *MODELS.values())
     expected = kernels.default_kernel(together).prediction.length_scale
-    np.testing.assert_allclose(compared.kernel.prediction.length_scale, expected, rtol=1e-9)
-    laplace = {"a": MODELS["first"], "b": Laplace(A, np.ones(N))}
-    compared = checked_models(KEY, laplace, TARGETS, None, None, None)
-    assert isinstance(compared.kernel.prediction, kernels.Constant)
-    section = comparing.of_skces(compared)
-    assert np.isfinite(section.entries[0].value)
+    np.testing.assert_allclose(kernel.prediction.length_scale, expected, rtol=1e-9)
+    laplace = {"a": MODELS["first"], "b": distributions.Laplace(A, np.ones(N))}
+    compared = comparing.paired(compared_of(laplace, TARGETS))
+    assert isinstance(compared.kernels["SKCE"].prediction, kernels.Constant)
+    [section] = comparing.calibration(compared, Part()).sections
+    assert np.isfinite([entry.value for entry in section.entries]).all()
 
 
 def test_families_that_differ():
-    ensembles = Ensemble(RNG.normal(size=(N, 5)))
-    compared = checked_models(
-        KEY, {"a": MODELS["first"], "b": ensembles}, TARGETS, None, None, None
-    )
-    assert compared.score_name[0] == "CRPS"
-    assert compared.kernel is None
+    ensembles = distributions.Ensemble(RNG.normal(size=(N, 5)))
+    compared = compared_of({"a": MODELS["first"], "b": ensembles}, TARGETS)
+    assert compared.score[1] == "CRPS"
+    assert not comparing.paired(compared).kernels
     counts = RNG.poisson(3, N)
-    models = {"a": Poisson(np.full(N, 3.0)), "b": Normal(np.full(N, 3.0), np.full(N, 1.7))}
-    compared = checked_models(KEY, models, counts, None, None, None)
-    assert compared.score_name[0] != "log score"  # a density and a probability
+    models = {
+        "a": distributions.Poisson(np.full(N, 3.0)),
+        "b": Normal(np.full(N, 3.0), np.full(N, 1.7)),
+    }
+    compared = compared_of(models, counts)
+    assert compared.score[1] != "log score"  # a density and a probability
 
 
 def test_many_samples_are_thinned(monkeypatch):
     monkeypatch.setattr("calibjax.evaluation.comparing._MOST", 20)
-    compared = checked_models(KEY, MODELS, TARGETS, None, None, None)
-    assert compared.rows is not None
+    compared = comparing.paired(compared_of(MODELS, TARGETS, weights=WEIGHTS))
     assert len(set(compared.rows)) == 20
-    (first, targets), text = compared.samples("first")
-    np.testing.assert_array_equal(first.loc, A[compared.rows])
+    first, targets = compared.models["first"], compared.targets
+    np.testing.assert_array_equal(first.value.loc, A[compared.rows])
+    np.testing.assert_array_equal(targets.value, TARGETS[compared.rows])
     names = {"jax": jax, "models": MODELS, "targets": TARGETS}
     names["result"] = type("Result", (), {"arrays": {"rows": compared.rows}})
-    np.testing.assert_array_equal(targets, TARGETS[compared.rows])
-    for one, two in zip(jax.tree.leaves(eval(text, names)), jax.tree.leaves((first, targets))):
-        np.testing.assert_array_equal(one, two)
-    section = comparing.of_skces(compared)
-    assert np.isfinite(section.entries[0].value)
+    for value, text in (first, targets):
+        jax.tree.map(np.testing.assert_array_equal, eval(text, names), value)
 
 
-def told(entries):
-    models = dict.fromkeys(("a", "b"))
-    names = [field.name for field in dataclasses.fields(Compared)]
-    compared = Compared(**dict.fromkeys(names) | {"models": models, "pairs": [("a", "b")]})
-    compared = dataclasses.replace(compared, score_name=("log score", " nats"))
-    sentences, _ = told_of(compared, {"": Section("", tuple(entries))})
-    return sentences
+@pytest.fixture
+def told(monkeypatch):
+    """What a question says of two models with these entries."""
+
+    def told(question, entries, before=()):
+        rows = {x.name: x for x in entries}
+        one = lambda self, name, *_, **__: rows.get(name, Entry(name, math.nan))  # noqa: E731
+        monkeypatch.setattr(comparing.Compared, "entry", one)
+        models = {"a": MODELS["first"], "b": MODELS["second"]}
+        compared = comparing.paired(compared_of(models, TARGETS))
+        return question(compared, Part((Section("", tuple(before)),))).remarks
+
+    return told
 
 
-SCORE = Entry("a - b: log score", -0.031, 0.008, -0.047, -0.015, pvalue=0.0004)
-
-
-def test_sentences_on_scores_and_gains():
-    assert told([SCORE])[0] == (
-        "a has a better log score than b: it is lower by 0.031 nats per sample (95 % interval "
-        "0.015 to 0.047; p = 0.0004)."
-    )
-    unclear = dataclasses.replace(SCORE, high=0.02, pvalue=0.3)
-    assert told([unclear])[0].startswith("Which of a and b has the better log score is not clear")
+def test_sentences_on_scores_and_gains(told):
+    means = Entry("a: log score", 1.0), Entry("b: log score", 1.031)
+    score = Entry("a - b: log score", -0.031, None, 0.008, -0.047, -0.015, pvalue=0.0004)
+    interval = "it is lower by 0.031 nats per sample (95 % interval 0.015 to 0.047; p = 0.0004)."
+    texts = told(comparing.of_scores, [*means, score])
+    assert texts == (f"a has a better log score than b: {interval}",)
+    unclear = dataclasses.replace(score, high=0.02, pvalue=0.3)
+    interval = "it is lower by 0.031 nats per sample (95 % interval -0.020 to 0.047; p = 0.3)."
+    texts = told(comparing.of_scores, [*means, unclear])
+    assert texts == (f"a does not have a significantly better log score than b: {interval}",)
     gains = [
-        Entry("a: gain", 0.0, 0.001, -0.002, 0.002),
-        Entry("b: gain", 0.02, 0.005, 0.01, 0.03),
-        Entry("a - b: gain", -0.02, 0.005, -0.03, -0.01, pvalue=0.001),
+        Entry("a: gain", 0.0, None, 0.001, -0.002, 0.002),
+        Entry("b: gain", 0.02, None, 0.005, 0.01, 0.03),
+        Entry("a - b: gain", -0.02, None, 0.005, -0.03, -0.01, pvalue=0.001),
     ]
     gained = "Recalibration gains 0.020 ± 0.005 nats more for b than for a (p = 0.001)."
-    assert told([SCORE, *gains])[1] == gained
+    assert told(comparing.of_gains, gains) == (gained,)
     gains[1] = dataclasses.replace(gains[1], value=-0.01, low=-0.02)  # it only loses less
-    assert gained not in told([SCORE, *gains])
+    assert told(comparing.of_gains, gains) == ()
+
+
+def test_sentences_on_calibration(told):
+    """p-values are adjusted, for models and for pairs."""
+    tests = [Entry(f"{x}: exact p-value", p, pvalue=p) for x, p in (("a", 0.02), ("b", 0.1))]
+    difference = Entry("a - b: SKCE", 0.01, pvalue=0.03)
+    texts = ("a is not calibrated (p = 0.04).", "b is better calibrated than a (p = 0.03).")
+    assert told(comparing.calibration, [*tests, difference]) == texts
+    tests[0] = dataclasses.replace(tests[0], pvalue=0.2)
+    difference = dataclasses.replace(difference, pvalue=0.3)
+    assert told(comparing.calibration, [*tests, difference]) == (
+        "No miscalibration was found (smallest p = 0.2).",
+        "Neither of a and b is seen to be better calibrated (p = 0.3).",
+    )
 
 
 @pytest.mark.parametrize(
     ("alone", "given", "expected"),
     [
         ((0.5, 0.5), (0.5, 0.5), "Neither of a and b is seen to know what the other does not"),
-        ((0.5, 0.5), (0.01, 0.5), "b knows something that a does not (p = 0.01): given"),
-        ((0.5, 0.5), (0.01, 0.02), "Each of a and b knows something that the other does not"),
-        ((0.01, 0.5), (0.01, 0.02), "a knows something that b does not (p = 0.02)"),
+        ((0.5, 0.5), (0.01, 0.5), "b knows something that a does not (p = 0.02): given"),
+        ((0.5, 0.5), (0.01, 0.04), "Each of a and b knows something that the other does not"),
+        ((0.01, 0.5), (0.01, 0.04), "a knows something that b does not (p = 0.04)"),
         ((0.01, 0.01), (0.01, 0.02), None),
     ],
 )
-def test_sentences_on_knowledge(alone, given, expected):
+def test_sentences_on_knowledge(told, alone, given, expected):
     """A model that is rejected by itself says nothing about what another one knows."""
-    entries = [
-        SCORE,
-        *(Entry(f"{x}: exact p-value", p, pvalue=p) for x, p in zip("ab", alone, strict=True)),
-        Entry("a given b: exact p-value", given[0], pvalue=given[0]),
-        Entry("b given a: exact p-value", given[1], pvalue=given[1]),
-    ]
-    known = [x for x in told(entries) if "know" in x]
-    assert [x.startswith(expected or "-") for x in known] == [True] * (expected is not None)
+    names = [f"{x}: exact p-value" for x in ("a", "b", "a given b", "b given a")]
+    entries = [Entry(x, p, pvalue=p) for x, p in zip(names, (*alone, *given), strict=True)]
+    texts = told(comparing.knowledge, entries[2:], entries[:2])
+    assert [x.startswith(expected or "-") for x in texts] == [True] * (expected is not None)
+
+
+THREE = np.full((N, 3), 1 / 3)
+LEVELS = Quantiles(np.array([0.3, 0.6]), np.stack([A, A + 1], 1))
 
 
 @pytest.mark.parametrize(
-    ("models", "error", "message"),
+    ("second", "message"),
     [
-        ({"a": MODELS["first"]}, TypeError, "models: expected a dictionary of at least two"),
-        (
-            {"a": MODELS["first"], "b": Normal(A[:50], np.ones(50))},
-            ValueError,
-            r"models\['b'\]: targets: expected one for each of the 50 predictions, got 60",
-        ),
-        (
-            {"a": MODELS["first"], "b": Normal(A, -np.ones(N))},
-            ValueError,
-            r"models\['b'\]: predictions.scale",
-        ),
-        (
-            {
-                "a": MODELS["first"],
-                "b": Quantiles(np.array([0.3, 0.6]), np.stack([A, A + 1], 1)),
-            },
-            ValueError,
-            r"models\['b'\]: expected predictions of numbers, as models\['a'\], got quantiles",
-        ),
+        (Normal(A[:50], np.ones(50)), "targets: expected one for each of the 50 predictions"),
+        (Normal(A, -np.ones(N)), "predictions.scale"),
+        (LEVELS, r"expected predictions of numbers, as models\['a'\], got quantiles"),
+        (Categorical(THREE), ""),
     ],
 )
-def test_models_that_are_refused(models, error, message):
+def test_models_that_are_refused(second, message):
+    with pytest.raises((TypeError, ValueError), match=rf"models\['b'\]: {message}"):
+        calibjax.compare(KEY, {"a": MODELS["first"], "b": second}, TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"models": {"a": MODELS["first"]}}, TypeError, "expected a dictionary of at least two"),
+        ({"reference": "third"}, ValueError, "expected one of 'first', 'second', 'sharp'"),
+        ({"clusters": np.zeros(N, int)}, ValueError, "clusters.*at least 10"),
+        ({"weights": 1.0 * (np.arange(N) < 9)}, ValueError, "weights.*at least 10 positive"),
+        ({"weights": np.ones(N), "score": lambda p, y: 0.0}, TypeError, "argument 'weights'"),
+        ({"score": "crps"}, TypeError, "score"),
+    ],
+)
+def test_refusals(options, error, message):
     with pytest.raises(error, match=message):
-        calibjax.compare(KEY, models, TARGETS)
+        calibjax.compare(KEY, **{"models": MODELS, "targets": TARGETS} | options)
 
 
-def test_refusals():
-    with pytest.raises(ValueError, match="reference: expected one of 'first', 'second', 'sharp'"):
-        calibjax.compare(KEY, MODELS, TARGETS, reference="third")
-    with pytest.raises(ValueError, match="clusters.*at least 10"):
-        calibjax.compare(KEY, MODELS, TARGETS, clusters=np.zeros(N, int))
-    with pytest.raises(ValueError, match="weights.*at least 10 positive"):
-        calibjax.compare(KEY, MODELS, TARGETS, weights=1.0 * (np.arange(N) < 9))
-    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
-        calibjax.compare(KEY, MODELS, TARGETS, weights=np.ones(N), score=lambda p, y: 0.0)
-    with pytest.raises(TypeError, match="score"):
-        calibjax.compare(KEY, MODELS, TARGETS, score="crps")
+def test_traced_targets_and_numbers_of_classes():
     with pytest.raises(TypeError, match="traced"):
         jax.jit(lambda y: calibjax.compare(KEY, MODELS, y).num_samples)(TARGETS)
-    labels = np.zeros(N, int)
-    two = {"a": Categorical(np.full((N, 3), 1 / 3)), "b": Categorical(np.full((N, 2), 0.5))}
+    two = {"a": Categorical(THREE), "b": Categorical(np.full((N, 2), 0.5))}
     with pytest.raises(ValueError, match=r"models\['b'\]: expected predictions of 3 classes"):
-        calibjax.compare(KEY, two, labels)
+        calibjax.compare(KEY, two, np.zeros(N, int))
 
 
 def test_equal_differences_decide_nothing():

@@ -1,25 +1,16 @@
+"""Which recalibration is enough: names, numbers, the section, and what is refused."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import evaluate, record, scores, select_recalibration
+from calibjax import distributions, evaluate, record, scores, select_recalibration
 from calibjax.distances import Wasserstein
-from calibjax.distributions import (
-    Bernoulli,
-    CategoricalLogits,
-    DiagNormal,
-    Ensemble,
-    Gamma,
-    Mixture,
-    Normal,
-    Poisson,
-    Quantiles,
-    sample_targets,
-)
+from calibjax.distributions import Bernoulli, Ensemble, Mixture, Normal, sample_targets
 from calibjax.evaluation import selection
 from calibjax.evaluation.data import checked_data
-from calibjax.evaluation.selection import Repairs, _default, _smallest
+from calibjax.evaluation.selection import Repairs
 from calibjax.hypothesis_tests.aggregated import as_tested, hypothesis_of
 from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct
@@ -109,40 +100,26 @@ def test_ensembles(enough, change):
     "predictions",
     [
         Bernoulli(jnp.linspace(0.1, 0.9, 30)),
-        CategoricalLogits(jax.random.normal(KEYS[2], (30, 3))),
-        Gamma(jnp.linspace(1, 3, 30), jnp.ones(30)),
-        DiagNormal(jnp.stack([jnp.linspace(0, 1, 30)] * 2, 1), jnp.ones((30, 2))),
+        distributions.CategoricalLogits(jax.random.normal(KEYS[2], (30, 3))),
+        distributions.Gamma(jnp.linspace(1, 3, 30), jnp.ones(30)),
+        distributions.DiagNormal(jax.random.normal(KEYS[1], (30, 2)), jnp.ones((30, 2))),
     ],
 )
 def test_every_kind_of_prediction(predictions):
     targets = sample_targets(KEYS[3], predictions)
-    found = select_recalibration(
-        KEYS[1], predictions, targets, num_draws=19, significance_level=0.04
-    )
+    options = {"num_draws": 19, "significance_level": 0.04}
+    found = select_recalibration(KEYS[1], predictions, targets, **options)
     assert found.enough == "nothing"
     assert len(found.gains) == len(found.pvalues) - 1 >= 2
 
 
 def test_families_without_some_default():
     """A mixture of normals has no class probabilities, and no temperature of its own."""
-    mixture = Mixture(None, Normal(jnp.zeros((N, 2)), jnp.ones((N, 2))))
-    assert "vector" not in _default(mixture)
-    assert "affine" in _default(mixture)
+    methods = selection._default(Mixture(None, Normal(jnp.zeros((N, 2)), jnp.ones((N, 2)))))
+    assert "affine" in methods
+    assert "vector" not in methods
     with pytest.raises(NotImplementedError, match="no default for Poisson"):
-        select_recalibration(KEYS[1], Poisson(jnp.ones(N)), jnp.ones(N, int))
-
-
-class _Plain:
-    def fit(self, predictions, targets, weights=None):
-        return jnp.zeros(())
-
-    def apply(self, params, predictions):
-        return predictions
-
-
-def test_plain_objects_are_refused():
-    with pytest.raises(TypeError, match="recalibrations.*: expected a record.* got _Plain"):
-        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
+        select_recalibration(KEYS[1], distributions.Poisson(jnp.ones(N)), jnp.ones(N, int))
 
 
 def test_section(monkeypatch):
@@ -152,11 +129,7 @@ def test_section(monkeypatch):
     gains = {"temperature": some, "affine": worse, "beta": Gain(*[jnp.nan] * 4)}
     found = Repairs(pvalues, gains, 0.05, (("beta", "too few"),))
     asked = []
-
-    def answer(*arguments, **options):
-        asked.append((arguments, options))
-        return found
-
+    answer = lambda *arguments, **options: asked.append((arguments, options)) or found  # noqa: E731
     monkeypatch.setattr(selection, "select_recalibration", answer)
     halves, labels, weights = Bernoulli(jnp.full(30, 0.5)), np.arange(30) % 2, np.arange(30.0)
     data = checked_data(KEYS[0], halves, labels, None, None, weights)
@@ -173,32 +146,38 @@ def test_section(monkeypatch):
     [((_, predictions, targets), options)] = asked
     assert len(predictions.probs) == len(targets) == 30  # without rows that fill up
     np.testing.assert_allclose(29 * options["weights"] / options["weights"][29], weights, rtol=1e-6)
-    told = part.findings["repair"]
-    assert told == (
-        "The recalibration 'temperature' repairs it (p = 0.4 afterwards) and earns 0.2 (95 % "
-        "interval 0 to 0.4) in held-out score."  # nobody knows what the last one would earn
+    assert part.remarks == (
+        "The recalibration 'temperature' repairs it (p = 0.4 afterwards) and improves the held-out "
+        "score by 0.2 (95 % interval 0 to 0.4).",  # the gain by the last one is unknown
     )
     del pvalues["beta"], gains["beta"]
-    assert Repairs(pvalues, gains, 0.05).sentence.endswith("; nothing more complicated earns more.")
+    assert Repairs(pvalues, gains, 0.05).sentence.endswith("; no later one improves it more.")
     lossy = Repairs({"nothing": 0.01, "a": 0.4}, {"a": Gain(-0.1, 0.1, -0.3, 0.1)}, 0.05)
-    assert "costs 0.1 (95 % interval -0.1 to 0.3) in held-out score." in lossy.sentence
+    assert "worsens the held-out score by 0.1 (95 % interval -0.1 to 0.3)." in lossy.sentence
     found = Repairs({"nothing": 0.5}, {}, 0.05)
-    assert selection.repairs(data).findings["repair"] == ""
+    assert selection.repairs(data).remarks == ()
 
 
 def test_section_of_what_has_no_repair():
-    quantiles = Quantiles(jnp.array([0.5]), jnp.zeros((30, 1)))
-    [section] = selection.repairs(
-        checked_data(KEYS[0], quantiles, NOISE[:30], *[None] * 3)
-    ).sections
-    assert section.remark.startswith(
-        "select_recalibration does not apply: recalibrations: expected a dictionary"
-    )
-    with pytest.raises(TypeError, match="repairs: expected"):
-        evaluate(KEYS[0], NORMAL, NORMAL.loc, repairs="yes")
+    quantiles = distributions.Quantiles(jnp.array([0.5]), jnp.zeros((30, 1)))
+    data = checked_data(KEYS[0], quantiles, NOISE[:30], *[None] * 3)
+    [section] = selection.repairs(data).sections
+    assert "does not apply: recalibrations: expected a dictionary" in section.remark
+
+
+class _Plain:
+    """A recalibration that is no record."""
+
+    fit = apply = lambda self, *_: None
 
 
 def test_wrong_input():
+    with pytest.raises(TypeError, match="repairs: expected"):
+        evaluate(KEYS[0], NORMAL, NORMAL.loc, repairs="yes")
+    with pytest.raises(TypeError, match="recalibrations.*: expected a record.* got _Plain"):
+        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
+    with pytest.raises(TypeError, match="recalibrations: expected a dictionary .* none of them"):
+        select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"nothing": AffineScaling()})
     with pytest.raises(ValueError, match="weights: expected"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, weights=-jnp.ones(N))
     with pytest.raises(ValueError, match="level: expected"):
@@ -275,6 +254,6 @@ def test_smallest_rank_by_hand():
     """Ranks among all values, and among the smallest ranks; one that is missing is large."""
     pool = jnp.array([[3.0, 0.0], [1.0, 5.0], [jnp.nan, 1.0], [2.0, 2.0]])
     # Ranks from the largest: (2, 4), (4, 1), (1, 3), (3, 2); the smallest: 2, 1, 1, 2.
-    np.testing.assert_allclose(_smallest(pool), 1.0)
-    np.testing.assert_allclose(_smallest(pool[jnp.array([1, 0, 2, 3])]), 0.5)
-    assert np.isnan(_smallest(pool[jnp.array([2, 0, 1, 3])]))  # of invalid targets
+    np.testing.assert_allclose(selection._smallest(pool), 1.0)
+    np.testing.assert_allclose(selection._smallest(pool[jnp.array([1, 0, 2, 3])]), 0.5)
+    assert np.isnan(selection._smallest(pool[jnp.array([2, 0, 1, 3])]))  # of invalid targets

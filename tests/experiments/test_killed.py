@@ -1,6 +1,5 @@
 """What is killed, or damaged, gives the same tables as what is not, bit for bit."""
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -15,33 +14,15 @@ from experiments import sensitivity
 from experiments.harness import figures, source
 from experiments.harness.cells import Store
 from experiments.harness.tables import write_table
-from paper_repro.w19 import timings
 
 
 def counts(rng, label, group, *rest):
     return {f"exact {group}": {"rejected": int(rng.integers(50)), "undefined": 0}}
 
 
-def measure(rng, *arguments):
-    return {"seconds": rng.uniform(), "repetitions": 3}
-
-
 def run_power(store):
     found = sensitivity.rejections(store, 50)
     write_table(store.folder, "table", sensitivity.rows(found), show=True)
-
-
-def run_timings(store):
-    settings = dataclasses.replace(timings.SETTINGS["quick"], sizes=(100, 200))
-    rows = timings.time_rows(settings, timings.finished_cells(store, settings))
-    write_table(store.folder, "times", rows)
-
-
-# Module, what computes a cell, what stands in for it, and what is run.
-EXPERIMENTS = {
-    "sensitivity": (sensitivity, counts, run_power),
-    "w19_timings": (timings, measure, run_timings),
-}
 
 
 class StandIn:
@@ -58,14 +39,13 @@ class StandIn:
         return self.function(rng, *arguments)
 
 
-def run(name, folder, killed_at=0):
+def run(folder, killed_at=0):
     """Runs an experiment; returns the number of cells that were computed."""
-    module, function, experiment = EXPERIMENTS[name]
     with pytest.MonkeyPatch.context() as patch:
-        stand_in = StandIn(function, killed_at)
-        patch.setattr(module, function.__name__, stand_in)
+        stand_in = StandIn(counts, killed_at)
+        patch.setattr(sensitivity, "counts", stand_in)
         patch.setattr(figures, "_drawn", lambda *arguments: b"")
-        experiment(Store(Path(folder), "code"))
+        run_power(Store(Path(folder), "code"))
     return stand_in.calls
 
 
@@ -73,12 +53,11 @@ def tables_of(folder):
     return {path.name: path.read_bytes() for path in folder.glob("*.*")}
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_tables_are_the_same(tmp_path, name, capsys):
+def test_tables_are_the_same(tmp_path, capsys):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    number = run(name, whole)
+    number = run(whole)
     assert number > 8
-    command = f"from tests.experiments.test_killed import run; run({name!r}, {str(killed)!r}, 8)"
+    command = f"from tests.experiments.test_killed import run; run({str(killed)!r}, 8)"
     found = subprocess.run(
         [sys.executable, "-c", command], cwd=source.ROOT, capture_output=True, check=False
     )
@@ -91,9 +70,9 @@ def test_tables_are_the_same(tmp_path, name, capsys):
     stored[1].write_bytes(b"")
     stored[2].write_text('{"parameters": {}, "result": {}}')
     capsys.readouterr()
-    assert run(name, killed) == number - 7 + 3
+    assert run(killed) == number - 7 + 3
     lines = capsys.readouterr().out.splitlines()
     damaged = {path for path in stored for x in lines if x.startswith(f"{path} is damaged (")}
     assert damaged == set(stored[:3])
     assert tables_of(killed) == tables_of(whole)
-    assert run(name, killed) == 0
+    assert run(killed) == 0

@@ -8,8 +8,8 @@ from scipy import stats
 
 from experiments.harness.cells import Store, keys_of
 from experiments.power import __main__ as program
-from experiments.power import bound, dependence, ensembles, simulation, tables
-from experiments.power.simulation import CALIBRATED, Rate, Study
+from experiments.power import bound, dependence, ensembles, simulation
+from experiments.power.simulation import CALIBRATED, Study
 
 N = 4000
 KEY = jax.random.key(0)
@@ -17,10 +17,7 @@ KEY = jax.random.key(0)
 
 def uniform(data_key, test_key, place, n, setting):
     """p-values that are uniform, or their squares."""
-    return {
-        "one": jax.random.uniform(data_key) ** (1 + place),
-        "missing": jnp.full((), jnp.nan),
-    }
+    return {"one": jax.random.uniform(data_key) ** (1 + place), "missing": jnp.full((), jnp.nan)}
 
 
 def test_rates(tmp_path, monkeypatch):
@@ -58,38 +55,12 @@ def test_series():
     assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < 4 / np.sqrt(N)
 
 
-def test_table():
-    study = Study("some", (CALIBRATED, "wrong"), {16: 1.0}, uniform)
-    rates = [
-        Rate(name, 16, "", test, rate, number, 0)
-        for name, number in ((CALIBRATED, 400), ("wrong", 100))
-        for test, rate in (("other", 0.1), (dependence.MEDIAN, 0.5))
-    ]
-    median, other = tables.table(study, rates)
-    assert (median["test"], median["wrong"]) == (dependence.MEDIAN, 50)
-    assert (other[CALIBRATED], other["wrong"]) == (10, 10)
-    assert other["data sets"] == "400 / 100"
-    assert other["s.e. at most"] == 5
-
-
 @pytest.mark.slow
 def test_program(tmp_path, monkeypatch):
     arguments = ["power", "--num-datasets", "2", "--output", str(tmp_path)]
     monkeypatch.setattr("sys.argv", [*arguments, "--only", "horizons"])
     program.main()
     assert (tmp_path / "power" / "power_horizons.md").exists()
-
-
-@pytest.mark.parametrize("name", bound.MODELS)
-def test_laws(name):
-    """Their log ratios are larger than zero on average under the law itself."""
-    model = bound.MODELS[name]
-    predictions = model.predictions(KEY, 400)
-    laws = {law: make(predictions) for law, make in model.laws.items()}
-    for law in [*laws][1:]:
-        drawn = bound.drawn(KEY, laws[law], 50)
-        true, null = (bound.log_prob(laws[k], drawn) for k in (law, CALIBRATED))
-        assert np.mean(true) > np.mean(null), law
 
 
 def test_moments_of_normal_laws():

@@ -3,29 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import sensitivity
-from experiments.harness.cells import Store
 from experiments.synthetic_models import WRONG_CLASSES, WRONG_NORMALS, Model
-
-
-def test_table(tmp_path, monkeypatch):
-    calls = []
-
-    def counts(label, group, model, n, draws, span):
-        calls.append((group, model.name, n, span))
-        return {f"exact {group}": {"rejected": span[1] - span[0], "undefined": 0}}
-
-    monkeypatch.setattr(sensitivity, "counts", counts)
-    found = sensitivity.rejections(Store(tmp_path, "code"), 600)
-    assert set(found.values()) == {1.0}
-    table = sensitivity.rows(found)
-    assert len(table[0]) == 1 + 1 + len(WRONG_NORMALS) + 1 + len(WRONG_CLASSES)
-    ece = next(row for row in table if row["test"] == "exact ece")
-    assert ece["normal, too wide"] is None
-    assert ece["classes, underconfident"] == "100.0"
-    assert len(calls) == 2 * len(sensitivity.all_cells())
-    sensitivity.rejections(Store(tmp_path, "code"), 600)
-    assert len(calls) == 2 * len(sensitivity.all_cells())  # all cells were stored
 
 
 @pytest.mark.parametrize("name", WRONG_NORMALS)

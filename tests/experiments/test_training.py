@@ -45,12 +45,6 @@ def test_the_loss_is_the_sum_of_its_parts():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_steps_that_checkpoints_do_not_divide(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["--num-steps", "50", "--output", str(tmp_path)])
-    assert "--num-steps: expected a multiple of 40, got 50" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_checkpoints_are_those_of_shorter_trainings():
     data = parts(PROBLEMS["simulated"].draw(0))[0]

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
-from calibjax.hypothesis_tests.components import (
-    STATISTICS,
-    simulated_pvalue,
-    skce_components,
-)
+from calibjax.hypothesis_tests.components import STATISTICS, simulated_pvalue, skce_components
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -74,16 +70,6 @@ def test_statistics_rank_what_they_name(statistic):
     assert test.null_samples.shape == (50,)
 
 
-def test_treats_the_pool_alike():
-    """The statistic of each member does not depend on which of them was observed."""
-    rng = np.random.default_rng(0)
-    unbiased, diagonal = jnp.asarray(rng.normal(size=30)), jnp.asarray(rng.gamma(3, size=30))
-    order = rng.permutation(30)
-    one, _ = skce_components(unbiased, diagonal, num_targets=7, ranked="omnibus")
-    two, _ = skce_components(unbiased[order], diagonal[order], num_targets=7, ranked="omnibus")
-    np.testing.assert_allclose(one[order], two, rtol=1e-12)
-
-
 def test_of_squares_the_biased_skce_alone_counts():
     rng = np.random.default_rng(0)
     unbiased, diagonal = rng.normal(size=(20, 2)), rng.gamma(3, size=(20, 2))
@@ -127,10 +113,6 @@ def test_prints_what_was_seen():
     assert "targets scatter less: underconfident" in str(wide)
     assert "targets scatter more: overconfident" in str(narrow)
     assert wide.components.largest == narrow.components.largest == "dispersion"
-    assert str(wide).count("largest") == 1
-    assert len(str(wide)) < 500
-    assert repr(wide).startswith("CalibrationTestResult(pvalue=")
-    assert repr(wide).endswith("100 targets resampled under the null)")
 
 
 # Models that are wrong in one way each: targets loc + 0.1 (shift + factor · e), or q ∝ p^(1/T).

@@ -69,19 +69,6 @@ def test_equals_the_general_test_with_the_biased_statistic(name, dtype):
     assert fast.null_samples.dtype == fast.pvalue.dtype == dtype
 
 
-# By pairs, by products.
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["normal-3", "categorical-5-label"])
-def test_batch_size_bounds_memory_and_changes_nothing(name):
-    kernel, predictions, targets, _, _ = oracles.cases()[name]
-    test = functools.partial(exact_skce_test, KEY, kernel, predictions, targets, num_draws=23)
-    results = [test(batch_size=size).null_samples for size in (1, 5, 1000)]
-    for other in results[1:]:
-        np.testing.assert_allclose(results[0], other, rtol=1e-10)
-    assert results[0].shape == (23,)
-    assert len(set(np.asarray(results[0]).round(12).tolist())) > 10  # no redraw is used twice
-
-
 def test_redraws_do_not_depend_on_the_targets():
     kernel, predictions, targets, _, _ = oracles.cases()["categorical-5-white"]
     one, two = (exact_skce_test(KEY, kernel, predictions, y) for y in (targets, (targets + 1) % 5))

@@ -67,10 +67,8 @@ def test_wrong_residuals():
         test(lambda p, y: y**2)
     test(lambda p, y: y**2 - p.scale**2)
     # None of the redraws may have such an event: that is chance.
-    rare = Bernoulli(jnp.full(8, 1e-4))
-    options = {"residual": lambda p, y: y - p.probs, "num_draws": 99}
-    for seed in range(5):
-        group_calibration_test(jax.random.key(seed), rare, np.zeros(8, int), GROUPS, **options)
+    rare, options = Bernoulli(jnp.full(8, 1e-4)), {"residual": lambda p, y: y - p.probs}
+    group_calibration_test(KEY, rare, np.zeros(8, int), GROUPS, num_draws=99, **options)
     test(lambda p, y: (y <= 3) - jax.vmap(lambda q: q.cdf(3.0))(p))  # as in the docstring
     with pytest.raises(ValueError, match=r"residual: expected shape \[8\]"):
         test(lambda p, y: jnp.mean(y))

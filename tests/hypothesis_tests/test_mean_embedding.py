@@ -29,14 +29,6 @@ def test_against_numpy(name):
     np.testing.assert_allclose(traced.pvalue, test.pvalue, rtol=1e-5)
 
 
-def test_as_many_locations_as_samples_are_refused():
-    (kernel, predictions, targets, *locations), _ = case("normal-None")
-    few = jax.tree.map(lambda x: x[:7], (predictions, targets))
-    for test in (cme_test, jax.jit(cme_test)):
-        with pytest.raises(ValueError, match="more than the 7 test locations, got 7"):
-            test(kernel, *few, *locations)
-
-
 def test_singular_covariances_are_refused():
     (kernel, predictions, targets, *locations), _ = case("normal-3")
     twice = jax.tree.map(lambda x: jnp.concatenate([x[:3], x[:1]]), locations)

@@ -57,13 +57,6 @@ def test_standard_error_is_never_zero(successes):
     assert 0 < test.pvalue_standard_error < 0.02
 
 
-def test_tests_without_draws_have_no_standard_error():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
-    data = kernel, predictions, targets
-    test = hypothesis_tests.asymptotic_skce_test(None, *data, null="blocks", block_size=2)
-    assert test.pvalue_standard_error is None
-
-
 def _three_statistics(predictions, targets):
     z = (targets - predictions.loc) / predictions.scale
     return {"mean": jnp.abs(z.mean()), "largest": jnp.abs(z).max(), "square": 1e3 * jnp.mean(z**2)}
@@ -128,8 +121,6 @@ def test_infinite_values_are_beyond_all_others():
     infinite, finite = adjusted_pvalues((jnp.array(jnp.inf), jnp.array(0.0)), (draws, other))
     assert infinite == 0.01
     np.testing.assert_allclose(finite, clean[1], atol=0.05)
-    low = adjusted_pvalues((jnp.array(-jnp.inf), jnp.array(3.5)), (draws, other))
-    np.testing.assert_allclose(low, (1, 0.01))
     none = adjusted_pvalues((jnp.array(9.0), jnp.array(0.0)), (draws, jnp.full(99, jnp.nan)))
     np.testing.assert_allclose(none, (1, 1))
 
@@ -176,18 +167,6 @@ def test_critical_value_against_the_pvalues(adjust):
         np.testing.assert_array_equal(np.asarray(pvalue) <= 0.05, pool[0] > critical)
         rejected += int(np.sum(np.asarray(pvalue) <= 0.05))
     assert rejected > 50
-
-
-def test_critical_value_of_one_statistic_does_not_depend_on_the_observed_one():
-    draws = np.abs(np.random.default_rng(0).normal(size=(999, 2)))
-    ends = [
-        simulated_result(np.array([x, 1.0]), draws, None, draws=None, adjust=True).critical_value()
-        for x in (1.0, 1e6)
-    ]
-    np.testing.assert_allclose(*ends, rtol=0.01)
-    scores = (draws - draws.mean(0)) / draws.std(0)
-    expected = draws.mean(0) + draws.std(0) * np.sort(scores.max(1))[-50]
-    np.testing.assert_allclose(ends[0], expected, rtol=0.01)
 
 
 def test_critical_value_of_few_draws_and_of_none():

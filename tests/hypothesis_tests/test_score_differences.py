@@ -8,7 +8,7 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from calibjax import recalibration, scores
-from calibjax.distributions import Bernoulli, Ensemble, Laplace, Normal, Quantiles
+from calibjax.distributions import Bernoulli, Ensemble, Laplace, Normal
 from calibjax.hypothesis_tests import gain_difference, score_difference
 
 KEY = jax.random.key(0)
@@ -113,11 +113,6 @@ def test_default_scores():
     other = scores.negative_log_likelihood(Laplace(LOC, np.ones(N)), TARGETS)
     expected = scores.negative_log_likelihood(SHARP, TARGETS) - other
     assert_allclose(mixed.estimate, expected, rtol=1e-6)
-    levels, values = np.array([0.25, 0.75]), np.stack([LOC - 0.7, LOC + 0.7], 1)
-    two = Quantiles(levels, values), Quantiles(levels, values - 0.3)
-    found = score_difference(*two, TARGETS)
-    expected = scores.pinball_loss(two[0], TARGETS) - scores.pinball_loss(two[1], TARGETS)
-    assert_allclose(found.estimate, expected, rtol=1e-6)
 
 
 def test_gains_are_those_of_the_models():

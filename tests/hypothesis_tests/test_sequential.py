@@ -241,9 +241,6 @@ def test_result():
     assert set(result.log_wealths) == {"shift and scale", "local shift and scale", "kernels"}
     late = e_process(NORMAL[0], NORMAL[1] + 3 * SCALE, significance_level=1e-30)
     assert int(late.crossing) == 0
-    sure = e_process(distributions.Categorical(PROBS**3 / (PROBS**3).sum(1)[:, None]), [0] * N)
-    assert "log-probabilities times" in repr(sure)
-    assert "class 0 comes more often" in repr(sure)
 
 
 def test_times_in_order():

@@ -105,13 +105,6 @@ def test_gamma_of_a_large_shape(shape, dtype):
         assert 0 <= ours <= 1
 
 
-def test_the_lower_end_of_the_support():
-    for weights in WEIGHTS.values():
-        law = _law(weights)
-        for end in (1.0, 1 + 1e-15, 2.0):
-            assert asymptotic.numerical_tail(law, -end * law.total) == 1
-
-
 @pytest.mark.parametrize(
     ("name", "num_eigenvalues"), [*((name, 128) for name in NAMES), ("normal-None", 2)]
 )
@@ -184,16 +177,6 @@ def test_approximations_against_the_bootstrap(family, mild):
     assert difference < 0.03 + 4 * bootstrap.pvalue_standard_error
 
 
-@pytest.mark.parametrize("family", [pytest.param("normal", marks=pytest.mark.slow), "classes"])
-def test_leading_eigenvalues_are_enough(family):
-    data = _data(family, 300, 0)
-    everything = SPECTRUM(*data).pvalue  # of fewer than 512 samples
-    for rank, bar in ((8, 1e-2), (20, 2e-3), (37, 1e-3)) if family == "normal" else ((37, 1e-3),):
-        statistic, _, law = asymptotic._null(data[0], data[1:], num_eigenvalues=rank)
-        pvalue = asymptotic.numerical_tail(law, statistic)
-        np.testing.assert_allclose(pvalue, everything, atol=bar)
-
-
 def test_negative_eigenvalues_enter_the_rest():
     """Of kernels that are not positive semi-definite, as those of some distances are."""
     predictions, targets, _ = oracles.normal_data(40)
@@ -255,13 +238,6 @@ def test_blocks_against_plain_loops(name, block_size):
     np.testing.assert_allclose(numerical.estimate, total / blocks, rtol=1e-10)
     np.testing.assert_allclose(numerical.statistic, block_size * total, rtol=1e-10)
     np.testing.assert_allclose(numerical.pvalue, _imhof(weights, block_size * total), atol=1e-6)
-
-
-def test_one_block_of_all_samples_is_the_test_without_blocks():
-    data = oracles.cases()["normal-None"][:3]
-    one, plain = SPECTRUM(*data, block_size=23), SPECTRUM(*data)
-    np.testing.assert_allclose(one.statistic, plain.statistic, rtol=1e-10)
-    np.testing.assert_allclose(one.pvalue, plain.pvalue, rtol=1e-9)
 
 
 @pytest.mark.slow

@@ -106,15 +106,8 @@ def test_the_checks_of_scikit_learn(recalibrator):
     )
 
 
-CLASS_METHODS = [
-    recalibration.TemperatureScaling(),
-    recalibration.MatrixScaling(structure="bias"),
-    recalibration.MatrixScaling(structure="diagonal"),
-    recalibration.MatrixScaling(0.01),
-    recalibration.PlattScaling(),
-    recalibration.BetaCalibration(),
-    recalibration.VennAbers(),
-]
+CLASS_METHODS = [recalibration.PlattScaling(), recalibration.MatrixScaling(0.01)]
+CLASS_METHODS += [recalibration.VennAbers()]
 
 
 @pytest.mark.parametrize("method", CLASS_METHODS, ids=lambda method: type(method).__name__)
@@ -292,8 +285,8 @@ def test_wrong_parameters():
     for options, labels, error, message in (
         ({"estimator": LinearRegression()}, WORDS, TypeError, "estimator: .* decision_function, g"),
         ({"recalibrator": "platt"}, WORDS, TypeError, "recalibrator: expected a record .* got str"),
-        ({}, np.full(200, "b"), ValueError, "y: expected at least two classes, got one class"),
-        ({"cv": folds}, rare, ValueError, "y: expected samples of each class in two folds"),
+        ({}, np.full(200, "b"), ValueError, "y: expected at least two classes.*{.*'b'"),
+        ({"cv": folds}, rare, ValueError, "y: expected .* samples of each class in two folds"),
     ):
         with pytest.raises(error, match=message):
             RecalibratedClassifier(**{"estimator": GaussianNB()} | options).fit(X, labels)

@@ -53,10 +53,3 @@ def test_positive_where_most_points_are_equal():
             kernels.median_heuristic(distance, jnp.ones(5), include_diagonal=diagonal)
     assert jnp.isnan(median(jnp.ones(6)))
     assert jnp.isnan(median(xs.at[0].set(jnp.nan)))
-
-
-@pytest.mark.slow
-def test_works_under_jit_and_vmap():
-    xs = np.random.default_rng(0).normal(size=(3, 20))
-    one = lambda x: kernels.median_heuristic(distances.Euclidean(), x)  # noqa: E731
-    np.testing.assert_array_equal(jax.jit(jax.vmap(one))(xs), [one(x) for x in xs])

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distances, distributions, estimators, kernels, operators
+from calibjax import distributions, estimators, kernels, operators
 from calibjax.estimators.kernel import sample_matrix
 from calibjax.kernels import expectations
 from calibjax.kernels.expectations import double_expectation
@@ -123,19 +123,6 @@ def test_memory_does_not_grow_with_the_draws():
     mean = jax.jit(lambda k, s: operators.mean_over_pairs(sample_pair, k, s))
     lowered = mean.lower(kernel, (drawn, normal.loc))
     assert lowered.compile().memory_analysis().temp_size_in_bytes < 5e6
-
-
-def test_distances_of_drawn_predictions_are_those_of_the_distributions():
-    predictions, targets, _ = oracles.normal_data(6)
-    drawn = distributions.monte_carlo(jax.random.key(0), predictions, 2)
-    distance = distances.Wasserstein()
-    assert kernels.median_heuristic(distance, drawn) == kernels.median_heuristic(
-        distance, predictions
-    )
-    kernel = oracles.normal_kernel()
-    first, other = (jax.tree.map(lambda leaf: leaf[0], (p, targets)) for p in (predictions, drawn))
-    second = jax.tree.map(lambda leaf: leaf[1], (drawn, targets))
-    np.testing.assert_array_equal(kernel(first, second), kernel(other, second))
 
 
 def test_equal_draws_of_different_predictions_are_different_draws():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from calibjax import distances, distributions, estimators, kernels
+from calibjax import distances, distributions, kernels
 from calibjax.kernels.stationary import PowerExponential
 
 RNG = np.random.default_rng(0)
@@ -154,22 +154,3 @@ def test_second_derivatives_where_points_are_equal(distance, point, unit):
     np.testing.assert_allclose(forward, expected, rtol=1e-12)
     mapped = jax.jit(jax.vmap(jax.jacrev(jax.jacfwd(values)), (0, None)))(at[None], at)
     np.testing.assert_allclose(mapped[0], expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("nu", [1.5, 2.5])
-def test_second_derivatives_of_the_calibration_error(nu):
-    """In the means of three normals, two of them equal, against differences of the gradient."""
-    kernel = kernels.TensorProduct(
-        kernels.Matern(0.7, distances.Wasserstein(), nu=nu), kernels.SquaredExponential(1.0)
-    )
-    loc, targets = jnp.array([0.1, 0.1, 0.6]), jnp.array([0.3, -0.4, 1.0])
-
-    def error(loc):
-        return estimators.skce_biased(kernel, distributions.Normal(loc, jnp.full(3, 0.5)), targets)
-
-    gradient = jax.jit(jax.grad(error))
-    steps = 1e-5 * np.eye(3)
-    expected = np.stack([(gradient(loc + h) - gradient(loc - h)) / 2e-5 for h in steps])
-    np.testing.assert_allclose(jax.hessian(error)(loc), expected, atol=1e-5)  # third: a kink
-    product = jax.jvp(gradient, (loc,), (jnp.ones(3),))[1]
-    np.testing.assert_allclose(product, expected.sum(1), atol=3e-5)

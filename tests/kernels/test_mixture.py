@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from calibjax import distributions, estimators, hypothesis_tests, kernels
+from calibjax import distributions, estimators, kernels
 from calibjax.kernels import expectations
 from tests import oracles
 
@@ -77,16 +77,3 @@ def test_gradients_agree_with_finite_differences():
 
     point = (_kernel(), jnp.log(predictions.weights), predictions.components, targets)
     check_grads(jax.jit(function), point, order=1, modes=["rev"])
-
-
-@pytest.mark.slow
-def test_exact_test_by_features_is_the_biased_estimator():
-    predictions, targets = _data(8, 5, seed=4)
-    test = hypothesis_tests.exact_skce_test(
-        jax.random.key(0), _kernel(), predictions, targets, num_draws=19, statistic="biased"
-    )
-    np.testing.assert_allclose(
-        test.statistic, estimators.skce_biased(_kernel(), predictions, targets), rtol=1e-12
-    )
-    expected = estimators.skce(_kernel(), predictions, targets)
-    np.testing.assert_allclose(test.estimate, expected, rtol=1e-10)

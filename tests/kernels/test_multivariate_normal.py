@@ -84,15 +84,6 @@ def test_float32_at_all_scales(d, scale):
     np.testing.assert_allclose(single[2], four, rtol=1e-3, atol=tolerance)
 
 
-def test_diagonal_covariances_are_independent_components():
-    predictions, targets, _ = oracles.normal_data(40, 2)
-    full = MvNormal(predictions.loc, jax.vmap(jnp.diag)(predictions.scale**2))
-    kernel = oracles.normal_kernel(0.7, 0.4)
-    diagonal = oracles.calibration_kernel_matrix(kernel, predictions, targets)
-    ours = oracles.calibration_kernel_matrix(kernel, full, targets)
-    np.testing.assert_allclose(ours, diagonal, rtol=1e-12, atol=1e-15)
-
-
 @pytest.mark.parametrize("d", [2, pytest.param(12, marks=pytest.mark.slow)])
 def test_gradients(d):
     """Against finite differences in float64; float32 against float64."""

@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 
 from calibjax import distances, distributions, estimators, operators
+from calibjax import kernels as K
 from calibjax.distributions import Categorical, Normal
 from calibjax.hypothesis_tests import exact_skce_test
-from calibjax.kernels import (
-    Exponential,
-    Nystrom,
-    SquaredExponential,
-    TensorProduct,
-    White,
-    gram_matrix,
-)
 from tests import oracles
 
 KEY = jax.random.key(0)
@@ -22,7 +15,7 @@ DISTANCE = distances.Wasserstein()
 LOC, SCALE = RNG.normal(size=40), RNG.uniform(0.5, 1.5, 40)
 PREDICTIONS = Normal(LOC, SCALE)
 TARGETS = RNG.normal(size=40)
-ROUGH = Exponential(0.7, DISTANCE)
+ROUGH = K.Exponential(0.7, DISTANCE)
 LANDMARKS = Normal(LOC[:7], SCALE[:7])
 
 
@@ -35,16 +28,16 @@ def plain_matrix(landmarks=slice(7)):
 
 
 def test_matrix():
-    found = gram_matrix(Nystrom(ROUGH, LANDMARKS), PREDICTIONS)
+    found = K.gram_matrix(K.Nystrom(ROUGH, LANDMARKS), PREDICTIONS)
     np.testing.assert_allclose(found, plain_matrix(), atol=1e-11)
-    every = gram_matrix(Nystrom(ROUGH, PREDICTIONS), PREDICTIONS)
-    np.testing.assert_allclose(every, gram_matrix(ROUGH, PREDICTIONS), atol=1e-11)
+    every = K.gram_matrix(K.Nystrom(ROUGH, PREDICTIONS), PREDICTIONS)
+    np.testing.assert_allclose(every, K.gram_matrix(ROUGH, PREDICTIONS), atol=1e-11)
 
 
 @pytest.mark.parametrize("estimator", [estimators.skce, estimators.skce_biased])
 def test_estimates_by_features_and_by_pairs(estimator):
-    kernel = TensorProduct(Nystrom(ROUGH, LANDMARKS), SquaredExponential(1.0))
-    one = TensorProduct(Exponential(1e300, DISTANCE), kernel.target)
+    kernel = K.TensorProduct(K.Nystrom(ROUGH, LANDMARKS), K.SquaredExponential(1.0))
+    one = K.TensorProduct(K.Exponential(1e300, DISTANCE), kernel.target)
     matrix = np.asarray(oracles.calibration_kernel_matrix(one, PREDICTIONS, TARGETS))
     matrix = matrix * plain_matrix()
     diagonal = np.trace(matrix) if estimator is estimators.skce else 0
@@ -56,15 +49,15 @@ def test_estimates_by_features_and_by_pairs(estimator):
 def test_exact_test_by_features_and_by_pairs():
     probs = jnp.asarray(RNG.dirichlet(np.ones(3), 30))
     labels = jnp.asarray(RNG.integers(0, 3, 30))
-    rough = Exponential(0.3, distances.TotalVariation())
-    kernel = TensorProduct(Nystrom(rough, Categorical(probs[:5])), White())
+    rough = K.Exponential(0.3, distances.TotalVariation())
+    kernel = K.TensorProduct(K.Nystrom(rough, Categorical(probs[:5])), K.White())
     test = exact_skce_test(KEY, kernel, Categorical(probs), labels, num_draws=19)
     estimate = estimators.skce(kernel, Categorical(probs), labels)
     np.testing.assert_allclose(test.estimate, estimate, rtol=1e-9)
-    everything = TensorProduct(Nystrom(rough, Categorical(probs)), White())
+    everything = K.TensorProduct(K.Nystrom(rough, Categorical(probs)), K.White())
     one, other = (
         exact_skce_test(KEY, k, Categorical(probs), labels, num_draws=19)
-        for k in (everything, TensorProduct(rough, White()))
+        for k in (everything, K.TensorProduct(rough, K.White()))
     )
     np.testing.assert_allclose(one.null_samples, other.null_samples, rtol=1e-6)
 
@@ -85,20 +78,20 @@ def _products(scale, x):  # [3, m]
 
 
 def test_chosen_landmarks():
-    chosen = Nystrom.from_predictions(ROUGH, PREDICTIONS, 7)
+    chosen = K.Nystrom.from_predictions(ROUGH, PREDICTIONS, 7)
     assert chosen.landmarks.loc.shape == (7,)
     errors = [
-        np.abs(gram_matrix(kernel, PREDICTIONS) - gram_matrix(ROUGH, PREDICTIONS)).max()
-        for kernel in (chosen, Nystrom.from_predictions(ROUGH, PREDICTIONS, 3))
+        np.abs(K.gram_matrix(kernel, PREDICTIONS) - K.gram_matrix(ROUGH, PREDICTIONS)).max()
+        for kernel in (chosen, K.Nystrom.from_predictions(ROUGH, PREDICTIONS, 3))
     ]
     assert errors[0] < errors[1]
-    few = Nystrom.from_predictions(SquaredExponential(100.0, DISTANCE), PREDICTIONS, 30)
+    few = K.Nystrom.from_predictions(K.SquaredExponential(100.0, DISTANCE), PREDICTIONS, 30)
     assert len(few.landmarks.loc) < 20  # which determine all others
-    at_random = Nystrom.from_predictions(ROUGH, PREDICTIONS, 7, key=KEY).landmarks
+    at_random = K.Nystrom.from_predictions(ROUGH, PREDICTIONS, 7, key=KEY).landmarks
     assert len(np.unique(at_random.loc)) == 7
     assert np.isin(at_random.loc, LOC).all()
     features = distributions.with_features(PREDICTIONS, jnp.asarray(LOC))
-    by_features = Nystrom.from_predictions(Exponential(1.0, distances.Features()), features, 4)
+    by_features = K.Nystrom.from_predictions(K.Exponential(1.0, distances.Features()), features, 4)
     assert by_features.landmarks.loc.shape == (4,)
 
 
@@ -106,9 +99,9 @@ def test_chosen_landmarks():
 def test_level():
     """2000 calibrated data sets of n = 256; 32 landmarks at random."""
     predictions = Normal(jnp.asarray(RNG.uniform(0, 1, 256)), jnp.full(256, 0.1))
-    kernel = Exponential(0.1, DISTANCE)
-    approximate = Nystrom.from_predictions(kernel, predictions, 32, key=KEY)
-    product = TensorProduct(approximate, SquaredExponential(0.1))
+    kernel = K.Exponential(0.1, DISTANCE)
+    approximate = K.Nystrom.from_predictions(kernel, predictions, 32, key=KEY)
+    product = K.TensorProduct(approximate, K.SquaredExponential(0.1))
     rejected = 0
     for key in jax.random.split(KEY, 2000):
         first, second = jax.random.split(key)
@@ -120,16 +113,16 @@ def test_level():
 
 def test_indefinite_kernels_are_refused():
     probs = RNG.dirichlet(np.ones(4), 60)
-    indefinite = SquaredExponential(1.0, distances.TotalVariation())
+    indefinite = K.SquaredExponential(1.0, distances.TotalVariation())
     matrix = np.exp(-0.5 * (0.5 * np.abs(probs[:, None] - probs).sum(-1)) ** 2)
     assert np.linalg.eigvalsh(matrix)[0] < -0.01
-    kernel = TensorProduct(Nystrom(indefinite, Categorical(probs)), White())
+    kernel = K.TensorProduct(K.Nystrom(indefinite, Categorical(probs)), K.White())
     with pytest.raises(ValueError, match=r"kernel\.prediction: expected a kernel that is positive"):
         estimators.skce(kernel, Categorical(probs), np.zeros(60, int))
 
 
 def test_targets_that_are_one_number():
     predictions = Normal(jnp.full(8, 1e8), jnp.full(8, 1e-9))
-    kernel = TensorProduct(SquaredExponential(1.0, DISTANCE), SquaredExponential(1.0))
+    kernel = K.TensorProduct(K.SquaredExponential(1.0, DISTANCE), K.SquaredExponential(1.0))
     test = exact_skce_test(KEY, kernel, predictions, np.full(8, 1e8), num_draws=19)
     assert 0 < test.pvalue <= 1

@@ -91,11 +91,8 @@ def test_gradients():
         oracles.check_gradients(lambda x: value(x, count), point[None], 1e-4, 1e-7)  # noqa: B023
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [pytest.param(kernels.White(), marks=pytest.mark.slow), kernels.SquaredExponential(1.5)],
-)
-def test_features_reproduce_the_centered_kernel(kernel):
+def test_features_reproduce_the_centered_kernel():
+    kernel = kernels.SquaredExponential(1.5)
     predictions, targets = _data(20, np.float64)
     prepare = prepare_features
     root = prepare(kernel, predictions, targets)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from calibjax import distributions, estimators, hypothesis_tests
+from calibjax import estimators, hypothesis_tests
 from calibjax.distributions import Bernoulli, Categorical, Gamma, Mixture, Normal
 from calibjax.kernels import Constant, Fisher, NormalScore, PearsonResidual, TensorProduct
 from calibjax.kernels.expectations import centered_kernel, diagonal_expectation
@@ -171,12 +171,10 @@ def test_certain_predictions_have_finite_scores(dtype):
 
 def test_predictions_without_residuals_are_refused():
     ones = jnp.ones(4)
-    samples = distributions.Ensemble(jnp.eye(4))
     for kernel, predictions, targets, error in (
         (PearsonResidual(), Normal(ones, ones), ones, "no Pearson residuals under Normal"),
         (Shape(), classes(), LABELS, "no shape of Categorical predictions"),
         (Fisher(HistogramBinning(2)), classes(), LABELS, "HistogramBinning does not define"),
-        (Fisher(TemperatureScaling()), samples, ones, "no scores under Ensemble predictions"),
     ):
         with pytest.raises(NotImplementedError, match=error):
             estimators.skce(TensorProduct(Constant(), kernel), predictions, targets)

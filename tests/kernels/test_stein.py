@@ -4,46 +4,33 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from calibjax import distributions as D
 from calibjax import estimators, hypothesis_tests, kernels, record
 from calibjax.distances import Euclidean
-from calibjax.distributions import (
-    Beta,
-    Ensemble,
-    Gamma,
-    Laplace,
-    LogNormal,
-    Mixture,
-    MvNormal,
-    Normal,
-    StudentT,
-    Uniform,
-    monte_carlo,
-    sample_targets,
-)
 from calibjax.distributions.continuous import GeneralizedNormal
 from calibjax.kernels import Exponential, SquaredExponential, Stein, TensorProduct
 from calibjax.kernels.expectations import centered_kernel
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
-BUMPS = Normal(np.array([-1.0, 1.0]), np.array([0.5, 1.0]))
+BUMPS = D.Normal(np.array([-1.0, 1.0]), np.array([0.5, 1.0]))
 # Two members of each family, and the ends of the support.
 FAMILIES = {
-    "normal": (Normal(0.0, 1.0), Normal(0.5, 2.0), (-12, 12)),
-    "Laplace": (Laplace(0.0, 1.0), Laplace(0.5, 2.0), (-30, 30)),
-    "Student": (StudentT(3.0, 0.0, 1.0), StudentT(2.0, 0.5, 2.0), (-3000, 3000)),
-    "decreasing gamma": (Gamma(0.7, 1.0), Gamma(2.0, 2.0), (0, 40)),
-    "gamma": (Gamma(3.0, 1.0), Gamma(2.0, 2.0), (0, 50)),
-    "log-normal": (LogNormal(0.0, 0.6), LogNormal(0.3, 0.5), (0, 60)),
-    "beta": (Beta(0.8, 2.0), Beta(1.5, 0.7), (0, 1)),
+    "normal": (D.Normal(0.0, 1.0), D.Normal(0.5, 2.0), (-12, 12)),
+    "Laplace": (D.Laplace(0.0, 1.0), D.Laplace(0.5, 2.0), (-30, 30)),
+    "Student": (D.StudentT(3.0, 0.0, 1.0), D.StudentT(2.0, 0.5, 2.0), (-3000, 3000)),
+    "decreasing gamma": (D.Gamma(0.7, 1.0), D.Gamma(2.0, 2.0), (0, 40)),
+    "gamma": (D.Gamma(3.0, 1.0), D.Gamma(2.0, 2.0), (0, 50)),
+    "log-normal": (D.LogNormal(0.0, 0.6), D.LogNormal(0.3, 0.5), (0, 60)),
+    "beta": (D.Beta(0.8, 2.0), D.Beta(1.5, 0.7), (0, 1)),
     "generalised normal": (
         GeneralizedNormal(0.0, 1.0, 3.0),
         GeneralizedNormal(0.0, 2.0, 3.0),
         (-8, 8),
     ),
     "mixture": (
-        Mixture(np.array([0.3, 0.7]), BUMPS),
-        Mixture(np.array([0.5, 0.5]), BUMPS),
+        D.Mixture(np.array([0.3, 0.7]), BUMPS),
+        D.Mixture(np.array([0.5, 0.5]), BUMPS),
         (-9, 9),
     ),
 }
@@ -69,7 +56,7 @@ def test_expectations_vanish(family):
 
 def test_values_against_derivatives_on_paper():
     """k = exp(−(y − z)² / 2): the four terms for two normal distributions."""
-    p, q, y, z = Normal(0.0, 1.0), Normal(0.5, 2.0), 0.3, -0.8
+    p, q, y, z = D.Normal(0.0, 1.0), D.Normal(0.5, 2.0), 0.3, -0.8
     k, d = np.exp(-0.5 * (y - z) ** 2), y - z
     score_y, score_z = -y, -(z - 0.5) / 4
     expected = k * (score_y * score_z + score_y * d - score_z * d + 1 - d**2)
@@ -80,7 +67,7 @@ def test_values_against_derivatives_on_paper():
 def test_vectors_against_derivatives_on_paper():
     cov = np.array([[2.0, 0.5], [0.5, 1.0]])
     y, z = RNG.normal(size=(2, 2))
-    p, q = MvNormal(jnp.zeros(2), jnp.eye(2)), MvNormal(jnp.ones(2), jnp.asarray(cov))
+    p, q = D.MvNormal(jnp.zeros(2), jnp.eye(2)), D.MvNormal(jnp.ones(2), jnp.asarray(cov))
     k, d = np.exp(-0.5 * np.sum((y - z) ** 2)), y - z
     score_y, score_z = -y, -np.linalg.solve(cov, z - 1)
     expected = k * (score_y @ score_z + score_y @ d - score_z @ d + 2 - d @ d)
@@ -111,7 +98,7 @@ class HalfLine(Flow):
 
 def test_density_of_a_user():
     predictions = Flow(jnp.asarray(RNG.normal(size=40)))
-    targets = sample_targets(KEY, predictions)
+    targets = D.sample_targets(KEY, predictions)
     kernel = TensorProduct(Exponential(1.0, Euclidean()), Stein() + 0.5 * Stein())
 
     def test(targets):
@@ -131,11 +118,11 @@ def test_what_has_no_slope_is_refused():
     def skce(predictions, kernel=Stein(), targets=y):  # noqa: B008
         return estimators.skce(TensorProduct(Exponential(), kernel), predictions, targets)
 
-    drawn = monte_carlo(KEY, Normal(ones, ones), 3)
-    for predictions in (Uniform(0 * ones, ones), Ensemble(jnp.eye(4)), drawn, HalfLine(ones)):
+    drawn = D.monte_carlo(KEY, D.Normal(ones, ones), 3)
+    for predictions in (D.Uniform(0 * ones, ones), D.Ensemble(jnp.eye(4)), drawn, HalfLine(ones)):
         with pytest.raises(NotImplementedError, match="no Stein kernel for"):
             skce(predictions)
     for rough in (2 * Exponential(), Exponential() + SquaredExponential(), kernels.White()):
         with pytest.raises(ValueError, match="expected a kernel that JAX differentiates"):
-            skce(Normal(ones, ones), Stein(rough))
-    assert np.isnan(jax.jit(lambda s: skce(Normal(ones, s)))(-ones))
+            skce(D.Normal(ones, ones), Stein(rough))
+    assert np.isnan(jax.jit(lambda s: skce(D.Normal(ones, s)))(-ones))

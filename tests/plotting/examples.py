@@ -6,7 +6,7 @@ import numpy as np
 
 from calibjax import plotting
 from calibjax.distributions import Normal
-from calibjax.estimators.curves import IsotonicCurve, ReliabilityCurve
+from calibjax.estimators.curves import ReliabilityCurve
 from calibjax.estimators.pit import CoverageCurve, PITHistogram
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.sequential import EProcessResult
@@ -60,7 +60,6 @@ AT = Normal(PLACES[:, 0], np.ones(4)), PLACES.sum(1)
 WEALTH = EProcessResult(
     DRAWS, {"shift": DRAWS + 1, "kernels": DRAWS - 1}, np.float64(0.3), np.int32(0), {}
 )
-ISOTONIC = IsotonicCurve(*np.array([[0.2, 0.5, 0.8]] * 6), confidence_level=0.9)
 MURPHY = {x: MurphyCurve(np.array([0.2, 0.5]), np.array([0.3, 0.1])) for x in "ab"}
 
 CALLS = {

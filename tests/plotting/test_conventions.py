@@ -1,6 +1,5 @@
 """What all figures have in common."""
 
-import inspect
 import pathlib
 import re
 
@@ -17,15 +16,6 @@ FOLDER = pathlib.Path(plotting.__file__).parent
 
 def test_every_function_has_an_example():
     assert CALLS.keys() ^ set(plotting.__all__) == set(), "expected a call in examples.py"
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_signature(name):
-    signature = inspect.signature(getattr(plotting, name))
-    ax = signature.parameters["ax"]
-    assert (ax.kind, ax.default) == (inspect.Parameter.KEYWORD_ONLY, None)
-    assert ax.annotation == "Axes | None"
-    assert signature.return_annotation == "Axes"
 
 
 @pytest.mark.parametrize("name", CALLS)

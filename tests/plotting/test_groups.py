@@ -1,5 +1,4 @@
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -30,31 +29,6 @@ def test_cells_hold_errors_and_standard_errors():
     assert [x.get_text() for x in ax.get_yticklabels()] == ["old", "young"]
     assert [x.get_text() for x in ax.get_xticklabels()] == ["A", "B"]
     assert ax.figure.legends[0].texts[0].get_text() == "adjusted p ≤ 0.05"
-
-
-def test_one_residual_and_nothing_significant():
-    fields = "statistic", "pvalue", "estimate", "adjusted_pvalue"
-    one = {name: getattr(GROUPS, name)[:, 0] for name in fields}
-    one |= {"null_samples": GROUPS.null_samples[:, :, 0]}
-    ax = plotting.group_errors(dataclasses.replace(GROUPS, **one), significance_level=0.01)
-    assert ax.images[0].get_array().shape == (2, 1)
-    assert not ax.figure.legends
-    assert not ax.patches
-    assert ax.get_ylabel() == "group"
-
-
-def test_large_grids_have_signs_only():
-    tall = {
-        name: np.repeat(getattr(GROUPS, name), 30, 0)
-        for name in ("statistic", "pvalue", "estimate", "adjusted_pvalue")
-    }
-    tall["null_samples"] = np.repeat(GROUPS.null_samples, 30, 1)
-    ax = plotting.group_errors(dataclasses.replace(GROUPS, **tall))
-    signs = {place: text.get_text() for place, text in texts(ax).items()}
-    assert signs == {(0, i): "-" for i in range(30)} | {(1, i): "+" for i in range(30, 60)}
-    ax.figure.draw_without_rendering()
-    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
-    assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
 
 
 def test_other_maps_refuse_groups():

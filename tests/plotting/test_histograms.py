@@ -27,13 +27,7 @@ def result_of(values):
 
 
 @pytest.mark.parametrize(
-    "values",
-    [
-        np.zeros(3),
-        np.full(5, 1e-30),
-        np.array([7.0]),
-        np.array([1, 2, 2]),
-    ],
+    "values", [np.zeros(3), np.full(5, 1e-30), np.array([7.0]), np.array([1, 2, 2])]
 )
 def test_all_draws_are_counted_even_if_equal(values):
     ax = plotting.null_distribution(result_of(values), bins=50)

@@ -49,10 +49,6 @@ def test_map_of_signed_errors_has_zero_in_its_middle_and_shows_how_certain_they_
     np.testing.assert_allclose(points.get_alpha(), np.clip(sizes / 30, 0.1, 1))
     np.testing.assert_array_equal(ring.get_offsets(), FEATURES[pvalues <= 0.1])
     assert figure.axes[2].get_ylabel() == "local confidence - accuracy"
-    plotting.local_error_map(FEATURES, SIGNED, signed=True, ax=left)
-    size_of_png(left)
-    alone = plotting.local_error_map(FEATURES, SIGNED, **options)
-    assert [t.get_text() for t in alone.figure.legends[0].texts] == ["p ≤ 0.05"]
     one = plotting.local_error_map(FEATURES[:1], np.zeros(1), pvalues=np.ones(1))
     assert one.collections[0].get_clim() == (0, 1)
     assert not one.figure.legends

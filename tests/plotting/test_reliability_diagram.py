@@ -1,11 +1,8 @@
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
 from calibjax import plotting
 from calibjax.estimators.curves import ReliabilityCurve
@@ -70,22 +67,6 @@ def test_counts_below_the_diagram():
     assert (panel.get_xlabel(), panel.get_ylabel()) == ("predicted probability", "samples")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("", "observed frequency")
     assert panel.get_xlim() == ax.get_xlim()
-
-
-@pytest.mark.parametrize("size", [(11, 4.2), (5, 8), (3, 3)])
-def test_layouts_leave_room_for_the_counts(size):
-    figure = Figure(figsize=size, layout="constrained")
-    for ax in figure.subplots(1, 2):
-        plotting.reliability_diagram(CURVE, ax=ax)
-    size_of_png(ax)
-    for ax in figure.axes:
-        label = ax.child_axes[0].xaxis.label.get_window_extent()
-        assert 0 <= label.y0 < label.y1 < ax.get_window_extent().y0
-
-
-def test_only_what_there_is_gets_a_label():
-    inside = dataclasses.replace(CURVE, frequency=CURVE.confidence)
-    assert "outside the band of all bins" not in lines(plotting.reliability_diagram(inside))
 
 
 def test_curves_of_several_data_sets():

@@ -1,5 +1,3 @@
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,15 +45,6 @@ def test_map_of_scalar_predictions(scalar):
     np.testing.assert_allclose(limits, (-np.abs(sizes).max(), np.abs(sizes).max()), rtol=1e-5)
     assert ax.figure.legends
     assert size_of_png(ax) > 5000
-
-
-def test_maps_without_a_significant_region_have_no_outline(scalar):
-    none = dataclasses.replace(scalar, adjusted_pvalue=jnp.ones(30))
-    ax = plotting.witness_map(none, *AT)
-    assert "significant" not in [line.get_label() for line in ax.lines]
-    assert not ax.figure.legends
-    everything = dataclasses.replace(scalar, adjusted_pvalue=jnp.zeros(30))
-    assert plotting.witness_map(everything, *AT).figure.legends
 
 
 def test_bars_of_classes(classes):

@@ -5,12 +5,7 @@ import numpy as np
 import pytest
 
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Mixture
-from calibjax.recalibration import (
-    GroupWise,
-    HistogramBinning,
-    IsotonicRegression,
-    PlattScaling,
-)
+from calibjax.recalibration import HistogramBinning, IsotonicRegression, PlattScaling
 from calibjax.recalibration.base import ClassWiseParams
 
 RNG = np.random.default_rng(0)
@@ -77,15 +72,3 @@ def test_kept_probabilities_are_counted():
     with pytest.warns(UserWarning, match="HistogramBinning: 1 of 6 confidences") as caught:
         method.apply(params, Categorical(np.array([[0.8, 0.1, 0.1], [0.4, 0.3, 0.3]])))
     assert caught[0].filename == __file__
-
-
-def test_groups_of_class_predictions():
-    groups = np.arange(N) % 2
-    method = GroupWise(IsotonicRegression())
-    ours = method.apply(
-        method.fit(Categorical(PROBS), LABELS, groups), Categorical(PROBS), groups
-    ).probs
-    one, one_apply = IsotonicRegression().fit, IsotonicRegression().apply
-    of_first = Categorical(PROBS[::2])
-    expected = one_apply(one(of_first, LABELS[::2]), of_first).probs
-    np.testing.assert_allclose(ours[::2], expected, atol=1e-12)

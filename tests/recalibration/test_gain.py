@@ -59,16 +59,6 @@ def test_predictions_and_gain_of_a_loop_over_folds(weights):
         )
 
 
-def test_gain_of_a_temperature_in_closed_form():
-    """l = ½ log T + z² / (2 T) + const, and the best T is the mean of z²."""
-    squares, folds = ((Y - LOC) / SCALE) ** 2, _folds(4)
-    temperatures = np.array([squares[folds != fold].mean() for fold in range(4)])[folds]
-    gains = 0.5 * squares * (1 - 1 / temperatures) - 0.5 * np.log(temperatures)
-    found = recalibration_gain(KEY, {"T": TemperatureScaling()}, NORMAL, TARGETS, num_folds=4)["T"]
-    np.testing.assert_allclose(found.mean, gains.mean(), rtol=1e-6)
-    np.testing.assert_allclose(found.standard_error, gains.std(ddof=1) / np.sqrt(N), rtol=1e-6)
-
-
 def test_no_parts_of_a_gain_without_variances():
     heavy = StudentT(jnp.full(N, 1.5), jnp.zeros(N), jnp.ones(N))
     gain = recalibration_gain(KEY, {"a": AffineScaling()}, heavy, TARGETS)["a"]

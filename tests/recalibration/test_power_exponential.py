@@ -1,7 +1,6 @@
 """W21 App. F: multivariate power exponential laws, a family of one's own, and by `Ensemble`."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 from jax.scipy.special import gammaln
 
-from calibjax import estimators, kernels, record
+from calibjax import record
 from calibjax.distributions import Distribution, Ensemble, MvNormal, constraints, parameter
 from calibjax.recalibration import TemperatureScaling
 from calibjax.recalibration.base import tempered
@@ -99,23 +98,3 @@ def test_draws_at_another_temperature(beta):
 
     scaled = tempered(Ensemble(symmetric(law)), temperature ** (1 / beta))
     np.testing.assert_allclose(scaled.values, symmetric(tempered(law, temperature)), rtol=1e-9)
-
-
-def test_recalibrated_draws_are_calibrated():
-    """Targets at temperature 6: the SKCE of draws is far from zero before, and not after."""
-    n, m, beta, temperature = 150, 60, 0.5, 6.0
-    predictions = _batch(n, beta)
-    truth = jax.vmap(tempered, (0, None))(predictions, temperature)
-    keys = jax.random.split(jax.random.key(5), n)
-    targets = jax.vmap(lambda p, key: p.sample(key))(truth, keys)
-    draws = jax.vmap(lambda p, key: jax.vmap(p.sample)(jax.random.split(key, m)))(
-        predictions, jax.random.split(jax.random.key(6), n)
-    )
-    samples = Ensemble(draws)
-    fitted = TemperatureScaling().fit(predictions, targets)
-    # The information about log T of one target is d / (2 β).
-    assert abs(jnp.log(fitted / temperature)) < 3.5 * np.sqrt(2 * beta / 2 / n)
-    scaled = TemperatureScaling().apply(fitted ** (1 / beta), samples)
-    kernel = kernels.TensorProduct(kernels.Constant(1.0), kernels.SquaredExponential(4.0))
-    skce = functools.partial(estimators.skce, kernel)
-    assert skce(samples, targets) > 10 * abs(skce(scaled, targets))

@@ -7,13 +7,7 @@ import pytest
 from scipy import optimize, special
 
 from calibjax import estimators, scores
-from calibjax.distributions import (
-    Bernoulli,
-    Categorical,
-    CategoricalLogits,
-    Ensemble,
-    Normal,
-)
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Ensemble, Normal
 from calibjax.recalibration import TemperatureScaling
 from tests import oracles
 

@@ -84,9 +84,7 @@ def _lenses():
 def _density():
     return [
         CATEGORICAL.call(
-            "estimators.binned.kde_calibration_error",
-            bandwidth=a.scale(0.1),
-            order=a.scale(1.5),
+            "estimators.binned.kde_calibration_error", bandwidth=a.scale(0.1), order=a.scale(1.5)
         )
     ]
 

@@ -13,32 +13,8 @@ from calibjax import distances, distributions, estimators, hypothesis_tests, ker
 from calibjax.distributions.composed import Recalibrated
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.recalibration.numbers import AffineMap
-from tests.registry.arguments import (
-    ALONE,
-    COVARIANCES,
-    LABELS,
-    LOC,
-    OPTIONAL,
-    PROBS,
-    SCALE,
-    VECTORS,
-    Argument,
-    Made,
-    Y,
-    call,
-    counts,
-    integer,
-    integers,
-    labels,
-    parameters_of,
-    positive,
-    predictions,
-    public,
-    real,
-    simplex,
-    spd,
-    unit,
-)
+from tests.registry import arguments as a
+from tests.registry.arguments import Argument, Made, call
 
 _TARGET_KERNEL, _PREDICTION_KERNEL = kernels.SquaredExponential(1.2), kernels.Exponential(1.5)
 
@@ -65,7 +41,7 @@ class Family:
 
     def call(self, covers, label=None, function=None, /, **given):
         """A call with the family's predictions, and its targets if the function takes these."""
-        takes = parameters_of(public(covers.split()[0]) if function is None else function)
+        takes = a.parameters_of(a.public(covers.split()[0]) if function is None else function)
         data: dict[str, Any] = {"xs" if "xs" in takes else "predictions": self.predictions}
         if "targets" in takes:
             data["targets"] = self.targets
@@ -80,7 +56,7 @@ class Family:
         if len(parameters) == 1:
             # Another shape is another batch, and draws with more axes are vectors.
             [(name, one)] = parameters.items()
-            without = (*one.without, *ALONE, "leading axis", "transposed")
+            without = (*one.without, *a.ALONE, "leading axis", "transposed")
             parameters[name] = dataclasses.replace(one, without=without)
         if self.make is distributions.Ensemble:
             values = parameters["values"]
@@ -102,17 +78,17 @@ def _of_classes(probs):
     return distributions.Mixture(None, distributions.Categorical(probs))
 
 
-_TWO = np.stack([LOC, LOC + 1], 1)
-_TWO_SCALES = np.stack([SCALE, SCALE + 0.5], 1)
-_WEIGHTS = np.stack([0.5 * PROBS[:, 0] + 0.25, 0.75 - 0.5 * PROBS[:, 0]], 1)
-_DRAWS = np.stack([LOC, LOC + 0.5, LOC - 1.0], 1)
-_CLASS_ENSEMBLE = np.stack([PROBS, np.roll(PROBS, 1, 0)], 1)
+_TWO = np.stack([a.LOC, a.LOC + 1], 1)
+_TWO_SCALES = np.stack([a.SCALE, a.SCALE + 0.5], 1)
+_WEIGHTS = np.stack([0.5 * a.PROBS[:, 0] + 0.25, 0.75 - 0.5 * a.PROBS[:, 0]], 1)
+_DRAWS = np.stack([a.LOC, a.LOC + 0.5, a.LOC - 1.0], 1)
+_CLASS_ENSEMBLE = np.stack([a.PROBS, np.roll(a.PROBS, 1, 0)], 1)
 _COUNTS = np.array([0, 2, 1, 4, 0, 3, 1, 2])
-_COUNTED_DRAWS = integers(
+_COUNTED_DRAWS = a.integers(
     np.stack([_COUNTS, _COUNTS[::-1], _COUNTS + 1], 1), without=("float 0.5",)
 )
-_UNIT_TARGETS = np.clip(np.round(PROBS[:, 1], 3), 0.02, 0.98)
-_SIMPLEX_TARGETS = np.roll(PROBS, 1, 0)
+_UNIT_TARGETS = np.clip(np.round(a.PROBS[:, 1], 3), 0.02, 0.98)
+_SIMPLEX_TARGETS = np.roll(a.PROBS, 1, 0)
 
 
 def _family(name, targets, target_kernel=_TARGET_KERNEL, distance=None, covers="", **parameters):
@@ -125,12 +101,12 @@ def _family(name, targets, target_kernel=_TARGET_KERNEL, distance=None, covers="
     return name, Family(make, parameters, targets, target_kernel, kernel, covers, name)
 
 
-_LOC_SCALE = {"loc": real(LOC), "scale": positive(SCALE)}
-_SHAPES, _VARIATION, _WHITE = positive(SCALE + 1), distances.TotalVariation(), kernels.White()
+_LOC_SCALE = {"loc": a.real(a.LOC), "scale": a.positive(a.SCALE)}
+_SHAPES, _VARIATION, _WHITE = a.positive(a.SCALE + 1), distances.TotalVariation(), kernels.White()
 _MATRIX = kernels.LabelKernel(np.array([[2, 1, 0], [1, 2, 1], [0, 1, 2]], "f4"))
 _OF_DRAWS = distances.MaximumMeanDiscrepancy(kernels.SquaredExponential())
-_CLASSES, _TRUTHS = labels(LABELS, limit=3), labels(LABELS % 2, limit=2)
-_NUMBERS, _REVERSED, _COUNTED = real(Y), real(VECTORS[::-1]), counts(_COUNTS)
+_CLASSES, _TRUTHS = a.labels(a.LABELS, limit=3), a.labels(a.LABELS % 2, limit=2)
+_NUMBERS, _REVERSED, _COUNTED = a.real(a.Y), a.real(a.VECTORS[::-1]), a.counts(_COUNTS)
 FAMILIES = dict(
     (
         _family(
@@ -144,10 +120,10 @@ FAMILIES = dict(
             "DiagNormal",
             _REVERSED,
             covers="distances.Euclidean",
-            loc=real(VECTORS),
-            scale=positive(0.3 + VECTORS**2),
+            loc=a.real(a.VECTORS),
+            scale=a.positive(0.3 + a.VECTORS**2),
         ),
-        _family("MvNormal", _REVERSED, loc=real(VECTORS), cov=spd(COVARIANCES)),
+        _family("MvNormal", _REVERSED, loc=a.real(a.VECTORS), cov=a.spd(a.COVARIANCES)),
         _family("Laplace", _NUMBERS, kernels.Exponential(1.2), **_LOC_SCALE),
         _family(
             "Bernoulli",
@@ -155,26 +131,26 @@ FAMILIES = dict(
             _WHITE,
             _VARIATION,
             "distances.TotalVariation kernels.White",
-            probs=unit(PROBS[:, 0]),
+            probs=a.unit(a.PROBS[:, 0]),
         ),
-        _family("Categorical", _CLASSES, _WHITE, _VARIATION, probs=simplex(PROBS)),
-        _family("CategoricalLogits", _CLASSES, _WHITE, _VARIATION, logits=real(np.log(PROBS))),
-        _family("Poisson", _COUNTED, rate=positive(2 * SCALE)),
+        _family("Categorical", _CLASSES, _WHITE, _VARIATION, probs=a.simplex(a.PROBS)),
+        _family("CategoricalLogits", _CLASSES, _WHITE, _VARIATION, logits=a.real(np.log(a.PROBS))),
+        _family("Poisson", _COUNTED, rate=a.positive(2 * a.SCALE)),
         _family(
             "Beta",
-            unit(_UNIT_TARGETS),
+            a.unit(_UNIT_TARGETS),
             kernels.SquaredExponential(0.4),
-            alpha=positive(SCALE + 0.5),
-            beta=positive(SCALE[::-1] + 1),
+            alpha=a.positive(a.SCALE + 0.5),
+            beta=a.positive(a.SCALE[::-1] + 1),
         ),
         _family(
             "Mixture",
             _NUMBERS,
             distance=distances.MixtureWasserstein(),
             covers="distances.MixtureWasserstein",
-            weights=simplex(_WEIGHTS, without=OPTIONAL),
-            loc=real(_TWO),
-            scale=positive(_TWO_SCALES),
+            weights=a.simplex(_WEIGHTS, without=a.OPTIONAL),
+            loc=a.real(_TWO),
+            scale=a.positive(_TWO_SCALES),
         ),
         _family(
             "Mixture of classes",
@@ -182,45 +158,49 @@ FAMILIES = dict(
             _MATRIX,
             _VARIATION,
             "kernels.LabelKernel",
-            probs=simplex(_CLASS_ENSEMBLE),
+            probs=a.simplex(_CLASS_ENSEMBLE),
         ),
         _family(
             "Ensemble",
             _NUMBERS,
             distance=_OF_DRAWS,
             covers="distances.MaximumMeanDiscrepancy",
-            values=real(_DRAWS),
-            weights=simplex(PROBS, without=(*OPTIONAL, "bool")),
+            values=a.real(_DRAWS),
+            weights=a.simplex(a.PROBS, without=(*a.OPTIONAL, "bool")),
         ),
         # Of numbers that are no integers, integers are targets as well.
-        _family("Ensemble of counts", integers(_COUNTS), values=_COUNTED_DRAWS),
+        _family("Ensemble of counts", a.integers(_COUNTS), values=_COUNTED_DRAWS),
     )
 )
 # Without closed-form expectations.
 _MORE = dict(
-    [_family("Dirichlet", simplex(_SIMPLEX_TARGETS), concentration=positive(3 * PROBS + 0.3))]
+    [_family("Dirichlet", a.simplex(_SIMPLEX_TARGETS), concentration=a.positive(3 * a.PROBS + 0.3))]
 )
-_ABOVE = positive(np.exp(Y), without=("0", "-0.0"))  # draws may be rounded to zero
+_ABOVE = a.positive(np.exp(a.Y), without=("0", "-0.0"))  # draws may be rounded to zero
 _DRAWN_FROM = dict(  # of which only draws and scores are asked for
     (
         _family("StudentT", _NUMBERS, df=_SHAPES, **_LOC_SCALE),
         _family("Logistic", _NUMBERS, **_LOC_SCALE),
-        _family("LogNormal", positive(np.exp(Y)), **_LOC_SCALE),
-        _family("Gamma", _ABOVE, concentration=_SHAPES, rate=positive(SCALE)),
-        _family("Uniform", real(LOC + 0.5 * SCALE), low=real(LOC), high=real(LOC + SCALE)),
-        _family("GeneralizedNormal", _NUMBERS, **_LOC_SCALE, power=_SHAPES),
-        _family("NegativeBinomial", _COUNTED, mean_=_SHAPES, concentration=positive(SCALE)),
+        _family("LogNormal", a.positive(np.exp(a.Y)), **_LOC_SCALE),
+        _family("Gamma", _ABOVE, concentration=_SHAPES, rate=a.positive(a.SCALE)),
         _family(
-            "Recalibrated", _NUMBERS, **_LOC_SCALE, shift=real(0.1 * LOC), factor=positive(SCALE)
+            "Uniform",
+            a.real(a.LOC + 0.5 * a.SCALE),
+            low=a.real(a.LOC),
+            high=a.real(a.LOC + a.SCALE),
+        ),
+        _family("GeneralizedNormal", _NUMBERS, **_LOC_SCALE, power=_SHAPES),
+        _family("NegativeBinomial", _COUNTED, mean_=_SHAPES, concentration=a.positive(a.SCALE)),
+        _family(
+            "Recalibrated",
+            _NUMBERS,
+            **_LOC_SCALE,
+            shift=a.real(0.1 * a.LOC),
+            factor=a.positive(a.SCALE),
         ),
     )
 )
-_EQUAL_DRAWS = Family(distributions.Ensemble, {"values": real(_DRAWS)}, real(Y))
-_VECTOR_DRAWS = Family(
-    distributions.Ensemble,
-    {"values": real(np.stack([VECTORS, VECTORS[::-1], VECTORS + 1], 1))},
-    real(VECTORS[::-1]),
-)
+_EQUAL_DRAWS = Family(distributions.Ensemble, {"values": a.real(_DRAWS)}, a.real(a.Y))
 ALL = {**FAMILIES, **_MORE, **_DRAWN_FROM}
 NORMAL, CATEGORICAL, BERNOULLI = (FAMILIES[k] for k in ("Normal", "Categorical", "Bernoulli"))
 
@@ -255,8 +235,8 @@ def _values(key, predictions, num_samples):
 
 def _whole(family):
     """A batch of predictions in double precision, which every mode takes."""
-    values = {k: np.asarray(a.value) for k, a in family.parameters.items()}
-    return predictions(family.make(**values))
+    values = {k: np.asarray(x.value) for k, x in family.parameters.items()}
+    return a.predictions(family.make(**values))
 
 
 def calls():
@@ -277,7 +257,7 @@ def calls():
                 "distributions.with_features distances.Features",
                 None,
                 _given_features(family),
-                features=real(VECTORS, without=("first column",)),  # one feature
+                features=a.real(a.VECTORS, without=("first column",)),  # one feature
                 slow=True,
             )
         )
@@ -309,7 +289,7 @@ def calls():
                 "estimators.skce",
                 label,
                 kernel=kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential()),
-                predictions=predictions(batch),
+                predictions=a.predictions(batch),
                 targets=NORMAL.targets,
             )
         )
@@ -327,7 +307,7 @@ def calls():
                 f"{family.name}, options",
                 _values,
                 predictions=_whole(family),
-                num_samples=integer(3),
+                num_samples=a.integer(3),
             ),
         ]
     return found

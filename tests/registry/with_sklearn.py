@@ -9,7 +9,9 @@ from calibjax import estimators, interoperability, recalibration
 from tests.registry import arguments as a
 from tests.registry.arguments import call
 
-_KNOWN = {"reason": "labels are known, and scikit-learn is no part of compiled programs"}
+known = functools.partial(
+    call, reason="labels are known, and scikit-learn is no part of compiled programs"
+)
 _X = np.tile(a.FEATURES, (2, 1))
 _Y = np.tile(a.LABELS, 2)
 _LABELS = {"y": a.labels(_Y, "labels", "targets", limit=3, traced=False)}
@@ -45,51 +47,21 @@ def calls():
     scorer = interoperability.SKCEScorer()
     of_classes = "interoperability.RecalibratedClassifier"
     of_numbers, of_scores = "interoperability.RecalibratedRegressor", "interoperability.SKCEScorer"
+    in_scorer = {"kernel": a.kernel(scorer.kernel), "estimator": a.function(estimators.skce)}
+    model = a.record(_model(), without=a.OPTIONAL)
+    bins = a.record(recalibration.HistogramBinning(2), without=a.OPTIONAL)
+    smallest = a.proportion(0.01, without=a.OPTIONAL)
+    affine = a.record(recalibration.AffineScaling(), without=a.OPTIONAL)
+    sample_weight = a.weights(np.linspace(0.5, 2, 16), "weights", without=a.OPTIONAL)
+    # More classes, and classes in another order, are other classes.
+    classes = a.integers(np.arange(3), "labels", traced=False)
+    labels = a.labels(a.LABELS, limit=3, traced=False, without=a.ALONE)
+    everything = f"{of_classes} {of_scores} {of_numbers}"
     return [
-        call(
-            f"{of_classes} {of_scores} {of_numbers}",
-            "weights",
-            weighted,
-            sample_weight=a.weights(np.linspace(0.5, 2, 16), "weights", without=a.OPTIONAL),
-            **_KNOWN,
-        ),
-        call(
-            "interoperability.sklearn.label_indices",
-            labels=a.labels(a.LABELS, limit=3, traced=False, without=a.ALONE),
-            # More classes, and classes in another order, are other classes.
-            classes=a.integers(np.arange(3), "labels", traced=False),
-            **_KNOWN,
-        ),
-        call(
-            of_scores,
-            "",
-            score,
-            **_LABELS,
-            kernel=a.kernel(scorer.kernel),
-            estimator=a.function(estimators.skce),
-            **_KNOWN,
-        ),
-        call(
-            of_scores,
-            "model",
-            score,
-            **_LABELS,
-            model=a.record(_model(), without=a.OPTIONAL),
-            **_KNOWN,
-        ),
-        call(
-            of_classes,
-            "",
-            recalibrated,
-            recalibrator=a.record(recalibration.HistogramBinning(2), without=a.OPTIONAL),
-            smallest_probability=a.proportion(0.01, without=a.OPTIONAL),
-            **_KNOWN,
-        ),
-        call(
-            of_numbers,
-            "",
-            regressed,
-            recalibrator=a.record(recalibration.AffineScaling(), without=a.OPTIONAL),
-            **_KNOWN,
-        ),
+        known(everything, "weights", weighted, sample_weight=sample_weight),
+        known("interoperability.sklearn.label_indices", labels=labels, classes=classes),
+        known(of_scores, "", score, **_LABELS, **in_scorer),
+        known(of_scores, "model", score, **_LABELS, model=model),
+        known(of_classes, "", recalibrated, recalibrator=bins, smallest_probability=smallest),
+        known(of_numbers, "", regressed, recalibrator=affine),
     ]

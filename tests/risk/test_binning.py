@@ -3,9 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distances.elementary import SquaredEuclidean
-from calibjax.distributions import Bernoulli, Categorical
-from calibjax.estimators import UniformBins, ece
 from calibjax.risk import Binning
 
 
@@ -56,23 +53,6 @@ def test_against_loops(dtype):
     assert factors_oracle(train, correct, points, 20)[-1] == 0
 
 
-def test_mean_over_the_training_data_is_the_squared_ece():
-    num_bins = 10
-    confidences, correct = map(jnp.asarray, sample(200, seed=2))
-    function, distance = Binning(20), SquaredEuclidean()
-
-    def mean(predictions):
-        params = function.fit(predictions, correct, num_bins)
-        assert jnp.sum(params.counts[:num_bins]) == 200
-        return jnp.mean(function.diagonal(params, predictions))
-
-    two = Bernoulli(confidences)
-    expected = ece(two, correct, binning=UniformBins(num_bins), distance=distance)
-    np.testing.assert_allclose(mean(two), expected, rtol=1e-12)
-    np.testing.assert_allclose(mean(confidences), expected / 2, rtol=1e-12)
-    assert mean(Categorical(two.class_probs)) == mean(two)
-
-
 def debiased_oracle(train, correct, points, num_bins):
     """Mean product of the residuals of two different samples, by loops over pairs."""
 
@@ -106,16 +86,6 @@ def test_debiased_against_pairs_of_samples():
     assert params.counts[3] == 1  # which products with other intervals know
 
 
-def test_mean_of_debiased_bins_over_the_training_data():
-    confidences, correct = map(jnp.asarray, sample(200, seed=2))
-    function, two = Binning(20, debias=True), Bernoulli(confidences)
-    expected = ece(two, correct, binning=UniformBins(10), norm="l2", debiased=True)
-    for predictions, value in ((two, 2 * expected), (confidences, expected)):
-        params = function.fit(predictions, correct, 10)
-        found = jnp.mean(function.diagonal(params, predictions))
-        np.testing.assert_allclose(found, value, rtol=1e-12)
-
-
 def test_empty_intervals_and_gradients():
     function = Binning()
     train, correct = jnp.array([0.95, 0.85, 0.8]), jnp.array([1, 0, 1])
@@ -130,12 +100,3 @@ def test_empty_intervals_and_gradients():
     np.testing.assert_allclose(
         jax.jit(jax.grad(mean))(train), 2 * (2.6 / 3 - 2 / 3) / 3, rtol=1e-12
     )
-
-
-def test_sizes():
-    predictions, targets = map(jnp.asarray, sample(30))
-    special = Binning().specialise(predictions, jnp.array([5.0, 20.0]))
-    assert special.fit(predictions, targets, 5).means.shape == (20, 1)
-    same = Binning(20), Binning(30).specialise(predictions, jnp.array([5]))
-    for one, other in zip((special, Binning(30)), same, strict=True):  # nothing is compiled again
-        assert jax.tree.structure(one) == jax.tree.structure(other)

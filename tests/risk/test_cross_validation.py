@@ -145,21 +145,6 @@ def test_negative_estimates_have_a_negative_root():
     assert result.root == pytest.approx(-np.sqrt(-result.estimate), rel=1e-12)
 
 
-@pytest.mark.slow
-def test_data_sets_under_vmap():
-    p, y = data()
-    p = jnp.asarray(p, jnp.float32)
-
-    def estimate(key, p):
-        return risk.squared_calibration_error(key, FACTORED, GRID, p, y).estimate
-
-    keys = jax.random.split(KEY, 2)
-    values = jax.jit(jax.vmap(estimate, in_axes=(0, None)))(keys, p)
-    assert values.dtype == jnp.float32
-    doubles = [estimate(key, jnp.asarray(p, float)) for key in keys]
-    np.testing.assert_allclose(values, doubles, rtol=1e-4)
-
-
 @record
 class NoNumbers(Plain):
     def evaluate(self, params, p, q):

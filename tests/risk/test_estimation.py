@@ -166,15 +166,6 @@ def products(scale, p, q):
     return scale * p.probs @ q.probs.T
 
 
-def test_functions_are_matrices():
-    data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
-    function = functools.partial(products, 0.3)
-    matrix = function(data[0], data[0])
-    one, other = (risk.estimation_risk(values, *data) for values in (function, matrix))
-    assert one.value == pytest.approx(float(other.value), rel=1e-13)
-    assert one.standard_error == pytest.approx(float(other.standard_error), rel=1e-13)
-
-
 @pytest.mark.parametrize("n", [30, tiles.TILE_SIZE + 5])
 def test_factors_are_matrices(n):
     """Small n goes through tiles, large n through the quadratic form."""
@@ -185,25 +176,6 @@ def test_factors_are_matrices(n):
     single = losses_of_factors(*(jnp.asarray(x, jnp.float32) for x in (residuals, left, right)))
     assert single.dtype == jnp.float32
     np.testing.assert_allclose(single, expected, rtol=1e-4)
-
-
-def test_smallest_at_the_best_function():
-    """Risk(h) − risk(h*) = mean of (h − h*)²: the labels' noise is the same for all h."""
-    n, random = 300, np.random.default_rng(1)
-    p = random.uniform(0.05, 0.95, n)
-    accuracy = p**2
-    y = (random.uniform(size=n) < accuracy).astype(int)
-    f = p - accuracy
-    scales = np.array([0.0, 0.5, 1.0, 1.5, 2.0])
-    data = jnp.array(p), y
-    risks = [risk.estimation_risk(jnp.array(s * np.outer(f, f)), *data).value for s in scales]
-    excess = np.array(risks) - risks[2]
-    mean_square = (np.sum(f**2) ** 2 - np.sum(f**4)) / n / (n - 1)
-    expected = (scales - 1) ** 2 * mean_square
-    # The difference from it is 2 (1 − s) times one mean of noise.
-    noise = (excess - expected) / (2 * np.where(scales == 1, 1, 1 - scales))
-    assert np.argmin(risks) == 2
-    np.testing.assert_allclose(noise[scales != 1], noise[0], rtol=1e-9)
 
 
 @record

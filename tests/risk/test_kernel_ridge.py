@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from calibjax import risk
-from calibjax._core.pytree import record
-from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
-from calibjax.kernels import Kernel, SquaredExponential
+from calibjax.distributions import Bernoulli, Categorical
+from calibjax.kernels import SquaredExponential
 
 FUNCTIONS = (risk.KernelRidge, functools.partial(risk.KernelRidge, two_step=True))
 PENALTIES = np.array([10.0, 1e-2, 1e-5])
@@ -102,37 +101,6 @@ def test_low_rank_against_direct_solves():
     assert values._cache_size() == compiled + 1
 
 
-@record
-class Regularised(Kernel):
-    """A kernel with a constant added where the two predictions are the same."""
-
-    kernel: Kernel
-    constant: float
-
-    def __call__(self, x, y):
-        return self.kernel(x, y) + self.constant * (x == y)
-
-
-def test_where_both_are_the_same():
-    """Without penalty, and where the penalty of the two-step one is in the kernel instead.
-
-    The latter holds for predictions that are not in the training set.
-    """
-    probs, labels, others = samples(1)
-    predictions, p = as_predictions(probs), as_predictions(others)
-    narrow = SquaredExponential(0.05)
-    one, other = values(both(kernel=narrow), predictions, labels, p, 1e-20 * PENALTIES)
-    np.testing.assert_allclose(one, other, atol=1e-9)
-    assert np.abs(one).max() > 0.1
-
-    penalty = 0.03
-    regularised = Regularised(SquaredExponential(), penalty * len(labels))
-    one, _ = values(both(kernel=regularised), predictions, labels, p, 1e-20 * PENALTIES)
-    _, other = values(both(), predictions, labels, p, penalty + 0 * PENALTIES)
-    np.testing.assert_allclose(one, other, atol=1e-9)
-    assert np.abs(one).max() > 1e-4
-
-
 @pytest.mark.slow
 def test_low_rank_and_full_have_the_same_risk_for_many_samples():
     """To 1e-8, but for the penalty 4e-16 of the grid, which is in the range of rounding errors."""
@@ -174,15 +142,6 @@ def test_more_samples_than_the_square_root_of_the_largest_integer():
         assert np.isfinite(function.diagonal(params, confidences[:2])).all()
 
 
-def test_logits_are_probabilities():
-    probs, labels, others = samples(3)
-    one, other = (
-        values(both(), x, labels, as_predictions(others), PENALTIES)
-        for x in (as_predictions(probs), CategoricalLogits(jnp.log(probs)))
-    )
-    np.testing.assert_allclose(np.array(one), np.array(other), atol=1e-10)
-
-
 @pytest.mark.slow
 def test_gradients():
     """In penalty and prediction; and for the whole matrix in the kernel's length scale."""
@@ -206,17 +165,3 @@ def test_gradients():
         )
     )(at, 1e-6 * jnp.eye(3))
     np.testing.assert_allclose(slopes, (above - below) / 2e-6, rtol=1e-5)
-
-
-def plain_rbf(p, q):
-    return jnp.exp(-0.5 * jnp.sum(jnp.square(p.class_probs - q.class_probs)))
-
-
-def test_functions_are_kernels():
-    probs, labels, _ = samples(3)
-    predictions = as_predictions(probs)
-    values = [
-        function.diagonal(function.fit(predictions, labels, 1e-3), predictions)
-        for function in (risk.KernelRidge(plain_rbf), risk.KernelRidge())
-    ]
-    np.testing.assert_allclose(*values, rtol=1e-9)

@@ -8,8 +8,7 @@ import scipy.stats
 from sklearn.isotonic import IsotonicRegression
 
 from calibjax import distributions as d
-from calibjax import hypothesis_tests, scores
-from calibjax.scores.decomposition import ScoreDecomposition
+from calibjax import scores
 
 RANDOM = np.random.default_rng(0)
 PROBS = RANDOM.random(200).round(2)  # with ties
@@ -135,32 +134,6 @@ def test_crps_of_counts_is_a_sum():
     np.testing.assert_allclose(found.score, np.mean(np.sum(differences**2, 1)), rtol=1e-3)
 
 
-def test_recalibration_removes_miscalibration_only():
-    """An increasing map of the probabilities changes what can be recalibrated, not the rest."""
-    before = scores.brier_decomposition(d.Bernoulli(PROBS), LABELS)
-    after = scores.brier_decomposition(d.Bernoulli(PROBS**2), LABELS)
-    for name in ("discrimination", "uncertainty"):
-        np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-5)
-    assert after.miscalibration < 0.5 * before.miscalibration
-
-
-def test_null_by_redrawing():
-    predictions = d.Bernoulli(PROBS)
-    result = hypothesis_tests.exact_test(
-        jax.random.key(0), scores.brier_decomposition, predictions, LABELS, num_draws=99
-    )
-    assert isinstance(result.statistic, ScoreDecomposition)
-    assert result.pvalue.miscalibration == 0.01
-    assert result.null_samples.score.shape == (99,)
-
-
-def test_missing_values_are_no_score():
-    found = jax.jit(lambda p: scores.brier_decomposition(d.Bernoulli(p), LABELS))(
-        jnp.asarray(PROBS).at[3].set(jnp.nan)
-    )
-    assert np.all(np.isnan(parts_of(found)))
-
-
 GENERATOR = np.random.default_rng(0)
 LOC, TARGETS = GENERATOR.normal(size=(2, 40))
 NORMALS = d.Normal(LOC, np.full(40, 0.5))
@@ -201,31 +174,6 @@ def test_integrals_are_scores():
     np.testing.assert_allclose(
         4 * curve.score.sum() * step, 2 * scores.brier_score(probs, labels), rtol=1e-3
     )
-
-
-@pytest.mark.parametrize("level", [None, 0.7])
-def test_numbers_of_model_diagnostics(level):
-    scoring = pytest.importorskip("model_diagnostics.scoring")
-    forecasts = LOC if level is None else LOC + 0.5 * scipy.stats.norm.ppf(level)
-    curve = scores.murphy_curve(NORMALS, TARGETS, level=level, thresholds=jnp.linspace(-2, 2, 50))
-    options = (
-        {"functional": "mean"} if level is None else {"functional": "quantile", "level": level}
-    )
-    expected = [
-        scoring.ElementaryScore(eta=float(theta), **options)(y_obs=TARGETS, y_pred=forecasts)
-        for theta in np.asarray(curve.thresholds)
-    ]
-    np.testing.assert_allclose(curve.score, expected, atol=1e-6)
-
-
-def test_decomposition_of_model_diagnostics():
-    """The parts of the Brier score, of which each class counts, are those of its `decompose`."""
-    scoring = pytest.importorskip("model_diagnostics.scoring")
-    probs, labels = scipy.stats.norm.cdf(LOC), (TARGETS > 0).astype(int)
-    found = scores.brier_decomposition(d.Bernoulli(probs), labels)
-    expected = scoring.decompose(labels, probs, scoring_function=scoring.SquaredError())
-    for part in ("miscalibration", "discrimination", "uncertainty", "score"):
-        np.testing.assert_allclose(getattr(found, part) / 2, expected[part].item(), atol=1e-6)
 
 
 @pytest.mark.parametrize("unit", [1e-7, 1e7])

@@ -10,7 +10,6 @@ from jax.test_util import check_grads
 
 from calibjax import distributions as D
 from calibjax import scores
-from calibjax._core.gate import inner
 from tests import oracles
 
 N, M, SIZE = 6, 5, 3
@@ -114,12 +113,3 @@ def test_units(unit):
 def test_numbers_only_for_the_crps():
     with pytest.raises(ValueError, match="vectors have an energy_score"):
         FAIR_CRPS(D.Ensemble(X), Y)
-
-
-def test_one_program_for_all_levels():
-    p = D.Normal(jnp.asarray(Y[:, 0]), jnp.ones(N))
-    program = inner(scores.pinball_loss)
-    scores.pinball_loss(p, Y[:, 1], levels=[0.3])
-    before = program._cache_size()
-    scores.pinball_loss(p, Y[:, 1], levels=[0.4])
-    assert program._cache_size() == before

@@ -86,14 +86,6 @@ def test_scores_of_single_samples(score, predictions, targets):
     np.testing.assert_allclose(np.average(found, weights=weights), mean)
 
 
-def test_compiled_is_eager_and_two_classes_are_a_bernoulli():
-    two = Categorical(jnp.stack([1 - CONFIDENCES, CONFIDENCES], 1))
-    for score in (scores.negative_log_likelihood, scores.brier_score):
-        eager = score(Bernoulli(jnp.asarray(CONFIDENCES)), jnp.asarray(CORRECT))
-        np.testing.assert_allclose(jax.jit(score)(two, CORRECT), eager, rtol=1e-14)
-        np.testing.assert_allclose(score(two, CORRECT == 1), eager, rtol=1e-14)
-
-
 def test_a_target_of_probability_zero():
     predictions = Categorical(jnp.array([[0.0, 1.0], [0.5, 0.5]]))
     assert scores.negative_log_likelihood(predictions, jnp.array([0, 1])) == jnp.inf
@@ -152,11 +144,6 @@ def test_quantiles_by_bisection_and_of_ordered_classes():
     draws = Ensemble(jnp.array([[1, 1, 2, 4]]))
     loss = scores.pinball_loss(draws, jnp.array([2]), levels=[0.5, 0.9])
     np.testing.assert_allclose(loss, (0.5 * 1 + 0.1 * 2) / 2)
-
-
-def test_many_levels_approach_half_of_the_crps():
-    loss = scores.pinball_loss(NORMALS, NUMBERS, levels=(np.arange(2000) + 0.5) / 2000)
-    np.testing.assert_allclose(2 * loss, scores.crps(NORMALS, NUMBERS), rtol=1e-4)
 
 
 def test_the_gradient_of_the_pinball_loss_is_the_empirical_one():

@@ -49,16 +49,6 @@ def test_all_classes(num_bins):
     assert found.counts.sum() == N
 
 
-def test_each_class_by_vmap():
-    accumulator = CalibrationBins(BINNING)
-    data = estimators.class_wise(CLASSES, LABELS)
-    update = jax.jit(lambda *data: accumulator.update(accumulator.init(), *data))
-    found = jax.vmap(accumulator.result)(jax.vmap(update)(*data))
-    each = [jax.tree.map(lambda x, c=c: x[c], data) for c in range(3)]
-    expected = [estimators.ece(*one, binning=BINNING) for one in each]
-    assert_allclose(found.ece, expected, rtol=1e-12)
-
-
 def test_float32():
     with jax.enable_x64(False):
         probs = PROBS.astype(np.float32)

@@ -70,30 +70,6 @@ def test_estimates_against_all_pairs(case, size):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_redraws_against_all_pairs(case):
-    kernel, predictions, targets = CASES[case]
-    _, found = in_one(case)
-
-    matrix_of = functools.partial(oracles.calibration_kernel_matrix, kernel, predictions)
-    redraw = functools.partial(distributions.sample_targets, predictions=predictions)
-    drawn = jax.vmap(redraw)(jax.random.split(KEY, B))
-    matrices = jax.vmap(matrix_of)(jnp.concatenate([targets[None], drawn]))
-    diagonals = np.trace(matrices, axis1=1, axis2=2) / N
-    estimates = (np.sum(matrices, (1, 2)) - N * diagonals) / (N * (N - 1))
-    components = found.components
-    for component, values in ((components.unbiased, estimates), (components.dispersion, diagonals)):
-        pool = [component.statistic, *component.null_samples]
-        assert_allclose(pool, values, rtol=1e-8, atol=1e-12)
-    # By hand: the rank of the largest standardised cube root.
-    off = (N - 1) * estimates
-    roots = [off + diagonals, off + diagonals.mean(), diagonals]
-    z = [(np.cbrt(x) - np.cbrt(x).mean()) / np.cbrt(x).std() for x in roots]
-    largest = np.max([z[0], z[1], np.abs(z[2])], 0)
-    pvalue = (1 + np.sum(largest[1:] >= largest[0] - 1e-9)) / (B + 1)
-    assert_allclose(found.pvalue, pvalue, rtol=1e-12)
-
-
-@pytest.mark.parametrize("case", CASES)
 def test_it_is_the_exact_test(case):
     """JAX's default generator gives sample i of a data set the numbers that belong to index i."""
     _, found = in_one(case)

@@ -1,15 +1,12 @@
 """Weights of samples in scikit-learn's terms."""
 
-import functools
-
 import numpy as np
-import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from calibjax import estimators, interoperability, recalibration
-from calibjax.interoperability import RecalibratedClassifier, SKCEScorer
+from calibjax import recalibration
+from calibjax.interoperability import RecalibratedClassifier
 
 _random = np.random.default_rng(0)
 X = np.repeat(_random.normal(size=(200, 2)), 2, 1)
@@ -34,14 +31,3 @@ def test_the_classifier_gets_the_weights_as_they_are():
     found = model.fit(X, Y, sample_weight=3 * WEIGHTS)
     expected = LogisticRegression(C=0.01).fit(X, Y, sample_weight=3 * WEIGHTS)
     np.testing.assert_allclose(found.estimator_.coef_, expected.coef_)
-
-
-def test_scorer():
-    model, scorer = GaussianNB().fit(X, Y), SKCEScorer()
-    kernel, predictions = scorer.kernel, interoperability.from_sklearn(model, X)
-    expected = functools.partial(estimators.skce, kernel, predictions, Y)(weights=WEIGHTS)
-    assert scorer(model, X, Y, sample_weight=WEIGHTS) == pytest.approx(-float(expected))
-    biased = SKCEScorer(estimator=estimators.skce_biased)
-    copies = np.repeat(np.arange(200), WEIGHTS)
-    expected = biased(model, X[copies], Y[copies])
-    assert biased(model, X, Y, sample_weight=WEIGHTS) == pytest.approx(expected, rel=1e-5)

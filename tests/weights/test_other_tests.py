@@ -13,71 +13,39 @@ from calibjax.hypothesis_tests import (
     rank_histogram_test,
     witness_test,
 )
-from tests.weights.laws import (
-    CONFIDENCES,
-    CORRECT,
-    COUNT,
-    FEATURES,
-    KERNEL,
-    KEY,
-    NORMALS,
-    PLACES,
-    TARGETS,
-    N,
-)
+from tests.weights import laws
 from tests.weights.laws import OF_REDRAWS as WEIGHTS
 
 _random = np.random.default_rng(11)
-QUANTILES = Quantiles(np.tile([0.1, 0.5, 0.9], (N, 1)), np.sort(_random.normal(size=(N, 3)), 1))
-MEMBERS = Ensemble(_random.normal(size=(N, 3)))
+QUANTILES = Quantiles(
+    np.tile([0.1, 0.5, 0.9], (laws.N, 1)), np.sort(_random.normal(size=(laws.N, 3)), 1)
+)
+MEMBERS = Ensemble(_random.normal(size=(laws.N, 3)))
 NEAR = estimators.Neighbourhood.laplacian(1.0, 1)
-OPTIONS = {"num_draws": 49}
-
-
-TESTS = {
-    "coverage": (
-        lambda p, y, w: coverage_test(KEY, p, y, weights=w, **OPTIONS),
-        (QUANTILES, TARGETS),
-    ),
-    "ranks": (
-        lambda p, y, w: rank_histogram_test(KEY, p, y, weights=w, **OPTIONS),
-        (MEMBERS, TARGETS),
-    ),
-    "local": (
-        lambda f, r, c, w: local_calibration_test(KEY, NEAR, f, r, c, weights=w, **OPTIONS),
-        (FEATURES, CONFIDENCES, CORRECT),
-    ),
-    "witness": (
-        lambda p, y, w: witness_test(KEY, KERNEL, p, y, *PLACES, weights=w, **OPTIONS),
-        (NORMALS, TARGETS),
-    ),
-}
 
 
 def test_statistics_by_hand():
-    u = WEIGHTS * WEIGHTS.sum() / (WEIGHTS**2).sum()
-    test = TESTS["coverage"][0](QUANTILES, TARGETS, WEIGHTS)
-    below = TARGETS[:, None] <= QUANTILES.values
+    u, options = WEIGHTS * WEIGHTS.sum() / (WEIGHTS**2).sum(), {"weights": WEIGHTS, "num_draws": 49}
+    test = coverage_test(laws.KEY, QUANTILES, laws.TARGETS, **options)
+    below = laws.TARGETS[:, None] <= QUANTILES.values
     expected = np.average(below, 0, weights=WEIGHTS) - [0.1, 0.5, 0.9]
     np.testing.assert_allclose(test.estimate["levels"], expected, rtol=1e-11, atol=1e-14)
     central = np.average(below[:, 2] & ~below[:, 0], weights=WEIGHTS) - 0.8
     np.testing.assert_allclose(test.estimate["central"], [central], rtol=1e-11)
 
-    test = TESTS["ranks"][0](MEMBERS, TARGETS, WEIGHTS)
-    ranks = (MEMBERS.values < TARGETS[:, None]).sum(1)
+    test = rank_histogram_test(laws.KEY, MEMBERS, laws.TARGETS, **options)
+    ranks = (MEMBERS.values < laws.TARGETS[:, None]).sum(1)
     numbers, n = np.bincount(ranks, u, 4), u.sum()
     np.testing.assert_allclose(test.statistic, ((numbers - n / 4) ** 2 / (n / 4)).sum(), rtol=1e-11)
     np.testing.assert_allclose(test.estimate, numbers / n, rtol=1e-11)
 
-    test = TESTS["local"][0](FEATURES, CONFIDENCES, CORRECT, WEIGHTS)
-    errors = estimators.lce(NEAR, FEATURES, CONFIDENCES, CORRECT, weights=WEIGHTS)
-    np.testing.assert_allclose(test.statistic[:COUNT], errors[:COUNT], rtol=1e-11)
-    np.testing.assert_array_equal(test.statistic[COUNT:], 0)
-    np.testing.assert_array_equal(test.pvalue[COUNT:], 1)
-
-    test = TESTS["witness"][0](NORMALS, TARGETS, WEIGHTS)
-    values = estimators.witness(KERNEL, NORMALS, TARGETS, *PLACES, weights=WEIGHTS)
-    np.testing.assert_allclose(test.estimate, values, rtol=1e-11)
+    test = local_calibration_test(
+        laws.KEY, NEAR, laws.FEATURES, laws.CONFIDENCES, laws.CORRECT, **options
+    )
+    errors = estimators.lce(NEAR, laws.FEATURES, laws.CONFIDENCES, laws.CORRECT, weights=WEIGHTS)
+    np.testing.assert_allclose(test.statistic[: laws.COUNT], errors[: laws.COUNT], rtol=1e-11)
+    np.testing.assert_array_equal(test.statistic[laws.COUNT :], 0)
+    np.testing.assert_array_equal(test.pvalue[laws.COUNT :], 1)
 
 
 @pytest.mark.slow
@@ -107,10 +75,10 @@ def test_level_with_log_normal_weights(name, n):
             )
             return jnp.min(test.adjusted_pvalue)
         predictions = Normal(loc, jnp.ones(n))
-        test = witness_test(keys[3], KERNEL, predictions, loc + noise, *PLACES, **options)
+        test = witness_test(keys[3], laws.KERNEL, predictions, loc + noise, *laws.PLACES, **options)
         return jnp.min(test.adjusted_pvalue)
 
-    pvalues = jax.jit(lambda keys: jax.lax.map(pvalue, keys))(jax.random.split(KEY, 2000))
+    pvalues = jax.jit(lambda keys: jax.lax.map(pvalue, keys))(jax.random.split(laws.KEY, 2000))
     level, error = np.mean(pvalues <= 0.05), np.sqrt(0.05 * 0.95 / 2000)
     # That of the levels alone is at most the level of all sets, over which p-values are adjusted.
     assert level <= 0.05 + 3 * error

@@ -64,19 +64,6 @@ def test_group_errors_are_weighted_means():
         np.testing.assert_allclose(test.estimate[g], error, rtol=1e-12)
 
 
-def test_jackknife_leaves_out_each_sample():
-    interval = skce_confidence_interval(KERNEL, NORMALS, TARGETS, weights=WEIGHTS)
-    n = WEIGHTS.sum() ** 2 / (WEIGHTS**2).sum()
-    np.testing.assert_allclose(interval.effective_size, n, rtol=1e-12)
-    assert skce_confidence_interval(KERNEL, NORMALS, TARGETS).effective_size == N
-    left_out = [
-        estimators.skce(KERNEL, NORMALS, TARGETS, weights=WEIGHTS * (np.arange(N) != i))
-        for i in range(N)
-    ]
-    squares = np.sum((np.array(left_out) - float(interval.estimate)) ** 2)
-    np.testing.assert_allclose(interval.standard_error**2, (n - 1) / n * squares, rtol=1e-9)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [16, 64])
 @pytest.mark.parametrize("kernel", ["normals", "classes"])

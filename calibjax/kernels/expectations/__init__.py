@@ -42,24 +42,22 @@ class Features(NamedTuple):
     """Finitely many residual features f with centered_kernel(k, p, y, q, z) = ⟨f(p, y), f(q, z)⟩.
 
     Attributes:
-        residual: (kernel, prepared, view, y) → f of one sample, [r], with mean zero for Y ~ p.
+        residual: (kernel, prepared, view, y) → f of one sample, [r] or several arrays, with mean
+            zero for Y ~ p.
         prepare: (kernel, predictions, targets) → a pytree of what the features need, or None if
             this data set has none that are both cheap and accurate to machine precision. Without
             it they need `()` and are exact, so that the centered kernel is their inner product.
         few: number of features beyond which evaluating all pairs is cheaper than matrix products,
             unless the kernel on predictions has a matrix of low rank; by default there is none.
-        batch: (kernel, prepared, views, targets) → features of targets [b, n, ...] of n
-            predictions, [r, b, n], where that is faster than mapping `residual` over them.
         view: (kernel, prepared, p) → what `residual` has to know of a prediction, such as the mean
             of what is computed of targets: it is the same for all redraws; by default p itself.
         offset: (kernel, prepared, p, view) → what the centered kernel of p with itself, as the same
             prediction, has beside the inner product; by default nothing.
     """
 
-    residual: Callable[..., jax.Array]
+    residual: Callable[..., PyTree]
     prepare: Callable[..., Any] | None = None
     few: float = math.inf
-    batch: Callable[..., jax.Array] | None = None
     view: Callable[..., Any] | None = None
     offset: Callable[..., jax.Array] | None = None
 
@@ -417,9 +415,16 @@ def features(
     kernel: TargetKernel, prepared: tuple[Any, ...], p: Distribution, y: ArrayLike
 ) -> jax.Array:
     """Features of one sample, [r], whose inner products are the centered kernel."""
+    return jnp.concatenate(features_of_terms(kernel, prepared, p, y))
+
+
+def features_of_terms(
+    kernel: TargetKernel, prepared: tuple[Any, ...], p: Distribution, y: ArrayLike
+) -> list[jax.Array]:
+    """Parts of `features`, which are mapped before they are joined."""
     p = bare(p)
     parts = zip(prepared, _views_of_one(kernel, prepared, p), strict=True)
-    return _joined(kernel, parts, lambda term, of: _features_of(term, p).residual(term, *of, y))
+    return _scaled(kernel, parts, lambda term, of: _features_of(term, p).residual(term, *of, y))
 
 
 def batch_features(
@@ -433,14 +438,12 @@ def batch_features(
     predictions = bare(predictions)
     seen = views(kernel, prepared, predictions) if seen is None else seen
 
-    def of_term(term: Any, of: tuple[Any, Any]) -> jax.Array:
-        rule = _features_of(term, predictions)
-        if rule.batch is not None:
-            return rule.batch(term, *of, targets)
-        samples = jax.vmap(functools.partial(rule.residual, term, of[0]), out_axes=-1)
+    def of_term(term: Any, of: tuple[Any, Any]) -> PyTree:
+        residual = _features_of(term, predictions).residual
+        samples = jax.vmap(functools.partial(residual, term, of[0]), out_axes=-1)
         return jax.vmap(samples, (None, 0), out_axes=1)(of[1], targets)
 
-    return _joined(kernel, zip(prepared, seen.terms, strict=True), of_term)
+    return jnp.concatenate(_scaled(kernel, zip(prepared, seen.terms, strict=True), of_term))
 
 
 def _features_of(term: TargetKernel, p: Distribution) -> Features:
@@ -449,13 +452,12 @@ def _features_of(term: TargetKernel, p: Distribution) -> Features:
     return rule
 
 
-def _joined(
-    kernel: TargetKernel, each: Iterable[Any], of_term: Callable[[Any, Any], jax.Array]
-) -> jax.Array:
+def _scaled(
+    kernel: TargetKernel, each: Iterable[Any], of_term: Callable[[Any, Any], PyTree]
+) -> list[jax.Array]:
     """Features (term, what they need) → [r, ...] of all terms of a kernel."""
-    parts = [
+    return [
         values if factor is None else jnp.sqrt(factor).astype(values.dtype) * values
         for (factor, term), one in zip(terms(kernel), each, strict=True)
-        for values in [of_term(term, one)]
+        for values in jax.tree.leaves(of_term(term, one))
     ]
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)

@@ -104,7 +104,9 @@ def _root(kernel: Kernel, predictions: ClassPredictions, targets: jax.Array) -> 
     del targets
     if not checks.is_concrete(kernel):
         return None  # a traced matrix is not known to have a root
-    eigenvalues, vectors = jnp.linalg.eigh(_label_matrix(kernel, predictions))
+    matrix = _label_matrix(kernel, predictions)
+    dtype = jnp.result_type(matrix, predictions.class_probs)  # that of h, also of a float32 matrix
+    eigenvalues, vectors = jnp.linalg.eigh(matrix.astype(dtype))
     return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
 
 

@@ -58,14 +58,12 @@ class Transform(NamedTuple):
     """What the features need of a family.
 
     Attributes:
-        center: p → a number c in the middle of the distribution.
-        excess: (p, c, t) → E exp(it (Z − c)) − 1, real and imaginary part, without cancellation for
-            narrow distributions.
+        excess: (p, c, t) → E exp(it (Z − c)) − 1 with the mean c, real and imaginary part, without
+            cancellation for narrow distributions.
         reach: (p, ε) → ends of an interval that holds all but about ε of each of n distributions,
             [n] each; of arrays of NumPy.
     """
 
-    center: Callable[[Any], jax.Array]
     excess: Callable[[Any, jax.Array, jax.Array], Complex]
     reach: Callable[[Any, float], tuple[Any, Any]]
 
@@ -77,7 +75,7 @@ def _exp_minus_one(real: jax.Array, imag: jax.Array) -> Complex:
     return decay - 2 * jnp.square(sine) * (1 + decay), (1 + decay) * jnp.sin(imag)
 
 
-def _sine_rest(x: jax.Array) -> jax.Array:
+def sine_rest(x: jax.Array) -> jax.Array:
     """The difference x − sin x, without cancellation for small x."""
     square = jnp.square(jnp.where(jnp.abs(x) < 1, x, 0))
     series = jnp.zeros_like(x)
@@ -96,7 +94,7 @@ def _uniform(p: Uniform, c: jax.Array, t: jax.Array) -> Complex:
     del c
     half = 0.5 * (p.high - p.low) * t
     is_zero = half == 0
-    value = jnp.where(is_zero, 0, -_sine_rest(half) / jnp.where(is_zero, 1, half))
+    value = jnp.where(is_zero, 0, -sine_rest(half) / jnp.where(is_zero, 1, half))
     return value, jnp.zeros_like(value)
 
 
@@ -109,7 +107,7 @@ def _gamma(p: Gamma, c: jax.Array, t: jax.Array) -> Complex:
 
 def _poisson(p: Poisson, c: jax.Array, t: jax.Array) -> Complex:
     del c
-    return _exp_minus_one(-2 * p.rate * jnp.square(jnp.sin(0.5 * t)), -p.rate * _sine_rest(t))
+    return _exp_minus_one(-2 * p.rate * jnp.square(jnp.sin(0.5 * t)), -p.rate * sine_rest(t))
 
 
 def _negative_binomial(p: NegativeBinomial, c: jax.Array, t: jax.Array) -> Complex:
@@ -122,9 +120,8 @@ def _negative_binomial(p: NegativeBinomial, c: jax.Array, t: jax.Array) -> Compl
     return _exp_minus_one(-0.5 * p.concentration * jnp.log1p(grown), angle)
 
 
-def _mean_of_draws(p: Ensemble) -> jax.Array:
-    values = p.values.astype(p.probs.dtype)
-    return matmul(p.probs, jnp.where(p.probs > 0, values, 0))
+def _center(p: Any) -> jax.Array:
+    return getattr(p, "draws", p).mean()
 
 
 def _ensemble(p: Ensemble, c: jax.Array, t: jax.Array) -> Complex:
@@ -149,15 +146,9 @@ def _reach_with_draws(p: MonteCarlo, error: float) -> tuple[Any, Any]:
     return np.minimum(low, least), np.maximum(high, most)
 
 
-def _center_of_mixture(p: Mixture) -> jax.Array:
-    centers = jax.vmap(transform_of(p.components).center)(p.components)
-    return matmul(p.mixing_probs, centers)
-
-
 def _mixture(p: Mixture, c: jax.Array, t: jax.Array) -> Complex:
     """Σ_k w_k [exp(it (c_k − c)) (1 + excess_k) − 1]."""
-    center, excess, _ = transform_of(p.components)
-    centers = jax.vmap(center)(p.components)
+    excess, centers = transform_of(p.components).excess, jax.vmap(_center)(p.components)
     real, imag = _exp_minus_one(jnp.zeros_like(centers), t * (centers - c))
     x, y = jax.vmap(excess, (0, 0, None))(p.components, centers, t)
     total = real + x + (real * x - imag * y), imag + y + (real * y + imag * x)
@@ -178,50 +169,38 @@ def _tails(center: Any, scale: Any, error: float) -> tuple[Any, Any]:
     return center - width, center + width
 
 
-def _upper_tail(mean: Any, variance: Any, scale: Any, error: float) -> tuple[Any, Any]:
-    """From zero to Bernstein's bound of a variable with this variance and an exponential tail."""
+def _upper_tail(mean: Any, dispersion: Any, scale: Any, error: float) -> tuple[Any, Any]:
+    """From zero to Bernstein's bound of a variable with an exponential tail.
+
+    Its variance is the mean times the dispersion.
+    """
     logarithm = -math.log(error)
-    return np.zeros_like(mean), mean + logarithm * scale + np.sqrt(2 * logarithm * variance)
+    bound = mean + logarithm * scale + np.sqrt(2 * logarithm * mean * dispersion)
+    return np.zeros_like(mean), bound
+
+
+def _reach_of_negative_binomial(p: NegativeBinomial, error: float) -> tuple[Any, Any]:
+    dispersion = 1 + p.mean_ / p.concentration
+    return _upper_tail(p.mean_, dispersion, dispersion, error)
 
 
 _TRANSFORMS: dict[type, Transform] = {
     # Five standard deviations, since the features of what is beyond have decayed.
     Normal: Transform(
-        lambda p: p.loc,
         lambda p, c, t: (jnp.expm1(-0.5 * jnp.square(p.scale * t)), jnp.zeros_like(c * t)),
         lambda p, error: (p.loc - 5 * p.scale, p.loc + 5 * p.scale),
     ),
-    Laplace: Transform(lambda p: p.loc, _laplace, lambda p, error: _tails(p.loc, p.scale, error)),
-    Uniform: Transform(
-        lambda p: 0.5 * (p.low + p.high), _uniform, lambda p, error: (p.low, p.high)
-    ),
+    Laplace: Transform(_laplace, lambda p, error: _tails(p.loc, p.scale, error)),
+    Uniform: Transform(_uniform, lambda p, error: (p.low, p.high)),
     Gamma: Transform(
-        lambda p: p.concentration / p.rate,
         _gamma,
-        lambda p, error: _upper_tail(
-            p.concentration / p.rate, p.concentration / np.square(p.rate), 1 / p.rate, error
-        ),
+        lambda p, error: _upper_tail(p.concentration / p.rate, 1 / p.rate, 1 / p.rate, error),
     ),
-    Poisson: Transform(
-        lambda p: p.rate, _poisson, lambda p, error: _upper_tail(p.rate, p.rate, 1 / 3, error)
-    ),
-    NegativeBinomial: Transform(
-        lambda p: p.mean_,
-        _negative_binomial,
-        lambda p, error: _upper_tail(
-            p.mean_,
-            p.mean_ * (1 + p.mean_ / p.concentration),
-            1 + p.mean_ / p.concentration,
-            error,
-        ),
-    ),
-    Ensemble: Transform(_mean_of_draws, _ensemble, _reach_of_draws),
-    MonteCarlo: Transform(
-        lambda p: _mean_of_draws(p.draws),
-        lambda p, c, t: _ensemble(p.draws, c, t),
-        _reach_with_draws,
-    ),
-    Mixture: Transform(_center_of_mixture, _mixture, _reach_of_mixture),
+    Poisson: Transform(_poisson, lambda p, error: _upper_tail(p.rate, 1, 1 / 3, error)),
+    NegativeBinomial: Transform(_negative_binomial, _reach_of_negative_binomial),
+    Ensemble: Transform(_ensemble, _reach_of_draws),
+    MonteCarlo: Transform(lambda p, c, t: _ensemble(p.draws, c, t), _reach_with_draws),
+    Mixture: Transform(_mixture, _reach_of_mixture),
 }
 
 
@@ -230,7 +209,7 @@ def transform_of(p: Distribution) -> Transform:
     return next(_TRANSFORMS[kind] for kind in type(p).__mro__ if kind in _TRANSFORMS)
 
 
-def has_different_draws(p: Ensemble) -> bool:
+def _has_different_draws(p: Ensemble) -> bool:
     """Whether no ensemble comes twice: pairs of a draw with itself are left out in both."""
     return p.index is None or len(np.unique(p.index)) == len(p.index)
 
@@ -243,7 +222,7 @@ def has_transform(p: Any) -> bool:
         return not isinstance(p.components, Mixture) and has_transform(p.components)
     draws = getattr(p, "draws", p)
     if isinstance(draws, Ensemble):
-        is_known = jnp.ndim(draws.values) == 2 and has_different_draws(draws)
+        is_known = jnp.ndim(draws.values) == 2 and _has_different_draws(draws)
         return is_known and (draws is p or has_transform(bare(p.distribution)))
     return any(kind in _TRANSFORMS for kind in type(p).__mro__)
 
@@ -282,8 +261,7 @@ def _prepare(
 def _view(kernel: SquaredExponential, prepared: tuple, p: Any) -> tuple[jax.Array, Complex]:
     """The center of a prediction, and its excesses at all frequencies, [K] each."""
     rate = reciprocal(jnp.asarray(length_scale(kernel, p)))
-    center, excess, _ = transform_of(p)
-    c = center(p)
+    c, excess = _center(p), transform_of(p).excess
     return c, lax.map(lambda frequency: excess(p, c, frequency * rate), prepared[1])
 
 
@@ -294,8 +272,8 @@ def _weight(spacing: jax.Array, frequency: jax.Array) -> jax.Array:
 
 def _features(
     kernel: SquaredExponential, prepared: tuple, view: tuple[jax.Array, Complex], y: jax.Array
-) -> jax.Array:
-    """Features of targets [b, n] of n predictions, [2 K, b, n], or of one, [2 K].
+) -> Complex:
+    """Features of one target, [K] each.
 
     With m the middle of the range, exp(it (y − m)) − E exp(it (Z − m)) is
     exp(it (c − m)) [exp(it (y − c)) − 1 − excess]. The frequencies are multiples of one, so that
@@ -319,8 +297,7 @@ def _features(
         following = tuple(map(_product, state, first))
         return following, (cos * real - sin * imag, sin * real + cos * imag)
 
-    excess = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), excess)
-    return jnp.concatenate(lax.scan(step, first, (frequencies, excess), unroll=2)[1])
+    return lax.scan(step, first, (frequencies, excess), unroll=2)[1]
 
 
 def _product(x: Complex, y: Complex) -> Complex:
@@ -346,7 +323,7 @@ def _offset(
     return -share / (1 - share) * rest
 
 
-FOURIER = Features(_features, _prepare, batch=_features, view=_view)
+FOURIER = Features(_features, _prepare, view=_view)
 FOURIER_OF_DRAWS = FOURIER._replace(offset=_offset)
 FEW_FREQUENCIES = FOURIER._replace(prepare=functools.partial(_prepare, most=_FEW))
 

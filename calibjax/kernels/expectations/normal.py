@@ -41,12 +41,9 @@ from calibjax._core.arithmetic import (
     Factor,
     Matrix,
     Vector,
-    dot,
-    einsum,
     floating_dtype,
     fold_components,
     largest_score,
-    map_components,
     reciprocal,
     safe_sqrt,
     sum_over_components,
@@ -56,10 +53,9 @@ from calibjax.distributions import DiagNormal, Ensemble, MvNormal, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.expectations import (
     Features,
-    batch_features,
     centered_kernel,
     double_expectation,
-    features,
+    features_of_terms,
     four_terms,
     length_scale,
     prepare_features,
@@ -70,7 +66,6 @@ from calibjax.kernels.expectations.fourier import FEW_FREQUENCIES
 from calibjax.kernels.residuals import (
     VECTORS,
     NormalScore,
-    Scores,
     score_of_rank,
     scores,
     standard_normal,
@@ -99,90 +94,49 @@ def _inverse_length_scale(kernel: SquaredExponential, p: Distribution) -> jax.Ar
     return reciprocal(length_scale(kernel, p))
 
 
-def _gaussian(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
-    """G = Π_k c_k^(1/2) exp(−c_k x_k² / (2 ℓ²)) with c_k = 1 / (1 + s_k)."""
-    if x[0].size == 1:
-        return _gaussian_of_few(rate, x, s)
-    square = sum_over_components(lambda d, e: jnp.square(d * rate) / (1 + e), x[0], s[0])
-    shrink = fold_components(jnp.multiply, 1, lambda e: 1 / (1 + e), s[0])
-    return safe_sqrt(shrink) * jnp.exp(-0.5 * square)
+def _gaussian(rate: jax.Array, x: ArrayLike, y: ArrayLike, *scales: jax.Array) -> jax.Array:
+    """Π_k c_k^(1/2) exp(−c_k (x_k − y_k)² / (2 ℓ²)), 1 / c_k = 1 + variances in units of ℓ²."""
+
+    def shrink(*scales: jax.Array) -> jax.Array:
+        return reciprocal(1 + sum(jnp.square(scale * rate) for scale in scales))
+
+    def term(x: jax.Array, y: jax.Array, *scales: jax.Array) -> jax.Array:
+        return _square((x - y) * rate) * shrink(*scales)
+
+    square = sum_over_components(term, x, y, *scales)
+    return safe_sqrt(fold_components(jnp.multiply, 1, shrink, *scales)) * jnp.exp(-0.5 * square)
 
 
-@jax.custom_jvp
-def _gaussian_of_few(rate: jax.Array, x: list[jax.Array], s: list[jax.Array]) -> jax.Array:
-    """`_gaussian` of components one by one."""
-    shrink = [reciprocal(1 + excess) for excess in s]
-    squares = [jnp.square(d * rate) for d in x]
-    exponent = dot(squares, [-0.5 * c for c in shrink])
-    return safe_sqrt(_product(shrink)) * jnp.exp(exponent)
-
-
-@_gaussian_of_few.defjvp
-def _gaussian_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    """The change of G, where r = 1 / ℓ, z_k = r x_k and a_k = G c_k z_k.
-
-        dG = Σ_k [−r a_k dx_k + c_k (a_k z_k − G) ds_k / 2 − a_k x_k dr].
-
-    Differentiating G step by step takes twice as many operations. All products begin with G, which
-    is zero where x is so large that others overflow.
-    """
-    (rate, x, s), (d_rate, dx, ds) = primals, tangents
-    value = _gaussian_of_few(rate, x, s)
-    shrink = [reciprocal(1 + excess) for excess in s]
-    z = [d * rate for d in x]
-    a = [value * c * d for c, d in zip(shrink, z, strict=True)]
-    by_x = [-rate * b for b in a]
-    by_s = [0.5 * c * (b * d - value) for c, b, d in zip(shrink, a, z, strict=True)]
-    return value, dot(by_x, dx) + dot(by_s, ds) - dot(a, x) * d_rate
-
-
-def _excess(rate: jax.Array, p: Normal | DiagNormal) -> list[jax.Array]:
-    """Variances in units of the squared length scale."""
-    return map_components(lambda scale: jnp.square(scale * rate), p.scale)
+def _square(x: jax.Array) -> jax.Array:
+    """The square, so large at most that differences are not those of infinities, which are NaN."""
+    return jnp.minimum(jnp.square(x), jnp.finfo(x.dtype).max / 8)
 
 
 def _mean(kernel: SquaredExponential, p: Normal | DiagNormal, z: ArrayLike) -> jax.Array:
-    rate = _inverse_length_scale(kernel, p)
-    return _gaussian(rate, map_components(jnp.subtract, z, p.loc), _excess(rate, p))
+    return _gaussian(_inverse_length_scale(kernel, p), z, p.loc, p.scale)
 
 
 def _inner(kernel: SquaredExponential, p: Normal | DiagNormal, q: Normal | DiagNormal) -> jax.Array:
-    rate = _inverse_length_scale(kernel, p)
-    s = map_components(jnp.add, _excess(rate, p), _excess(rate, q))
-    return _gaussian(rate, map_components(jnp.subtract, p.loc, q.loc), s)
+    return _gaussian(_inverse_length_scale(kernel, p), p.loc, q.loc, p.scale, q.scale)
 
 
-def _by_precision(
-    accurate: Callable[..., jax.Array], plain: Callable[..., jax.Array] = four_terms
-) -> Callable[..., jax.Array]:
+def _by_precision(accurate: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """The four terms in float64, where they are accurate enough, and another form elsewhere.
 
-    Its derivatives are those of the `plain` four terms, which take half as many operations. They
-    are the same but for rounding errors, which matter less in a gradient than in a test.
+    Its derivatives are those of the four terms, which take half as many operations. They are the
+    same but for rounding errors, which matter less in a gradient than in a test.
     """
-
-    @jax.custom_jvp
-    def in_low_precision(*arguments: Any) -> jax.Array:
-        return accurate(*arguments)
+    in_low_precision = jax.custom_jvp(accurate)
 
     @in_low_precision.defjvp
     def _(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-        return in_low_precision(*primals), jax.jvp(plain, primals, tangents)[1]
+        return in_low_precision(*primals), jax.jvp(four_terms, primals, tangents)[1]
 
     def centered(kernel: SquaredExponential, p: Any, *others: Any) -> jax.Array:
         is_double = jnp.result_type(p.loc) == jnp.float64
         return (four_terms if is_double else in_low_precision)(kernel, p, *others)
 
     return centered
-
-
-def _four_terms(
-    kernel: SquaredExponential, p: Any, y: ArrayLike, q: Any, z: ArrayLike
-) -> jax.Array:
-    difference = map_components(jnp.subtract, y, z)
-    rate, nothing = _inverse_length_scale(kernel, p), [jnp.zeros_like(x) for x in difference]
-    value = _gaussian(rate, difference, nothing)  # finite where the kernel's slope is not
-    return value - (_mean(kernel, p, z) + _mean(kernel, q, y)) + _inner(kernel, p, q)
 
 
 def centered_without_offset(
@@ -207,13 +161,12 @@ def centered_without_offset(
     s, t = (jnp.square(x.scale * rate) for x in (p, q))
     a, b = (-jnp.expm1(-0.5 * sum_over_components(jnp.log1p, x)) for x in (s, t))
     u, v = s / (1 + s), t / (1 + t)
-    largest = jnp.finfo(rate.dtype).max / 8  # differences of infinities would be NaN
 
     def exponential(
         shrunk: Callable[..., jax.Array], x: ArrayLike, y: ArrayLike, *rest: jax.Array
     ) -> jax.Array:
         def term(x: jax.Array, y: jax.Array, *rest: jax.Array) -> jax.Array:
-            return shrunk(jnp.minimum(jnp.square((x - y) * rate), largest), *rest)
+            return shrunk(_square((x - y) * rate), *rest)
 
         return jnp.exp(-0.5 * sum_over_components(term, x, y, *rest))
 
@@ -242,7 +195,7 @@ for _distribution in (Normal, DiagNormal):
         _distribution,
         mean=_mean,
         inner=_inner,
-        centered=_by_precision(centered_without_offset, _four_terms),
+        centered=_by_precision(centered_without_offset),
         features=FEW_FREQUENCIES._replace(few=_MOST_FEATURES) if _distribution is Normal else None,
     )
 
@@ -424,35 +377,9 @@ def _prepare_features_scores(
     return prepare_features(kernel.kernel, standard, ends)
 
 
-def _features_scores(
-    kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array
-) -> jax.Array:
+def _features_scores(kernel: NormalScore, prepared: tuple, p: Distribution, y: jax.Array) -> PyTree:
     standard = standard_normal(p)
-    return total(scores(p, y), lambda s: features(kernel.kernel, prepared, standard, s))
-
-
-def _batch_features(
-    kernel: NormalScore, prepared: tuple, predictions: Distribution, targets: jax.Array
-) -> jax.Array:
-    """Features of targets [b, n], [r, b, n], in loops of the inner kernel over all of them."""
-    standard = jax.vmap(standard_normal)(predictions)
-
-    def of_points(part: Scores) -> jax.Array:
-        points = jnp.moveaxis(part.points, -1, 0)  # [k, b, n]
-        flat = points.reshape(-1, points.shape[-1])
-        values = batch_features(kernel.kernel, prepared, standard, flat)
-        return jnp.sum(jnp.moveaxis(part.weights, -1, 0) * values.reshape(-1, *points.shape), 1)
-
-    first, *others = jax.vmap(jax.vmap(scores), (None, 0))(predictions, targets)
-    sums = of_points(first)
-    for part in others:
-        if part.shares is None:  # of members, the same for all targets
-            sums += of_points(jax.tree.map(lambda x: x[:1], part))
-            continue
-        one, normal = jax.tree.map(lambda x: x[0, 0], part), jax.tree.map(lambda x: x[0], standard)
-        of_panels = one.mapped(lambda s, p=normal: features(kernel.kernel, prepared, p, s))
-        sums += einsum("kr,bnk->rbn", of_panels, part.weights)
-    return sums
+    return total(scores(p, y), lambda s: features_of_terms(kernel.kernel, prepared, standard, s))
 
 
 register_expectations(
@@ -461,5 +388,5 @@ register_expectations(
     mean=_mean_scores,
     inner=_inner_scores,
     centered=_centered_scores,
-    features=Features(_features_scores, _prepare_features_scores, batch=_batch_features),
+    features=Features(_features_scores, _prepare_features_scores),
 )

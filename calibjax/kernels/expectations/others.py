@@ -4,20 +4,14 @@ Expectations of the exponential kernel under Laplace predictions.
 
 Let x be the distance of two points and a, b the scales of two predictions, all in units of the
 length scale, K(x) = exp(−x), and T_a the average over a Laplace variable of scale a. Then
-m_p = T_a K and M_{p,q} = T_a T_b K, with removable singularities at a = 1, b = 1 and a = b. They
-are sums of K and
+m_p = T_a K and M_{p,q} = T_a T_b K are sums of K and
 
-    u_a = T_a K − K = [a² K(x) − a K(x/a)] / (1 − a²),
-    v_ab = (T_a − 1) (T_b − 1) K = (b² u_a − a² u_b) / (a² − b²),
+    u_a = (T_a − 1) K = −G[1, a⁻²],                   G(r²) = r exp(−x r),
+    v_ab = (T_a − 1) (T_b − 1) K = H[1, a⁻², b⁻²],    H(r²) = r³ exp(−x r),
 
-which also keeps the rounding errors of the centered kernel small. Near a singularity, u and v are
-written with divided differences of exp(−t) at t = x, x/a, x/b, such as
-
-    Φ(s, t) = [exp(−s) − exp(−t)] / (t − s) = T(t − s) [exp(−s) + exp(−t)] / 2,
-    T(d) = tanh(d/2) / (d/2).
-
-The arguments must be close, not the scales: where the scales are almost equal but x is large, the
-exponentials make up for the digits that the quotients lose.
+which also keeps the rounding errors of the centered kernel small. Divided differences of G and H
+follow from those of exp(−x r) at the rates r: 1 / A ≤ 1 / B ≤ 1 / C, which have series where two or
+three rates are close.
 
 References: W21 App. D.2.
 
@@ -71,11 +65,6 @@ a distance.
 Cost: m² evaluations of the target kernel for each pair of samples, so n² m² / 2 for the SKCE. The
 draws are processed one by one, so that a tile of pairs needs no more memory than for one draw.
 
-If few draws determine the kernel at all others, as they do for smooth kernels, the centered kernel
-has few features: L⁻¹ k(pivots, ·), with the Cholesky factor L of the kernel matrix of these draws,
-centered by their mean over the draws of the prediction. These are the features of the empirical
-distributions, so that only predictions without indices have them.
-
 The Stein kernel, whose expectations are zero under every density that it is defined for.
 
 For functions f that vanish with the density at the ends of its support E[s_p(Y) f(Y) + ∇f(Y)] = 0,
@@ -92,12 +81,10 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import absolute, floating_dtype, matmul, reciprocal, tensordot
-from calibjax._core.pytree import record
+from calibjax._core.arithmetic import absolute, floating_dtype, matmul, reciprocal
 from calibjax.distributions import Ensemble, Laplace, Mixture, Poisson, Uniform, constraints
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.kernels import nystrom
 from calibjax.kernels.base import Kernel, White
 from calibjax.kernels.expectations import (
     Features,
@@ -112,135 +99,67 @@ from calibjax.kernels.expectations.fourier import (
     FEW_FREQUENCIES,
     FOURIER,
     FOURIER_OF_DRAWS,
-    has_different_draws,
+    sine_rest,
 )
 from calibjax.kernels.residuals import Residual
 from calibjax.kernels.stationary import Exponential, SquaredExponential, Stein
 
-_CLOSE = 0.5  # largest difference of arguments whose divided difference is a Taylor series
+_CLOSE = 0.5  # distance of arguments up to which a divided difference is a series
 
 
-@record
-class _Scale:
-    """Quantities that depend on one prediction only.
-
-    Attributes:
-        a: its scale in units of the length scale.
-        rate: 1 / a.
-        excess: 1/a − 1, so that x/a = x + x excess.
-        share: 1 / (1 + a).
-        slope: 1 / (1 − a²); set to 1 at a = 1, where it is not used.
-    """
-
-    a: jax.Array
-    rate: jax.Array
-    excess: jax.Array
-    share: jax.Array
-    slope: jax.Array
+def _series(d: jax.Array | float, e: jax.Array) -> jax.Array:
+    """The divided difference of exp(−t) at 0, d and e, from d^n + d^(n−1) e + … + e^n."""
+    power, symmetric, coefficient = 1.0, 1.0, 0.5
+    value = jnp.full_like(e, 0.5)
+    for n in range(1, 14):
+        power = power * d
+        symmetric = symmetric * e + power
+        coefficient /= -(n + 2)
+        value += coefficient * symmetric
+    return value
 
 
-def _scaled(kernel: Exponential, p: Laplace) -> tuple[jax.Array, _Scale]:
-    """Inverse length scale, and the scale of a prediction in units of the length scale."""
-    rate = reciprocal(length_scale(kernel, p))
-    a = p.scale * rate
-    gap = (1 - a) * (1 + a)
-    slope = 1 / jnp.where(gap == 0, 1, gap)
-    return rate, _Scale(a, 1 / a, (1 - a) / a, 1 / (1 + a), slope)
+def _once(d: jax.Array) -> jax.Array:
+    """(1 − exp(−d)) / d for d ≥ 0."""
+    is_close = d < _CLOSE
+    near, far = jnp.where(is_close, d, 0), jnp.where(is_close, 1, d)
+    return jnp.where(is_close, 1 - near * _series(0.0, near), -jnp.expm1(-far) / far)
 
 
-def _taylor_of_ratio(num_terms: int) -> list[float]:
-    """Coefficients of T in d²/4, from tanh' = 1 − tanh²."""
-    coefficients = [1.0]
-    for k in range(1, num_terms):
-        square = sum(coefficients[i] * coefficients[k - 1 - i] for i in range(k))
-        coefficients.append(-square / (2 * k + 1))
-    return coefficients
+def _twice(d: jax.Array, e: jax.Array, rest: jax.Array) -> jax.Array:
+    """The divided difference of exp(−t) at 0 ≤ d ≤ e = d + rest."""
+    is_close = e < _CLOSE
+    near, far = (jnp.where(is_close, x, 0) for x in (d, e)), jnp.where(is_close, 1, e)
+    apart = (_once(d) - jnp.exp(-d) * _once(rest)) / far
+    return jnp.where(is_close, _series(*near), apart)
 
 
-_RATIO = {4: _taylor_of_ratio(5), 8: _taylor_of_ratio(11)}  # by item size, to its precision
+def _ordered(x: jax.Array, y: ArrayLike) -> tuple[jax.Array, jax.Array]:
+    """The smaller and the larger one, with the derivatives of one each where they are equal."""
+    is_less = x < y
+    return jnp.where(is_less, x, y), jnp.where(is_less, y, x)
 
 
-def _is_close(shift: jax.Array) -> jax.Array:
-    return jnp.abs(shift) < _CLOSE
+def _first(a: jax.Array, x: jax.Array) -> jax.Array:
+    """u_a(x)."""
+    b, a = _ordered(a, 1)
+    y = x / a
+    slope = y * jnp.exp(-y) * _once(y * ((a - b) / b))
+    return a / (a + b) * b * (slope - jnp.exp(-x / b))
 
 
-def _if_close(shift: jax.Array) -> jax.Array:
-    """The shift, replaced by zero where the gradient of the series would not be finite."""
-    return jnp.where(_is_close(shift), shift, 0)
-
-
-def _ratios(d: jax.Array, e: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """T(d) and [T(d) − T(e)] / (d − e), by Horner's scheme with synthetic division."""
-    v, w = 0.25 * jnp.square(d), 0.25 * jnp.square(e)
-    value = slope = jnp.zeros((), d.dtype)
-    for coefficient in reversed(_RATIO[d.dtype.itemsize]):
-        slope = slope * w + value
-        value = value * v + coefficient
-    return value, 0.25 * (d + e) * slope
-
-
-def _divided(left: jax.Array, right: jax.Array, shift: jax.Array) -> jax.Array:
-    """Φ(s, t) of close arguments, from exp(−s), exp(−t) and the shift t − s."""
-    shift = _if_close(shift)
-    return 0.5 * (left + right) * _ratios(shift, shift)[0]
-
-
-def _first(s: _Scale, x: jax.Array) -> jax.Array:
-    """u_a(x), where a is the scale of s; near the singularity [x Φ(x, x/a) − a K] / (1 + a)."""
-    k, k_s = jnp.exp(-x), jnp.exp(-x * s.rate)
-    shift = x * s.excess
-    close = s.share * (x * _divided(k, k_s, shift) - s.a * k)
-    apart = s.a * s.slope * (s.a * k - k_s)
-    return jnp.where(_is_close(shift), close, apart)
-
-
-def _second(s: _Scale, t: _Scale, x: jax.Array) -> jax.Array:
-    """v_ab(x), where a and b are the scales of s and t."""
-    shift_s, shift_t = x * s.excess, x * t.excess
-    shift = shift_t - shift_s
-    all_close = _is_close(shift_s) & _is_close(shift_t) & _is_close(shift)
-    # If not all are close, at least one of the other differences exceeds half the limit.
-    scales_close = _is_close(2 * shift)
-    gap = jnp.where(all_close | scales_close, 1, (s.a - t.a) / (s.a + t.a))
-    c, d = s.a / (s.a + t.a), t.a / (s.a + t.a)
-    apart = (jnp.square(d) * _first(s, x) - jnp.square(c) * _first(t, x)) / gap
-    value = jnp.where(scales_close, _second_of_close_scales(s, t, x), apart)
-    return jnp.where(all_close, _second_of_close_arguments(s, t, x, all_close), value)
-
-
-def _second_of_close_scales(s: _Scale, t: _Scale, x: jax.Array) -> jax.Array:
-    """v_ab(x) if x/a and x/b are close to each other, but not to x.
-
-    v = a² b² K(x) / [(1 − a²) (1 − b²)]
-        + a b [(1 − a² − b² − a b) K(x/b) − (1 − b²) Φ(x/a, x/b) x/a]
-          / [(a + b) (1 − a²) (1 − b²)]
-    """
-    k, k_s, k_t = jnp.exp(-x), jnp.exp(-x * s.rate), jnp.exp(-x * t.rate)
-    phi = _divided(k_s, k_t, x * t.excess - x * s.excess)
-    local = t.a / (s.a + t.a) * (s.a * t.slope * k_t - s.slope * x * phi)
-    both = s.slope * t.slope * jnp.square(t.a)
-    return both * (jnp.square(s.a) * k - s.a * k_t) + local
-
-
-def _second_of_close_arguments(s: _Scale, t: _Scale, x: jax.Array, valid: jax.Array) -> jax.Array:
-    """v_ab(x) if x, x/a and x/b are close.
-
-    v = {a b (1 + a + b) K(x) − [(a + b) (1 + a + b) − a b] x Φ(x, x/b) + b (1 + b) (x²/a) Ψ}
-        / [(a + b) (1 + a) (1 + b)]
-
-    with Ψ = [Φ(x, x/b) − Φ(x, x/a)] / (x/a − x/b), by the product rule of divided differences.
-    """
-    k, k_s, k_t = jnp.exp(-x), jnp.exp(-x * s.rate), jnp.exp(-x * t.rate)
-    shift_s, shift_t = x * s.excess, x * t.excess
-    ratio_s, _ = _ratios(*2 * [_if_close(shift_s)])
-    ratio_t, slope = _ratios(_if_close(shift_t), _if_close(shift_s))
-    phi = 0.5 * (k + k_t) * ratio_t
-    psi = 0.5 * (_divided(k_s, k_t, shift_t - shift_s) * ratio_s - (k + k_t) * slope)
-    x = jnp.where(valid, x, 0)  # otherwise the square of a large distance is infinite
-    share = t.a / (s.a + t.a)
-    total, part = 1 + s.a + t.a, s.a * share
-    lower = t.share * (part * total * k - (total - part) * x * phi)
-    return s.share * (lower + share * x * (x * s.rate) * psi)
+def _second(s: jax.Array, t: jax.Array, x: jax.Array) -> jax.Array:
+    """v_st(x), from the decreasing scales A, B and C among s, t and 1."""
+    low, high = _ordered(s, t)
+    c, other = _ordered(low, 1)
+    b, a = _ordered(high, other)
+    y, z = x / a, x / b
+    d, e, rest = y * ((a - b) / b), y * ((a - c) / c), z * ((b - c) / c)
+    one, two, three = b / (a + b), c / (a + c), c / (b + c)
+    last = a / (a + b) * (b / (a + c)) * three
+    total = jnp.square(y) * one * two * jnp.exp(-y) * _twice(d, e, rest)
+    total -= y * (two + a / (a + b) * (a / (a + c)) * three) * jnp.exp(-z) * _once(rest)
+    return a * (total + (one * two + last) * jnp.exp(-x / c))
 
 
 def _distance(rate: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
@@ -250,13 +169,14 @@ def _distance(rate: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _mean(kernel: Exponential, p: Laplace, z: jax.Array) -> jax.Array:
-    rate, s = _scaled(kernel, p)
+    rate = reciprocal(length_scale(kernel, p))
     x = _distance(rate, z, p.loc)
-    return jnp.exp(-x) + _first(s, x)
+    return jnp.exp(-x) + _first(p.scale * rate, x)
 
 
 def _inner(kernel: Exponential, p: Laplace, q: Laplace) -> jax.Array:
-    (rate, s), (_, t) = _scaled(kernel, p), _scaled(kernel, q)
+    rate = reciprocal(length_scale(kernel, p))
+    s, t = p.scale * rate, q.scale * rate
     x = _distance(rate, p.loc, q.loc)
     return jnp.exp(-x) + (_first(s, x) + _first(t, x)) + _second(s, t, x)
 
@@ -272,7 +192,8 @@ def _centered(kernel: Exponential, p: Laplace, y: jax.Array, q: Laplace, z: jax.
     Rounded functions of the scales enter each bracket twice, so that their mean effect is small,
     of order a b.
     """
-    (rate, s), (_, t) = _scaled(kernel, p), _scaled(kernel, q)
+    rate = reciprocal(length_scale(kernel, p))
+    s, t = p.scale * rate, q.scale * rate
     k, m_p, m_q, m = (
         _distance(rate, left, right)
         for left, right in ((y, z), (z, p.loc), (y, q.loc), (p.loc, q.loc))
@@ -307,72 +228,46 @@ def _reach(ell: jax.Array, variance: jax.Array) -> jax.Array:
     return jnp.ceil(third + jnp.sqrt(third**2 + 2 * _EXPONENT * total))
 
 
-def _weight(
-    ell: jax.Array, variance: jax.Array, reach: jax.Array, node: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Frequency w = node π / reach, sin(w / 2), and the weight ϑ(w) exp(−variance (1 − cos w)).
-
-    ϑ(w) is computed as the sum that defines it for ℓ < 2, as √(2π) ℓ exp(−ℓ² w² / 2) for ℓ ≥ 2.
-    """
+def _spectrum(ell: jax.Array, w: jax.Array) -> jax.Array:
+    """ϑ(w), as the sum that defines it for ℓ < 2, as √(2π) ℓ exp(−ℓ² w² / 2) for ℓ ≥ 2."""
     is_short = ell < 2
     short, long = jnp.where(is_short, ell, 1), jnp.where(is_short, 0, ell)
-    w = jnp.minimum(node / reach, 1) * math.pi
-    half_sine = jnp.sin(0.5 * w)
-    cosine = 1 - 2 * jnp.square(half_sine)
     terms = 2 * jnp.exp(-0.5 * jnp.square(jnp.arange(1, 13) / short))
+    cosine = jnp.cos(w)
     following, current = 0, 0  # Clenshaw's recurrence
     for term in terms[::-1]:
         following, current = current, term + 2 * cosine * current - following
-    factor = jnp.where(is_short, 1 + cosine * current - following, math.sqrt(2 * math.pi) * long)
-    decay = jnp.exp((cosine - 1) * variance - 0.5 * jnp.square(long * w))
-    ends = jnp.where((node == 0) | (node == reach), 0.5, 1)
-    return w, half_sine, jnp.where(node <= reach, ends / reach, 0) * decay * factor
+    gaussian = math.sqrt(2 * math.pi) * long * jnp.exp(-0.5 * jnp.square(long * w))
+    return jnp.where(is_short, 1 + cosine * current - following, gaussian)
 
 
-def _sine_rest(w: jax.Array) -> jax.Array:
-    """The difference w − sin w, without cancellation for small w."""
-    square = jnp.square(jnp.where(w < 1, w, 0))
-    series = jnp.zeros_like(w)
-    for k in range(8, 0, -1):
-        series = (1 - series) * square / (2 * k * (2 * k + 1))
-    return jnp.where(w < 1, w * series, w - jnp.sin(w))
+def _over_frequencies(
+    kernel: SquaredExponential, p: Poisson, variance: jax.Array, skew: jax.Array, shift: jax.Array
+) -> jax.Array:
+    """π⁻¹ ∫_0^π ϑ(w) exp(−variance (1 − cos w)) cos(shift w − skew (w − sin w)) dw."""
+    ell = length_scale(kernel, p)
+    reach = _reach(ell, variance)
+    is_near = jnp.abs(shift) <= reach
+    shift = jnp.where(is_near, shift, 0)
+
+    def add(node: jax.Array, total: jax.Array) -> jax.Array:
+        w = jnp.minimum(node / reach, 1) * math.pi
+        decay = jnp.exp(-2 * variance * jnp.square(jnp.sin(0.5 * w)))
+        share = jnp.where((node == 0) | (node == reach), 0.5, 1) / reach
+        weight = jnp.where(node <= reach, share, 0) * decay * _spectrum(ell, w)
+        return total + weight * jnp.cos(shift * w - skew * sine_rest(w))
+
+    total = lax.fori_loop(0, _NUM_NODES, add, jnp.zeros_like(shift))
+    return jnp.where(is_near, total, 0)
 
 
 def _mean_poisson(kernel: SquaredExponential, p: Poisson, z: jax.Array) -> jax.Array:
-    """Σ_j a_j cos(w_j (λ − z) − λ (w_j − sin w_j)), as a polynomial in exp(i w_1 (λ − z))."""
-    ell = length_scale(kernel, p)
-    reach = _reach(ell, p.rate)
-    w, _, weights = _weight(ell, p.rate, reach, jnp.arange(_NUM_NODES))
-    phases = p.rate * _sine_rest(w)
-    coefficients = weights * jnp.cos(phases), -weights * jnp.sin(phases)
-    difference = p.rate - z
-    is_near = jnp.abs(difference) <= reach
-    angle = jnp.where(is_near, difference, 0) * (math.pi / reach)
-    cosine, sine = jnp.cos(angle), jnp.sin(angle)
-
-    def horner(value: tuple, coefficient: tuple) -> tuple[tuple, None]:
-        (real, imag), (a, b) = value, coefficient
-        return (real * cosine - imag * sine + a, real * sine + imag * cosine + b), None
-
-    zero = jnp.zeros_like(angle)
-    (real, _), _ = lax.scan(horner, (zero, zero), coefficients, reverse=True)
-    return jnp.where(is_near, real, 0)
+    return _over_frequencies(kernel, p, p.rate, p.rate, p.rate - z)
 
 
 def _inner_poisson(kernel: SquaredExponential, p: Poisson, q: Poisson) -> jax.Array:
-    ell, variance = length_scale(kernel, p), p.rate + q.rate
-    reach = _reach(ell, variance)
     difference = p.rate - q.rate
-    is_near = jnp.abs(difference) <= reach
-    difference = jnp.where(is_near, difference, 0)
-
-    def add(node: jax.Array, total: jax.Array) -> jax.Array:
-        _, half_sine, weight = _weight(ell, variance, reach, node)
-        sine = 2 * half_sine * jnp.sqrt(1 - jnp.square(half_sine))
-        return total + weight * jnp.cos(difference * sine)
-
-    total = lax.fori_loop(0, _NUM_NODES, add, jnp.zeros_like(difference))
-    return jnp.where(is_near, total, 0)
+    return _over_frequencies(kernel, p, p.rate + q.rate, difference, difference)
 
 
 register_expectations(White, Poisson, mean=_mean_white, inner=_inner_white)
@@ -381,28 +276,32 @@ register_expectations(
 )
 
 
-_UNROLLED = 4  # components; a loop over more of them holds as many tiles of pairs at a time
+_UNROLLED = 4  # components or draws; a loop over more of them holds one tile of pairs at a time
 
 
-def _average(function: Callable[[Any], jax.Array | float], p: Mixture) -> jax.Array:
-    """Σ_k w_k f(p_k)."""
+def _average(function: Callable[..., jax.Array], weights: jax.Array, *points: Any) -> jax.Array:
+    """Σ_k w_k f(x_k), one by one; gradients evaluate each term again instead of storing it."""
 
     def term(part: tuple[jax.Array, Any]) -> jax.Array:
-        weight, component = part
-        return weight * function(component)
+        weight, point = part
+        return weight * function(*point)
 
-    parts = (p.mixing_probs, p.components)
+    parts = (weights, points)
     first, rest = (jax.tree.map(lambda leaf, i=i: leaf[i], parts) for i in (0, slice(1, None)))
-    add = jax.checkpoint(lambda total, part: (total + term(part), None))
+    add = jax.checkpoint(lambda total, part: (total + term(part), None), prevent_cse=False)
     return lax.scan(add, term(first), rest, unroll=_UNROLLED)[0]
 
 
+def _over(function: Callable[[Any], jax.Array], p: Mixture) -> jax.Array:
+    return _average(function, p.mixing_probs, p.components)
+
+
 def _mean_mixture(kernel: Kernel, p: Mixture, z: ArrayLike) -> jax.Array:
-    return _average(lambda component: single_expectation(kernel, component, z), p)
+    return _over(lambda component: single_expectation(kernel, component, z), p)
 
 
 def _inner_mixture(kernel: Kernel, p: Mixture, q: Mixture) -> jax.Array:
-    return _average(lambda a: _average(lambda b: double_expectation(kernel, a, b), q), p)
+    return _over(lambda a: _over(lambda b: double_expectation(kernel, a, b), q), p)
 
 
 def _centered_mixture(
@@ -415,7 +314,7 @@ def _centered_mixture(
     """
     if p.mixing_probs.dtype == jnp.float64:
         return four_terms(kernel, p, y, q, z)
-    return _average(lambda a: _average(lambda b: centered_kernel(kernel, a, y, b, z), q), p)
+    return _over(lambda a: _over(lambda b: centered_kernel(kernel, a, y, b, z), q), p)
 
 
 for _kernel, _features in ((Kernel, None), (SquaredExponential, FOURIER)):
@@ -429,97 +328,27 @@ for _kernel, _features in ((Kernel, None), (SquaredExponential, FOURIER)):
     )
 
 
-_MAX_RANK = 512  # with more features the pairs of draws are as cheap
-
-
-def _sum_over(function: Callable[..., jax.Array], draws: tuple) -> jax.Array:
-    """Sum of function(draw) over the leading axis of a pytree of draws, one by one."""
-    one = jax.eval_shape(function, *jax.tree.map(lambda leaf: leaf[0], draws))
-    # Weakly typed numbers (those of `White`) stay weakly typed.
-    zero = jnp.asarray(0.0) if one.weak_type else jnp.zeros((), one.dtype)
-
-    def add(total: jax.Array, draw: tuple) -> tuple[jax.Array, None]:
-        return total + function(*draw), None
-
-    # Gradients evaluate each term again instead of storing all m² of them.
-    return lax.scan(jax.checkpoint(add, prevent_cse=False), zero, draws)[0]
-
-
-def _expectation(function: Callable[[Any], jax.Array], p: Ensemble) -> jax.Array:
+def _of_draws(function: Callable[[Any], jax.Array], p: Ensemble) -> jax.Array:
     """Expectation of function(z), a scalar, over the draws z of p; NaN if one is missing."""
-    if p.weights is None:
-        mean = _sum_over(function, (p.values,)) / jnp.shape(p.values)[0]
-    else:
-        mean = _sum_over(lambda z, w: w * function(z), (p.values, p.probs))
     # Integers are not NaN, but may stand for it.
-    return jnp.where(jnp.any(checks.is_missing(p.values)), jnp.nan, mean)
+    is_missing = jnp.any(checks.is_missing(p.values))
+    return jnp.where(is_missing, jnp.nan, _average(function, p.probs, p.values))
 
 
 def _mean_ensemble(kernel: Kernel, p: Ensemble, z: ArrayLike) -> jax.Array:
-    return _expectation(lambda x: kernel(x, z), p)
+    return _of_draws(lambda x: kernel(x, z), p)
 
 
 def _inner_ensemble(kernel: Kernel, p: Ensemble, q: Ensemble) -> jax.Array:
     """M_{p,q}; without pairs of a draw with itself if the two are the same prediction."""
-    every = _expectation(lambda x: _mean_ensemble(kernel, q, x), p)
+    every = _of_draws(lambda x: _mean_ensemble(kernel, q, x), p)
     if p.index is None or q.index is None or jnp.shape(p.values) != jnp.shape(q.values):
         return every
-    is_same = p.index == q.index
-    if p.weights is None:
-        share = 1 / jnp.shape(p.values)[0]
-        paired = _sum_over(kernel, (p.values, q.values)) * share**2
-    else:
-        share = matmul(p.probs, q.probs)
-        draws = p.values, q.values, p.probs * q.probs
-        paired = _sum_over(lambda x, z, w: w * kernel(x, z), draws)
+    is_same, products = p.index == q.index, p.probs * q.probs
+    paired = _average(kernel, products, p.values, q.values)
     # The denominator is kept away from zero where it is not used.
-    return jnp.where(is_same, (every - paired) / (1 - jnp.where(is_same, share, 0)), every)
-
-
-def _prepare_features_ensemble(
-    kernel: Kernel, predictions: Ensemble, targets: jax.Array
-) -> tuple[jax.Array, jax.Array] | None:
-    """Some of the draws and targets, and the inverse Cholesky factor of their kernel matrix."""
-    is_known = checks.is_outermost(kernel, predictions, targets)
-    if not is_known or not has_different_draws(predictions):
-        return None
-    values = jnp.asarray(predictions.values)
-    points = jnp.concatenate([values.reshape(-1, *values.shape[2:]), jnp.asarray(targets)])
-    limit = min(values.shape[1] ** 2, len(points), _MAX_RANK)
-    tolerance = nystrom.TOLERANCE[floating_dtype(points).itemsize]
-    rank = nystrom.numerical_rank(kernel, points, tolerance, limit)
-    if rank is None:
-        return None
-    approximation = nystrom.decompose(kernel, points, tolerance, size=min(rank, limit))
-    factor = nystrom.factor_at_pivots(approximation)
-    is_used = jnp.arange(len(factor)) < approximation.rank
-    inverse = lax.linalg.triangular_solve(
-        factor, jnp.diag(is_used.astype(factor.dtype)), left_side=True, lower=True
-    )
-    return points[approximation.pivots], inverse
-
-
-def _values_at_pivots(kernel: Kernel, prepared: tuple[jax.Array, jax.Array], z: Any) -> jax.Array:
-    """Features of one target, whose inner products are the kernel, [r]."""
-    pivots, inverse = prepared
-    values = jax.vmap(lambda pivot: kernel(pivot, z))(pivots)
-    return matmul(inverse, values.astype(inverse.dtype))
-
-
-def _mean_at_pivots(kernel: Kernel, prepared: tuple, p: Ensemble) -> jax.Array:
-    """Mean of the features over the draws, [r]."""
-    each = jax.vmap(lambda z: _values_at_pivots(kernel, prepared, z))(p.values)
-    return tensordot(p.probs.astype(each.dtype), each, 1)
-
-
-def _offset(kernel: Kernel, prepared: tuple, p: Ensemble, mean: jax.Array) -> jax.Array:
-    """What leaving out the pairs of a draw with itself adds to M_{p,p}."""
-    del prepared
-    if p.index is None:
-        return jnp.zeros((), mean.dtype)
-    share, squares = matmul(p.probs, p.probs), jnp.square(p.probs)
-    paired = matmul(squares, jax.vmap(kernel)(p.values, p.values).astype(mean.dtype))
-    return (share * matmul(mean, mean) - paired) / (1 - share)
+    share = jnp.where(is_same, jnp.sum(products), 0)
+    return jnp.where(is_same, (every - paired) / (1 - share), every)
 
 
 def _draws(kernel: Kernel, p: MonteCarlo) -> Ensemble:
@@ -529,26 +358,10 @@ def _draws(kernel: Kernel, p: MonteCarlo) -> Ensemble:
     return p.draws
 
 
-register_expectations(
-    Kernel,
-    Ensemble,
-    mean=_mean_ensemble,
-    inner=_inner_ensemble,
-    features=Features(
-        lambda kernel, prepared, mean, y: _values_at_pivots(kernel, prepared, y) - mean,
-        _prepare_features_ensemble,
-        view=_mean_at_pivots,
-        offset=_offset,
-    ),
-)
-register_expectations(
-    SquaredExponential,
-    Ensemble,
-    mean=_mean_ensemble,
-    inner=_inner_ensemble,
-    features=FOURIER_OF_DRAWS,
-)
 for _kernel, _features in ((Kernel, None), (SquaredExponential, FOURIER_OF_DRAWS)):
+    register_expectations(
+        _kernel, Ensemble, mean=_mean_ensemble, inner=_inner_ensemble, features=_features
+    )
     register_expectations(
         _kernel,
         MonteCarlo,

@@ -1,9 +1,6 @@
 import ast
-import dataclasses
 import string
 from typing import NamedTuple
-
-import numpy as np
 
 from experiments.harness import source, stand_in
 from experiments.harness.tables import write_table
@@ -26,24 +23,6 @@ def test_tables(tmp_path):
         "",
         "Note.",
     ]
-
-
-def test_kinds_of_records(tmp_path, capsys):
-    """Named tuples, dataclasses and dictionaries; columns may have the same name."""
-    record = dataclasses.make_dataclass("Record", ["quantity", "number"], frozen=True)
-    kinds = (Row, record, lambda *values: dict(zip(Row._fields, values, strict=True)))
-    for i, kind in enumerate(kinds):
-        records = (kind(*values) for values in (("p", np.float64(0.5)), ("n", np.bool_(True))))
-        write_table(tmp_path, str(i), records, names={"number": "quantity"}, show=i == 0)
-        assert (tmp_path / f"{i}.csv").read_text() == "quantity,quantity\np,0.5\nn,yes\n"
-    out = capsys.readouterr().out.splitlines()
-    assert out.count("| n | yes |") == 1
-
-
-def test_a_table_without_rows(tmp_path):
-    write_table(tmp_path, "t", [], names={"quantity": "what", "number": "ours"})
-    assert (tmp_path / "t.csv").read_text() == "what,ours\n"
-    assert (tmp_path / "t.md").read_text() == "| what | ours |\n| --- | --- |\n"
 
 
 def test_stand_in_data_is_marked_and_shows_nothing_published(tmp_path):

@@ -45,10 +45,3 @@ def test_lower_than_each_is_less_than_lower_than_all_at_once():
     assert found[f"{text} no recalibration", "Fig. 8, 9"]
     assert found[f"{text} each method", "Fig. 8, 9"]
     assert not found[f"{text} all methods at once", "Fig. 8, 9"]
-    half = [low] * (LENGTH // 2) + [high] * (LENGTH // 2)  # which is not most
-    result[GLOBAL[0]]["MLCE curve (t-SNE)"] = half
-    assert not any(
-        value
-        for (claim, _), value in networks_claims.verdicts(result, LOCAL[0], "t-SNE").items()
-        if claim.startswith(text)
-    )

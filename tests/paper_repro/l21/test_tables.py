@@ -55,12 +55,6 @@ def test_differences_of_correlations():
     similar = maximum + 0.3 * rng.permuted(noise, axis=1)
     found = correlations.correlation_differences(similar, local, maximum, 8)
     assert found["pooled"].verdict == "undecided"
-    # At the bound: Student's t of |difference| / se with 29 degrees of freedom, 8 pairs.
-    bound = scipy.stats.t.isf(0.05 / 16, 29)
-    noise = rng.normal(size=(20, 7, 30))
-    for x in noise:
-        found = correlations.correlation_differences(0.1 * maximum + x, other, maximum, 8)["pooled"]
-        assert (found.verdict == "undecided") == (abs(found.value / found.error) < bound)
 
 
 def test_comparison_of_equal_methods():

@@ -112,12 +112,6 @@ def test_predictions_are_from_the_dirichlet_distribution(a):
     assert not np.array_equal(gammas, other)
 
 
-def test_arrays_are_stored_exactly():
-    array = np.random.default_rng(0).normal(size=(3, len(simulation.LABELLINGS), 4))
-    unpacked = simulation.unpacked(simulation._packed(array), 4)
-    np.testing.assert_array_equal(unpacked, array.astype(np.float32))
-
-
 def test_numbers_of_the_figures():
     """The captions of Fig. 3 to 34."""
     figures = {number: place for number, *place in w19_estimates_figures.figures()}

@@ -54,16 +54,6 @@ def test_expected_error_is_the_integral(m, seed):
     )
 
 
-@pytest.mark.slow
-@cases
-def test_expected_error_of_the_first_class(m, a):
-    """W19 App. J.2.1: π (m − 1) / m."""
-    first = np.eye(m)[0]
-    assert expected_error(np.full(m, a), first, 0.75) == pytest.approx(0.75 * (m - 1) / m, rel=1e-9)
-    single = expected_error(np.full(m, a), first, 0.75, dtype=jnp.float32)
-    assert single == pytest.approx(0.75 * (m - 1) / m, rel=1e-5)
-
-
 @cases
 def test_expected_error_of_uniform_labels(m, a):
     """W19 App. J.2.1: π / (a B(a, (m − 1) a)) · ((m − 1)^{m − 1} / m^m)^a."""
@@ -73,19 +63,6 @@ def test_expected_error_of_uniform_labels(m, a):
     assert expected_error(np.full(m, a), uniform) == pytest.approx(closed_form, rel=1e-9)
     single = expected_error(np.full(m, a), uniform, dtype=jnp.float32)
     assert single == pytest.approx(closed_form, rel=2e-3)
-
-
-@pytest.mark.parametrize("a", CONCENTRATIONS)
-def test_limits_of_many_classes(a):
-    m = 100_000
-    limit = np.exp(-a) * a ** (a - 1) / special.gamma(a)
-    assert expected_error(np.full(m, a), np.full(m, 1 / m)) == pytest.approx(limit, rel=1e-4)
-    assert expected_error(np.full(m, a), np.eye(1, m)[0]) == pytest.approx(1, abs=2 / m)
-    # The predictions become m independent variables Gamma(a) / (m a).
-    limit = 1 / (a * special.beta(a, 0.5))
-    draws = np.random.default_rng(0).standard_gamma(a, (2, 1_000_000))
-    assert np.abs(draws[0] - draws[1]).mean() / (2 * a) == pytest.approx(limit, rel=0.01)
-    assert mean_distance(np.full(m, a)) == pytest.approx(limit, rel=1e-4)
 
 
 @cases

@@ -23,39 +23,23 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
-def median_variance_bins(probs, samples, min_size):
-    """Lists of the samples in each bin."""
-    values = probs[samples, probs[samples].var(0).argmax()]
-    is_above = values >= np.median(values)
-    parts = samples[~is_above], samples[is_above]
-    if min(map(len, parts)) < min_size:
-        return [samples]
-    return [group for part in parts for group in median_variance_bins(probs, part, min_size)]
-
-
-def estimates(network, min_size):
-    """Length scale and estimates by published column, in plain NumPy."""
+def test_estimates(data, monkeypatch):
+    """The length scale is the median of all distances, the zeros of the diagonal included."""
+    monkeypatch.setattr(w19_networks, "MIN_BIN_SIZE", 10)
+    with jax.enable_x64(True):
+        network = w19_networks.read_network(data, "a", None)
+        found = w19_networks.estimate(network)
     probs = np.asarray(network.probs)
     residuals = np.eye(10)[network.labels] - probs
-    n = len(probs)
-    cells_of = np.unique(np.ceil(10 * probs), axis=0, return_inverse=True)[1].ravel()
-    binnings = {
-        "ECE_uniform": [np.flatnonzero(cells_of == cell) for cell in set(cells_of)],
-        "ECE_dynamic": median_variance_bins(probs, np.arange(n), min_size),
-    }
-    result = {
-        name: sum(np.abs(residuals[group].sum(0)).sum() for group in groups) / (2 * n)
-        for name, groups in binnings.items()
-    }
     distances = np.abs(probs[:, None] - probs).sum(-1) / 2
-    scale = np.median(distances)  # of all entries, the zeros of the diagonal included
-    matrix = np.exp(-distances / scale) * (residuals @ residuals.T)
-    return result | {
-        "scale": scale,
+    matrix = np.exp(-distances / np.median(distances)) * (residuals @ residuals.T)
+    expected = {
+        "scale": np.median(distances),
         "SKCEb_median": matrix.mean(),
-        "SKCEuq_median": (matrix.sum() - matrix.trace()) / (n * (n - 1)),
-        "SKCEul_median": matrix[range(0, n - 1, 2), range(1, n, 2)].mean(),
+        "SKCEuq_median": (matrix.sum() - matrix.trace()) / (40 * 39),
+        "SKCEul_median": matrix[range(0, 39, 2), range(1, 40, 2)].mean(),
     }
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-12)
 
 
 def test_labels_are_counted_from_zero(data):
@@ -65,14 +49,6 @@ def test_labels_are_counted_from_zero(data):
     (data / w19_networks.FOLDER / "labels.csv").write_text("1\n2\n3\n")
     with pytest.raises(ValueError, match=r"--data: expected one label for each of the 40"):
         w19_networks.read_network(data, "a", None)
-
-
-def test_estimates(data, monkeypatch):
-    """The length scale is the median of all distances, those of the diagonal included."""
-    monkeypatch.setattr(w19_networks, "MIN_BIN_SIZE", 10)
-    with jax.enable_x64(True):
-        network = w19_networks.read_network(data, "a", None)
-        assert w19_networks.estimate(network) == pytest.approx(estimates(network, 10), rel=1e-12)
 
 
 def test_conventions():
@@ -86,30 +62,6 @@ def test_conventions():
     assert convert("SKCEul_median_distribution_free", 0.9, -1.0, 10) == 1
     assert convert("SKCEul_median_distribution_free", 0.9, 1.0, 10) == 0.9
     assert convert("SKCEb_median_distribution_free", 0.9, -1.0, 10) == 0.9
-
-
-def test_the_statements_are_counted(tmp_path):
-    """Two networks, on which the estimators disagree and one of six bounds is below 0.99."""
-    labels = [*w19_networks.ERRORS.values()]
-    errors = [
-        w19_networks.ErrorRow(name, label, size, size if label == labels[0] else 1 - size, None)
-        for name, size in (("a", 0.25), ("b", 0.5))
-        for label in labels
-    ]
-    pvalues = [
-        w19_networks.PvalueRow(name, test.label, 0.0, None, value, None, 1.0)
-        for name, value in (("a", 0.001), ("b", 0.002))
-        for test in w19_networks.TESTS.values()
-    ]
-    bounds = [row._replace(ours=1.0) if row.test.startswith("D") else row for row in pvalues]
-    bounds[2] = bounds[2]._replace(ours=0.9)
-    w19_networks.write_claims(tmp_path, errors, bounds, 1000)
-    with (tmp_path / "claims.csv").open() as file:
-        found = [(row["published"], row["ours"]) for row in csv.DictReader(file)]
-    assert found[0] == ("at most 0 for all 2", "at most 0.002 for all 2")
-    assert found[3] == ("0.000 (a) to 0.000 (a)", "0.001 (a) to 0.002 (b)")
-    assert found[4] == ("0 of 6, the smallest 0.000", "5 of 6, the smallest 0.900")
-    assert found[5] == tuple(f"{n} of 1 pairs of networks are ranked differently" for n in (0, 1))
 
 
 @pytest.mark.slow

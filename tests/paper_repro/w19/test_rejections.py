@@ -139,22 +139,3 @@ def test_published_curves(data_dir, tmp_path):
         place = round(100 * float(row["at level"]))
         assert curves[row["model"], row["test"]][place] == float(row["published there"])
         assert abs(float(row["largest z"])) <= 3.5
-
-
-@pytest.mark.slow
-def test_the_experiment_writes_its_results(tmp_path, monkeypatch):
-    tests = tuple(t for t in w19_simulation.TESTS if t.slug in ("free_block", "block", "exact"))
-    monkeypatch.setattr(w19_rejections, "TESTS", tests)
-    monkeypatch.setitem(w19_rejections.SETTINGS, "quick", w19_rejections.Settings(2, 2, 2, 16, 19))
-    with jax.enable_x64(True):
-        w19_rejections.run(command_line.Run("quick", None, tmp_path))
-    folder = tmp_path / "quick" / "w19_tests"
-    assert {path.name for path in folder.iterdir() if path.is_file()} == {
-        *(f"{table}.{kind}" for table in ("errors", "claims", "curves") for kind in ("csv", "md")),
-        "figure_2.svg",
-    }
-    lines = (folder / "errors.csv").read_text().splitlines()
-    assert len(lines) == 1 + 3 * len(tests)
-    note = (folder / "errors.md").read_text()
-    assert "12 data sets took" in note
-    assert "0 of 2 p-values of the exact test (M1) are different" in note

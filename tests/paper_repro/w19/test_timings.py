@@ -1,48 +1,12 @@
 import csv
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
 
-from calibjax import estimators
 from experiments.harness import command_line
 from paper_repro.w19 import timings as w19_timings
-from paper_repro.w19.simulation import w19_kernel
 
 COMMITTED = Path(w19_timings.__file__).parents[1] / "results" / w19_timings.NAME
-
-
-@pytest.fixture(autouse=True)
-def _double_precision():
-    with jax.enable_x64(True):
-        yield
-
-
-@pytest.mark.slow
-def test_procedures_are_the_estimators():
-    n = 41
-    data = w19_timings.draw_sample(3, n)
-    probs = data[0].probs
-    median = np.median((np.abs(probs[:, None] - probs).sum(-1) / 2)[np.triu_indices(n, 1)])
-    expected = {
-        f"ECE, {name} bins": estimators.ece(*data, binning=binning, notion="canonical")
-        for name, binning in (
-            ("uniform", estimators.UniformBins(10)),
-            ("data-dependent", estimators.MedianVarianceBins(5)),
-        )
-    }
-    for scale, suffix in ((0.5, ""), (median, " with median heuristic")):
-        sample = w19_kernel(scale), *data
-        expected |= {
-            f"SKCE_b{suffix}": estimators.skce_biased(*sample),
-            f"SKCE_uq{suffix}": estimators.skce(*sample),
-            f"SKCE_ul{suffix}": estimators.skce_block(*sample, block_size=2),
-        }
-    assert w19_timings.PROCEDURES.keys() == expected.keys()
-    for name, procedure in w19_timings.PROCEDURES.items():
-        assert procedure(*data, 0.5) == pytest.approx(float(expected[name]), rel=1e-12), name
-    assert len({round(float(value), 6) for value in expected.values()}) == 8  # none is another one
 
 
 def test_growth():

@@ -1,5 +1,4 @@
 import csv
-import dataclasses
 
 import jax
 import numpy as np
@@ -43,41 +42,6 @@ def test_cme_tests(dimension):
             shares.append(np.mean(values <= 0.05))
     assert shares[0] > 0.5
     assert shares[1] < 0.25
-
-
-def test_the_cme_test_is_left_out_where_it_is_refused():
-    settings = w21_synthetic.SETTINGS["paper"]
-    sizes = {
-        procedure: {
-            s.num_samples for _, p, s in w21_synthetic.simulations(settings) if p is procedure
-        }
-        for procedure in w21_simulation.TESTS
-    }
-    assert sizes.pop(w21_simulation.CME) == {16, 64, 256, 1024}
-    assert sizes.pop(w21_simulation.EXACT_CME) == {16, 64, 256}
-    assert all(chosen == {4, 16, 64, 256, 1024} for chosen in sizes.values())
-
-
-def test_refused_sizes_are_shown_with_the_published_number(tmp_path):
-    cells_of = lambda n: w21_tables.Cell(  # noqa: E731
-        w21_simulation.CME,
-        w21_simulation.Simulation("calibrated", 1, n, 2),
-        np.array([0.01, 0.5]),
-        1e-3,
-    )
-    other = dataclasses.replace(cells_of(4), procedure=w21_simulation.EXACT)
-    published = [
-        {"test": "CME", "dim": "1", "nsamples": n, "testerror": "0.5", "mintime": "1e-5"}
-        for n in ("4", "16", "64")
-    ]
-    w21_tables.write_tests(tmp_path, [other, cells_of(16)], {"calibrated": published})
-    lines = (tmp_path / "tests.csv").read_text().splitlines()[1:]
-    rows = [w21_tables.TestRow(*line.split(",")) for line in lines]
-    assert [(row.n, row.test, row.published, row.ours) for row in rows] == [
-        ("4", "exact (ours)", "", "0.5"),
-        ("16", "CME", "0.5", "0.5"),
-        ("4", "CME", "0.5", ""),
-    ]
 
 
 def test_standard_errors_are_those_of_differences_between_two_groups():

@@ -1,0 +1,921 @@
+"""Reads files: their columns, what the columns mean, and the predictions and targets they hold.
+
+Only what is certain is read. Where columns have two meanings or none, an `InputError` reports what
+the file holds, and the options that name columns, with capitals in place of the user's names.
+"""
+
+import codecs
+import contextlib
+import csv
+import dataclasses
+import fnmatch
+import gzip
+import io
+import re
+import stat
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, NoReturn
+
+import jax
+import numpy as np
+
+from calibjax import distributions
+from calibjax._core import checks, environment
+from calibjax._core.gate import passed
+from calibjax.distributions.base import Distribution
+from calibjax.evaluation.data import in_order
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
+TEXTS = {".csv": ",", ".tsv": "\t", ".txt": ","}  # and their separators
+ENDINGS = (*TEXTS, ".npy", ".npz", ".parquet")
+TARGETS = ("target", "targets", "label", "labels", "y_true", "y")
+HUB = ("output_type", "output_type_id", "value")
+_LARGEST = 2**30  # bytes of a file, unpacked
+_SHOWN = 60  # characters of a value
+_POSITIVE = "positive"
+
+# Families with scalar parameters: student_t is StudentT.
+_FAMILIES = "normal laplace logistic student_t generalized_normal log_normal gamma beta uniform"
+FAMILIES: Mapping[str, type] = {
+    name: getattr(distributions, name.title().replace("_", ""))
+    for name in f"{_FAMILIES} poisson negative_binomial".split()
+}
+# Options that name the columns of a kind of predictions, with places to fill in.
+TEMPLATES = {
+    "probability": "--probability COLUMN --positive VALUE",
+    "classes": "--classes COLUMN=VALUE COLUMN=VALUE",
+    "logits": "--logits COLUMN=VALUE COLUMN=VALUE",
+    "normal": "--mean COLUMN --sd COLUMN",
+    "quantiles": "--quantiles LEVEL=COLUMN LEVEL=COLUMN",
+    "interval": "--lower COLUMN --upper COLUMN --level LEVEL",
+    "members": "--members COLUMN COLUMN",
+    "family": "--family NAME --parameters NAME=COLUMN",
+    "models": "--models COLUMN COLUMN --positive VALUE",
+}
+# Names of columns that say what they hold: a prefix, and what distinguishes the columns.
+_CERTAIN = {
+    "classes": r"((?:probs?|p)[_.])(.+)",
+    "logits": r"(logits?[_.])(.+)",
+    "quantiles": r"(?:quantiles?[_.]|q)()(\d*\.?\d+)",
+    "members": r"(members?[_.])(\d+)",
+}
+
+
+class InputError(ValueError):
+    """A message of one line: a file or an option of the user is not as expected."""
+
+    def __init__(self, message: str) -> None:  # noqa: D107
+        super().__init__(printable(" ".join(message.split())))
+
+
+def refuse(place: object, expected: str, got: object) -> NoReturn:
+    """Raises an InputError about a place: a file, a row or an option."""
+    raise InputError(f"{place}: expected {expected}, got {got}")
+
+
+def printable(text: str) -> str:
+    """A text without control characters, which names in files may hold."""
+    return "".join(x if x.isprintable() or x == "\n" else "?" for x in text)
+
+
+def shown(value: object, length: int = _SHOWN) -> str:
+    """A value in a message, shortened if it is long."""
+    value = value.item() if isinstance(value, np.generic) else value
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Names in a message, the first ones and the last of many."""
+    names = list(names)
+    shortened = [*names[: most - 1], "…", names[-1]] if len(names) > most else names
+    return ", ".join(
+        (x or "(without a name)") if x.isprintable() and len(x) <= _SHOWN else shown(x)
+        for x in shortened
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Columns of one length.
+
+    Attributes:
+        path: the file.
+        columns: values by name, [n]: numbers, or objects, which are strings in text files.
+        rows: number of each row in the file, [n].
+        is_text: whether rows count from 1, the header included, as in a text; in arrays from 0.
+        missing: texts that stand for a missing value, in lower case.
+        marks: the decimal mark of numbers in texts, and the one between thousands or nothing.
+    """
+
+    path: Path
+    columns: Mapping[str, np.ndarray]
+    rows: np.ndarray
+    is_text: bool = False
+    missing: frozenset[str] = MISSING
+    marks: tuple[str, str] = (".", "")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, rows: np.ndarray) -> "Table":
+        """Some of the rows, by truth values or indices."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return dataclasses.replace(self, columns=columns, rows=self.rows[rows])
+
+    def place(self, row: int) -> str:
+        """How messages call the row of this index."""
+        return f"{self.path}, row {self.rows[row]}{'' if self.is_text else ' (the first is 0)'}"
+
+    def refuse_where(self, bad: np.ndarray, expected: str, name: str, advice: str = "") -> None:
+        """Raises an InputError for the first row in which a column is bad, if there is one."""
+        if bad.any():
+            row = int(bad.argmax())
+            value = self.columns[name][row]
+            if self.is_missing(name)[row]:
+                advice = "; --skip-missing leaves out such rows"
+            elif isinstance(value, str):
+                advice = advice or _advice(value.strip())
+            expected = f"{expected} in column {listed([name])}"
+            refuse(self.place(row), expected, f"{shown(value)}{advice}")
+
+    def values(self, name: str, *, is_percent: bool = False) -> np.ndarray:
+        """A column as numbers, float64 [n]; NaN for other values."""
+        column = self.columns[name]
+        if column.dtype.kind == "O":
+            signs = "%" if is_percent else ""
+            numbers = _numbers(column, *self.marks, signs)
+        elif column.dtype.kind in "biuf":
+            numbers = column.astype(np.float64)
+        else:  # complex numbers, dates
+            numbers = np.full(len(self), np.nan)
+        return numbers / 100 if is_percent else numbers
+
+    def numbers(
+        self, name: str, largest: float = np.finfo(float).max, *, is_percent: bool = False
+    ) -> np.ndarray:
+        """A column of numbers up to a largest size, float64 [n]; refuses others."""
+        numbers = self.values(name, is_percent=is_percent)
+        self.refuse_where(~(np.abs(numbers) <= largest), "a finite number", name)
+        return numbers
+
+    def is_missing(self, name: str, labels: Collection[str] = ()) -> np.ndarray:
+        """Whether there is no value, [n]; the names of `labels` are values in any case."""
+        column = self.columns[name]
+        if column.dtype.kind != "O":
+            return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(self), bool)
+        texts = [str(x).strip() for x in column]  # of no value: None, nan
+        return np.array([x.lower() in self.missing and x not in labels for x in texts], bool)
+
+    def texts(self, name: str, labels: Collection[str] = ()) -> list[str]:
+        """A column as stripped texts, whole numbers of arrays as integers; refuses missing ones."""
+        self.refuse_where(self.is_missing(name, labels), "a value", name)
+        return list(map(_text, self.columns[name]))
+
+
+def _text(value: Any) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value).strip()
+
+
+def _numbers(values: Any, decimal: str = ".", thousands: str = "", signs: str = "") -> np.ndarray:
+    """Texts and other objects as numbers, float64 [n]; NaN for those that are none."""
+    if (decimal, thousands, signs) == (".", "", ""):
+        with contextlib.suppress(TypeError, ValueError):
+            if "_" not in "".join(values):  # `float` takes 1_000
+                return np.array(values, object).astype(np.float64)
+    groups = rf"\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+|" if thousands else ""
+    digits = rf"(?:{groups}\d*)(?:{re.escape(decimal)}\d*)?(?:e[+-]?\d+)?"
+    pattern = re.compile(rf"[+-]?(?:{digits}|inf|infinity|nan)", re.I)
+
+    def number(value: Any) -> float:
+        try:
+            if isinstance(value, str):
+                value = value.strip().removesuffix(signs).strip()
+                if not pattern.fullmatch(value):
+                    return np.nan
+                value = value.replace(thousands, "").replace(decimal, ".")
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            return np.nan
+
+    return np.array([number(x) for x in values], np.float64)
+
+
+def _advice(text: str) -> str:
+    """Options for a text that should be a number."""
+    comma, thousands = "; --decimal , reads a decimal comma", "--thousands , thousands"
+    patterns = {
+        r".*\d ?%": "; --percent reads percentages",
+        r"[+-]?\d{1,3}(,\d{3})+": f"{comma}, {thousands}",
+        r"[+-]?\d*,\d+": comma,
+        r"[+-]?\d{1,3}([.,' ]\d{3})+[.,]\d+": "; see --decimal and --thousands",
+    }
+    return next((advice for x, advice in patterns.items() if re.fullmatch(x, text)), "")
+
+
+@contextlib.contextmanager
+def _refusing_damage(path: Path, how: str = "") -> Iterator[None]:
+    """Names the file in any error that a damaged file raises."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        reason = reason or type(error).__name__
+        raise InputError(f"{path}: cannot be read{how} ({reason})") from None
+
+
+def _imported(path: Path, module: str, use: str) -> ModuleType:
+    try:
+        return environment.imported(module, use, "report")
+    except ImportError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def read(path: Path, options: Namespace, number: int | None = None) -> Table:
+    """Reads a table; the ending of the file's name decides its format.
+
+    Args:
+        path: the file.
+        options: the command line.
+        number: of rows that are expected of a file with one column, with or without a header.
+
+    Raises:
+        InputError: if the file cannot be read, or has no rows.
+    """
+    is_packed = path.suffix.lower() == ".gz"
+    kind = Path(path.stem if is_packed else path).suffix.lower()
+    if kind not in ENDINGS:
+        refuse(path, f"a file {', '.join(ENDINGS)} (or these with .gz)", f"{path.name}")
+    with _refusing_damage(path):
+        if not stat.S_ISREG(path.stat().st_mode):
+            refuse(path, "a regular file", "a folder, pipe or device")
+        with gzip.open(path) if is_packed else path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            refuse(path, "at most 1 GiB", "more; take a sample of the rows")
+    start = 0
+    if kind in TEXTS:
+        columns, start = _columns_of_text(path, content, TEXTS[kind], options, number)
+    elif kind == ".parquet":
+        parquet = _imported(path, "pyarrow.parquet", "Parquet is read with pyarrow")
+        with _refusing_damage(path, " as Parquet"):
+            table = parquet.read_table(io.BytesIO(content))
+            columns = [(x, table.column(i).to_numpy()) for i, x in enumerate(table.column_names)]
+    else:
+        with _refusing_damage(path, " by numpy.load"):
+            loaded = np.load(io.BytesIO(content), allow_pickle=False)
+            arrays = loaded if isinstance(loaded, np.ndarray) else dict(loaded)
+        columns = list(_columns_of_arrays(path, arrays))
+    (name, count), *_ = Counter(name for name, _ in columns).most_common(1) or [("", 0)]
+    if count > 1:
+        refuse(path, "columns of different names", f"column {shown(name)} {count} times")
+    lengths = {name: len(values) for name, values in columns}
+    if not any(lengths.values()):
+        refuse(path, "rows", "none")
+    if len({*lengths.values()}) > 1:
+        got = listed([f"{size} of {name}" for name, size in lengths.items()])
+        refuse(path, "as many rows of each array", got)
+    rows = start + np.arange(lengths[name])
+    missing = MISSING | {x.strip().lower() for x in options.na or ()}
+    marks = options.decimal, options.thousands or ""
+    return Table(path, dict(columns), rows, kind in TEXTS, missing, marks)
+
+
+def _columns_of_arrays(path: Path, arrays: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Columns of one array without names, or of arrays by name; texts as objects."""
+    names = arrays.dtype.names if isinstance(arrays, np.ndarray) else [*arrays]
+    for name in [None] if names is None else names:
+        array = arrays if name is None else arrays[name]
+        if not isinstance(array, np.ndarray) or array.ndim not in (1, 2):
+            got = f"shape {np.shape(array)}{f' called {shown(name)}' if name else ''}"
+            refuse(path, "arrays [n] or [n, m]", got)
+        if array.dtype.kind == "S":
+            array = np.char.decode(array, "utf-8", "replace")
+        array = array.astype(object) if array.dtype.kind in "UT" else array
+        for i, column in enumerate(array.T if array.ndim == 2 else [array]):
+            counted = str(i + 1) if name is None else f"{name}_{i}"
+            yield (name if name and array.ndim == 1 else counted), column
+
+
+def _columns_of_text(
+    path: Path, content: bytes, sep: str, options: Namespace, number: int | None
+) -> tuple[list[tuple[str, np.ndarray]], int]:
+    """Columns of texts, and the number of their first row."""
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = options.encoding or ("utf-16" if is_utf16 else "utf-8-sig")
+    try:
+        text = content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+    except (UnicodeError, LookupError) as error:
+        expected = f"text in {encoding.upper().removesuffix('-SIG')}"
+        refuse(path, expected, f"{error}; --encoding names another encoding")
+    head = text.partition("\n")[0]
+    if "\0" in text or not head.strip():
+        got = "a NUL character" if "\0" in text else "an empty line" if text else "nothing"
+        refuse(path, "names of columns in row 1", got)
+    others = [x for x in (",", ";", "\t") if x in head and sep not in head]
+    if others and not options.sep:
+        option = others[0].replace("\t", "tab")
+        got = f"{shown(head)}; --sep '{option}' names another separator"
+        refuse(f"{path}, row 1", f"columns separated by {sep!r}", got)
+    sep = options.sep or sep
+    cells = _cells(path, text, sep)
+    has_names = options.header
+    if has_names is None and cells.shape[1] == 1 and number in (len(cells), len(cells) - 1):
+        has_names = len(cells) != number
+    elif has_names is None:
+        has_names = True
+        if np.isfinite(_numbers(cells[0], options.decimal)).all():
+            got = f"numbers ({listed(cells[0], 4)}); say --no-header, or --header if they are names"
+            refuse(f"{path}, row 1", "names of columns", got)
+    names = [x.strip() for x in cells[0]] if has_names else map(str, range(1, len(cells[0]) + 1))
+    return list(zip(names, cells[int(has_names) :].T, strict=True)), 1 + has_names
+
+
+def _cells(path: Path, text: str, sep: str) -> np.ndarray:
+    """Values of a text, objects [n, m], without empty rows at its end."""
+    with _refusing_damage(path, " as CSV"):
+        rows = [*csv.reader(io.StringIO(text, newline=""), delimiter=sep, strict=True)]
+    while len(rows) > 1 and not any(x.strip() for x in rows[-1]):
+        rows.pop()
+    lengths = [*map(len, rows)]
+    for row in np.flatnonzero(np.not_equal(lengths, lengths[0]))[:1]:
+        got = lengths[row]
+        refuse(f"{path}, row {row + 1}", f"{lengths[0]} values as in the first row", got)
+    return np.array(rows, object)
+
+
+class Meaning(NamedTuple):
+    """A kind of predictions, and its columns by class, level, member or parameter.
+
+    Attributes:
+        kind: a key of `TEMPLATES` or `FAMILIES`.
+        columns: names of columns in the order of the predictions.
+    """
+
+    kind: str
+    columns: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Predictions and targets.
+
+    Attributes:
+        predictions: a batch of distributions.
+        targets: [n].
+        groups: the group of each row by its name, [n]; memberships in the groups of all columns,
+            0 or 1, [n, G], if there are several; None without.
+        group_names: names of the G groups, "COLUMN = VALUE"; empty for one column.
+        features: [n, d], or None.
+        weights: [n], or None.
+        clusters: the cluster of each row as an integer, [n], or None.
+        classes: names of the classes, in the order of the labels; empty for other targets.
+        table: the file, without rows that were left out.
+        facts: descriptions of what was read, by name; the first is about the predictions.
+    """
+
+    predictions: Distribution
+    targets: np.ndarray
+    groups: np.ndarray | None
+    group_names: tuple[str, ...]
+    features: np.ndarray | None
+    weights: np.ndarray | None
+    clusters: np.ndarray | None
+    classes: tuple[str, ...]
+    table: Table
+    facts: tuple[tuple[str, str], ...]
+
+
+def load_file(path: Path, options: Namespace) -> dict[str, Data]:
+    """The models in a file by name; a single one is called "".
+
+    Args:
+        path: the file.
+        options: the command line, see `program.parse`.
+
+    Raises:
+        InputError: if the file is not as needed, or its meaning is not certain.
+    """
+    table, labels, observed, unused = read(path, options), None, TARGETS, []
+    if options.labels is not None:
+        labels = read(options.labels, options, len(table))
+    meanings = _named(table, options)
+    if not meanings and {*HUB} <= {*table.columns}:
+        table, meanings, unused = _of_hub(table)
+        observed = ("observation", "oracle_value", *(["value"] if labels else []))
+    other = {x: _chosen(table, x, getattr(options, x)) for x in OTHERS}
+    others = [x for columns in other.values() for x in columns]
+    target, meanings = _certain(table, labels, options.target, observed, others, meanings)
+    columns = [x for meaning in meanings.values() for x in meaning.columns.values()]
+    inputs = [*others, *columns]
+    (name, count), *_ = Counter([*inputs, *([] if labels else [target])]).most_common(1)
+    if count > 1:
+        refuse(path, f"one use of column {name}", count)
+    places = np.arange(len(table)) if labels is None else _places(table, labels, target)
+    keep = places >= 0
+    labels = (labels or table).take(np.maximum(places, 0))
+    if options.skip_missing:
+        keep &= ~np.any([table.is_missing(x) for x in inputs], 0)
+        keep &= ~labels.is_missing(target, next(iter(meanings.values())).columns)
+        if not keep.any():
+            refuse(path, "rows without missing values", "none")
+    elif not keep.all():
+        got = f"none in {options.labels}; --skip-missing leaves out such rows"
+        refuse(table.place(int(keep.argmin())), "a row of labels with the same values", got)
+    number = np.sum(~keep)
+    used = {*inputs, *([] if options.labels else [target])}
+    unused += [x for x in table.columns if x not in used]
+    facts = [
+        ("targets", f"column {target}{f' of {options.labels}' if options.labels else ''}"),
+        ("rows", f"{np.sum(keep)}{f' ({number} more lack a value)' if number else ''}"),
+        *((name, f"columns {listed(x, 100)}") for name, x in other.items() if x),
+        *([("not used", listed(unused, 100))] if unused else []),
+    ]
+    return {
+        name: _data(table.take(keep), labels.take(keep), target, meaning, other, options, facts)
+        for name, meaning in meanings.items()
+    }
+
+
+OTHERS = ("groups", "features", "weights", "clusters")
+
+
+def _chosen(table: Table, option: str, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Columns of groups or features, by an option or by their names; others by an option."""
+    if names is not None:
+        return _matching(table, names, f"--{option}")
+    pattern = re.compile(rf"{option[:-1]}s?([_.].+)?", re.S)
+    is_named = option in ("groups", "features")
+    return tuple(x for x in table.columns if is_named and pattern.fullmatch(x))
+
+
+def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, ...]:
+    """The columns that names or patterns stand for; refuses a pattern without any."""
+    columns: list[str] = []
+    for pattern in patterns:
+        matching = [pattern] if pattern in table.columns else []
+        if not matching and any(x in pattern for x in "*?["):
+            matching = fnmatch.filter(table.columns, pattern)
+        if not matching:
+            refuse(table.path, f"a column {pattern} ({option})", _in_words(table))
+        columns += matching
+    if len({*columns}) < len(columns):
+        refuse(option, "different columns", listed(columns))
+    return tuple(columns)
+
+
+def _in_words(table: Table, names: Iterable[str] | None = None) -> str:
+    """Names of columns, each with its first value."""
+    names = [*(table.columns if names is None else names)]
+    some = names if len(names) <= 12 else [*names[:11], names[-1]]
+    first = [f"{listed([x])} (as {shown(table.columns[x][0], 12)})" for x in some]
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return f"columns {', '.join(first)}{more}" if first else "no other column"
+
+
+def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]:
+    """Columns by classes, of COLUMN=VALUE; or by levels or parameters, of VALUE=COLUMN.
+
+    For classes, a pattern with one * stands for all columns that match it; their classes are the
+    texts that * stands for.
+    """
+    assigned: list[tuple[str, str]] = []
+    is_first = option in ("--classes", "--logits")
+    for pair in pairs:
+        left, sign, right = pair.rpartition("=") if is_first else pair.partition("=")
+        pattern = re.compile("(.+)".join(map(re.escape, pair.split("*"))), re.S)
+        column, value = (left, right) if is_first else (right, left)
+        if sign:
+            assigned.append((value.strip(), _matching(table, [column], option)[0]))
+        elif is_first and pair.count("*") == 1 and any(map(pattern.fullmatch, table.columns)):
+            assigned += [(x[1], x[0]) for x in map(pattern.fullmatch, table.columns) if x]
+        else:
+            refuse(option, "pairs with =", pair)
+    if len({x for x, _ in assigned}) < len(assigned):
+        refuse(option, "different values", listed(x for x, _ in assigned))
+    return dict(assigned)
+
+
+# Options that need another one.
+_TOGETHER = {"probability": "positive", "models": "positive", "mean": "sd", "sd": "mean"}
+_TOGETHER |= {"lower": "upper", "upper": "level", "level": "lower", "parameters": "family"}
+# Options of some kinds only.
+_NEEDS = {"positive": ("probability",), "percent": ("probability", "classes")}
+_NEEDS |= {"normalize": ("classes",), "sort_quantiles": ("quantiles",)}
+
+
+def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
+    """The predictions that options name, by model; nothing if they name none."""
+    for option, needed in _TOGETHER.items():
+        if getattr(options, option) is not None and getattr(options, needed) is None:
+            template = next(x for x in TEMPLATES.values() if f"--{option} " in x)
+            refuse(f"--{option}", f"--{needed}, too", f"none: calibjax FILE {template}")
+
+    def one(option: str) -> str:
+        return _matching(table, [getattr(options, option)], f"--{option}")[0]
+
+    kinds: dict[str, dict[str, Meaning]] = {}
+    if options.probability is not None:
+        kinds["probability"] = {"": Meaning("probability", {_POSITIVE: one("probability")})}
+    for kind in ("classes", "logits", "quantiles"):
+        if pairs := getattr(options, kind):
+            kinds[kind] = {"": Meaning(kind, _assigned(table, f"--{kind}", pairs))}
+    if options.mean is not None:
+        kinds["mean"] = {"": Meaning("normal", {"loc": one("mean"), "scale": one("sd")})}
+    if options.lower is not None:
+        levels = [str(round((1 + sign * options.level) / 2, 12)) for sign in (-1, 1)]
+        ends = dict(zip(levels, (one("lower"), one("upper")), strict=True))
+        kinds["lower"] = {"": Meaning("quantiles", ends)}
+    if options.members:
+        columns = _matching(table, options.members, "--members")
+        kinds["members"] = {"": Meaning("members", {x: x for x in columns})}
+    if options.family is not None:
+        needed = parameters(options.family)
+        pairs = options.parameters or [f"{x}={x}" for x in needed]
+        columns = _assigned(table, "--parameters", pairs)
+        if {*columns} != {*needed}:
+            expected = f"the parameters {listed(needed)} of {options.family}"
+            refuse("--parameters", expected, listed(columns))
+        kinds["family"] = {"": Meaning(options.family, {x: columns[x] for x in needed})}
+    if options.models:
+        columns = _matching(table, options.models, "--models")
+        kinds["models"] = {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
+    if len(kinds) > 1:
+        got = " and ".join(f"--{x}" for x in kinds)
+        refuse(table.path, "options for one kind of predictions", got)
+    return next(iter(kinds.values()), {})
+
+
+def parameters(family: str) -> tuple[str, ...]:
+    """Names of the parameters of a family of `FAMILIES`."""
+    fields = dataclasses.fields(FAMILIES[family])  # pyright: ignore[reportArgumentType]
+    return tuple(x.name.strip("_") for x in fields if "constraint" in x.metadata)
+
+
+def _certain(
+    table: Table,
+    labels: Table | None,
+    target: str | None,
+    observed: Sequence[str],
+    others: Sequence[str],
+    meanings: Mapping[str, Meaning],
+) -> tuple[str, Mapping[str, Meaning]]:
+    """The column of the targets, and what the columns of predictions mean.
+
+    Raises:
+        InputError: if that is not certain, with options that could name the columns.
+    """
+    of_labels = labels or table
+    candidates = [x for x in observed if x in of_labels.columns]
+    if target is not None:
+        candidates = _matching(of_labels, [target], "--target")
+    elif labels and len(labels.columns) == 1:
+        candidates = [*labels.columns]
+    is_clear = len(candidates) == 1
+    assigned = {*others, *([] if labels else candidates)}
+    names = dict.fromkeys(x for x in table.columns if x not in assigned)
+    values = of_labels.values(candidates[0]) if is_clear else np.zeros(0)
+    recognised = [*meanings.values()] or _recognised(table, names, values)
+    is_certain = meanings or (
+        len(recognised) == 1 and recognised[0].columns and recognised[0].kind != "family"
+    )
+    if is_clear and is_certain:
+        return candidates[0], meanings or {"": recognised[0]}
+    kinds = [*dict.fromkeys(x.kind for x in recognised)]
+    fit = f", which fit {' and '.join(kinds)}" if kinds else ""
+    expected, got = "columns of one kind of predictions", _in_words(table, names) + fit
+    if not is_clear:
+        expected = f"one column of targets ({', '.join(observed)})"
+        got = listed(candidates) if candidates else _in_words(of_labels)
+    named = f"{'--labels FILE ' if labels else ''}{'' if is_clear else '--target COLUMN '}"
+    kinds = [] if meanings else kinds or _fitting(table, names)
+    templates = [f"calibjax FILE {named}{TEMPLATES[x]}" for x in kinds]
+    if meanings or not (is_clear or labels):
+        templates.append("calibjax FILE --labels FILE")
+    refuse(of_labels.path, expected, f"{got}; name them: {' or '.join(templates)}")
+
+
+def _recognised(table: Table, names: Mapping[str, None], targets: np.ndarray) -> list[Meaning]:
+    """Kinds of predictions by the names of columns; without columns if they are not certain."""
+    meanings: list[Meaning] = []
+    for kind, pattern in _CERTAIN.items():
+        groups: dict[str, dict[str, str]] = {}
+        for match in filter(None, (re.fullmatch(pattern, x, re.S) for x in names)):
+            columns = groups.setdefault(match[1], {})
+            columns[match[2] if match[2] not in columns else match[0]] = match[0]
+        for columns in groups.values():
+            if kind == "quantiles":
+                meanings.append(Meaning(kind, columns if _are_levels(columns) else {}))
+            elif len(columns) > 1:
+                meanings.append(Meaning(kind, columns))
+    single = [x for x in ("prob", "probs", "p") if x in names]
+    if len(single) == 1:
+        is_label = any(re.match(r"(y_?)?(pred|hat)", x, re.I) for x in names)
+        is_confidence = (
+            is_label and not (table.values(single[0]) < 0.5).any()
+        )  # in a predicted label
+        meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: single[0]}))
+    locs = [x for x in ("mean", "loc") if x in names]
+    scales = [x for x in ("sd", "std", "scale") if x in names]
+    if locs and scales:
+        is_one = len(locs) == len(scales) == 1
+        meanings.append(Meaning("normal", {"loc": locs[0], "scale": scales[0]} if is_one else {}))
+        means, labels = (x[~np.isnan(x)] for x in (table.values(locs[0]), targets))
+        if means.size and np.isin(labels, (0, 1)).all() and (np.abs(means - 0.5) <= 0.5).all():
+            meanings.append(Meaning("probability", {}))  # with a standard error
+    for family in FAMILIES:
+        if parameters(family) != ("loc", "scale") and {*parameters(family)} <= {*names}:
+            meanings.append(Meaning("family", {}))
+    return meanings
+
+
+def _are_levels(texts: Collection[str]) -> bool:
+    levels = _numbers(texts)
+    return bool(((levels > 0) & (levels < 1)).all()) and len({*levels.tolist()}) == len(texts)
+
+
+def _fitting(table: Table, names: Iterable[str]) -> list[str]:
+    """Kinds of predictions that columns may hold, by their names and first values."""
+    names, some = [*names][:50], table.take(np.arange(min(len(table), 200)))
+    if any(re.search(r"lower|upper|(^|[^a-z])(lo|hi)([^a-z]|$)", x, re.I) for x in names):
+        return ["interval", "quantiles"]
+    if any(re.fullmatch(r"[pq]_?\d+", x, re.I) for x in names):
+        return ["quantiles"]
+    likely = re.compile("prob|conf|percent|pct|chance|risk", re.I)
+    inside = [x for x in names if likely.search(x) or (np.abs(some.values(x) - 0.5) <= 0.5).all()]
+    if inside:
+        return ["probability", *(["classes", "models"] if len(inside) > 1 else [])]
+    return ["normal", "quantiles", "members"]
+
+
+def _places(table: Table, labels: Table, target: str) -> np.ndarray:
+    """The row of labels that belongs to each row of a table, [n]; -1 if there is none.
+
+    Rows belong together that are equal in the columns that both files have; or, if there are no
+    such columns, that have the same number.
+    """
+    names = [x for x in labels.columns if x not in (target, *HUB)]
+    keys = [x for x in names if x in table.columns]
+    ours, theirs = ([[*map(_text, x.columns[k])] for k in keys] for x in (table, labels))
+    if len(labels) == len(table) and ours == theirs:
+        return np.arange(len(table))
+    if not keys:
+        refuse(labels.path, f"{len(table)} rows as in {table.path}", len(labels))
+    dates = [x for x in names if re.match(r"\d{4}-\d\d", _text(labels.columns[x][0]))]
+    others = [x for x in dates if x not in keys]
+    rivals = [x for x in ("target", "variable") if x in table.columns and x not in keys]
+    rivals = [x for x in rivals if len({*table.columns[x]}) > 1]
+    pandas = _imported(table.path, "pandas", "rows are matched with pandas")
+    index = pandas.MultiIndex.from_arrays(theirs)
+    if others or rivals or not index.is_unique:
+        got = f"dates {others[0]} of this file only" if others else "several for some values"
+        got = f"one for all values of {rivals[0]}" if rivals else got
+        expected = f"one row for each value of {listed(keys)}, which both files have"
+        refuse(labels.path, expected, got)
+    return index.get_indexer(pandas.MultiIndex.from_arrays(ours))
+
+
+def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
+    """The long format of forecast hubs with a row for each task, and its models.
+
+    Returns:
+        The table, the columns of each model, and descriptions of rows that are not used.
+    """
+    pandas = _imported(table.path, "pandas", "forecasts of hubs are read with pandas")
+    frame = pandas.DataFrame({x: [*map(_text, y)] for x, y in table.columns.items() if x})
+    frame[""] = table.rows
+    types = {*frame["output_type"]}
+    usable = types & {"quantile", "sample"}
+    tasks = [x for x in frame.columns if x not in ("", "model_id", *HUB)]
+    if len(usable) != 1 or not tasks:
+        got = f"{listed(sorted(types))} and columns {listed(tasks)} of tasks"
+        refuse(table.path, "output_type quantile or sample and columns of tasks", got)
+    (kind,) = usable
+    frame = frame[frame["output_type"] == kind].assign(model_id=frame.get("model_id", ""))
+    if kind == "sample":
+        order = frame.groupby([*tasks, "model_id"]).cumcount()
+        frame = frame.assign(output_type_id=order.astype(str))
+    twice = frame.duplicated([*tasks, "model_id", "output_type_id"])
+    if twice.any():
+        row = f"{table.path}, row {frame.loc[twice.idxmax(), '']}"
+        refuse(row, "one value of each task, model and level", "another")
+    wide = frame.pivot(index=tasks, columns=["model_id", "output_type_id"], values="value")
+    rows = frame.groupby(tasks)[""].min().reindex(wide.index).to_numpy()
+    columns = {x: wide.index.get_level_values(x).to_numpy(object) for x in tasks}
+    models: dict[str, dict[str, str]] = {}
+    for (model, level), values in wide.fillna("").items():
+        name = f"{model} {kind} {level}".strip()
+        models.setdefault(model, {})[level] = name
+        columns[name] = values.to_numpy(object)
+    for model, levels in models.items():
+        different = {*levels} ^ {*next(iter(models.values()))}
+        if different:
+            got = f"{listed(sorted(different))} not of all (such as {model})"
+            refuse(table.path, f"equal {kind}s of all models", got)
+    meaning = {"quantile": "quantiles", "sample": "members"}[kind]
+    meanings = {model: Meaning(meaning, x) for model, x in models.items()}
+    unused = [f"rows of {x}" for x in sorted(types - usable)]
+    return dataclasses.replace(table, columns=columns, rows=rows), meanings, unused
+
+
+def _data(
+    table: Table,
+    labels: Table,
+    target: str,
+    meaning: Meaning,
+    other: Mapping[str, Sequence[str]],
+    options: Namespace,
+    facts: Sequence[tuple[str, str]],
+) -> Data:
+    (kind, columns), classes = meaning, ()
+    for name, kinds in _NEEDS.items():
+        if getattr(options, name) not in (None, False) and kind not in kinds:
+            expected = f"predictions of kind {' or '.join(kinds)}"
+            refuse(f"--{name.replace('_', '-')}", expected, kind)
+    predictions = _predictions(table, meaning, options)
+    words = f"{kind}: {listed(columns.values())}"
+    if kind == "probability":
+        classes, targets = _two_labels(labels, target, columns[_POSITIVE], options.positive)
+        words = f"probability of label {classes[1]}: {columns[_POSITIVE]}"
+    elif kind in ("classes", "logits"):
+        classes, targets = tuple(columns), _labels(labels, target, meaning)
+    else:
+        targets = labels.numbers(target)
+    if classes and options.target is None:
+        rows = np.asarray(jax.tree.leaves(predictions)[0])
+        likeliest = rows.argmax(1) if rows.ndim == 2 else (rows >= 0.5).astype(int)
+        rivals = (x for x in table.columns if x not in (target, *columns.values()))
+        rival = next((x for x in rivals if {*map(_text, table.columns[x])} <= {*classes}), None)
+        if rival is not None and (likeliest == targets).all():  # a column of predicted labels
+            got = (
+                f"{target}, always the likeliest label, and {rival}: calibjax FILE --target COLUMN"
+            )
+            refuse(table.path, "one column of targets", got)
+    groups, group_names = _groups({x: table.texts(x) for x in other["groups"]})
+    features = [table.numbers(x) for x in other["features"]]
+    clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
+    return Data(
+        predictions=predictions,
+        targets=targets,
+        groups=groups,
+        group_names=group_names,
+        features=np.stack(features, 1) if features else None,
+        weights=next(map(table.numbers, other["weights"]), None),
+        clusters=next(iter(clusters), None),
+        classes=classes,
+        table=table,
+        facts=(("predictions", words), *facts),
+    )
+
+
+def _labels(table: Table, target: str, meaning: Meaning) -> np.ndarray:
+    """Positions of the labels among the names of the classes, [n].
+
+    Labels are the names. A label that is none is compared as a number, if one class is equal to it
+    and no other label is.
+    """
+    texts, names = table.texts(target, meaning.columns), [*meaning.columns]
+    positions = {name: i for i, name in enumerate(names)}
+    different = [*dict.fromkeys(texts)]
+    classes, labels = _numbers(names), _numbers(different)
+    for text, label in zip(different, labels, strict=True):
+        if np.sum(classes == label) == np.sum(labels == label) == 1:
+            positions.setdefault(text, int(np.argmax(classes == label)))
+    indices = np.array([positions.get(x, -1) for x in texts])
+    pairs = [f"{x}=VALUE" for x in [*meaning.columns.values()][:4]]
+    template = f"--{meaning.kind} {' '.join(pairs)}{' …' if len(names) > 4 else ''}"
+    expected = f"one of the labels {listed(names)}"
+    table.refuse_where(indices < 0, expected, target, f"; name them: calibjax FILE {template}")
+    return indices
+
+
+def _two_labels(
+    table: Table, target: str, column: str, positive: str | None
+) -> tuple[tuple[str, str], np.ndarray]:
+    """The negative and the positive label, and which of them each row has, [n]."""
+    texts = table.texts(target)
+    different = sorted({*texts})
+    numbers = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
+    if positive is None and {x.lower() for x in different} <= {*numbers}:
+        return ("0", "1"), np.array([numbers[x.lower()] for x in texts])
+    if len(different) == 2 and positive in different:
+        negative = next(x for x in different if x != positive)
+        return (negative, positive), np.array([int(x == positive) for x in texts])
+    wanted = "labels 0 and 1" if positive is None else f"two labels, one of them {positive},"
+    template = f"calibjax FILE --probability {column} --positive VALUE"
+    got = f"{listed(different)}; name the label with this probability: {template}"
+    refuse(table.path, f"{wanted} in column {target}", got)
+
+
+def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """The groups of columns, and their names where several columns make them memberships."""
+    columns = {name: np.array(values) for name, values in texts.items()}
+    if len(columns) <= 1:
+        return next(iter(columns.values()), None), ()
+    different = {name: in_order(np.unique(values)) for name, values in columns.items()}
+    members = [columns[name][:, None] == different[name] for name in columns]
+    names = [f"{name} = {value}" for name, values in different.items() for value in values]
+    return np.concatenate(members, 1).astype(float), tuple(names)
+
+
+def _predictions(table: Table, meaning: Meaning, options: Namespace) -> Distribution:
+    kind, columns = meaning
+    largest = np.inf if kind == "quantiles" else np.finfo(float).max
+    values = [table.numbers(x, largest, is_percent=options.percent) for x in columns.values()]
+    if kind in FAMILIES:
+        return FAMILIES[kind](*values)
+    if len(values) < 2 and kind in ("classes", "logits", "members"):
+        refuse(table.path, f"two or more {kind}", listed(columns))
+    rows: Any = np.stack(values, 1)
+    if kind == "quantiles":
+        return _quantiles(table, columns, rows, options)
+    if kind in ("probability", "classes"):
+        rows = _probabilities(table, columns, rows, options)
+    if kind == "probability":
+        return distributions.Bernoulli(rows[:, 0])
+    names = {"classes": "Categorical", "logits": "CategoricalLogits", "members": "Ensemble"}
+    return getattr(distributions, names[kind])(rows)
+
+
+def _probabilities(
+    table: Table, columns: Mapping[str, str], values: np.ndarray, options: Namespace
+) -> np.ndarray:
+    """Probabilities of a label, [n, 1], or of classes, [n, m], which sum to one."""
+    values = checks.unrounded(values)
+    sums, is_one, largest = values.sum(1), values.shape[1] == 1, values.max()
+    tolerance = checks.simplex_tolerance(np.float64 if options.float64 else np.float32)
+    advice = "; --normalize divides each row by its sum" if (np.abs(sums - 1) < 0.1).all() else ""
+    if (10 < largest <= 100) if is_one else (np.abs(sums - 100) < 5).all():  # not scores up to 10
+        advice = "; --percent reads percentages"
+    for name, column in zip(columns.values(), values.T, strict=True):
+        bad = (column < 0) | ((column > 1) & is_one)
+        table.refuse_where(bad, "a probability in [0, 1]", name, advice)
+    bad = sums <= 0 if options.normalize else np.abs(sums - 1) > tolerance
+    if bad.any() and not is_one:
+        row = int(bad.argmax())
+        expected = "a positive sum" if options.normalize else "probabilities that sum to one"
+        expected += f" in columns {listed(columns.values(), 3)}"
+        refuse(table.place(row), expected, f"the sum {sums[row]:.7g}{advice}")
+    return values / sums[:, None] if options.normalize else values
+
+
+def _quantiles(
+    table: Table, columns: Mapping[str, str], values: np.ndarray, options: Namespace
+) -> Distribution:
+    if not _are_levels(columns):
+        refuse(table.path, "different levels between 0 and 1", listed(columns))
+    levels = np.array([*map(float, columns)])
+    order = np.argsort(levels)
+    levels, values = levels[order], values[:, order]
+    crossing = (np.diff(values, axis=1) < 0).any(1)
+    if crossing.any() and not options.sort_quantiles:
+        row = int(crossing.argmax())
+        names = listed([[*columns.values()][i] for i in order], 3)
+        got = f"{listed(map(shown, values[row]))}; --sort-quantiles sorts them"
+        refuse(table.place(row), f"quantiles that do not cross in columns {names}", got)
+    return distributions.Quantiles.sorted(np.tile(levels, (len(values), 1)), values)
+
+
+def check_rows(data: Data) -> None:
+    """Refuses the first row that the library refuses with the precision of JAX, for any reason."""
+
+    def refusal(low: int, high: int) -> str:
+        some = jax.tree.map(lambda leaf: leaf[low:high], data.predictions)
+        try:
+            passed(predictions=some, targets=data.targets[low:high])
+        except (TypeError, ValueError) as error:
+            return str(error).replace("jax_enable_x64", "--float64")
+        return ""
+
+    low, high = 0, len(data.table)
+    reason = refusal(low, high)
+    while reason and high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if refusal(low, middle) else (middle, high)
+        reason = refusal(low, high)
+    if reason:
+        raise InputError(f"{data.table.place(low)}: {reason}")
+
+
+def check_same_rows(first: Data, other: Data) -> None:
+    """Refuses a file whose rows have other targets, weights or clusters than the first file."""
+    path, table = first.table.path, other.table
+    sizes = [f"{len(x.table)} rows" for x in (first, other)]
+    classes = [f"classes {listed(x.classes)}" for x in (first, other)]
+    for expected, got in (sizes, classes):
+        if expected != got:
+            refuse(table.path, f"{expected} as in {path}", got)
+    for name in ("targets", "weights", "clusters"):
+        values, others = getattr(first, name), getattr(other, name)
+        if values is not None and others is not None and (values != others).any():
+            row = int((values != others).argmax())
+            expected = f"{name} {shown(values[row])} as in {path}"
+            refuse(table.place(row), expected, shown(others[row]))

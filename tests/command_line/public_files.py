@@ -1,0 +1,384 @@
+"""Files as people publish them, and what a reader that does not guess makes of each.
+
+A file is "read" as it is, or "refused" with words that its message must contain. A person who
+understands the file would give the `options`. `score` is the number that must result, computed with
+NumPy from the arrays that the file was written from; None if no options would be right.
+"""
+
+import codecs
+import csv
+import dataclasses
+import gzip
+import io
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """A file, what is allowed without options, and what is right with them."""
+
+    about: str
+    outcome: str  # "read", "refused", or "either": the right number or a refusal, always
+    content: str | bytes
+    words: str = ""  # regular expressions, separated by spaces
+    options: str = ""
+    score: float | Mapping[str, float] | None = None
+    name: str = "data.csv"
+    also: Mapping[str, str] = dataclasses.field(default_factory=dict)  # other files, by name
+
+
+def brier(p, y):
+    return ((p - np.eye(p.shape[1])[y]) ** 2).sum(1)
+
+
+def softmax(z):
+    e = np.exp(z - z.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def normal_crps(loc, scale, y):
+    z = (y - loc) / scale
+    centred = np.vectorize(math.erf)(z / np.sqrt(2))  # 2 cdf(z) - 1
+    return scale * (z * centred + np.sqrt(2 / np.pi) * np.exp(-(z**2) / 2) - 1 / np.sqrt(np.pi))
+
+
+def pinball(levels, values, y):
+    error = y[:, None] - values
+    return np.maximum(levels * error, (levels - 1) * error).mean(1)
+
+
+def ensemble_crps(values, y):
+    spread = np.abs(values[:, :, None] - values[:, None]).mean((1, 2))
+    return np.abs(values - y[:, None]).mean(1) - spread / 2
+
+
+# By the family that is read: its fields, and a score of each row.
+SCORES: Mapping[str, tuple[tuple[str, ...], Any]] = {
+    "Bernoulli": (("probs",), lambda p, y: brier(np.stack([1 - p, p], 1), y)),
+    "Categorical": (("probs",), brier),
+    "CategoricalLogits": (("logits",), lambda z, y: brier(softmax(z), y)),
+    "Normal": (("loc", "scale"), normal_crps),
+    "Quantiles": (("levels", "values"), pinball),
+    "Ensemble": (("values",), ensemble_crps),
+    "Gamma": (("concentration", "rate"), lambda a, b, y: (y - a / b) ** 2 * b**2 / a),
+    "Poisson": (("rate",), lambda rate, y: (y - rate) ** 2 / rate),
+}
+
+
+def score(family, *arrays, weights=None):
+    return float(np.average(SCORES[family][1](*arrays), weights=weights))
+
+
+def table(columns, sep=",", decimal=".", end="\n", quoting: Any = csv.QUOTE_MINIMAL, header=True):
+    """Text of columns by name."""
+    file = io.StringIO()
+    writer = csv.writer(file, delimiter=sep, lineterminator=end, quoting=quoting)
+    writer.writerows([columns] if header else [])
+    for row in zip(*(np.asarray(x).tolist() for x in columns.values()), strict=True):
+        writer.writerow([str(x).replace(".", decimal) if type(x) is float else x for x in row])
+    return file.getvalue()
+
+
+def named(names, values, before=""):
+    """Columns of a matrix."""
+    return {f"{before}{name}": x for name, x in zip(names, values.T, strict=True)}
+
+
+def simplex(rng, *concentration):
+    """Rows of probabilities with three digits that sum to one."""
+    p = rng.dirichlet(concentration, N).clip(0.002, 0.99).round(3)
+    p[:, 0] = (1 - p[:, 1:].sum(1)).round(3)
+    return p.clip(0, 1)
+
+
+def drawn(rng, p):
+    return (rng.random((N, 1)) > np.cumsum(p, 1)[:, :-1]).sum(1)
+
+
+N = 60
+RNG = np.random.default_rng(66)
+ROWS = np.arange(N)
+PAIR = simplex(RNG, 2, 4)  # the second class is the event, and more frequent
+NOT, EVENT = PAIR.T
+HAPPENED = drawn(RNG, PAIR)
+BINARY = score("Categorical", PAIR, HAPPENED)
+YES_NO = np.where(HAPPENED == 1, "yes", "no")
+CLASSES = simplex(RNG, 1, 3, 2)
+LABELS = drawn(RNG, CLASSES)
+OF_CLASSES = score("Categorical", CLASSES, LABELS)
+LOC = RNG.normal(15, 6, N).round(2)
+SD = RNG.uniform(1, 4, N).round(2)
+Y = (LOC + 1.5 * SD * RNG.normal(size=N)).round(2)
+NORMAL = score("Normal", LOC, SD, Y)
+LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+QUANTILES = (LOC[:, None] + SD[:, None] * np.array([-1.64, -0.67, 0, 0.67, 1.64])).round(2)
+OF_QUANTILES = score("Quantiles", LEVELS, QUANTILES, Y)
+INTERVALS = score("Quantiles", LEVELS[[0, 4]], QUANTILES[:, [0, 4]], Y)
+MEMBERS = (LOC[:, None] + SD[:, None] * RNG.normal(size=(N, 11))).round(2)
+OF_MEMBERS = score("Ensemble", MEMBERS, Y)
+THOUSANDS = RNG.integers(1000, 9999, (N, 3))  # mean, sd and target, as 2,750
+WITH_COMMA = {k: [f"{x // 1000},{x % 1000:03d}" for x in v]
+              for k, v in named(("mean", "sd", "target"), THOUSANDS).items()}  # fmt: skip
+SHAPE, RATE = RNG.uniform(1, 5, (2, N)).round(2)
+AMOUNT = (RNG.gamma(SHAPE, 1 / RATE) + 0.001).round(3)
+COUNT = RNG.poisson(SHAPE)
+DATES = (np.datetime64("2024-01-01") + ROWS).astype(str)
+TEAMS = np.array(["Reds, Cincinnati", 'The "A"s', "St. Louis", "Köln", "NA", "O'Hara"])[ROWS % 6]
+SPECIES = np.array(["setosa", "versicolor", "virginica"])
+TEXTS = ['She said: "no, never"\nand left', "A, B", "naïve", "", "1,5", "x;y"]
+ANSWERS = {"question": np.array(TEXTS)[ROWS % 6], "answer": LABELS}
+MATCH = {"season": ROWS // 20 + 2019, "date": DATES, "team1": TEAMS, "team2": TEAMS[::-1]}
+PATIENT = {"patient_id": ROWS + 1000, "age": ROWS + 20, "sex": np.array(["F", "M"])[ROWS % 2]}
+RIVALS = {"elo": EVENT, "market": simplex(RNG, 3, 2)[:, 1], "538": (EVENT / 2 + 0.2).round(3)}
+OF_RIVALS = {name: score("Bernoulli", p, HAPPENED) for name, p in RIVALS.items()}
+
+
+def hub(models=("FluSight-baseline",), kind="quantile", values=QUANTILES, ids=LEVELS):
+    """The long format of forecast hubs, shuffled; its column `target` says of what."""
+    rows = np.indices((len(models), N, len(ids))).reshape(3, -1)
+    m, i, j = np.random.default_rng(0).permutation(rows, 1)
+    return {
+        **{"model_id": np.array(models)[m], **_task(i), "horizon": i % 2},
+        **{"target": ["wk inc flu hosp"] * len(i), "output_type": [kind] * len(i)},
+        **{"output_type_id": np.array(ids)[j], "value": (values[i, j] + m).round(2)},
+    }, i
+
+
+def _task(i):
+    return {"location": np.array(["01", "1", "US"])[i % 3], "target_end_date": DATES[i // 3]}
+
+
+HUB, _OF = hub()
+BOTH, _OF_BOTH = hub(("base", "flusion"))
+SAMPLES, _OF_SAMPLES = hub(kind="sample", values=MEMBERS, ids=np.arange(1, 12))
+OBSERVED = table({**_task(ROWS[::-1]), "observation": Y[::-1]})
+OF_BOTH = {"base": OF_QUANTILES, "flusion": score("Quantiles", LEVELS, QUANTILES + 1, Y)}
+
+_PROBS = {"prob": EVENT, "label": HAPPENED}
+_NORMAL = {"mean": LOC, "sd": SD, "target": Y}
+_IRIS = named(SPECIES, CLASSES, "prob_")
+_MISSING = np.where(ROWS % 9 == 4, "", SD.astype(str))
+_SEEN = ROWS % 9 != 4
+_COMPLETE = score("Normal", LOC[_SEEN], SD[_SEEN], Y[_SEEN])
+_CROSSING = np.where((ROWS % 9 == 4)[:, None], QUANTILES[:, [1, 0, 2, 3, 4]], QUANTILES)
+_SEPARATE = named(("toxic", "insult", "threat"), np.sqrt(CLASSES).round(3), "prob_")
+
+# What is certain.
+FILES = [
+    File("predict_proba with an index", "read", score=OF_CLASSES, content=table(
+        {"": ROWS, **_IRIS, "label": SPECIES[LABELS]})),
+    File("digits, CRLF, empty lines at the end", "read", score=OF_CLASSES, content=table(
+        {**named("012", CLASSES, "p_"), "y_true": LABELS}, end="\r\n") + "\r\n\r\n\r\n"),
+    File("write.csv of R", "read", score=OF_CLASSES, content=table(
+        {"": ROWS + 1, "labels": SPECIES[LABELS], **named(SPECIES, CLASSES, "prob.")},
+        quoting=csv.QUOTE_NONNUMERIC)),
+    File("byte order mark", "read", score=BINARY, content=codecs.BOM_UTF8 + table(
+        _PROBS).encode()),
+    File("truth values beside quoted texts", "read", score=BINARY, content=table(
+        {**ANSWERS, "p": EVENT, "y": HAPPENED == 1})),
+    File("weather", "read", score=NORMAL, content=table(
+        {"date": DATES, "station": TEAMS, "group_sex": PATIENT["sex"], **_NORMAL})),
+    File("quantiles in disorder", "read", score=OF_QUANTILES, content=table(
+        {"ds": DATES, **named(LEVELS[::-1], QUANTILES[:, ::-1], "q"), "target": Y})),
+    File("ensemble, tabs", "read", score=OF_MEMBERS, name="gefs.tsv", content=table(
+        {"run": DATES, **named(range(1, 12), MEMBERS, "member_"), "target": Y}, sep="\t")),
+    File("forecast hub", "read", score=OF_QUANTILES, content=table(
+        {**HUB, "observation": Y[_OF]})),
+    File("forecast hub with two models", "read", score=OF_BOTH, content=table(
+        {**BOTH, "observation": Y[_OF_BOTH]})),
+    File("forecast hub, samples", "read", score=OF_MEMBERS, content=table(
+        {**SAMPLES, "observation": Y[_OF_SAMPLES]})),
+    File("classes that are decimals", "read", score=OF_CLASSES, content=table(
+        {**named(["2.0", "10.0", "1.0"], CLASSES, "prob_"),
+         "label": np.array([2.0, 10.0, 1.0])[LABELS]})),
+    File("classes that are equal as numbers", "read", score=OF_CLASSES, content=table(
+        {**named(["1", "1.0", "01"], CLASSES, "prob_"),
+         "label": np.array(["1", "1.0", "01"])[LABELS]})),
+    File("integer labels as decimals", "either", score=OF_CLASSES, content=table(
+        {**named(["2", "10", "1"], CLASSES, "prob_"),
+         "label": np.array([2.0, 10.0, 1.0])[LABELS]})),
+    File("classes called NA and None", "read", score=OF_CLASSES, content=table(
+        {**named(["NA", "None", "$5-$9"], CLASSES, "prob_"),
+         "label": np.array(["NA", "None", "$5-$9"])[LABELS]})),
+    File("logits", "read", score=score("CategoricalLogits", 3 * CLASSES, LABELS), content=table(
+        {**named(SPECIES, (3 * CLASSES).round(3), "logit_"), "label": SPECIES[LABELS]})),
+    File("Unicode text of Excel", "read", score=NORMAL, name="data.tsv", content=table(
+        {"Ort": TEAMS, **_NORMAL}, sep="\t", end="\r\n").encode("utf-16")),
+    File("packed", "read", score=BINARY, name="data.csv.gz", content=gzip.compress(
+        table(_PROBS).encode(), mtime=0)),
+    File("a hundred thousand columns", "read", score=score("Bernoulli", EVENT[:9], HAPPENED[:9]),
+         content=f"prob,label,{','.join(f'gene{i}' for i in range(10**5))}\n" + "".join(
+             f"{p},{y}{',1' * 10**5}\n" for p, y in zip(EVENT[:9], HAPPENED[:9], strict=True))),
+    File("a name that is not UTF-8", "read", score=NORMAL, content=table(_NORMAL),
+         name=os.fsdecode(b"caf\xe9.csv")),
+]  # fmt: skip
+
+# What a person has to name: classes.
+FILES += [
+    File("yes and no, 1 for yes", "refused", table(
+        {**named(["yes", "no"], PAIR[:, ::-1], "prob_"), "label": HAPPENED}),
+        "prob_yes --classes", "--classes prob_yes=1 prob_no=0", BINARY),
+    File("home and away, 1 for home", "refused", table(
+        {**MATCH, **named(["home", "away"], PAIR[:, ::-1], "prob_"), "label": HAPPENED}),
+        "prob_home --classes", "--classes prob_home=1 prob_away=0", BINARY),
+    File("loss and win, 1 for win", "refused", table(
+        {**MATCH, **named(["loss", "win"], PAIR, "prob_"), "y": HAPPENED}),
+        "prob_win --classes", "--classes prob_loss=0 prob_win=1", BINARY),
+    File("parties, 1 for D", "refused", table(
+        {"state": TEAMS, **named("DR", PAIR[:, ::-1], "p_"), "y_true": HAPPENED}),
+        "p_D --classes", "--classes p_D=1 p_R=0", BINARY),
+    File("labels from 0 for columns from 1", "refused", table(
+        {**named("123", CLASSES, "prob_"), "label": LABELS}),
+        "prob_1 --classes", "--classes prob_1=0 prob_2=1 prob_3=2", OF_CLASSES),
+    File("labels from 1 for columns from 0", "refused", table(
+        {**named("012", CLASSES, "prob_"), "label": LABELS + 1}),
+        "prob_0 --classes", "--classes prob_0=1 prob_1=2 prob_2=3", OF_CLASSES),
+    File("two teams, an outcome each", "refused", table(
+        {**MATCH, "prob1": EVENT, "prob2": NOT,
+         "prob1_outcome": HAPPENED, "prob2_outcome": 1 - HAPPENED}),
+        "prob2_outcome --target", "--target prob1_outcome --probability prob1 --positive 1",
+        BINARY),
+    File("the outcome of the other team", "refused", table(
+        {"season": MATCH["season"], "prob1": EVENT, "outcome2": 1 - HAPPENED}),
+        "outcome2 --target", "--target outcome2 --probability prob1 --positive 0", BINARY),
+    File("H, D and A beside home, draw and away", "refused", table(
+        {"Div": ["E0"] * N, **MATCH, **named(["home", "draw", "away"], CLASSES),
+         "FTR": np.array(["H", "D", "A"])[LABELS]}),
+        "FTR --target", "--target FTR --classes away=A draw=D home=H", OF_CLASSES),
+    File("one-hot outcomes", "refused", table(
+        {**named("abc", CLASSES, "pred_"), **named("abc", np.eye(3, dtype=int)[LABELS], "true_")}),
+        "true_a --target", "--target true_c --probability pred_c --positive 1",
+        score("Bernoulli", CLASSES[:, 2], (LABELS == 2).astype(int))),
+    File("pandas, columns called as the labels", "refused", table(
+        {"": ROWS, **named("012", CLASSES), "y_true": LABELS}),
+        "--classes", "--classes 0=0 1=1 2=2", OF_CLASSES),
+    File("no header", "refused", table({**named("123", CLASSES), "4": LABELS}, header=False),
+         "--no-header", "--no-header --target 4 --classes 1=0 2=1 3=2", OF_CLASSES),
+    File("the largest probability as a column more", "refused", table(
+        {**_IRIS, "prob_max": CLASSES.max(1), "label": SPECIES[LABELS]}), "prob_max", " ".join(
+        ["--classes", *(f"prob_{x}={x}" for x in SPECIES)]), OF_CLASSES),
+    File("yes and no for one probability", "refused", table(
+        {**PATIENT, "prob": EVENT, "label": YES_NO}),
+        "prob --positive", "--probability prob --positive yes", BINARY),
+    File("one column of two classes", "refused", table({"prob_no": NOT, "label": YES_NO}),
+         "prob_no --probability|--classes", "--probability prob_no --positive no", BINARY),
+    File("label beside target", "refused", table(
+        {"prob": EVENT, "target": (LABELS == 1).astype(int), "label": HAPPENED}),
+        "label target --target", "--target label --probability prob --positive 1", BINARY),
+    File("models side by side", "refused", table({**MATCH, **RIVALS, "result": HAPPENED}),
+         "elo --target", "--target result --positive 1 --models elo market 538", OF_RIVALS),
+    File("Kaggle, labels in another order", "either", table(
+        {"id": ROWS + 1, **named("123", CLASSES, "Class_")}), "Class_1 --labels|--target",
+        "--labels solution.csv --target target --classes Class_1=a Class_2=b Class_3=c",
+        OF_CLASSES, also={"solution.csv": table(
+            {"id": N - ROWS, "target": np.array(["a", "b", "c"])[LABELS[::-1]]})}),
+]  # fmt: skip
+
+# What a person has to name: numbers, and how they are written.
+FILES += [
+    File("Excel in German", "refused", codecs.BOM_UTF8 + table(
+        {"Ort": TEAMS, **_NORMAL}, ";", ",", "\r\n").encode(),
+        "--sep", "--sep ';' --decimal ,", NORMAL),
+    File("semicolons, 2,750 is 2.75", "refused", table(WITH_COMMA, ";"),
+         "--sep", "--sep ';' --decimal ,", score("Normal", *THOUSANDS.T / 1000)),
+    File("tabs, 2,750 is 2750", "refused", table(WITH_COMMA, "\t"),
+         "--decimal --thousands", "--thousands ,", score("Normal", *THOUSANDS.T), "money.tsv"),
+    File("risks in percent", "refused", table(
+        {**PATIENT, "prob": (100 * EVENT).round(1), "label": HAPPENED}),
+        "--percent", "--percent", BINARY),
+    File("percent signs", "refused", table(
+        {"prob": [f"{100 * p:.1f}%" for p in EVENT], "label": HAPPENED}),
+        "%", "--percent", BINARY),
+    File("odds with a margin, as probabilities", "refused", table(
+        {**named("HDA", (1.05 * CLASSES).round(4), "prob_"),
+         "label": np.array(["H", "D", "A"])[LABELS]}), "1.05 --normalize", "--normalize",
+        score("Categorical", (p := (1.05 * CLASSES).round(4)) / p.sum(1, keepdims=True), LABELS)),
+    File("quantiles that cross", "refused", table(
+        {**named(LEVELS, _CROSSING, "quantile_"), "target": Y}),
+        "--sort-quantiles", "--sort-quantiles", OF_QUANTILES),
+    File("missing values", "refused", table({**_NORMAL, "sd": _MISSING}),
+         "sd --skip-missing", "--skip-missing", _COMPLETE),
+    File("M for missing", "refused", table(
+        {**_NORMAL, "sd": np.where(_SEEN, SD.astype(str), "M")}),
+        "sd M", "--na M --skip-missing", _COMPLETE),
+    File("Latin-1", "refused", table({"Straße": TEAMS, **_NORMAL}).encode("latin-1"),
+         "--encoding", "--encoding latin-1", NORMAL),
+    File("Prophet", "refused", table(
+        {"ds": DATES, "yhat": LOC, **named(["lower", "upper"], QUANTILES[:, [0, 4]], "yhat_"),
+         "y": Y}), "yhat_lower", "--lower yhat_lower --upper yhat_upper --level 0.9", INTERVALS),
+    File("statsforecast", "refused", table(
+        {"unique_id": TEAMS, "ds": DATES, "y": Y, "AutoETS": LOC,
+         **named(["lo-90", "hi-90"], QUANTILES[:, [0, 4]], "AutoETS-")}), "AutoETS",
+        "--target y --lower AutoETS-lo-90 --upper AutoETS-hi-90 --level 0.9", INTERVALS),
+    File("GluonTS", "refused", table(
+        {"item_id": TEAMS, **named(LEVELS, QUANTILES), "mean": LOC, "target": Y}), "0.05",
+        " ".join(["--quantiles", *(f"{x}={x}" for x in LEVELS)]), OF_QUANTILES),
+    File("percentiles and actual values", "refused", table(
+        {**named(["p05", "p25", "p50", "p75", "p95"], QUANTILES), "actual": Y}), "p05 --target",
+        "--target actual --quantiles 0.05=p05 0.25=p25 0.5=p50 0.75=p75 0.95=p95", OF_QUANTILES),
+    File("mu and sigma, with weights", "refused", table(
+        {"mu": LOC, "sigma": SD, "y": Y, "w": ROWS % 4 + 1.5}), "mu",
+        "--mean mu --sd sigma --weights w", score("Normal", LOC, SD, Y, weights=ROWS % 4 + 1.5)),
+    File("two kinds of predictions", "refused", table(
+        {**_NORMAL, **named(LEVELS, QUANTILES - 1, "q")}), "sd q0.05", "--mean mean --sd sd",
+        NORMAL),
+    File("ensemblepp", "refused", table(
+        {"": DATES, **named(range(1, 12), MEMBERS, "tempfc."), "temp": Y}),
+        "temp --target", "--target temp --members 'tempfc.*'", OF_MEMBERS),
+    File("gamma of R", "refused", table({"shape": SHAPE, "rate": RATE, "target": AMOUNT}),
+         "shape", "--family gamma --parameters concentration=shape rate=rate",
+         score("Gamma", SHAPE, RATE, AMOUNT)),
+    File("goals", "refused", table({**MATCH, "rate": SHAPE, "y": COUNT}), "rate",
+         "--family poisson", score("Poisson", SHAPE, COUNT)),
+    File("hub with observations of its own", "refused", table(HUB), "--labels|observation",
+         "--labels observed.csv", OF_QUANTILES, also={"observed.csv": OBSERVED}),
+]  # fmt: skip
+
+# What has no command.
+FILES += [
+    File("answers of a language model, whether they could be read", "refused", table(
+        {**ANSWERS, "confidence": (EVENT * 100).round(), "parsed": HAPPENED == 1}),
+        "parsed --target|--labels"),
+    File("risks without an outcome", "refused", table({**PATIENT, "prob": EVENT}),
+         "prob --target|--labels"),
+    File("features only", "refused", table(
+        {"date": DATES, "tmax": (LOC + 5).round(1), "tmin": LOC, "wind": SD}),
+        "tmax --target|--labels"),
+    File("point predictions beside prices", "refused", table(
+        {"Id": ROWS, "SalePrice": (Y * 1e4).round(), "Predicted": (LOC * 1e4).round()}),
+        "SalePrice"),
+    File("point predictions as y_pred", "refused", table({"y_true": Y, "y_pred": LOC}), "y_pred"),
+    File("three outcomes beside goals", "refused", table(
+        {**MATCH, **named(["home_win", "draw", "away_win"], CLASSES, "prob_"),
+         "home_goals": COUNT, "away_goals": COUNT[::-1]}), "away_goals --target|--labels"),
+    File("scores from 1 to 10", "refused", table(
+        {"prob": (EVENT * 9).astype(int) + 1, "label": HAPPENED}), "prob"),
+    File("labels that do not exclude each other", "refused", table(
+        {"comment": ANSWERS["question"], **_SEPARATE,
+         "label": np.array(["toxic", "insult", "threat"])[LABELS]}), "prob_toxic"),
+    File("betting odds", "refused", table(
+        {**MATCH, **named("HDA", (0.95 / CLASSES.clip(0.01)).round(2), "B365"),
+         "label": np.array(["H", "D", "A"])[LABELS]}), "B365H"),
+    File("mean and variance", "refused", table(
+        {"mean": LOC, "var": (SD**2).round(3), "target": Y}), "var"),
+    File("two models of one name", "refused", table(
+        {"prob": EVENT, "label": HAPPENED, "prob_": RIVALS["538"]}).replace("prob_", "prob"),
+        "prob"),
+    File("a comma at the end of rows", "either", table(
+        _NORMAL).replace("\n", ",\n").replace("target,", "target"), score=NORMAL),
+    File("lines above the header", "refused",
+         f"Station: Berlin, Tempelhof\nPeriod: 2024\n\n{table(_NORMAL)}"),
+    File("a header in the middle", "refused", 2 * table(_NORMAL), f"row.{N + 2}"),
+    File("a team with a comma that is not quoted", "refused", table(
+        {"team": ROWS, **_NORMAL}) + "Reds, Cincinnati,1.5,2,3\n", f"row.{N + 2}"),
+    File("nothing but a byte order mark", "refused", codecs.BOM_UTF8,
+         name=os.fsdecode(b"caf\xe9.csv")),
+    File("NUL in a name", "refused", table({"mean": LOC, "s\0d": SD, "target": Y})),
+    File("escape characters in names", "refused", table(
+        {"\x1b[31mred\x1b[0m": LOC, "\x1b]0;title\x07": SD, "target": Y}), "target|red"),
+]  # fmt: skip
