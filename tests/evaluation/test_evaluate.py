@@ -109,6 +109,7 @@ def test_coverage_and_chance_of_quantiles(quantiles):
     observed = np.mean((targets > predictions.values[:, 0]) & (targets <= predictions.values[:, 4]))
     entry = quantiles["coverage of the central 90 % intervals"]
     assert (entry.value, entry.expected) == (pytest.approx(observed), pytest.approx(0.9))
+    assert [*quantiles.captions] == ["PIT histogram", "coverage", "errors in groups"]
     low, high = entry.by_chance
     # Binomial(40, 0.9): 31.5 to 39.5 in 95 %, and all coverages at once in a wider range.
     assert 0.7 < low < 0.79
@@ -123,19 +124,6 @@ def test_groups_by_name(quantiles):
         error = pit.std(ddof=1) / np.sqrt(20)
         assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
     assert quantiles.description == "40 predictions, Quantiles: quantile forecasts, 2 groups."
-
-
-def test_figures_of_quantiles(quantiles):
-    pytest.importorskip("matplotlib")
-    names = ["PIT histogram", "coverage", "errors in groups"]
-    assert list(quantiles.figures()) == list(quantiles.captions) == names
-
-
-def _evaluated(**changes):
-    predictions, targets = _of_task("quantiles")
-    arguments = {"key": KEY, "predictions": predictions, "targets": targets} | changes
-    key, predictions, targets = (arguments.pop(name) for name in ("key", "predictions", "targets"))
-    return calibjax.evaluate(key, predictions, targets, **arguments)
 
 
 FEW = _of_task("quantiles", 9)
@@ -166,8 +154,10 @@ OF_MEMBERS = distributions.Ensemble(np.ones((N, 2)), np.full((N, 2), 0.5))
     ],
 )
 def test_wrong_arguments_are_refused_by_name(changes, error, message):
+    predictions, targets = _of_task("quantiles")
+    arguments = {"key": KEY, "predictions": predictions, "targets": targets} | changes
     with pytest.raises(error, match=message):
-        _evaluated(**changes)
+        calibjax.evaluate(**arguments)
 
 
 @pytest.mark.parametrize("names", [["a", "b"], ["a", "b", "b"], "abc"])
