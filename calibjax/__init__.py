@@ -35,6 +35,7 @@ Notation of the papers and names in the code:
 """
 
 from calibjax import (
+    _start,  # noqa: F401 - before JAX is imported
     distances,
     distributions,
     estimators,

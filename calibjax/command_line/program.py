@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import jax
 
 import calibjax
+from calibjax import _start
 from calibjax._core.environment import compile_quickly
 from calibjax.command_line import page
 from calibjax.command_line.reading import (
@@ -276,8 +277,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the name of the program; None for those of the process.
 
     Returns:
-        The exit status: 0; 1 if the output cannot be written; 2 if a file is not as needed; 130
-        after Ctrl-C. One line on the standard error tells the reason.
+        The exit status: 0; 1 if the output cannot be written; 2 if a file is not as needed. One
+        line on the standard error tells the reason.
 
     Raises:
         SystemExit: with status 2 if the options are not as needed, with status 0 after --help.
@@ -285,6 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if is_process:
+        _start.end_if_interrupted()
         for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
@@ -301,8 +303,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status, line = 2, str(error)
     except MemoryError:
         status, line = 2, "the files need more memory than there is; take a sample of the rows"
-    except KeyboardInterrupt:
-        status, line = 130, "interrupted"
     except OSError as error:
         status, line = 1, f"the output cannot be written ({error.strerror})"
         if isinstance(error, BrokenPipeError):  # `| head`

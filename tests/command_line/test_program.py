@@ -242,12 +242,13 @@ def test_report_through_a_link(file, calls, tmp_path):
     [
         ("/dev/full", "", 1, "calibjax: the output cannot be written (No space left on device)"),
         ("pipe", "", 1, ""),
-        ("/dev/null", "raise KeyboardInterrupt", 130, "calibjax: interrupted"),
+        ("/dev/null", "os.kill(os.getpid(), signal.SIGINT)", 130, "calibjax: interrupted"),
         ("/dev/null", "raise MemoryError", 2, "calibjax: the files need more memory than there"),
     ],
 )
 def test_output_that_cannot_be_written(output, before, status, line, file):
     code = f"""
+import os, signal
 from calibjax.command_line import program
 from tests.command_line.examples import EVALUATION
 def evaluate(*arguments, **options):

@@ -1,0 +1,26 @@
+"""Imported before JAX, whose import takes seconds: Ctrl-C ends the program in one line.
+
+An exception would not do, since JAX ignores those that are raised in some of its callbacks.
+"""
+
+import os
+import signal
+import sys
+from typing import Any
+
+
+def end_if_interrupted() -> None:
+    """Ctrl-C ends the process, unless it is ignored (`nohup`) or handled by somebody else."""
+
+    def end(*_: Any) -> None:
+        os.write(2, b"calibjax: interrupted\n")
+        os._exit(130)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end)
+
+
+# `python -m calibjax`, while its package is imported, or the installed script.
+_PROGRAM = os.path.basename(sys.argv[0] if sys.argv else "").removesuffix(".exe")
+if _PROGRAM == "calibjax" or (_PROGRAM == "-m" and "calibjax" in sys.orig_argv):
+    end_if_interrupted()
