@@ -3,7 +3,7 @@
 import base64
 import io
 import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ from calibjax.evaluation.record import (
     FOUND,
     TO_DO,
     Advice,
-    Entry,
     Evaluation,
     Section,
     content,
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FOLDER = Path(__file__).parent
-_BESIDE = 1  # figures that stand beside what was found
 _ARGUMENTS = (
     '<p class="remark"><code>predictions</code> and <code>targets</code> are those of '
     '<a href="#python">The same numbers in Python</a>, <code>new_predictions</code> those that '
@@ -58,33 +56,32 @@ def page(
         command: the command that writes this page.
     """
     figures = [_figure(evaluation, name, address) for name, address in pictures.items()]
-    beside, others = figures[:_BESIDE], figures[_BESIDE:]
-    sections = [_section(i, section) for i, section in enumerate(evaluation.sections)]
-    paragraphs = map(environment.paragraph, (*evaluation.sentences[1:], *remarks))
-    missed = [environment.paragraph(missing)] if missing else []
-    return _filled(
-        title=[escape(title)],
-        style=[(_FOLDER / "style.css").read_text("utf-8")],
-        description=[escape(evaluation.description)],
-        made=[escape(made)],
-        layout=["top" if figures else "alone"],
-        found=[FOUND],
-        verdict=[escape(evaluation.sentences[0])] if evaluation.sentences else [],
-        sentences=paragraphs,
-        advice=(*_advice(evaluation.advice), *missed),
-        beside=['<div class="beside">', *beside, "</div>"] if beside else [],
-        figures=['<div class="figures">', *others, "</div>"] if others else [],
-        sections=(line for section in sections for line in section),
-        notes=(environment.paragraph(note, "remark") for note in evaluation.notes),
-        facts=environment.table((), facts),
-        command=[environment.code(command)],
-        setup=[environment.code(setup)],
-        calls=_calls([entry for entry in evaluation.entries if entry.call]),
-    )
-
-
-def _filled(**parts: Iterable[str]) -> str:
-    """The page, with the lines of each part in its place."""
+    parts = {
+        "title": [escape(title)],
+        "style": [(_FOLDER / "style.css").read_text("utf-8")],
+        "description": [escape(evaluation.description)],
+        "made": [escape(made)],
+        "layout": ["top" if figures else "alone"],
+        "found": [FOUND],
+        "verdict": map(escape, evaluation.sentences[:1]),
+        "sentences": map(environment.paragraph, (*evaluation.sentences[1:], *remarks)),
+        "advice": [
+            *_advice(evaluation.advice),
+            *map(environment.paragraph, filter(None, [missing])),
+        ],
+        "beside": ['<div class="beside">', *figures[:1], "</div>"] if figures else [],
+        "figures": ['<div class="figures">', *figures[1:], "</div>"] if figures[1:] else [],
+        "sections": map(_section, range(len(evaluation.sections)), evaluation.sections),
+        "notes": (environment.paragraph(note, "remark") for note in evaluation.notes),
+        "facts": environment.table((), facts),
+        "command": [environment.code(command)],
+        "setup": [environment.code(setup)],
+        "calls": (
+            f"<dt>{escape(entry.name)}</dt><dd><code>{escape(entry.call)}</code></dd>"
+            for entry in evaluation.entries
+            if entry.call
+        ),
+    }
     template = string.Template((_FOLDER / "page.html").read_text("utf-8"))
     return template.substitute({name: "\n".join(lines) for name, lines in parts.items()})
 
@@ -99,32 +96,19 @@ def _advice(advice: Sequence[Advice]) -> Iterator[str]:
         yield "</section>"
 
 
-def _section(index: int, section: Section) -> Iterator[str]:
+def _section(index: int, section: Section) -> str:
     """Heading, tables and words; or what opens on demand."""
-    name = f"section-{index}"
+    name, title, lines = f"section-{index}", escape(section.title), "\n".join(content(section))
     if section.is_detail:
-        yield f'<details id="{name}"><summary>{escape(section.title)}</summary>'
-        yield from content(section)
-        yield "</details>"
-        return
-    yield f'<h2 id="{name}">{escape(section.title)}</h2>'
-    yield from content(section)
+        return f'<details id="{name}"><summary>{title}</summary>\n{lines}\n</details>'
+    return f'<h2 id="{name}">{title}</h2>\n{lines}'
 
 
 def _figure(evaluation: Evaluation, name: str, address: str) -> str:
-    caption, title = evaluation.captions[name], name[:1].upper() + name[1:]
-    alternative = escape(f"{title}. {caption}", quote=True)
-    words = f"<strong>{escape(title)}.</strong> {escape(caption)}"
-    picture = f'<img src="{address}" alt="{alternative}">'
+    caption, title = escape(evaluation.captions[name]), escape(name[:1].upper() + name[1:])
+    picture = f'<img src="{address}" alt="{title}. {caption}">'
+    words = f"<strong>{title}.</strong> {caption}"
     return f"<figure>{picture}\n<figcaption>{words}</figcaption>\n</figure>"
-
-
-def _calls(entries: Sequence[Entry]) -> Iterator[str]:
-    """How to get every number again."""
-    yield "<details><summary>The call of each number</summary><dl>"
-    for entry in entries:
-        yield f"<dt>{escape(entry.name)}</dt><dd><code>{escape(entry.call)}</code></dd>"
-    yield "</dl></details>"
 
 
 def data_address(figure: "Figure") -> str:

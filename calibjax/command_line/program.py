@@ -417,11 +417,11 @@ def _facts(options: Namespace, models: Mapping[str, Data]) -> list[tuple[str, st
 
 def _evaluated(options: Namespace, models: Mapping[str, Data]) -> Evaluation:
     first = next(iter(models.values()))
-    key = jax.random.key(options.seed)
     progress = functools.partial(say_stage, time.monotonic())
     of_all = {"weights": first.weights, "progress": progress}
     try:
         with jax.enable_x64(options.float64):
+            key = jax.random.key(options.seed)
             if len(models) > 1:
                 predictions = {name: one.predictions for name, one in models.items()}
                 return compare(key, predictions, first.targets, clusters=first.clusters, **of_all)
@@ -491,13 +491,11 @@ def _check_output(options: Namespace) -> None:
     """Refuses a place for the report before anything is computed."""
     if options.report is None:
         return
-    is_good = False
     with contextlib.suppress(OSError):  # of names that are too long
         path = Path(os.path.realpath(options.report))
         inputs = [x for x in (*options.files, options.labels) if x is not None and x.exists()]
-        is_new = not path.exists()
-        is_good = is_new or (path.is_file() and not any(map(path.samefile, inputs)))
-        is_good = is_good and os.access(path.parent, os.W_OK)
-    if not is_good:
-        expected = "a file that is not read, in a folder that can be written"
-        refuse("--report", expected, options.report)
+        is_good = not path.exists() or (path.is_file() and not any(map(path.samefile, inputs)))
+        if is_good and os.access(path.parent, os.W_OK):
+            return
+    expected = "a file that is not read, in a folder that can be written"
+    refuse("--report", expected, options.report)

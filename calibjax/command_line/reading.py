@@ -809,7 +809,12 @@ def _predictions(table: Table, meaning: Meaning, options: Namespace) -> Distribu
         refuse(table.path, f"two or more {kind}", listed(columns))
     rows: Any = np.stack(values, 1)
     if kind == "quantiles":
-        return _quantiles(table, columns, rows, options)
+        if not _are_levels(columns):
+            refuse(table.path, "different levels between 0 and 1", listed(columns))
+        levels = np.array([*map(float, columns)])
+        order = np.argsort(levels)
+        make = distributions.Quantiles.sorted if options.sort_quantiles else distributions.Quantiles
+        return make(np.tile(levels[order], (len(rows), 1)), rows[:, order])
     if kind in ("probability", "classes"):
         rows = _probabilities(table, columns, rows, options)
     if kind == "probability":
@@ -840,21 +845,11 @@ def _probabilities(
     return values / sums[:, None] if options.normalize else values
 
 
-def _quantiles(
-    table: Table, columns: Mapping[str, str], values: np.ndarray, options: Namespace
-) -> Distribution:
-    if not _are_levels(columns):
-        refuse(table.path, "different levels between 0 and 1", listed(columns))
-    levels = np.array([*map(float, columns)])
-    order = np.argsort(levels)
-    levels, values = levels[order], values[:, order]
-    crossing = (np.diff(values, axis=1) < 0).any(1)
-    if crossing.any() and not options.sort_quantiles:
-        row = int(crossing.argmax())
-        names = listed([[*columns.values()][i] for i in order], 3)
-        got = f"{listed(map(shown, values[row]))}; --sort-quantiles sorts them"
-        refuse(table.place(row), f"quantiles that do not cross in columns {names}", got)
-    return distributions.Quantiles.sorted(np.tile(levels, (len(values), 1)), values)
+# Advice of the library, and the options that follow it.
+_ADVICE = {
+    "jax_enable_x64": "--float64",
+    "distributions.Quantiles.sorted(levels, values)": "--sort-quantiles",
+}
 
 
 def check_rows(data: Data) -> None:
@@ -865,7 +860,7 @@ def check_rows(data: Data) -> None:
         try:
             passed(predictions=some, targets=data.targets[low:high])
         except (TypeError, ValueError) as error:
-            return str(error).replace("jax_enable_x64", "--float64")
+            return str(error)
         return ""
 
     low, high = 0, len(data.table)
@@ -874,6 +869,8 @@ def check_rows(data: Data) -> None:
         middle = (low + high) // 2
         low, high = (low, middle) if refusal(low, middle) else (middle, high)
         reason = refusal(low, high)
+    for advice, option in _ADVICE.items():
+        reason = reason.replace(advice, option)
     if reason:
         raise InputError(f"{data.table.place(low)}: {reason}")
 
