@@ -2,7 +2,12 @@
 
 import sys
 
-from calibjax.command_line.program import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from calibjax.command_line.program import main
+
+        status = main()
+    except KeyboardInterrupt:  # before `main` handles it
+        print("calibjax: interrupted", file=sys.stderr)
+        status = 130
+    sys.exit(status)

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -13,12 +14,11 @@ import sys
 import textwrap
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import jax
-import numpy as np
 
 import calibjax
 from calibjax._core.environment import compile_quickly
@@ -34,7 +34,6 @@ from calibjax.command_line.reading import (
     printable,
     refuse,
 )
-from calibjax.distributions.base import Distribution
 from calibjax.evaluation.assembly import evaluate
 from calibjax.evaluation.comparing import compare
 from calibjax.evaluation.record import Evaluation
@@ -184,8 +183,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-_LARGEST = 200 * 2**20  # bytes of compiled programs that are kept
-_FEW = 20_000  # predicted numbers, up to which compiling well takes longer than it saves
+_LARGEST = 200 * 2**20  # bytes of compiled programs, above which all are removed
 
 
 def prepare(*, keeps_programs: bool) -> str:
@@ -200,8 +198,6 @@ def prepare(*, keeps_programs: bool) -> str:
         A sentence about the folder if it is new or cannot be used; else nothing.
     """
     compile_quickly()
-    # XLA warns of each program of the cache that it takes settings for another processor.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not keeps_programs or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return ""
     try:
@@ -211,30 +207,22 @@ def prepare(*, keeps_programs: bool) -> str:
         is_new = not folder.exists()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
-        is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-        if not is_own or (os.name == "posix" and status.st_mode & 0o077):
+        if os.name == "posix" and (status.st_uid != os.getuid() or status.st_mode & 0o077):
             return f"compiled programs are not kept: others have access to {folder}"
-        _forget_oldest(folder)
+        programs = [*folder.iterdir()]
+        if sum(path.stat().st_size for path in programs) > _LARGEST:
+            for path in programs:
+                path.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:  # there is no home, or it cannot be written to
         return f"compiled programs are not kept: {error}"
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if not os.environ.get("JAX_LOGGING_LEVEL"):
+        # XLA takes settings of the programs in the cache for those of another processor.
+        jax.config.update("jax_logging_level", "CRITICAL")
     text = "the first run compiles its programs, which takes most of its time; they are kept in "
     return f"{text}{folder}; {NO_CACHE} keeps none" if is_new else ""
-
-
-@contextlib.contextmanager
-def suitably(predictions: Distribution) -> Iterator[None]:
-    """Programs are hardly optimised where that would take longer than they run."""
-    is_small = sum(map(np.size, jax.tree.leaves(predictions))) <= _FEW
-    name = "jax_disable_most_optimizations"
-    before = jax.config.read(name)
-    jax.config.update(name, before or is_small)
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)
 
 
 def _machine() -> str:
@@ -244,15 +232,6 @@ def _machine() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         described += "".join(sorted({x for x in lines if x.startswith(("flags", "Features"))}))
     return f"{platform.machine()}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"
-
-
-def _forget_oldest(folder: Path) -> None:
-    """Removes the oldest programs from a folder that has become large."""
-    programs = sorted(filter(Path.is_file, folder.iterdir()), key=os.path.getmtime, reverse=True)
-    sizes = np.cumsum([path.stat().st_size for path in programs])
-    for path, size in zip(programs, sizes, strict=True):
-        if size > _LARGEST:
-            path.unlink(missing_ok=True)
 
 
 _IMPORTS = """\
@@ -279,28 +258,15 @@ key = jax.random.key({seed})
 result = compare(key, models, targets, weights=weights, clusters=clusters)"""
 
 
-class Stages:
-    """A line for each stage, with the seconds so far."""
+def say(line: str) -> None:
+    """A line on the standard error, if that is possible."""
+    with contextlib.suppress(OSError):
+        print(printable(f"calibjax: {line}"), file=sys.stderr, flush=True)
 
-    def __init__(self, file: TextIO, *, has_report: bool) -> None:
-        """Writes to `file`; a report is one more stage."""
-        self._file = file
-        self._more, self._total = int(has_report), 1
-        self._start = time.monotonic()
 
-    def __call__(self, name: str, number: int, total: int) -> None:
-        """Says that a stage of the evaluation begins, see `evaluate`."""
-        self._total = total + self._more
-        seconds = time.monotonic() - self._start
-        self.say(f"{number + 1}/{self._total} {name} (after {seconds:.0f} s)")
-
-    def report(self) -> None:
-        """Says that the report, the last stage, begins."""
-        self("figures and report", self._total - 1, self._total - self._more)
-
-    def say(self, message: str) -> None:
-        """A line of its own."""
-        print(printable(f"calibjax: {message}"), file=self._file, flush=True)
+def say_stage(start: float, name: str, number: int, total: int) -> None:
+    """Says that a stage of the evaluation begins, see `evaluate`, and the seconds so far."""
+    say(f"{number + 1}/{total} {name} (after {time.monotonic() - start:.0f} s)")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -329,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept = prepare(keeps_programs=not options.no_cache) if is_process else ""
         print(_result(options, arguments, kept), flush=True)
         if options.demo is not None:
-            _say(f"the page is {options.report.resolve()}")
+            say(f"the page is {options.report.resolve()}")
         return 0
     except InputError as error:
         status, line = 2, str(error)
@@ -337,41 +303,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status, line = 2, "the files need more memory than there is; take a sample of the rows"
     except KeyboardInterrupt:
         status, line = 130, "interrupted"
-    except BrokenPipeError:  # `| head`
-        status, line = 1, ""
     except OSError as error:
         status, line = 1, f"the output cannot be written ({error.strerror})"
-    if status == 1 and is_process:  # or Python tries it again at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if isinstance(error, BrokenPipeError):  # `| head`
+            line = ""
+        if is_process:  # or Python tries it again at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if line:
-        _say(line)
+        say(line)
     return status
-
-
-def _say(line: str) -> None:
-    """A line on the standard error, if that is possible."""
-    with contextlib.suppress(OSError):
-        print(printable(f"calibjax: {line}"), file=sys.stderr, flush=True)
 
 
 def _result(options: Namespace, arguments: Sequence[str], kept: str) -> str:
     """Reads, evaluates and writes the report; what is printed."""
-    stages = Stages(sys.stderr, has_report=options.report is not None)
     _check_output(options)
     models = _read(options)
-    first = next(iter(models.values()))
-    facts = _facts(options, models)
-    is_one = len(models) == 1
-    names = [f"{name} (group {i})" for i, name in enumerate(first.group_names) if is_one]
-    remarks = [f"Groups are numbered from 0: {listed(names, 100)}."] if names else []
     with jax.enable_x64(options.float64):
         for data in models.values():
             check_rows(data)
     if kept:
-        stages.say(kept)
-    evaluation = _evaluated(options, models, stages)
+        say(kept)
+    evaluation = _evaluated(options, models)
+    facts = _facts(options, models)
+    first, *others = models.values()
+    names = [f"{name} (group {i})" for i, name in enumerate(first.group_names) if not others]
+    remarks = [f"Groups are numbered from 0: {listed(names, 100)}."] if names else []
     if options.report is not None:
-        _write_report(options, arguments, evaluation, facts, remarks, stages, is_one=is_one)
+        say("figures and report")
+        content = _page(options, arguments, evaluation, facts, remarks, is_one=not others)
+        try:
+            _write(options.report, content)
+        except OSError as error:
+            place = f"{options.report} cannot be written"
+            raise InputError(f"--report: {place} ({error.strerror})") from None
     if options.json:
         about = {"input": dict(facts), "remarks": remarks}
         return json.dumps(about | json.loads(evaluation.to_json()), indent=2)
@@ -451,74 +415,63 @@ def _facts(options: Namespace, models: Mapping[str, Data]) -> list[tuple[str, st
     return [*facts, ("seed", str(options.seed))]
 
 
-def _evaluated(options: Namespace, models: Mapping[str, Data], stages: Stages) -> Evaluation:
-    data = next(iter(models.values()))
-    of_rows = {"weights": data.weights, "progress": stages}
-    with jax.enable_x64(options.float64), suitably(data.predictions):
-        key = jax.random.key(options.seed)
-        try:
+def _evaluated(options: Namespace, models: Mapping[str, Data]) -> Evaluation:
+    first = next(iter(models.values()))
+    key = jax.random.key(options.seed)
+    progress = functools.partial(say_stage, time.monotonic())
+    of_all = {"weights": first.weights, "progress": progress}
+    try:
+        with jax.enable_x64(options.float64):
             if len(models) > 1:
                 predictions = {name: one.predictions for name, one in models.items()}
-                return compare(key, predictions, data.targets, clusters=data.clusters, **of_rows)
+                return compare(key, predictions, first.targets, clusters=first.clusters, **of_all)
             return evaluate(
                 key,
-                data.predictions,
-                data.targets,
-                groups=data.groups,
-                features=data.features,
-                class_names=data.classes or None,
+                first.predictions,
+                first.targets,
+                groups=first.groups,
+                features=first.features,
+                class_names=first.classes or None,
                 repairs=options.repairs,
-                **of_rows,
+                **of_all,
             )
-        except ValueError as error:
-            raise InputError(f"{', '.join(map(str, options.files))}: {error}") from error
+    except ValueError as error:
+        raise InputError(f"{', '.join(map(str, options.files))}: {error}") from error
 
 
-def _write_report(
+def _page(
     options: Namespace,
     arguments: Sequence[str],
     evaluation: Evaluation,
     facts: Sequence[tuple[str, str]],
     remarks: Sequence[str],
-    stages: Stages,
     *,
     is_one: bool,
-) -> None:
-    """Writes all of the page, or nothing.
-
-    Raises:
-        InputError: if it cannot be written.
-    """
-    stages.report()
+) -> str:
     missing, addresses = "", {}
     try:
         addresses = {name: page.data_address(x) for name, x in evaluation.figures().items()}
     except ImportError as error:
         missing = f"The figures are left out: {error}"
-        stages.say(missing)
-    files_in_words = listed([path.name for path in options.files])
+        say(missing)
+    files = listed([path.name for path in options.files])
     setup = _IMPORTS + (_SETUP if is_one else _SETUP_OF_SEVERAL)
-    content = page.page(
+    return page.page(
         evaluation,
-        title=f"{'Calibration' if is_one else 'Comparison'} of {files_in_words}",
+        title=f"{'Calibration' if is_one else 'Comparison'} of {files}",
         remarks=remarks,
         facts=facts,
         pictures=addresses,
         missing=missing,
         made=f"Made by calibjax {calibjax.__version__} on {datetime.date.today()}.",
         setup=setup.format(
-            arguments=list(arguments),
+            arguments=arguments,
             seed=options.seed,
             float64=options.float64,
             repairs=", repairs=True" if options.repairs else "",
         ),
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
-    try:
-        _write(options.report, content)
-    except OSError as error:
-        place = f"{options.report} cannot be written"
-        raise InputError(f"--report: {place} ({error.strerror})") from None
 
 
 def _write(path: Path, content: str) -> None:

@@ -17,7 +17,6 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 import jax
@@ -56,6 +55,7 @@ TEMPLATES = {
     "family": "--family NAME --parameters NAME=COLUMN",
     "models": "--models COLUMN COLUMN --positive VALUE",
 }
+_COMMON = "probability", "classes", "normal", "quantiles", "interval"
 # Names of columns that say what they hold: a prefix, and what distinguishes the columns.
 _CERTAIN = {
     "classes": r"((?:probs?|p)[_.])(.+)",
@@ -232,13 +232,6 @@ def _refusing_damage(path: Path, how: str = "") -> Iterator[None]:
         raise InputError(f"{path}: cannot be read{how} ({reason})") from None
 
 
-def _imported(path: Path, module: str, use: str) -> ModuleType:
-    try:
-        return environment.imported(module, use, "report")
-    except ImportError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
 def read(path: Path, options: Namespace, number: int | None = None) -> Table:
     """Reads a table; the ending of the file's name decides its format.
 
@@ -265,8 +258,9 @@ def read(path: Path, options: Namespace, number: int | None = None) -> Table:
     if kind in TEXTS:
         columns, start = _columns_of_text(path, content, TEXTS[kind], options, number)
     elif kind == ".parquet":
-        parquet = _imported(path, "pyarrow.parquet", "Parquet is read with pyarrow")
         with _refusing_damage(path, " as Parquet"):
+            use = "Parquet is read with pyarrow"
+            parquet = environment.imported("pyarrow.parquet", use, "report")
             table = parquet.read_table(io.BytesIO(content))
             columns = [(x, table.column(i).to_numpy()) for i, x in enumerate(table.column_names)]
     else:
@@ -465,20 +459,13 @@ def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, 
         if not matching and any(x in pattern for x in "*?["):
             matching = fnmatch.filter(table.columns, pattern)
         if not matching:
-            refuse(table.path, f"a column {pattern} ({option})", _in_words(table))
+            refuse(
+                table.path, f"a column {pattern} ({option})", f"columns {listed(table.columns, 12)}"
+            )
         columns += matching
     if len({*columns}) < len(columns):
         refuse(option, "different columns", listed(columns))
     return tuple(columns)
-
-
-def _in_words(table: Table, names: Iterable[str] | None = None) -> str:
-    """Names of columns, each with its first value."""
-    names = [*(table.columns if names is None else names)]
-    some = names if len(names) <= 12 else [*names[:11], names[-1]]
-    first = [f"{listed([x])} (as {shown(table.columns[x][0], 12)})" for x in some]
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    return f"columns {', '.join(first)}{more}" if first else "no other column"
 
 
 def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]:
@@ -591,12 +578,13 @@ def _certain(
         return candidates[0], meanings or {"": recognised[0]}
     kinds = [*dict.fromkeys(x.kind for x in recognised)]
     fit = f", which fit {' and '.join(kinds)}" if kinds else ""
-    expected, got = "columns of one kind of predictions", _in_words(table, names) + fit
+    columns = f"columns {listed(names, 12)}" if names else "no other column"
+    expected, got = "columns of one kind of predictions", f"{columns}{fit}"
     if not is_clear:
         expected = f"one column of targets ({', '.join(observed)})"
-        got = listed(candidates) if candidates else _in_words(of_labels)
+        got = listed(candidates) if candidates else f"columns {listed(of_labels.columns, 12)}"
     named = f"{'--labels FILE ' if labels else ''}{'' if is_clear else '--target COLUMN '}"
-    kinds = [] if meanings else kinds or _fitting(table, names)
+    kinds = [] if meanings else kinds or _COMMON
     templates = [f"calibjax FILE {named}{TEMPLATES[x]}" for x in kinds]
     if meanings or not (is_clear or labels):
         templates.append("calibjax FILE --labels FILE")
@@ -642,20 +630,6 @@ def _are_levels(texts: Collection[str]) -> bool:
     return bool(((levels > 0) & (levels < 1)).all()) and len({*levels.tolist()}) == len(texts)
 
 
-def _fitting(table: Table, names: Iterable[str]) -> list[str]:
-    """Kinds of predictions that columns may hold, by their names and first values."""
-    names, some = [*names][:50], table.take(np.arange(min(len(table), 200)))
-    if any(re.search(r"lower|upper|(^|[^a-z])(lo|hi)([^a-z]|$)", x, re.I) for x in names):
-        return ["interval", "quantiles"]
-    if any(re.fullmatch(r"[pq]_?\d+", x, re.I) for x in names):
-        return ["quantiles"]
-    likely = re.compile("prob|conf|percent|pct|chance|risk", re.I)
-    inside = [x for x in names if likely.search(x) or (np.abs(some.values(x) - 0.5) <= 0.5).all()]
-    if inside:
-        return ["probability", *(["classes", "models"] if len(inside) > 1 else [])]
-    return ["normal", "quantiles", "members"]
-
-
 def _places(table: Table, labels: Table, target: str) -> np.ndarray:
     """The row of labels that belongs to each row of a table, [n]; -1 if there is none.
 
@@ -673,14 +647,13 @@ def _places(table: Table, labels: Table, target: str) -> np.ndarray:
     others = [x for x in dates if x not in keys]
     rivals = [x for x in ("target", "variable") if x in table.columns and x not in keys]
     rivals = [x for x in rivals if len({*table.columns[x]}) > 1]
-    pandas = _imported(table.path, "pandas", "rows are matched with pandas")
-    index = pandas.MultiIndex.from_arrays(theirs)
-    if others or rivals or not index.is_unique:
+    places = {row: i for i, row in enumerate(zip(*theirs, strict=True))}
+    if others or rivals or len(places) < len(labels):
         got = f"dates {others[0]} of this file only" if others else "several for some values"
         got = f"one for all values of {rivals[0]}" if rivals else got
         expected = f"one row for each value of {listed(keys)}, which both files have"
         refuse(labels.path, expected, got)
-    return index.get_indexer(pandas.MultiIndex.from_arrays(ours))
+    return np.array([places.get(row, -1) for row in zip(*ours, strict=True)])
 
 
 def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
@@ -689,41 +662,43 @@ def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
     Returns:
         The table, the columns of each model, and descriptions of rows that are not used.
     """
-    pandas = _imported(table.path, "pandas", "forecasts of hubs are read with pandas")
-    frame = pandas.DataFrame({x: [*map(_text, y)] for x, y in table.columns.items() if x})
-    frame[""] = table.rows
-    types = {*frame["output_type"]}
-    usable = types & {"quantile", "sample"}
-    tasks = [x for x in frame.columns if x not in ("", "model_id", *HUB)]
-    if len(usable) != 1 or not tasks:
-        got = f"{listed(sorted(types))} and columns {listed(tasks)} of tasks"
+    types = np.array([*map(_text, table.columns["output_type"])])
+    kinds = {"quantile", "sample"} & {*types}
+    tasks = [x for x in table.columns if x not in ("", "model_id", *HUB)]
+    if len(kinds) != 1 or not tasks:
+        got = f"{listed(sorted({*types}))} and columns {listed(tasks)} of tasks"
         refuse(table.path, "output_type quantile or sample and columns of tasks", got)
-    (kind,) = usable
-    frame = frame[frame["output_type"] == kind].assign(model_id=frame.get("model_id", ""))
-    if kind == "sample":
-        order = frame.groupby([*tasks, "model_id"]).cumcount()
-        frame = frame.assign(output_type_id=order.astype(str))
-    twice = frame.duplicated([*tasks, "model_id", "output_type_id"])
-    if twice.any():
-        row = f"{table.path}, row {frame.loc[twice.idxmax(), '']}"
-        refuse(row, "one value of each task, model and level", "another")
-    wide = frame.pivot(index=tasks, columns=["model_id", "output_type_id"], values="value")
-    rows = frame.groupby(tasks)[""].min().reindex(wide.index).to_numpy()
-    columns = {x: wide.index.get_level_values(x).to_numpy(object) for x in tasks}
-    models: dict[str, dict[str, str]] = {}
-    for (model, level), values in wide.fillna("").items():
-        name = f"{model} {kind} {level}".strip()
-        models.setdefault(model, {})[level] = name
-        columns[name] = values.to_numpy(object)
-    for model, levels in models.items():
-        different = {*levels} ^ {*next(iter(models.values()))}
+    (kind,) = kinds
+    table, unused = table.take(types == kind), [f"rows of {x}" for x in sorted({*types} - kinds)]
+    keys = [*zip(*(map(_text, table.columns[x]) for x in tasks), strict=True)]
+    names = [*map(_text, table.columns.get("model_id", [""] * len(table)))]
+    levels = [*map(_text, table.columns["output_type_id"])]
+    if kind == "sample":  # counts them, since tasks may have samples of other names
+        numbers = Counter()
+        for i, key in enumerate(zip(names, keys, strict=True)):
+            numbers[key] += 1
+            levels[i] = str(numbers[key])
+    rows: dict[tuple[str, ...], int] = {}  # the first of each task
+    models: dict[str, dict[str, dict[tuple[str, ...], Any]]] = {}
+    for i, (key, name, level) in enumerate(zip(keys, names, levels, strict=True)):
+        values = models.setdefault(name, {}).setdefault(level, {})
+        if key in values:
+            refuse(table.place(i), "one value of each task, model and level", "another")
+        values[key] = table.columns["value"][i]
+        rows.setdefault(key, i)
+    keys = sorted(rows)
+    first = table.take(np.array([rows[key] for key in keys]))
+    columns, meanings = {x: first.columns[x] for x in tasks}, {}
+    for name, values_of in models.items():
+        different = {*values_of} ^ {*next(iter(models.values()))}
         if different:
-            got = f"{listed(sorted(different))} not of all (such as {model})"
+            got = f"{listed(sorted(different))} not of all (such as {name})"
             refuse(table.path, f"equal {kind}s of all models", got)
-    meaning = {"quantile": "quantiles", "sample": "members"}[kind]
-    meanings = {model: Meaning(meaning, x) for model, x in models.items()}
-    unused = [f"rows of {x}" for x in sorted(types - usable)]
-    return dataclasses.replace(table, columns=columns, rows=rows), meanings, unused
+        named = {level: f"{name} {kind} {level}".strip() for level in values_of}
+        meanings[name] = Meaning("quantiles" if kind == "quantile" else "members", named)
+        for level, values in values_of.items():
+            columns[named[level]] = np.array([values.get(key, "") for key in keys], object)
+    return dataclasses.replace(first, columns=columns), meanings, unused
 
 
 def _data(
@@ -751,14 +726,12 @@ def _data(
         targets = labels.numbers(target)
     if classes and options.target is None:
         rows = np.asarray(jax.tree.leaves(predictions)[0])
-        likeliest = rows.argmax(1) if rows.ndim == 2 else (rows >= 0.5).astype(int)
-        rivals = (x for x in table.columns if x not in (target, *columns.values()))
-        rival = next((x for x in rivals if {*map(_text, table.columns[x])} <= {*classes}), None)
-        if rival is not None and (likeliest == targets).all():  # a column of predicted labels
-            got = (
-                f"{target}, always the likeliest label, and {rival}: calibjax FILE --target COLUMN"
-            )
-            refuse(table.path, "one column of targets", got)
+        likeliest = rows.argmax(1) if rows.ndim == 2 else rows >= 0.5
+        others = [x for x in table.columns if x not in (target, *columns.values())]
+        rivals = [x for x in others if {*map(_text, table.columns[x])} <= {*classes}]
+        if rivals and (likeliest == targets).all():  # the labels may be predicted ones
+            got = f"{target}, always the likeliest label, and {rivals[0]}"
+            refuse(table.path, "one column of targets", f"{got}: calibjax FILE --target COLUMN")
     groups, group_names = _groups({x: table.texts(x) for x in other["groups"]})
     features = [table.numbers(x) for x in other["features"]]
     clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]

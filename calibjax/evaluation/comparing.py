@@ -269,12 +269,10 @@ def of_scores(c: Compared, _: Part) -> Part:
         (worse, better), sign = (pair, 1) if value > 0 else (pair[::-1], -1)
         size, low, high = alike(sign * value, *sorted(sign * x for x in ends))
         has = "has a" if pair in significant else "does not have a significantly"
-        text = f"{better} {has} better {name} than {worse}: it is lower by {size}{unit} per sample"
+        lower = f"it is lower by {size}{unit} per sample"
+        text = f"{better} {has} better {name} than {worse}: {lower}"
         if is_best and not texts:
-            text = (
-                f"{better} has the best {name}: it is lower by {size}{unit} per sample than that "
-            )
-            text += f"of {worse}, the next best"
+            text = f"{better} has the best {name}: {lower} than that of {worse}, the next best"
         texts.append(f"{text} (95 % interval {low} to {high}; {p_is(pvalues.pop(pair))}).")
     texts += _neither(pvalues, f"have the better {name}")
     remark = "Smaller is better. Differences are paired; their p-values are those of the t-test."
@@ -283,10 +281,10 @@ def of_scores(c: Compared, _: Part) -> Part:
 
 def of_gains(c: Compared, _: Part) -> Part:
     """What recalibration gains, and differences of that."""
-    (score, name, unit), task, kind = c.score, c.first.task, recalibration.AffineScaling
-    if task == "quantiles":
+    (score, name, unit), kind = c.score, recalibration.AffineScaling
+    if c.first.task == "quantiles":
         kind = recalibration.QuantileShift
-    elif c.first.is_of_classes or task == "counts":
+    elif c.first.is_of_classes or c.first.task == "counts":
         kind = recalibration.TemperatureScaling
         if not all(hasattr(p.value, "tempered") for p in c.models.values()):
             return Part()
@@ -326,9 +324,9 @@ def calibration(c: Compared, _: Part) -> Part:
         texts += [f"{better} is better calibrated than {worse} ({p_is(unclear.pop(pair))})."]
     texts += _neither(unclear, "be better calibrated")
     remark = (
-        "The SKCE is zero for a calibrated model; intervals are for others. Of two models with "
+        "The SKCE of a calibrated model is zero; intervals are for other models. Of two models "
     )
-    remark += "the same error, the one with more similar predictions has the larger SKCE."
+    remark += "with the same error, the one with more similar predictions has the larger SKCE."
     return _part("Which is better calibrated?", remark, texts, tests, skces, differences)
 
 
@@ -380,7 +378,7 @@ def compare(
 ) -> Evaluation:
     """Which of several models of the same targets is better, and in what, in one call.
 
-    For two models p and q it asks four questions, whose answers differ:
+    It answers four questions about two models p and q:
 
     - Which has the better *score*, and is that more than chance?
       (`hypothesis_tests.score_difference`)
@@ -388,15 +386,16 @@ def compare(
     - Which is better *calibrated*? (`hypothesis_tests.skce_difference`, with one kernel for all)
     - Does q *know something that p does not*: is p wrong given q? (`exact_skce_test` with q as
       features of p) If that is so in both directions, a combination of both is better than each.
-      Only a model that is not rejected by itself can say so: one that is not calibrated is wrong
-      given anything.
+      This is only asked of models p that are not rejected by themselves: a model that is not
+      calibrated is wrong given anything.
 
-    p-values are adjusted by the method of Holm, those of each question for all models or pairs. The
-    kernel is `kernels.default_kernel` of all predictions together; if they are of
+    The first sentence of the result is the verdict: which model has the better score, and by how
+    much. p-values are adjusted by the method of Holm, separately for each question, for all models
+    or pairs. The kernel is `kernels.default_kernel` of all predictions together; if they are of
     different families, its target kernel alone. Of more than 5000 predictions, the SKCE and the
-    tests look at 5000 that are chosen at random (400 where tests would have to look at all pairs in
-    each redraw). For ensembles, quantiles, and families without closed-form expectations there are
-    scores and gains only.
+    tests use 5000 that are chosen at random (400 if tests would need all pairs in each redraw). For
+    ensembles, quantiles, and families without closed-form expectations there are scores and gains
+    only.
 
     Args:
         key: a JAX random key.
@@ -417,9 +416,10 @@ def compare(
         progress: as in `evaluate`.
 
     Returns:
-        The record, as that of `evaluate`; calls of its entries contain `models`, `targets`, `key`,
-        `weights` and `clusters` as they were passed. `advice` is about combinations. `figures` are
-        the reliability diagram (of class 1 of two, or the top label) or PIT histogram of each.
+        A result with the methods of that of `evaluate`. Calls of its entries contain `models`,
+        `targets`, `key`, `weights` and `clusters` as they were passed. `advice` is about
+        combinations. `figures` are the reliability diagram (of class 1 of two, or the top label) or
+        PIT histogram of each. `notes` say what p-values are adjusted for.
 
     Raises:
         TypeError: if an argument is of the wrong kind, or traced by JAX.
@@ -451,7 +451,9 @@ def compare(
     say("figures", len(work), len(work) + 1)
     notes = ["p-values are adjusted for the number of models or pairs, each question separately."]
     if some.rows is not None:
-        notes.append(f"SKCEs are those of {len(some.rows)} samples that were chosen at random.")
+        notes.append(
+            f"SKCEs and their tests use {len(some.rows)} samples that were chosen at random."
+        )
     described = f"{len(c.data)} models ({', '.join(c.data)}) of {c.first.size} targets: "
     described += f"{task_in_words(c.first)}{weights_in_words(c.first)}"
     described += f"; arrays were read as {c.first.read_as}" * bool(c.first.read_as)

@@ -284,16 +284,6 @@ def test_names_and_kinds_of_files(file, calls, tmp_path, capsys):
     assert len(calls) == 1
 
 
-def test_without_pandas(file, calls, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    assert main([str(file)]) == 0
-    hub = file.with_name("hub.csv")
-    hub.write_text("day,output_type,output_type_id,value,target\n1,quantile,0.5,2,3\n")
-    assert main([str(hub)]) == 2
-    line = "hubs are read with pandas, which is not installed: pip install 'calibjax[report]'"
-    assert line in capsys.readouterr().err
-
-
 def test_data_that_evaluate_refuses(file, tmp_path, capsys, monkeypatch):
     def refusing(*arguments, **options):
         raise ValueError("predictions: expected at least 10 samples, got 3")

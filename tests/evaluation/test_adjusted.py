@@ -106,7 +106,7 @@ def test_tests_of_numbers_see_the_same_redraws():
         drawn = found["mean errors"].null_samples[place, 0]
         np.testing.assert_allclose(drawn[:9], np.abs(errors), rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(np.sort(drawn[9:]), np.sort(np.abs(central)), atol=1e-6)
-        own = found["groups"].null_samples[place, 1]
+        own = found["mean errors"].null_samples[place, 2, 0]
         np.testing.assert_allclose(own, abs(np.mean((y - loc)[1::2])), rtol=1e-4)
         expected = np.mean(np.outer(score, score)[~np.eye(40, dtype=bool)])
         own = components.unbiased.null_samples[place]

@@ -1,5 +1,7 @@
 """The parts of an evaluation: mean errors, ranges, tasks, temperatures, impossible outcomes."""
 
+import types
+
 import jax
 import numpy as np
 import pytest
@@ -8,8 +10,7 @@ import scipy.stats
 from calibjax import distributions
 from calibjax._core import checks
 from calibjax.evaluation.data import checked_data, measured, ranges, shown_classes, task_of
-from calibjax.evaluation.errors import _is_idle, _Means, proper_scores
-from calibjax.hypothesis_tests.result import CalibrationTestResult
+from calibjax.evaluation.errors import Column, _entry, _is_idle, proper_scores
 
 KEY = jax.random.key(0)
 
@@ -23,17 +24,12 @@ def test_what_does_not_exist():
     assert (entry.call, entry.note) == ("f(x)", "does not exist: x: expected more")
 
 
-def _entry(pvalue, residuals, members, expected=0.0, **more):
-    random = np.random.default_rng(0)
-    test = CalibrationTestResult(
-        statistic=np.array([[0.5, 0.1]]),
-        pvalue=None,
-        estimate=np.array([[-0.5, 0.1]]),
-        null_samples=np.abs(random.normal(size=(999, 1, 2))) * [0.1, 0.2],
-        adjusted_pvalue=np.array([[pvalue, 0.7]]),
-    )
-    means = _Means(None, test, np.stack([residuals, residuals], 1), members[:, None], 2)
-    return means.entry("error", expected, "test()", (0, 0), **more)
+def _row(pvalue, residuals, members, expected=0.0, **more):
+    """The row of an error of -0.5, one of two."""
+    of_all = np.full(len(residuals), expected)
+    column = Column(0, "error", "targets", of_all, lambda entry, errors: None, **more)
+    data = types.SimpleNamespace(has_weights=False, and_weights="")
+    return _entry(data, column, [[-0.5], [pvalue], [0.2]], residuals[:, None], members, 2)
 
 
 def test_mean_error_against_a_z_test():
@@ -42,16 +38,14 @@ def test_mean_error_against_a_z_test():
     residuals -= residuals[members == 1].mean() + 0.5
     error = residuals[members == 1].std(ddof=1) / np.sqrt(20)
     observed = 2 * 2 * scipy.stats.norm.sf(0.5 / error)  # two-sided, of two errors
-    entry = _entry(0.001, residuals, members, expected=3.0)
+    entry = _row(0.001, residuals, members, expected=3.0)
     assert (entry.value, entry.expected, entry.difference) == (2.5, 3.0, -0.5)
     assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
-    assert entry.call == "test()"
-    low, high = entry.by_chance
-    assert 3 - low == pytest.approx(high - 3)
-    assert high - 3 == pytest.approx(0.224, rel=0.1)  # of |N(0, 0.1²)|, one of two
+    assert entry.call == "jnp.mean(targets)"
+    assert entry.by_chance == pytest.approx((2.8, 3.2))
     assert entry.pvalue == pytest.approx(max(0.001, observed))
-    assert _entry(0.9, residuals, members).pvalue == 0.9
-    share = _entry(0.9, residuals, members, expected=0.6, is_share=True)
+    assert _row(0.9, residuals, members).pvalue == 0.9
+    share = _row(0.9, residuals, members, expected=0.6, is_share=True)
     assert 0 <= share.low < share.value == pytest.approx(0.1)
 
 
@@ -61,7 +55,7 @@ def test_mean_error_of_residuals_without_scatter():
         (np.full(9, np.float32(-0.1)) - 0.4, np.ones(9)),  # up to rounding
         (np.arange(9.0) - 3.5, np.arange(9) == 3),
     ):
-        entry = _entry(0.01, residuals, members * 1.0)
+        entry = _row(0.01, residuals, members * 1.0)
         assert entry.pvalue == 0.01
         assert entry.low is entry.high is None
 

@@ -31,7 +31,7 @@ def _judged(part):
 def _table(random):
     """Sections with p-values, of which some entries have none, and what may be said of others."""
     sections, findings = [], []
-    for name in ("mean errors", "groups", "features", "calibration"):
+    for name in ("Errors", "Groups", "Given the features", "Is the model calibrated?"):
         entries = []
         for i in range(random.integers(0, 5)):
             low = random.choice([1e-3, 0.2])
@@ -85,9 +85,9 @@ def test_sentences_follow_the_pvalues(seed):
         if smallest:
             known = [p for p in pvalues.values() if p is not None]
             assert smallest[1] == f"{min(known):.2g}"
-        for name in ("groups", "features"):
+        for name in ("Groups", "Given the features"):
             own = [p for x, p in pvalues.items() if x.startswith(name) and p is not None]
-            spoken = "none of the groups" if name == "groups" else "depends on the features"
+            spoken = "none of the groups" if name == "Groups" else "depends on the features"
             assert (spoken in text) == bool(own and min(own) > 0.05)
 
 
