@@ -85,6 +85,8 @@ def map_batches(items: T, evaluate: Callable[[T], Result], batch_size: int) -> R
 
 # XLA uses half of the vector registers of processors with AVX-512, unless it is told otherwise.
 _OPTIONS: dict[str, Any] = {"xla_cpu_prefer_vector_width": 512}
+if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:  # also where the command line disables them
+    _OPTIONS |= {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
 
 
 def jit_long(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:

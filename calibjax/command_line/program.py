@@ -199,6 +199,8 @@ def prepare(*, keeps_programs: bool) -> str:
         A sentence about the folder if it is new or cannot be used; else nothing.
     """
     compile_quickly()
+    if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:  # but of programs that run long
+        jax.config.update("jax_disable_most_optimizations", True)
     if not keeps_programs or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return ""
     try:

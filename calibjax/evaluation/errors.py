@@ -454,17 +454,20 @@ def _binned(data: Data) -> Section:
     """ECEs beside those of redrawn labels."""
     notions = ("top_label", "class_wise") if data.task == "classification" else ("top_label",)
     call = f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights})"
+    test = hypothesis_tests.exact_test(
+        data.at(4),
+        functools.partial(_eces, notions),
+        data.predictions,
+        data.targets,
+        num_draws=_NUM_DRAWS,
+        weights=data.weights,
+    )
     entries, draws = [], {}
     for notion in notions:
-        statistic = functools.partial(_ece, notion)
-        more = {"num_draws": _NUM_DRAWS, "weights": data.weights}
-        test = hypothesis_tests.exact_test(
-            data.at(4), statistic, data.predictions, data.targets, **more
-        )
         name = f"ECE, {notion.replace('_', ' ')}"
-        draws[name] = test.null_samples
+        draws[name] = test.null_samples[notion]
         shown = f"estimators.ece(predictions, targets, notion={notion!r}, {call}"
-        entries.append(Entry(name, float(test.statistic), call=shown))
+        entries.append(Entry(name, float(test.statistic[notion]), call=shown))
     chances = ranges(draws)
     entries = [dataclasses.replace(x, by_chance=chances[x.name]) for x in entries]
     remark = f"Expected calibration errors in {NUM_BINS} bins (low, high] of equal width. They are "
@@ -475,9 +478,12 @@ def _binned(data: Data) -> Section:
     return Section("Expected calibration errors", tuple(entries), remark, is_detail=True)
 
 
-def _ece(notion: Any, predictions: Any, targets: Any, weights: Any = None) -> jax.Array:
-    options = {"binning": UniformBins(NUM_BINS), "notion": notion}
-    return inner(estimators.ece)(predictions, targets, weights=weights, **options)
+def _eces(
+    notions: tuple[Any, ...], predictions: Any, targets: Any, weights: Any = None
+) -> dict[str, jax.Array]:
+    options = {"binning": UniformBins(NUM_BINS), "weights": weights}
+    ece = functools.partial(inner(estimators.ece), predictions, targets, **options)
+    return {notion: ece(notion=notion) for notion in notions}
 
 
 def reliability_panel(data: Data, predictions: Any = None, when: str = "") -> Panel:
