@@ -339,10 +339,11 @@ def _cells(path: Path, text: str, sep: str) -> np.ndarray:
         rows = [*csv.reader(io.StringIO(text, newline=""), delimiter=sep, strict=True)]
     while len(rows) > 1 and not any(x.strip() for x in rows[-1]):
         rows.pop()
-    lengths = [*map(len, rows)]
-    for row in np.flatnonzero(np.not_equal(lengths, lengths[0]))[:1]:
-        got = lengths[row]
-        refuse(f"{path}, row {row + 1}", f"{lengths[0]} values as in the first row", got)
+    number = len(rows[0])
+    for i, row in enumerate(rows):
+        if len(row) != number:
+            expected = f"{number} values as in the first row"
+            refuse(f"{path}, row {i + 1}", expected, len(row))
     return np.array(rows, object)
 
 
@@ -407,7 +408,10 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
         observed = ("observation", "oracle_value", *(["value"] if labels else []))
     other = {x: _chosen(table, x, getattr(options, x)) for x in OTHERS}
     others = [x for columns in other.values() for x in columns]
-    target, meanings = _certain(table, labels, options.target, observed, others, meanings)
+    target = _target(labels or table, options.target, observed)
+    if not meanings:
+        names = [x for x in table.columns if x not in others and (labels or x != target)]
+        meanings = {"": _certain(table, names, (labels or table).values(target))}
     columns = [x for meaning in meanings.values() for x in meaning.columns.values()]
     inputs = [*others, *columns]
     (name, count), *_ = Counter([*inputs, *([] if labels else [target])]).most_common(1)
@@ -506,39 +510,42 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
             template = next(x for x in TEMPLATES.values() if f"--{option} " in x)
             refuse(f"--{option}", f"--{needed}, too", f"none: calibjax FILE {template}")
 
+    options_of_kinds = {template.split()[0][2:] for template in TEMPLATES.values()}
+    chosen = sorted(x for x in options_of_kinds if getattr(options, x) is not None)
+    if len(chosen) > 1:
+        got = " and ".join(f"--{x}" for x in chosen)
+        refuse(table.path, "options for one kind of predictions", got)
+    if not chosen:
+        return {}
+
     def one(option: str) -> str:
         return _matching(table, [getattr(options, option)], f"--{option}")[0]
 
-    kinds: dict[str, dict[str, Meaning]] = {}
-    if options.probability is not None:
-        kinds["probability"] = {"": Meaning("probability", {_POSITIVE: one("probability")})}
-    for kind in ("classes", "logits", "quantiles"):
-        if pairs := getattr(options, kind):
-            kinds[kind] = {"": Meaning(kind, _assigned(table, f"--{kind}", pairs))}
-    if options.mean is not None:
-        kinds["mean"] = {"": Meaning("normal", {"loc": one("mean"), "scale": one("sd")})}
-    if options.lower is not None:
+    (option,) = chosen
+    given = getattr(options, option)
+    if option in ("members", "models"):
+        columns = _matching(table, given, f"--{option}")
+        if option == "models":
+            return {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
+        meaning = Meaning("members", {x: x for x in columns})
+    elif option == "probability":
+        meaning = Meaning("probability", {_POSITIVE: one("probability")})
+    elif option == "mean":
+        meaning = Meaning("normal", {"loc": one("mean"), "scale": one("sd")})
+    elif option == "lower":
         levels = [str(round((1 + sign * options.level) / 2, 12)) for sign in (-1, 1)]
-        ends = dict(zip(levels, (one("lower"), one("upper")), strict=True))
-        kinds["lower"] = {"": Meaning("quantiles", ends)}
-    if options.members:
-        columns = _matching(table, options.members, "--members")
-        kinds["members"] = {"": Meaning("members", {x: x for x in columns})}
-    if options.family is not None:
-        needed = parameters(options.family)
+        meaning = Meaning("quantiles", {levels[0]: one("lower"), levels[1]: one("upper")})
+    elif option == "family":
+        needed = parameters(given)
         pairs = options.parameters or [f"{x}={x}" for x in needed]
         columns = _assigned(table, "--parameters", pairs)
         if {*columns} != {*needed}:
-            expected = f"the parameters {listed(needed)} of {options.family}"
+            expected = f"the parameters {listed(needed)} of {given}"
             refuse("--parameters", expected, listed(columns))
-        kinds["family"] = {"": Meaning(options.family, {x: columns[x] for x in needed})}
-    if options.models:
-        columns = _matching(table, options.models, "--models")
-        kinds["models"] = {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
-    if len(kinds) > 1:
-        got = " and ".join(f"--{x}" for x in kinds)
-        refuse(table.path, "options for one kind of predictions", got)
-    return next(iter(kinds.values()), {})
+        meaning = Meaning(given, {x: columns[x] for x in needed})
+    else:
+        meaning = Meaning(option, _assigned(table, f"--{option}", given))
+    return {"": meaning}
 
 
 def parameters(family: str) -> tuple[str, ...]:
@@ -547,51 +554,34 @@ def parameters(family: str) -> tuple[str, ...]:
     return tuple(x.name.strip("_") for x in fields if "constraint" in x.metadata)
 
 
-def _certain(
-    table: Table,
-    labels: Table | None,
-    target: str | None,
-    observed: Sequence[str],
-    others: Sequence[str],
-    meanings: Mapping[str, Meaning],
-) -> tuple[str, Mapping[str, Meaning]]:
-    """The column of the targets, and what the columns of predictions mean.
+def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
+    """The column of the targets: the one that an option names, the only one, or a usual name."""
+    columns = [*table.columns]
+    if name is not None:
+        return _matching(table, [name], "--target")[0]
+    candidates = columns if len(columns) == 1 else [x for x in usual if x in columns]
+    if len(candidates) != 1:
+        got = listed(candidates) if candidates else f"columns {listed(columns, 12)}"
+        templates = "calibjax FILE --target COLUMN or calibjax FILE --labels FILE"
+        expected = f"one column of targets ({', '.join(usual)})"
+        refuse(table.path, expected, f"{got}; name it: {templates}")
+    return candidates[0]
 
-    Raises:
-        InputError: if that is not certain, with options that could name the columns.
-    """
-    of_labels = labels or table
-    candidates = [x for x in observed if x in of_labels.columns]
-    if target is not None:
-        candidates = _matching(of_labels, [target], "--target")
-    elif labels and len(labels.columns) == 1:
-        candidates = [*labels.columns]
-    is_clear = len(candidates) == 1
-    assigned = {*others, *([] if labels else candidates)}
-    names = dict.fromkeys(x for x in table.columns if x not in assigned)
-    values = of_labels.values(candidates[0]) if is_clear else np.zeros(0)
-    recognised = [*meanings.values()] or _recognised(table, names, values)
-    is_certain = meanings or (
-        len(recognised) == 1 and recognised[0].columns and recognised[0].kind != "family"
-    )
-    if is_clear and is_certain:
-        return candidates[0], meanings or {"": recognised[0]}
-    kinds = [*dict.fromkeys(x.kind for x in recognised)]
+
+def _certain(table: Table, names: Sequence[str], targets: np.ndarray) -> Meaning:
+    """What columns of predictions mean, if there is one meaning; else names the options."""
+    meanings = _recognised(table, names, targets)
+    if len(meanings) == 1 and meanings[0].columns:
+        return meanings[0]
+    kinds = dict.fromkeys(x.kind for x in meanings)
+    got = f"columns {listed(names, 12)}" if names else "no other column"
     fit = f", which fit {' and '.join(kinds)}" if kinds else ""
-    columns = f"columns {listed(names, 12)}" if names else "no other column"
-    expected, got = "columns of one kind of predictions", f"{columns}{fit}"
-    if not is_clear:
-        expected = f"one column of targets ({', '.join(observed)})"
-        got = listed(candidates) if candidates else f"columns {listed(of_labels.columns, 12)}"
-    named = f"{'--labels FILE ' if labels else ''}{'' if is_clear else '--target COLUMN '}"
-    kinds = [] if meanings else kinds or _COMMON
-    templates = [f"calibjax FILE {named}{TEMPLATES[x]}" for x in kinds]
-    if meanings or not (is_clear or labels):
-        templates.append("calibjax FILE --labels FILE")
-    refuse(of_labels.path, expected, f"{got}; name them: {' or '.join(templates)}")
+    templates = " or ".join(f"calibjax FILE {TEMPLATES[x]}" for x in kinds or _COMMON)
+    expected = "columns of one kind of predictions"
+    refuse(table.path, expected, f"{got}{fit}; name them: {templates}")
 
 
-def _recognised(table: Table, names: Mapping[str, None], targets: np.ndarray) -> list[Meaning]:
+def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list[Meaning]:
     """Kinds of predictions by the names of columns; without columns if they are not certain."""
     meanings: list[Meaning] = []
     for kind, pattern in _CERTAIN.items():
@@ -607,9 +597,8 @@ def _recognised(table: Table, names: Mapping[str, None], targets: np.ndarray) ->
     single = [x for x in ("prob", "probs", "p") if x in names]
     if len(single) == 1:
         is_label = any(re.match(r"(y_?)?(pred|hat)", x, re.I) for x in names)
-        is_confidence = (
-            is_label and not (table.values(single[0]) < 0.5).any()
-        )  # in a predicted label
+        # The column may hold the confidence in a predicted label.
+        is_confidence = is_label and not (table.values(single[0]) < 0.5).any()
         meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: single[0]}))
     locs = [x for x in ("mean", "loc") if x in names]
     scales = [x for x in ("sd", "std", "scale") if x in names]
@@ -619,9 +608,8 @@ def _recognised(table: Table, names: Mapping[str, None], targets: np.ndarray) ->
         means, labels = (x[~np.isnan(x)] for x in (table.values(locs[0]), targets))
         if means.size and np.isin(labels, (0, 1)).all() and (np.abs(means - 0.5) <= 0.5).all():
             meanings.append(Meaning("probability", {}))  # with a standard error
-    for family in FAMILIES:
-        if parameters(family) != ("loc", "scale") and {*parameters(family)} <= {*names}:
-            meanings.append(Meaning("family", {}))
+    others = [x for x in map(parameters, FAMILIES) if x != ("loc", "scale")]
+    meanings += [Meaning("family", {}) for needed in others if {*needed} <= {*names}]
     return meanings
 
 
@@ -727,11 +715,11 @@ def _data(
     if classes and options.target is None:
         rows = np.asarray(jax.tree.leaves(predictions)[0])
         likeliest = rows.argmax(1) if rows.ndim == 2 else rows >= 0.5
-        others = [x for x in table.columns if x not in (target, *columns.values())]
-        rivals = [x for x in others if {*map(_text, table.columns[x])} <= {*classes}]
-        if rivals and (likeliest == targets).all():  # the labels may be predicted ones
-            got = f"{target}, always the likeliest label, and {rivals[0]}"
-            refuse(table.path, "one column of targets", f"{got}: calibjax FILE --target COLUMN")
+        others = table.columns.keys() - {target, *columns.values()}
+        for name in sorted(others) if (likeliest == targets).all() else ():
+            if {*map(_text, table.columns[name])} <= {*classes}:  # the target may be predicted
+                got = f"{target}, always the likeliest label, and {name}"
+                refuse(table.path, "one column of targets", f"{got}: calibjax FILE --target COLUMN")
     groups, group_names = _groups({x: table.texts(x) for x in other["groups"]})
     features = [table.numbers(x) for x in other["features"]]
     clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
@@ -813,8 +801,9 @@ def _predictions(table: Table, meaning: Meaning, options: Namespace) -> Distribu
             refuse(table.path, "different levels between 0 and 1", listed(columns))
         levels = np.array([*map(float, columns)])
         order = np.argsort(levels)
-        make = distributions.Quantiles.sorted if options.sort_quantiles else distributions.Quantiles
-        return make(np.tile(levels[order], (len(rows), 1)), rows[:, order])
+        fields: Any = np.tile(levels[order], (len(rows), 1)), rows[:, order]
+        of_rows = distributions.Quantiles
+        return of_rows.sorted(*fields) if options.sort_quantiles else of_rows(*fields)
     if kind in ("probability", "classes"):
         rows = _probabilities(table, columns, rows, options)
     if kind == "probability":
@@ -878,11 +867,11 @@ def check_rows(data: Data) -> None:
 def check_same_rows(first: Data, other: Data) -> None:
     """Refuses a file whose rows have other targets, weights or clusters than the first file."""
     path, table = first.table.path, other.table
-    sizes = [f"{len(x.table)} rows" for x in (first, other)]
-    classes = [f"classes {listed(x.classes)}" for x in (first, other)]
-    for expected, got in (sizes, classes):
-        if expected != got:
-            refuse(table.path, f"{expected} as in {path}", got)
+    if len(first.table) != len(table):
+        refuse(table.path, f"{len(first.table)} rows as in {path}", len(table))
+    if first.classes != other.classes:
+        expected, got = (f"classes {listed(x.classes, 100)}" for x in (first, other))
+        refuse(table.path, f"{expected} as in {path}", got)
     for name in ("targets", "weights", "clusters"):
         values, others = getattr(first, name), getattr(other, name)
         if values is not None and others is not None and (values != others).any():

@@ -270,6 +270,14 @@ raise SystemExit(program.main())"""
     assert len(lines) == bool(line)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="of signals")
+def test_interrupted_while_it_is_imported():
+    code = "import sys; sys.argv[0] = 'bin/calibjax'; from calibjax import _start; import signal"
+    command = [sys.executable, "-c", f"{code}; signal.raise_signal(signal.SIGINT)"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (130, "calibjax: interrupted\n")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="of pipes, and names of bytes")
 def test_names_and_kinds_of_files(file, calls, tmp_path, capsys):
     strange = tmp_path / os.fsdecode(b"caf\xe9\x1b[31m.csv")

@@ -84,6 +84,16 @@ def test_other_refusals(files, calls, tmp_path, capsys):
     assert not calls
 
 
+def test_many_classes_of_other_names(tmp_path):
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path, name in zip(paths, "xy", strict=True):
+        names = [*"abcdefghi", name, "z"]
+        columns = ",".join(f"prob_{x}" for x in names)
+        path.write_text(f"{columns},label\n0.5,{'0.05,' * 10}a\n")
+    with pytest.raises(InputError, match="expected classes a, b, .*, x, z as in .*, y, z"):
+        load(paths)
+
+
 def test_models_in_the_columns_of_one_file(tmp_path, calls, capsys):
     path = tmp_path / "matches.csv"
     path.write_text("elo,odds,winner,day\n0.5,0.25,us,1\n0.5,0.75,them,1\n0.1,0.2,us,2\n")
