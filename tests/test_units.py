@@ -19,7 +19,6 @@ from calibjax import distributions, estimators, hypothesis_tests, recalibration,
 from calibjax import kernels as K
 from calibjax.distances.elementary import SquaredEuclidean
 from calibjax.distributions.composed import Recalibrated
-from calibjax.evaluation.errors import residual_spread
 from calibjax.kernels.stationary import PowerExponential
 from tests import oracles
 from tests.registry import families
@@ -314,7 +313,6 @@ OF_MORE = {
     "errors of groups": (_of_data(_group_errors), 1),
     "parts of the CRPS": (_of_data(scores.crps_decomposition), 1),
     "gain by a temperature": (_of_data(_gains), 0),
-    "spread of the residuals": (_of_data(residual_spread), 0),
     "streamed exact test": (lambda d: _of_stream(_STREAMED_TEST(_low_rank(d)), d), 0),
     "streamed blocks": (lambda d: _of_stream(streaming.SKCE(d.kernel, block_size=2), d), 0),
 }

@@ -135,8 +135,8 @@ def evaluate(
     >>> predictions = distributions.Quantiles(levels, quantiles)
     >>> targets = jax.random.normal(jax.random.key(0), (200,))
     >>> evaluation = calibjax.evaluate(jax.random.key(1), predictions, targets)
-    >>> print(f'{evaluation["coverage of the central 80 % intervals"].value:.2f}')
-    0.56
+    >>> print(f'{evaluation["coverage of the central 80 % intervals"].value:.3f}')
+    0.565
     >>> print(evaluation.sentences[0])
     Miscalibrated: the predicted distributions are too narrow. The central 80 % intervals ...
     """
