@@ -122,7 +122,9 @@ def _law(data: Data) -> _Law | None:
     if isinstance(predictions, Quantiles):
         levels = predictions.levels
     each = jnp.broadcast_to(levels, (data.length, levels.shape[-1]))
-    columns = jnp.concatenate([zeros[:, None] + 0.5, zeros[:, None], each, each], 1)
+    inverse = 12**0.5 if data.task == "ensembles" else 0.0  # quantiles have their levels
+    moments = jnp.broadcast_to(jnp.array([0.5, inverse], pit.dtype), (data.length, 2))
+    columns = jnp.concatenate([moments, each, each], 1)
     mean = np.asarray(levels, float).reshape(-1, levels.shape[-1]).mean(0)
     return _Law(Uniform(zeros, zeros + 1), pit, columns, mean, RANKS)
 
@@ -328,7 +330,7 @@ def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
     means, inverse, probs = table[:, :d], table[:, d : 2 * d], table[:, 2 * d + len(levels) :]
     has_spread, pit = bool((inverse > 0).all()), "result.arrays['pit']"
     is_own = law.redrawn == RANKS
-    scale = np.median(1 / inverse[:, 0]) if has_spread else math.nan
+    scale = float(np.median(1 / inverse[:, 0])) if has_spread else math.nan
     for i in range(d):
         name, values = "mean of the targets", "targets"
         if is_own:
@@ -342,16 +344,12 @@ def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
     advice = advice.get(data.task, SCALING)
     if has_spread:
         moments = (f"jax.vmap(lambda p: p.{name}())(predictions)" for name in ("mean", "variance"))
-        squares = "(targets - {}) ** 2 / {}".format(*moments)
-        yield Column(
-            d,
-            "errors in predicted standard deviations",
-            squares if d == 1 else f"jnp.mean({squares}, 1)",
-            np.ones(data.size),
-            _spread(scale if d == 1 else math.nan),
-            advice,
-            is_root=True,
-        )
+        squares, name = "(targets - {}) ** 2 / {}".format(*moments), _SPREAD
+        squares = squares if d == 1 else f"jnp.mean({squares}, 1)"
+        if is_own:
+            squares, name = f"12 * ({pit} - 0.5) ** 2", "spread of the PIT values"
+        ones, told = np.ones(data.size), _spread(name, scale if d == 1 else math.nan)
+        yield Column(d, name, squares, ones, told, advice, is_root=True, is_last=is_own)
     # Where levels differ between the samples, or targets are whole numbers, PIT values tell less.
     is_plain = np.ndim(getattr(data.predictions, "levels", 0)) < 2 and data.task != "counts"
     nearest = _nearest(levels, residual.pairs)
@@ -398,7 +396,10 @@ def _bias(name: str, scale: float) -> Told:
     return told
 
 
-def _spread(scale: float) -> Told:
+_SPREAD = "errors in predicted standard deviations"
+
+
+def _spread(name: str, scale: float) -> Told:
     """Errors that are larger or smaller than predicted, unless they have one sign."""
 
     def told(entry: Entry, errors: np.ndarray) -> tuple[str, str] | None:
@@ -406,6 +407,8 @@ def _spread(scale: float) -> Told:
             return None
         times = f"{entry.value:.2f}" if entry.value < 9.995 else number(entry.value)
         word = f"the predicted distributions are too {'narrow' if entry.value > 1 else 'wide'}"
+        if name != _SPREAD:
+            return word, f"PIT values are {times} times as far from one half as they should be"
         return word, f"the errors are {times} times as large as the predicted standard deviations"
 
     return told
