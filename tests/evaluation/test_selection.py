@@ -172,7 +172,7 @@ class _Plain:
 
 
 def test_wrong_input():
-    with pytest.raises(TypeError, match="repairs: expected"):
+    with pytest.raises(ValueError, match="repairs: expected"):
         evaluate(KEYS[0], NORMAL, NORMAL.loc, repairs="yes")
     with pytest.raises(TypeError, match="recalibrations.*: expected a record.* got _Plain"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
