@@ -596,8 +596,11 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
                 meanings.append(Meaning(kind, columns))
     single = [x for x in ("prob", "probs", "p") if x in names]
     if len(single) == 1:
-        is_label = any(re.match(r"(y_?)?(pred|hat)", x, re.I) for x in names)
         # The column may hold the confidence in a predicted label.
+        known = {*np.unique(targets[~np.isnan(targets)]).tolist()} or {0.0, 1.0}
+        others = (table.values(x) for x in names if x != single[0])
+        is_label = any(re.match(r"(y_?)?(pred|hat)", x, re.I) for x in names)
+        is_label |= any({*np.unique(x).tolist()} <= known for x in others)
         is_confidence = is_label and not (table.values(single[0]) < 0.5).any()
         meanings.append(Meaning("probability", {} if is_confidence else {_POSITIVE: single[0]}))
     locs = [x for x in ("mean", "loc") if x in names]
@@ -621,24 +624,28 @@ def _are_levels(texts: Collection[str]) -> bool:
 def _places(table: Table, labels: Table, target: str) -> np.ndarray:
     """The row of labels that belongs to each row of a table, [n]; -1 if there is none.
 
-    Rows belong together that are equal in the columns that both files have; or, if there are no
-    such columns, that have the same number.
+    Rows belong together that are equal in the columns that both files have. Files of the same rows
+    may repeat them, and a file with nothing but the labels has none.
     """
     names = [x for x in labels.columns if x not in (target, *HUB)]
     keys = [x for x in names if x in table.columns]
     ours, theirs = ([[*map(_text, x.columns[k])] for k in keys] for x in (table, labels))
-    if len(labels) == len(table) and ours == theirs:
+    if len(labels) == len(table) and ours == theirs and len(keys) == len(names):
         return np.arange(len(table))
     if not keys:
-        refuse(labels.path, f"{len(table)} rows as in {table.path}", len(labels))
+        sizes = f"{len(table)} rows as in {table.path}", len(labels)
+        own = "a column that both files have, or the labels alone", f"columns {listed(names)}"
+        refuse(labels.path, *(own if names else sizes))
     dates = [x for x in names if re.match(r"\d{4}-\d\d", _text(labels.columns[x][0]))]
     others = [x for x in dates if x not in keys]
-    rivals = [x for x in ("target", "variable") if x in table.columns and x not in keys]
+    # The date of what is forecast tells horizons apart.
+    tasks = ["target", "variable", *["horizon"] * (not any("target" in x for x in keys))]
+    rivals = [x for x in tasks if x in table.columns and x not in keys]
     rivals = [x for x in rivals if len({*table.columns[x]}) > 1]
     places = {row: i for i, row in enumerate(zip(*theirs, strict=True))}
     if others or rivals or len(places) < len(labels):
-        got = f"dates {others[0]} of this file only" if others else "several for some values"
-        got = f"one for all values of {rivals[0]}" if rivals else got
+        got = f"one for all values of {rivals[0]}" if rivals else "several for some values"
+        got = f"dates {others[0]} of this file only" if others else got
         expected = f"one row for each value of {listed(keys)}, which both files have"
         refuse(labels.path, expected, got)
     return np.array([places.get(row, -1) for row in zip(*ours, strict=True)])
@@ -717,7 +724,8 @@ def _data(
         likeliest = rows.argmax(1) if rows.ndim == 2 else rows >= 0.5
         others = table.columns.keys() - {target, *columns.values()}
         for name in sorted(others) if (likeliest == targets).all() else ():
-            if {*map(_text, table.columns[name])} <= {*classes}:  # the target may be predicted
+            texts = {x.lower().removesuffix(".0") for x in map(_text, table.columns[name])}
+            if texts <= {x.lower() for x in classes}:  # the target may be predicted
                 got = f"{target}, always the likeliest label, and {name}"
                 refuse(table.path, "one column of targets", f"{got}: calibjax FILE --target COLUMN")
     groups, group_names = _groups({x: table.texts(x) for x in other["groups"]})
@@ -872,6 +880,10 @@ def check_same_rows(first: Data, other: Data) -> None:
     if first.classes != other.classes:
         expected, got = (f"classes {listed(x.classes, 100)}" for x in (first, other))
         refuse(table.path, f"{expected} as in {path}", got)
+    for name in first.table.columns.keys() & table.columns.keys():  # which may identify the rows
+        ours, theirs = ([*map(_text, x.columns[name])] for x in (first.table, table))
+        if ours != theirs and len({*ours}) == len(ours) and {*ours} == {*theirs}:
+            refuse(table.path, f"rows in the order of {path} by column {name}", "another order")
     for name in ("targets", "weights", "clusters"):
         values, others = getattr(first, name), getattr(other, name)
         if values is not None and others is not None and (values != others).any():

@@ -200,7 +200,8 @@ def test_observations_of_a_hub_by_other_dates(written):
     with pytest.raises(InputError, match="one row for each value of location, .* dates date"):
         load(path, labels=labels)
     labels = written(".csv", "location,observation\na,3\n", "labels")
-    assert load(path, labels=labels).targets.tolist() == [3, 3]
+    with pytest.raises(InputError, match="got one for all values of horizon"):
+        load(path, labels=labels)
     path = written(".csv", names + rows.replace("2,cases", "2,deaths"), "forecasts")
     with pytest.raises(InputError, match="got one for all values of target"):
         load(path, labels=labels)
@@ -232,3 +233,37 @@ def test_a_label_that_is_predicted(names, written):
         load(path)
     assert load(path, target="true").targets.tolist() == [1, 1]
     assert load(path, target="label").targets.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("predictions", "labels", "got"),
+    [
+        ("ID,prob\n1,0.2\n2,0.7\n", "id,label\n2,0\n1,1\n", "columns id"),
+        ("file,split,prob\na,x,0.2\nb,x,0.7\n", "image,split,label\nb,x,0\na,x,1\n", "several"),
+        (
+            "id,date,prob\n1,2020-01-01,0.2\n2,2020-01-02,0.4\n",
+            "day,id,label\n2020-01-02,1,0\n2020-01-03,2,1\n",
+            "dates day",
+        ),
+        ("guess,prob,label\n0,0.7,1\n1,0.8,1\n", None, "expected one column"),
+    ],
+)
+def test_rows_that_may_belong_together_otherwise(tmp_path, predictions, labels, got):
+    """Files that share no key are not matched by the numbers of their rows."""
+    first, second = tmp_path / "predictions.csv", tmp_path / "labels.csv"
+    first.write_text(predictions)
+    options = []
+    if labels is not None:
+        second.write_text(labels)
+        options = ["--labels", str(second)]
+    with pytest.raises(InputError, match=got):
+        load([str(first), *options])
+
+
+def test_models_in_another_order(tmp_path):
+    """Files of models are compared row by row, unless a column says that their orders differ."""
+    for name, ids in (("a", "12"), ("b", "21")):
+        rows = "".join(f"{i},0.3,1\n" for i in ids)
+        (tmp_path / f"{name}.csv").write_text(f"id,prob,label\n{rows}")
+    with pytest.raises(InputError, match="order of .* by column id"):
+        load([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
