@@ -182,7 +182,7 @@ def evaluate(
         tests={name: test for (_, name), test in parts.tests.items()},
         arrays=data.arrays,
         panels=parts.panels,
-        advice=tuple(_advice(parts, said)),
+        advice=tuple(_weighted(data, x) for x in _advice(parts, said)),
     )
 
 
@@ -306,6 +306,14 @@ def _notes(parts: Part, pvalues: Mapping[str, float]) -> list[str]:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _weighted(data: Data, advice: Advice) -> Advice:
+    """The advice for samples with weights."""
+    if not data.has_weights:
+        return advice
+    call = advice.call.replace("targets)", "targets, weights=weights)")
+    return Advice(advice.text, call.replace("numbers)\n", "numbers, weights=weights)\n"))
 
 
 def _advice(parts: Part, said: Sequence[Finding]) -> list[Advice]:

@@ -61,8 +61,8 @@ class Residuals:
 
     They are those of the mean, of the squared error over the variance, of the events "at most the
     quantile" of k levels, and of c central intervals between two of these. What they need of the
-    predictions, [n, 2 d + 2 k], are their features: means, inverse standard deviations (zero where
-    there is none), quantiles and the probabilities of the events.
+    predictions, [n, 2 d + 3 k], are their features: means, inverse standard deviations (zero where
+    there is none), quantiles, and the probabilities of targets up to and below these.
 
     Attributes:
         size: d.
@@ -77,10 +77,10 @@ class Residuals:
         d, columns = self.size, predictions.features
         y = targets.reshape(len(targets), -1).astype(columns.dtype)
         error, inverse = y - columns[:, :d], columns[:, d : 2 * d]
-        quantiles, probs = jnp.split(columns[:, 2 * d :], 2, 1)
+        quantiles, probs, under = jnp.split(columns[:, 2 * d :], 3, 1)
         spread = jnp.mean(jnp.square(inverse * error) - (inverse > 0), 1, keepdims=True)
-        events = (y[:, :1] <= quantiles) - probs
-        central = [events[:, [high]] - events[:, [low]] for low, high in self.pairs]
+        events, below = (y[:, :1] <= quantiles) - probs, (y[:, :1] < quantiles) - under
+        central = [events[:, [high]] - below[:, [low]] for low, high in self.pairs]
         return jnp.concatenate([error, spread, events, *central], 1)
 
 
@@ -90,7 +90,7 @@ class _Law(NamedTuple):
     Attributes:
         predictions: [N], from which targets are redrawn.
         targets: [N] or [N, d].
-        columns: the features of `Residuals`, [N, 2 d + 2 k].
+        columns: the features of `Residuals`, [N, 2 d + 3 k].
         levels: of the k quantiles.
         redrawn: the targets, or PIT values where the predictions are ensembles or quantiles.
     """
@@ -104,7 +104,7 @@ class _Law(NamedTuple):
     @property
     def size(self) -> int:
         """Number of coordinates d."""
-        return self.columns.shape[1] // 2 - len(self.levels)
+        return (self.columns.shape[1] - 3 * len(self.levels)) // 2
 
 
 def _law(data: Data) -> _Law | None:
@@ -124,14 +124,14 @@ def _law(data: Data) -> _Law | None:
     each = jnp.broadcast_to(levels, (data.length, levels.shape[-1]))
     inverse = 12**0.5 if data.task == "ensembles" else 0.0  # quantiles have their levels
     moments = jnp.broadcast_to(jnp.array([0.5, inverse], pit.dtype), (data.length, 2))
-    columns = jnp.concatenate([moments, each, each], 1)
+    columns = jnp.concatenate([moments, each, each, each], 1)
     mean = np.asarray(levels, float).reshape(-1, levels.shape[-1]).mean(0)
     return _Law(Uniform(zeros, zeros + 1), pit, columns, mean, RANKS)
 
 
 @jax.jit
 def _columns(predictions: Distribution, levels: jax.Array) -> jax.Array:
-    """Means, inverse deviations, quantiles and their probabilities, [n, 2 d + 2 k]."""
+    """Means, inverse deviations, quantiles and their probabilities, [n, 2 d + 3 k]."""
 
     def one(p: Any) -> jax.Array:
         mean = jnp.atleast_1d(p.mean())
@@ -142,8 +142,10 @@ def _columns(predictions: Distribution, levels: jax.Array) -> jax.Array:
         if levels.size:
             quantiles = jax.vmap(p.icdf)(levels.astype(mean.dtype))
             is_whole = getattr(getattr(p, "support", None), "is_integer", False)
-            probs = jax.vmap(p.cdf)(quantiles) if is_whole else levels.astype(mean.dtype)
-            parts += [quantiles.astype(mean.dtype), probs]
+            both = levels.astype(mean.dtype), levels.astype(mean.dtype)
+            if is_whole:
+                both = (jax.vmap(p.cdf)(x).astype(mean.dtype) for x in (quantiles, quantiles - 1))
+            parts += [quantiles.astype(mean.dtype), *both]
         return jnp.concatenate(parts)
 
     return jax.vmap(one)(predictions)
@@ -172,6 +174,7 @@ class Column:
         in_groups: whether groups have it, too.
         is_last: whether it is said only if nothing else is.
         is_root: whether the root of the mean is shown, whose prediction is one.
+        is_repaired: whether a temperature that helps makes the advice unnecessary.
     """
 
     place: int
@@ -184,6 +187,7 @@ class Column:
     in_groups: bool = True
     is_last: bool = False
     is_root: bool = False
+    is_repaired: bool = False
 
     def shown(self, expected: float, error: float) -> float:
         """The observed value."""
@@ -203,7 +207,8 @@ def mean_errors(data: Data) -> Part:
     elif law is None:
         return Part()
     else:
-        pairs = central_pairs(law.levels).T.tolist() if law.levels.size else []
+        has_pairs = bool(law.levels.size) and not _differ(data)
+        pairs = central_pairs(law.levels).T.tolist() if has_pairs else []
         residual = Residuals(law.size, tuple((low, high) for low, high in pairs))
         samples = with_features(law.predictions, law.columns), law.targets
         columns, redrawn = [*_of_numbers(data, law, residual)], law.redrawn
@@ -240,8 +245,12 @@ def mean_errors(data: Data) -> Part:
                 more = {"is_last": is_same, "is_repaired": False, "advice": advice}
                 findings.append(dataclasses.replace(found, word=word, **more))
     order = {x.name: (x.pvalue, -abs(x.difference or 0)) for x in (*of_all, *of_groups)}
-    first = columns[0].name if data.is_of_classes else ""
-    findings.sort(key=lambda x: (x.entry != first, "," in x.entry, *order[x.entry]))
+    first = columns[0].name if data.task == "classification" else ""
+    own = {x.name for x in of_groups}
+    findings.sort(key=lambda x: (x.entry != first, x.entry in own, *order[x.entry]))
+    widths = [x for x in findings if x.word.startswith(_WIDTH) and x.entry not in own]
+    # Of shapes that are both too narrow and too wide the clearer one is said.
+    findings = [x for x in findings if x not in widths or x.word == widths[0].word]
     sections = [Section("Observed and predicted", tuple(of_all), _remark(data, law), test=_TEST)]
     panels = _panels(data, law)
     if of_groups:
@@ -252,7 +261,7 @@ def mean_errors(data: Data) -> Part:
     return Part(tuple(sections), tuple(findings), {(redrawn, _TEST): test}, panels=tuple(panels))
 
 
-_TEST = "mean errors"
+_TEST, _WIDTH = "mean errors", "the predicted distributions are too"
 
 
 def _entry(
@@ -290,7 +299,7 @@ def _finding(column: Column, entry: Entry, errors: np.ndarray) -> list[Finding]:
         return []
     # Where one tail alone is wrong, a bias says more.
     is_last = column.is_last or told[0].startswith("the intervals contain")
-    more = {"is_last": is_last, "advice": column.advice, "is_repaired": True}
+    more = {"is_last": is_last, "advice": column.advice, "is_repaired": column.is_repaired}
     return [Finding(entry.name, *told, **more)]
 
 
@@ -316,7 +325,8 @@ def _of_classes(data: Data) -> list[Column]:
         return told
 
     right = "estimators.top_label(predictions, targets)[1]"
-    columns = [Column(probs.shape[1], "accuracy", right, probs.max(1), top, advice, True)]
+    more = {"is_share": True, "is_repaired": True}
+    columns = [Column(probs.shape[1], "accuracy", right, probs.max(1), top, advice, **more)]
     for c in shown_classes(probs):
         called = data.class_called(c)
         frequency = f"frequency of {called}", f"targets == {c}", probs[:, c]
@@ -327,19 +337,23 @@ def _of_classes(data: Data) -> list[Column]:
 def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
     """Means, size of the errors, and coverage."""
     table, d, levels = data.known(law.columns).astype(float), law.size, law.levels
-    means, inverse, probs = table[:, :d], table[:, d : 2 * d], table[:, 2 * d + len(levels) :]
+    means, inverse = table[:, :d], table[:, d : 2 * d]
+    _, probs, under = np.split(table[:, 2 * d :], 3, 1)
     has_spread, pit = bool((inverse > 0).all()), "result.arrays['pit']"
     is_own = law.redrawn == RANKS
-    scale = float(np.median(1 / inverse[:, 0])) if has_spread else math.nan
+    scales = np.median(1 / inverse, 0) if has_spread else np.full(d, np.nan)
+    # Where deviations differ much, an error in units of a typical one says little.
+    is_alike = has_spread and d == 1 and inverse.max() <= 2 * inverse.min()
     for i in range(d):
         name, values = "mean of the targets", "targets"
         if is_own:
             name, values = "mean PIT value", pit
         elif data.task == "multivariate":
             name, values = f"mean of coordinate {i}", f"targets[:, {i}]"
-        told, advice = _bias(name, scale if d == 1 else math.nan), SCALING
-        advice = SHIFTS if data.task == "quantiles" else advice
-        yield Column(i, name, values, means[:, i], told, advice)
+        told = _bias(name, float(scales[0]) if is_alike else math.nan)
+        advice = OTHER_COUNTS if data.task == "counts" else SCALING
+        if data.task != "quantiles":  # whose levels say where they are
+            yield Column(i, name, values, means[:, i], told, advice)
     advice = {"regression": MAP_OF_QUANTILES, "quantiles": SHIFTS, "counts": OTHER_COUNTS}
     advice = advice.get(data.task, SCALING)
     if has_spread:
@@ -348,8 +362,8 @@ def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
         squares = squares if d == 1 else f"jnp.mean({squares}, 1)"
         if is_own:
             squares, name = f"12 * ({pit} - 0.5) ** 2", "spread of the PIT values"
-        ones, told = np.ones(data.size), _spread(name, scale if d == 1 else math.nan)
-        yield Column(d, name, squares, ones, told, advice, is_root=True, is_last=is_own)
+        ones, told, more = np.ones(data.size), _spread(name, scales), {"is_last": is_own}
+        yield Column(d, name, squares, ones, told, advice, is_root=True, is_repaired=True, **more)
     # Where levels differ between the samples, or targets are whole numbers, PIT values tell less.
     is_plain = np.ndim(getattr(data.predictions, "levels", 0)) < 2 and data.task != "counts"
     nearest = _nearest(levels, residual.pairs)
@@ -357,18 +371,27 @@ def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
         nominal, place = levels[high] - levels[low], d + 1 + len(levels) + i
         name = f"central {100 * nominal:.4g} % intervals"
         inside = f"({levels[low]:.6g} < {pit}) & ({pit} <= {levels[high]:.6g})" * is_plain
-        told, is_shown = _central(name, d + 1 + low, d + 1 + high), i == nearest and not has_spread
-        expected = probs[:, high] - probs[:, low]
-        more: Any = {"is_share": True, "in_groups": is_shown}
+        told = _central(name, d + 1 + low, d + 1 + high, _ties(data))
+        is_shown = i == nearest and not has_spread and data.task != "quantiles"
+        expected = probs[:, high] - under[:, low]
+        more: Any = {"is_share": True, "in_groups": is_shown, "is_repaired": True}
         yield Column(place, f"coverage of the {name}", inside, expected, told, advice, **more)
     is_last = data.task != "quantiles" and bool(residual.pairs)
+    middle = int(np.abs(levels - 0.5).argmin()) if data.task == "quantiles" else -1
     for j, level in enumerate(levels):
         if is_own or level in (0.05, 0.5, 0.95):
             name, inside = f"{100 * level:.4g} % quantiles", f"{pit} <= {level:.6g}" * is_plain
-            more = {"is_share": True, "in_groups": False, "is_last": is_last}
-            own = SHIFTS if data.task == "quantiles" else None
+            name = f"quantiles {j + 1} of {len(levels)}" if _differ(data) else name
+            more = {"is_share": True, "in_groups": j == middle, "is_last": is_last}
+            own = SHIFTS if data.task == "quantiles" and not _differ(data) else None
             column = d + 1 + j, f"coverage of the {name}", inside, probs[:, j]
-            yield Column(*column, _quantile(name), own, **more)
+            yield Column(*column, _quantile(name, _ties(data)), own, **more)
+
+
+def _differ(data: Data) -> bool:
+    """Whether the levels of quantiles differ between the samples."""
+    levels = data.known(getattr(data.predictions, "levels", np.zeros(1)))
+    return data.task == "quantiles" and levels.ndim > 1 and bool((levels != levels[0]).any())
 
 
 def _nearest(levels: np.ndarray, pairs: Any) -> int:
@@ -399,14 +422,15 @@ def _bias(name: str, scale: float) -> Told:
 _SPREAD = "errors in predicted standard deviations"
 
 
-def _spread(name: str, scale: float) -> Told:
+def _spread(name: str, scales: np.ndarray) -> Told:
     """Errors that are larger or smaller than predicted, unless they have one sign."""
 
     def told(entry: Entry, errors: np.ndarray) -> tuple[str, str] | None:
-        if entry.value > 1 and (errors[0] / scale) ** 2 > (entry.value**2 - 1) / 2:
+        bias = float(np.mean((errors[: scales.size] / scales) ** 2))
+        if entry.value > 1 and bias > (entry.value**2 - 1) / 2:
             return None
         times = f"{entry.value:.2f}" if entry.value < 9.995 else number(entry.value)
-        word = f"the predicted distributions are too {'narrow' if entry.value > 1 else 'wide'}"
+        word = f"{_WIDTH} {'narrow' if entry.value > 1 else 'wide'}"
         if name != _SPREAD:
             return word, f"PIT values are {times} times as far from one half as they should be"
         return word, f"the errors are {times} times as large as the predicted standard deviations"
@@ -414,25 +438,33 @@ def _spread(name: str, scale: float) -> Told:
     return told
 
 
-def _central(name: str, low: int, high: int) -> Told:
+def _ties(data: Data) -> str:
+    """What a share of targets rests on where these equal quantiles."""
+    if data.task != "quantiles":
+        return ""
+    values, targets = data.known((data.predictions.values, data.targets))
+    return " (ties are broken at random)" * bool((values == targets[:, None]).any())
+
+
+def _central(name: str, low: int, high: int, ties: str) -> Told:
     """Too narrow or too wide where both tails agree."""
 
     def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
         below, above, is_few = errors[low], -errors[high], (entry.difference or 0) < 0
         word = f"the intervals contain too {'few' if is_few else 'many'} targets"
         if min(below, above) > 0 or max(below, above) < 0:
-            word = f"the predicted distributions are too {'narrow' if below > 0 else 'wide'}"
-        return word, f"the {name} contain {percent(entry.value)} of the targets"
+            word = f"{_WIDTH} {'narrow' if below > 0 else 'wide'}"
+        return word, f"the {name} contain {percent(entry.value)} of the targets{ties}"
 
     return told
 
 
-def _quantile(name: str) -> Told:
+def _quantile(name: str, ties: str) -> Told:
     """Quantiles that are too low or too high."""
 
     def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
         word = f"the {name} are too {'low' if (entry.difference or 0) < 0 else 'high'}"
-        return word, f"{percent(entry.value)} of the targets are at most these"
+        return word, f"{percent(entry.value)} of the targets are at most these{ties}"
 
     return told
 

@@ -27,7 +27,13 @@ from calibjax.evaluation.data import (
     ranges,
 )
 from calibjax.evaluation.record import Entry, Section
-from calibjax.evaluation.words import MAP_OF_QUANTILES, SHAPE
+from calibjax.evaluation.words import (
+    MAP_OF_QUANTILES,
+    OTHER_COUNTS,
+    SCALING,
+    SHAPE,
+    map_of_classes,
+)
 from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES, OF_NUMBERS
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -53,6 +59,7 @@ _WORDS = {
     "unbiased": "errors shared by similar predictions",
     "dispersion": "targets scatter more than predicted",
 }
+_ADVICE = {"regression": MAP_OF_QUANTILES, "counts": OTHER_COUNTS}
 _COMPONENTS = "result.tests['calibration'].components"
 
 
@@ -84,7 +91,7 @@ def chosen_kernels(data: Data) -> Choice:
         kernel = default_kernel(_seen(predictions.value, data))
         is_quick = is_ensemble(predictions.value) or has_features(kernel, data)
         is_closed = predictions is original and (is_quick or data.size <= FEW)
-    except NotImplementedError:
+    except (NotImplementedError, TypeError):  # there are families without a variance
         kernel, is_closed = None, False
     if not is_closed and not is_ensemble(predictions.value):
         call = f"distributions.monte_carlo(jax.random.fold_in(key, 9), predictions, {NUM_DRAWS})"
@@ -230,7 +237,9 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], Fi
     if shape in SHAPES:
         advice = MAP_OF_QUANTILES if data.task == "regression" else SHAPE
         return entries, Finding(title, *_told(words), advice=advice)
-    return entries, Finding(title, *_told(words), is_last="where" not in words)
+    advice = map_of_classes(data.size) if data.is_of_classes else _ADVICE.get(data.task, SCALING)
+    more = {"is_last": "where" not in words, "advice": advice, "is_repaired": True}
+    return entries, Finding(title, *_told(words), **more)
 
 
 def _told(direction: str) -> tuple[str, str]:
@@ -292,7 +301,8 @@ def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry]
     of_dispersion = OF_CLASSES if data.is_of_classes else OF_NUMBERS
     words = of_dispersion[float(components.dispersion.z) < 0]
     entry = f"z: {_WORDS['dispersion']}"
-    return entries, Finding(entry, *_told(words), is_last=True)
+    advice = _ADVICE.get(data.task, SCALING)
+    return entries, Finding(entry, *_told(words), is_last=True, advice=advice, is_repaired=True)
 
 
 def _skce(data: Data, chosen: Choice, test: CalibrationTestResult) -> tuple[Entry, dict[str, Any]]:

@@ -14,12 +14,14 @@ method = recalibration.{method}
 params = method.fit(predictions, targets)
 repaired = method.apply(params, new_predictions)"""
 GROUPS = Advice(
-    "The errors differ between groups. Recalibrating within groups may repair them, if the groups "
-    f"of new samples are known; whether it does was not computed. {_HELD_OUT}",
+    "The errors differ between groups. Recalibrating within groups may repair them, if groups do "
+    "not overlap and those of new samples are known; whether it does was not computed. "
+    f"{_HELD_OUT}",
     """\
 method = recalibration.GroupWise(recalibration.PlattScaling())
-params = method.fit(predictions, targets, groups)  # of integers
-repaired = method.apply(params, new_predictions, new_groups)""",
+numbers = result.arrays["memberships"].argmax(1)  # result: this evaluation
+params = method.fit(predictions, targets, numbers)
+repaired = method.apply(params, new_predictions, new_numbers)""",
 )
 SHIFTS = Advice(
     "Shift the quantiles of each level by that quantile of the errors on held-out data (conformal "
@@ -56,16 +58,19 @@ NOTHING = Advice(
     "errors."
 )
 OTHERWISE = Advice(
-    "No recalibration method of calibjax is known to repair this. The errors say what the model "
-    "gets wrong: look at its features and at the family of distributions that it predicts."
+    "Which recalibration repairs this was not computed; `evaluate` with repairs=True, and "
+    "calibjax.select_recalibration, compare several. The errors say what the model gets wrong: "
+    "look at its features and at the family of distributions that it predicts."
 )
 
 
 def map_of_classes(size: int) -> Advice:
     """Maps of each probability, where one temperature is not enough."""
     method = "PlattScaling()" if size < 1000 else "IsotonicRegression()"
-    text = "A temperature does not repair these errors. A map of the probability of each class "
-    text += "may: whether it does was not computed, so compare scores on held-out data. "
+    text = (
+        "A map of the probability of each class may repair these errors. Whether it does was not "
+    )
+    text += "computed, so compare scores on held-out data. "
     return Advice(text + _HELD_OUT, _CALL.format(method=method))
 
 
