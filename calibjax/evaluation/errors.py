@@ -491,7 +491,7 @@ def _binned(data: Data) -> Section:
     call = f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights})"
     test = hypothesis_tests.exact_test(
         data.at(4),
-        functools.partial(_eces, notions),
+        _eces(notions),
         data.predictions,
         data.targets,
         num_draws=_NUM_DRAWS,
@@ -513,12 +513,16 @@ def _binned(data: Data) -> Section:
     return Section("Expected calibration errors", tuple(entries), remark, is_detail=True)
 
 
-def _eces(
-    notions: tuple[Any, ...], predictions: Any, targets: Any, weights: Any = None
-) -> dict[str, jax.Array]:
-    options = {"binning": UniformBins(NUM_BINS), "weights": weights}
-    ece = functools.partial(inner(estimators.ece), predictions, targets, **options)
-    return {notion: ece(notion=notion) for notion in notions}
+@functools.cache  # one statistic, which JAX compiles once
+def _eces(notions: tuple[Any, ...]) -> Callable[..., dict[str, jax.Array]]:
+    """ECEs by notion, a statistic of redrawn labels."""
+
+    def statistic(predictions: Any, targets: Any, weights: Any = None) -> dict[str, jax.Array]:
+        options = {"binning": UniformBins(NUM_BINS), "weights": weights}
+        ece = functools.partial(inner(estimators.ece), predictions, targets, **options)
+        return {notion: ece(notion=notion) for notion in notions}
+
+    return statistic
 
 
 def reliability_panel(data: Data, predictions: Any = None, when: str = "") -> Panel:

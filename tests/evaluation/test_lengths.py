@@ -62,4 +62,5 @@ def test_evaluation_of_another_length(kind):
         calibjax.evaluate(KEY, *kind(np.random.default_rng(n), n))
 
     first = num_compiled(lambda: evaluated(57))
+    assert num_compiled(lambda: evaluated(57)) == 0
     assert num_compiled(lambda: (evaluated(60), evaluated(64))) < first / 4
