@@ -40,8 +40,18 @@ def settings(monkeypatch, tmp_path):
     monkeypatch.setattr(jax.config, "update", changed.__setitem__)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     return changed
+
+
+def test_programs_are_hardly_optimised(settings, monkeypatch):
+    """Unless the user has said whether they are."""
+    program.prepare(keeps_programs=False)
+    assert not settings
+    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS")
+    program.prepare(keeps_programs=False)
+    assert settings == {"jax_disable_most_optimizations": True}
 
 
 def test_programs_are_kept(settings, tmp_path):
