@@ -246,9 +246,9 @@ def mean_errors(data: Data) -> Part:
                 findings.append(dataclasses.replace(found, word=word, **more))
     order = {x.name: (x.pvalue, -abs(x.difference or 0)) for x in (*of_all, *of_groups)}
     first = columns[0].name if data.task == "classification" else ""
-    own = {x.name for x in of_groups}
-    findings.sort(key=lambda x: (x.entry != first, x.entry in own, *order[x.entry]))
-    widths = [x for x in findings if x.word.startswith(_WIDTH) and x.entry not in own]
+    later = {x.name for x in of_groups}
+    findings.sort(key=lambda x: (x.entry != first, x.entry in later, *order[x.entry]))
+    widths = [x for x in findings if x.word.startswith(_WIDTH) and x.entry not in later]
     # Of shapes that are both too narrow and too wide the clearer one is said.
     findings = [x for x in findings if x not in widths or x.word == widths[0].word]
     sections = [Section("Observed and predicted", tuple(of_all), _remark(data, law), test=_TEST)]
