@@ -249,6 +249,7 @@ def test_report_through_a_link(file, calls, tmp_path):
 def test_output_that_cannot_be_written(output, before, status, line, file):
     code = f"""
 import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where it is ignored outside
 from calibjax.command_line import program
 from tests.command_line.examples import EVALUATION
 def evaluate(*arguments, **options):
@@ -272,7 +273,9 @@ raise SystemExit(program.main())"""
 
 @pytest.mark.skipif(os.name != "posix", reason="of signals")
 def test_interrupted_while_it_is_imported():
-    code = "import sys; sys.argv[0] = 'bin/calibjax'; from calibjax import _start; import signal"
+    # Signals that are ignored where the tests run are ignored here, too, before Python starts.
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code += "; sys.argv[0] = 'bin/calibjax'; from calibjax import _start"
     command = [sys.executable, "-c", f"{code}; signal.raise_signal(signal.SIGINT)"]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (process.returncode, process.stderr) == (130, "calibjax: interrupted\n")
