@@ -35,7 +35,6 @@ _REMARK += "improvements of held-out scores (five folds). The first with p > 0.0
 _PLACE = 14  # of its random key among those of the evaluation
 _NUM_DRAWS = 199  # within an evaluation
 _STATIC = {"static": True}
-_NAN = jnp.full((), jnp.nan)
 
 
 @record
@@ -171,7 +170,8 @@ def select_recalibration(
     first, *others = jax.random.split(key, len(methods) + 1)
     gains, tested, reasons = _fits(first, methods, predictions, targets, weights)
     score = default_score(*(one.repaired for one, _ in tested.values()))
-    keys, pvalues = dict(zip(methods, others, strict=True)), dict.fromkeys(methods, _NAN)
+    nan = jnp.full((), jnp.nan)
+    keys, pvalues = dict(zip(methods, others, strict=True)), dict.fromkeys(methods, nan)
     later = [one for one, _ in tested.values()]
     for name, (_, drawn) in tested.items():
         try:
@@ -184,7 +184,7 @@ def select_recalibration(
     if len(reasons) == len(recalibrations):
         got = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
         raise ValueError(f"recalibrations: expected at least one that can be fitted, got {got}")
-    missing = Gain(_NAN, _NAN, _NAN, _NAN)
+    missing = Gain(nan, nan, nan, nan)
     gains = {x: missing if x in reasons else gains[x] for x in recalibrations}
     return Repairs(pvalues, gains, significance_level, tuple(reasons.items()))
 
