@@ -25,6 +25,7 @@ from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.kernels import Kernel, TensorProduct, gram_matrix
 from calibjax.kernels.base import checked_labels, combine_on_pairs
 from calibjax.kernels.expectations import check_values
+from calibjax.kernels.expectations.fourier import over_range
 from calibjax.kernels.residuals import informed
 from calibjax.operators.plan import (
     operator_of,
@@ -116,8 +117,20 @@ def ready(kernel: Any, predictions: Distribution, targets: jax.Array) -> tuple[A
     if kernel is None:  # which stands for the default kernel of the predictions
         return kernel, predictions, targets
     refuse_without_expectations(kernel, predictions)
-    kernel = informed(kernel, predictions)
+    kernel = with_range(informed(kernel, predictions), predictions, targets)
     return kernel, predictions, _labels_of(kernel, predictions, targets)
+
+
+def with_range(kernel: Any, predictions: Distribution, targets: jax.Array) -> PyTree:
+    """A kernel on pairs whose target kernels know the range of the data, where they have to."""
+    is_product = lambda part: isinstance(part, TensorProduct)  # noqa: E731
+
+    def of_part(part: Any) -> Any:
+        if not is_product(part):
+            return part
+        return TensorProduct(part.prediction, over_range(part.target, predictions, targets))
+
+    return jax.tree.map(of_part, kernel, is_leaf=is_product)
 
 
 def _labels_of(kernel: Kernel, predictions: Distribution, targets: jax.Array) -> jax.Array:
@@ -447,6 +460,16 @@ def _of_one_kind(
         checks.same_kind("at_predictions", at_predictions, "predictions", predictions)
         checks.same_kind("at_targets", at_targets, "targets", targets)
     return predictions, targets, at_predictions, at_targets
+
+
+@together("kernel", "predictions", "targets", "at_targets")
+def _in_range(
+    kernel: Any, predictions: Distribution, targets: PyTree, at_targets: PyTree
+) -> tuple[Any, ...]:
+    """A kernel which knows the range of the locations, too."""
+    if kernel is not None and at_targets is not None:
+        kernel = with_range(kernel, predictions, jnp.concatenate([targets, at_targets]))
+    return kernel, predictions, targets, at_targets
 
 
 def mean_difference(

@@ -63,7 +63,29 @@ def test_against_quadrature(name, dtype):
     expected = _expected([law(*x) for x in zip(*parameters, strict=True)], targets.astype(float))
     found = estimators.skce(CONSTANT, predictions, targets)
     assert found.dtype == dtype
-    np.testing.assert_allclose(found, expected, rtol=0, atol=3e-7 if dtype == np.float32 else 2e-13)
+    error = {"rtol": 0, "atol": 3e-7 if dtype == np.float32 else 2e-13}
+    np.testing.assert_allclose(found, expected, **error)
+    np.testing.assert_allclose(_of_blocks(predictions, targets), expected, **error)
+
+
+def _of_blocks(predictions, targets):
+    """The same by pairs, in a block."""
+    return estimators.skce_block(CONSTANT, predictions, targets, block_size=len(targets))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_witness_against_quadrature(name):
+    """Also far beyond all targets, where a series for a shorter range would repeat the kernel."""
+    kind, parameters, law = FAMILIES[name]
+    predictions, targets = kind(*map(np.array, parameters)), np.array([1, 3])
+    at = np.array([2, 40])
+    expected = np.zeros(2)
+    for y, x in zip(targets, zip(*parameters, strict=True), strict=True):
+        z, weights = _nodes(law(*x))
+        values = np.exp(-np.square(np.subtract.outer(at, [y, *z])) / (2 * ELL**2))
+        expected += values @ np.append(1, -weights) / 2
+    found = estimators.witness(CONSTANT, predictions, targets, predictions, at)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 N, M = 30, 7
@@ -99,10 +121,15 @@ def test_sums_against_pairs(name, target):
     targets = TARGETS + 1e6 * (name == "far from zero")
     if name == "mixture" and isinstance(target, kernels.Matern):
         pytest.skip("no expectations")
+    options = {"weights": WEIGHTS}
     for function in (estimators.skce, estimators.skce_biased):
-        found = function(product, predictions, targets, weights=WEIGHTS)
-        pairs = jax.jit(function)(product, predictions, targets, weights=WEIGHTS)
+        found = function(product, predictions, targets, **options)
+        pairs = jax.jit(function)(product, predictions, targets, **options)
         np.testing.assert_allclose(found, pairs, rtol=0, atol=1e-12)
+    # Of the same features, pair by pair.
+    found = estimators.skce_block(product, predictions, targets, block_size=N, **options)
+    pairs = estimators.skce(product, predictions, targets, **options)
+    np.testing.assert_allclose(found, pairs, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["ensemble", "monte carlo", "mixture"])

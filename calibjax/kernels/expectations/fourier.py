@@ -27,7 +27,7 @@ from jax import lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul, reciprocal
-from calibjax._core.pytree import PyTree
+from calibjax._core.pytree import PyTree, record
 from calibjax.distances import Euclidean
 from calibjax.distributions import (
     Ensemble,
@@ -42,7 +42,14 @@ from calibjax.distributions import (
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.kernels.expectations import Features, length_scale, missing, register_expectations
+from calibjax.kernels.base import Conditional
+from calibjax.kernels.expectations import (
+    Features,
+    few_features,
+    length_scale,
+    missing,
+    register_expectations,
+)
 from calibjax.kernels.stationary import SquaredExponential
 
 # Frequencies beyond which pairs in closed form are cheaper, even with kernels on predictions of low
@@ -328,9 +335,95 @@ FOURIER_OF_DRAWS = FOURIER._replace(offset=_offset)
 FEW_FREQUENCIES = FOURIER._replace(prepare=functools.partial(_prepare, most=_FEW))
 
 
+@record
+class OverRange(SquaredExponential):
+    """A squared exponential kernel whose expectations are sums over the frequencies of a range.
+
+    Attributes:
+        middle: of the range.
+        frequencies: t_k ℓ, [K].
+    """
+
+    middle: Any = 0.0
+    frequencies: Any = ()
+
+    @property
+    def prepared(self) -> tuple[Any, Any]:
+        """What the features need."""
+        return self.middle, self.frequencies
+
+    def expected(self, squares: Complex, distance: Any) -> jax.Array:
+        """Σ c_k Re[z_k exp(i t_k d)] for z_k − 1, k = 1, 2, …, and d: an expectation of k."""
+        rate, spacing = reciprocal(jnp.asarray(length_scale(self, distance))), self.frequencies[0]
+        angle = self.frequencies * (distance * rate)
+        cosine, sine = jnp.cos(angle), jnp.sin(angle)
+        terms = cosine + squares[0] * cosine - squares[1] * sine
+        weights = jnp.square(_weight(spacing, self.frequencies))
+        return spacing / math.sqrt(2 * math.pi) + matmul(weights, terms)
+
+
+def _mean_over_range(kernel: OverRange, p: Any, z: jax.Array) -> jax.Array:
+    center, (real, imag) = _view(kernel, kernel.prepared, p)
+    return kernel.expected((real, -imag), z - center)
+
+
+def _inner_over_range(kernel: OverRange, p: Any, q: Any) -> jax.Array:
+    (center, x), (other, (real, imag)) = (_view(kernel, kernel.prepared, one) for one in (p, q))
+    product = _product(x, (real, -imag))
+    squares = x[0] + real + product[0], x[1] - imag + product[1]
+    return kernel.expected(squares, center - other) + _offset_of_pair(kernel, p, q)
+
+
+def _centered_over_range(kernel: OverRange, p: Any, y: Any, q: Any, z: Any) -> jax.Array:
+    views = (_view(kernel, kernel.prepared, one) for one in (p, q))
+    one, other = map(functools.partial(_features, kernel, kernel.prepared), views, (y, z))
+    return matmul(one[0], other[0]) + matmul(one[1], other[1]) + _offset_of_pair(kernel, p, q)
+
+
+def _offset_of_pair(kernel: OverRange, p: Any, q: Any) -> jax.Array | float:
+    """The offset of a prediction and itself, zero for others."""
+    one, other = (getattr(p, "draws", p) for p in (p, q))
+    if getattr(one, "index", None) is None:
+        return 0.0
+    offset = _offset(kernel, kernel.prepared, p, _view(kernel, kernel.prepared, p))
+    return jnp.where(one.index == other.index, offset, 0)
+
+
+for _family in _TRANSFORMS:
+    _of_family = FOURIER_OF_DRAWS if _family in (Ensemble, MonteCarlo) else FOURIER
+    register_expectations(
+        OverRange,
+        _family,
+        mean=_mean_over_range,
+        inner=_inner_over_range,
+        centered=_centered_over_range,
+        features=_of_family._replace(prepare=lambda kernel, *_: kernel.prepared),
+    )
+
+
+def over_range(kernel: Any, predictions: Any, targets: Any) -> PyTree:
+    """A target kernel with squared exponential terms that know the range of these data.
+
+    Only for families without expectations in closed form, or with double sums in place of these.
+    """
+    predictions = bare(predictions)
+
+    def of_part(part: Any) -> Any:
+        if not isinstance(part, SquaredExponential):
+            return part
+        part = SquaredExponential(part.length_scale, part.distance)
+        if few_features(part, predictions, once=True) == 0:
+            return part
+        prepared = _prepare(part, predictions, targets)
+        return part if prepared is None else OverRange(part.length_scale, part.distance, *prepared)
+
+    whole = SquaredExponential | Conditional
+    return jax.tree.map(of_part, kernel, is_leaf=lambda part: isinstance(part, whole))
+
+
 def _of_all_pairs(kernel: SquaredExponential, p: Distribution, *_: object) -> NoReturn:
-    why = " where values are traced or lie too many length scales apart, nor outside of skce, "
-    raise missing(kernel, p, why + "skce_biased and exact tests")
+    why = " where values are traced or lie too many length scales apart"
+    raise missing(kernel, p, why)
 
 
 def register_transform(distribution_type: type, transform: Transform) -> None:
