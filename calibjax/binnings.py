@@ -65,6 +65,11 @@ class _ProbabilityBins:
         raise NotImplementedError
 
 
+def is_own(binning: Binning) -> bool:
+    """Whether this is a binning of the library, a record."""
+    return isinstance(binning, _ProbabilityBins)
+
+
 def bins_of(
     binning: Binning,
     predictions: ClassPredictions,
@@ -80,10 +85,10 @@ def bins_of(
         TypeError: if the binning does not return integers.
         ValueError: if it does not return one integer per prediction, or one is out of range.
     """
-    n, is_own = checks.leading_size("", predictions), isinstance(binning, _ProbabilityBins)
-    both: Any = predictions.class_probs if is_own else predictions
+    n, sees_probs = checks.leading_size("", predictions), is_own(binning)
+    both: Any = predictions.class_probs if sees_probs else predictions
     if at is not None:
-        others = at.class_probs if is_own else at
+        others = at.class_probs if sees_probs else at
         both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), both, others)
     if isinstance(binning, _ProbabilityBins):
         bins = binning._bins(predictions, both, weights)

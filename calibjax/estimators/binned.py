@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.tree_util import Partial, all_leaves
 
 from calibjax import operators
 from calibjax._core import checks
@@ -24,7 +25,7 @@ from calibjax._core.arithmetic import matmul, one_hot, safe_sqrt, segment_sums
 from calibjax._core.gate import checked, inner
 from calibjax._core.pytree import Numbers
 from calibjax._core.special import SERIES_FROM, stirling_series
-from calibjax.binnings import Binning, UniformBins, bins_of
+from calibjax.binnings import Binning, UniformBins, bins_of, is_own
 from calibjax.distances import Distance, Euclidean, TotalVariation
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import ClassPredictions
@@ -133,6 +134,25 @@ def ece(
     if debiased and norm != "l2":
         raise ValueError(f'debiased: expected norm="l2", the error that has one, got {norm!r}')
 
+    # What a function of the user's returns is checked where it is known.
+    error = _compiled_error if is_own(binning) else _error
+    # A function becomes a pytree, so that it goes through compiled ones.
+    own: Any = Partial(distance) if all_leaves([distance]) else distance
+    return error(predictions, targets, weights, binning, own, notion, norm, debiased)
+
+
+def _error(
+    predictions: Any,
+    targets: jax.Array,
+    weights: jax.Array | None,
+    binning: Binning,
+    distance: Distance,
+    notion: str,
+    norm: str,
+    debiased: bool,
+) -> jax.Array:
+    """See `ece`."""
+
     def error(predictions: Any, targets: jax.Array) -> jax.Array:
         bins = bins_of(binning, predictions, weights=weights)
         data = predictions.class_probs, targets, bins, weights
@@ -153,6 +173,9 @@ def ece(
         of_classes = jax.vmap(error)(*inner(class_wise)(predictions, targets))
         value = jnp.max(of_classes) if norm == "max" else jnp.mean(of_classes)
     return safe_sqrt(value) if norm == "l2" and not debiased else value
+
+
+_compiled_error = jax.jit(_error, static_argnums=(5, 6, 7))
 
 
 @checked
