@@ -483,7 +483,7 @@ def mean_difference(
     return sums / (size if weights is None else jnp.sum(weights))
 
 
-@checked
+@checked(compiled=True)
 def ucme(
     kernel: Kernel,
     predictions: Distribution,
@@ -536,7 +536,7 @@ def ucme(
     return jnp.mean(jnp.square(mean_difference(kernel, locations, samples, weights)))
 
 
-@checked
+@checked(compiled=True)
 def witness(
     kernel: Kernel,
     predictions: Distribution,

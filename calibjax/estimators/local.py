@@ -195,7 +195,12 @@ def local_errors(
     >>> print(errors.error, errors.effective_size)
     [ 0.25  0.25 -0.25] [2. 2. 1.]
     """
-    problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
+    return _local_errors(local_problem(neighbourhood, features, confidences, correct, at, weights))
+
+
+@jax.jit
+def _local_errors(problem: "LocalProblem") -> LocalErrors:
+    """See `local_errors`."""
     (places, confidences), residuals = problem.confidences, problem.residuals
     values = [residuals, jnp.square(residuals), confidences * (1 - confidences)]
     means, totals = problem.smoothed(jnp.stack(values, 1), powers=(1, 2))
@@ -261,8 +266,14 @@ def lce(
     [0.25 0.25 0.75 0.75]
     """
     problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
+    return jnp.abs(_signed_errors(problem))
+
+
+@jax.jit
+def _signed_errors(problem: "LocalProblem") -> jax.Array:
+    """Local errors, NaN where no sample is in the bin of a point."""
     errors, totals = problem.errors()
-    return jnp.where(totals == 0, jnp.nan, jnp.abs(errors))
+    return jnp.where(totals == 0, jnp.nan, errors)
 
 
 @checked(at=_points)
@@ -310,10 +321,16 @@ def mlce(
     >>> print(mlce(neighbourhoods, features, confidences, correct))
     [0.75 0.5 ]
     """
-    problem = local_problem(neighbourhood, features, confidences, correct, at, weights)
+    data = neighbourhood, features, confidences, correct, at, weights
+    return _largest_error(local_problem(*data), is_at_samples=at is None)
+
+
+@functools.partial(jax.jit, static_argnames="is_at_samples")
+def _largest_error(problem: "LocalProblem", *, is_at_samples: bool) -> jax.Array:
+    """See `mlce`."""
     errors, totals = problem.errors()
     has_samples = totals != 0
-    if at is None and problem.weights is not None:
+    if is_at_samples and problem.weights is not None:
         has_samples &= problem.weights != 0
     largest = jnp.max(jnp.where(has_samples, jnp.abs(errors), 0), -1)
     return jnp.where(jnp.any(has_samples, -1), largest, jnp.nan)
@@ -366,6 +383,7 @@ class LocalProblem(NamedTuple):
         means = jnp.where(jnp.isnan(self.confidences[0])[:, None], jnp.nan, means)
         return means, masses[..., 0] * totals
 
+    @jax.jit
     def errors(self) -> tuple[jax.Array, jax.Array]:
         """Signed errors and sums of weights, which are zero where there are no errors."""
         means, totals = self.smoothed(self.residuals[:, None], powers=(1,))

@@ -115,6 +115,7 @@ def _jump(p: Any, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     return (p.cdf(y - 1) if jnp.issubdtype(jnp.result_type(y), jnp.integer) else at), at
 
 
+@jax.jit
 def randomised_intervals(
     key: jax.Array, p: Quantiles, y: jax.Array, weights: jax.Array | None = None
 ) -> jax.Array:

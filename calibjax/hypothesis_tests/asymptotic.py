@@ -288,15 +288,19 @@ def _bootstrap(
     return estimate, map_batches(jax.random.split(key, num_draws), batch, batch_size)
 
 
-def _standardised(blocks: jax.Array, estimate: jax.Array) -> jax.Array:
-    """√m mean(η) / σ̂ of m block estimates η with the mean."""
-    size = unit_of(blocks)
+@jax.jit
+def _of_blocks(blocks: jax.Array) -> CalibrationTestResult:
+    """With the statistic √m mean(η) / σ̂ of m block estimates η."""
+    size, estimate = unit_of(blocks), blocks.mean()
     spread = jnp.std(blocks / size, ddof=1)
     spread = jnp.where(spread > 100 * jnp.finfo(blocks.dtype).eps, spread, jnp.nan)
-    if checks.is_concrete(spread) and np.isnan(spread):
-        expected = "predictions, targets: expected block estimates that differ"
-        raise ValueError(f"{expected}, got {estimate} of all {len(blocks)} up to rounding")
-    return jnp.sqrt(blocks.shape[0]) * (estimate / size) / spread
+    statistic = jnp.sqrt(blocks.shape[0]) * (estimate / size) / spread
+    return CalibrationTestResult(statistic, _positive(norm.sf(statistic)), estimate)
+
+
+def _positive(pvalue: jax.Array) -> jax.Array:
+    """One that underflows is not zero."""
+    return jnp.maximum(pvalue, jnp.finfo(pvalue.dtype).tiny)
 
 
 @checked(minimum=2)
@@ -415,25 +419,24 @@ def asymptotic_skce_test(
         size = checks.size_in_range("block_size", block_size, 2, largest)
         blocks = operators.block_means(sample_pair, kernel, samples, block_size=size)
     if null == "blocks":
-        estimate = blocks.mean()
-        statistic = _standardised(blocks, estimate)
-        pvalue = norm.sf(statistic)
-    else:
-        rank, tail = 0 if null == "gamma" else _NUM_EIGENVALUES, _TAILS[null]
-        statistic, estimate, law = _null(kernel, samples, num_eigenvalues=rank)
-        refuse_constant(law.squares, estimate)
-        if block_size is not None:
-            estimate, tail = blocks.mean(), functools.partial(tail, copies=n // size)
-            statistic = jnp.where(jnp.isnan(statistic), jnp.nan, size * blocks.sum())
-        pvalue = tail(law, statistic)
-    pvalue = jnp.maximum(pvalue, jnp.finfo(statistic.dtype).tiny)  # one that underflows is not zero
-    return CalibrationTestResult(statistic, pvalue, estimate)
+        result = _of_blocks(blocks)
+        if checks.is_concrete(result) and np.isnan(result.statistic):
+            expected = "predictions, targets: expected block estimates that differ"
+            got = f"{result.estimate} of all {len(blocks)} up to rounding"
+            raise ValueError(f"{expected}, got {got}")
+        return result
+    rank, tail = 0 if null == "gamma" else _NUM_EIGENVALUES, _TAILS[null]
+    statistic, estimate, law = _null(kernel, samples, num_eigenvalues=rank)
+    refuse_constant(law.squares, estimate)
+    if block_size is not None:
+        estimate, tail = blocks.mean(), functools.partial(tail, copies=n // size)
+        statistic = jnp.where(jnp.isnan(statistic), jnp.nan, size * blocks.sum())
+    return CalibrationTestResult(statistic, _positive(tail(law, statistic)), estimate)
 
 
 _LARGEST = 1e4  # margin in units of the root of the largest h, whose powers do not overflow
 
 
-@jax.jit
 def _at_margin(kernel: Kernel, samples: Any, margin: jax.Array) -> tuple[jax.Array, jax.Array]:
     """SKCE_u, and the root of SKCE_b in standard deviations from its mean at the margin."""
     entries, rows = diagonal(kernel, samples), row_means(kernel, samples)
@@ -544,7 +547,15 @@ def skce_margin_test(
     True
     """
     kernel = kernel or inner(default_kernel)(predictions)
-    estimate, z = _at_margin(kernel, (predictions, targets), margin)
+    return _tested_at_margin(kernel, (predictions, targets), margin, alternative)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _tested_at_margin(
+    kernel: Kernel, samples: DataSet, margin: jax.Array, alternative: str
+) -> CalibrationTestResult:
+    """See `skce_margin_test`."""
+    estimate, z = _at_margin(kernel, samples, margin)
     signed = -z if alternative == "less" else z
     statistic = checks.nan_with(jnp.where(jnp.isinf(z), z, signed), estimate, margin)
     return CalibrationTestResult(statistic, pvalue_of(statistic), estimate)

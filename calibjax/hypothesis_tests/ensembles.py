@@ -290,7 +290,14 @@ def clusters_of(ids: Any, dtype: DTypeLike, weights: jax.Array | None) -> Cluste
             raise ValueError(f"clusters: expected {expected}, got {number}")
         ids = jnp.asarray(np.unique(ids, return_inverse=True)[1], jnp.int32)
     each = jnp.ones(num_samples, dtype) if weights is None else weights.astype(dtype)
-    sizes = jnp.zeros(num_samples, dtype).at[ids].add(each, mode="drop")
+    return _clusters(ids, each)
+
+
+@jax.jit
+def _clusters(ids: jax.Array, each: jax.Array) -> Clusters:
+    """See `clusters_of`; with the weights of the samples."""
+    num_samples = ids.size
+    sizes = jnp.zeros_like(each).at[ids].add(each, mode="drop")
     number = jnp.sum(sizes > 0)
     # Traced numbers must be 0, ..., n − 1, since no program can look for others.
     is_known = jnp.all((ids >= 0) & (ids < num_samples)) & (number >= MIN_CLUSTERS)

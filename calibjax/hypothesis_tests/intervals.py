@@ -1,6 +1,7 @@
 """Confidence intervals of the SKCE and its distribution-free bounds, and comparisons of models."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -538,7 +539,6 @@ def _square(args: tuple[Any, jax.Array, jax.Array], x: tuple, y: tuple) -> jax.A
     return jnp.square(weight * its * (_difference(kernels, one, other) / size - estimate))
 
 
-@jax.jit
 def _size(kernels: tuple[Kernel, ...], samples: tuple[DataSet, ...]) -> jax.Array:
     """Size of the values of H of both models, in which their difference has rounding errors."""
     return jnp.mean(sum(map(jnp.abs, map(diagonal, kernels, samples))))
@@ -668,6 +668,18 @@ def skce_difference(
     kernels, samples = tuple(k for k, *_ in models), tuple((p, y) for _, p, y in models)
     groups = None if clusters is None else clusters_of(clusters, floating_dtype(samples), weights)
     weights = _enough(weights) if groups is None and weights is not None else weights
+    return _tested_difference(kernels, samples, weights, groups, alternative)
+
+
+@functools.partial(jax.jit, static_argnums=4)
+def _tested_difference(
+    kernels: tuple[Kernel, ...],
+    samples: tuple[DataSet, ...],
+    weights: jax.Array | None,
+    groups: Clusters | None,
+    alternative: str,
+) -> SKCEDifference:
+    """See `skce_difference`."""
     estimate, error, freedom = moments(kernels, samples, weights, groups)
     rounding = 32 * jnp.finfo(estimate.dtype).eps * _size(kernels, samples)
     is_known = (jnp.abs(estimate) > rounding) & (error > 0)

@@ -106,7 +106,7 @@ class Accumulator:
     Subclasses define `init`, `update` and `result`.
     """
 
-    @accumulating(a=checked_state, b=checked_state)
+    @accumulating(a=checked_state, b=checked_state, compiled=True)
     def merge(self, a: State, b: State) -> State:
         """The state after the samples of two states, in either order.
 

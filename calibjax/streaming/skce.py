@@ -434,6 +434,7 @@ def _blocks(
     return blocks, operators.block_masses(weights, block_size=block_size) / number
 
 
+@jax.jit
 def _means(state: State) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Effective number of samples, and means of h over the pairs i ≠ j and over i = j.
 
