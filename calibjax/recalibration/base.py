@@ -10,6 +10,7 @@ import numpy as np
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
+from calibjax._core.environment import jit_quick
 from calibjax._core.gate import Seen, checked, usual
 from calibjax._core.pytree import Numbers, PyTree, T, record
 from calibjax.distributions import Bernoulli, Categorical
@@ -223,9 +224,10 @@ class ConfidenceRecalibrator(Recalibrator):
         each, correct = each_class(confidences.class_probs, correct)
         labels = correct.astype(each.probs.dtype)
         params = jax.vmap(_fitted, (None, 0, 0, None))(self, each.probs, labels, weights)
+        numbers = jax.device_get(params) if checks.is_concrete(params) else params
         for c in range(len(correct)):
             place = f" of class {c} against the rest"
-            _refuse_missing(jax.tree.map(lambda leaf, c=c: leaf[c], params), place)
+            _refuse_missing(jax.tree.map(lambda leaf, c=c: leaf[c], numbers), place)
         return ClassWiseParams(params)
 
     @checked(params=_params, confidences=_confidences)
@@ -243,7 +245,7 @@ class ConfidenceRecalibrator(Recalibrator):
     _identity = Recalibrator.identity  # params that change nothing, of the dtype of this number
 
 
-@jax.jit
+@jit_quick
 def _fitted(
     method: ConfidenceRecalibrator, confidences: jax.Array, correct: jax.Array, weights: Weights
 ) -> PyTree:
@@ -252,7 +254,7 @@ def _fitted(
     return where_it_exists(~is_bad, method._fit(confidences, correct, weights))
 
 
-@jax.jit
+@jit_quick
 def _applied(
     method: ConfidenceRecalibrator, params: Any, confidences: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -289,7 +291,7 @@ def _normalised(values: jax.Array) -> jax.Array:
 
 def warn_about_kept(name: str, is_kept: jax.Array) -> None:
     """Warns the caller of `apply` that confidences were kept for lack of calibration samples."""
-    if checks.is_concrete(is_kept) and (number := np.sum(is_kept)):
+    if checks.is_concrete(is_kept) and (number := np.count_nonzero(is_kept)):
         kept = f"{number} of {is_kept.size} confidences are in bins without calibration samples"
         warnings.warn(f"{name}: {kept} and were kept", UserWarning, stacklevel=4)
 

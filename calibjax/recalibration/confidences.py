@@ -459,33 +459,36 @@ class IsotonicRegression(ConfidenceRecalibrator):
         return IsotonicMap(ends, ends)
 
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> IsotonicMap:
-        confidences, correct = checks.counted(weights, (confidences, correct))
-        order = jnp.argsort(confidences)
-        samples = confidences, correct, weights
-        thresholds, correct, weights = jax.tree.map(lambda x: x[order], samples)
-        return IsotonicMap(thresholds, fitting.isotonic_means(thresholds, correct, weights))
+        thresholds, *_, values = _isotonic(confidences, correct, weights)
+        return IsotonicMap(thresholds, values)
 
     def _apply(self, params: IsotonicMap, confidences: jax.Array) -> jax.Array:
         thresholds, values = (x.astype(confidences.dtype) for x in vars(params).values())
         return jnp.clip(jnp.interp(confidences, thresholds, values), 0, 1)  # rounding
 
 
-_BATCH = 64  # new confidences at a time
+def _isotonic(confidences: jax.Array, correct: jax.Array, weights: Weights) -> tuple[Any, ...]:
+    """The samples in the order of confidences, confidences, correct and weights, and the means."""
+    confidences, correct = checks.counted(weights, (confidences, correct))
+    order = jnp.argsort(confidences)
+    samples = jax.tree.map(lambda x: x[order], (confidences, correct, weights))
+    return *samples, fitting.isotonic_means(*samples)
 
 
 @record
-class CalibrationSamples:
-    """What `VennAbers` learns: the samples themselves.
+class VennAbersSteps:
+    """The two step functions that `VennAbers` learns, at the calibration confidences.
 
     Attributes:
-        confidences: [n].
-        correct: whether the predicted class was observed, 0 or 1, [n].
-        weights: of the samples, [n].
+        thresholds: these confidences in increasing order, [k]; in place of those with weight 0
+            others are repeated.
+        low: p₀ at the thresholds, and from each to the next, [k].
+        high: p₁ at the thresholds, and from each to the one before, [k].
     """
 
-    confidences: jax.Array = parameter(unit_interval.with_axes("n"))
-    correct: jax.Array = parameter(unit_interval.with_axes("n"))
-    weights: jax.Array = parameter(nonnegative.with_axes("n"))
+    thresholds: jax.Array = parameter(_RISING)
+    low: jax.Array = parameter(_RISING)
+    high: jax.Array = parameter(_RISING)
 
 
 @record
@@ -498,19 +501,29 @@ class VennAbers(ConfidenceRecalibrator):
     of confidence r that is correct (c = 1), or wrong (c = 0). One of p₀ and p₁, the one of the
     observed outcome, is perfectly calibrated if samples are exchangeable; they differ where there
     are few samples, and the result never is 0 or 1. See `IsotonicRegression` for arguments and for
-    class predictions. Weights are numbers of copies, beside one further sample of weight 1: their
-    scale matters. In place of samples with weight 0 others are repeated with weight 0.
+    class predictions. Weights are numbers of copies, compared with one further sample of weight 1:
+    their scale matters.
 
-    `fit` stores the samples, as `CalibrationSamples`; `interval(params, confidences)` are p₀, p₁.
+    Both are step functions. If the first a of the ordered samples have weight W_a, and the correct
+    ones of these Y_a,
+
+        p₁(r) = max_{a ≤ #{r_i < r}} min_{b > a} (Y_b − Y_a + 1) / (W_b − W_a + 1),
+
+    and 1 beyond the last sample; a and b do not divide equal confidences. By symmetry 1 − p₀ is the
+    same of the reversed order and of wrong predictions.
+
+    `fit` returns both functions, `VennAbersSteps`; `interval(params, confidences)` are p₀ and p₁.
+    `cross_fitted` makes it the cross Venn-Abers predictor, each fold calibrated by the others.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
         ValueError: by the methods if shapes or values are wrong.
 
-    Cost: two isotonic regressions of n + 1 samples for each new confidence.
+    Cost: `fit` costs one isotonic regression and O(n log n), a new confidence O(log n).
 
     References: Vovk and Petej (2014), Venn-Abers predictors; Vovk, Petej and Fedorova (2015),
-    Large-scale probabilistic predictors with and without guarantees of validity, §3 and eq. (6).
+    Large-scale probabilistic predictors with and without guarantees of validity, §3, whose
+    algorithms 1 to 4 have the same results, and eq. (6).
 
     >>> import jax.numpy as jnp
     >>> method = VennAbers()
@@ -520,38 +533,72 @@ class VennAbers(ConfidenceRecalibrator):
     ['0.00', '0.67', '0.33', '1.00', '0.25', '0.75']
     """
 
-    _learns = CalibrationSamples
+    _learns = VennAbersSteps
     _counts_samples = True
 
     @checked(compiled=True)
-    def interval(
-        self, params: CalibrationSamples, confidences: Numbers
-    ) -> tuple[jax.Array, jax.Array]:
+    def interval(self, params: VennAbersSteps, confidences: Numbers) -> tuple[jax.Array, jax.Array]:
         """p₀ and p₁, [n] each."""
 
-        def value(confidence: jax.Array, correct: jax.Array) -> jax.Array:
-            one = confidence[None].astype(params.confidences.dtype)
-            inputs = jnp.concatenate([params.confidences, one])
-            order = jnp.argsort(inputs)
-            outputs = jnp.append(params.correct, correct)[order]
-            weights = jnp.append(params.weights, 1)[order]
-            place = jnp.argmax(order == len(inputs) - 1)
-            mean = fitting.isotonic_means(inputs[order], outputs, weights)[place]
-            return jnp.where(jnp.isnan(confidence), jnp.nan, mean).astype(confidences.dtype)
+        def value(steps: jax.Array, side: str) -> jax.Array:
+            place = jnp.searchsorted(params.thresholds, confidences, side=side)
+            return jnp.where(jnp.isnan(confidences), jnp.nan, steps[place]).astype(
+                confidences.dtype
+            )
 
-        def both(confidence: jax.Array) -> tuple[jax.Array, jax.Array]:
-            labels = jnp.arange(2, dtype=params.correct.dtype)
-            return tuple(jax.vmap(value, (None, 0))(confidence, labels))
+        zero = 0 * params.low[:1]  # or NaN
+        low, high = jnp.append(zero, params.low), jnp.append(params.high, zero + 1)
+        return value(low, "right"), value(high, "left")
 
-        return lax.map(both, confidences, batch_size=_BATCH)
+    def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> VennAbersSteps:
+        thresholds, correct, weights, means = _isotonic(confidences, correct, weights)
+        weights = jnp.ones_like(correct) if weights is None else weights
+        is_new = thresholds[1:] != thresholds[:-1]
+        is_first, is_last = (jnp.pad(is_new, x, constant_values=True) for x in ((1, 0), (0, 1)))
+        forwards, backwards = (
+            (correct, weights, is_first, means),
+            (1 - correct, weights, is_last, 1 - means),
+        )
+        both = (jnp.stack([x, y[::-1]]) for x, y in zip(forwards, backwards, strict=True))
+        high, low = jax.vmap(_with_one_more)(*both)
+        return VennAbersSteps(thresholds, 1 - low[::-1], high)
 
-    def _fit(
-        self, confidences: jax.Array, correct: jax.Array, weights: Weights
-    ) -> CalibrationSamples:
-        confidences, correct = checks.counted(weights, (confidences, correct))
-        weights = jnp.ones_like(confidences) if weights is None else weights
-        return CalibrationSamples(confidences, correct, weights)
-
-    def _apply(self, params: CalibrationSamples, confidences: jax.Array) -> jax.Array:
+    def _apply(self, params: VennAbersSteps, confidences: jax.Array) -> jax.Array:
         low, high = inner(VennAbers.interval)(self, params, confidences)
         return high / (1 - low + high)
+
+
+def _with_one_more(
+    outputs: jax.Array, weights: jax.Array, is_first: jax.Array, means: jax.Array
+) -> jax.Array:
+    """Isotonic means at each input, [n], if there is one more sample at it, of output 1.
+
+    The minimum of `VennAbers` over b is attained at the end of a block of `means`, the isotonic
+    means without the sample: where a line from a point below touches a convex chain.
+
+    Args:
+        outputs: from 0 to 1, ordered by inputs, [n].
+        weights: of the outputs, [n].
+        is_first: whether an output is the first one of its input, [n].
+        means: their isotonic means, [n].
+    """
+    n, columns = outputs.size, jnp.stack([weights * outputs, weights])
+    # Sums of multiples of their unit of rounding are exact, and sums of the rest small.
+    largest = jnp.sum(weights)
+    multiples = (columns + largest) - largest
+    sums = jnp.cumsum(jnp.stack([multiples, columns - multiples]), 2)
+    sums = jnp.pad(sums, ((0, 0), (0, 0), (1, 0)))
+    starts, ends = jnp.arange(n), jnp.searchsorted(means, means, side="right")
+
+    def halved(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        low, high, least = state  # places between which the block is
+        middle = (low + high) // 2
+        total, weight = jnp.sum(sums[..., ends[middle]] - sums[..., starts], 0)
+        mean = (total + 1) / (weight + 1)
+        is_beyond = mean <= means[middle]
+        low, high = jnp.where(is_beyond, low, middle), jnp.where(is_beyond, middle, high)
+        return low, high, jnp.minimum(least, mean)
+
+    state = starts, jnp.full_like(starts, n), jnp.ones_like(means)
+    *_, least = lax.fori_loop(0, n.bit_length() + 1, halved, state)
+    return lax.cummax(jnp.where(is_first, least, 0))

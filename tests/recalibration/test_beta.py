@@ -3,12 +3,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import expit
-from sklearn.isotonic import IsotonicRegression as Oracle
 from sklearn.linear_model import LogisticRegression
 
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.kernels import Fisher
-from calibjax.recalibration import BetaCalibration, VennAbers
+from calibjax.recalibration import BetaCalibration
 
 RNG = np.random.default_rng(0)
 R = RNG.beta(0.8, 1.2, 300).clip(0.01, 0.99)
@@ -69,32 +68,3 @@ def test_without_a_maximum():
     with pytest.raises(ValueError, match="confidences: expected different values, correct and"):
         BetaCalibration().fit(confidences, correct)
     assert np.isnan(jax.jit(BetaCalibration().fit)(confidences, correct).rise)
-
-
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_venn_abers_from_two_isotonic_regressions(weights):
-    correct, new = _data(1.0, 0.5, 0.0), np.array([0.005, 0.2, R[7], 0.8, 0.999])
-    params = VennAbers().fit(jnp.asarray(R), jnp.asarray(correct), weights)
-    used = np.ones(300) if weights is None else weights
-    expected = np.array(
-        [
-            [
-                Oracle().fit(np.r_[R, r], np.r_[correct, c], np.r_[used, 1]).predict([r])[0]
-                for r in new
-            ]
-            for c in (0, 1)
-        ]
-    )
-    found = VennAbers().interval(params, jnp.asarray(new))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    low, high = expected
-    values = VennAbers().apply(params, jnp.asarray(new))
-    np.testing.assert_allclose(values, high / (1 - low + high), atol=1e-5)
-    assert ((values > 0) & (values < 1)).all()
-
-
-def test_venn_abers_of_invalid_weights_under_jit():
-    weights = jnp.ones(300).at[3].set(-1.0)
-    params = jax.jit(VennAbers().fit)(jnp.asarray(R), jnp.asarray(_data(1.0, 0.5, 0.0)), weights)
-    assert np.isnan(params.confidences).all()
-    assert np.isnan(params.correct).all()

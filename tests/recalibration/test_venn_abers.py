@@ -1,0 +1,103 @@
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.isotonic import IsotonicRegression
+
+from calibjax.distributions import Bernoulli
+from calibjax.recalibration import VennAbers
+
+METHOD = VennAbers()
+RNG = np.random.default_rng(0)
+N = 40
+WEIGHTS = np.arange(N) % 3
+FIT, INTERVAL = jax.jit(METHOD.fit), jax.jit(METHOD.interval)
+
+
+def two_regressions(r, correct, weights, new):
+    """Values at each new confidence of isotonic regressions with it, wrong and correct."""
+    r, correct, weights = (x[weights > 0] for x in (r, correct, weights))
+
+    def value(one, label):
+        data = np.r_[r, one], np.r_[correct, label], np.r_[weights, 1]
+        return IsotonicRegression().fit(*data).predict([one])[0]
+
+    return np.array([[value(one, label) for one in new] for label in (0, 1)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("digits", [1, 2, 16])
+def test_against_two_regressions(digits, dtype):
+    """With ties and without, at calibration confidences, between and beyond them."""
+    numbers = RNG.uniform(size=N) < 0.8  # integers
+    for accuracy in (lambda r: r**2, lambda r: 0.6 + 0 * r, lambda r: 1 - r):
+        r = RNG.uniform(0.1, 0.9, N).round(digits).astype(dtype)
+        correct = (RNG.uniform(size=N) < accuracy(r)).astype(int)
+        new = np.r_[0, 1, r[:4], RNG.uniform(size=4).round(digits)].astype(dtype)
+        fractions = RNG.uniform(0.1, 3, N).astype(dtype)
+        for weights in (np.ones(N), WEIGHTS, numbers, fractions):
+            found = INTERVAL(FIT(r, correct, np.asarray(weights, dtype)), new)
+            expected = two_regressions(r, correct, np.asarray(weights, float), new)
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+        params = METHOD.fit(r, correct)
+        low, high = METHOD.interval(params, new)
+        values = METHOD.apply(params, new)
+        np.testing.assert_allclose(values, high / (1 - low + high), atol=1e-6)
+        assert values.dtype == dtype
+        assert ((values > 0) & (values < 1)).all()
+
+
+def test_of_two_samples():
+    """One of each outcome: the new sample is pooled with the neighbour that it contradicts."""
+    params = METHOD.fit(np.array([0.3, 0.7]), np.array([0, 1]))
+    low, high = METHOD.interval(params, np.array([0.1, 0.3, 0.5, 0.7, 0.9]))
+    np.testing.assert_allclose(low, [0, 0, 0, 1 / 2, 1 / 2])
+    np.testing.assert_allclose(high, [1 / 2, 1 / 2, 1, 1, 1])
+
+
+def test_many_weighted_samples_in_single_precision():
+    n = 50_000
+    r, weights = RNG.uniform(size=n).astype(np.float32), RNG.uniform(0, 2, n).astype(np.float32)
+    correct = RNG.uniform(size=n) < r
+    single = METHOD.fit(r, correct, weights)
+    double = METHOD.fit(r.astype(float), correct, weights.astype(float))
+    np.testing.assert_allclose(single.low, double.low, atol=1e-6)
+    np.testing.assert_allclose(single.high, double.high, atol=1e-6)
+
+
+def test_cross_fitted():
+    """Each fold by the others: the cross Venn-Abers predictor before folds are merged."""
+    r = RNG.uniform(size=N)
+    correct = (RNG.uniform(size=N) < r).astype(int)
+    predictions = Bernoulli(jnp.asarray(r))
+    found: Any = METHOD.cross_fitted(jax.random.key(0), predictions, correct, num_folds=N)
+    for i in range(N):
+        others = np.arange(N) != i
+        low, high = two_regressions(r[others], correct[others], np.ones(N - 1), r[[i]])
+        np.testing.assert_allclose(found.probs[i], (high / (1 - low + high))[0], atol=1e-6)
+
+
+def test_derivatives_by_weights():
+    r = RNG.uniform(size=N)
+    correct, new = (RNG.uniform(size=N) < r).astype(int), np.array([0.2, 0.5, 0.9])
+
+    @jax.jit
+    def total(weights):
+        return jnp.sum(METHOD.apply(METHOD.fit(r, correct, weights), new))
+
+    weights, direction = RNG.uniform(1, 2, N), RNG.normal(size=N)
+    slope = jax.jit(jax.grad(total))(weights) @ direction
+    change = total(weights + 1e-6 * direction) - total(weights - 1e-6 * direction)
+    np.testing.assert_allclose(slope, change / 2e-6, rtol=1e-5)
+
+
+def test_of_invalid_weights_under_jit():
+    weights = np.ones(N)
+    weights[3] = -1
+    params = FIT(np.linspace(0, 1, N), np.arange(N) % 2, weights)
+    for values in (*vars(params).values(), *INTERVAL(params, np.array([0.0, 0.5, 1.0]))):
+        assert np.isnan(values).all()
+    params = METHOD.fit(np.linspace(0, 1, N), np.arange(N) % 2)
+    assert np.isnan(INTERVAL(params, np.array([np.nan]))).all()
