@@ -104,7 +104,8 @@ WAYS = dict.fromkeys((_TEMPERATURE, _LEVELS[2], _AFFINE), (64, 256))
 
 def method_of(case: tuple[str, str]) -> Any:
     """The recalibration of a case."""
-    return getattr(recalibration, case[0])()
+    options = {"smooth": False} if case[0] == "IsotonicRegression" else {}
+    return getattr(recalibration, case[0])(**options)
 
 
 def refitted(

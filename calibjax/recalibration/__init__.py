@@ -7,6 +7,7 @@ from calibjax.recalibration.confidences import (
     HistogramBinning,
     IsotonicRegression,
     PlattScaling,
+    QuadraticScaling,
     VennAbers,
 )
 from calibjax.recalibration.local import GroupWise, LocalRecalibration, recalibration_gain
@@ -27,6 +28,7 @@ __all__ = [
     "LocalRecalibration",
     "MatrixScaling",
     "PlattScaling",
+    "QuadraticScaling",
     "QuantileRecalibration",
     "QuantileShift",
     "Recalibrator",

@@ -136,7 +136,7 @@ def _recalibrate(
     new[TEMPERATURE] = _scaled_confidences(temperature, evaluation)
     on_confidences = {
         "Histogram binning": recalibration.HistogramBinning(num_bins),
-        "Isotonic regression": recalibration.IsotonicRegression(),
+        "Isotonic regression": recalibration.IsotonicRegression(smooth=False),
         "MMCE optimization": MMCEScaling(),
     }
     for name, method in on_confidences.items():

@@ -356,7 +356,7 @@ def test_isotonic_maps_are_bets():
     rng = np.random.default_rng(5)
     probs = rng.uniform(size=80)
     labels = (rng.uniform(size=80) < probs**3).astype(int)
-    bets = {"isotonic": recalibration.IsotonicRegression()}
+    bets = {"isotonic": recalibration.IsotonicRegression(smooth=False)}
     found = e_process(distributions.Bernoulli(probs), labels, bets=bets)
     assert found.log_wealth[-1] > 2
     few = e_process(distributions.Bernoulli(probs[:6]), labels[:6], bets=bets)

@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Mixture
-from calibjax.recalibration import HistogramBinning, IsotonicRegression, PlattScaling
+from calibjax.recalibration import (
+    BetaCalibration,
+    HistogramBinning,
+    IsotonicRegression,
+    PlattScaling,
+    QuadraticScaling,
+    VennAbers,
+)
 from calibjax.recalibration.base import ClassWiseParams
 
 RNG = np.random.default_rng(0)
@@ -18,6 +25,26 @@ RECALIBRATORS = {
     "isotonic": IsotonicRegression(),
     "platt": PlattScaling(),
 }
+ALL = RECALIBRATORS | {
+    "steps": IsotonicRegression(smooth=False),
+    "smooth": PlattScaling(smooth_targets=True),
+    "beta": BetaCalibration(),
+    "quadratic": QuadraticScaling(),
+    "venn-abers": VennAbers(),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("weights", [None, np.arange(N) % 3])
+def test_each_class_against_the_rest(name, weights):
+    method, columns = ALL[name], []
+    for c in range(M):
+        params = method.fit(PROBS[:, c], c == LABELS, weights)
+        columns.append(np.asarray(method.apply(params, NEW[:, c])))
+    expected = np.stack(columns, 1)
+    params = method.fit(Categorical(PROBS), LABELS, weights)
+    found = method.apply(params, Categorical(NEW)).probs
+    np.testing.assert_allclose(found, expected / expected.sum(1, keepdims=True), atol=1e-6)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from calibjax.distributions import Bernoulli, Categorical, Quantiles
 from calibjax.kernels import Fisher
 from calibjax.recalibration import IsotonicRegression
 
-METHOD = IsotonicRegression()
+METHOD = IsotonicRegression(smooth=False)
 
 FIT, APPLY = METHOD.fit, METHOD.apply
 NEW = np.linspace(0, 1, 101)
@@ -90,7 +90,7 @@ def test_gradients():
 
 
 def test_identity():
-    method, r = IsotonicRegression(), jnp.linspace(0.05, 0.95, 10)
+    method, r = IsotonicRegression(smooth=False), jnp.linspace(0.05, 0.95, 10)
     np.testing.assert_allclose(method.apply(method.identity(r), r), r, rtol=1e-6)
     classes = Categorical(jnp.stack([r, 1 - r], 1))
     same = method.apply(method.identity(classes), classes)
@@ -103,10 +103,23 @@ def test_identity():
 def test_subnormal_confidences_count_as_zero():
     """JAX sorts them so; naive Bayes predicts them."""
     confidences = np.array([1e-40, 0.0, 0.5, 0.9], np.float32)
-    method, correct = IsotonicRegression(), np.array([0, 1, 0, 1])
+    method, correct = IsotonicRegression(smooth=False), np.array([0, 1, 0, 1])
     params = method.fit(confidences, correct)
     expected = method.fit(np.array([0.0, 0.0, 0.5, 0.9], np.float32), correct)
     np.testing.assert_array_equal(method.apply(params, confidences), expected.values)
     below = jnp.array([3e-40, 1e-40, 0.0, -2e-40], jnp.float32)[None]
     forecast = Quantiles.sorted(jnp.array([0.2, 0.4, 0.6, 0.8], jnp.float32), below)
     assert 0 < scores.pinball_loss(forecast, np.ones(1, np.float32)) < 1
+
+
+def test_smooth():
+    """Mixed with the uniform distribution, of weights as numbers of copies."""
+    rng = np.random.default_rng(1)
+    r, correct, weights = rng.uniform(size=30), rng.integers(0, 2, 30), np.arange(30) % 3
+    for w, n in ((None, 30), (weights, weights.sum())):
+        values = METHOD.apply(METHOD.fit(r, correct, w), NEW)
+        smooth = IsotonicRegression()
+        found = smooth.apply(smooth.fit(r, correct, w), NEW)
+        np.testing.assert_allclose(found, (n * values + 1) / (n + 2), rtol=1e-12)
+        assert found.min() > 0
+        assert found.max() < 1

@@ -13,6 +13,7 @@ from calibjax.recalibration.confidences import (
     BinAccuracies,
     IsotonicMap,
     MMCEScaling,
+    QuadraticMap,
     SigmoidMap,
 )
 from calibjax.recalibration.numbers import AffineMap
@@ -34,10 +35,13 @@ def _of_confidences():
     r, kernel = recalibration, a.kernel(kernels.Exponential(0.4))
     methods = {
         "HistogramBinning": a.made(r.HistogramBinning, num_bins=a.integer(2)),
-        "IsotonicRegression": r.IsotonicRegression(),
+        "IsotonicRegression": a.made(
+            lambda smooth: r.IsotonicRegression(smooth=smooth), smooth=a.truth(True)
+        ),
         "PlattScaling": a.made(
             lambda smooth: r.PlattScaling(smooth_targets=smooth), smooth_targets=a.truth(True)
         ),
+        "QuadraticScaling": r.QuadraticScaling(),
         "BetaCalibration": r.BetaCalibration(),
         "VennAbers": r.VennAbers(),
         "confidences.MMCEScaling": a.made(MMCEScaling, kernel=kernel, weight=a.scale(10.0)),
@@ -51,6 +55,7 @@ def _of_confidences():
         (r.HistogramBinning(2), BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
         (r.IsotonicRegression(), IsotonicMap(ends, ends**2)),
         (r.PlattScaling(), SigmoidMap(np.float32(0.5), np.float32(0.1))),
+        (r.QuadraticScaling(), QuadraticMap(*np.float32([0.1, 0.5, 0.2]))),
         (r.BetaCalibration(), BetaMap(np.float32(0.5), np.float32(2.0), np.float32(0.1))),
     ):
         apply = lambda params, new, method: method.apply(params, new)  # noqa: E731
