@@ -110,20 +110,22 @@ def jit_long(function: Callable[..., Result], **options: Any) -> Callable[..., R
 _QUICK: dict[str, Any] = {"xla_backend_optimization_level": 0}
 if metadata.version("jaxlib").startswith("0.10."):  # other versions may not know them
     _QUICK |= {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
-_FEW = 2**13  # numbers in an array, up to which compiling costs more than some fifty runs
+_FEW = 2**16  # numbers, up to which compiling costs more than some fifty runs
 
 
-def jit_quick(function: Callable[..., Result]) -> Callable[..., Result]:
-    """`jax.jit` for a function of samples, which compiles sooner if they are few.
+def jit_quick(function: Callable[..., Result], **options: Any) -> Callable[..., Result]:
+    """`jax.jit` for a function of samples, which compiles sooner on CPUs if they are few.
 
     As for `jit_long`, this holds for programs that are outermost.
     """
-    inner = jax.jit(function)
-    outermost = jax.jit(function, compiler_options=_QUICK)
+    inner = jax.jit(function, **options)
+    outermost = jax.jit(function, **options, compiler_options=_QUICK)
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
-        are_few = all(np.size(leaf) <= _FEW for leaf in jax.tree.leaves(args))
+        are_few = (
+            sum(map(np.size, jax.tree.leaves(args))) <= _FEW and jax.default_backend() == "cpu"
+        )
         return (outermost if are_few and checks.is_outermost(args) else inner)(*args)
 
     return call

@@ -1,45 +1,73 @@
 """Fits: minima of smooth functions, logistic regression, isotonic means."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import lax
+from jax.scipy.linalg import cho_factor, cho_solve
+from jax.scipy.sparse.linalg import cg
 
 from calibjax._core.arithmetic import einsum, matmul
 from calibjax._core.pytree import Weights
 
 _MAX_ITERATIONS = 100
+_MAX_STEPS = 50  # of Newton's method for linear maps of classes, some of which are far away
 
 
-def minimum(
-    loss: Callable[[jax.Array], jax.Array], start: jax.Array, exists: jax.Array | bool = True
+def softmax_minimum(
+    linear: Callable[[jax.Array, jax.Array], jax.Array],
+    features: jax.Array,
+    labels: jax.Array,
+    weights: jax.Array,
+    ridge: jax.Array,
 ) -> jax.Array:
-    """A local minimum, by L-BFGS; the start if it is known that there is none.
+    """Parameters with the least cross-entropy and ridge, by Newton's method without matrices.
+
+        Σ_i w_i log Σ_c exp(l_ic − l_iy) + Σ_j r_j θ_j²,   l = features + linear(features, θ)
+
+    Conjugate gradients that stop early still are a maximum of the quadratic approximation along
+    their direction, so that the damping of `newton_step` makes every step an improvement.
 
     Args:
-        loss: function of a vector [k], of the size of one.
-        start: [k].
-        exists: whether to look for it.
+        linear: a function (x, θ) → [n, m] that is linear in both up to a constant in x, with which
+            linear(x², θ) is what the squares of its coefficients are.
+        features: [n, m], where the parameters are zero.
+        labels: [n].
+        weights: of the samples, with sum one, [n].
+        ridge: r, of the shape of the parameters.
     """
-    solver = optax.lbfgs()
-    tolerance = jnp.finfo(start.dtype).eps ** (2 / 3)
-
-    def unfinished(state: tuple) -> jax.Array:
-        _, _, largest_slope, count = state
-        return exists & (largest_slope > tolerance) & (count < _MAX_ITERATIONS)
+    is_own = labels[:, None] == jnp.arange(features.shape[1])
+    zero = jnp.zeros_like(ridge)
+    pull = jax.linear_transpose(lambda x: linear(features, x), zero)
+    pull_squares = jax.linear_transpose(lambda x: linear(jnp.square(features), x), zero)
+    tolerance = math.sqrt(jnp.finfo(ridge.dtype).eps)
 
     def step(state: tuple) -> tuple:
-        x, memory, _, count = state
-        value, slope = jax.value_and_grad(loss)(x)
-        change, memory = solver.update(slope, memory, x, value=value, grad=slope, value_fn=loss)
-        return optax.apply_updates(x, change), memory, jnp.max(jnp.abs(slope)), count + 1
+        x, _, count = state
+        probs = jax.nn.softmax(features + linear(features, x))
+        sizes = weights[:, None] * probs
+        slope = pull(sizes - jnp.where(is_own, weights[:, None], 0))[0] + 2 * ridge * x
+        unit = pull_squares(sizes * (1 - probs))[0] + 2 * ridge
 
-    first = start, solver.init(start), jnp.full((), jnp.inf, start.dtype), 0
-    return lax.while_loop(unfinished, step, first)[0]
+        def curved(change: jax.Array) -> jax.Array:
+            moves = linear(features, change)
+            moves -= jnp.sum(probs * moves, 1, keepdims=True)
+            return pull(sizes * moves)[0] + 2 * ridge * change
+
+        unit = jnp.where(unit > 0, unit, 1)
+        change, _ = cg(curved, -slope, tol=0.01, maxiter=_MAX_ITERATIONS, M=lambda x: x / unit)
+        moves = linear(features, change)
+        moves -= jnp.take_along_axis(moves, labels[:, None], 1)
+        largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(moves), 0))
+        damping = jnp.log1p(largest) / jnp.where(largest > 0, largest, 1)
+        return x + damping * change, largest, count + 1
+
+    unfinished = lambda state: (state[1] > tolerance) & (state[2] < _MAX_STEPS)  # noqa: E731
+    return lax.while_loop(unfinished, step, (zero, jnp.full((), jnp.inf, ridge.dtype), 0))[0]
 
 
 class _Damped(NamedTuple):
@@ -61,7 +89,11 @@ def newton_minimum(
 
     Steps that are no improvement are taken back, and damped more (Levenberg and Marquardt), so that
     it is as robust as L-BFGS and needs fewer steps, in particular where many are mapped over.
-    Arguments are those of `minimum`.
+
+    Args:
+        loss: function of a vector [k], of the size of one.
+        start: [k].
+        exists: whether to look for it; the result is the start otherwise.
     """
     identity = jnp.eye(start.size, dtype=start.dtype)
     tolerance = 4 * float(jnp.finfo(start.dtype).eps)
@@ -82,7 +114,7 @@ def newton_minimum(
         size = jnp.max(jnp.abs(s.curvature))
         size = jnp.where(size > 0, size, 1)
         damped = s.curvature + s.damping * size * identity
-        change = -jnp.linalg.solve(damped, s.slope)
+        change = -cho_solve(cho_factor(damped), s.slope)  # NaN, and damped, where no minimum
         falls = -jnp.sum(change * s.slope)
         x = s.x + change
         expansion = known(x)
@@ -193,10 +225,16 @@ def centered(curvatures: jax.Array, x: jax.Array) -> tuple[Any, Any, Any]:
 
 
 class Step(NamedTuple):
-    """A step towards the largest likelihood, and how far it moves the log-odds of a sample."""
+    """A step towards the largest likelihood, and what is known of where it starts.
+
+    How far it moves the log-odds of a sample, the largest slope, and the mean probability of other
+    classes than the observed one.
+    """
 
     change: jax.Array
     largest: jax.Array
+    steepest: jax.Array
+    missed: jax.Array
 
 
 def newton_step(
@@ -204,8 +242,6 @@ def newton_step(
     labels: jax.Array,
     log_probs: jax.Array,
     weights: jax.Array,
-    slope: jax.Array,
-    curvature: jax.Array,
     num_shared: int,
 ) -> Step:
     """Newton's step, damped such that it is an improvement.
@@ -219,8 +255,6 @@ def newton_step(
         labels: [n].
         log_probs: where the step starts, [n, m].
         weights: of the samples, with sum one, [n].
-        slope: of the loss, [m, s].
-        curvature: that is added to that of the likelihood, on the diagonal, [m, s].
         num_shared: how many features, the last ones, are the same for all classes. A shift of all
             their parameters changes no prediction.
     """
@@ -237,20 +271,21 @@ def newton_step(
     blocks = einsum("nc,ncs,nct->cst", sizes, features, features)
     diagonal = einsum("cst,cd->csdt", blocks, jnp.eye(m, dtype=blocks.dtype))
     total = diagonal.reshape(m * s, m * s) - cross - cross.T
-    total += jnp.diag(jnp.ravel(curvature)) - matmul(moved.T, weights[:, None] * moved)
+    total -= matmul(moved.T, weights[:, None] * moved)
     unit = jnp.sqrt(jnp.abs(jnp.diagonal(total)))
     unit = jnp.where(unit > 0, unit, 1)
     scaled = total / unit / unit[:, None]
     # What no prediction depends on has no curvature, and stays: shifts, which are known, and what
     # has a curvature of rounding errors.
     shifts = jnp.tile(jnp.eye(s, dtype=total.dtype), (m, 1))[:, s - num_shared :]
-    free = jnp.where(jnp.sum(curvature, 0) == 0, 1, 0)[s - num_shared :]
     shifts = shifts * unit[:, None]
-    shifts *= free / jnp.sqrt(jnp.sum(jnp.square(shifts), 0))
+    shifts /= jnp.sqrt(jnp.sum(jnp.square(shifts), 0))
     values, vectors = jnp.linalg.eigh(scaled + matmul(shifts, shifts.T))
     least = 8 * m * s * jnp.finfo(total.dtype).eps
     rates = jnp.where(values > least, 1 / jnp.where(values > least, values, 1), 0)
-    slope = jnp.ravel(slope) / unit
+    slope = matmul(weights, moved)
+    steepest = jnp.max(jnp.abs(slope))
+    slope = slope / unit
     slope -= matmul(shifts, matmul(shifts.T, slope))
     change = -(matmul(vectors, rates * matmul(vectors.T, slope)) / unit).reshape(m, s)
     change = jnp.where(jnp.all(jnp.isfinite(change)), change, 0)
@@ -258,7 +293,8 @@ def newton_step(
     moves -= jnp.take_along_axis(moves, labels[:, None], 1)
     largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(moves), 0))
     damping = jnp.log1p(largest) / jnp.where(largest > 0, largest, 1)
-    return Step(jnp.where(largest > 0, damping, 1) * change, largest)
+    missed = jnp.sum(weights * jnp.sum(others, 1))
+    return Step(jnp.where(largest > 0, damping, 1) * change, largest, steepest, missed)
 
 
 def isotonic_means(inputs: jax.Array, outputs: jax.Array, weights: Weights = None) -> jax.Array:

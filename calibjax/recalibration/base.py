@@ -223,7 +223,7 @@ class ConfidenceRecalibrator(Recalibrator):
             return params
         each, correct = each_class(confidences.class_probs, correct)
         labels = correct.astype(each.probs.dtype)
-        params = jax.vmap(_fitted, (None, 0, 0, None))(self, each.probs, labels, weights)
+        params = _fitted_to_each(self, each.probs, labels, weights)
         numbers = jax.device_get(params) if checks.is_concrete(params) else params
         for c in range(len(correct)):
             place = f" of class {c} against the rest"
@@ -234,8 +234,8 @@ class ConfidenceRecalibrator(Recalibrator):
     def apply(self, params: PyTree, confidences: PyTree) -> PyTree:
         """New confidences, [n], or a batch of `Categorical`s for class predictions."""
         if is_of_classes(confidences):
-            data = params.params, confidences.class_probs.T
-            values, is_kept = jax.vmap(_applied, (None, 0, 0))(self, *data)
+            probs = confidences.class_probs.T
+            values, is_kept = _applied_to_each(self, params.params, probs)
             values = like(confidences, Categorical(_normalised(values.T)))
         else:
             values, is_kept = _applied(self, params, confidences)
@@ -261,6 +261,10 @@ def _applied(
     """New confidences, NaN for NaN, and which ones are kept."""
     values = jnp.where(jnp.isnan(confidences), jnp.nan, method._apply(params, confidences))
     return values, method._is_kept(params, confidences)
+
+
+_fitted_to_each = jit_quick(jax.vmap(_fitted, (None, 0, 0, None)))
+_applied_to_each = jit_quick(jax.vmap(_applied, (None, 0, 0)))
 
 
 def _refuse_missing(params: PyTree, place: str) -> None:

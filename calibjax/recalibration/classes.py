@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,13 +15,14 @@ from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype, matmul
-from calibjax._core.fitting import minimum, newton_step
+from calibjax._core.environment import jit_quick
+from calibjax._core.fitting import Step, newton_step, softmax_minimum
 from calibjax._core.gate import Seen, checked, inner, usual
-from calibjax._core.pytree import Numbers, PyTree, parameter, record
+from calibjax._core.pytree import Numbers, PyTree, parameter, part, record
 from calibjax.distributions import Bernoulli, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions, Distribution, Family
 from calibjax.distributions.composed import bare, like
-from calibjax.distributions.constraints import nonnegative, real
+from calibjax.distributions.constraints import real
 from calibjax.recalibration.base import Recalibrator, Weights, tempered, where_it_exists
 from calibjax.scores import negative_log_likelihood
 
@@ -36,21 +38,33 @@ _FAR = 0.5  # log-odds that a step moves where there is no maximum, or more
 class LogitMap:
     """The map z → A z + b of log-probabilities z, up to a constant.
 
+    With a temperature T and a share u, z are the centred logarithms of (1 − u) q + u / m with
+    q ∝ p^{1/T}.
+
     Attributes:
         slopes: A, a matrix [m, m], factors of a diagonal one, [m], or of all classes alike, ().
         biases: b, with sum zero, [m].
+        temperature: T, positive, a scalar; None if z = log p.
+        share: u of the uniform distribution, in (0, 1), a scalar; None if z = log p.
     """
 
     slopes: jax.Array
     biases: jax.Array = parameter(real.with_axes("m"))
+    temperature: jax.Array | None = None
+    share: jax.Array | None = None
 
     def check_values(self, name: str) -> "LogitMap":
-        """Refuses slopes and biases that are not finite."""
-        slopes = checks.finite(f"{name}.slopes", self.slopes)
-        return checks.replaced(self, slopes=slopes)
+        """Refuses slopes and biases that are not finite, and no temperature or share."""
+        found = {"slopes": checks.finite(f"{name}.slopes", self.slopes)}
+        if self.temperature is not None or self.share is not None:
+            found["temperature"] = checks.positive_scalar(f"{name}.temperature", self.temperature)
+            found["share"] = checks.proportion(f"{name}.share", self.share)
+        return checks.replaced(self, **found)
 
     def __call__(self, logits: jax.Array) -> jax.Array:
         """Images of the logits of samples, [n, m]."""
+        if self.temperature is not None and self.share is not None:
+            logits = _smoothed(logits, self.temperature, self.share)
         slopes = self.slopes.astype(logits.dtype)
         scaled = matmul(logits, slopes.T) if slopes.ndim == 2 else slopes * logits
         return scaled + self.biases.astype(logits.dtype)
@@ -58,10 +72,16 @@ class LogitMap:
 
 @record
 class MatrixScaling(Recalibrator):
-    """Matrix scaling, vector scaling, or a bias of each class, by maximum likelihood.
+    """Matrix scaling, vector scaling, or a bias of each class, of classes at the best temperature.
 
-        q ∝ exp(A log p + b),   Σ_c b_c = 0,
-        (A, b) minimising NLL(q) + penalty · (mean of A_cd² over c ≠ d + mean of b_c²).
+        q ∝ exp(A z + b),   Σ_c b_c = 0,   z the centred log((n r + 1/m) / (n + 1)),   r ∝ p^{1/T},
+        (A, b) minimising NLL(q) + λ m/n (Σ_c b_c² + Σ_c (A_cc − 1)²) + λ m (m − 1)/n Σ_{c≠d} A_cd²,
+
+    with the most likely temperature T, the mean negative log-likelihood of n samples, and the
+    penalty λ: structured matrix scaling. Few samples for each parameter leave the temperature alone
+    to be fitted, and so do large λ; 1 need not be tuned. Without a penalty, z = log p and
+    (A, b) is the most likely map, by which the mean of the new probabilities of each class is its
+    frequency.
 
     | structure | A | parameters | |
     | --- | --- | --- | --- |
@@ -69,30 +89,34 @@ class MatrixScaling(Recalibrator):
     | `"diagonal"` | a diagonal matrix | 2 m | vector scaling: a slope of each class |
     | `"full"` | any matrix | m² + m | matrix scaling, or Dirichlet calibration |
 
-    The penalty, of the off-diagonal entries and the biases (ODIR), keeps the m² parameters in
-    bounds; the larger it is, the closer to `"diagonal"` without biases. Choose it on other data.
-    Without penalty the mean of the new probabilities of each class is its frequency. Probabilities
-    of zero count as the smallest normal number.
+    Probabilities of zero count as the smallest normal number. With a penalty a class that does not
+    occur keeps a probability, and weights are numbers of copies and n is their sum, so that their
+    scale matters.
 
     `fit(predictions, targets)` returns a `LogitMap`, `apply(params, predictions)` a batch of
-    `CategoricalLogits`, or of `Bernoulli`s for such.
+    `CategoricalLogits`, or of `Bernoulli`s for such. `identity` is a map without temperature.
 
     Attributes:
-        penalty: λ ≥ 0, a scalar.
+        penalty: λ, positive, a scalar; None for the most likely map.
         structure: "bias", "diagonal" or "full".
 
     Raises:
         TypeError: by the methods if the predictions are not of classes.
-        ValueError: by the methods if the structure is none of them; by `fit` if a class does not
-            occur, or a map with other slopes tells some class, or a part of it, apart from the
-            others, so that the likelihood has no maximum. If the arrays are traced, the map is NaN
-            instead. With more than 512 parameters only classes that are all apart are noticed.
+        ValueError: by the methods if the structure is none of them; by `fit` without a penalty if
+            a class does not occur, or a map with other slopes tells some class, or a part of it,
+            apart from the others, so that the likelihood has no maximum. If the arrays are traced,
+            the map is NaN instead. With more than 512 parameters only classes that are all apart
+            are noticed.
 
-    Cost: O(n m) for each of 10 to 20 iterations of L-BFGS, and O(n m²) for some steps of Newton's
-    method. If the structure is "full", O(n m²) for each of about 30 iterations, at most 100, and
-    O(n m⁴) for the steps, if there are at most 512 parameters.
+    Warns:
+        UserWarning: by `fit` without a penalty if there are more parameters than samples.
 
-    References: Kull et al. (2019), Beyond temperature scaling: obtaining well-calibrated
+    Cost: O(n m), or O(n m²) if the structure is "full", for each of about 50 steps of conjugate
+    gradients. Without penalty O(n m²), or O(n m⁴), for each of about 10 steps of Newton's method,
+    if there are at most 512 parameters.
+
+    References: Berta, Holzmüller, Jordan and Bach (2025), Structured matrix scaling for multi-class
+    calibration; Kull et al. (2019), Beyond temperature scaling: obtaining well-calibrated
     multi-class probabilities with Dirichlet calibration, §3; Guo et al. (2017), On calibration of
     modern neural networks, §4.2, for vector scaling; Alexandari, Kundaje and Shrikumar (2020),
     Maximum likelihood with bias-corrected calibration is hard-to-beat at label shift adaptation.
@@ -100,14 +124,17 @@ class MatrixScaling(Recalibrator):
     >>> import jax.numpy as jnp
     >>> from calibjax.distributions import Categorical
     >>> p = Categorical(jnp.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]))
-    >>> for method in (MatrixScaling(structure="diagonal"), MatrixScaling(penalty=0.01)):
+    >>> for method in (MatrixScaling(), MatrixScaling(None, structure="diagonal")):
     ...     params = method.fit(p, jnp.array([0, 0, 1, 1, 0]))
     ...     print([f"{p:.2f}" for p in method.apply(params, p).class_probs[::3, 0]])
     ['0.67', '0.50']
     ['0.67', '0.50']
     """
 
-    penalty: jax.Array | float = parameter(nonnegative, default=0.0)
+    penalty: jax.Array | float | None = part(
+        lambda value, name: value if value is None else checks.positive_scalar(name, value),
+        default=1.0,
+    )
     _: dataclasses.KW_ONLY
     structure: Literal["bias", "diagonal", "full"] = dataclasses.field(
         default="full", metadata={"static": True}
@@ -118,15 +145,19 @@ class MatrixScaling(Recalibrator):
         """Number of axes of the slopes."""
         return ("bias", "diagonal", "full").index(self.structure)
 
-    @checked
+    @checked(copies=lambda x: x.penalty is not None)
     def fit(
         self, predictions: ClassPredictions, targets: Numbers, weights: Numbers | None = None
     ) -> LogitMap:
         """The most likely map."""
-        logits = log_probs_of(predictions)
-        params, exists = _fitted(self, logits, targets, weights)
+        params, exists = _fitted(self, bare(predictions), targets, weights)
+        if self.penalty is None and checks.is_concrete(params):
+            n = len(targets) if weights is None else int(np.sum(np.asarray(weights) > 0))
+            if (size := params.biases.size + params.slopes.size * (self._axes > 0)) > n:
+                got = f"{size} parameters for {n} samples"
+                warnings.warn(f"MatrixScaling(None): {got}; use a penalty", stacklevel=3)
         if checks.is_concrete(exists) and not exists:
-            _refuse(np.asarray(targets), weights, logits.shape[1])
+            _refuse(np.asarray(targets), weights, params.biases.size)
         return params
 
     @checked
@@ -134,7 +165,8 @@ class MatrixScaling(Recalibrator):
         self, params: LogitMap, predictions: ClassPredictions
     ) -> Bernoulli | CategoricalLogits:
         """New predictions, `CategoricalLogits`, or `Bernoulli` for such."""
-        checks.same_kind("params", params, "fit", self.identity(predictions), num_axes=0)
+        bare_map = LogitMap(params.slopes, params.biases)
+        checks.same_kind("params", bare_map, "fit", self.identity(predictions), num_axes=0)
         logits = params(log_probs_of(predictions))
         if isinstance(bare(predictions), Bernoulli):
             return like(predictions, Bernoulli(jax.nn.sigmoid(logits[:, 1] - logits[:, 0])))
@@ -148,72 +180,90 @@ class MatrixScaling(Recalibrator):
         slopes = (jnp.ones((), dtype), jnp.ones(m, dtype), jnp.eye(m, dtype=dtype))[self._axes]
         return LogitMap(slopes, jnp.zeros(m, dtype))
 
-    def _cost(self, params: LogitMap) -> jax.Array:
-        """What is added to the mean negative log-likelihood."""
-        m, cost = params.biases.size, jnp.mean(jnp.square(params.biases))
-        if self._axes == 2:
-            squares = jnp.square(params.slopes) * (1 - jnp.eye(m, dtype=cost.dtype))
-            cost = jnp.sum(squares) / (m * (m - 1)) + cost
-        return jnp.asarray(self.penalty, cost.dtype) * cost
+    def _ridge(self, logits: jax.Array) -> jax.Array:
+        """Multiples of m / n that penalise changes of slopes and bias of each class, [m, s]."""
+        m = logits.shape[1]
+        if self._axes < 2:
+            return jnp.ones((m, self._axes + 1), logits.dtype)
+        off_diagonal = jnp.pad(1 - jnp.eye(m, dtype=logits.dtype), ((0, 0), (0, 1)))
+        return 1 + (m - 2) * off_diagonal
 
 
-@jax.jit
+@jit_quick
 def _fitted(
-    method: MatrixScaling, logits: jax.Array, labels: jax.Array, weights: Weights
+    method: MatrixScaling, predictions: ClassPredictions, labels: jax.Array, weights: Weights
 ) -> tuple[LogitMap, jax.Array]:
     """The map, NaN if it does not exist, and whether it does."""
+    logits = log_probs_of(predictions)
     n, m = logits.shape
     dtype, eps = logits.dtype, float(jnp.finfo(logits.dtype).eps)
-    identity = method._identity(m, dtype)
     weights = jnp.ones(n, dtype) if weights is None else weights
-    weights = weights / jnp.sum(weights)
-    occurs = jax.ops.segment_sum(weights, labels, m) > 0
-    exists = jnp.all(occurs) & ~jnp.any(checks.missing_rows((logits, weights)))
+    total = jnp.sum(weights)
+    shares = weights / total
+    exists = ~jnp.any(checks.missing_rows((logits, weights)))
+    smoothing, ridge = (), jnp.zeros_like(method._ridge(logits))
+    if method.penalty is not None:
+        smoothing = _temperature(logits, labels, shares), 1 / (total + 1)
+        logits = _smoothed(logits, *smoothing)
+        ridge = method._ridge(logits) * jnp.asarray(method.penalty, dtype) * m / total
+    identity = method._identity(m, dtype)
 
-    def params_of(changes: jax.Array) -> LogitMap:
-        """The map with slopes and a bias of each class that are changed by these, [m, s]."""
-        slopes = changes[:, :-1].reshape(identity.slopes.shape) if method._axes else 0
-        return LogitMap(identity.slopes + slopes, identity.biases + changes[:, -1])
-
-    def log_probs_at(changes: jax.Array) -> jax.Array:
-        return jax.nn.log_softmax(params_of(changes)(logits), 1)
-
-    def likelihood_loss(changes: jax.Array) -> jax.Array:
-        return -jnp.sum(
-            weights * jnp.take_along_axis(log_probs_at(changes), labels[:, None], 1)[:, 0]
+    def slopes_of(changes: jax.Array) -> jax.Array:
+        return (
+            changes[:, :-1].reshape(identity.slopes.shape) if method._axes else jnp.zeros((), dtype)
         )
 
-    def cost(changes: jax.Array) -> jax.Array:
-        return method._cost(params_of(changes))
+    def moves(logits: jax.Array, changes: jax.Array) -> jax.Array:
+        """What changes of slopes and a bias of each class, [m, s], add to the logits."""
+        return LogitMap(slopes_of(changes), changes[:, -1])(logits)
 
-    def loss(changes: jax.Array) -> jax.Array:
-        return likelihood_loss(changes) + cost(changes)
-
-    changes = minimum(loss, jnp.zeros((m, (1, 2, m + 1)[method._axes]), dtype), exists)
-    if method._axes:  # then the likelihood of classes that are apart has no maximum
-        exists &= likelihood_loss(changes) > math.sqrt(eps)
-    if changes.size <= _MAX_PARAMETERS:
+    if method.penalty is not None or ridge.size > _MAX_PARAMETERS:
+        changes = softmax_minimum(moves, logits, labels, shares, ridge)
+    else:
+        exists &= jnp.all(jnp.any((labels[:, None] == jnp.arange(m)) & (shares > 0)[:, None], 0))
         features, num_shared = _features(method, logits)
-        # The cost is a sum of multiples of squares.
-        low, high = (jax.grad(cost)(jnp.full_like(changes, x)) for x in (0, 1))
 
         def unfinished(state: tuple) -> jax.Array:
-            _, largest, steepest, count = state
-            goes_on = (steepest > eps ** (2 / 3)) & (count < _MAX_STEPS)
-            return (largest > math.sqrt(eps)) & (goes_on | (count < _MIN_STEPS))
+            _, last, count = state
+            goes_on = (last.steepest > eps ** (2 / 3)) & (count < _MAX_STEPS)
+            return exists & (last.largest > math.sqrt(eps)) & (goes_on | (count < _MIN_STEPS))
 
         def step(state: tuple) -> tuple:
-            x, _, _, count = state
-            slope, places = jax.grad(loss)(x), (features, labels, log_probs_at(x), weights)
-            newton = newton_step(*places, slope, high - low, num_shared)
-            return x + newton.change, newton.largest, jnp.max(jnp.abs(slope)), count + 1
+            x, _, count = state
+            log_probs = jax.nn.log_softmax(logits + moves(logits, x), 1)
+            newton = newton_step(features, labels, log_probs, shares, num_shared)
+            return x + newton.change, newton, count + 1
 
         far = jnp.full((), jnp.inf, dtype)
-        changes, largest, *_ = lax.while_loop(unfinished, step, (changes, far, far, 0))
-        exists &= largest < _FAR
-    params = params_of(changes)
-    params = LogitMap(params.slopes, params.biases - jnp.mean(params.biases))
+        changes, last, _ = lax.while_loop(
+            unfinished, step, (jnp.zeros_like(ridge), Step(jnp.zeros_like(ridge), far, far, far), 0)
+        )
+        exists &= last.largest < _FAR
+        if method._axes:  # then the likelihood of classes that are apart has no maximum
+            exists &= last.missed > math.sqrt(eps)
+    biases = changes[:, -1] - jnp.mean(changes[:, -1])
+    params = LogitMap(identity.slopes + slopes_of(changes), biases, *smoothing)
     return where_it_exists(exists, params), exists
+
+
+def _smoothed(logits: jax.Array, temperature: jax.Array, share: jax.Array) -> jax.Array:
+    """Centred logarithms of softmax(logits / T) with a share of the uniform distribution."""
+    temperature, share = (x.astype(logits.dtype) for x in (temperature, share))
+    probs = jax.nn.softmax(logits / temperature, 1)
+    mixed = jnp.log((1 - share) * probs + share / logits.shape[1])
+    return mixed - jnp.mean(mixed, 1, keepdims=True)
+
+
+def _temperature(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+    """The most likely temperature, or the first or last of the range; weights have sum one."""
+    is_own = labels[:, None] == jnp.arange(logits.shape[1])
+
+    def slope(log_temperature: jax.Array) -> jax.Array:
+        excess = is_own - jax.nn.softmax(logits * jnp.exp(-log_temperature), 1)
+        return jnp.sum(weights[:, None] * excess * logits)
+
+    zero, end = jnp.zeros((), logits.dtype), jnp.asarray(_GRID[-1], logits.dtype)
+    return jnp.exp(_root(slope, zero, -end, end))
 
 
 def _features(method: MatrixScaling, logits: jax.Array) -> tuple[jax.Array, int]:
@@ -344,10 +394,12 @@ class TemperatureScaling(Recalibrator):
         self, predictions: Distribution, targets: Numbers, weights: Numbers | None = None
     ) -> jax.Array:
         """The temperature with the smallest loss, a scalar."""
-        log_temperature, losses = _minimise(self.loss, predictions, targets, weights)
-        if checks.is_concrete(log_temperature) and not np.isfinite(log_temperature):
+        is_likelihood = self.loss is negative_log_likelihood  # which does not cost pairs of samples
+        find = _likeliest if is_likelihood else functools.partial(_minimise, self.loss)
+        temperature, losses = find(predictions, targets, weights)
+        if checks.is_concrete(temperature) and not np.isfinite(temperature):
             _refuse_temperature(np.asarray(losses))
-        return checks.nan_with(jnp.exp(log_temperature), predictions, targets, weights)
+        return checks.nan_with(temperature, predictions, targets, weights)
 
     @checked(params=lambda name, value, seen: checks.positive_scalar(name, value))
     def apply(self, params: Numbers, predictions: Family) -> Family:
@@ -363,7 +415,7 @@ class TemperatureScaling(Recalibrator):
 def _minimise(
     loss: Loss, predictions: Distribution, targets: ArrayLike, weights: Weights
 ) -> tuple[jax.Array, jax.Array]:
-    """Logarithm of the best temperature, NaN if there is none, and the losses on the grid."""
+    """The best temperature, NaN if there is none, and the losses on the grid."""
     more = {} if weights is None else {"weights": weights}
 
     @jax.jit  # traced once, and so is its derivative
@@ -384,7 +436,10 @@ def _minimise(
         lambda slope, start: _root(slope, start, *ends),
         lambda linear, value: value / linear(jnp.ones_like(value)),
     )
-    return jnp.where(exists, best, jnp.nan), losses
+    return jnp.where(exists, jnp.exp(best), jnp.nan), losses
+
+
+_likeliest = jit_quick(functools.partial(inner(_minimise), negative_log_likelihood))
 
 
 def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -399,16 +454,18 @@ def _lowest_basin(losses: jax.Array) -> tuple[jax.Array, jax.Array]:
     is_equal = (left == right) | (jnp.abs(right - left) <= rounding)
     signs = jnp.where(is_equal, 0, jnp.sign(right - left))
 
-    def last(before: jax.Array, sign: jax.Array) -> jax.Array:
-        return jnp.where(sign == 0, before, sign)
-
-    falls_before = jnp.append(0, lax.associative_scan(last, signs)) < 0
-    rises_after = jnp.append(lax.associative_scan(last, signs, reverse=True), 0) > 0
-    is_basin = (falls_before & rises_after) | jnp.all(signs == 0)
+    # Of the nearest place on each side of a temperature where the loss is not flat.
+    places = jnp.arange(losses.size)
+    is_before = (places[:, None] > places[:-1]) & (signs != 0)
+    is_after = (places[:, None] <= places[:-1]) & (signs != 0)
+    before = jnp.max(jnp.where(is_before, 2 * places[:-1] + (signs > 0), -1), 1)
+    after = jnp.min(jnp.where(is_after, 2 * places[:-1] + (signs < 0), 2 * losses.size + 1), 1)
+    is_basin = (before >= 0) & (before % 2 == 0) & (after % 2 == 0) | jnp.all(signs == 0)
     values = jnp.where(is_basin, losses, jnp.inf)
-    from_the_middle = jnp.abs(jnp.arange(losses.size) - losses.size // 2)
-    index = jnp.lexsort((from_the_middle, values))[0]
-    return index, jnp.isfinite(values[index])
+    lowest = jnp.min(values)
+    from_the_middle = jnp.abs(places - losses.size // 2)
+    index = jnp.argmin(jnp.where(values == lowest, from_the_middle, losses.size))
+    return index, jnp.isfinite(lowest)
 
 
 def _root(

@@ -192,7 +192,7 @@ class MMCEScaling(ConfidenceRecalibrator):
             error = inner(mmce)(self.kernel, jax.nn.sigmoid(z), correct, weights=weights)
             return likelihood_loss + jnp.asarray(self.weight, x.dtype) * jnp.square(error)
 
-        log_slope, intercept = fitting.minimum(loss, jnp.zeros(2, x.dtype), exists)
+        log_slope, intercept = fitting.newton_minimum(loss, jnp.zeros(2, x.dtype), exists)
         return where_it_exists(exists, SigmoidMap(jnp.exp(log_slope), intercept))
 
 

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from calibjax import operators
 from calibjax._core import arithmetic, checks
 from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
+from calibjax._core.environment import jit_quick
 from calibjax._core.fitting import newton_minimum
 from calibjax._core.gate import Seen, checked
 from calibjax._core.pytree import Numbers, parameter, part, record
@@ -149,9 +150,9 @@ class AffineScaling(Recalibrator):
     ) -> AffineMap:
         """The most likely map."""
         params = _fitted(of_a_family(predictions), targets, weights)
-        if checks.is_concrete(params) and not jnp.all(params.scale > 0):
+        if checks.is_concrete(params) and not np.all(np.asarray(params.scale) > 0):
             raise ValueError("targets: expected normal scores, or members, that differ, got none")
-        return where_it_exists(params.scale > 0, params)
+        return params
 
     @checked(params=_of_coordinates)
     def apply(self, params: AffineMap, predictions: Distribution) -> Distribution:
@@ -240,8 +241,14 @@ def _normal_score(p: Any, y: jax.Array) -> jax.Array:
     return normal_score_of(p.cdf(y))
 
 
-@jax.jit
+@jit_quick
 def _fitted(predictions: Distribution, targets: jax.Array, weights: Weights) -> AffineMap:
+    """The map, NaN if all residuals are equal."""
+    params = _moments(predictions, targets, weights)
+    return where_it_exists(params.scale > 0, params)
+
+
+def _moments(predictions: Distribution, targets: jax.Array, weights: Weights) -> AffineMap:
     """The map, whose scale is zero if all residuals are equal."""
     if isinstance(predictions, Ensemble):
         return _of_ensembles(predictions, targets, weights)
@@ -386,7 +393,7 @@ class QuantileRecalibration(Recalibrator):
         return IsotonicMap(levels, levels)
 
 
-@jax.jit
+@jit_quick
 def _of_transforms(
     method: QuantileRecalibration,
     predictions: Distribution,
@@ -413,7 +420,7 @@ def _of_transforms(
     return where_it_exists(exists, IsotonicMap(knots, values)), exists
 
 
-@jax.jit
+@jit_quick
 def weighted_quantiles(
     values: jax.Array, weights: Weights, levels: jax.Array, ends: tuple[Any, Any] | None = None
 ) -> jax.Array:
@@ -436,6 +443,9 @@ def weighted_quantiles(
     low, high = (values[0], values[-1]) if ends is None else ends
     points = jnp.concatenate([jnp.stack([low]), jnp.repeat(values, 2), jnp.stack([high])])
     return checks.nan_with(jnp.interp(levels, jnp.pad(at, 1).at[-1].set(1), points), data)
+
+
+_shifts = jit_quick(jax.vmap(weighted_quantiles, (1, None, 0)))
 
 
 @record
@@ -493,8 +503,7 @@ class QuantileShift(Recalibrator):
         place, expected = "predictions.levels", "the same for all samples"
         levels = jnp.asarray(checks.satisfying(place, levels, is_shared, expected))[0]
         residuals = targets[:, None] - plain.values
-        shifts = jax.vmap(weighted_quantiles, (1, None, 0))(residuals, weights, levels)
-        return Shifts(checks.finite("shifts", shifts))
+        return Shifts(checks.finite("shifts", _shifts(residuals, weights, levels)))
 
     @checked
     def apply(self, params: Shifts, predictions: Quantiles) -> Quantiles:

@@ -150,7 +150,7 @@ def _of_distributions():
         for name, (family, method) in methods.items()
     ]
     for structure, family in (("bias", CATEGORICAL), ("diagonal", mixed)):
-        method = r.MatrixScaling(structure=structure)
+        method = r.MatrixScaling(None, structure=structure)
         label = f"fit and apply {structure}"
         options = {"method": method, "slow": True}
         found.append(family.call("recalibration.MatrixScaling", label, both, **options))
