@@ -44,14 +44,14 @@ It can be used like those of the library. The predictions of this model should b
 
 from calibjax.risk.base import EstimationFunction
 from calibjax.risk.estimation import cross_validate, estimation_risk, squared_calibration_error
-from calibjax.risk.functions import Binning, KernelDensity, KernelRidge, Temperature
+from calibjax.risk.functions import Binning, KernelDensity, KernelRidge, Recalibrated
 
 __all__ = [
     "Binning",
     "EstimationFunction",
     "KernelDensity",
     "KernelRidge",
-    "Temperature",
+    "Recalibrated",
     "cross_validate",
     "estimation_risk",
     "squared_calibration_error",

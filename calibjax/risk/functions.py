@@ -1,4 +1,4 @@
-"""Calibration estimation functions of bins, kernel densities, a temperature and kernel ridges."""
+"""Calibration estimation functions of bins, kernel densities, recalibrations and kernel ridges."""
 
 import dataclasses
 import functools
@@ -15,8 +15,8 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, one_hot
-from calibjax._core.gate import checked
-from calibjax._core.pytree import Numbers, Pair, parameter, part, record
+from calibjax._core.gate import Seen, checked, usual
+from calibjax._core.pytree import Numbers, Pair, PyTree, parameter, part, record
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, constraints
 from calibjax.distributions.base import Distribution
@@ -25,7 +25,6 @@ from calibjax.estimators import binned
 from calibjax.kernels import Kernel, SquaredExponential, nystrom
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.nystrom import PivotedCholesky, factor_at_pivots
-from calibjax.recalibration.base import tempered
 from calibjax.recalibration.confidences import number_of_bins
 from calibjax.risk.base import EstimationFunction, meanings, residuals, vectors
 
@@ -305,67 +304,80 @@ def _class_probs(samples: jax.Array) -> jax.Array:
     return samples if samples.shape[1] > 1 else jnp.concatenate([1 - samples, samples], 1)
 
 
+def _recalibration(value: Any, name: str) -> Any:
+    return usual("recalibration")(name, value, Seen({}))
+
+
 @record
-class TemperatureParams:
-    """What `Temperature` stores.
+class Recalibrated(EstimationFunction):
+    """The calibration estimation function of a recalibration, as if its results were calibrated.
+
+        h(p, q) = ⟨p − c(p), q − c(q)⟩
+
+    for the map c that the recalibration learns from the training data. In many classes parametric
+    maps come closer to h* than `Binning`, `KernelDensity` and `KernelRidge` unless c cannot
+    represent the error: compare the risks of `cross_validate`, with the same key. The mean of
+    h(p, p) is the squared calibration error that c repairs, plus the noise of the fit.
+
+    The params are those of the recalibration. With `evaluate` any map can be compared, also without
+    a fit: G24's simulation takes `TemperatureScaling` at T = 0.3 / θ for θ > 0. For confidences, an
+    array [n], h is the single product (c − c') (d − d'), half the value for `Bernoulli`s.
 
     Attributes:
-        value: the temperature T, scalar.
-        num_components: m for predictions of m classes, 1 for confidences.
-    """
-
-    value: jax.Array = parameter(constraints.positive)
-    num_components: int = dataclasses.field(metadata={"static": True})
-
-
-@record
-class Temperature(EstimationFunction):
-    """The calibration estimation function of a model whose temperature is wrong.
-
-        h(p, q) = ⟨p − p_T, q − q_T⟩,   p_T ∝ p^{1/T}
-
-    with the predictions at temperature T of `recalibration.TemperatureScaling`, as if these were
-    calibrated; the hyperparameter is T. Nothing is learned from the training data: `fit` stores T.
-    For `CategoricalLogits`, results are exact even where probabilities underflow. For confidences,
-    an array [n], h is the single product (c − c_T) (d − d_T), half the value for `Bernoulli`s.
-
-    G24's simulation has softmax((10/3) θ log p) in place of p_T: T = 0.3 / θ, for θ > 0.
+        recalibration: a record with `fit(predictions, targets)` and `apply(params, predictions)`,
+            whose results are class predictions, or confidences for such.
+        hyperparameter: name of the field of the recalibration that the hyperparameter replaces,
+            such as "penalty". None if there is no such field: every hyperparameter is the same
+            then, and one number is grid enough.
 
     Raises:
         TypeError: by the methods if an argument is of the wrong kind.
-        ValueError: by the methods if the temperature is not positive, or shapes or values are
-            wrong. Invalid traced values give NaN.
+        ValueError: by the methods if the recalibration has no field of this name, if shapes or
+            values are wrong, or if the fit fails. Under `jit` h is NaN instead.
 
-    Cost: O(n m).
+    Cost: that of the recalibration, and O(n m).
 
-    References: G24 §5.1.
+    References: G24 §5.1 for temperatures.
 
     >>> import jax.numpy as jnp
-    >>> function = Temperature()
-    >>> params = function.fit(jnp.array([0.5]), jnp.array([1]), 0.5)  # not looked at
-    >>> print(function.diagonal(params, jnp.array([0.5, 0.75])).round(4))  # tempered 0.9
+    >>> from calibjax.recalibration import TemperatureScaling
+    >>> function = Recalibrated(TemperatureScaling())
+    >>> print(function.diagonal(0.5, jnp.array([0.5, 0.75])).round(4))  # 0.75 becomes 0.9
     [0.     0.0225]
     """
 
+    recalibration: Any = part(_recalibration)
+    hyperparameter: str | None = dataclasses.field(default=None, metadata={"static": True})
+
     @checked(**meanings("predictions", "hyperparameter"))
-    def fit(
-        self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers
-    ) -> TemperatureParams:
-        """Stores the temperature."""
-        return TemperatureParams(hyperparameter, vectors(predictions).shape[1])
+    def fit(self, predictions: Distribution, targets: Numbers, hyperparameter: Numbers) -> PyTree:
+        """Fits the recalibration."""
+        method = self.recalibration
+        if self.hyperparameter is not None:
+            if self.hyperparameter not in getattr(method, "__dataclass_fields__", ()):
+                expected = f"a field of {checks.described(method)}"
+                raise ValueError(f"hyperparameter: expected {expected}, got {self.hyperparameter}")
+            method = dataclasses.replace(method, **{self.hyperparameter: hyperparameter})
+        if not checks.is_distribution(predictions):  # whose traced targets may be NaN
+            predictions = checks.nan_rows(checks.missing_rows(targets), predictions)
+            targets = jnp.asarray(targets).astype(int)
+        return method.fit(_distributions(predictions), targets)
 
-    @checked(**meanings("hyperparameter"))
-    def refit(self, params: TemperatureParams, hyperparameter: Numbers) -> TemperatureParams:
-        """Replaces the temperature."""
-        return dataclasses.replace(params, value=hyperparameter)
+    def refit(self, params: PyTree, hyperparameter: Numbers) -> PyTree:
+        """The same params if there is no hyperparameter."""
+        return params if self.hyperparameter is None else None
 
-    def factors(self, params: TemperatureParams, p: Any) -> Pair:
-        """Differences p − p_T of predictions, [n, m], twice."""
-        points, batch = vectors(p), p if hasattr(p, "class_probs") else Bernoulli(p)
-        moved = jax.vmap(tempered, (0, None))(batch, params.value).class_probs
-        errors = points - moved[:, -points.shape[1] :]
-        errors = checks.nan_unless(~jnp.isnan(params.value), errors)
+    def factors(self, params: PyTree, p: Any) -> Pair:
+        """Differences p − c(p) of predictions, [n, m], twice."""
+        points = vectors(p)
+        moved = _distributions(self.recalibration.apply(params, _distributions(p)))
+        errors = points - moved.class_probs[:, -points.shape[1] :]
         return errors, errors
+
+
+def _distributions(p: Any) -> Any:
+    """Class predictions, of two classes in place of confidences."""
+    return p if checks.is_distribution(p) else Bernoulli(p)
 
 
 _ROUNDING = 8  # in units of the last place of the largest eigenvalue; up to three were observed

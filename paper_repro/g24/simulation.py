@@ -22,6 +22,7 @@ from jax import lax
 
 from calibjax import risk
 from calibjax.distributions import CategoricalLogits
+from calibjax.recalibration import TemperatureScaling
 from experiments.harness import cells, command_line
 from experiments.harness.cells import Store
 from experiments.harness.tables import note_of, write_table
@@ -73,11 +74,10 @@ def evaluate(log_probs: jax.Array, labels: jax.Array, thetas: jax.Array) -> dict
     predictions, n = CategoricalLogits(SCALE * log_probs), len(labels)
     differences = predictions.class_probs - jnp.exp(log_probs)
     truth = differences @ differences.T
-    function = risk.Temperature()
+    function = risk.Recalibrated(TemperatureScaling())
 
     def at(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
-        params = function.fit(predictions, labels, SCALE / theta)
-        values = function.evaluate(params, predictions, predictions)
+        values = function.evaluate(SCALE / theta, predictions, predictions)
         squares = jnp.square(values - truth)
         excess = (jnp.sum(squares) - jnp.trace(squares)) / (n * (n - 1))
         return risk.estimation_risk(values, predictions, labels).value, excess

@@ -207,7 +207,7 @@ def _functions():
         ("", risk.Binning(5), a.at_least_one(3.0)),
         (", debias", risk.Binning(5, debias=True), a.at_least_one(3.0)),
         ("", risk.KernelDensity(), a.scale(0.1)),
-        ("", risk.Temperature(), a.scale(1.5)),
+        ("", risk.Recalibrated(recalibration.TemperatureScaling()), a.scale(1.5)),
         ("", risk.KernelRidge(), a.scale(0.3)),
         (", two steps", risk.KernelRidge(two_step=True), a.scale(0.3)),
     ):
@@ -278,7 +278,7 @@ def _cross_validation():
         result = risk.cross_validate(*args, **options)
         return result, result.risk
 
-    shared = {"function": risk.Temperature(), "grid": a.positive(grid, "function", without=own)}
+    shared = {"function": risk.KernelDensity(), "grid": a.positive(grid, "function", without=own)}
     return [
         call("risk.cross_validate", "", cross_validate, **data, **shared, slow=True),
         call(

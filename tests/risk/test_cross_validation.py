@@ -155,7 +155,7 @@ def test_functions_without_numbers_are_refused():
     with pytest.raises(ValueError, match=re.escape("got function[0, 0] = nan")):
         risk.cross_validate(KEY, NoNumbers(), GRID, *data())
     with pytest.raises(ValueError, match=re.escape("got function[0, 1] = nan")):
-        risk.cross_validate(KEY, risk.Temperature(), np.array([1.0, 0.0]), *data())
+        risk.cross_validate(KEY, risk.KernelDensity(), np.array([1.0, 0.0]), *data())
 
 
 def test_folds_have_two_samples():

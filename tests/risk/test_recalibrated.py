@@ -1,0 +1,170 @@
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.special
+
+from calibjax import record
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
+from calibjax.recalibration import (
+    HistogramBinning,
+    PlattScaling,
+    TemperatureScaling,
+)
+from calibjax.risk import KernelDensity, Recalibrated, cross_validate, squared_calibration_error
+
+KEY = jax.random.key(0)
+
+
+@jax.jit
+def values(points, temperatures):
+    """Values at points for all temperatures, [k, n, n]."""
+    function = Recalibrated(TemperatureScaling())
+
+    def at(temperature):
+        return function.evaluate(temperature, points, points)
+
+    return jax.lax.map(at, temperatures)
+
+
+def test_against_the_formula_of_the_paper():
+    """Of G24 §5.1: T = 0.3/θ."""
+    probs = np.random.default_rng(0).dirichlet(np.full(5, 0.3), size=12)
+    thetas = np.array([0.1, 0.3, 1.0, 1.7])
+    ours = values(Categorical(jnp.asarray(probs)), jnp.asarray(0.3 / thetas))
+    for theta, value in zip(thetas, ours, strict=True):
+        errors = probs - scipy.special.softmax(10 / 3 * theta * np.log(probs), axis=1)
+        np.testing.assert_allclose(value, errors @ errors.T, atol=1e-14)
+
+
+def test_logits_that_underflow():
+    logits = (np.random.default_rng(1).normal(size=(9, 4)) * 100).astype(np.float32)
+    temperatures = np.array([0.5, 3.0, 300.0], np.float32)
+    ours = values(CategoricalLogits(jnp.asarray(logits)), jnp.asarray(temperatures))
+    assert ours.dtype == jnp.float32
+    logits = logits.astype(np.float64)
+    for temperature, value in zip(temperatures.astype(np.float64), ours, strict=True):
+        errors = scipy.special.softmax(logits, 1) - scipy.special.softmax(logits / temperature, 1)
+        np.testing.assert_allclose(value, errors @ errors.T, atol=2e-6)
+
+
+def test_confidences_are_half():
+    confidences = jnp.append(jnp.linspace(0, 1, 12), 1e-300)
+    temperatures = jnp.array([0.4, 1.0, 5.0])
+    ours = values(confidences, temperatures)
+    np.testing.assert_allclose(ours, values(Bernoulli(confidences), temperatures) / 2, atol=1e-15)
+    np.testing.assert_array_equal(ours[1] < 1e-30, True)
+
+
+def test_gradient_in_the_temperature():
+    """Also with zeros, ones, and numbers that underflow."""
+    probs = jnp.array([[0.2, 0.3, 0.5], [0.9, 0.1, 0.0], [1.0, 0.0, 0.0], [1.0, 1e-300, 0.0]])
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=(4, 4)))
+
+    def total(temperature):
+        return jnp.sum(weights * values(Categorical(probs), temperature[None])[0])
+
+    for temperature in (0.3, 2.0, 500.0):
+        step = 1e-6 * temperature
+        above, below = (total(jnp.array(temperature + d)) for d in (step, -step))
+        slope = jax.grad(total)(jnp.array(temperature))
+        np.testing.assert_allclose(slope, (above - below) / (2 * step), rtol=1e-6, atol=1e-10)
+
+
+def sharp_classes(n, m=3):
+    """Predictions whose logits are twice as large as they should be."""
+    rng = np.random.default_rng(2)
+    logits = rng.normal(size=(n, m)) * 1.5
+    labels = (logits + rng.gumbel(size=(n, m))).argmax(1)
+    return CategoricalLogits(jnp.asarray(2 * logits)), jnp.asarray(labels)
+
+
+def test_a_loop_over_folds():
+    """Losses and test values of temperatures that were fitted by a search."""
+    predictions, labels = sharp_classes(60)
+    function, logits = Recalibrated(TemperatureScaling()), np.asarray(predictions.logits)
+    result = squared_calibration_error(KEY, function, [1.0], predictions, labels, num_folds=3)
+    tuning, test = np.asarray(result.tuning), np.asarray(result.test)
+    y, folds = np.asarray(labels), np.asarray(result.cross_validation.folds)
+
+    def of_fold(fold):
+        rest, held_out = tuning[folds != fold], tuning[folds == fold]
+
+        def loss(log_temperature):
+            logs = scipy.special.log_softmax(logits[rest] / np.exp(log_temperature), 1)
+            return -logs[np.arange(len(rest)), y[rest]].mean()
+
+        found: Any = scipy.optimize.minimize_scalar(loss, bounds=(-3, 3))
+        best = np.exp(found.x)
+        errors = scipy.special.softmax(logits, 1) - scipy.special.softmax(logits / best, 1)
+        residuals = scipy.special.softmax(logits, 1) - np.eye(3)[y]
+        r, h = (x[held_out] @ x[held_out].T for x in (residuals, errors))
+        pairs = ~np.eye(len(held_out), dtype=bool)
+        return np.mean((r - h)[pairs] ** 2), np.mean(np.sum(errors[test] ** 2, 1))
+
+    risks, estimates = zip(*map(of_fold, range(3)), strict=True)
+    np.testing.assert_allclose(result.cross_validation.risks[:, 0], risks, rtol=1e-5)
+    np.testing.assert_allclose(result.fold_estimates, estimates, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", [HistogramBinning(4), PlattScaling(), TemperatureScaling()])
+def test_confidences_and_bernoullis(method: Any):
+    rng = np.random.default_rng(3)
+    confidences = jnp.asarray(rng.uniform(size=50))
+    correct = jnp.asarray(rng.uniform(size=50) < 0.3 + 0.4 * np.asarray(confidences), int)
+    function: Any = Recalibrated(method)
+    params = method.fit(Bernoulli(confidences), correct)
+    moved = method.apply(params, Bernoulli(confidences))
+    expected = np.asarray(confidences - getattr(moved, "probs", moved)) ** 2
+    for points, factor in ((confidences, 1), (Bernoulli(confidences), 2)):
+        fitted = function.fit(points, correct, 1.0)
+        np.testing.assert_allclose(function.diagonal(fitted, points), factor * expected)
+
+
+@record
+class Mixed:
+    """Predictions mixed with the frequencies of the labels."""
+
+    share: Any = 0.5
+
+    def fit(self, predictions, targets):
+        return self.share, jnp.mean(jax.nn.one_hot(targets, 3), 0)
+
+    def apply(self, params, predictions):
+        share, frequencies = params
+        return Categorical((1 - share) * predictions.class_probs + share * frequencies)
+
+
+def test_hyperparameter_in_a_field():
+    """Differences are share · (p − frequencies), and the share is a field."""
+    predictions, labels = sharp_classes(40)
+    function, grid = Recalibrated(Mixed(), "share"), np.array([0.1, 0.4])
+    params = function.fit(predictions, labels, 0.3)
+    frequencies = np.bincount(labels, minlength=3) / 40
+    errors = np.asarray(predictions.class_probs) - frequencies
+    found = Recalibrated(Mixed()).diagonal(Mixed(0.3).fit(predictions, labels), predictions)
+    np.testing.assert_allclose(found, 0.09 * np.sum(errors**2, 1))
+    np.testing.assert_allclose(function.diagonal(params, predictions), found)
+    result = cross_validate(KEY, function, grid, predictions, labels, num_folds=2)
+    alone = cross_validate(KEY, Recalibrated(Mixed(0.4)), [7.0], predictions, labels, num_folds=2)
+    np.testing.assert_allclose(result.risk[1], alone.risk[0])
+    assert result.risk[0] != result.risk[1]
+    with pytest.raises(ValueError, match="expected a field of Mixed, got penalty"):
+        Recalibrated(Mixed(), "penalty").fit(predictions, labels, 1.0)
+    with pytest.raises(TypeError, match="methods fit and apply"):
+        Recalibrated(len).fit(predictions, labels, 1.0)
+
+
+@pytest.mark.slow
+def test_risk_prefers_a_map_that_has_the_error():
+    """Wrong temperatures of ten classes, to kernel densities, which see next to nothing there."""
+    predictions, labels = sharp_classes(400, 10)
+    functions = {Recalibrated(TemperatureScaling()): [1.0], KernelDensity(): [0.01, 0.1, 1.0]}
+    risks = [
+        float(jnp.min(cross_validate(KEY, f, grid, predictions, labels, num_folds=2).risk))
+        for f, grid in functions.items()
+    ]
+    assert risks[0] < risks[1]
