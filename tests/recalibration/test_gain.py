@@ -1,10 +1,22 @@
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.special
 from scipy.stats import norm
 
-from calibjax.distributions import Bernoulli, Normal, Quantiles, StudentT, with_features
+from calibjax import record
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    Normal,
+    Quantiles,
+    StudentT,
+    with_features,
+)
 from calibjax.recalibration import (
     AffineScaling,
     HistogramBinning,
@@ -14,7 +26,7 @@ from calibjax.recalibration import (
     TemperatureScaling,
     recalibration_gain,
 )
-from calibjax.scores import crps
+from calibjax.scores import brier_score, crps, negative_log_likelihood
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -139,7 +151,7 @@ def test_parts_of_several_directions():
     p, y = np.asarray(predictions.probs, float), np.asarray(labels)
     q = np.asarray(PlattScaling().cross_fitted(KEY, predictions, labels).probs, float)
     gains = np.log(np.where(y, q / p, (1 - q) / (1 - p)))
-    flatter = np.maximum(q, 1 - q) < np.maximum(p, 1 - p)
+    flatter = np.where(p > 0.5, q < p, q > p)
     np.testing.assert_allclose(found.overconfidence.mean, np.mean(gains * flatter), rtol=1e-3)
     np.testing.assert_allclose(found.underconfidence.mean, np.mean(gains * ~flatter), rtol=1e-3)
     wide = recalibration_gain(KEY, {"a": AffineScaling()}, NORMAL, TARGETS)["a"]  # scale 1.5
@@ -159,3 +171,105 @@ def test_folds_that_determine_no_map():
         KEY, Bernoulli(jnp.full(4, 0.3)), jnp.arange(4) % 2, num_folds=2
     )
     assert isinstance(found, Bernoulli)
+
+
+def _class_predictions(n, m, seed=5):
+    """Logits, probabilities and labels; the logits are twice as large as they should be."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, m)) * 1.5
+    labels = (logits + rng.gumbel(size=(n, m))).argmax(1)
+    return 2 * logits, scipy.special.softmax(2 * logits, 1), labels
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(N) % 3 + 0.5])
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_errors_of_a_loop_over_folds(norm: Any, weights):
+    """Differences of the losses of Berta et al., −‖c − p‖ − ⟨g, y − c⟩, centred at p."""
+    logits, probs, labels = _class_predictions(N, 3)
+    used, folds = np.ones(N) if weights is None else weights, _folds(4)
+    after = np.empty_like(probs)
+    for fold in range(4):
+        rest = folds != fold
+
+        def loss(log_temperature, rest=rest):
+            logs = scipy.special.log_softmax(logits[rest] / np.exp(log_temperature), 1)
+            return -np.average(logs[np.arange(rest.sum()), labels[rest]], weights=used[rest])
+
+        found: Any = scipy.optimize.minimize_scalar(loss, bounds=(-3, 3))
+        after[~rest] = scipy.special.softmax(logits[~rest] / np.exp(found.x), 1)
+    values = []
+    for p, c, label in zip(probs, after, labels, strict=True):
+        y, change, order = np.eye(3)[label], c - p, int(norm[1])
+        size = np.linalg.norm(change, order)
+        slope = np.abs(change) ** (order - 1) * np.sign(change) / size ** (order - 1)
+        values.append(0 - (-size - slope @ (y - c)))
+    gain = recalibration_gain(
+        KEY,
+        {"T": TemperatureScaling()},
+        Categorical(jnp.asarray(probs)),
+        jnp.asarray(labels),
+        score=norm,
+        num_folds=4,
+        weights=weights,
+    )["T"]
+    np.testing.assert_allclose(gain.mean, np.average(values, weights=used), rtol=1e-4)
+    tops = probs.argmax(1)[:, None]
+    rows = np.take_along_axis(after, tops, 1) < np.take_along_axis(probs, tops, 1)
+    over = np.average(np.where(rows[:, 0], values, 0), weights=used)
+    np.testing.assert_allclose(gain.overconfidence.mean, over, rtol=1e-4)
+    np.testing.assert_allclose(gain.underconfidence.mean, gain.mean - over, rtol=1e-3, atol=1e-6)
+    if weights is None:
+        error = np.std(values, ddof=1) / np.sqrt(N)
+        np.testing.assert_allclose(gain.standard_error, error, rtol=1e-4)
+
+
+@record
+class Known:
+    """The map that undoes the miscalibration, without a fit."""
+
+    temperature: float = 2.0
+
+    def fit(self, predictions, targets, weights=None):
+        return jnp.asarray(self.temperature)
+
+    def apply(self, params, predictions):
+        return jax.vmap(lambda p: p.tempered(params))(predictions)
+
+
+def test_errors_of_a_known_map():
+    """All errors against quadrature over log-odds N(0, 1.5²), of two classes."""
+    nodes, masses = np.polynomial.hermite_e.hermegauss(200)
+    masses, x = masses / masses.sum(), 1.5 * nodes
+    truth, p = scipy.special.expit(x), scipy.special.expit(2 * x)
+    kl = sum(
+        scipy.special.expit(s * x) * scipy.special.log_expit(s * x)
+        - scipy.special.expit(s * x) * scipy.special.log_expit(2 * s * x)
+        for s in (1, -1)
+    )
+    errors = {
+        "l1": 2 * np.abs(truth - p),
+        "l2": np.sqrt(2) * np.abs(truth - p),
+        brier_score: (truth - p) ** 2,
+        negative_log_likelihood: kl,
+    }
+    rng = np.random.default_rng(6)
+    drawn = 1.5 * rng.normal(size=20000)
+    labels = jnp.asarray(rng.uniform(size=drawn.size) < scipy.special.expit(drawn), int)
+    predictions = Bernoulli(jax.nn.sigmoid(jnp.asarray(2 * drawn)))
+    for score, values in errors.items():
+        one: Any = score
+        maps = {"right": Known(), "wrong": Known(1.3)}
+        gains = recalibration_gain(KEY, maps, predictions, labels, score=one)
+        gain = gains["right"]
+        assert abs(gain.mean - masses @ values) < 4 * gain.standard_error
+        assert gain.standard_error < 0.1 * gain.mean
+        assert gains["wrong"].mean < gain.mean + gain.standard_error
+        np.testing.assert_allclose(gain.overconfidence.mean, gain.mean, rtol=1e-6)
+
+
+def test_errors_need_class_predictions():
+    with pytest.raises(TypeError, match="predictions: expected classes for score='l1', got Normal"):
+        recalibration_gain(KEY, {"": AffineScaling()}, NORMAL, TARGETS, score="l1")
+    two_classes, score = Bernoulli(jnp.full(2, 0.5)), "kl"
+    with pytest.raises(ValueError, match="score: expected one of 'l1', 'l2', got 'kl'"):
+        recalibration_gain(KEY, {"": PlattScaling()}, two_classes, jnp.arange(2), score=score)

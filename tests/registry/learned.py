@@ -174,6 +174,13 @@ def _of_distributions():
         NORMAL.call(
             "recalibration.recalibration_gain", label, recalibrations={"affine": affine}, **folds
         ),
+        CATEGORICAL.call(
+            "recalibration.recalibration_gain",
+            "errors",
+            recalibrations={"T": temperature},
+            score=a.choice("l2", without=("None", "lambda")),  # scores, too
+            **folds,
+        ),
         NORMAL.call("recalibration.Recalibrator", "cross_fitted", affine.cross_fitted, **folds),
         NORMAL.call(
             "recalibration.temperature_interval",
