@@ -444,6 +444,8 @@ class HistogramBinning(ConfidenceRecalibrator):
 def _rising(name: str, values: jax.Array) -> Any:
     values = unit_interval.check(name, values)
     values = checks.increasing(name, values, "numbers that do not decrease")
+    if checks.is_concrete(values):
+        return values
     # Traced ones, which anything may be interpolated between, are NaN as a whole.
     return checks.nan_unless(~jnp.any(jnp.isnan(values), -1, keepdims=True), values)
 
