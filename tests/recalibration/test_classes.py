@@ -34,10 +34,14 @@ ALL = RECALIBRATORS | {
 }
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("weights", [None, np.arange(N) % 3])
-def test_each_class_against_the_rest(name, weights):
-    method, columns = ALL[name], []
+QUICK = "isotonic", "quadratic", "venn-abers"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.slow] * (x not in QUICK)) for x in ALL]
+)
+def test_each_class_against_the_rest(name):
+    method, columns, weights = ALL[name], [], np.arange(N) % 3
     for c in range(M):
         params = method.fit(PROBS[:, c], c == LABELS, weights)
         columns.append(np.asarray(method.apply(params, NEW[:, c])))
