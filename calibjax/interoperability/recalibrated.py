@@ -115,7 +115,7 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
     Two classes are recalibrated by the probability of the second, more of them together
     (`TemperatureScaling`, `MatrixScaling`) or one against the rest
     (`HistogramBinning`, `IsotonicRegression`, `PlattScaling`, `BetaCalibration`, `VennAbers`,
-    `QuadraticScaling`).
+    `confidences.QuadraticScaling`).
     `fit` takes `sample_weight`, [n], for the classifier, unless it is frozen, and for the
     recalibrator. The last step of a pipeline gets it, or with metadata routing every step that
     requests it.

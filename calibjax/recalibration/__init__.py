@@ -7,7 +7,6 @@ from calibjax.recalibration.confidences import (
     HistogramBinning,
     IsotonicRegression,
     PlattScaling,
-    QuadraticScaling,
     VennAbers,
 )
 from calibjax.recalibration.local import GroupWise, LocalRecalibration, recalibration_gain
@@ -28,7 +27,6 @@ __all__ = [
     "LocalRecalibration",
     "MatrixScaling",
     "PlattScaling",
-    "QuadraticScaling",
     "QuantileRecalibration",
     "QuantileShift",
     "Recalibrator",

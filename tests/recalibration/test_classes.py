@@ -10,10 +10,10 @@ from calibjax.recalibration import (
     HistogramBinning,
     IsotonicRegression,
     PlattScaling,
-    QuadraticScaling,
     VennAbers,
 )
 from calibjax.recalibration.base import ClassWiseParams
+from calibjax.recalibration.confidences import QuadraticScaling
 
 RNG = np.random.default_rng(0)
 N, M = 150, 4

@@ -7,7 +7,7 @@ from scipy.special import expit, logit
 
 from calibjax.distributions import Bernoulli
 from calibjax.kernels import Fisher
-from calibjax.recalibration import QuadraticScaling
+from calibjax.recalibration.confidences import QuadraticScaling
 
 METHOD = QuadraticScaling()
 RNG = np.random.default_rng(0)

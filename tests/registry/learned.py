@@ -14,6 +14,7 @@ from calibjax.recalibration.confidences import (
     IsotonicMap,
     MMCEScaling,
     QuadraticMap,
+    QuadraticScaling,
     SigmoidMap,
 )
 from calibjax.recalibration.numbers import AffineMap
@@ -41,7 +42,7 @@ def _of_confidences():
         "PlattScaling": a.made(
             lambda smooth: r.PlattScaling(smooth_targets=smooth), smooth_targets=a.truth(True)
         ),
-        "QuadraticScaling": r.QuadraticScaling(),
+        "confidences.QuadraticScaling": QuadraticScaling(),
         "BetaCalibration": r.BetaCalibration(),
         "VennAbers": r.VennAbers(),
         "confidences.MMCEScaling": a.made(MMCEScaling, kernel=kernel, weight=a.scale(10.0)),
@@ -55,11 +56,12 @@ def _of_confidences():
         (r.HistogramBinning(2), BinAccuracies(ends[:2], np.array([3, 5], np.int32))),
         (r.IsotonicRegression(), IsotonicMap(ends, ends**2)),
         (r.PlattScaling(), SigmoidMap(np.float32(0.5), np.float32(0.1))),
-        (r.QuadraticScaling(), QuadraticMap(*np.float32([0.1, 0.5, 0.2]))),
+        (QuadraticScaling(), QuadraticMap(*np.float32([0.1, 0.5, 0.2]))),
         (r.BetaCalibration(), BetaMap(np.float32(0.5), np.float32(2.0), np.float32(0.1))),
     ):
         apply = lambda params, new, method: method.apply(params, new)  # noqa: E731
-        covers, params = f"recalibration.{type(method).__name__}", a.record(params)
+        room = "" if hasattr(r, type(method).__name__) else "confidences."
+        covers, params = f"recalibration.{room}{type(method).__name__}", a.record(params)
         found.append(call(covers, "params", apply, params=params, **_NEW, method=method))
     return found
 

@@ -21,7 +21,7 @@ COPIES = {
     *("estimators.skce_biased", "estimators.ucme", "estimators.witness"),
     *("recalibration.BetaCalibration", "recalibration.GroupWise", "recalibration.PlattScaling"),
     *("recalibration.LocalRecalibration", "recalibration.TemperatureScaling"),
-    "recalibration.QuadraticScaling",
+    "recalibration.confidences.QuadraticScaling",
     *("scores.accuracy", "scores.brier_decomposition", "scores.brier_score", "scores.crps"),
     *("scores.crps_decomposition", "scores.mean_squared_error", "scores.negative_log_likelihood"),
     *("scores.interval_score", "scores.pinball_loss", "scores.ranked_probability_score"),
@@ -69,7 +69,10 @@ def test_laws(name):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "name", sorted(COPIES - {"recalibration.BetaCalibration", "recalibration.QuadraticScaling"})
+    "name",
+    sorted(
+        COPIES - {"recalibration.BetaCalibration", "recalibration.confidences.QuadraticScaling"}
+    ),
 )
 def test_derivatives_by_weights_are_finite(name):
     """Also where these are zero; of loops that end when nothing changes there are none."""
