@@ -105,8 +105,8 @@ class MatrixScaling(Recalibrator):
         ValueError: by the methods if the structure is none of them; by `fit` without a penalty if
             a class does not occur, or a map with other slopes tells some class, or a part of it,
             apart from the others, so that the likelihood has no maximum. If the arrays are traced,
-            the map is NaN instead. With more than 512 parameters only classes that are all apart
-            are noticed.
+            the map is NaN instead. With more than 512 parameters classes that are apart are not
+            noticed.
 
     Warns:
         UserWarning: by `fit` without a penalty if there are more parameters than samples.
@@ -206,6 +206,8 @@ def _fitted(
         smoothing = _temperature(logits, labels, shares), 1 / (total + 1)
         logits = _smoothed(logits, *smoothing)
         ridge = method._ridge(logits) * jnp.asarray(method.penalty, dtype) * m / total
+    else:
+        exists &= jnp.all(jnp.any((labels[:, None] == jnp.arange(m)) & (shares > 0)[:, None], 0))
     identity = method._identity(m, dtype)
 
     def slopes_of(changes: jax.Array) -> jax.Array:
@@ -220,7 +222,6 @@ def _fitted(
     if method.penalty is not None or ridge.size > _MAX_PARAMETERS:
         changes = softmax_minimum(moves, logits, labels, shares, ridge)
     else:
-        exists &= jnp.all(jnp.any((labels[:, None] == jnp.arange(m)) & (shares > 0)[:, None], 0))
         features, num_shared = _features(method, logits)
 
         def unfinished(state: tuple) -> jax.Array:
@@ -235,12 +236,11 @@ def _fitted(
             return x + newton.change, newton, count + 1
 
         far = jnp.full((), jnp.inf, dtype)
-        changes, last, _ = lax.while_loop(
-            unfinished, step, (jnp.zeros_like(ridge), Step(jnp.zeros_like(ridge), far, far, far), 0)
-        )
-        exists &= last.largest < _FAR
-        if method._axes:  # then the likelihood of classes that are apart has no maximum
-            exists &= last.missed > math.sqrt(eps)
+        first = Step(jnp.zeros_like(ridge), far, far, far)
+        changes, last, _ = lax.while_loop(unfinished, step, (first.change, first, 0))
+        # Where classes are apart, and there are slopes, the likelihood has no maximum.
+        is_apart = (last.missed <= math.sqrt(eps)) & (method._axes > 0)
+        exists &= (last.largest < _FAR) & ~is_apart
     biases = changes[:, -1] - jnp.mean(changes[:, -1])
     params = LogitMap(identity.slopes + slopes_of(changes), biases, *smoothing)
     return where_it_exists(exists, params), exists
