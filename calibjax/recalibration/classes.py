@@ -404,11 +404,14 @@ class TemperatureScaling(Recalibrator):
     @checked(params=lambda name, value, seen: checks.positive_scalar(name, value))
     def apply(self, params: Numbers, predictions: Family) -> Family:
         """All predictions at the temperature `params`."""
-        return jax.vmap(tempered, (0, None))(predictions, params)
+        return _tempered(predictions, params)
 
     def identity(self, predictions: Distribution) -> jax.Array:
         """The temperature 1."""
         return jnp.ones((), floating_dtype(predictions))
+
+
+_tempered = jit_quick(jax.vmap(tempered, (0, None)))
 
 
 @functools.partial(jax.jit, static_argnums=0)
