@@ -55,22 +55,17 @@ def page(
         setup: the lines of Python before the calls of the entries.
         command: the command that writes this page.
     """
-    figures = [_figure(evaluation, name, address) for name, address in pictures.items()]
     parts = {
         "title": [escape(title)],
         "style": [(_FOLDER / "style.css").read_text("utf-8")],
         "description": [escape(evaluation.description)],
         "made": [escape(made)],
-        "layout": ["top" if figures else "alone"],
         "found": [FOUND],
         "verdict": map(escape, evaluation.sentences[:1]),
         "sentences": map(environment.paragraph, (*evaluation.sentences[1:], *remarks)),
-        "advice": [
-            *_advice(evaluation.advice),
-            *map(environment.paragraph, filter(None, [missing])),
-        ],
-        "beside": ['<div class="beside">', *figures[:1], "</div>"] if figures else [],
-        "figures": ['<div class="figures">', *figures[1:], "</div>"] if figures[1:] else [],
+        "advice": _advice(evaluation.advice),
+        "missing": map(environment.paragraph, filter(None, [missing])),
+        "figures": (_figure(evaluation, *picture) for picture in pictures.items()),
         "sections": map(_section, range(len(evaluation.sections)), evaluation.sections),
         "notes": (environment.paragraph(note, "remark") for note in evaluation.notes),
         "facts": environment.table((), facts),

@@ -695,7 +695,7 @@ def temperature(data: Data) -> Part:
     if data.is_of_classes:
         repaired = method.apply(jnp.asarray(value.value, jnp.float32), data.predictions)
         panels = (reliability_panel(data, repaired, " after temperature scaling"),)
-    return Part((section,), panels=panels, repair=((repair_by(option, text), text),))
+    return Part((section,), panels=panels, repair=((repair_by(option), text),))
 
 
 @jax.jit

@@ -134,7 +134,7 @@ def to_do(advice: Sequence[Advice]) -> Iterator[str]:
 
 
 def content(section: Section) -> Iterator[str]:
-    """Tables, remark, and the words that explain its numbers."""
+    """Tables and remark."""
     # What is wide scrolls in a box of its own, which the keyboard has to reach.
     label = escape(section.title, quote=True)
     yield f'<div class="wide" role="region" aria-label="{label}" tabindex="0">'
@@ -143,11 +143,6 @@ def content(section: Section) -> Iterator[str]:
     yield "</div>"
     if section.remark:
         yield environment.paragraph(section.remark, "remark")
-    if noted := [entry for entry in section.entries if entry.note]:
-        yield "<dl>"
-        for entry in noted:
-            yield f"<dt>{escape(entry.name)}</dt><dd>{escape(entry.note)}</dd>"
-        yield "</dl>"
 
 
 def _tables(entries: Sequence[Entry]) -> list[tuple[list[str], list[list[str]]]]:
@@ -155,6 +150,7 @@ def _tables(entries: Sequence[Entry]) -> list[tuple[list[str], list[list[str]]]]
     tables: dict[tuple[int, ...], list[list[str]]] = {}
     for entry in entries:
         cells = ["none" if cell == "nan" else cell for cell in row_of(entry)]
+        cells[0] += f" ({entry.note})" * bool(entry.note)
         filled = tuple(i for i, cell in enumerate(cells) if cell or not i)
         tables.setdefault(filled, []).append([cells[i] for i in filled])
     return [(_header(filled), rows) for filled, rows in tables.items()]

@@ -74,9 +74,9 @@ def map_of_classes(size: int) -> Advice:
     return Advice(text + _HELD_OUT, _CALL.format(method=method))
 
 
-def repair_by(option: str, text: str) -> Advice:
-    """One temperature, whose gain is told."""
-    start = f"Scale all predictions by one temperature. {text}. {_HELD_OUT}"
+def repair_by(option: str) -> Advice:
+    """One temperature, whose gain a sentence tells."""
+    start = f"Scale all predictions by one temperature. {_HELD_OUT}"
     return Advice(start, _CALL.format(method=f"TemperatureScaling({option})"))
 
 

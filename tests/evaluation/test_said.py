@@ -111,7 +111,7 @@ def test_notes_tell_of_adjusted_pvalues():
 
 
 def test_temperature_that_helps_makes_other_maps_unnecessary():
-    repair = words.repair_by("", "Temperature 1.3 lowers it")
+    repair = words.repair_by("")
     options = {"advice": words.map_of_classes(100), "is_repaired": True}
     part = Part(
         (Section("", (Entry("a", 1.0, pvalue=0.001),)),),
@@ -127,7 +127,7 @@ def test_temperature_that_helps_makes_other_maps_unnecessary():
 @pytest.mark.slow
 def test_advised_calls_run():
     of_classes = [words.GROUPS, words.map_of_classes(100), words.map_of_classes(5000)]
-    of_classes += [words.repair_by(loss, "") for loss in ("", "scores.brier_score")]
+    of_classes += [words.repair_by(loss) for loss in ("", "scores.brier_score")]
     names = {"recalibration": recalibration, "scores": scores, "groups": np.arange(40) % 2}
     names["new_groups"] = names["groups"]
     for kind, advices in (
