@@ -693,15 +693,18 @@ def temperature(data: Data) -> Part:
     text += f"(95 % interval {low} to {high})"
     panels = ()
     if data.is_of_classes:
-        repaired = method.apply(jnp.asarray(value.value, jnp.float32), data.predictions)
+        repaired = _tempered(predictions, jnp.asarray(value.value, jnp.float32))
         panels = (reliability_panel(data, repaired, " after temperature scaling"),)
     return Part((section,), panels=panels, repair=((repair_by(option), text),))
+
+
+_tempered = jax.jit(jax.vmap(tempered, (0, None)))  # predictions at a temperature
 
 
 @jax.jit
 def _is_idle(predictions: Distribution) -> jax.Array:
     """Whether temperatures do not change the predictions, up to rounding."""
-    hotter = jax.vmap(tempered, (0, None))(predictions, 2.0)
+    hotter = _tempered(predictions, 2.0)
     before, after = (getattr(p, "class_probs", p) for p in (predictions, hotter))
 
     def is_close(x: jax.Array, y: jax.Array) -> jax.Array:

@@ -96,9 +96,8 @@ def with_directions(
         score = jnp.zeros((), floating_dtype(predictions))
         if words[-1][0]:
             regressor = kernel.prediction if isinstance(kernel.prediction, Regressor) else None
-            own = _direction_score((lens, regressor, kernel.target), predictions, *data)
-            may_cancel = not _is_of_rank_one(kernel)
-            score = jnp.where(may_cancel & (jnp.abs(own) < _SURE), 0, own).astype(score.dtype)
+            member, least = (lens, regressor, kernel.target), _SURE * (not _is_of_rank_one(kernel))
+            score = _direction_score(member, predictions, *data, least).astype(score.dtype)
         found.append(score)
     directions = {"direction_scores": jnp.stack(found), "directions": tuple(words)}
     return dataclasses.replace(components, **directions)
@@ -166,9 +165,9 @@ def _is_of_rank_one(kernel: Any) -> bool:
 
 @jax.jit  # one program for all members that differ in their arrays
 def _direction_score(
-    member: tuple[Any, Any, Any], predictions: Any, judged: Any, weights: Any
+    member: tuple[Any, Any, Any], predictions: Any, judged: Any, weights: Any, least: float
 ) -> jax.Array:
-    """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with weights that of w_i x_i r_i."""
+    """Σ_i x_i r_i / √(Σ_i x_i² r_i²), with weights that of w_i x_i r_i; zero below the least."""
     lens, regressor, target = member
     viewed = judged if lens is None else lens(*judged)
     numbers = jax.vmap(lambda p, y: _number(target, p, y))(*viewed)
@@ -179,7 +178,8 @@ def _direction_score(
     size = jnp.max(jnp.abs(numbers))
     numbers = numbers / jnp.where(size > 0, size, 1)  # whose squares do not vanish
     error = jnp.sqrt(jnp.sum(jnp.square(numbers)))
-    return jnp.sum(numbers) / jnp.where(error > 0, error, 1)
+    score = jnp.sum(numbers) / jnp.where(error > 0, error, 1)
+    return jnp.where(jnp.abs(score) < least, 0, score)
 
 
 def _number(target: Any, p: Any, y: Any) -> jax.Array:

@@ -437,7 +437,10 @@ def _merged(
 def _stacked(leaves: Sequence[Any], dtype: DTypeLike) -> jax.Array:
     """Numbers of Python have no precision of their own; here they get that of the predictions."""
     is_number = all(isinstance(leaf, float) for leaf in leaves)
-    return jnp.stack([jnp.asarray(leaf, dtype if is_number else None) for leaf in leaves])
+    arrays = [jnp.asarray(leaf, dtype if is_number else None) for leaf in leaves]
+    if arrays[0].ndim == 0 and checks.is_concrete(*arrays):  # without a program
+        return jax.device_put(np.stack(arrays))
+    return jnp.stack(arrays)
 
 
 def num_features(kernel: Kernel, prepared: tuple, *samples: Any) -> int:

@@ -12,13 +12,7 @@ import numpy as np
 from jax.scipy.special import ndtri
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import (
-    floating_dtype,
-    mean_and_error,
-    one_hot,
-    ratio,
-    safe_sqrt,
-)
+from calibjax._core.arithmetic import mean_and_error, one_hot, ratio, safe_sqrt
 from calibjax._core.gate import Seen, checked, group_ids, passed, sample_weights, usual
 from calibjax._core.pytree import Numbers, PyTree, T, part, record
 from calibjax.distributions import Ensemble
@@ -374,7 +368,6 @@ def recalibration_gain(
     >>> print(bool(gain.low < 0.5 < gain.high))  # the gain is ½ · 1²
     True
     """
-    z = -ndtri((1 - confidence_level) / 2).astype(floating_dtype(predictions))
     score = default_score(predictions) if score is None else score
     before = jnp.nan if isinstance(score, str) else per_sample(score, predictions, targets)
     all_gains = {}
@@ -384,7 +377,7 @@ def recalibration_gain(
             gains = _directed(predictions, after, targets, score)
         else:
             gains = before - per_sample(score, after, targets)
-        all_gains[name] = _gain((predictions, after), gains, weights, z)
+        all_gains[name] = _gain((predictions, after), gains, weights, (1 - confidence_level) / 2)
     return all_gains
 
 
@@ -399,8 +392,9 @@ def _directed(old: Any, new: Any, targets: jax.Array, norm: str) -> jax.Array:
 
 
 @jax.jit
-def _gain(both: tuple[Any, Any], gains: jax.Array, weights: Weights, z: jax.Array) -> Gain:
+def _gain(both: tuple[Any, Any], gains: jax.Array, weights: Weights, tail: Any) -> Gain:
     """The gain from predictions before and after, and the gain of each."""
+    z = -ndtri(tail).astype(gains.dtype)
     gain, before = _interval(gains, weights, z), both[0]
     old, new = _uncertainty(before, before), _uncertainty(both[1], before)
     if old is None or new is None:
