@@ -18,7 +18,16 @@ from calibjax.distributions import with_features
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.evaluation.assembly import Progress, task_in_words, weights_in_words
-from calibjax.evaluation.data import LEVEL, Data, Named, Part, checked_data, measured
+from calibjax.evaluation.data import (
+    LEVEL,
+    Data,
+    Named,
+    Part,
+    call_of,
+    checked_data,
+    measured,
+    public,
+)
 from calibjax.evaluation.errors import pit_panel, reliability_panel
 from calibjax.evaluation.kernel_tests import FEW, has_features
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
@@ -75,12 +84,8 @@ class Compared:
     def test(self) -> tuple[Named, str]:
         """The test of one model, and what its p-values are called."""
         if "clusters" in self.options:
-            return _public(hypothesis_tests.cluster_skce_test), "p-value"
-        return _public(hypothesis_tests.exact_skce_test), "exact p-value"
-
-    def key(self, place: int) -> Named:
-        """The key of a question."""
-        return Named(self.first.at(place), f"jax.random.fold_in(key, {place})")
+            return public(hypothesis_tests.cluster_skce_test), "p-value"
+        return public(hypothesis_tests.exact_skce_test), "exact p-value"
 
     def kernel(self, name: str) -> Named:
         """One of the kernels."""
@@ -96,17 +101,15 @@ class Compared:
             part: function of the result whose value is taken.
             **more: other options; None for one that the function does not have.
         """
-        pvalues, arguments = [], (*first, self.targets)
         options = {x: y for x, y in (self.options | more).items() if y is not None}
+        call, pvalues = call_of(test, *first, self.targets, **options), []
 
         def compute() -> Any:
-            named = {x: y.value for x, y in options.items()}
-            result = test.value(*(x.value for x in arguments), **named)
+            result = call.value()
             pvalues.extend([float(result.pvalue)] if hasattr(result, "pvalue") else [])
             return part.value(result)
 
-        texts = [x.text for x in arguments] + [f"{x}={y.text}" for x, y in options.items()]
-        entry = measured(name, compute, f"{test.text}({', '.join(texts)}){part.text}")
+        entry = measured(name, compute, f"{call.text}{part.text}")
         return dataclasses.replace(entry, pvalue=pvalues[0]) if pvalues else entry
 
     def differences(self, what: str, test: Named, *first: Named, **more: Any) -> dict[Pair, Entry]:
@@ -116,11 +119,6 @@ class Compared:
             models = self.models[a], self.models[b]
             entries[a, b] = self.entry(f"{a} - {b}: {what}", test, *first, *models, **more)
         return _adjusted(entries)
-
-
-def _public(function: Callable[..., Any]) -> Named:
-    """A function of a subpackage, and its expression."""
-    return Named(function, f"{function.__module__.split('.')[1]}.{function.__name__}")
 
 
 def checked_models(key: jax.Array, models: Any, targets: Any, weights: Any) -> dict[str, Data]:
@@ -176,7 +174,7 @@ def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Named, str,
     for function in list(_SCORES)[is_mixed:]:  # no density is compared with a probability
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
             if np.isfinite([function(p, targets) for p in values]).all():
-                return _public(function), *_SCORES[function]
+                return public(function), *_SCORES[function]
     raise ValueError("score: expected a function, since no score is finite for all models")
 
 
@@ -257,7 +255,7 @@ def of_scores(c: Compared, _: Part) -> Part:
     """The score of each model, and paired differences: the verdict first."""
     score, name, unit = c.score
     means = {x: c.entry(f"{x}: {name}", score, p, clusters=None) for x, p in c.models.items()}
-    differences = c.differences(name, _public(hypothesis_tests.score_difference), score=score)
+    differences = c.differences(name, public(hypothesis_tests.score_difference), score=score)
     order, pvalues = sorted(means, key=lambda x: means[x].value), _pvalues(differences)
     significant = [x for x, p in pvalues.items() if p <= LEVEL]
     is_best, texts = sum(order[0] in x for x in significant) == len(order) - 1 > 1, []
@@ -288,12 +286,12 @@ def of_gains(c: Compared, _: Part) -> Part:
         kind = recalibration.TemperatureScaling
         if not all(hasattr(p.value, "tempered") for p in c.models.values()):
             return Part()
-    key, method = c.key(2), Named(kind(), f"recalibration.{kind.__name__}()")
+    key, method = c.first.key_at(2), Named(kind(), f"recalibration.{kind.__name__}()")
     by_name, part = Named({"": kind()}, f"{{'': {method.text}}}"), Named(lambda x: x[""], "['']")
-    first = _public(recalibration.recalibration_gain), key, by_name
+    first = public(recalibration.recalibration_gain), key, by_name
     options = {"score": score, "clusters": None, "part": part}
     gains = {x: c.entry(f"{x}: gain", *first, p, **options) for x, p in c.models.items()}
-    test, texts = _public(hypothesis_tests.gain_difference), []
+    test, texts = public(hypothesis_tests.gain_difference), []
     differences = c.differences("gain", test, key, method, score=score)
     for pair, p in _pvalues(differences).items():
         entry = differences[pair]
@@ -309,11 +307,12 @@ def of_gains(c: Compared, _: Part) -> Part:
 
 def calibration(c: Compared, _: Part) -> Part:
     """The test of each model, its SKCE, and differences of SKCEs."""
-    (test, name), interval = c.test, _public(hypothesis_tests.skce_confidence_interval)
+    (test, name), interval = c.test, public(hypothesis_tests.skce_confidence_interval)
     kernel, models = c.kernel("SKCE"), c.models.items()
-    tests = _adjusted({x: c.entry(f"{x}: {name}", test, c.key(1), kernel, p) for x, p in models})
+    key = c.first.key_at(1)
+    tests = _adjusted({x: c.entry(f"{x}: {name}", test, key, kernel, p) for x, p in models})
     skces = {x: c.entry(f"{x}: SKCE", interval, kernel, p) for x, p in models}
-    test, part = _public(hypothesis_tests.skce_difference), Named(lambda x: x.estimate, ".estimate")
+    test, part = public(hypothesis_tests.skce_difference), Named(lambda x: x.estimate, ".estimate")
     differences = c.differences("SKCE", test, kernel, part=part)
     pvalues, unclear = _pvalues(tests), _pvalues(differences)
     texts = [f"{x} is not calibrated ({p_is(p)})." for x, p in pvalues.items() if p <= LEVEL]
@@ -339,7 +338,7 @@ def knowledge(c: Compared, before: Part) -> Part:
     for a, b in (x for pair in c.pairs for x in (pair, pair[::-1])):
         (one, text), (other, given) = c.models[a], c.models[b]
         both = Named(predictions_given(one, other), f"distributions.with_features({text}, {given})")
-        arguments = test, c.key(3), c.kernel(f"given {b}"), both
+        arguments = test, c.first.key_at(3), c.kernel(f"given {b}"), both
         tests[a, b] = c.entry(f"{a} given {b}: {name}", *arguments)
     tests = _adjusted(tests)
     alone = _pvalues({x.name: x for section in before.sections for x in section.entries})

@@ -1,6 +1,7 @@
 """What is evaluated: checked data, the task, and what a part of the evaluation says."""
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -80,6 +81,27 @@ _ANY = (
 TARGETS, MEMBERS, RANKS, CORRECT = "targets", "members", "PIT values", "correct"  # what is redrawn
 
 
+class Named(NamedTuple):
+    """A value, and the expression that is shown for it."""
+
+    value: Any
+    text: str
+
+
+def public(function: Any) -> Named:
+    """A function of a subpackage, and its expression."""
+    return Named(function, f"{function.__module__.split('.')[1]}.{function.__name__}")
+
+
+def call_of(function: Named, *arguments: Named, **options: Named) -> Named:
+    """A call that is not made yet, and its expression, without options that have no text."""
+    texts = [x.text for x in arguments]
+    texts += [f"{name}={x.text}" for name, x in options.items() if x.text]
+    values = {name: x.value for name, x in options.items()}
+    compute = functools.partial(function.value, *(x.value for x in arguments), **values)
+    return Named(compute, f"{function.text}({', '.join(texts)})")
+
+
 @dataclasses.dataclass(frozen=True)
 class Data:
     """A checked data set.
@@ -153,6 +175,16 @@ class Data:
         """The key of a part, `jax.random.fold_in(key, place)`."""
         return jax.random.fold_in(self.key, place)
 
+    def call(self, function: Any, *first: Named, **options: Named) -> Named:
+        """The call of a public function of these arguments, the targets, options and weights."""
+        named = function if isinstance(function, Named) else public(function)
+        options["weights"] = Named(self.weights, "weights" * self.has_weights)
+        return call_of(named, *first, Named(self.targets, "targets"), **options)
+
+    def key_at(self, place: int) -> Named:
+        """The key of a part, and its expression."""
+        return Named(self.at(place), f"jax.random.fold_in(key, {place})")
+
     @property
     def is_of_classes(self) -> bool:
         """Whether predictions are of classes."""
@@ -164,13 +196,6 @@ class Data:
         arrays = {"pit": self.pit, "memberships": self.memberships, "features": self.features}
         rows = {name: self.known(values) for name, values in arrays.items() if values is not None}
         return {name: jax.device_put(values) for name, values in rows.items()}
-
-
-class Named(NamedTuple):
-    """A value, and the expression that is shown for it."""
-
-    value: Any
-    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -474,6 +499,8 @@ def ranges(draws: Mapping[str, ArrayLike]) -> dict[str, tuple[float, float]]:
 def scatter_of(residuals: ArrayLike, weights: ArrayLike) -> tuple[float, float]:
     """Standard error of a weighted mean by the observed scatter, and the p-value of a z-test.
 
+    The error is zero where the residuals do not scatter.
+
     A calibrated model has an error with the exact p-value. Of one that is not calibrated in another
     way, say with targets that scatter more than predicted, that may be small although the error is
     zero. p-values of errors that are named are therefore at least those of the z-test.
@@ -484,22 +511,9 @@ def scatter_of(residuals: ArrayLike, weights: ArrayLike) -> tuple[float, float]:
     """
     values, shares = np.asarray(residuals, float), np.asarray(weights, float)
     shares = shares / np.abs(shares).sum()
-    mean = float(shares @ values)
-    error = _standard_error(shares, values, mean)
-    return error, math.erfc(abs(mean) / error / math.sqrt(2)) if error else float(mean == 0)
-
-
-def _standard_error(weights: np.ndarray, residuals: np.ndarray, mean: float) -> float:
-    """That of a weighted mean, zero where the residuals do not scatter; of equal weights sd / √n.
-
-    Args:
-        weights: whose absolute values sum to one, [n].
-        residuals: [n].
-        mean: theirs.
-    """
-    squares = float(np.sum(weights**2))
-    scatter = np.square(weights * (residuals - mean))
-    rounding = 1e-6 * np.abs(weights * residuals).max()
-    if squares > 1 - 1e-6 or math.sqrt(scatter.max()) <= rounding:
-        return 0.0
-    return math.sqrt(scatter.sum() / (1 - squares))  # n / (n - 1) of equal weights
+    mean, squares = float(shares @ values), float(np.sum(shares**2))
+    scatter = np.abs(shares * (values - mean))
+    if squares > 1 - 1e-6 or scatter.max() <= 1e-6 * np.abs(shares * values).max():
+        return 0.0, float(mean == 0)
+    error = math.sqrt(np.sum(scatter**2) / (1 - squares))  # of equal weights sd / √n
+    return error, math.erfc(abs(mean) / error / math.sqrt(2))

@@ -17,12 +17,14 @@ from calibjax.distributions import Bernoulli, Quantiles, Uniform, with_features
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
+from calibjax.evaluation import words
 from calibjax.evaluation.data import (
     RANKS,
     REDRAWS,
     TARGETS,
     Data,
     Finding,
+    Named,
     Part,
     measured,
     ranges,
@@ -30,20 +32,6 @@ from calibjax.evaluation.data import (
     shown_classes,
 )
 from calibjax.evaluation.record import BAND_LEVEL, Advice, Entry, Panel, Section, number
-from calibjax.evaluation.words import (
-    GROUPS,
-    MAP_OF_QUANTILES,
-    OTHER_COUNTS,
-    SCALING,
-    SHIFTS,
-    alike,
-    ends_of,
-    hundredths,
-    map_of_classes,
-    percent,
-    percents,
-    repair_by,
-)
 from calibjax.hypothesis_tests.groups import central_pairs, mean_residual
 from calibjax.lenses import OneVersusRest
 from calibjax.recalibration.base import tempered
@@ -241,7 +229,8 @@ def mean_errors(data: Data) -> Part:
             difference = abs(arrays[0][g, column.place] - arrays[0][0, column.place])
             is_same = difference <= 1.96 * scatter_of(values[:, column.place], own[:, g])[0]
             for found in _finding(column, entry, arrays[0][g]):
-                word, advice = f"{found.word} in {name}", GROUPS if data.is_of_classes else None
+                word, advice = f"{found.word} in {name}", words.GROUPS
+                advice = advice if data.is_of_classes else None
                 more = {"is_last": is_same, "is_repaired": False, "advice": advice}
                 findings.append(dataclasses.replace(found, word=word, **more))
     order = {x.name: (x.pvalue, -abs(x.difference or 0)) for x in (*of_all, *of_groups)}
@@ -305,33 +294,28 @@ def _finding(column: Column, entry: Entry, errors: np.ndarray) -> list[Finding]:
 
 def _of_classes(data: Data) -> list[Column]:
     """Accuracy beside confidence, and frequencies beside probabilities."""
-    probs, advice = (
-        data.known(data.predictions.class_probs).astype(float),
-        map_of_classes(data.size),
-    )
-
-    def top(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
-        confidence, accuracy = percents(entry.expected or 0.0, entry.value)
-        kind = "overconfident" if (entry.difference or 0) < 0 else "underconfident"
-        return kind, f"mean confidence {confidence}, accuracy {accuracy}"
-
-    def of_class(name: str) -> Told:
-        def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
-            predicted, observed = percents(entry.expected or 0.0, entry.value)
-            kind = "over" if (entry.difference or 0) < 0 else "under"
-            text = f"predicted {predicted} on average, observed {observed}"
-            return f"{name} is {kind}estimated", text
-
-        return told
-
-    right = "estimators.top_label(predictions, targets)[1]"
-    more = {"is_share": True, "is_repaired": True}
-    columns = [Column(probs.shape[1], "accuracy", right, probs.max(1), top, advice, **more)]
+    probs = data.known(data.predictions.class_probs).astype(float)
+    advice, right = words.map_of_classes(data.size), "estimators.top_label(predictions, targets)[1]"
+    columns = [(probs.shape[1], "accuracy", right, probs.max(1), _top)]
     for c in shown_classes(probs):
         called = data.class_called(c)
-        frequency = f"frequency of {called}", f"targets == {c}", probs[:, c]
-        columns.append(Column(c, *frequency, of_class(called), advice, True))
-    return columns
+        told = functools.partial(_of_class, called)
+        columns.append((c, f"frequency of {called}", f"targets == {c}", probs[:, c], told))
+    return [Column(*x, advice, is_share=True, is_repaired=x[-1] is _top) for x in columns]
+
+
+def _top(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
+    """Confidences that are too large or too small."""
+    confidence, accuracy = words.percents(entry.expected or 0.0, entry.value)
+    kind = "overconfident" if (entry.difference or 0) < 0 else "underconfident"
+    return kind, f"mean confidence {confidence}, accuracy {accuracy}"
+
+
+def _of_class(name: str, entry: Entry, errors: np.ndarray) -> tuple[str, str]:
+    """A class that is predicted too often or too rarely."""
+    predicted, observed = words.percents(entry.expected or 0.0, entry.value)
+    kind = "over" if (entry.difference or 0) < 0 else "under"
+    return f"{name} is {kind}estimated", f"predicted {predicted} on average, observed {observed}"
 
 
 def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
@@ -350,19 +334,19 @@ def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
             name, values = "mean PIT value", pit
         elif data.task == "multivariate":
             name, values = f"mean of coordinate {i}", f"targets[:, {i}]"
-        told = _bias(name, float(scales[0]) if is_alike else math.nan)
-        advice = OTHER_COUNTS if data.task == "counts" else SCALING
+        told = functools.partial(_bias, name, float(scales[0]) if is_alike else math.nan)
+        advice = words.OTHER_COUNTS if data.task == "counts" else words.SCALING
         if data.task != "quantiles":  # whose levels say where they are
             yield Column(i, name, values, means[:, i], told, advice)
-    advice = {"regression": MAP_OF_QUANTILES, "quantiles": SHIFTS, "counts": OTHER_COUNTS}
-    advice = advice.get(data.task, SCALING)
+    advice = words.map_of(data.task, data.size)
     if has_spread:
         moments = (f"jax.vmap(lambda p: p.{name}())(predictions)" for name in ("mean", "variance"))
         squares, name = "(targets - {}) ** 2 / {}".format(*moments), _SPREAD
         squares = squares if d == 1 else f"jnp.mean({squares}, 1)"
         if is_own:
             squares, name = f"12 * ({pit} - 0.5) ** 2", "spread of the PIT values"
-        ones, told, more = np.ones(data.size), _spread(name, scales), {"is_last": is_own}
+        ones, more = np.ones(data.size), {"is_last": is_own}
+        told = functools.partial(_spread, name, scales)
         yield Column(d, name, squares, ones, told, advice, is_root=True, is_repaired=True, **more)
     # Where levels differ between the samples, or targets are whole numbers, PIT values tell less.
     is_plain = np.ndim(getattr(data.predictions, "levels", 0)) < 2 and data.task != "counts"
@@ -371,7 +355,7 @@ def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
         nominal, place = levels[high] - levels[low], d + 1 + len(levels) + i
         name = f"central {100 * nominal:.4g} % intervals"
         inside = f"({levels[low]:.6g} < {pit}) & ({pit} <= {levels[high]:.6g})" * is_plain
-        told = _central(name, d + 1 + low, d + 1 + high, _ties(data))
+        told = functools.partial(_central, name, (d + 1 + low, d + 1 + high), _ties(data))
         is_shown = i == nearest and not has_spread and data.task != "quantiles"
         expected = probs[:, high] - under[:, low]
         more: Any = {"is_share": True, "in_groups": is_shown, "is_repaired": True}
@@ -383,9 +367,10 @@ def _of_numbers(data: Data, law: _Law, residual: Residuals) -> Iterator[Column]:
             name, inside = f"{100 * level:.4g} % quantiles", f"{pit} <= {level:.6g}" * is_plain
             name = f"quantiles {j + 1} of {len(levels)}" if _differ(data) else name
             more = {"is_share": True, "in_groups": j == middle, "is_last": is_last}
-            own = SHIFTS if data.task == "quantiles" and not _differ(data) else None
-            column = d + 1 + j, f"coverage of the {name}", inside, probs[:, j]
-            yield Column(*column, _quantile(name, _ties(data)), own, **more)
+            own = words.SHIFTS if data.task == "quantiles" and not _differ(data) else None
+            told = functools.partial(_quantile, name, _ties(data))
+            column = d + 1 + j, f"coverage of the {name}", inside, probs[:, j], told
+            yield Column(*column, own, **more)
 
 
 def _differ(data: Data) -> bool:
@@ -400,42 +385,35 @@ def _nearest(levels: np.ndarray, pairs: Any) -> int:
     return int(np.abs(np.array(nominal) - 0.9).argmin()) if nominal else -1
 
 
-def _bias(name: str, scale: float) -> Told:
+def _bias(name: str, scale: float, entry: Entry, errors: np.ndarray) -> tuple[str, str]:
     """Targets that are higher or lower than predicted."""
-
-    def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
-        error = entry.difference or 0.0
-        which = name.removeprefix("mean of ") if "coordinate" in name else ""
-        subject = f"the targets in {which}" if which else "the targets"
-        word = f"{subject} are {'higher' if error > 0 else 'lower'} than predicted"
-        if name == "mean PIT value":
-            rank, half = percents(entry.value, 0.5)
-            return word, f"their mean rank within the predictions is {rank} instead of {half}"
-        text = f"by {number(abs(error))} on average"
-        if math.isfinite(scale):
-            text += f", or {number(abs(error) / scale, 2)} predicted standard deviations"
-        return word, text
-
-    return told
+    error = entry.difference or 0.0
+    which = f" in {name.removeprefix('mean of ')}" if "coordinate" in name else ""
+    word = f"the targets{which} are {'higher' if error > 0 else 'lower'} than predicted"
+    if name == "mean PIT value":
+        rank, half = words.percents(entry.value, 0.5)
+        return word, f"their mean rank within the predictions is {rank} instead of {half}"
+    text = f"by {number(abs(error))} on average"
+    if math.isfinite(scale):
+        text += f", or {number(abs(error) / scale, 2)} predicted standard deviations"
+    return word, text
 
 
 _SPREAD = "errors in predicted standard deviations"
 
 
-def _spread(name: str, scales: np.ndarray) -> Told:
+def _spread(
+    name: str, scales: np.ndarray, entry: Entry, errors: np.ndarray
+) -> tuple[str, str] | None:
     """Errors that are larger or smaller than predicted, unless they have one sign."""
-
-    def told(entry: Entry, errors: np.ndarray) -> tuple[str, str] | None:
-        bias = float(np.mean((errors[: scales.size] / scales) ** 2))
-        if entry.value > 1 and bias > (entry.value**2 - 1) / 2:
-            return None
-        times = f"{entry.value:.2f}" if entry.value < 9.995 else number(entry.value)
-        word = f"{_WIDTH} {'narrow' if entry.value > 1 else 'wide'}"
-        if name != _SPREAD:
-            return word, f"PIT values are {times} times as far from one half as they should be"
-        return word, f"the errors are {times} times as large as the predicted standard deviations"
-
-    return told
+    bias = float(np.mean((errors[: scales.size] / scales) ** 2))
+    if entry.value > 1 and bias > (entry.value**2 - 1) / 2:
+        return None
+    times = f"{entry.value:.2f}" if entry.value < 9.995 else number(entry.value)
+    word = f"{_WIDTH} {'narrow' if entry.value > 1 else 'wide'}"
+    if name != _SPREAD:
+        return word, f"PIT values are {times} times as far from one half as they should be"
+    return word, f"the errors are {times} times as large as the predicted standard deviations"
 
 
 def _ties(data: Data) -> str:
@@ -446,27 +424,21 @@ def _ties(data: Data) -> str:
     return " (ties are broken at random)" * bool((values == targets[:, None]).any())
 
 
-def _central(name: str, low: int, high: int, ties: str) -> Told:
+def _central(
+    name: str, ends: tuple[int, int], ties: str, entry: Entry, errors: np.ndarray
+) -> tuple[str, str]:
     """Too narrow or too wide where both tails agree."""
-
-    def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
-        below, above, is_few = errors[low], -errors[high], (entry.difference or 0) < 0
-        word = f"the intervals contain too {'few' if is_few else 'many'} targets"
-        if min(below, above) > 0 or max(below, above) < 0:
-            word = f"{_WIDTH} {'narrow' if below > 0 else 'wide'}"
-        return word, f"the {name} contain {percent(entry.value)} of the targets{ties}"
-
-    return told
+    below, above, is_few = errors[ends[0]], -errors[ends[1]], (entry.difference or 0) < 0
+    word = f"the intervals contain too {'few' if is_few else 'many'} targets"
+    if min(below, above) > 0 or max(below, above) < 0:
+        word = f"{_WIDTH} {'narrow' if below > 0 else 'wide'}"
+    return word, f"the {name} contain {words.percent(entry.value)} of the targets{ties}"
 
 
-def _quantile(name: str, ties: str) -> Told:
+def _quantile(name: str, ties: str, entry: Entry, errors: np.ndarray) -> tuple[str, str]:
     """Quantiles that are too low or too high."""
-
-    def told(entry: Entry, errors: np.ndarray) -> tuple[str, str]:
-        word = f"the {name} are too {'low' if (entry.difference or 0) < 0 else 'high'}"
-        return word, f"{percent(entry.value)} of the targets are at most these{ties}"
-
-    return told
+    word = f"the {name} are too {'low' if (entry.difference or 0) < 0 else 'high'}"
+    return word, f"{words.percent(entry.value)} of the targets are at most these{ties}"
 
 
 def _remark(data: Data, law: _Law | None) -> str:
@@ -591,41 +563,27 @@ def _group_panel(data: Data, test: Any, groups: Any, law: _Law | None) -> Panel:
     return Panel("errors in groups", caption, draw, test)
 
 
-class _Score(NamedTuple):
-    """A score, the tasks that have it, what it needs of the predictions, and its unit."""
-
-    function: Callable[..., jax.Array]
-    tasks: tuple[str, ...]
-    needed: str
-    unit: str = ""
-
-
 _CLASSES, _NUMBERS = ("classification", "binary"), ("regression", "counts", "multivariate")
 _LIKELIHOOD, _OF_TARGETS = "negative log-likelihood", "in the unit of the targets"
-_SCORES = {
-    _LIKELIHOOD: _Score(scores.negative_log_likelihood, _CLASSES + _NUMBERS, "log_prob", "in nats"),
-    "Brier score": _Score(scores.brier_score, _CLASSES, "class_probs"),
-    "CRPS": _Score(scores.crps, ("regression", "ensembles"), "crps", _OF_TARGETS),
-    "pinball loss": _Score(scores.pinball_loss, ("quantiles",), "values", _OF_TARGETS),
-    "mean squared error": _Score(
-        scores.mean_squared_error,
-        (*_NUMBERS, "ensembles"),
-        "mean",
-        "in the squared unit of the targets",
-    ),
+_SQUARED = "in the squared unit of the targets"
+# Scores by name: the function, what it needs of the predictions, the tasks that have it, its unit.
+_SCORES: dict[str, tuple[Callable[..., jax.Array], str, tuple[str, ...], str]] = {
+    _LIKELIHOOD: (scores.negative_log_likelihood, "log_prob", _CLASSES + _NUMBERS, "in nats"),
+    "Brier score": (scores.brier_score, "class_probs", _CLASSES, ""),
+    "CRPS": (scores.crps, "crps", ("regression", "ensembles"), _OF_TARGETS),
+    "pinball loss": (scores.pinball_loss, "values", ("quantiles",), _OF_TARGETS),
+    "mean squared error": (scores.mean_squared_error, "mean", (*_NUMBERS, "ensembles"), _SQUARED),
 }
 
 
 def proper_scores(data: Data) -> Part:
     """The scores that exist for the task, and outcomes that were predicted never to happen."""
     predictions, entries = bare(data.predictions, MonteCarlo), []
-    for name, score in _SCORES.items():
+    for name, (function, needed, tasks, unit) in _SCORES.items():
         has_thresholds = name != "CRPS" or jnp.ndim(data.targets) == 1
-        if data.task in score.tasks and hasattr(predictions, score.needed) and has_thresholds:
-            call = f"scores.{score.function.__name__}(predictions, targets{data.and_weights})"
-            compute = functools.partial(score.function, data.predictions, data.targets)
-            compute = functools.partial(compute, weights=data.weights)
-            entries.append(measured(name, compute, call, note=score.unit))
+        if data.task in tasks and hasattr(predictions, needed) and has_thresholds:
+            call = data.call(function, Named(data.predictions, "predictions"))
+            entries.append(measured(name, *call, note=unit))
     warnings = ()
     if any(x.name == _LIKELIHOOD and x.value == np.inf for x in entries):
         count = int(data.known(_are_impossible(predictions, data.targets)).sum())
@@ -654,30 +612,23 @@ def temperature(data: Data) -> Part:
         text += "the same probability, or are uniform distributions or ensembles whose members "
         return Part((Section(title, (), f"{text}agree."),))
     name, loss = named_loss
-    samples, weights = (predictions, data.targets), data.weights
     # Its name is shown only if it is not the default.
     option = "" if loss is scores.negative_log_likelihood else f"scores.{loss.__name__}"
     method, call = recalibration.TemperatureScaling(loss), f"TemperatureScaling({option})"
-    shown, more = "predictions, targets", f", loss={option}" * bool(option) + data.and_weights
+    samples, scored = Named(predictions, "predictions"), Named(loss, option)
     if data.task == "ensembles":  # their CRPS is not twice differentiable
-        compute = functools.partial(method.fit, *samples, weights=weights)
-        best = f"recalibration.{call}.fit({shown}{data.and_weights})"
+        best = data.call(Named(method.fit, f"recalibration.{call}.fit"), samples)
     else:
-        interval = recalibration.temperature_interval
-        compute = functools.partial(interval, *samples, loss=loss, weights=weights)
-        best = f"recalibration.temperature_interval({shown}{more})"
-    value = measured("temperature", compute, best)
+        best = data.call(recalibration.temperature_interval, samples, loss=scored)
+    value = measured("temperature", *best)
     if not np.isfinite(value.value):
         return Part((Section(title, (), f"The temperature {value.note or 'is not finite'}."),))
 
-    def held_out() -> Any:
-        methods, gain = {"temperature": method}, recalibration.recalibration_gain
-        return gain(data.at(2), methods, *samples, score=loss, weights=weights)["temperature"]
-
-    methods = f"{{'temperature': recalibration.{call}}}"
-    call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {methods}, {shown}"
-    call += f"{more.replace('loss=', 'score=')})['temperature']"
-    gain = measured(f"held-out gain in {name}", held_out, call)
+    methods = Named({"temperature": method}, f"{{'temperature': recalibration.{call}}}")
+    arguments = recalibration.recalibration_gain, data.key_at(2), methods, samples
+    held_out, call = data.call(*arguments, score=scored)
+    call, title_of = f"{call}['temperature']", f"held-out gain in {name}"
+    gain = measured(title_of, lambda: held_out()["temperature"], call)
     remark = "All predictions p become q ∝ p^(1/T)"
     if data.task == "ensembles":
         remark = "The deviations of all members from their mean are multiplied by √T"
@@ -685,17 +636,17 @@ def temperature(data: Data) -> Part:
     remark += "become less certain. The gain is that of predictions that T was not fitted to "
     remark += "(five folds)."
     section = Section(title, (value, gain), remark)
-    ends = ends_of(gain)
+    ends = words.ends_of(gain)
     if ends is None or ends[0] <= 0:
         return Part((section,))
-    won, low, high = alike(gain.value, *ends)
-    text = f"Temperature {hundredths(value.value)} lowers the {name} of held-out data by {won} "
-    text += f"(95 % interval {low} to {high})"
+    won, low, high = words.alike(gain.value, *ends)
+    lowered = f"{words.hundredths(value.value)} lowers the {name} of held-out data by {won}"
+    text = f"Temperature {lowered} (95 % interval {low} to {high})"
     panels = ()
     if data.is_of_classes:
         repaired = _tempered(predictions, jnp.asarray(value.value, jnp.float32))
         panels = (reliability_panel(data, repaired, " after temperature scaling"),)
-    return Part((section,), panels=panels, repair=((repair_by(option), text),))
+    return Part((section,), panels=panels, repair=((words.repair_by(option), text),))
 
 
 _tempered = jax.jit(jax.vmap(tempered, (0, None)))  # predictions at a temperature

@@ -27,13 +27,7 @@ from calibjax.evaluation.data import (
     ranges,
 )
 from calibjax.evaluation.record import Entry, Section
-from calibjax.evaluation.words import (
-    MAP_OF_QUANTILES,
-    OTHER_COUNTS,
-    SCALING,
-    SHAPE,
-    map_of_classes,
-)
+from calibjax.evaluation.words import MAP_OF_QUANTILES, SHAPE, map_of
 from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES, OF_NUMBERS
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -59,7 +53,6 @@ _WORDS = {
     "unbiased": "errors shared by similar predictions",
     "dispersion": "targets scatter more than predicted",
 }
-_ADVICE = {"regression": MAP_OF_QUANTILES, "counts": OTHER_COUNTS}
 _COMPONENTS = "result.tests['calibration'].components"
 
 
@@ -134,11 +127,10 @@ def _exact(
     """The exact test with one of the other kernels, and its call."""
     of_members = is_ensemble(predictions.value)
     test = hypothesis_tests.ensemble_skce_test if of_members else hypothesis_tests.exact_skce_test
-    samples = predictions.value, data.targets
-    result = test(data.at(REDRAWS), kernel, *samples, num_draws=999, weights=data.weights)
-    call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, {REDRAWS}), "
-    call += f"result.other_kernels[{name!r}], {predictions.text}, targets, num_draws=999"
-    return result, f"{call}{data.and_weights})"
+    kernel = Named(kernel, f"result.other_kernels[{name!r}]")
+    samples, draws = (data.key_at(REDRAWS), kernel, predictions), Named(999, "999")
+    call = data.call(test, *samples, num_draws=draws)
+    return call.value(), call.text
 
 
 def _linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str]:
@@ -156,12 +148,9 @@ def all_errors(data: Data, chosen: Choice) -> Part:
     """The exact test of all errors together, what it is largest for, and the SKCE."""
     predictions, kernel, others = chosen.predictions, chosen.kernel, {}
     if chosen.groups:
-        samples = predictions.value, data.targets
-        test = hypothesis_tests.aggregated_skce_test(
-            data.at(REDRAWS), *samples, kernels=chosen.groups, weights=data.weights
-        )
-        call = f"hypothesis_tests.aggregated_skce_test(jax.random.fold_in(key, {REDRAWS}), "
-        call += f"{predictions.text}, targets, kernels=result.kernels{data.and_weights})"
+        test, groups = hypothesis_tests.aggregated_skce_test, Named(chosen.groups, "result.kernels")
+        call = data.call(test, data.key_at(REDRAWS), predictions, kernels=groups)
+        test, call = call.value(), call.text
         number = len(jax.tree.leaves(test.adjusted_pvalue))
         how = f"The test has a soft maximum of {len(chosen.groups)} groups of {number} kernels; "
         how += "each z is that of the most significant kernel of a group. "
@@ -237,9 +226,8 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], Fi
     if shape in SHAPES:
         advice = MAP_OF_QUANTILES if data.task == "regression" else SHAPE
         return entries, Finding(title, *_told(words), advice=advice)
-    advice = map_of_classes(data.size) if data.is_of_classes else _ADVICE.get(data.task, SCALING)
-    more = {"is_last": "where" not in words, "advice": advice, "is_repaired": True}
-    return entries, Finding(title, *_told(words), **more)
+    more = {"is_last": "where" not in words, "advice": map_of(data.task, data.size)}
+    return entries, Finding(title, *_told(words), is_repaired=True, **more)
 
 
 def _told(direction: str) -> tuple[str, str]:
@@ -301,8 +289,8 @@ def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry]
     of_dispersion = OF_CLASSES if data.is_of_classes else OF_NUMBERS
     words = of_dispersion[float(components.dispersion.z) < 0]
     entry = f"z: {_WORDS['dispersion']}"
-    advice = _ADVICE.get(data.task, SCALING)
-    return entries, Finding(entry, *_told(words), is_last=True, advice=advice, is_repaired=True)
+    more = {"is_last": True, "is_repaired": True, "advice": map_of(data.task, data.size)}
+    return entries, Finding(entry, *_told(words), **more)
 
 
 def _skce(data: Data, chosen: Choice, test: CalibrationTestResult) -> tuple[Entry, dict[str, Any]]:
@@ -317,18 +305,14 @@ def _skce(data: Data, chosen: Choice, test: CalibrationTestResult) -> tuple[Entr
     kernel = chosen.kernel
     if data.size**2 > PAIRS:
         kernel, _ = _linear(data, kernel, chosen.predictions.value)
-    samples = Named((chosen.predictions.value, data.targets), f"{chosen.predictions.text}, targets")
-    return _interval(data, name, "SKCE", kernel, samples), {"SKCE": kernel}
+    return _interval(data, name, "SKCE", kernel, chosen.predictions), {"SKCE": kernel}
 
 
-def _interval(data: Data, title: str, name: str, kernel: Any, samples: Named) -> Entry:
+def _interval(data: Data, title: str, name: str, kernel: Any, predictions: Named) -> Entry:
     """The entry of the SKCE with one of the other kernels."""
     interval = hypothesis_tests.skce_confidence_interval
-    call = f"hypothesis_tests.skce_confidence_interval(result.other_kernels[{name!r}], "
-    call += f"{samples.text}{data.and_weights})"
-    compute = functools.partial(interval, kernel, *samples.value, weights=data.weights)
-    note = "the interval is for models that are not calibrated"
-    return measured(title, compute, call, note=note)
+    call = data.call(interval, Named(kernel, f"result.other_kernels[{name!r}]"), predictions)
+    return measured(title, *call, note="the interval is for models that are not calibrated")
 
 
 def errors_given_features(data: Data, chosen: Choice | None) -> Part:
@@ -358,8 +342,7 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     low = float(part.statistic) - ranges({"": part.null_samples})[""][1]
     entries = [entry]
     if not is_ensemble(chosen.predictions.value):
-        samples = Named((predictions.value, data.targets), f"{predictions.text}, targets")
-        entries.append(_interval(data, "SKCE given the features", "features", kernel, samples))
+        entries.append(_interval(data, "SKCE given the features", "features", kernel, predictions))
         low = -1.0 if entries[1].low is None else entries[1].low
     remark = "The test asks for more than calibration: that predictions are right given the "
     remark += f"features, which are divided by their standard deviations. {how}"

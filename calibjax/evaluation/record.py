@@ -138,37 +138,31 @@ def content(section: Section) -> Iterator[str]:
     # What is wide scrolls in a box of its own, which the keyboard has to reach.
     label = escape(section.title, quote=True)
     yield f'<div class="wide" role="region" aria-label="{label}" tabindex="0">'
-    for header, rows in _tables(section.entries):
+    header, *rows = _cells(section)
+    for row, entry in zip(rows, section.entries, strict=True):
+        row[:] = ["none" if cell == "nan" else cell for cell in row]
+        row[0] += f" ({entry.note})" * bool(entry.note)
+    if rows:
         yield from environment.table(header, rows)
     yield "</div>"
     if section.remark:
         yield environment.paragraph(section.remark, "remark")
 
 
-def _tables(entries: Sequence[Entry]) -> list[tuple[list[str], list[list[str]]]]:
-    """Headers and rows, in one table for all entries that have the same columns."""
-    tables: dict[tuple[int, ...], list[list[str]]] = {}
-    for entry in entries:
-        cells = ["none" if cell == "nan" else cell for cell in row_of(entry)]
-        cells[0] += f" ({entry.note})" * bool(entry.note)
-        filled = tuple(i for i, cell in enumerate(cells) if cell or not i)
-        tables.setdefault(filled, []).append([cells[i] for i in filled])
-    return [(_header(filled), rows) for filled, rows in tables.items()]
-
-
-def _header(filled: Sequence[int]) -> list[str]:
-    """Names of the columns that have values."""
-    return ["observed" if i == 1 and 2 in filled else HEADER[i] for i in filled]
+def _cells(section: Section) -> list[list[str]]:
+    """The columns that a section uses: their names, and the row of each entry."""
+    rows = [row_of(entry) for entry in section.entries]
+    filled = [i for i in range(len(HEADER)) if not i or any(row[i] for row in rows)]
+    header = ["observed" if i == 1 and 2 in filled else HEADER[i] for i in filled]
+    return [header, *([row[i] for i in filled] for row in rows)]
 
 
 def _lines(section: Section) -> list[str]:
     """Title, the columns that this section uses, and remark."""
-    rows = [row_of(entry) for entry in section.entries]
-    filled = [i for i in range(len(HEADER)) if not i or any(row[i] for row in rows)]
-    cells = [_header(filled), *([row[i] for i in filled] for row in rows)] if rows else []
+    cells = _cells(section)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [section.title]
-    for first, *others in cells:
+    for first, *others in cells if section.entries else ():
         numbers = (x.rjust(width) for x, width in zip(others, widths[1:], strict=True))
         lines.append((_INDENT + _INDENT.join([first.ljust(widths[0]), *numbers])).rstrip())
     for entry in section.entries:

@@ -74,6 +74,14 @@ def map_of_classes(size: int) -> Advice:
     return Advice(text + _HELD_OUT, _CALL.format(method=method))
 
 
+def map_of(task: str, size: int) -> Advice:
+    """What may repair the predictions of a task, where nothing else is known."""
+    if task in ("classification", "binary"):
+        return map_of_classes(size)
+    maps = {"regression": MAP_OF_QUANTILES, "quantiles": SHIFTS, "counts": OTHER_COUNTS}
+    return maps.get(task, SCALING)
+
+
 def repair_by(option: str) -> Advice:
     """One temperature, whose gain a sentence tells."""
     start = f"Scale all predictions by one temperature. {_HELD_OUT}"
