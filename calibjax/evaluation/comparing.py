@@ -30,8 +30,8 @@ from calibjax.evaluation.data import (
 )
 from calibjax.evaluation.errors import pit_panel, reliability_panel
 from calibjax.evaluation.kernel_tests import FEW, has_features
-from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
-from calibjax.evaluation.words import alike, ends_of, p_is
+from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section, numbers
+from calibjax.evaluation.words import ends_of, p_is, with_ends
 from calibjax.hypothesis_tests.ensembles import clusters_of
 from calibjax.kernels import Constant, SquaredExponential, TensorProduct, default_kernel
 from calibjax.kernels.base import without_draws
@@ -265,7 +265,7 @@ def of_scores(c: Compared, _: Part) -> Part:
         if ends is None or (texts and pair not in significant):
             continue
         (worse, better), sign = (pair, 1) if value > 0 else (pair[::-1], -1)
-        size, low, high = alike(sign * value, *sorted(sign * x for x in ends))
+        size, low, high = with_ends(sign * value, *sorted(sign * x for x in ends))
         has = "has a" if pair in significant else "does not have a significantly"
         lower = f"it is lower by {size}{unit} per sample"
         text = f"{better} {has} better {name} than {worse}: {lower}"
@@ -297,7 +297,8 @@ def of_gains(c: Compared, _: Part) -> Part:
         entry = differences[pair]
         more, less = pair if entry.value > 0 else pair[::-1]
         if p <= LEVEL and (gains[more].low or 0) > 0:  # otherwise it only loses less
-            size, error = alike(abs(entry.value), entry.standard_error or 0.0)
+            error = entry.standard_error or 0.0
+            size, error = numbers(abs(entry.value), error, error=10 * error)
             text = f"Recalibration gains {size} ± {error}{unit} more for {more} than for {less}"
             texts.append(f"{text} ({p_is(p)}).")
     remark = f"Improvement of the {name} by {method.text}, of samples that it was not fitted to. A "

@@ -166,6 +166,11 @@ class Data:
         """Weighted mean of numbers, [N] or [n], or of rows of them."""
         return np.average(np.asarray(values, float)[: self.size], 0, self.shares)
 
+    def mean_of(self, values: str, weights: str = "") -> str:
+        """The expression of a mean, with weights of this expression and those of the user."""
+        both = " * ".join(filter(None, (weights, "weights" * self.has_weights)))
+        return f"jnp.average({values}, weights={both})" if both else f"jnp.mean({values})"
+
     @property
     def and_weights(self) -> str:
         """The last argument of calls that are shown, if the weights are the user's."""

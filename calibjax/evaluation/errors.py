@@ -214,25 +214,18 @@ def mean_errors(data: Data) -> Part:
     count = sum(1 + column.in_groups * (len(names) - 1) for column in columns)
     of_all, of_groups, findings = [], [], []
     for g, name in enumerate(names):
-        for column in columns if not g else filter(lambda x: x.in_groups, columns):
-            entry = _entry(data, column, [x[g] for x in arrays], values, own[:, g], count)
-            if not g:
-                of_all.append(entry)
-                findings += _finding(column, entry, arrays[0][0])
-                continue
-            call = f"jnp.average({column.values}, weights=result.arrays['memberships'][:, {g - 1}]"
-            call += " * weights" * data.has_weights + ")" + " ** 0.5" * column.is_root
-            call = call * bool(column.values)
-            entry = dataclasses.replace(entry, name=f"{column.name}, {name}", call=call)
-            of_groups.append(entry)
-            # What is wrong in the same way everywhere is no error of a group.
-            difference = abs(arrays[0][g, column.place] - arrays[0][0, column.place])
-            is_same = difference <= 1.96 * scatter_of(values[:, column.place], own[:, g])[0]
-            for found in _finding(column, entry, arrays[0][g]):
-                word, advice = f"{found.word} in {name}", words.GROUPS
-                advice = advice if data.is_of_classes else None
+        for column in (x for x in columns if x.in_groups or not g):
+            entry = _entry(data, column, [x[g] for x in arrays], values, own[:, g], count, g)
+            (of_groups if g else of_all).append(entry)
+            found = _finding(column, entry, arrays[0][g])
+            if found is not None and g:
+                # What is wrong in the same way everywhere is no error of a group.
+                difference = abs(arrays[0][g, column.place] - arrays[0][0, column.place])
+                is_same = difference <= 1.96 * scatter_of(values[:, column.place], own[:, g])[0]
+                advice = words.GROUPS if data.is_of_classes else None
                 more = {"is_last": is_same, "is_repaired": False, "advice": advice}
-                findings.append(dataclasses.replace(found, word=word, **more))
+                found = dataclasses.replace(found, word=f"{found.word} in {name}", **more)
+            findings += [found] * (found is not None)
     order = {x.name: (x.pvalue, -abs(x.difference or 0)) for x in (*of_all, *of_groups)}
     first = columns[0].name if data.task == "classification" else ""
     later = {x.name for x in of_groups}
@@ -260,17 +253,18 @@ def _entry(
     residuals: np.ndarray,
     members: np.ndarray,
     count: int,
+    group: int = 0,
 ) -> Entry:
-    """The row of an error in one group."""
+    """The row of an error of all samples, group 0, or in one group."""
     error, p, chance = (float(x[column.place]) for x in arrays)
     scatter, by_scatter = scatter_of(residuals[:, column.place], members)
     expected = float(members @ column.expected / np.abs(members).sum())
     ends = error, error - 1.96 * scatter, error + 1.96 * scatter, -chance, chance
     value, low, high, *range_ = (column.shown(expected, x) for x in ends)
-    function = "average" if data.has_weights else "mean"
-    call = f"jnp.{function}({column.values}{data.and_weights})" + " ** 0.5" * column.is_root
+    weights = f"result.arrays['memberships'][:, {group - 1}]" * bool(group)
+    call = data.mean_of(column.values, weights) + " ** 0.5" * column.is_root
     return Entry(
-        column.name,
+        f"{column.name}, {data.group_names[group - 1]}" if group else column.name,
         value,
         expected=expected,
         low=low if scatter else None,
@@ -281,15 +275,15 @@ def _entry(
     )
 
 
-def _finding(column: Column, entry: Entry, errors: np.ndarray) -> list[Finding]:
+def _finding(column: Column, entry: Entry, errors: np.ndarray) -> Finding | None:
     """What is said of an entry."""
     told = column.told(entry, errors)
     if told is None:
-        return []
+        return None
     # Where one tail alone is wrong, a bias says more.
     is_last = column.is_last or told[0].startswith("the intervals contain")
     more = {"is_last": is_last, "advice": column.advice, "is_repaired": column.is_repaired}
-    return [Finding(entry.name, *told, **more)]
+    return Finding(entry.name, *told, **more)
 
 
 def _of_classes(data: Data) -> list[Column]:
@@ -639,8 +633,8 @@ def temperature(data: Data) -> Part:
     ends = words.ends_of(gain)
     if ends is None or ends[0] <= 0:
         return Part((section,))
-    won, low, high = words.alike(gain.value, *ends)
-    lowered = f"{words.hundredths(value.value)} lowers the {name} of held-out data by {won}"
+    won, low, high = words.with_ends(gain.value, *ends)
+    lowered = f"{number(value.value)} lowers the {name} of held-out data by {won}"
     text = f"Temperature {lowered} (95 % interval {low} to {high})"
     panels = ()
     if data.is_of_classes:

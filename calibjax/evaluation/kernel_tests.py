@@ -365,7 +365,7 @@ def _local(data: Data) -> Part:
     shown = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
     shown += "*estimators.top_label(predictions, targets)"
     call = f"estimators.lce({shown}{data.and_weights})"
-    mean = f"jnp.average(jnp.nan_to_num({call}){data.and_weights})"
+    mean = data.mean_of(f"jnp.nan_to_num({call})")
     values = np.nan_to_num(estimators.lce(*arguments, **weights))
     largest = functools.partial(estimators.mlce, *arguments, **weights)
     entries = [

@@ -2,7 +2,7 @@
 
 import math
 
-from calibjax.evaluation.record import Advice, Entry, number
+from calibjax.evaluation.record import Advice, Entry, numbers
 
 _MOST_DECIMALS = 6  # beyond, numbers are written with exponents
 _HELD_OUT = (
@@ -96,9 +96,9 @@ def ends_of(entry: Entry | None) -> tuple[float, float] | None:
     return (entry.low, entry.high) if is_finite else None
 
 
-def hundredths(value: float) -> str:
-    """A number with two decimals, or with two significant digits if it is small."""
-    return f"{value:.2f}" if not value or abs(value) >= 0.1 else f"{value:.2g}"
+def with_ends(value: float, low: float, high: float) -> list[str]:
+    """A number and its interval: two digits of the width, and at least one of the number."""
+    return numbers(value, low, high, error=min(high - low, 10 * abs(value)))
 
 
 def p_is(value: float) -> str:
@@ -121,24 +121,3 @@ def percents(one: float, other: float) -> tuple[str, str]:
     if all(text.endswith(".0") for text in texts):
         texts = [text.removesuffix(".0") for text in texts]
     return f"{texts[0]} %", f"{texts[1]} %"
-
-
-def points(difference: float) -> str:
-    """The size of a difference of shares."""
-    return f"{number(abs(100 * difference), 2)} percentage points"
-
-
-def alike(*values: float) -> list[str]:
-    """Finite numbers that are compared, with the same number of decimals.
-
-    The largest one has at least two significant digits, and the smallest one that is not zero at
-    least one, unless it is less than a thousandth of the largest.
-    """
-    sizes = [abs(value) for value in values if value]
-    if not sizes:
-        return ["0" for _ in values]
-    first, last = (math.floor(math.log10(size)) for size in (max(sizes), min(sizes)))
-    decimals = max(0, 1 - first, min(-last, 3 - first))
-    if decimals > _MOST_DECIMALS or first > _MOST_DECIMALS:
-        return [f"{value:.2g}" for value in values]
-    return [f"{value:.{decimals}f}" for value in values]

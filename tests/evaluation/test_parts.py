@@ -28,7 +28,7 @@ def _row(pvalue, residuals, members, expected=0.0, **more):
     """The row of an error of -0.5, one of two."""
     of_all = np.full(len(residuals), expected)
     column = Column(0, "error", "targets", of_all, lambda entry, errors: None, **more)
-    data = types.SimpleNamespace(has_weights=False, and_weights="")
+    data = types.SimpleNamespace(mean_of=lambda values, weights: f"jnp.mean({values})")
     return _entry(data, column, [[-0.5], [pvalue], [0.2]], residuals[:, None], members, 2)
 
 
