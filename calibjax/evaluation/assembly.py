@@ -143,24 +143,18 @@ def evaluate(
     data = checked_data(key, predictions, targets, features, groups, weights)
     if class_names is not None:
         data = dataclasses.replace(data, class_names=checked_names(data, class_names))
-    chosen = None if data.task == "quantiles" else chosen_kernels(data)
-    work: dict[str, Callable[[], Part]] = {
-        "observed and predicted": lambda: mean_errors(data),
-        "features": lambda: errors_given_features(data, chosen),
-        "all errors together": lambda: all_errors(data, chosen) if chosen else Part(),
-        "scores": lambda: proper_scores(data),
-        "temperature": lambda: temperature(data),
-        "what would repair it": lambda: repairs_of(data),
-    }
-    skipped = {
-        "features": data.features is None,
-        "all errors together": chosen is None,
-        "temperature": data.task == "quantiles",
-        "what would repair it": not repairs,
-    }
-    work = {name: part for name, part in work.items() if not skipped.get(name)}
+    chosen: Any = None if data.task == "quantiles" else chosen_kernels(data)
+    questions: list[tuple[str, bool, Callable[[], Part]]] = [
+        ("observed and predicted", True, lambda: mean_errors(data)),
+        ("features", data.features is not None, lambda: errors_given_features(data, chosen)),
+        ("all errors together", chosen is not None, lambda: all_errors(data, chosen)),
+        ("scores", True, lambda: proper_scores(data)),
+        ("temperature", data.task != "quantiles", lambda: temperature(data)),
+        ("what would repair it", repairs, lambda: repairs_of(data)),
+    ]
+    work = [(name, part) for name, is_asked, part in questions if is_asked]
     parts, say = Part(), progress or (lambda *stage: None)
-    for number, (name, part) in enumerate(work.items()):
+    for number, (name, part) in enumerate(work):
         say(name, number, len(work))
         parts |= part()
     parts = adjusted(parts)

@@ -166,9 +166,10 @@ class Data:
         """Weighted mean of numbers, [N] or [n], or of rows of them."""
         return np.average(np.asarray(values, float)[: self.size], 0, self.shares)
 
-    def mean_of(self, values: str, weights: str = "") -> str:
-        """The expression of a mean, with weights of this expression and those of the user."""
-        both = " * ".join(filter(None, (weights, "weights" * self.has_weights)))
+    def mean_of(self, values: str, weights: str = "", rows: str = "") -> str:
+        """The expression of a mean over some rows, with these weights and those of the user."""
+        both = " * ".join(filter(None, (weights, f"weights{rows}" * self.has_weights)))
+        values += rows
         return f"jnp.average({values}, weights={both})" if both else f"jnp.mean({values})"
 
     @property
@@ -470,15 +471,14 @@ def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> E
 def _numbers(value: Any) -> dict[str, float]:
     """Value, error and ends of what a function returns."""
     if isinstance(value, CalibrationTestResult):
-        error = value.pvalue_standard_error
-        return {"value": float(value.pvalue)} | (
-            {} if error is None else {"standard_error": float(error)}
-        )
-    if not hasattr(value, "standard_error"):
+        names = {"value": "pvalue", "standard_error": "pvalue_standard_error"}
+    elif hasattr(value, "standard_error"):
+        estimate = "estimate" if hasattr(value, "estimate") else "mean"  # of a `Gain`
+        names = {"value": estimate} | {x: x for x in ("standard_error", "low", "high")}
+    else:
         return {"value": float(value)}
-    estimate = "estimate" if hasattr(value, "estimate") else "mean"  # of a `Gain`
-    names = {"value": estimate, "standard_error": "standard_error", "low": "low", "high": "high"}
-    return {name: float(getattr(value, attribute)) for name, attribute in names.items()}
+    numbers = {name: getattr(value, attribute) for name, attribute in names.items()}
+    return {name: float(x) for name, x in numbers.items() if x is not None}
 
 
 def ranges(draws: Mapping[str, ArrayLike]) -> dict[str, tuple[float, float]]:

@@ -244,8 +244,6 @@ def _entry(data: Data, place: Place) -> Entry:
     observed = view.events.call(*event)
     inside = "" if region == (-math.inf, math.inf) else view.regions.call(*region)
     rows = f"[{inside}]" if inside else ""
-    more = f", weights=weights{rows}" if data.has_weights else ""
-    function = "jnp.average" if data.has_weights else "jnp.mean"
     name = view.events.called(*event)
     name += f", where {view.regions.called(*region)}" if inside else ""
     chance = place.chance
@@ -255,7 +253,7 @@ def _entry(data: Data, place: Place) -> Entry:
         expected=place.predicted,
         by_chance=(max(0.0, place.predicted - chance), min(1.0, place.predicted + chance)),
         pvalue=place.pvalue,
-        call=f"{function}(({observed}){rows}{more})",
+        call=data.mean_of(f"({observed})", rows=rows),
     )
 
 
