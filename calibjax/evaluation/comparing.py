@@ -297,8 +297,8 @@ def of_gains(c: Compared, _: Part) -> Part:
         entry = differences[pair]
         more, less = pair if entry.value > 0 else pair[::-1]
         if p <= LEVEL and (gains[more].low or 0) > 0:  # otherwise it only loses less
-            error = entry.standard_error or 0.0
-            size, error = numbers(abs(entry.value), error, error=error)
+            size, error = abs(entry.value), entry.standard_error or 0.0
+            size, error = numbers(size, error, error=size)
             text = f"Recalibration gains {size} ± {error}{unit} more for {more} than for {less}"
             texts.append(f"{text} ({p_is(p)}).")
     remark = f"Improvement of the {name} by {method.text}, of samples that it was not fitted to. A "

@@ -214,7 +214,7 @@ def test_sentences_on_scores_and_gains(told):
         Entry("b: gain", 0.02, None, 0.005, 0.01, 0.03),
         Entry("a - b: gain", -0.02, None, 0.005, -0.03, -0.01, pvalue=0.001),
     ]
-    gained = "Recalibration gains 0.0200 ± 0.0050 nats more for b than for a (p = 0.001)."
+    gained = "Recalibration gains 0.020 ± 0.005 nats more for b than for a (p = 0.001)."
     assert told(comparing.of_gains, gains) == (gained,)
     gains[1] = dataclasses.replace(gains[1], value=-0.01, low=-0.02)  # it only loses less
     assert told(comparing.of_gains, gains) == ()
