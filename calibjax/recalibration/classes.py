@@ -38,7 +38,7 @@ _FAR = 0.5  # log-odds that a step moves where there is no maximum, or more
 class LogitMap:
     """The map z → A z + b of log-probabilities z, up to a constant.
 
-    With a temperature T and a share u, z are the centred logarithms of (1 − u) q + u / m with
+    With a temperature T and a share u, z are the logarithms of (1 − u) q + u / m with
     q ∝ p^{1/T}.
 
     Attributes:
@@ -74,7 +74,7 @@ class LogitMap:
 class MatrixScaling(Recalibrator):
     """Matrix scaling, vector scaling, or a bias of each class, of classes at the best temperature.
 
-        q ∝ exp(A z + b),   Σ_c b_c = 0,   z the centred log((n r + 1/m) / (n + 1)),   r ∝ p^{1/T},
+        q ∝ exp(A z + b),   Σ_c b_c = 0,   z = log((n r + 1/m) / (n + 1)),   r ∝ p^{1/T},
         (A, b) minimising NLL(q) + λ m/n (Σ_c b_c² + Σ_c (A_cc − 1)²) + λ m (m − 1)/n Σ_{c≠d} A_cd²,
 
     with the most likely temperature T, the mean negative log-likelihood of n samples, and the
@@ -247,11 +247,11 @@ def _fitted(
 
 
 def _smoothed(logits: jax.Array, temperature: jax.Array, share: jax.Array) -> jax.Array:
-    """Centred logarithms of softmax(logits / T) with a share of the uniform distribution."""
+    """Logarithms of softmax(logits / T) with a share of the uniform distribution."""
     temperature, share = (x.astype(logits.dtype) for x in (temperature, share))
     probs = jax.nn.softmax(logits / temperature, 1)
-    mixed = jnp.log((1 - share) * probs + share / logits.shape[1])
-    return mixed - jnp.mean(mixed, 1, keepdims=True)
+    # Not centred, as by the authors: the mean log-probability says how sure a prediction is.
+    return jnp.log((1 - share) * probs + share / logits.shape[1])
 
 
 def _temperature(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:

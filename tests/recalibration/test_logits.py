@@ -165,7 +165,6 @@ def _structured(structure, logits, labels, copies, penalty):
     found = minimize_scalar(lambda log: likelihood_loss(logits * np.exp(-log)), **search)
     temperature = np.exp(found.x)
     z = np.log((n * softmax(logits / temperature, 1) + 1 / m) / (n + 1))
-    z -= z.mean(1, keepdims=True)
     identity, off = np.eye(m), 1 - np.eye(m)
 
     def parts(theta):
