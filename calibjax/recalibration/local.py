@@ -133,18 +133,29 @@ class LocalRecalibration(Recalibrator):
     def apply(self, params: LocalAccuracies, confidences: Numbers, features: PyTree) -> jax.Array:
         """Local accuracies at other points, [n]."""
         checks.same_kind("features", features, "the calibration features", params.features)
-        near, correct = params.neighbourhood, params.correct
-        points, samples = near.groups(params.confidences, confidences, params.weights)
-        weights = jnp.ones_like(correct) if params.weights is None else params.weights
-        groups = points, jnp.where(weights == 0, -1, samples)  # in no group
-        values = jnp.stack([weights * correct, weights], 1)
-        means, totals = smoothed_means(near.kernel, features, params.features, values, groups)
+        groups = params.neighbourhood.groups(params.confidences, confidences, params.weights)
+        kernel, places = params.neighbourhood.kernel, (features, params.features)
+        samples = places, groups, params.correct, params.weights
+        values, totals = _local_accuracies(kernel, confidences, *samples)
         checks.finite("kernel(x, x')", totals)  # NaN if it is negative
-        is_kept = totals[0] == 0
-        warn_about_kept("LocalRecalibration", is_kept)
-        accuracies = ratio(means[0, :, 0], jnp.where(is_kept, 1, means[0, :, 1]))
-        accuracies = jnp.clip(accuracies, 0, 1).astype(confidences.dtype)  # rounding
-        return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies)
+        warn_about_kept("LocalRecalibration", totals == 0)
+        return values
+
+
+@jax.jit
+def _local_accuracies(
+    kernel: Any, confidences: jax.Array, places: Any, groups: Any, correct: Any, weights: Weights
+) -> tuple[jax.Array, jax.Array]:
+    """Local accuracies, confidences where there are none, and sums of the weights, [n] each."""
+    points, samples = groups
+    weights = jnp.ones_like(correct) if weights is None else weights
+    groups = points, jnp.where(weights == 0, -1, samples)  # in no group
+    values = jnp.stack([weights * correct, weights], 1)
+    means, totals = smoothed_means(kernel, *places, values, groups)
+    is_kept = totals[0] == 0
+    accuracies = ratio(means[0, :, 0], jnp.where(is_kept, 1, means[0, :, 1]))
+    accuracies = jnp.clip(accuracies, 0, 1).astype(confidences.dtype)  # rounding
+    return jnp.where(is_kept | jnp.isnan(confidences), confidences, accuracies), totals[0]
 
 
 @record
