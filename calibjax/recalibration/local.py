@@ -135,8 +135,8 @@ class LocalRecalibration(Recalibrator):
         checks.same_kind("features", features, "the calibration features", params.features)
         groups = params.neighbourhood.groups(params.confidences, confidences, params.weights)
         kernel, places = params.neighbourhood.kernel, (features, params.features)
-        samples = places, groups, params.correct, params.weights
-        values, totals = _local_accuracies(kernel, confidences, *samples)
+        samples = groups, params.correct, params.weights
+        values, totals = _local_accuracies(kernel, confidences, places, *samples)
         checks.finite("kernel(x, x')", totals)  # NaN if it is negative
         warn_about_kept("LocalRecalibration", totals == 0)
         return values
@@ -151,7 +151,7 @@ def _local_accuracies(
     weights = jnp.ones_like(correct) if weights is None else weights
     groups = points, jnp.where(weights == 0, -1, samples)  # in no group
     values = jnp.stack([weights * correct, weights], 1)
-    means, totals = smoothed_means(kernel, *places, values, groups)
+    means, totals = smoothed_means(kernel, places[0], places[1], values, groups)
     is_kept = totals[0] == 0
     accuracies = ratio(means[0, :, 0], jnp.where(is_kept, 1, means[0, :, 1]))
     accuracies = jnp.clip(accuracies, 0, 1).astype(confidences.dtype)  # rounding
