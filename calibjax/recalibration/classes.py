@@ -14,15 +14,15 @@ from jax import lax
 from jax.typing import ArrayLike, DTypeLike
 
 from calibjax._core import checks
-from calibjax._core.arithmetic import floating_dtype, matmul
+from calibjax._core.arithmetic import floating_dtype, matmul, tensordot
 from calibjax._core.environment import jit_quick
 from calibjax._core.fitting import Step, newton_step, softmax_minimum
 from calibjax._core.gate import Seen, checked, inner, usual
 from calibjax._core.pytree import Numbers, PyTree, parameter, part, record
-from calibjax.distributions import Bernoulli, CategoricalLogits
+from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions, Distribution, Family
 from calibjax.distributions.composed import bare, like
-from calibjax.distributions.constraints import real
+from calibjax.distributions.constraints import positive, real, simplex
 from calibjax.recalibration.base import Recalibrator, Weights, tempered, where_it_exists
 from calibjax.scores import negative_log_likelihood
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from calibjax.hypothesis_tests.result import ConfidenceInterval
 
 _MIN_STEPS, _MAX_STEPS = 4, 50  # of Newton's method, which the latter needs while slopes are steep
+_NUM_STEPS = 1000  # of expectation maximisation
 _MAX_PARAMETERS = 512  # whose curvatures are computed
 _FAR = 0.5  # log-odds that a step moves where there is no maximum, or more
 
@@ -127,7 +128,7 @@ class MatrixScaling(Recalibrator):
     >>> for method in (MatrixScaling(), MatrixScaling(None, structure="diagonal")):
     ...     params = method.fit(p, jnp.array([0, 0, 1, 1, 0]))
     ...     print([f"{p:.2f}" for p in method.apply(params, p).class_probs[::3, 0]])
-    ['0.67', '0.50']
+    ['0.63', '0.46']
     ['0.67', '0.50']
     """
 
@@ -244,6 +245,103 @@ def _fitted(
     biases = changes[:, -1] - jnp.mean(changes[:, -1])
     params = LogitMap(identity.slopes + slopes_of(changes), biases, *smoothing)
     return where_it_exists(exists, params), exists
+
+
+@record
+class TemperatureMixture:
+    """The map p → w_1 q + w_2 p + w_3 / m of class probabilities, with q ∝ p^{1/T}.
+
+    Attributes:
+        temperature: T, positive, a scalar.
+        mixing_probs: w, with sum one, [3].
+    """
+
+    temperature: jax.Array = parameter(positive)
+    mixing_probs: jax.Array = parameter(simplex.with_axes("k"))
+
+    def parts(self, logits: jax.Array) -> jax.Array:
+        """Probabilities at the temperature, those of the logits, and uniform ones, [3, n, m]."""
+        probs = jax.nn.softmax(jnp.stack([logits / self.temperature, logits]), 2)
+        return jnp.append(probs, jnp.full_like(probs[:1], 1 / logits.shape[1]), 0)
+
+
+@record
+class EnsembleTemperatureScaling(Recalibrator):
+    """Ensemble temperature scaling of classes: a mixture with the predictions, and with no opinion.
+
+        q = w_1 r + w_2 p + w_3 / m,   r ∝ p^{1/T},   w ≥ 0, Σ_k w_k = 1,
+
+    with the most likely temperature T, and then the most likely weights w. Three parameters, that
+    keep the order of the probabilities, and none of these is 0 if w_3 > 0: for few samples, of
+    which some are surprises.
+
+    `fit(predictions, targets)` returns a `TemperatureMixture`, `apply(params, predictions)` a batch
+    of `Categorical`s, or of `Bernoulli`s for such. Probabilities of zero count as the smallest
+    normal number. Temperatures are between e⁻¹⁰ and e¹⁰.
+
+    Raises:
+        TypeError: by the methods if the predictions are not of classes.
+        ValueError: by the methods if shapes or values are wrong.
+
+    Cost: O(n m), and O(n) for each of 1000 steps of expectation maximisation, in which weights that
+    vanish become small.
+
+    References: Zhang, Kailkhura and Han (2020), Mix-n-match: ensemble and compositional methods for
+    uncertainty calibration in deep learning, §3.2.
+
+    >>> import jax.numpy as jnp
+    >>> from calibjax.distributions import Bernoulli
+    >>> method, p = EnsembleTemperatureScaling(), Bernoulli(jnp.repeat(jnp.array([0.1, 0.9]), 4))
+    >>> params = method.fit(p, jnp.array([0, 0, 0, 1, 1, 1, 1, 0]))
+    >>> print(method.apply(params, p).probs[::4].round(2))
+    [0.25 0.75]
+    """
+
+    @checked
+    def fit(
+        self, predictions: ClassPredictions, targets: Numbers, weights: Numbers | None = None
+    ) -> TemperatureMixture:
+        """The most likely mixture."""
+        logits = log_probs_of(predictions)
+        ones = jnp.ones_like(logits[:, 0])
+        return _most_likely_mixture(logits, targets, ones if weights is None else weights)
+
+    @checked
+    def apply(
+        self, params: TemperatureMixture, predictions: ClassPredictions
+    ) -> Bernoulli | Categorical:
+        """New predictions, `Categorical`, or `Bernoulli` for such."""
+        checks.same_kind("params", params, "fit", self.identity(predictions), num_axes=0)
+        probs = _mixed(params, log_probs_of(predictions))
+        is_binary = isinstance(bare(predictions), Bernoulli)
+        return like(predictions, Bernoulli(probs[:, 1]) if is_binary else Categorical(probs))
+
+    def identity(self, predictions: ClassPredictions) -> TemperatureMixture:
+        """The predictions themselves."""
+        one = jnp.ones((), floating_dtype(predictions))
+        return TemperatureMixture(one, one * jnp.array([0, 1, 0]))
+
+
+@jit_quick
+def _mixed(params: TemperatureMixture, logits: jax.Array) -> jax.Array:
+    params = jax.tree.map(lambda x: x.astype(logits.dtype), params)
+    return tensordot(params.mixing_probs, params.parts(logits), 1)
+
+
+@jit_quick
+def _most_likely_mixture(
+    logits: jax.Array, labels: jax.Array, weights: jax.Array
+) -> TemperatureMixture:
+    shares = weights / jnp.sum(weights)
+    first = TemperatureMixture(_temperature(logits, labels, shares), jnp.ones(3, logits.dtype) / 3)
+    likelihoods = jnp.take_along_axis(first.parts(logits), labels[None, :, None], 2)[..., 0]
+
+    def step(_: int, w: jax.Array) -> jax.Array:
+        return w * matmul(likelihoods / matmul(w, likelihoods), shares)
+
+    w = lax.fori_loop(0, _NUM_STEPS, step, first.mixing_probs)
+    exists = ~jnp.any(checks.missing_rows((logits, labels, weights)))
+    return where_it_exists(exists, TemperatureMixture(first.temperature, w / jnp.sum(w)))
 
 
 def _smoothed(logits: jax.Array, temperature: jax.Array, share: jax.Array) -> jax.Array:
