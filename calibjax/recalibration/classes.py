@@ -202,13 +202,16 @@ def _fitted(
     total = jnp.sum(weights)
     shares = weights / total
     exists = ~jnp.any(checks.missing_rows((logits, weights)))
-    smoothing, ridge = (), jnp.zeros_like(method._ridge(logits))
+    smoothing, ridge, scale = (), jnp.zeros_like(method._ridge(logits)), jnp.ones((), dtype)
     if method.penalty is not None:
         smoothing = _temperature(logits, labels, shares), 1 / (total + 1)
         logits = _smoothed(logits, *smoothing)
         ridge = method._ridge(logits) * jnp.asarray(method.penalty, dtype) * m / total
     else:
         exists &= jnp.all(jnp.any((labels[:, None] == jnp.arange(m)) & (shares > 0)[:, None], 0))
+        if method._axes:  # overconfident predictions have no curvature, and Newton's steps no end
+            scale = _temperature(logits, labels, shares)
+            logits = logits / scale
     identity = method._identity(m, dtype)
 
     def slopes_of(changes: jax.Array) -> jax.Array:
@@ -243,7 +246,7 @@ def _fitted(
         is_apart = (last.missed <= math.sqrt(eps)) & (method._axes > 0)
         exists &= (last.largest < _FAR) & ~is_apart
     biases = changes[:, -1] - jnp.mean(changes[:, -1])
-    params = LogitMap(identity.slopes + slopes_of(changes), biases, *smoothing)
+    params = LogitMap((identity.slopes + slopes_of(changes)) / scale, biases, *smoothing)
     return where_it_exists(exists, params), exists
 
 

@@ -262,3 +262,16 @@ def test_params_of_other_origin():
     for penalty in (0.0, -1.0):
         with pytest.raises(ValueError, match="penalty"):
             MatrixScaling(penalty).fit(CLASSES, LABELS)
+
+
+@pytest.mark.parametrize("name", ["vector", "matrix"])
+def test_very_overconfident_predictions_have_the_same_maximum(name):
+    logits = jnp.asarray(LOGITS, jnp.float32)
+    maps = [CategoricalLogits(logits * factor) for factor in (1, 1000)]
+    one, other = (METHODS[name].apply(METHODS[name].fit(p, LABELS), p).class_probs for p in maps)
+    frequencies = np.bincount(LABELS) / N
+    np.testing.assert_allclose(one.mean(0), frequencies, atol=1e-5)
+    np.testing.assert_allclose(other.mean(0), frequencies, atol=1e-5)
+    hard = Categorical(jnp.eye(M)[jnp.argmax(logits, 1)])
+    probs = METHODS[name].apply(METHODS[name].fit(hard, LABELS), hard).class_probs
+    np.testing.assert_allclose(probs.mean(0), frequencies, atol=1e-5)
