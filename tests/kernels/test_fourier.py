@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distances, estimators, kernels
+from calibjax import distances, estimators, kernels, record
 from calibjax import distributions as d
 from calibjax.operators.plan import plan_of
 from tests import oracles
@@ -167,3 +167,18 @@ def test_traced_values_are_refused_without_a_closed_form():
     predictions = d.Laplace(LOC, np.ones(N))
     with pytest.raises(NotImplementedError, match="SquaredExponential under Laplace"):
         jax.jit(estimators.skce)(CONSTANT, predictions, TARGETS)
+
+
+class _Tripled(kernels.SquaredExponential):
+    def __call__(self, x, y):
+        return 3 * super().__call__(x, y)
+
+
+def test_subclasses_with_other_values_keep_them():
+    rng = np.random.default_rng(0)
+    p, y = d.Ensemble(jnp.asarray(rng.normal(size=(6, 4)))), jnp.asarray(rng.normal(size=6))
+    values = [
+        estimators.skce_block(kernels.TensorProduct(kernels.Constant(1.0), k), p, y, block_size=2)
+        for k in (kernels.SquaredExponential(1.0), record(_Tripled)(1.0))
+    ]
+    np.testing.assert_allclose(values[1], 3 * values[0], rtol=1e-5)

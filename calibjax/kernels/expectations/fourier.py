@@ -409,7 +409,7 @@ def over_range(kernel: Any, predictions: Any, targets: Any) -> PyTree:
     predictions = bare(predictions)
 
     def of_part(part: Any) -> Any:
-        if not isinstance(part, SquaredExponential):
+        if type(part) not in (SquaredExponential, OverRange):  # a user's may have other values
             return part
         part = SquaredExponential(part.length_scale, part.distance)
         if few_features(part, predictions, once=True) == 0:
