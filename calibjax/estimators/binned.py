@@ -135,7 +135,8 @@ def ece(
         raise ValueError(f'debiased: expected norm="l2", the error that has one, got {norm!r}')
 
     # What a function of the user's returns is checked where it is known.
-    error = _compiled_error if is_own(binning) else _error
+    is_known = is_own(binning) and not all_leaves([binning])  # subclasses may be no records
+    error = _compiled_error if is_known else _error
     # A function becomes a pytree, so that it goes through compiled ones.
     own: Any = Partial(distance) if all_leaves([distance]) else distance
     return error(predictions, targets, weights, binning, own, notion, norm, debiased)

@@ -276,3 +276,13 @@ def test_fifteen_bins_by_default():
     data = Bernoulli(random.uniform(size=30)), random.integers(0, 2, 30)
     for estimator in (estimators.ece, estimators.mce):
         assert estimator(*data) == estimator(*data, binning=estimators.UniformBins(15))
+
+
+class _OwnBins(estimators.UniformBins):
+    pass  # no record
+
+
+def test_subclasses_of_binnings_need_not_be_records():
+    p, y = Categorical(jnp.array([[0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])), jnp.array([1, 0, 0])
+    values = [estimators.ece(p, y, binning=bins(3)) for bins in (_OwnBins, estimators.UniformBins)]
+    np.testing.assert_allclose(*values)
