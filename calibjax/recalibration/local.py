@@ -318,10 +318,10 @@ def recalibration_gain(
 
     where T was fitted to samples of other folds, see `Recalibrator.cross_fitted`. The folds are the
     same for all recalibrations. With the negative log-likelihood it is in nats per prediction;
-    isotonic maps, which predict 0 and 1, may lose infinitely many. The interval is gain ± z
-    standard errors over the samples, which leave out those of the fit: 95 % intervals of an affine
-    map of normal predictions contain the mean gain in 94 % of 2000 data sets with n = 1000, 91 %
-    with n = 200.
+    isotonic maps that are not smoothed predict 0 and 1, and may lose infinitely many. The interval
+    is gain ± z standard errors over the samples, which leave out those of the fit: 95 % intervals
+    of an affine map of normal predictions contain the mean gain in 94 % of 2000 data sets with
+    n = 1000, 91 % with n = 200.
 
     Every gain is at most a calibration error on average, and equal to it if T returns the
     conditional probabilities π = E[e_Y | p]: it is the error less what T leaves of it.
