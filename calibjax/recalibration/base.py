@@ -184,7 +184,11 @@ def _params(name: str, value: Any, seen: Seen) -> Any:
     if not is_of_classes(seen["confidences"]):
         return checks.learned(name, value, kind)
     params = checks.learned(name, value, ClassWiseParams).params
-    return ClassWiseParams(checks.learned(f"{name}.params", params, kind, leading=("m",)))
+    params = checks.learned(f"{name}.params", params, kind, leading=("m",))
+    known, m = len(jax.tree.leaves(params)[0]), seen["confidences"].class_probs.shape[1]
+    if known != m:
+        raise ValueError(f"{name}: expected those of the {m} classes, got those of {known}")
+    return ClassWiseParams(params)
 
 
 class ConfidenceRecalibrator(Recalibrator):

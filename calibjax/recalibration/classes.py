@@ -244,7 +244,8 @@ def _fitted(
         changes, last, _ = lax.while_loop(unfinished, step, (first.change, first, 0))
         # Where classes are apart, and there are slopes, the likelihood has no maximum.
         is_apart = (last.missed <= math.sqrt(eps)) & (method._axes > 0)
-        exists &= (last.largest < _FAR) & ~is_apart
+        # Probabilities of zero and one have no curvature, so that biases may not be found.
+        exists &= (last.largest < _FAR) & ~is_apart & (last.steepest < eps ** (1 / 3))
     biases = changes[:, -1] - jnp.mean(changes[:, -1])
     params = LogitMap((identity.slopes + slopes_of(changes)) / scale, biases, *smoothing)
     return where_it_exists(exists, params), exists
@@ -395,7 +396,8 @@ def _refuse(labels: np.ndarray, weights: Weights, num_classes: int) -> None:
         raise ValueError(f"targets: expected every class, got none of class {missing[0]}")
     raise ValueError(
         "predictions: expected classes that overlap, got some that linear maps of "
-        "log-probabilities tell apart; MatrixScaling with a penalty has a solution"
+        "log-probabilities tell apart, or probabilities of 0 and 1; "
+        "MatrixScaling with a penalty has a solution"
     )
 
 

@@ -182,3 +182,12 @@ def test_subclasses_with_other_values_keep_them():
         for k in (kernels.SquaredExponential(1.0), record(_Tripled)(1.0))
     ]
     np.testing.assert_allclose(values[1], 3 * values[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nothing_is_found_where_no_kernel_reaches(dtype):
+    """Sums of frequencies have rounding errors there, which would be all that a test sees."""
+    predictions = d.Ensemble(np.asarray(VALUES, dtype))
+    at = predictions[:2], np.array([50, -80], dtype)
+    found = estimators.witness(CONSTANT, predictions, TARGETS.astype(dtype), *at)
+    np.testing.assert_array_equal(found, 0)

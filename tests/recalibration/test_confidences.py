@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.distributions import Bernoulli
+from calibjax.distributions import Bernoulli, Categorical
 from calibjax.recalibration import HistogramBinning, IsotonicRegression, PlattScaling
 from calibjax.recalibration.confidences import MMCEScaling
 
@@ -46,3 +46,10 @@ def test_what_comes_out(method, dtype):
     compiled, slopes = fit_apply(*jax.tree.map(lambda x: x[None], (confidences, CORRECT)))
     np.testing.assert_allclose(compiled[0], images, rtol=20 * np.finfo(dtype).eps)
     assert np.all(np.isfinite(slopes))
+
+
+def test_other_numbers_of_classes_are_refused():
+    method = HistogramBinning(4)
+    params = method.fit(Categorical(PROBS), LABELS)
+    with pytest.raises(ValueError, match="params: expected those of the 2 classes, got those of 3"):
+        method.apply(params, Categorical(PROBS[:, :1] * [1, 0] + [0, 1] * (1 - PROBS[:, :1])))

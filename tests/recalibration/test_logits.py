@@ -275,3 +275,12 @@ def test_very_overconfident_predictions_have_the_same_maximum(name):
     hard = Categorical(jnp.eye(M)[jnp.argmax(logits, 1)])
     probs = METHODS[name].apply(METHODS[name].fit(hard, LABELS), hard).class_probs
     np.testing.assert_allclose(probs.mean(0), frequencies, atol=1e-5)
+
+
+def test_biases_of_certain_predictions_are_refused():
+    """They have no curvature: Newton's method would stay where it started."""
+    labels = RNG.integers(0, 3, 60)
+    certain = Categorical(np.eye(3)[RNG.integers(0, 3, 60)])
+    with pytest.raises(ValueError, match="probabilities of 0 and 1"):
+        MatrixScaling(None, structure="bias").fit(certain, labels)
+    assert np.isfinite(MatrixScaling(structure="bias").fit(certain, labels).biases).all()

@@ -207,8 +207,8 @@ def _functions():
         return function.evaluate(params, p, q), function.diagonal(params, p)
 
     def diagonal(function):  # eigenvectors of small eigenvalues differ between machines
-        params = function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 0.3)
-        return function.diagonal(params, a.CONFIDENCES.astype(np.float32))
+        confidences = np.asarray(a.CONFIDENCES, float)  # and so do the last digits of float32
+        return function.diagonal(function.fit(confidences, a.CORRECT, 0.3), confidences)
 
     def means(function):
         return function.fit(a.CONFIDENCES.astype(np.float32), a.CORRECT, 2).means

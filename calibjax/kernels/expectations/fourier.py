@@ -359,7 +359,9 @@ class OverRange(SquaredExponential):
         cosine, sine = jnp.cos(angle), jnp.sin(angle)
         terms = cosine + squares[0] * cosine - squares[1] * sine
         weights = jnp.square(_weight(spacing, self.frequencies))
-        return spacing / math.sqrt(2 * math.pi) + matmul(weights, terms)
+        value = spacing / math.sqrt(2 * math.pi) + matmul(weights, terms)
+        # Far from all that is predicted there is no kernel, and rounding is no evidence.
+        return jnp.where(jnp.abs(value) < 8 * jnp.finfo(value.dtype).eps, 0, value)
 
 
 def _mean_over_range(kernel: OverRange, p: Any, z: jax.Array) -> jax.Array:
