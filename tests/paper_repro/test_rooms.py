@@ -35,7 +35,10 @@ def allowed(module):
     if part == "data":
         return ("experiments.harness.", "paper_repro.data.")
     if part in PAPERS:
-        return ("experiments.harness.", "paper_repro.data.", f"paper_repro.{part}.")
+        shared = ("experiments.harness.", "paper_repro.data.", "paper_repro.julia_random.")
+        return (*shared, f"paper_repro.{part}.")
+    if part == "julia_random":
+        return ()
     assert module == "paper_repro", f"{module} is in no room"
     return ("experiments.harness", *(f"paper_repro.{paper}." for paper in PAPERS))
 

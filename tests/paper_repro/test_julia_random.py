@@ -1,0 +1,87 @@
+"""Julia's random numbers: values that Julia prints, and NumPy's and SciPy's distributions."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from paper_repro import julia_random
+from paper_repro.julia_random import MersenneTwister
+
+COUNT = 20_000
+
+
+def draws(name, *args):
+    """Many numbers of one generator."""
+    state = MersenneTwister(7).state
+    return np.array([getattr(julia_random, name)(state, *args) for _ in range(COUNT)])
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [  # of Julia 1.3 with `Random.seed!(1234)`
+        ("rand", [0.590845, 0.766797, 0.566237, 0.460085, 0.794026]),
+        ("randn", [0.867347, -0.901744, -0.494479, -0.902914, 0.864401, 2.21188]),
+    ],
+)
+def test_first_numbers_are_those_of_julia(name, values):
+    draw = getattr(MersenneTwister(1234), name)
+    np.testing.assert_allclose([draw() for _ in values], values, rtol=5e-6)
+
+
+def test_long_arrays_are_filled_past_the_cache():
+    """381 numbers come from the cache of 1002, 382 and more directly from the generator."""
+    singles = MersenneTwister(3)
+    stream = np.array([singles.rand() for _ in range(2000)])
+    short, long = MersenneTwister(3), MersenneTwister(3)
+    np.testing.assert_array_equal(short.rand(381), stream[:381])
+    np.testing.assert_array_equal(short.rand(), stream[381])
+    first = long.rand(400)
+    np.testing.assert_array_equal(first[:398], stream[:398])
+    np.testing.assert_array_equal(first[398:], stream[398:400])
+    np.testing.assert_array_equal(long.rand(), stream[400])
+
+
+def test_seeds_of_the_friedman_networks():
+    """The first of `rand(UInt, 10)` after seed 100; what follows is checked by its training."""
+    numbers = MersenneTwister(100).rand_uint64(10)
+    assert len(set(numbers)) == 10
+    assert all(0 <= number < 2**64 for number in numbers)
+    with pytest.raises(ValueError, match="even"):
+        MersenneTwister(100).rand_uint64(3)
+
+
+def test_all_bits_of_integers_are_random():
+    numbers = np.array(MersenneTwister(5).rand_uint64(4000), np.uint64)
+    bits = (numbers[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
+    assert np.all(np.abs(bits.mean(0) - 0.5) < 4.5 * 0.5 / np.sqrt(4000))
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "law"),
+    [
+        ("rand", (), stats.uniform()),
+        ("randn", (), stats.norm()),
+        ("randexp", (), stats.expon()),
+        ("rand_gamma", (julia_random.gamma_sampler(1.1),), stats.gamma(1.1)),
+        ("rand_gamma", (julia_random.gamma_sampler(7.5),), stats.gamma(7.5)),
+        ("rand_gamma", (julia_random.gamma_sampler(40.0),), stats.gamma(40.0)),
+        ("rand_small_gamma", (julia_random.gamma_sampler(1.1), 0.1), stats.gamma(0.1)),
+    ],
+)
+def test_laws(name, args, law):
+    assert stats.kstest(draws(name, *args), law.cdf).pvalue > 0.001
+
+
+@pytest.mark.parametrize("m", [1, 2, 7, 1000])
+def test_ranges(m):
+    counts = np.bincount(draws("rand_range", m), minlength=m + 1)
+    assert counts[0] == 0
+    assert len(counts) == m + 1
+    assert m == 1 or stats.chisquare(counts[1:]).pvalue > 0.001
+
+
+def test_weighted_choices():
+    weights = np.array([1.0, 0.0, 3.0, 6.0])
+    counts = np.bincount(draws("weighted_choice", weights), minlength=5)
+    assert counts[0] == counts[2] == 0
+    assert stats.chisquare(counts[[1, 3, 4]], COUNT * np.array([0.1, 0.3, 0.6])).pvalue > 0.001
