@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -174,17 +174,33 @@ def checked(
             raise TypeError(f"{name_of_function}: {error}") from None
         given.apply_defaults()
         arguments = given.arguments
-        _same_rows(arguments)
-        seen = Seen(arguments, **settings)
-        for name, check in known().items():
-            seen[name] = check(name, seen[name], seen)
-        for names, check in _TOGETHER.items():
-            if all(name in arguments for name in names) and names[0] not in own:
-                seen.update(zip(names, check(*(seen[name] for name in names)), strict=True))
-        arguments.update((name, seen[name]) for name in arguments)
-        return function(*given.args, **given.kwargs)
+        with usual_modes():
+            _same_rows(arguments)
+            seen = Seen(arguments, **settings)
+            for name, check in known().items():
+                seen[name] = check(name, seen[name], seen)
+            for names, check in _TOGETHER.items():
+                if all(name in arguments for name in names) and names[0] not in own:
+                    seen.update(zip(names, check(*(seen[name] for name in names)), strict=True))
+            arguments.update((name, seen[name]) for name in arguments)
+            return function(*given.args, **given.kwargs)
 
     return call
+
+
+@contextlib.contextmanager
+def usual_modes() -> Iterator[None]:
+    """JAX's usual modes: stricter ones are for the code of those who set them.
+
+    In ours shapes and dtypes are promoted, and values that are not finite come and go.
+    """
+    with (
+        jax.numpy_rank_promotion("allow"),
+        jax.numpy_dtype_promotion("standard"),
+        jax.debug_nans(False),
+        jax.debug_infs(False),
+    ):
+        yield
 
 
 def passed(*, minimum: int = 1, copies: bool = False, **arguments: Any) -> tuple[Any, ...]:
