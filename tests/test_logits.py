@@ -1,12 +1,14 @@
-"""The law of logits: a constant that is added to all logits of a prediction changes nothing."""
+"""Laws of logits: adding a constant changes nothing, and −∞ is probability zero."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from calibjax import recalibration, scores
 from calibjax.distributions import Categorical, CategoricalLogits
 from tests import registry
-from tests.registry.arguments import REPLACED
+from tests.registry.arguments import LABELS, REPLACED
 
 SHIFTS = np.random.default_rng(0).normal(scale=9, size=(99, 1))
 # Their landmarks are of the class of the predictions.
@@ -43,10 +45,13 @@ def _result(call, make):
     return found, count
 
 
-@pytest.mark.parametrize(
+of_classes = pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in OF_CLASSES],
 )
+
+
+@of_classes
 @pytest.mark.filterwarnings("ignore")
 def test_shifted_logits_are_the_same_predictions(name):
     with jax.enable_x64(True):
@@ -60,3 +65,64 @@ def test_shifted_logits_are_the_same_predictions(name):
     rtol, atol = (1e-4, 1e-6) if "Scaling" in name else (1e-9, 1e-12)
     for one, other in zip(plain, shifted, strict=True):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
+
+
+def without_one_class(probs):
+    """The smallest probability of each row becomes zero, but for that of the label."""
+    own = np.arange(probs.shape[-1]) == LABELS[: len(probs), None]
+    smallest = np.where(own, np.inf, probs).argmin(-1)[..., None]
+    probs = np.where(np.arange(probs.shape[-1]) == smallest, 0, probs)
+    return probs / probs.sum(-1, keepdims=True)
+
+
+def with_infinite_logits(probs):
+    """The same predictions by logits."""
+    probs = without_one_class(probs)
+    return CategoricalLogits(np.log(probs, where=probs > 0, out=np.full(probs.shape, -np.inf)))
+
+
+@of_classes
+@pytest.mark.filterwarnings("ignore")
+def test_infinite_logits_are_probabilities_of_zero(name):
+    with jax.enable_x64(True):
+        plain, count = _result(OF_CLASSES[name], lambda p: Categorical(without_one_class(p)))
+        if not count:
+            pytest.skip("makes no class predictions")
+        masked, _ = _result(OF_CLASSES[name], with_infinite_logits)
+    for one, other in zip(plain, masked, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+LOGITS = np.array([[0.3, -np.inf, 1.0], [0.2, 0.1, -np.inf], [-1.0, 0.5, 0.0]], np.float32)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda logits: scores.negative_log_likelihood(CategoricalLogits(logits), [0, 1, 2]),
+        lambda logits: scores.brier_score(CategoricalLogits(logits), [0, 1, 2]),
+        lambda logits: scores.brier_score(
+            recalibration.TemperatureScaling().apply(1.7, CategoricalLogits(logits)), [0, 1, 2]
+        ),
+    ],
+)
+def test_gradients_of_infinite_logits_are_zero(value):
+    slopes = jax.grad(value)(jnp.asarray(LOGITS))
+    assert np.all(np.isfinite(slopes))
+    assert np.all(slopes[np.isinf(LOGITS)] == 0)
+
+
+def test_targets_of_probability_zero():
+    predictions = CategoricalLogits(LOGITS)
+    assert scores.negative_log_likelihood(predictions, [1, 1, 2]) == np.inf
+    with pytest.raises(ValueError, match="targets have probability zero"):
+        recalibration.TemperatureScaling().fit(predictions, [1, 1, 2])
+
+
+@pytest.mark.parametrize("row", [[-np.inf] * 3, [0, 0, np.inf], [0, 0, np.nan]])
+def test_rows_without_a_possible_class_are_refused(row):
+    logits = np.vstack([LOGITS, np.float32(row)])
+    with pytest.raises(ValueError, match=r"logits\[3, 0\]|logits\[3, 2\]"):
+        scores.brier_score(CategoricalLogits(logits), [0, 1, 2, 0])
+    traced = jax.jit(lambda x: scores.brier_score(CategoricalLogits(x), [0, 1, 2, 0]))
+    assert np.isnan(traced(logits))

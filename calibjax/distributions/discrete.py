@@ -129,7 +129,9 @@ class Categorical(_OfClasses):
 
 
 def _checked_logits(name: str, logits: jax.Array) -> jax.Array:
-    logits = checks.finite(name, logits)
+    right = lambda x: (x < np.inf) & (x > -np.inf).any(-1, keepdims=True)  # noqa: E731
+    expected = "logits below inf, and one above -inf in each row"
+    logits = checks.satisfying(name, logits, right, expected)
     if checks.is_concrete(logits):
         with contextlib.suppress(ValueError):  # which stay known while something else is traced
             checks.simplex(name, np.asarray(logits))
@@ -150,7 +152,8 @@ class CategoricalLogits(_OfClasses):
     `scores.negative_log_likelihood`, and `recalibration.TemperatureScaling` of networks.
 
     Attributes:
-        logits: log-probabilities up to a constant, finite, [m], or [n, m] for a batch.
+        logits: log-probabilities up to a constant, [m], or [n, m] for a batch; −∞ for classes of
+            probability zero, such as options that a question does not have.
 
     >>> import jax.numpy as jnp
     >>> p = CategoricalLogits(logits=jnp.array([0.0, 500.0]))
@@ -158,7 +161,7 @@ class CategoricalLogits(_OfClasses):
     [0. 1.] -500.0
     """
 
-    logits: jax.Array = parameter(Constraint("finite logits", _checked_logits, ("m",), 2))
+    logits: jax.Array = parameter(Constraint("logits below inf", _checked_logits, ("m",), 2))
 
     @property
     def class_probs(self) -> jax.Array:
@@ -174,7 +177,9 @@ class CategoricalLogits(_OfClasses):
         logits = jnp.asarray(self.logits)
         # Without the shift, which cancels, low temperatures would give differences of infinities.
         shifted = logits - lax.stop_gradient(jnp.max(logits, -1, keepdims=True))
-        return dataclasses.replace(self, logits=shifted / _divisor(temperature))
+        is_possible = shifted > -jnp.inf
+        moved = jnp.where(is_possible, shifted, 0) / _divisor(temperature)
+        return dataclasses.replace(self, logits=jnp.where(is_possible, moved, -jnp.inf))
 
 
 def _at_label(values: jax.Array, y: jax.Array) -> jax.Array:

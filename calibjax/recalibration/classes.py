@@ -18,7 +18,7 @@ from calibjax._core.arithmetic import floating_dtype, matmul, tensordot
 from calibjax._core.environment import jit_quick
 from calibjax._core.fitting import Step, newton_step, softmax_minimum
 from calibjax._core.gate import Seen, checked, inner, usual
-from calibjax._core.pytree import Numbers, PyTree, parameter, part, record
+from calibjax._core.pytree import Numbers, PyTree, parameter, part, record, varying_as
 from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits
 from calibjax.distributions.base import ClassPredictions, Distribution, Family
 from calibjax.distributions.composed import bare, like
@@ -241,7 +241,8 @@ def _fitted(
 
         far = jnp.full((), jnp.inf, dtype)
         first = Step(jnp.zeros_like(ridge), far, far, far)
-        changes, last, _ = lax.while_loop(unfinished, step, (first.change, first, 0))
+        start = varying_as((first.change, first, 0), (logits, labels, shares, ridge))
+        changes, last, _ = lax.while_loop(unfinished, step, start)
         # Where classes are apart, and there are slopes, the likelihood has no maximum.
         is_apart = (last.missed <= math.sqrt(eps)) & (method._axes > 0)
         # Probabilities of zero and one have no curvature, so that biases may not be found.
@@ -343,7 +344,8 @@ def _most_likely_mixture(
     def step(_: int, w: jax.Array) -> jax.Array:
         return w * matmul(likelihoods / matmul(w, likelihoods), shares)
 
-    w = lax.fori_loop(0, _NUM_STEPS, step, first.mixing_probs)
+    start = varying_as(first.mixing_probs, (likelihoods, shares))
+    w = lax.fori_loop(0, _NUM_STEPS, step, start)
     exists = ~jnp.any(checks.missing_rows((logits, labels, weights)))
     return where_it_exists(exists, TemperatureMixture(first.temperature, w / jnp.sum(w)))
 
@@ -365,6 +367,7 @@ def _temperature(logits: jax.Array, labels: jax.Array, weights: jax.Array) -> ja
         return jnp.sum(weights[:, None] * excess * logits)
 
     zero, end = jnp.zeros((), logits.dtype), jnp.asarray(_GRID[-1], logits.dtype)
+    zero, end = varying_as((zero, end), (logits, labels, weights))
     return jnp.exp(_root(slope, zero, -end, end))
 
 
@@ -382,10 +385,11 @@ def _features(method: MatrixScaling, logits: jax.Array) -> tuple[jax.Array, int]
 def log_probs_of(predictions: Any) -> jax.Array:
     """Finite log-probabilities of all classes, [n, m]."""
     plain = bare(predictions)
+    smallest = jnp.finfo(floating_dtype(plain)).tiny
     if isinstance(plain, CategoricalLogits):
-        return jax.nn.log_softmax(plain.logits, 1)
-    probs = plain.class_probs
-    return jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny))
+        logs = jax.nn.log_softmax(plain.logits, 1)
+        return jnp.where(logs > -jnp.inf, logs, jnp.log(smallest))
+    return jnp.log(jnp.maximum(plain.class_probs, smallest))
 
 
 def _refuse(labels: np.ndarray, weights: Weights, num_classes: int) -> None:
@@ -601,7 +605,7 @@ def _root(
 
     nan, infinity = jnp.full_like(start, jnp.nan), jnp.full_like(start, jnp.inf)
     first = start, low, high, start, nan, infinity, 0
-    return lax.while_loop(unfinished, step, first)[0]
+    return lax.while_loop(unfinished, step, varying_as(first, (start, low, high)))[0]
 
 
 def _refuse_temperature(losses: np.ndarray) -> None:
@@ -612,7 +616,8 @@ def _refuse_temperature(losses: np.ndarray) -> None:
     if np.isinf(inside).all():
         raise ValueError(
             f"loss: expected finite values at some temperature, got {losses[0]} between {ends}; "
-            "pass logits in distributions.CategoricalLogits if probabilities of targets are zero"
+            "targets have probability zero; where that is due to rounding, pass logits in "
+            "distributions.CategoricalLogits"
         )
     raise ValueError(
         f"loss: expected a minimum between {ends}, got the smallest value at "
