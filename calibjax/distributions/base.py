@@ -28,6 +28,18 @@ class Batch:
         IndexError: if the array [n] has no such rows.
     """
 
+    def __post_init__(self) -> None:
+        """Turns numbers of Python beside parameters of a batch into a row for each prediction."""
+        declared = checks.declared(type(self))
+        given = [(key, getattr(self, key), c) for key, c, _ in declared if c is not None]
+        numbers = [(key, x, c) for key, x, c in given if type(x) in (int, float)]
+        batches = [(x, len(c.axes)) for _, x, c in given if numbers and np.ndim(x) > len(c.axes)]
+        for key, x, c in numbers if batches else ():
+            array, width = batches[0]
+            dtype = int if c.is_integer else jnp.result_type(array, float)
+            rows = np.full(np.shape(array)[: np.ndim(array) - width], x, dtype)
+            object.__setattr__(self, key, rows)
+
     def __len__(self) -> int:
         leaves: list[Any] = []
         _of_rows(checks.originals("predictions", self), leaves.append)
