@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import export, lax
 from jax.typing import DTypeLike
 
 from calibjax._core import checks
 from calibjax._core.gate import checked, group_ids
-from calibjax._core.pytree import Numbers, PyTree, Weights, record
+from calibjax._core.pytree import Numbers, PyTree, Weights, record, varying_as
 from calibjax.distributions import Bernoulli
 from calibjax.distributions.base import ClassPredictions
 from calibjax.distributions.composed import bare
@@ -175,7 +175,8 @@ def interval_index(confidences: jax.Array, num_bins: jax.Array | int) -> jax.Arr
 def _ranks_of_rows(digits: jax.Array, num_values: int) -> jax.Array:
     """Ranks of the rows of numbers 0, ..., num_values − 1 among those that occur, int32 [n]."""
     n, m = digits.shape
-    if num_values**m <= max(n, _FEW_CELLS):  # they can be enumerated, which takes no sort
+    most = _FEW_CELLS if export.is_symbolic_dim(n) else max(n, _FEW_CELLS)
+    if num_values**m <= most:  # they can be enumerated, which takes no sort
         cells = jnp.ravel_multi_index(tuple(digits.T), (num_values,) * m, mode="wrap")
         occurs = jnp.zeros(num_values**m, jnp.int32).at[cells].set(1)
         return (jnp.cumsum(occurs, dtype=jnp.int32) - 1)[cells]
@@ -184,7 +185,8 @@ def _ranks_of_rows(digits: jax.Array, num_values: int) -> jax.Array:
     powers = jnp.array([num_values**k for k in reversed(range(length))], jnp.int32)
     digits = jnp.pad(digits, ((0, 0), (0, -m % length))).reshape(n, -1, length)
     words, start = jnp.sum(digits * powers, -1, dtype=jnp.int32), jnp.zeros(n, jnp.int32)
-    return lax.scan(lambda ranks, row: (ranks_of_pairs(ranks, row), None), start, words.T)[0]
+    step = lambda ranks, row: (ranks_of_pairs(ranks, row), None)  # noqa: E731
+    return lax.scan(step, varying_as(start, words), words.T)[0]
 
 
 def ranks_of_pairs(first: jax.Array, second: jax.Array) -> jax.Array:
@@ -335,6 +337,7 @@ def median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Wei
         return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
 
     start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
+    start = varying_as(start, (probs, used))
     return lax.while_loop(lambda state: jnp.any(state[-1]), split, start)[0]
 
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import export, lax
 from jax.typing import ArrayLike, DTypeLike
 
 UNROLLED = 32
@@ -237,8 +237,8 @@ def segment_sums(
     are not too many segments, and the deviations from the means are summed again, twice if there
     are as many segments as samples, of which ten million equal ones have an error of 5e-4.
     """
-    n, number = len(values), len(sizes)
-    if n <= _FEW_SUMMANDS / jnp.finfo(values.dtype).eps:
+    n, number = values.shape[0], sizes.shape[0]
+    if export.is_symbolic_dim(n) or n <= _FEW_SUMMANDS / jnp.finfo(values.dtype).eps:
         return jax.ops.segment_sum(_weighted(values, weights), index, number)
     blocks = max(1, min(math.isqrt(n), n // number))
     is_inside = (index >= 0) & (index < number)

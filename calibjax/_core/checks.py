@@ -22,7 +22,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import export, lax
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
@@ -534,8 +534,13 @@ def leading_size(name: str, tree: object, minimum: int = 1) -> int:
     return size
 
 
+def is_below(size: int, bound: int) -> bool:
+    """Whether a number of samples is below a bound; that of a symbol (`jax.export`) is large."""
+    return not export.is_symbolic_dim(size) and size < bound
+
+
 def _at_least(name: str, size: int, minimum: int) -> None:
-    if size < minimum:
+    if is_below(size, minimum):
         samples = "sample" if minimum == 1 else "samples"
         raise ValueError(f"{name}: expected at least {minimum} {samples}, got {size}")
 

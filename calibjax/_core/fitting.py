@@ -12,7 +12,7 @@ from jax.scipy.linalg import cho_factor, cho_solve
 from jax.scipy.sparse.linalg import cg
 
 from calibjax._core.arithmetic import einsum, matmul
-from calibjax._core.pytree import Weights
+from calibjax._core.pytree import Weights, varying_as
 
 _MAX_ITERATIONS = 100
 _MAX_STEPS = 50  # of Newton's method for linear maps of classes, some of which are far away
@@ -67,7 +67,8 @@ def softmax_minimum(
         return x + damping * change, largest, count + 1
 
     unfinished = lambda state: (state[1] > tolerance) & (state[2] < _MAX_STEPS)  # noqa: E731
-    return lax.while_loop(unfinished, step, (zero, jnp.full((), jnp.inf, ridge.dtype), 0))[0]
+    start = zero, jnp.full((), jnp.inf, ridge.dtype), 0
+    return lax.while_loop(unfinished, step, varying_as(start, (features, labels, weights)))[0]
 
 
 class _Damped(NamedTuple):
@@ -132,7 +133,7 @@ def newton_minimum(
     # The first step stays where it is and finds out what is known there: `known` is compiled once.
     zero = jnp.zeros((), start.dtype)
     first = _Damped(start, zero, jnp.zeros_like(start), identity, zero, jnp.zeros((), bool), 0)
-    return lax.while_loop(unfinished, step, first).x
+    return lax.while_loop(unfinished, step, varying_as(first, (start, exists))).x
 
 
 class Line(NamedTuple):
@@ -199,7 +200,8 @@ def _iterated(exists: jax.Array, x: jax.Array, targets: jax.Array, weights: Weig
 
     zero = jnp.zeros((), x.dtype)
     start = Line(zero, zero), jnp.full_like(zero, jnp.inf), 0
-    return lax.while_loop(unfinished, step, start)[0]
+    data = exists, x, targets, weights
+    return lax.while_loop(unfinished, step, varying_as(start, data))[0]
 
 
 def _newton_step(
@@ -321,7 +323,8 @@ def isotonic_means(inputs: jax.Array, outputs: jax.Array, weights: Weights = Non
         return is_start & rises, jnp.any(is_start & ~rises)
 
     is_start = jnp.pad(inputs[1:] != inputs[:-1], (1, 0), constant_values=True)
-    is_start, _ = lax.while_loop(lambda state: state[1], pool, (is_start, jnp.array(True)))
+    first = varying_as((is_start, jnp.array(True)), (is_start, columns))
+    is_start, _ = lax.while_loop(lambda state: state[1], pool, first)
     return _block_means(columns, is_start)[0]
 
 

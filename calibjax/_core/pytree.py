@@ -97,7 +97,8 @@ def _are_equal(self: Any, other: object) -> bool:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    if one is other or _kind(one) != _kind(other) or isinstance(one, Tracer):
+    is_traced = isinstance(one, Tracer) or isinstance(other, Tracer)
+    if one is other or _kind(one) != _kind(other) or is_traced:
         return one is other
     return bool(np.all((one == other) | ((one != one) & (other != other))))
 
@@ -146,3 +147,13 @@ def _summary(leaf: Any) -> Any:
     is_shown = is_here and jnp.issubdtype(leaf.dtype, np.number)
     mean = f", mean={np.mean(np.asarray(leaf), dtype=np.float64):.4g}" if is_shown else ""
     return _Text(f"Array({leaf.dtype}{list(leaf.shape)}{mean})")
+
+
+def varying_as(first: T, data: PyTree) -> T:
+    """The start of a loop, which inside of `shard_map` differs between devices if the data do."""
+    if not jax.sharding.get_abstract_mesh().manual_axes:
+        return first
+    differs = jnp.array(False)
+    for leaf in jax.tree.leaves(data):
+        differs |= jnp.any(leaf != leaf)
+    return jax.tree.map(lambda x: jnp.where(differs, x, x), first)  # x, but for its type

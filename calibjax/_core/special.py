@@ -19,7 +19,7 @@ from jax import lax
 from jax.scipy.special import digamma, gammainc, gammaincc, gammaln
 from jax.typing import ArrayLike
 
-from calibjax._core.pytree import Pair
+from calibjax._core.pytree import Pair, varying_as
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -287,5 +287,5 @@ def smallest_integer(
         low = jnp.where(is_reached, low, jnp.minimum(middle + 1, high))
         return low, jnp.where(is_reached, middle, high)
 
-    bracket = functools.reduce(halve, guesses, bracket)
+    bracket = functools.reduce(halve, guesses, varying_as(bracket, (level, guesses)))
     return lax.while_loop(lambda bracket: jnp.any(bracket[0] < bracket[1]), halve, bracket)[0]

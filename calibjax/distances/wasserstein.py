@@ -15,7 +15,7 @@ from jax.typing import DTypeLike
 
 from calibjax._core import arithmetic, checks
 from calibjax._core.arithmetic import floating_dtype, matmul, safe_sqrt, unit_and_rate
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree, record, varying_as
 from calibjax.distances.elementary import Distance, Euclidean
 from calibjax.distributions import DiagNormal, Ensemble, Laplace, Mixture, MvNormal, Normal
 
@@ -381,10 +381,11 @@ def _solution(
     supply, demand = (_whole_weights(w, bits, integer) << free for w in (p, q))
     supply, demand = supply + 1, demand.at[-1].add(num_rows)
 
+    start = jnp.int32(0), _first_basis(supply, demand, whole_cost), jnp.bool_(False)
     _, basis, is_optimal = lax.while_loop(
         lambda state: ~state[2] & (state[0] < _PIVOTS_PER_NODE * num_nodes),
         lambda state: (state[0] + 1, *_pivot(whole_cost, state[1])),
-        (jnp.int32(0), _first_basis(supply, demand, whole_cost), jnp.bool_(False)),
+        varying_as(start, (p, q, cost)),
     )
     flow = (basis.flow + (1 << (free - 1))) >> free  # without the perturbation
     plan = jnp.zeros(cost.size, cost.dtype)
@@ -433,7 +434,7 @@ def _first_basis(supply: jax.Array, demand: jax.Array, cost: jax.Array) -> _Basi
         return inverse.at[:, new[k]].set((jnp.arange(upto.size) == k) - inverse[:, old[k]])
 
     inverse = jnp.zeros((upto.size, num_rows + num_columns), jnp.int8)
-    inverse = lax.fori_loop(0, upto.size, attach, inverse)
+    inverse = lax.fori_loop(0, upto.size, attach, varying_as(inverse, (new, old)))
     price = jnp.sum(inverse * cost[rows, columns][:, None], 0, dtype=cost.dtype)
     return _Basis(rows * num_columns + columns, jnp.diff(upto, prepend=0), price, inverse)
 

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, weighted_mean, weighted_variance
 from calibjax._core.gate import checked
-from calibjax._core.pytree import Numbers, parameter, record
+from calibjax._core.pytree import Numbers, parameter, record, varying_as
 from calibjax.distributions.base import Distribution, Wrapper, checked_targets, draw, normalised
 from calibjax.distributions.constraints import Constraint, simplex
 from calibjax.distributions.discrete import Categorical
@@ -138,7 +138,8 @@ class Ensemble(Distribution):
         def add(sums: jax.Array, draw: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
             return sums + draw[1] * to_all(values, draw[0]), None
 
-        sums = lax.scan(add, jnp.zeros_like(probs), (values, probs))[0]
+        zeros = varying_as(jnp.zeros_like(probs), (values, probs))
+        sums = lax.scan(add, zeros, (values, probs))[0]
         return jnp.sum(probs * to_all(values, y)), jnp.sum(probs * sums)
 
     def tempered(self, temperature: jax.Array) -> "Ensemble":

@@ -274,7 +274,7 @@ def _means_in_bins(
     Empty bins get uniform means, for which every distance and its gradient are finite. Bins out of
     range, which are not refused under `jit`, make the sizes NaN.
     """
-    n = len(probs)
+    n = probs.shape[0]
     sums = sums_in_bins(probs, targets, bins, n, weights)
     sizes, counts, residuals = (x.astype(probs.dtype) for x in sums)
     means, proportions = means_of_sums(sizes, counts, residuals)
@@ -293,7 +293,8 @@ def sums_in_bins(
     # The residuals nearly cancel, so that their sum has smaller rounding errors than the difference
     # of mean predictions and proportions.
     residuals = probs - (targets[:, None] == jnp.arange(m))
-    counts_in = dtype if n <= 1 / jnp.finfo(dtype).eps else jnp.int32  # exact in both
+    is_exact = checks.is_below(n, int(1 / jnp.finfo(dtype).eps))
+    counts_in = dtype if is_exact else jnp.int32
     each: jax.Array = jnp.ones(n, counts_in) if weights is None else weights
     counts = jnp.zeros((num_bins, m), each.dtype).at[bins, targets].add(each, mode="drop")
     sizes = jax.ops.segment_sum(each, bins, num_bins)

@@ -303,8 +303,8 @@ def skce_block(
     0.5
     """
     samples = predictions, targets
-    if block_size > len(predictions):
-        raise ValueError(f"block_size: expected at most n = {len(predictions)}, got {block_size}")
+    if checks.is_below(n := checks.leading_size("predictions", predictions), block_size):
+        raise ValueError(f"block_size: expected at most n = {n}, got {block_size}")
     means = operators.block_means(sample_pair, kernel, samples, weights, block_size=block_size)
     if weights is None:
         return means.mean()

@@ -18,7 +18,7 @@ from jax.scipy.stats import norm
 from calibjax._core import checks
 from calibjax._core.arithmetic import einsum, floating_dtype, matmul, one_hot, ratio, tensordot
 from calibjax._core.gate import Seen, argument, checked
-from calibjax._core.pytree import Numbers, PyTree, record
+from calibjax._core.pytree import Numbers, PyTree, record, varying_as
 from calibjax.distances import Distance, Euclidean, TotalVariation
 from calibjax.distributions import Bernoulli, Ensemble, Mixture, MvNormal
 from calibjax.distributions.base import Distribution
@@ -569,7 +569,7 @@ class Betting:
     @jax.jit
     def after(self, state: Wealth, forecasts: Forecast) -> tuple[Wealth, dict[str, jax.Array]]:
         """The state after a batch of forecasts, and each bet's logarithms after each of them."""
-        return lax.scan(self.step, state, forecasts)
+        return lax.scan(self.step, varying_as(state, (self, state, forecasts)), forecasts)
 
     def total(self, logs: jax.Array) -> jax.Array:
         """Logarithm of the mean of a bet's wealth: from [h, k] to a number."""

@@ -21,7 +21,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.fitting import centered, has_maximum, log_odds, most_likely
 from calibjax._core.gate import checked, inner
-from calibjax._core.pytree import Numbers, PyTree, record
+from calibjax._core.pytree import Numbers, PyTree, record, varying_as
 from calibjax.binnings import EqualMassBins, bins_of
 from calibjax.distributions import Bernoulli, Ensemble, Uniform
 from calibjax.distributions.base import ClassPredictions, Distribution
@@ -514,6 +514,6 @@ def _in_the_large(x: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Arra
         change = step(lax.stop_gradient(x), b)[0]
         return b + jnp.sign(change) * jnp.log1p(jnp.abs(change))  # as in `most_likely`
 
-    b = lax.fori_loop(0, 50, damped, jnp.zeros((), x.dtype))
+    b = lax.fori_loop(0, 50, damped, varying_as(jnp.zeros((), x.dtype), (x, targets)))
     b += step(x, b)[0]
     return b, step(x, b)[1]

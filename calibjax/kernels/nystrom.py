@@ -19,7 +19,7 @@ from jax import lax
 from calibjax._core import arithmetic, checks
 from calibjax._core.arithmetic import floating_dtype, matmul
 from calibjax._core.gate import checked
-from calibjax._core.pytree import PyTree, T, record
+from calibjax._core.pytree import PyTree, T, record, varying_as
 from calibjax.distributions.base import Distribution
 from calibjax.kernels.base import Interval, Kernel, without_draws
 
@@ -96,6 +96,7 @@ def decompose(
 
     blocks = jnp.zeros((-(-size // _BLOCK), _BLOCK, diagonal.size), diagonal.dtype)
     start = jnp.zeros((), jnp.int32), jnp.zeros(size, jnp.int32), blocks, diagonal
+    start = varying_as(start, (kernel, points))
     rank, pivots, blocks, rest = lax.while_loop(unfinished, step, start)
     features = blocks.reshape(-1, diagonal.size)[:size].T
     return PivotedCholesky(features, pivots, rank, jnp.max(rest) / largest)

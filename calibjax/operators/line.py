@@ -26,7 +26,7 @@ from jax import lax
 
 from calibjax._core.arithmetic import einsum, on_cpu, tensordot
 from calibjax._core.environment import jit_long
-from calibjax._core.pytree import PyTree, record
+from calibjax._core.pytree import PyTree, record, varying_as
 from calibjax.operators import tiles
 from calibjax.operators.tiles import Args, Point
 
@@ -108,6 +108,7 @@ def _walk(start: jax.Array, decays: jax.Array, values: jax.Array) -> tuple[jax.A
         sent = sent_on(decay, sent)
         return sent + value, sent
 
+    start = varying_as(start, (decays, values))
     return lax.scan(step, start, (decays, values), unroll=_UNROLLED)
 
 
@@ -288,6 +289,7 @@ def line_sums(
         return sent_on(decayed(distance * rates, num_moments), moments)
 
     def in_blocks(xs: Point, weights: jax.Array, positions: jax.Array) -> PyTree:
+        positions = jnp.asarray(positions)  # NumPy's have no traced places
         number = -(-n // _BLOCK)
         size = -(-n // number)
 
@@ -313,7 +315,7 @@ def line_sums(
         one = jax.eval_shape(features, jax.tree.map(lambda leaf: leaf[:1], xs), weights[:1])
         zero = jnp.zeros(one.shape[1], one.dtype)
         none = jnp.zeros((*coefficients.shape, zero.size), zero.dtype)
-        start = none, (zero, zero), (zero, zero)
+        start = varying_as((none, (zero, zero), (zero, zero)), (xs, weights, positions, terms))
         _, *totals = lax.scan(jax.checkpoint(step), start, jnp.arange(number))[0]
         return tuple(total + lost for total, lost in totals)
 

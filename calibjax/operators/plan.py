@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 from jax.typing import DTypeLike
 
 from calibjax._core import checks
@@ -72,7 +73,7 @@ def operator_of(kernel: Any, predictions: Distribution, *, many: bool) -> Operat
     if callable(getattr(type(kernel), "factor", None)):
         return LowRank(kernel.factor(points))
     n = checks.leading_size("predictions", predictions)
-    if many or n >= _ON_LINE_FROM:
+    if many or not (export.is_symbolic_dim(n) or n < _ON_LINE_FROM):
         distance = distance_of_exponentials(kernel)
         if distance is not None and (line := line_of(distance, predictions)) is not None:
             return OnLine(line.order, line.positions, _terms(kernel, line.positions.dtype))

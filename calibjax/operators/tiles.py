@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import export, lax
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import matmul, on_cpu
 from calibjax._core.environment import Result, jit_long, map_shared
-from calibjax._core.pytree import PyTree, T
+from calibjax._core.pytree import PyTree, T, varying_as
 
 Args = TypeVar("Args")
 Point = TypeVar("Point")
@@ -44,7 +44,7 @@ def size_of(xs: PyTree, tile_size: int | None) -> int:
     if tile_size is not None:
         return checks.size_in_range("tile_size", tile_size, 1)
     if on_cpu():
-        return TILE_SIZE if length_of(xs) < _MANY else 2 * TILE_SIZE
+        return TILE_SIZE if checks.is_below(length_of(xs), _MANY) else 2 * TILE_SIZE
     num_components = sum(math.prod(jnp.shape(leaf)[1:]) for leaf in jax.tree.leaves(xs))
     fitting = math.isqrt(_ACCELERATOR_ENTRIES // max(1, num_components))
     fitting = max(TILE_SIZE, min(_ACCELERATOR_TILE_SIZE, fitting))
@@ -60,10 +60,12 @@ def split(xs: T, tile_size: int) -> T:
     """
     num_samples = length_of(xs)
     num_tiles = -(-num_samples // tile_size)
-    length = -(-num_samples // num_tiles)
-    if num_tiles > 1:
-        length = -(-length // _LANES) * _LANES
-        num_tiles = -(-num_samples // length)
+    length: Any = tile_size
+    if not export.is_symbolic_dim(num_samples):
+        length = -(-num_samples // num_tiles)
+        if num_tiles > 1:
+            length = -(-length // _LANES) * _LANES
+            num_tiles = -(-num_samples // length)
 
     def cut(leaf: jax.Array) -> jax.Array:
         missing = ((0, num_tiles * length - num_samples), *((0, 0) for _ in leaf.shape[1:]))
@@ -103,7 +105,13 @@ def product(values: jax.Array, weights: jax.Array) -> jax.Array:
 
 
 def pairs(num_tiles: int) -> jax.Array:
-    """Numbers i ≤ j of all pairs of tiles, [groups, pairs, 2], with as many pairs in each group."""
+    """Numbers i ≤ j of all pairs of tiles, [groups, pairs, 2], with as many pairs in each group.
+
+    Of a number that is a symbol they are all pairs.
+    """
+    if export.is_symbolic_dim(num_tiles):
+        each = jnp.arange(num_tiles, dtype=jnp.int32)
+        return jnp.stack(jnp.meshgrid(each, each, indexing="ij"), -1)
     numbers = np.stack(np.triu_indices(num_tiles), 1)
     return jnp.asarray(numbers.reshape((num_tiles + 1) // 2, -1, 2), jnp.int32)
 
@@ -249,12 +257,13 @@ def quadratic_forms(
         def add_pair(total: _Pair, pair: jax.Array) -> tuple[Any, None]:
             (x, v), (y, w) = (lax.optimization_barrier(take(rows, index)) for index in pair)
             values = evaluate(function, args, x, y)
-            values = jnp.where(above | (pair[0] < pair[1]), values, 0)
+            is_pair = (pair[0] < pair[1]) | (pair[0] == pair[1]) & above
+            values = jnp.where(is_pair, values, 0)
             return add(total, jnp.sum(v * product(values, w), 0)), None
 
         @functools.partial(jax.checkpoint, prevent_cse=False)
         def of_group(pairs: jax.Array) -> jax.Array:
-            zero = jnp.zeros(weights.shape[1], dtype)
+            zero = varying_as(jnp.zeros(weights.shape[1], dtype), (args, rows, pairs))
             value, lost = lax.scan(add_pair, (zero, zero), pairs)[0]
             return value + lost
 
@@ -312,6 +321,7 @@ def weighted_sums(
 
         dtype = jax.eval_shape(values_of, take(columns[0], 0)).dtype
         zero = jnp.zeros(weights.shape[1], jnp.result_type(dtype, weights))
+        zero = varying_as(zero, (args, x, columns))
         (value, lost), _ = lax.scan(add_tile, (zero, zero), jnp.arange(length_of(columns)))
         return value + lost
 
@@ -361,8 +371,9 @@ def block_means(
         return total / jnp.where(mass == 0, 1, mass)
 
     def means(args: Args, blocks: tuple[Point, jax.Array | None]) -> jax.Array:
-        number = min(length_of(blocks), max(1, _BLOCK_ENTRIES // block_size**2))
-        return lax.map(functools.partial(mean, args), blocks, batch_size=number)
+        number, size = length_of(blocks), max(1, _BLOCK_ENTRIES // block_size**2)
+        at_once = None if export.is_symbolic_dim(number) else min(number, size)
+        return lax.map(functools.partial(mean, args), blocks, batch_size=at_once)
 
     return map_shared(means, args, _blocks((xs, weights), block_size))
 
@@ -449,6 +460,7 @@ def feature_sums(
 
     first = jax.eval_shape(lambda index: step((0, 0), index)[0], 0)
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), first)
+    zeros = varying_as(zeros, (args, data))
     return lax.scan(jax.checkpoint(step), zeros, jnp.arange(num_blocks))[0]
 
 
@@ -573,7 +585,7 @@ def _smoothed(
         shape = num_kernels, columns[2].shape[-1], row_groups.size
         zeros = jnp.zeros(shape, jnp.result_type(dtype, columns[2]))
         start = jnp.full(row_groups.shape, jnp.inf, dtype), zeros
-        return lax.scan(step, start, columns)[0][1]
+        return lax.scan(step, varying_as(start, (data, tile)), columns)[0][1]
 
     return lax.map(row, tiles)
 
@@ -615,7 +627,8 @@ def _fold_keys(
         keys = jnp.where(is_pair, keys, jnp.iinfo(keys.dtype).max)
         return step(carry, lax.optimization_barrier(keys)), None
 
-    return lax.scan(visit, carry, pairs(length_of(tiles)).reshape(-1, 2))[0]
+    start = varying_as(carry, (args, xs, carry))
+    return lax.scan(visit, start, pairs(length_of(tiles)).reshape(-1, 2))[0]
 
 
 def _quantiles(
@@ -710,7 +723,7 @@ def order_statistics(
         return lax.scan(insert, kept, keys)[0]
 
     everything = jnp.zeros_like(infinity), infinity, jnp.asarray(0), jnp.asarray(num_pairs)
-    start = everything, thresholds, jnp.asarray(-1)
+    start = varying_as((everything, thresholds, jnp.asarray(-1)), (args, xs, ranks))
     (low, high, below, upto), _, zeros = lax.while_loop(undecided, narrow, start)
     is_few = upto - below < _NUM_KEPT  # otherwise all of the bracket have the value low = high
     limit = jnp.where(is_few, low - 1, high)

@@ -12,7 +12,7 @@ from calibjax._core import checks
 from calibjax._core.arithmetic import floating_dtype
 from calibjax._core.environment import jit_quick
 from calibjax._core.gate import Seen, checked, usual
-from calibjax._core.pytree import Numbers, PyTree, T, record
+from calibjax._core.pytree import Numbers, PyTree, T, record, varying_as
 from calibjax.distributions import Bernoulli, Categorical
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import like
@@ -148,6 +148,7 @@ def _out_of_fold(
 
     shapes = jax.eval_shape(by_others, jnp.int32(0))
     empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    empty = varying_as(empty, (recalibration, predictions, targets, folds))
     return folds, jax.lax.scan(fill, empty, jnp.arange(num_folds))[0]
 
 

@@ -13,7 +13,7 @@ from calibjax._core import checks, fitting
 from calibjax._core.arithmetic import tensordot
 from calibjax._core.fitting import log_odds
 from calibjax._core.gate import checked, inner
-from calibjax._core.pytree import Numbers, parameter, part, record
+from calibjax._core.pytree import Numbers, parameter, part, record, varying_as
 from calibjax.binnings import MAX_BINS, interval_index
 from calibjax.distributions import constraints
 from calibjax.distributions.constraints import nonnegative, positive, real, unit_interval
@@ -339,6 +339,7 @@ class QuadraticScaling(ConfidenceRecalibrator):
 
     def _fit(self, confidences: jax.Array, correct: jax.Array, weights: Weights) -> QuadraticMap:
         identity = jnp.array([0, 1, 0], confidences.dtype)
+        identity = varying_as(identity, (confidences, correct, weights))
         n = confidences.size if weights is None else jnp.sum(weights)
 
         def loss(parameters: jax.Array) -> jax.Array:
@@ -696,5 +697,6 @@ def _with_one_more(
         return low, high, jnp.minimum(least, mean)
 
     state = starts, jnp.full_like(starts, n), jnp.ones_like(means)
+    state = varying_as(state, (outputs, means, weights))
     *_, least = lax.fori_loop(0, n.bit_length() + 1, halved, state)
     return lax.cummax(jnp.where(is_first, least, 0))

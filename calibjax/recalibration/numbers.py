@@ -15,7 +15,7 @@ from calibjax._core.arithmetic import floating_dtype, matmul, ratio, safe_sqrt
 from calibjax._core.environment import jit_quick
 from calibjax._core.fitting import newton_minimum
 from calibjax._core.gate import Seen, checked
-from calibjax._core.pytree import Numbers, parameter, part, record
+from calibjax._core.pytree import Numbers, parameter, part, record, varying_as
 from calibjax.distances import Euclidean
 from calibjax.distributions import (
     Beta,
@@ -413,7 +413,8 @@ def _of_transforms(
             alpha, beta = sizes = jnp.exp(log_sizes)
             return betaln(alpha, beta) - jnp.sum((sizes - 1) * logs)
 
-        best = Beta(*jnp.exp(newton_minimum(loss, jnp.zeros(2, levels.dtype))))
+        start = varying_as(jnp.zeros(2, levels.dtype), logs)
+        best = Beta(*jnp.exp(newton_minimum(loss, start)))
         return where_it_exists(exists, best), exists
     values = jnp.asarray(np.linspace(0, 1, method.num_knots + 2), levels.dtype)
     knots = weighted_quantiles(levels, weights, values, (0, 1))

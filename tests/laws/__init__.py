@@ -1,0 +1,1 @@
+"""Laws: what holds for every registered call."""

@@ -1,0 +1,120 @@
+"""JAX's own modes and transformations change no number of any call.
+
+Of the modes that forbid something all are on at once. The quick tests take every ninth call, the
+weekly ones all of them.
+"""
+
+import contextlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from tests import registry
+from tests.registry.outcomes import evaluate, is_same, is_traced, numbers_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # about the data, see other tests
+
+
+@contextlib.contextmanager
+def strict():
+    """No promotion of ranks or types, no old keys, and an error where a number is not finite."""
+    with (
+        jax.numpy_rank_promotion("raise"),
+        jax.numpy_dtype_promotion("strict"),
+        jax.debug_nans(True),
+        jax.debug_infs(True),
+        jax.legacy_prng_key("error"),
+    ):
+        yield
+
+
+MODES = {"strict": strict, "leaks": jax.checking_leaks, "no jit": jax.disable_jit}
+# Weights go the same ways as without them, and `tests.weights` has their laws.
+CALLS = [call for call in registry.calls().values() if "[weights" not in call.name]
+# Inside of `shard_map`: draws of JAX want keys that differ where the parameters do.
+NOT_SHARDED = {
+    "distributions.monte_carlo[Dirichlet]": "jax.random.dirichlet",
+    "hypothesis_tests.exact_skce_test[Beta]": "jax.random.beta",
+    "select_recalibration[Normal]": "chooses by values in Python",
+}
+
+
+def some(turn, calls=CALLS):
+    """Calls, all but every ninth of which are slow."""
+    slow = pytest.mark.slow
+    return [
+        pytest.param(call, id=call.name, marks=() if i % 9 == turn and not call.slow else slow)
+        for i, call in enumerate(calls)
+    ]
+
+
+def check_in(mode, call):
+    """The numbers of a call are the same in a mode."""
+    values = call.values(np.float64)
+    expected = numbers_of(evaluate(call, values))
+    with MODES[mode]():
+        assert is_same(evaluate(call, values), expected)
+
+
+def traced_arguments(call):
+    """The arrays among the arguments of a call, and what else it takes."""
+    values = call.values(np.float64)
+    names = [x for x, arg in call.arguments.items() if is_traced(arg) or arg.kind == "key"]
+    arrays = {name: jax.tree.map(jnp.asarray, values.pop(name)) for name in names}
+    return arrays, values
+
+
+@pytest.mark.parametrize("call", some(0))
+def test_strict_modes(call):
+    check_in("strict", call)
+
+
+@pytest.mark.parametrize("call", some(3))
+def test_checks_for_leaks(call):
+    check_in("leaks", call)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_without_jit(call):
+    check_in("no jit", call)
+
+
+@pytest.mark.parametrize("call", some(6, [call for call in CALLS if call.compiled]))
+def test_strict_modes_of_traced_calls(call):
+    arrays, known = traced_arguments(call)
+    with strict():
+        jax.eval_shape(lambda arrays: numbers_of_traced(call.function(**known, **arrays)), arrays)
+
+
+def numbers_of_traced(result):
+    """Arrays among the leaves of a result, but for keys."""
+    leaves = [leaf for leaf in jax.tree.leaves(result) if isinstance(leaf, jax.Array)]
+    return [leaf for leaf in leaves if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
+
+
+@pytest.mark.parametrize(
+    "call", some(0, [x for x in CALLS if x.compiled and x.name not in NOT_SHARDED])
+)
+def test_inside_of_shard_map(call):
+    """With `check_vma`, its default: every device computes what its own data say."""
+    arrays, known = traced_arguments(call)
+    if not arrays:
+        pytest.skip("takes no arrays")
+    mesh = jax.make_mesh((1,), ("device",), devices=jax.devices()[:1])
+
+    def of_device(arrays):
+        own = jax.tree.map(lambda x: lax.pcast(x, ("device",), to="varying"), arrays)
+        numbers = numbers_of_traced(call.function(**known, **own))
+        one = jax.tree.leaves(own)[0].ravel()[0]
+        differs = one != one  # which makes all numbers those of one device
+        return [jnp.where(differs, x, x)[None] for x in numbers]
+
+    sharded = jax.shard_map(
+        of_device, mesh=mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec("device")
+    )
+    jax.eval_shape(sharded, arrays)
