@@ -19,7 +19,7 @@ from experiments.harness.data_files import DOWNLOAD, DataError, existing_file, r
 from experiments.harness.extras import MissingExtra
 from experiments.harness.messages import log
 
-PRESETS = ("quick", "paper")  # of the experiments of the papers
+PRESETS = ("quick", "medium", "paper")  # of the experiments of the papers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Run:
     """Options of a run.
 
     Attributes:
-        preset: name of the sizes, "quick" or "paper"; None for studies that have options for them.
+        preset: name of the sizes, one of `PRESETS`; None for studies that have options for them.
         data: folder with the published data, or None.
         output: folder that the presets write their folders to.
         trust: whether cells that were computed by other code are kept.

@@ -52,6 +52,7 @@ SETTINGS = {
         max_iter=250,
         redraws=20,
     ),
+    "medium": Settings(20),
     "paper": Settings(60),
 }
 

@@ -71,6 +71,7 @@ class Settings:
 
 SETTINGS = {
     "quick": Settings(500, (), ("cifar100_resnet50",), max_iter=250, redraws=99),
+    "medium": Settings(2000, NETWORKS[:1], ("cifar100_resnet50", "cifar100_resnet110")),
     "paper": Settings(None, NETWORKS, tuple(LOGITS)),
 }
 
