@@ -5,8 +5,7 @@ folders `cifar10_logits` and `cifar100_logits` those of the architectures of the
 and a DenseNet (121 layers, the paper: 40), and ResNet-50 for CIFAR-100. All of them are other
 people's trainings than those of the paper, whose logits are not at hand: published numbers
 beside them are of a network with the same name at best. ImageNet (Table 4) is left out. Without
---data it is a linear classifier of handwritten digits, without published numbers
-(`paper_repro.data.stand_in`).
+--data it is a linear classifier of handwritten digits (`paper_repro.data.stand_in`).
 
 Top-label calibration is that of confidences and correctness, canonical calibration that of all
 classes. 80 % of the samples are for 5-fold cross-validation of the hyperparameter of each
@@ -36,11 +35,7 @@ from experiments.harness.stand_in import marked
 from paper_repro.data import cifar, stand_in
 from paper_repro.data.cifar import CIFAR10, EXPECTED
 from paper_repro.data.classifiers import NETWORKS, read_logits
-from paper_repro.g24 import (
-    architecture_tables,
-    networks_figures,
-    networks_tables,
-)
+from paper_repro.g24 import networks_figures, networks_tables, paper_tables, published_code
 
 NAME = "g24_networks"
 TEST_FRACTION, NUM_FOLDS = 0.2, 5
@@ -269,6 +264,7 @@ def run(run: command_line.Run) -> None:
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
     if networks := read_networks(run, settings):
         write_all(store, settings, networks)
+        published_code.write_tables(store, run.data)
     else:
         with marked(NAME, stand_in.WHAT, EXPECTED):
             part, chosen = stand_in.digits().evaluation, slice(settings.num_samples)
@@ -281,7 +277,7 @@ def write_all(store: Store, settings: Settings, networks: list[Network]) -> None
     """Writes all tables and figures of the networks."""
     results = finished_cells(store, settings, networks, ESTIMATORS)
     networks_tables.write_tables(store.folder, results, EXACTNESS)
-    architecture_tables.write_tables(store.folder, results)
+    paper_tables.write_tables(store.folder, results)
     networks_figures.plot(store.folder, results)
 
 

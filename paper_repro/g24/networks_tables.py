@@ -9,7 +9,6 @@ import numpy as np
 from scipy.stats import norm  # comes with scikit-learn
 
 from experiments.harness.tables import note_of, published_rows, write_table
-from paper_repro.g24.published import PUBLISHED
 
 Results = dict[tuple[str, str, str], dict[str, np.ndarray]]  # by network, notion, estimator
 
@@ -111,12 +110,10 @@ def estimator_rows(results: Results) -> Iterator[tuple]:
     """Rows of the main table; h = 0 has no estimate."""
     for (network, notion, name), found in results.items():
         root, error = root_risk(found)
-        published = [*PUBLISHED.get((network.split("_")[0], notion), {}).get(name, {}).values()]
         values = (f"{root:.3f}", f"{error:.2g}")
-        others = f"{min(published[1:])}-{max(published[1:])}" if published else None
         rest = [float(found[x]) * factor if name != ZERO else None for x, factor in FACTORS.items()]
         chosen = None if name == ZERO else selected_text(found)
-        yield (network, notion, name, chosen, *values, others, *rest)
+        yield (network, notion, name, chosen, *values, *rest)
 
 
 def selected_text(found: dict[str, np.ndarray]) -> str:

@@ -5,10 +5,12 @@ import csv
 import numpy as np
 import pytest
 
-from experiments.harness import cells, command_line, figures
+from experiments.harness import command_line, figures, stand_in
 from paper_repro.g24 import networks as g24_networks
+from paper_repro.g24 import networks_figures, paper_tables, published_code
 from paper_repro.g24 import networks_tables as tables
 from paper_repro.g24 import simulation as g24_simulation
+from paper_repro.g24.networks_figures import LABELS
 
 
 @pytest.fixture(autouse=True)
@@ -32,46 +34,78 @@ def risk_of(values, residuals):
     ) / (n * (n - 1))
 
 
+def test_draws_are_those_of_the_published_notebook():
+    """Cells 2 and 4 of estimator_simulation.ipynb, at all printed digits."""
+    probs, labels = g24_simulation.draw(np.random.RandomState(0), 0.002, 100, 5)
+    assert float(probs.max(1).mean()) == pytest.approx(0.9764257413637931, abs=1e-16)
+    assert labels.shape == (5,)
+    random = np.random.RandomState(0)  # with the sizes that give what is printed
+    roots = np.sqrt([random.dirichlet(np.full(10, 0.02), size=1000) for _ in range(3)])
+    roots /= roots.sum(2, keepdims=True)
+    squares = np.square(roots).sum(2)[[0, 2]]
+    assert squares.mean() == pytest.approx(0.7403244509108547, abs=1e-15)
+
+
+def test_risks_are_those_of_the_published_code():
+    """`ce_estimator_simulation(range(1), 0.04, 5, 500, T, temp=0.3)` after np.random.seed(0)."""
+    thetas = np.array([2**-2.5, 2**-5, 1.0, 2**2.5])
+    published = [0.008048468800261069, 0.024390690119136076]
+    published += [0.006944460901059195, 0.008489910041847324]
+    probs, labels = g24_simulation.draw(np.random.RandomState(0))
+    found = g24_simulation.evaluate(np.log(probs), labels, thetas)
+    np.testing.assert_allclose(found["risk"], published, rtol=1e-12)
+
+
 def test_simulation(tmp_path, monkeypatch):
-    settings = g24_simulation.Settings(3, 60, (0.5, 1.0, 1.5))
+    settings = g24_simulation.Settings(3, 10)
     monkeypatch.setitem(g24_simulation.SETTINGS, "quick", settings)
     run = command_line.Run("quick", None, tmp_path)
     g24_simulation.run(run)
     folder = run.folder(g24_simulation.NAME)
     store = run.store(g24_simulation.NAME, g24_simulation.__file__)
     found = g24_simulation.results(store, settings)
-    drawn = map(np.asarray, g24_simulation.draw(cells.key_of(g24_simulation.NAME), (3, 60)))
-    log_probs, labels = drawn
-    np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1)
-    assert -1000 < log_probs.min() < -100  # float32 would have zeros
-    # The largest probability is near one, and the labels follow it.
-    is_right = log_probs.argmax(-1) == labels
-    assert 0.8 < is_right.mean() < 0.97
-    np.testing.assert_allclose(found["accuracy"], is_right.mean(1))
-    powers = np.exp(0.3 * log_probs[1])
-    probs = powers / powers.sum(1, keepdims=True)
-    residuals = probs - np.eye(5)[labels[1]]
-    gaps = {}
-    for theta in settings.thetas:
-        powers = probs ** (theta / 0.3)
-        gaps[theta] = probs - powers / powers.sum(1, keepdims=True)
-    truth = gaps[1.0] @ gaps[1.0].T
-    np.testing.assert_allclose(gaps[1.0], probs - np.exp(log_probs[1]), atol=1e-10)
-    np.testing.assert_allclose(found["error"][1], np.trace(truth) / 60)
-    for i, theta in enumerate(settings.thetas):
-        values = gaps[theta] @ gaps[theta].T
+    random = np.random.RandomState(0)
+    drawn = [g24_simulation.draw(random) for _ in range(3)]
+    probs, labels = drawn[1]
+    np.testing.assert_allclose(found["accuracy"], [np.mean(p.argmax(1) == y) for p, y in drawn])
+    assert 0.8 < found["accuracy"].mean() < 0.97
+    powers = probs**0.3
+    predictions = powers / powers.sum(1, keepdims=True)
+    residuals = predictions - np.eye(5)[labels]
+    truth = (predictions - probs) @ (predictions - probs).T
+    np.testing.assert_allclose(found["error"][1], np.trace(truth) / 500)
+    for i in (0, 10, 19):
+        powers = probs ** settings.thetas[i]
+        gaps = predictions - powers / powers.sum(1, keepdims=True)
+        values = gaps @ gaps.T
         np.testing.assert_allclose(found["risk"][1, i], risk_of(values, residuals))
-        off = ~np.eye(60, dtype=bool)
-        excess = np.mean((values - truth)[off] ** 2)
+        excess = np.mean((values - truth)[~np.eye(500, dtype=bool)] ** 2)
         np.testing.assert_allclose(found["excess"][1, i], excess, atol=1e-15)
     table = rows_of(folder / "risks.csv")
-    assert [float(row[0]) for row in table[1:]] == [0.5, 1, 1.5]
+    thetas = [float(row[0]) for row in table[1:]]
+    np.testing.assert_allclose(thetas, g24_simulation.PUBLISHED["theta"], rtol=1e-5)
     np.testing.assert_allclose([float(row[1]) for row in table[1:]], found["risk"].mean(0))
-    assert sum(int(row[-1]) for row in table[1:]) == 3
-    best = settings.thetas[found["risk"].mean(0).argmin()]
-    verdict = "confirmed" if best == 1 else "not confirmed"
-    assert f"is at θ = {best:g}: {verdict};" in (folder / "risks.md").read_text()
     assert (folder / "figure_1.svg").exists()
+
+
+def test_published_code():
+    """Risks on the published split, without some of the samples, by plain loops."""
+    rng = np.random.default_rng(0)
+    confidences, correct = rng.uniform(size=100), rng.integers(0, 2, 100)
+    np.random.seed(0)  # noqa: NPY002
+    order = np.random.choice(100, 100, replace=False)[:80]  # noqa: NPY002
+    kept = np.full(100, True)
+    kept[order[::16]] = False  # one in each fold, so that it is compiled once
+    roots = []
+    for fold in np.split(order, 5):
+        rest, held_out = np.setdiff1d(order, fold), fold[1:]
+        bins, errors = np.ceil(5 * confidences), confidences - correct
+        means = np.array([errors[rest][bins[rest] == bins[i]].mean() for i in held_out])
+        risk = risk_of(np.outer(means, means), errors[held_out][:, None])
+        roots.append(100 * np.sqrt(risk))
+    function, grid = published_code.FUNCTIONS["bins"]
+    found = published_code.root_risk(function, grid(64, False)[:1], (confidences, correct), kept)
+    assert found == pytest.approx(np.mean(roots))
 
 
 @pytest.fixture
@@ -128,7 +162,7 @@ def test_networks(tmp_path, data, monkeypatch):
     row = next(row for row in table if row[:3] == ["cifar10_b", "top-label", "bins"])
     assert int(row[3].removesuffix(" (edge)")) == 5 * (best + 1)
     assert float(row[4]) == pytest.approx(100 * np.sqrt(bins["risks"][:, best].mean()), abs=1e-3)
-    assert float(row[7]) == pytest.approx(1e4 * float(bins["estimate"]))
+    assert float(row[6]) == pytest.approx(1e4 * float(bins["estimate"]))
     zero = results["cifar10_b", "top-label", "h = 0"]
     text = next(r for r in rows_of(folder / "differences.csv") if r[0] == "cifar10_b")[3]
     difference = 1e4 * (bins["risks"][:, best].mean() - zero["risks"].mean())
@@ -188,6 +222,24 @@ def test_claims_and_winners(tmp_path):
     rows = rows_of(tmp_path / "differences.csv")
     kde = next(row for row in rows if row[:3] == ["cifar10_x", "top-label", "kde"])
     assert [text.endswith("*") for text in kde[3:]] == [True, True, True, False, False]
+
+
+def test_tables_of_the_paper(tmp_path):
+    names = (*tables.TOP_LABEL, "h = 0")
+    results = made_up({("digits_linear", x, name): 0 for x in LABELS for name in names})
+    with stand_in.marked("experiment", "digits", "networks"):
+        paper_tables.write_tables(tmp_path, results)
+        networks_figures.plot(tmp_path, results)
+    header, *rows = rows_of(tmp_path / "table_1.csv")
+    networks = ["LeNet-5", "DenseNet-40", "ResNetWide-32", "ResNet-110", "ResNet-110 SD"]
+    assert header[1:] == ["estimator", *(f"G24: {x}" for x in networks), "here: digits_linear"]
+    assert [row[1] for row in rows] == [*tables.TOP_LABEL, "h = 0"]
+    assert rows[2][3] == "13.70 ± 0.27"  # without the data of the paper, too
+    root, error = tables.root_risk(results["digits_linear", "top-label", "kde"])
+    assert rows[2][-1] == f"{root:.3f} ± {error:.2g}"
+    assert [row[3] for row in rows_of(tmp_path / "table_3.csv")[1:]] == [
+        *("5.61 ± 0.09", "5.56 ± 0.09", "5.56 ± 0.09", "")
+    ]
 
 
 @pytest.mark.parametrize(
