@@ -89,9 +89,9 @@ def test_simulation(tmp_path, monkeypatch):
 
 
 def test_published_code():
-    """Risks on the published split, without some of the samples, by plain loops."""
+    """Risks on the published split, with other labels and fewer samples, by plain loops."""
     rng = np.random.default_rng(0)
-    confidences, correct = rng.uniform(size=100), rng.integers(0, 2, 100)
+    points, targets, learned = rng.uniform(size=100), *rng.integers(0, 2, (2, 100))
     np.random.seed(0)  # noqa: NPY002
     order = np.random.choice(100, 100, replace=False)[:80]  # noqa: NPY002
     kept = np.full(100, True)
@@ -99,12 +99,13 @@ def test_published_code():
     roots = []
     for fold in np.split(order, 5):
         rest, held_out = np.setdiff1d(order, fold), fold[1:]
-        bins, errors = np.ceil(5 * confidences), confidences - correct
-        means = np.array([errors[rest][bins[rest] == bins[i]].mean() for i in held_out])
+        bins, errors = np.ceil(5 * points), points - targets
+        means = [(points - learned)[rest][bins[rest] == bins[i]].mean() for i in held_out]
         risk = risk_of(np.outer(means, means), errors[held_out][:, None])
         roots.append(100 * np.sqrt(risk))
     function, grid = published_code.FUNCTIONS["bins"]
-    found = published_code.root_risk(function, grid(64, False)[:1], (confidences, correct), kept)
+    options = {"learned": learned, "kept": kept}
+    found = published_code.root_risk(function, grid(64, False)[:1], points, targets, **options)
     assert found == pytest.approx(np.mean(roots))
 
 
