@@ -128,6 +128,8 @@ def test_networks(tmp_path, data, monkeypatch):
     zero, bins = g24_networks.ZEROS, g24_networks.BINS
     estimators = {"top-label": {"h = 0": zero, "bins": bins}, "canonical": {"h = 0": zero}}
     monkeypatch.setattr(g24_networks, "ESTIMATORS", {"cifar10": estimators})
+    monkeypatch.setattr(paper_tables, "write_tables", lambda *arguments: None)  # of all estimators
+    monkeypatch.setattr(networks_figures, "plot", lambda *arguments: None)
     run = command_line.Run("quick", data, tmp_path)
     g24_networks.run(run)
     networks = g24_networks.read_networks(run, settings)
