@@ -7,7 +7,7 @@ the share of the confidences that are 1 in float32.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +28,21 @@ from paper_repro.data.classifiers import read_logits
 
 NUM_IMAGES, NUM_FOLDS = 1000, 5
 KERNEL = SquaredExponential(0.5**0.5)  # gamma=1 in the code, 1/2 in the paper
-BANDWIDTHS = risk.KernelDensity().grid
-# Functions, and their grids for n training samples; penalties are those of the code, whose powers
-# of n are not those of App. B.
-FUNCTIONS: dict[str, tuple[risk.EstimationFunction, Callable[[int, bool], np.ndarray]]] = {
-    "15 bins": (risk.Binning(), lambda n, canonical: np.array([15])),
-    "bins": (risk.Binning(), lambda n, canonical: np.arange(5, 95, 5)),
-    "kde": (risk.KernelDensity(), lambda n, canonical: BANDWIDTHS(n)),
-    "kkr": (
-        risk.KernelRidge(KERNEL),
-        lambda n, canonical: risk.KernelRidge().grid(n, canonical=canonical) / n,
-    ),
-    "ukkr": (
-        risk.KernelRidge(KERNEL, two_step=True),
-        lambda n, canonical: risk.KernelRidge(two_step=True).grid(n, canonical=canonical) / n**0.75,
-    ),
+FUNCTIONS = {
+    "15 bins": risk.Binning(),
+    "bins": risk.Binning(),
+    "kde": risk.KernelDensity(),
+    "kkr": risk.KernelRidge(KERNEL),
+    "ukkr": risk.KernelRidge(KERNEL, two_step=True),
 }
+
+
+def grid_of(name: str, n: int, *, canonical: bool) -> np.ndarray:
+    """Hyperparameters of the code for n training samples; App. B has other powers of n."""
+    if name.endswith("bins"):
+        return np.array([15]) if name == "15 bins" else np.arange(5, 95, 5)
+    factor = {"kde": 1, "kkr": n, "ukkr": n**0.75}[name]
+    return FUNCTIONS[name].grid(n, canonical=canonical) / factor
 
 
 def shuffled(num: int) -> np.ndarray:
@@ -84,14 +83,10 @@ def root_risk(
         kept: the samples that are not left out of the risk, [n]; by default all.
     """
     num = len(targets)
-    learned, kept = (
-        targets if learned is None else learned,
-        np.full(num, True) if kept is None else kept,
-    )
-    function, folds = (
-        function.specialise(points, grid),
-        np.array_split(shuffled(num)[: int(0.8 * num)], NUM_FOLDS),
-    )
+    learned = targets if learned is None else learned
+    kept = np.full(num, True) if kept is None else kept
+    function = function.specialise(points, grid)
+    folds = np.array_split(shuffled(num)[: int(0.8 * num)], NUM_FOLDS)
     found = []
     for i, fold in enumerate(folds):
         rest, fold = np.concatenate(folds[:i] + folds[i + 1 :]), fold[kept[fold]]
@@ -107,8 +102,8 @@ def compute(row: dict[str, str], data: Path) -> dict[str, np.ndarray]:
     points = CategoricalLogits(jnp.asarray(logits, np.float64))
     targets = jnp.asarray(part.labels[chosen])
     is_canonical, name = row["notion"] == "canonical", row["estimator"]
-    function, grid = FUNCTIONS[name]
-    grid = grid(int(0.8 * len(targets)) * (NUM_FOLDS - 1) // NUM_FOLDS, is_canonical)
+    num_training = int(0.8 * len(targets)) * (NUM_FOLDS - 1) // NUM_FOLDS
+    grid = grid_of(name, num_training, canonical=is_canonical)
     errors = {}
     if is_canonical and name != "kde":  # position i has the label of the unshuffled sample i
         errors["learned"] = targets[np.argsort(shuffled(len(targets)))]
@@ -117,17 +112,17 @@ def compute(row: dict[str, str], data: Path) -> dict[str, np.ndarray]:
         points, kept = points.probs, softmax(logits, axis=1).max(1) < 1  # as there, by SciPy
         if name == "kde" and not kept.all():
             errors["kept"] = kept
-    ours = root_risk(function, grid, points, targets)
-    wrong = root_risk(function, grid, points, targets, **errors) if errors else np.nan
+    of = functools.partial(root_risk, FUNCTIONS[name], grid, points, targets)
+    ours, wrong = of(), of(**errors) if errors else np.nan
     return {"ours": np.array(ours), "wrong": np.array(wrong)}
 
 
 def table_rows(store: Store, data: Path) -> Iterator[dict[str, Any]]:
     """Rows of the table, computed or read."""
     for row in published_rows(__file__):
-        names = [row[x] for x in ("network", "scale", "notion", "estimator")]
-        path = "/".join(["published_code", *names]).replace(" ", "_")
-        found = cells.arrays(store, path, row, functools.partial(compute, row, data))
+        key = {x: row[x] for x in ("network", "scale", "notion", "estimator")}
+        path = "/".join(["published_code", *key.values()]).replace(" ", "_")
+        found = cells.arrays(store, path, key, functools.partial(compute, row, data))
         ours, wrong = (f"{found[x]:.4f}" for x in ("ours", "wrong"))
         published = {x: row[x] and f"{float(row[x]):.4f}" for x in ("float32", "float64")}
         yield row | published | {"ours": ours, "ours, with the error": wrong.replace("nan", "")}
