@@ -105,6 +105,18 @@ def test_different_records_are_not_equal():
     assert recalibration.HistogramBinning(2) != recalibration.HistogramBinning(3)
 
 
+def test_known_and_traced_records_differ():
+    """Whichever of them comes first."""
+    known = One(jnp.array(0.5))
+
+    def are_equal(value):
+        assert known != One(value)
+        assert One(value) != known
+        return value
+
+    jax.jit(are_equal)(jnp.array(0.5))
+
+
 def test_records_as_static_arguments_and_functions():
     """Equal ones share a program, and traced ones are only equal to themselves."""
     count = 0

@@ -36,7 +36,7 @@ class Batch:
         batches = [(x, len(c.axes)) for _, x, c in given if numbers and np.ndim(x) > len(c.axes)]
         for key, x, c in numbers if batches else ():
             array, width = batches[0]
-            dtype = int if c.is_integer else jnp.result_type(array, float)
+            dtype = int if c.is_integer else jnp.result_type(getattr(array, "dtype", float), float)
             rows = np.full(np.shape(array)[: np.ndim(array) - width], x, dtype)
             object.__setattr__(self, key, rows)
 

@@ -46,7 +46,7 @@ def test_shared_parameters_stay():
     normal = distributions.Normal([0, 1, 2], 2.0)[1:]
     np.testing.assert_array_equal(normal.loc, [1, 2])
     assert len(normal) == 2
-    assert normal.scale == 2
+    np.testing.assert_array_equal(normal.scale, [2, 2])
     components = distributions.Normal(np.arange(6.0).reshape(3, 2), np.ones((3, 2)))
     mixture = distributions.Mixture(np.array([0.3, 0.7]), components)
     assert len(mixture) == 3
@@ -80,3 +80,18 @@ def test_traced_batches_and_indices():
     np.testing.assert_array_equal(found, [2, 0])
     with pytest.raises(jax.errors.NonConcreteBooleanIndexError):
         jax.jit(lambda mask: p[mask].mean())(jnp.ones(4, bool))
+
+
+def test_numbers_of_python_are_the_parameters_of_all_rows():
+    loc = np.arange(6, dtype=np.float32).reshape(3, 2)
+    p = distributions.Normal(loc[:, 0], 0.3)
+    np.testing.assert_array_equal(p.scale, np.full(3, 0.3, np.float32))
+    assert p.scale.dtype == np.float32
+    np.testing.assert_allclose(jax.vmap(lambda p: p.variance())(p), np.full(3, 0.09), rtol=1e-6)
+    assert jax.tree.map(lambda *x: jnp.stack(x), p, p).scale.shape == (2, 3)
+    np.testing.assert_allclose(jax.vmap(lambda p: p.mean(), distributions.Normal(0, 0))(p), p.loc)
+    mixture = distributions.Mixture(np.full((3, 2), 0.5), distributions.Normal(loc, 1))
+    assert mixture[1].components.scale.shape == (2,)
+    assert distributions.Normal(0.0, 1.0).scale == 1.0  # one prediction
+    scale = jnp.array(0.3)  # which all share
+    assert distributions.Normal(loc[:, 0], scale).scale is scale
