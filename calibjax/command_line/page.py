@@ -34,7 +34,6 @@ def page(
     evaluation: Evaluation,
     *,
     title: str,
-    remarks: Sequence[str],
     facts: Sequence[tuple[str, str]],
     pictures: Mapping[str, str],
     missing: str = "",
@@ -47,7 +46,6 @@ def page(
     Args:
         evaluation: what was found.
         title: of the page.
-        remarks: sentences below those of the evaluation, such as what classes are called.
         facts: what was evaluated, by name.
         pictures: the addresses of its figures by name; their captions are the evaluation's.
         missing: why there are no figures, if there are none.
@@ -62,7 +60,7 @@ def page(
         "made": [escape(made)],
         "found": [FOUND],
         "verdict": map(escape, evaluation.sentences[:1]),
-        "sentences": map(environment.paragraph, (*evaluation.sentences[1:], *remarks)),
+        "sentences": map(environment.paragraph, evaluation.sentences[1:]),
         "advice": _advice(evaluation.advice),
         "missing": map(environment.paragraph, filter(None, [missing])),
         "figures": (_figure(evaluation, *picture) for picture in pictures.items()),

@@ -11,7 +11,6 @@ import platform
 import secrets
 import shlex
 import sys
-import textwrap
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -58,7 +57,7 @@ Are the predictions in a file calibrated? Prints what is wrong, by how much, and
   feature_NAME ...     features, given which the predictions are tested
 
 All other columns are named by options. Where columns have two meanings, nothing is read, and the
-message shows the options. In NPZ files arrays [n, m] called NAME are columns NAME_0, ....
+message shows the options.
 Put FILE first: options that take several columns take all that follows. Exit status: 0 if the
 predictions have been evaluated, 1 if the output cannot be written, 2 if a file or option is wrong.
 """
@@ -138,10 +137,8 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     "output": {
         "--report": _one("HTML", "write a page with figures", type=Path),
-        "--repairs": _flag("ask which recalibration repairs the model, which takes a minute"),
         "--json": _flag("print JSON instead of a table"),
         "--seed": _one("N", "seed of all random numbers (default: 0)", type=int, default=0),
-        "--float64": _flag("compute in float64, which takes longer"),
         NO_CACHE: _flag("keep no compiled programs for the next run"),
     },
 }
@@ -163,7 +160,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    files = "CSV, TSV, NPY, NPZ or Parquet, by its ending; several are models of the same targets"
+    files = "CSV, TSV or Parquet, by its ending; several are models of the same targets"
     parser.add_argument("files", nargs="*", metavar="FILE", help=files, type=Path)
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
     parser.add_argument("--demo", nargs="?", const="digits", choices=DEMOS, help=_DEMO)
@@ -243,7 +240,6 @@ from calibjax import *
 from calibjax import command_line, distances, distributions, estimators, hypothesis_tests
 from calibjax import kernels, recalibration, scores
 
-jax.config.update("jax_enable_x64", {float64})
 """
 _SETUP = """\
 data = command_line.load({arguments})
@@ -251,7 +247,7 @@ predictions, targets, weights = data.predictions, data.targets, data.weights
 groups, features, names = data.groups, data.features, data.classes or None
 key = jax.random.key({seed})
 options = {{"groups": groups, "features": features, "weights": weights, "class_names": names}}
-result = evaluate(key, predictions, targets, **options{repairs})"""
+result = evaluate(key, predictions, targets, **options)"""
 _SETUP_OF_SEVERAL = """\
 data = command_line.load({arguments})
 models = {{name: one.predictions for name, one in data.items()}}
@@ -320,30 +316,24 @@ def _result(options: Namespace, arguments: Sequence[str], kept: str) -> str:
     """Reads, evaluates and writes the report; what is printed."""
     _check_output(options)
     models = _read(options)
-    with jax.enable_x64(options.float64):
-        for data in models.values():
-            check_rows(data)
+    for data in models.values():
+        check_rows(data)
     if kept:
         say(kept)
     evaluation = _evaluated(options, models)
     facts = _facts(options, models)
-    first, *others = models.values()
-    names = [f"{name} (group {i})" for i, name in enumerate(first.group_names) if not others]
-    remarks = [f"Groups are numbered from 0: {listed(names, 100)}."] if names else []
     if options.report is not None:
         say("figures and report")
-        content = _page(options, arguments, evaluation, facts, remarks, is_one=not others)
+        content = _page(options, arguments, evaluation, facts, is_one=len(models) == 1)
         try:
             _write(options.report, content)
         except OSError as error:
             place = f"{options.report} cannot be written"
             raise InputError(f"--report: {place} ({error.strerror})") from None
     if options.json:
-        about = {"input": dict(facts), "remarks": remarks}
-        return json.dumps(about | json.loads(evaluation.to_json()), indent=2)
+        return json.dumps({"input": dict(facts)} | json.loads(evaluation.to_json()), indent=2)
     read_from = "\n".join(f"{name}: {value}" for name, value in facts)
-    below = [textwrap.fill(remark, 100) for remark in remarks]
-    return printable("\n\n".join([read_from, str(evaluation), *below]))
+    return printable(f"{read_from}\n\n{evaluation}")
 
 
 def load(*arguments: str | Path | Sequence[str | Path], **options: Any) -> Data | dict[str, Data]:
@@ -394,8 +384,8 @@ def _read(options: Namespace) -> dict[str, Data]:
         check_same_rows(first, other)
     if options.clusters and not others:
         refuse("--clusters", "several models", "one")
-    if (options.repairs or options.groups or options.features) and others:
-        refuse("--repairs, --groups and --features", "one model", len(models))
+    if (options.groups or options.features) and others:
+        refuse("--groups and --features", "one model", len(models))
     return models
 
 
@@ -410,10 +400,6 @@ def _facts(options: Namespace, models: Mapping[str, Data]) -> list[tuple[str, st
         facts += [(unused.get(name, name), value) for name, value in first.facts[1:]]
     else:
         facts += first.facts
-    if first.classes != tuple(map(str, range(len(first.classes)))):
-        names = [f"{i}: {name}" for i, name in enumerate(first.classes)]
-        facts.append(("classes in the names of kernels", listed(names, 100)))
-    facts.append(("computed in", "float64" if options.float64 else "float32"))
     return [*facts, ("seed", str(options.seed))]
 
 
@@ -422,21 +408,19 @@ def _evaluated(options: Namespace, models: Mapping[str, Data]) -> Evaluation:
     progress = functools.partial(say_stage, time.monotonic())
     of_all = {"weights": first.weights, "progress": progress}
     try:
-        with jax.enable_x64(options.float64):
-            key = jax.random.key(options.seed)
-            if len(models) > 1:
-                predictions = {name: one.predictions for name, one in models.items()}
-                return compare(key, predictions, first.targets, clusters=first.clusters, **of_all)
-            return evaluate(
-                key,
-                first.predictions,
-                first.targets,
-                groups=first.groups,
-                features=first.features,
-                class_names=first.classes or None,
-                repairs=options.repairs,
-                **of_all,
-            )
+        key = jax.random.key(options.seed)
+        if len(models) > 1:
+            predictions = {name: one.predictions for name, one in models.items()}
+            return compare(key, predictions, first.targets, clusters=first.clusters, **of_all)
+        return evaluate(
+            key,
+            first.predictions,
+            first.targets,
+            groups=first.groups,
+            features=first.features,
+            class_names=first.classes or None,
+            **of_all,
+        )
     except ValueError as error:
         raise InputError(f"{', '.join(map(str, options.files))}: {error}") from error
 
@@ -446,7 +430,6 @@ def _page(
     arguments: Sequence[str],
     evaluation: Evaluation,
     facts: Sequence[tuple[str, str]],
-    remarks: Sequence[str],
     *,
     is_one: bool,
 ) -> str:
@@ -461,17 +444,11 @@ def _page(
     return page.page(
         evaluation,
         title=f"{'Calibration' if is_one else 'Comparison'} of {files}",
-        remarks=remarks,
         facts=facts,
         pictures=addresses,
         missing=missing,
         made=f"Made by calibjax {calibjax.__version__} on {datetime.date.today()}.",
-        setup=setup.format(
-            arguments=arguments,
-            seed=options.seed,
-            float64=options.float64,
-            repairs=", repairs=True" if options.repairs else "",
-        ),
+        setup=setup.format(arguments=arguments, seed=options.seed),
         command=f"python -m calibjax {shlex.join(arguments)}",
     )
 

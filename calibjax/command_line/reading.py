@@ -4,6 +4,7 @@ Only what is certain is read. Where columns have two meanings or none, an `Input
 the file holds, and the options that name columns, with capitals in place of the user's names.
 """
 
+import bisect
 import codecs
 import contextlib
 import csv
@@ -20,17 +21,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distributions
 from calibjax._core import checks, environment
 from calibjax._core.gate import passed
 from calibjax.distributions.base import Distribution
-from calibjax.evaluation.data import in_order
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
 TEXTS = {".csv": ",", ".tsv": "\t", ".txt": ","}  # and their separators
-ENDINGS = (*TEXTS, ".npy", ".npz", ".parquet")
+ENDINGS = (*TEXTS, ".parquet")
 TARGETS = ("target", "targets", "label", "labels", "y_true", "y")
 HUB = ("output_type", "output_type_id", "value")
 _LARGEST = 2**30  # bytes of a file, unpacked
@@ -101,21 +102,19 @@ def listed(names: Iterable[str], most: int = 8) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Columns of one length.
+    """Columns of texts.
 
     Attributes:
         path: the file.
-        columns: values by name, [n]: numbers, or objects, which are strings in text files.
+        columns: stripped texts by name, objects, [n].
         rows: number of each row in the file, [n].
-        is_text: whether rows count from 1, the header included, as in a text; in arrays from 0.
         missing: texts that stand for a missing value, in lower case.
-        marks: the decimal mark of numbers in texts, and the one between thousands or nothing.
+        marks: the decimal mark of numbers, and the one between thousands or nothing.
     """
 
     path: Path
     columns: Mapping[str, np.ndarray]
     rows: np.ndarray
-    is_text: bool = False
     missing: frozenset[str] = MISSING
     marks: tuple[str, str] = (".", "")
 
@@ -124,35 +123,27 @@ class Table:
 
     def take(self, rows: np.ndarray) -> "Table":
         """Some of the rows, by truth values or indices."""
-        columns = {name: values[rows] for name, values in self.columns.items()}
+        columns = {name: texts[rows] for name, texts in self.columns.items()}
         return dataclasses.replace(self, columns=columns, rows=self.rows[rows])
 
     def place(self, row: int) -> str:
         """How messages call the row of this index."""
-        return f"{self.path}, row {self.rows[row]}{'' if self.is_text else ' (the first is 0)'}"
+        return f"{self.path}, row {self.rows[row]}"
 
     def refuse_where(self, bad: np.ndarray, expected: str, name: str, advice: str = "") -> None:
         """Raises an InputError for the first row in which a column is bad, if there is one."""
         if bad.any():
             row = int(bad.argmax())
-            value = self.columns[name][row]
+            text = self.columns[name][row]
+            advice = advice or _advice(text)
             if self.is_missing(name)[row]:
                 advice = "; --skip-missing leaves out such rows"
-            elif isinstance(value, str):
-                advice = advice or _advice(value.strip())
             expected = f"{expected} in column {listed([name])}"
-            refuse(self.place(row), expected, f"{shown(value)}{advice}")
+            refuse(self.place(row), expected, f"{shown(text)}{advice}")
 
     def values(self, name: str, *, is_percent: bool = False) -> np.ndarray:
-        """A column as numbers, float64 [n]; NaN for other values."""
-        column = self.columns[name]
-        if column.dtype.kind == "O":
-            signs = "%" if is_percent else ""
-            numbers = _numbers(column, *self.marks, signs)
-        elif column.dtype.kind in "biuf":
-            numbers = column.astype(np.float64)
-        else:  # complex numbers, dates
-            numbers = np.full(len(self), np.nan)
+        """A column as numbers, float64 [n]; NaN for other texts."""
+        numbers = _numbers(self.columns[name], *self.marks, "%" * is_percent)
         return numbers / 100 if is_percent else numbers
 
     def numbers(
@@ -165,46 +156,35 @@ class Table:
 
     def is_missing(self, name: str, labels: Collection[str] = ()) -> np.ndarray:
         """Whether there is no value, [n]; the names of `labels` are values in any case."""
-        column = self.columns[name]
-        if column.dtype.kind != "O":
-            return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(self), bool)
-        texts = [str(x).strip() for x in column]  # of no value: None, nan
+        texts = self.columns[name]
         return np.array([x.lower() in self.missing and x not in labels for x in texts], bool)
 
     def texts(self, name: str, labels: Collection[str] = ()) -> list[str]:
-        """A column as stripped texts, whole numbers of arrays as integers; refuses missing ones."""
+        """A column; refuses missing values."""
         self.refuse_where(self.is_missing(name, labels), "a value", name)
-        return list(map(_text, self.columns[name]))
+        return [*self.columns[name]]
 
 
-def _text(value: Any) -> str:
-    value = value.item() if isinstance(value, np.generic) else value
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value) if is_whole else value).strip()
-
-
-def _numbers(values: Any, decimal: str = ".", thousands: str = "", signs: str = "") -> np.ndarray:
-    """Texts and other objects as numbers, float64 [n]; NaN for those that are none."""
-    if (decimal, thousands, signs) == (".", "", ""):
-        with contextlib.suppress(TypeError, ValueError):
-            if "_" not in "".join(values):  # `float` takes 1_000
-                return np.array(values, object).astype(np.float64)
+def _numbers(
+    texts: Iterable[str], decimal: str = ".", thousands: str = "", sign: str = ""
+) -> np.ndarray:
+    """Texts as numbers, float64 [n]; NaN for those that are none."""
+    texts = [*texts]
+    if (decimal, thousands, sign) == (".", "", "") and "_" not in "".join(texts):
+        with contextlib.suppress(ValueError):  # `float` takes 1_000
+            return np.array(texts, object).astype(np.float64)
     groups = rf"\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+|" if thousands else ""
     digits = rf"(?:{groups}\d*)(?:{re.escape(decimal)}\d*)?(?:e[+-]?\d+)?"
     pattern = re.compile(rf"[+-]?(?:{digits}|inf|infinity|nan)", re.I)
 
-    def number(value: Any) -> float:
-        try:
-            if isinstance(value, str):
-                value = value.strip().removesuffix(signs).strip()
-                if not pattern.fullmatch(value):
-                    return np.nan
-                value = value.replace(thousands, "").replace(decimal, ".")
-            return float(value)
-        except (TypeError, ValueError, OverflowError):
-            return np.nan
+    def number(text: str) -> float:
+        text = text.removesuffix(sign).strip()
+        with contextlib.suppress(ValueError):
+            if pattern.fullmatch(text):
+                return float(text.replace(thousands, "").replace(decimal, "."))
+        return np.nan
 
-    return np.array([number(x) for x in values], np.float64)
+    return np.array([number(x) for x in texts], np.float64)
 
 
 def _advice(text: str) -> str:
@@ -254,55 +234,32 @@ def read(path: Path, options: Namespace, number: int | None = None) -> Table:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             refuse(path, "at most 1 GiB", "more; take a sample of the rows")
-    start = 0
-    if kind in TEXTS:
-        columns, start = _columns_of_text(path, content, TEXTS[kind], options, number)
-    elif kind == ".parquet":
+    start, marks = 1, (".", "")
+    if kind == ".parquet":
         with _refusing_damage(path, " as Parquet"):
             use = "Parquet is read with pyarrow"
             parquet = environment.imported("pyarrow.parquet", use, "report")
-            table = parquet.read_table(io.BytesIO(content))
-            columns = [(x, table.column(i).to_numpy()) for i, x in enumerate(table.column_names)]
+            read_columns = parquet.read_table(io.BytesIO(content)).to_pydict()
+        names = [*read_columns]
+        columns = [[str(x).strip() for x in values] for values in read_columns.values()]
     else:
-        with _refusing_damage(path, " by numpy.load"):
-            loaded = np.load(io.BytesIO(content), allow_pickle=False)
-            arrays = loaded if isinstance(loaded, np.ndarray) else dict(loaded)
-        columns = list(_columns_of_arrays(path, arrays))
-    (name, count), *_ = Counter(name for name, _ in columns).most_common(1) or [("", 0)]
+        names, columns, start = _columns_of_text(path, content, TEXTS[kind], options, number)
+        marks = options.decimal, options.thousands or ""
+    (name, count), *_ = Counter(names).most_common(1) or [("", 0)]
     if count > 1:
         refuse(path, "columns of different names", f"column {shown(name)} {count} times")
-    lengths = {name: len(values) for name, values in columns}
-    if not any(lengths.values()):
+    texts = {x: np.array(y, object) for x, y in zip(names, columns, strict=True)}
+    if not texts or not len(texts[name]):
         refuse(path, "rows", "none")
-    if len({*lengths.values()}) > 1:
-        got = listed([f"{size} of {name}" for name, size in lengths.items()])
-        refuse(path, "as many rows of each array", got)
-    rows = start + np.arange(lengths[name])
+    rows = start + np.arange(len(texts[name]))
     missing = MISSING | {x.strip().lower() for x in options.na or ()}
-    marks = options.decimal, options.thousands or ""
-    return Table(path, dict(columns), rows, kind in TEXTS, missing, marks)
-
-
-def _columns_of_arrays(path: Path, arrays: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Columns of one array without names, or of arrays by name; texts as objects."""
-    names = arrays.dtype.names if isinstance(arrays, np.ndarray) else [*arrays]
-    for name in [None] if names is None else names:
-        array = arrays if name is None else arrays[name]
-        if not isinstance(array, np.ndarray) or array.ndim not in (1, 2):
-            got = f"shape {np.shape(array)}{f' called {shown(name)}' if name else ''}"
-            refuse(path, "arrays [n] or [n, m]", got)
-        if array.dtype.kind == "S":
-            array = np.char.decode(array, "utf-8", "replace")
-        array = array.astype(object) if array.dtype.kind in "UT" else array
-        for i, column in enumerate(array.T if array.ndim == 2 else [array]):
-            counted = str(i + 1) if name is None else f"{name}_{i}"
-            yield (name if name and array.ndim == 1 else counted), column
+    return Table(path, texts, rows, missing, marks)
 
 
 def _columns_of_text(
     path: Path, content: bytes, sep: str, options: Namespace, number: int | None
-) -> tuple[list[tuple[str, np.ndarray]], int]:
-    """Columns of texts, and the number of their first row."""
+) -> tuple[Sequence[str], np.ndarray, int]:
+    """Names of columns, their texts, objects [m, n], and the number of the first row."""
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding = options.encoding or ("utf-16" if is_utf16 else "utf-8-sig")
     try:
@@ -329,15 +286,16 @@ def _columns_of_text(
         if np.isfinite(_numbers(cells[0], options.decimal)).all():
             got = f"numbers ({listed(cells[0], 4)}); say --no-header, or --header if they are names"
             refuse(f"{path}, row 1", "names of columns", got)
-    names = [x.strip() for x in cells[0]] if has_names else map(str, range(1, len(cells[0]) + 1))
-    return list(zip(names, cells[int(has_names) :].T, strict=True)), 1 + has_names
+    names = [*cells[0]] if has_names else [str(i + 1) for i in range(len(cells[0]))]
+    return names, cells[int(has_names) :].T, 1 + has_names
 
 
 def _cells(path: Path, text: str, sep: str) -> np.ndarray:
-    """Values of a text, objects [n, m], without empty rows at its end."""
+    """Stripped values of a text, objects [n, m], without empty rows at its end."""
     with _refusing_damage(path, " as CSV"):
-        rows = [*csv.reader(io.StringIO(text, newline=""), delimiter=sep, strict=True)]
-    while len(rows) > 1 and not any(x.strip() for x in rows[-1]):
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=sep, strict=True)
+        rows = [[x.strip() for x in row] for row in reader]
+    while len(rows) > 1 and not any(rows[-1]):
         rows.pop()
     number = len(rows[0])
     for i, row in enumerate(rows):
@@ -366,9 +324,7 @@ class Data:
     Attributes:
         predictions: a batch of distributions.
         targets: [n].
-        groups: the group of each row by its name, [n]; memberships in the groups of all columns,
-            0 or 1, [n, G], if there are several; None without.
-        group_names: names of the G groups, "COLUMN = VALUE"; empty for one column.
+        groups: the group of each row, [n], by the name of the column; None without.
         features: [n, d], or None.
         weights: [n], or None.
         clusters: the cluster of each row as an integer, [n], or None.
@@ -379,8 +335,7 @@ class Data:
 
     predictions: Distribution
     targets: np.ndarray
-    groups: np.ndarray | None
-    group_names: tuple[str, ...]
+    groups: dict[str, list[str]] | None
     features: np.ndarray | None
     weights: np.ndarray | None
     clusters: np.ndarray | None
@@ -629,14 +584,14 @@ def _places(table: Table, labels: Table, target: str) -> np.ndarray:
     """
     names = [x for x in labels.columns if x not in (target, *HUB)]
     keys = [x for x in names if x in table.columns]
-    ours, theirs = ([[*map(_text, x.columns[k])] for k in keys] for x in (table, labels))
+    ours, theirs = ([[*x.columns[k]] for k in keys] for x in (table, labels))
     if len(labels) == len(table) and ours == theirs and len(keys) == len(names):
         return np.arange(len(table))
     if not keys:
         sizes = f"{len(table)} rows as in {table.path}", len(labels)
         own = "a column that both files have, or the labels alone", f"columns {listed(names)}"
         refuse(labels.path, *(own if names else sizes))
-    dates = [x for x in names if re.match(r"\d{4}-\d\d", _text(labels.columns[x][0]))]
+    dates = [x for x in names if re.match(r"\d{4}-\d\d", labels.columns[x][0])]
     others = [x for x in dates if x not in keys]
     # The date of what is forecast tells horizons apart.
     tasks = ["target", "variable", *["horizon"] * (not any("target" in x for x in keys))]
@@ -657,7 +612,7 @@ def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
     Returns:
         The table, the columns of each model, and descriptions of rows that are not used.
     """
-    types = np.array([*map(_text, table.columns["output_type"])])
+    types = table.columns["output_type"]
     kinds = {"quantile", "sample"} & {*types}
     tasks = [x for x in table.columns if x not in ("", "model_id", *HUB)]
     if len(kinds) != 1 or not tasks:
@@ -665,9 +620,9 @@ def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
         refuse(table.path, "output_type quantile or sample and columns of tasks", got)
     (kind,) = kinds
     table, unused = table.take(types == kind), [f"rows of {x}" for x in sorted({*types} - kinds)]
-    keys = [*zip(*(map(_text, table.columns[x]) for x in tasks), strict=True)]
-    names = [*map(_text, table.columns.get("model_id", [""] * len(table)))]
-    levels = [*map(_text, table.columns["output_type_id"])]
+    keys = [*zip(*(table.columns[x] for x in tasks), strict=True)]
+    names = table.columns.get("model_id", [""] * len(table))
+    levels = [*table.columns["output_type_id"]]
     if kind == "sample":  # counts them, since tasks may have samples of other names
         numbers = Counter()
         for i, key in enumerate(zip(names, keys, strict=True)):
@@ -724,18 +679,16 @@ def _data(
         likeliest = rows.argmax(1) if rows.ndim == 2 else rows >= 0.5
         others = table.columns.keys() - {target, *columns.values()}
         for name in sorted(others) if (likeliest == targets).all() else ():
-            texts = {x.lower().removesuffix(".0") for x in map(_text, table.columns[name])}
+            texts = {x.lower().removesuffix(".0") for x in table.columns[name]}
             if texts <= {x.lower() for x in classes}:  # the target may be predicted
                 got = f"{target}, always the likeliest label, and {name}"
                 refuse(table.path, "one column of targets", f"{got}: calibjax FILE --target COLUMN")
-    groups, group_names = _groups({x: table.texts(x) for x in other["groups"]})
     features = [table.numbers(x) for x in other["features"]]
     clusters = [np.unique(table.texts(x), return_inverse=True)[1] for x in other["clusters"]]
     return Data(
         predictions=predictions,
         targets=targets,
-        groups=groups,
-        group_names=group_names,
+        groups={x: table.texts(x) for x in other["groups"]} or None,
         features=np.stack(features, 1) if features else None,
         weights=next(map(table.numbers, other["weights"]), None),
         clusters=next(iter(clusters), None),
@@ -784,17 +737,6 @@ def _two_labels(
     refuse(table.path, f"{wanted} in column {target}", got)
 
 
-def _groups(texts: Mapping[str, list[str]]) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """The groups of columns, and their names where several columns make them memberships."""
-    columns = {name: np.array(values) for name, values in texts.items()}
-    if len(columns) <= 1:
-        return next(iter(columns.values()), None), ()
-    different = {name: in_order(np.unique(values)) for name, values in columns.items()}
-    members = [columns[name][:, None] == different[name] for name in columns]
-    names = [f"{name} = {value}" for name, values in different.items() for value in values]
-    return np.concatenate(members, 1).astype(float), tuple(names)
-
-
 def _predictions(table: Table, meaning: Meaning, options: Namespace) -> Distribution:
     kind, columns = meaning
     largest = np.inf if kind == "quantiles" else np.finfo(float).max
@@ -826,7 +768,7 @@ def _probabilities(
     """Probabilities of a label, [n, 1], or of classes, [n, m], which sum to one."""
     values = checks.unrounded(values)
     sums, is_one, largest = values.sum(1), values.shape[1] == 1, values.max()
-    tolerance = checks.simplex_tolerance(np.float64 if options.float64 else np.float32)
+    tolerance = checks.simplex_tolerance(jnp.result_type(float))
     advice = "; --normalize divides each row by its sum" if (np.abs(sums - 1) < 0.1).all() else ""
     if (10 < largest <= 100) if is_one else (np.abs(sums - 100) < 5).all():  # not scores up to 10
         advice = "; --percent reads percentages"
@@ -844,7 +786,7 @@ def _probabilities(
 
 # Advice of the library, and the options that follow it.
 _ADVICE = {
-    "jax_enable_x64": "--float64",
+    "jax_enable_x64": "the environment variable JAX_ENABLE_X64=1",
     "distributions.Quantiles.sorted(levels, values)": "--sort-quantiles",
 }
 
@@ -860,16 +802,13 @@ def check_rows(data: Data) -> None:
             return str(error)
         return ""
 
-    low, high = 0, len(data.table)
-    reason = refusal(low, high)
-    while reason and high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if refusal(low, middle) else (middle, high)
-        reason = refusal(low, high)
-    for advice, option in _ADVICE.items():
-        reason = reason.replace(advice, option)
-    if reason:
-        raise InputError(f"{data.table.place(low)}: {reason}")
+    size = len(data.table)
+    if refusal(0, size):
+        row = bisect.bisect(range(size), False, key=lambda i: bool(refusal(0, i + 1)))
+        reason = refusal(row, row + 1)
+        for advice, option in _ADVICE.items():
+            reason = reason.replace(advice, option)
+        raise InputError(f"{data.table.place(row)}: {reason}")
 
 
 def check_same_rows(first: Data, other: Data) -> None:
@@ -881,7 +820,7 @@ def check_same_rows(first: Data, other: Data) -> None:
         expected, got = (f"classes {listed(x.classes, 100)}" for x in (first, other))
         refuse(table.path, f"{expected} as in {path}", got)
     for name in first.table.columns.keys() & table.columns.keys():  # which may identify the rows
-        ours, theirs = ([*map(_text, x.columns[name])] for x in (first.table, table))
+        ours, theirs = ([*x.columns[name]] for x in (first.table, table))
         if ours != theirs and len({*ours}) == len(ours) and {*ours} == {*theirs}:
             refuse(table.path, f"rows in the order of {path} by column {name}", "another order")
     for name in ("targets", "weights", "clusters"):

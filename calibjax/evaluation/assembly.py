@@ -15,7 +15,6 @@ from calibjax.evaluation.errors import mean_errors, proper_scores, temperature
 from calibjax.evaluation.kernel_tests import all_errors, chosen_kernels, errors_given_features
 from calibjax.evaluation.places import where_wrong
 from calibjax.evaluation.record import Advice, Evaluation, Section
-from calibjax.evaluation.selection import repairs as repairs_of
 from calibjax.evaluation.words import NOTHING, OTHERWISE, POSSIBLE, p_is
 from calibjax.hypothesis_tests.components import largest_scores
 from calibjax.hypothesis_tests.result import CalibrationTestResult
@@ -47,10 +46,9 @@ def evaluate(
     targets: ArrayLike,
     *,
     features: Any = None,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | Mapping[str, Any] | None = None,
     weights: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
-    repairs: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Everything about the calibration of a model in one call: numbers, sentences and figures.
@@ -79,11 +77,10 @@ def evaluate(
     - There is one *p-value* for each finding, adjusted for all others: for a calibrated model the
       probability that any sentence says that something is wrong is at most 5 %. All tests see the
       same redrawn targets, so that the rank of the smallest p-value among those of the redraws is
-      exact. Tests that have to redraw something else (PIT values of ensembles and quantiles, or
-      whether the top label is right, for local errors) are a set of their own, and p-values are
-      multiplied by the number of sets. That of a mean error is at least that of a z-test with the
-      observed scatter, so that no group is blamed for what is wrong with the scatter of all
-      predictions.
+      exact. Tests that have to redraw something else (PIT values of ensembles and quantiles) are a
+      set of their own, and p-values are multiplied by the number of sets. That of a mean error is
+      at least that of a z-test with the observed scatter, so that no group is blamed for what is
+      wrong with the scatter of all predictions.
     - Where a test rejects and no sentence would name an error, *places* are searched: events in
       regions of the predictions, such as targets between two numbers, that occur more or less often
       than predicted. Their p-values are adjusted for all of them, and only for them, since the
@@ -102,16 +99,14 @@ def evaluate(
         features: [n] or [n, d]; asks in addition whether the predictions are right given the
             features, which are divided by their standard deviations.
         groups: of each sample, integers or strings, [n]; or memberships of G groups, which may
-            overlap, truth values or weights, [n, G]; or a table (`pandas.DataFrame`) whose columns
-            are memberships or divide the samples, and name the groups. They must not depend on the
-            targets.
+            overlap, truth values or weights, [n, G]; or a table (`pandas.DataFrame`) or dictionary
+            whose columns are memberships or divide the samples, and name the groups. They must not
+            depend on the targets.
         weights: w ≥ 0 of the samples, [n], such as survey or importance weights: all means, tests,
             fits and figures are weighted. None for samples that count equally. Length scales of
             kernels and standard deviations of features are those of all samples.
         class_names: of the m classes, a list of strings, by which entries, sentences and figures
             call them; by default their numbers from 0, which the names of kernels always have.
-        repairs: whether to ask in addition what would repair the predictions, by
-            `select_recalibration`, whose first call compiles for half a minute or more.
         progress: called before each part of the work with its name, the number of the parts
             before it, and the number of all parts.
 
@@ -150,7 +145,6 @@ def evaluate(
         ("all errors together", chosen is not None, lambda: all_errors(data, chosen)),
         ("scores", True, lambda: proper_scores(data)),
         ("temperature", data.task != "quantiles", lambda: temperature(data)),
-        ("what would repair it", repairs, lambda: repairs_of(data)),
     ]
     work = [(name, part) for name, is_asked, part in questions if is_asked]
     parts, say = Part(), progress or (lambda *stage: None)

@@ -1,5 +1,6 @@
 """What is evaluated: checked data, the task, and what a part of the evaluation says."""
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -78,7 +79,7 @@ _ANY = (
     "say what it is by distributions.Bernoulli(probs), Categorical(probs), Normal(loc, scale), "
     "Ensemble(values), ..."
 )
-TARGETS, MEMBERS, RANKS, CORRECT = "targets", "members", "PIT values", "correct"  # what is redrawn
+TARGETS, MEMBERS, RANKS = "targets", "members", "PIT values"  # what is redrawn
 
 
 class Named(NamedTuple):
@@ -366,15 +367,17 @@ def task_of(predictions: Distribution, targets: PyTree) -> str:
 def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str, ...]]:
     """Memberships, [n, G], and names of groups that are given by a name each, or by memberships.
 
-    Columns of a table are called by their names; those that are no memberships are divisions.
+    Groups of a table or dictionary of columns are called by the names of these.
     """
-    array, columns = np.asarray(groups), [*map(str, getattr(groups, "columns", ()))]
+    columns = [*(groups if isinstance(groups, Mapping) else getattr(groups, "columns", ()))]
+    if columns:
+        parts = [_of_column(str(name), [*groups[name]], num_samples) for name in columns]
+        memberships, names = zip(*parts, strict=True)
+        return jax.device_put(np.concatenate(memberships, 1)), sum(names, ())
+    array = np.asarray(groups)
     if array.ndim not in (1, 2) or len(array) != num_samples:
         expected = f"shape [n] or [n, G] with n = {num_samples}, a group or memberships in G groups"
         raise ValueError(f"groups: expected {expected}, got {array.shape}")
-    if array.ndim == 2 and columns:
-        memberships, names = zip(*map(_of_column, columns, array.T), strict=True)
-        return jax.device_put(np.concatenate(memberships, 1)), sum(names, ())
     if array.ndim == 2:
         array = checks.finite("groups", checks.real("groups", array))
         return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
@@ -387,16 +390,19 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
     if array.dtype.kind not in "iubUSTO":
         got = f"{array.dtype}; numbers that vary continuously have to be cut into intervals"
         raise TypeError(f"groups: expected integers or strings, got {got}")
-    names = in_order(np.unique(array))
+    names = np.unique(array)
+    with contextlib.suppress(TypeError, ValueError):  # unless there are other texts, by size
+        names = names[np.argsort([int(name) for name in names.tolist()], kind="stable")]
     return jax.device_put(array[:, None] == names), tuple(f"group {name}" for name in names)
 
 
-def _of_column(name: str, column: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+def _of_column(name: str, column: list[Any], size: int) -> tuple[np.ndarray, tuple[str, ...]]:
     """Memberships of one column of a table, in the group of that name or in those of a division."""
-    values = np.asarray(column.tolist())
-    if values.dtype.kind in "iufb" and ((values >= 0) & (values <= 1)).all():
+    values = np.asarray(column)
+    is_number = values.dtype.kind in "iufb" and values.shape == (size,)
+    if is_number and ((values >= 0) & (values <= 1)).all():
         return values[:, None] * 1.0, (name,)
-    memberships, names = checked_groups(column if values.dtype.kind == "O" else values, len(values))
+    memberships, names = checked_groups(column, size)
     called = tuple(f"{name} = {group.removeprefix('group ')}" for group in names)
     return np.asarray(memberships) * 1.0, called
 
@@ -409,15 +415,6 @@ def checked_names(data: Data, names: Any) -> tuple[str, ...]:
     if isinstance(names, str) or len(different) != number or len(names) != number:
         raise ValueError(f"class_names: expected {number} different names, got {names!r}")
     return tuple(map(str, names))
-
-
-def in_order(names: np.ndarray) -> np.ndarray:
-    """Different names of groups: by size if all are integers or texts of integers, [G]."""
-    try:
-        sizes = [int(name) for name in names.tolist()]
-    except (TypeError, ValueError):  # there are other texts
-        return names
-    return names[np.argsort(sizes, kind="stable")]
 
 
 def _scaled(features: Any, num_samples: int) -> jax.Array:

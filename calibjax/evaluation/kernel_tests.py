@@ -9,13 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from calibjax import distances, distributions, estimators, hypothesis_tests
+from calibjax import distances, distributions, hypothesis_tests
 from calibjax.distributions import Ensemble, Normal
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation.data import (
-    CORRECT,
     MEMBERS,
     REDRAWS,
     TARGETS,
@@ -45,7 +44,6 @@ from calibjax.kernels.residuals import SHAPES, Shape
 
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
 PAIRS = 2e9  # of samples that an SKCE takes at most; beyond, its kernel is one of low rank
-LOCAL_SAMPLES = 5000  # up to this n local errors are tested
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
 _LARGEST_SCORE = 5.0  # beyond, single precision does not tell
 _WORDS = {
@@ -316,7 +314,7 @@ def _interval(data: Data, title: str, name: str, kernel: Any, predictions: Named
 
 
 def errors_given_features(data: Data, chosen: Choice | None) -> Part:
-    """The exact test with a kernel that looks at the features, and local errors of classes."""
+    """The exact test with a kernel that looks at the features."""
     title = "Given the features"
     if chosen is None:
         remark = "Quantile forecasts have no kernel calibration error."
@@ -350,41 +348,4 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     finding = Finding(entry.name, "wrong given the features", text, is_last=not low > 0)
     section = Section(title, tuple(entries), remark.strip(), test="features")
     tests = {(_redrawn(chosen.predictions.value), "features"): test}
-    part = Part((section,), (finding,), tests, other_kernels={"features": kernel})
-    return part | _local(data) if data.is_of_classes else part
-
-
-def _local(data: Data) -> Part:
-    """Mean and largest local errors of the top label."""
-    near, top = (
-        estimators.Neighbourhood.laplacian(0.5, 10),
-        estimators.top_label(data.predictions, data.targets),
-    )
-    arguments: tuple[Any, ...] = near, data.features, *top
-    weights = {"weights": data.weights}
-    shown = "estimators.Neighbourhood.laplacian(0.5, 10), result.arrays['features'], "
-    shown += "*estimators.top_label(predictions, targets)"
-    call = f"estimators.lce({shown}{data.and_weights})"
-    mean = data.mean_of(f"jnp.nan_to_num({call})")
-    values = np.nan_to_num(estimators.lce(*arguments, **weights))
-    largest = functools.partial(estimators.mlce, *arguments, **weights)
-    entries = [
-        Entry("mean local error (LCE)", float(data.average(values)), call=mean),
-        measured("largest local error (MLCE)", largest, call.replace("lce", "mlce", 1)),
-    ]
-    remark = "Local errors are those of the top label in neighbourhoods with a length scale of "
-    remark += "half a standard deviation of each feature, and ten confidence bins."
-    if data.size > LOCAL_SAMPLES:
-        return Part((Section("Local errors", tuple(entries), remark),))
-    options = {"num_draws": 199, **weights}
-    test = hypothesis_tests.local_calibration_test(data.at(10), *arguments, **options)
-    draws = np.asarray(test.null_samples, float)[:, : data.size]
-    averages = np.average(draws, 1, data.shares), draws[:, data.shares > 0].max(1)
-    chances = ranges({x.name: draw for x, draw in zip(entries, averages, strict=True)})
-    p = float(jnp.min(test.adjusted_pvalue))
-    both = [dataclasses.replace(x, by_chance=chances[x.name]) for x in entries]
-    both[1] = dataclasses.replace(both[1], pvalue=p)
-    word, text = "wrong in regions of the features", "there the confidence is not the accuracy"
-    finding = Finding(both[1].name, word, text, is_last=True)
-    section = Section("Local errors", tuple(both), remark, test="local errors")
-    return Part((section,), (finding,), {(CORRECT, "local errors"): test})
+    return Part((section,), (finding,), tests, other_kernels={"features": kernel})

@@ -17,8 +17,6 @@ from calibjax._core.pytree import Numbers, PyTree, record
 from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.composed import bare
-from calibjax.evaluation.data import Data, Part, measured
-from calibjax.evaluation.record import Entry, Section
 from calibjax.hypothesis_tests import aggregated
 from calibjax.hypothesis_tests.aggregated import Hypothesis
 from calibjax.hypothesis_tests.components import tolerance
@@ -27,13 +25,6 @@ from calibjax.hypothesis_tests.exact import checked_family
 from calibjax.kernels import default_kernels
 from calibjax.recalibration.local import Gain, default_score, recalibration_gain
 
-_TITLE = "What would repair it"
-_REMARK = (
-    "p-values are those of calibration after each recalibration, from the simplest on; gains are "
-)
-_REMARK += "improvements of held-out scores (five folds). The first with p > 0.05 is named."
-_PLACE = 14  # of its random key among those of the evaluation
-_NUM_DRAWS = 199  # within an evaluation
 _STATIC = {"static": True}
 
 
@@ -215,28 +206,6 @@ def _fits(
         data = family, original, repaired, targets, weights
         tested[name] = aggregated.hypothesis_of(method, *data), drawn
     return gains, tested, reasons
-
-
-def repairs(data: Data) -> Part:
-    """The table of what would repair the model."""
-    weights = jnp.asarray(data.known(data.weights)) if data.has_weights else None
-    call = f"select_recalibration(jax.random.fold_in(key, {_PLACE}), predictions, targets"
-    call += f"{data.and_weights}, num_draws={_NUM_DRAWS})"
-    select = functools.partial(select_recalibration, weights=weights, num_draws=_NUM_DRAWS)
-    try:
-        selection = select(data.at(_PLACE), *data.known((data.predictions, data.targets)))
-    except (ValueError, NotImplementedError) as error:
-        return Part((Section(_TITLE, (), f"select_recalibration does not apply: {error}."),))
-    entries, reasons = [], dict(selection.not_fitted)
-    for name, p in selection.pvalues.items():
-        after = "p-value without a repair" if name == "nothing" else f"p-value after {name}"
-        shown = "" if name in reasons else f"{call}.pvalues[{name!r}]"
-        entries.append(Entry(after, float(p), call=shown, note=reasons.get(name, "")))
-        if name in selection.gains and name not in reasons:
-            gain = functools.partial(selection.gains.__getitem__, name)
-            entries.append(measured(f"held-out gain by {name}", gain, f"{call}.gains[{name!r}]"))
-    section, is_wrong = Section(_TITLE, tuple(entries), _REMARK), selection.enough != "nothing"
-    return Part((section,), remarks=(selection.sentence,) * is_wrong)
 
 
 def _pvalue(keys: jax.Array, score: Any, hypotheses: list[Any], targets: PyTree) -> jax.Array:

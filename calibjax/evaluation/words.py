@@ -58,9 +58,9 @@ NOTHING = Advice(
     "errors."
 )
 OTHERWISE = Advice(
-    "Which recalibration repairs this was not computed; `evaluate` with repairs=True, and "
-    "calibjax.select_recalibration, compare several. The errors say what the model gets wrong: "
-    "look at its features and at the family of distributions that it predicts."
+    "Which recalibration repairs this was not computed; calibjax.select_recalibration compares "
+    "several. The errors say what the model gets wrong: look at its features and at the family of "
+    "distributions that it predicts."
 )
 
 

@@ -1,6 +1,5 @@
 """Published data, as options of the program."""
 
-import jax
 import pytest
 
 from calibjax.command_line import program
@@ -34,7 +33,7 @@ def calls(monkeypatch):
     calls = []
 
     def called(*arguments, **options):
-        calls.append((arguments, options, jax.config.read("jax_enable_x64")))
+        calls.append((arguments, options))
         return EVALUATION
 
     for name in ("evaluate", "compare"):

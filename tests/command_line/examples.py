@@ -1,9 +1,7 @@
 """Contents of files, and an evaluation, not a computed one, with everything that a report shows."""
 
-import functools
 import io
 
-import numpy as np
 import pytest
 
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
@@ -11,17 +9,6 @@ from calibjax.plotting.figures import figure
 
 GOOD = "prob_0,prob_1,label\n0.25,0.75,1\n0.5,0.5,0\n0.1,0.9,1\n"
 NORMAL = "loc,scale,target\n0,1,0.5\n1,2,-3\n2,1,2.5\n"
-PROBS, LABELS = np.array([[0.25, 0.75], [0.5, 0.5]]), np.array([1, 0])
-
-
-def saved(save, *arguments, **arrays):
-    """What a function of NumPy writes into a file."""
-    file = io.BytesIO()
-    save(file, *arguments, **arrays)
-    return file.getvalue()
-
-
-npy, npz = functools.partial(saved, np.save), functools.partial(saved, np.savez)
 
 
 def parquet(**columns):

@@ -2,18 +2,11 @@
 
 import random
 
-import numpy as np
-import pytest
-
 from calibjax.command_line import load
 from calibjax.command_line.reading import InputError
-from tests.command_line.examples import GOOD, LABELS, NORMAL, PROBS, npy, npz
+from tests.command_line.examples import GOOD, NORMAL
 
-FILES = {
-    ".csv": [GOOD.encode(), NORMAL.encode(), b"y,prob\nFalse,0.25\nTrue,0.5\nTrue,0.75\n"],
-    ".npz": [npz(prob=PROBS, label=LABELS)],
-    ".npy": [npy(np.c_[PROBS, LABELS])],
-}
+FILES = [GOOD.encode(), NORMAL.encode(), b"y,prob\nFalse,0.25\nTrue,0.5\nTrue,0.75\n"]
 PIECES = b'0123456789.,;-eE"\n\r\t\0 naif'
 
 
@@ -34,16 +27,14 @@ def damaged(content, rng):
     return bytes(found)
 
 
-@pytest.mark.parametrize("ending", FILES)
-def test_damaged_files(ending, tmp_path):
-    rng = random.Random(ending)
-    path = tmp_path / f"data{ending}"
-    options = ["--target", "3", "--classes", "1=0", "2=1"] if ending == ".npy" else []
+def test_damaged_files(tmp_path):
+    rng = random.Random(".csv")
+    path = tmp_path / "data.csv"
     refused = 0
     for _ in range(150):
-        path.write_bytes(damaged(rng.choice(FILES[ending]), rng))
+        path.write_bytes(damaged(rng.choice(FILES), rng))
         try:
-            load([str(path), *options])
+            load(path)
         except InputError as error:
             refused += 1
             line = " ".join(str(error).split())

@@ -54,14 +54,13 @@ class Page(html.parser.HTMLParser):
         return [attributes for found, attributes in self.found if found == tag]
 
 
-@pytest.mark.parametrize("float64", [False, True])
-def test_prints_what_was_read_and_found(float64, file, calls, capsys):
-    assert main([str(file), *["--float64"] * float64]) == 0
+def test_prints_what_was_read_and_found(file, calls, capsys):
+    assert main([str(file)]) == 0
     output = capsys.readouterr()
     assert output.err == ""
     assert f"file: {file}\npredictions: classes: prob_0, prob_1\n" in output.out
     assert output.out.endswith(f"\n\n{EVALUATION}\n")
-    [((key, predictions, targets), others, is_float64)] = calls
+    [((key, predictions, targets), others)] = calls
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(0))).all()
     np.testing.assert_array_equal(predictions.probs, [[0.25, 0.75], [0.5, 0.5], [0.1, 0.9]])
     np.testing.assert_array_equal(targets, [1, 0, 1])
@@ -71,17 +70,7 @@ def test_prints_what_was_read_and_found(float64, file, calls, capsys):
         "features": None,
         "weights": None,
         "class_names": ("0", "1"),
-        "repairs": False,
     }
-    assert is_float64 == float64
-    assert f"computed in: float{64 if float64 else 32}\n" in output.out
-
-
-def test_repairs_are_asked_for(file, calls, tmp_path, capsys):
-    page = tmp_path / "page.html"
-    assert main([str(file), "--repairs", "--report", str(page)]) == 0
-    assert calls[0][1]["repairs"] is True
-    assert "evaluate(key, predictions, targets, **options, repairs=True)" in page.read_text()
 
 
 def test_json(file, calls, capsys):
@@ -93,10 +82,8 @@ def test_json(file, calls, capsys):
         "predictions": "classes: prob_0, prob_1",
         "targets": "column label",
         "rows": "3",
-        "computed in": "float32",
         "seed": "7",
     }
-    assert found.pop("remarks") == []
     assert found == json.loads(EVALUATION.to_json())
     assert found["sections"][1]["entries"][1]["value"] is None  # NaN
     key = calls[0][0][0]
@@ -108,15 +95,11 @@ def test_what_was_read_names_classes_groups_and_what_was_left_out(file, calls, c
         "prob_cat,prob_dog,label,group_a,group_b,x\n0.5,0.5,dog,1,2,\n,,cat,1,1,\n0.5,0.5,cat,1,1,"
     )
     assert main([str(file), "--skip-missing", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["remarks"] == [
-        "Groups are numbered from 0: "
-        "group_a = 1 (group 0), group_b = 1 (group 1), group_b = 2 (group 2).",
-    ]
-    found = found["input"]
+    found = json.loads(capsys.readouterr().out)["input"]
     assert found["rows"] == "2 (1 more lack a value)"
     assert found["not used"] == "x"
-    assert found["classes in the names of kernels"] == "0: cat, 1: dog"
+    assert calls[0][1]["groups"] == {"group_a": ["1", "1"], "group_b": ["2", "1"]}
+    assert calls[0][1]["class_names"] == ("cat", "dog")
 
 
 def test_report(file, calls, tmp_path, capsys):

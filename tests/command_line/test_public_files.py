@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 
+import jax
 import numpy as np
 import pytest
 
@@ -36,7 +37,8 @@ def attempt(arguments, monkeypatch):
     for name in ("evaluate", "compare"):
         monkeypatch.setattr(program, name, lambda *arguments, **options: EVALUATION)
     output, error = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(error):
+    streams = contextlib.redirect_stdout(output), contextlib.redirect_stderr(error)
+    with streams[0], streams[1], jax.enable_x64(False):
         try:
             status = main(arguments)
         except SystemExit as end:  # of options

@@ -8,7 +8,7 @@ import pytest
 from calibjax import distributions
 from calibjax.command_line import load
 from calibjax.command_line.reading import InputError
-from tests.command_line.examples import npy, npz, parquet, saved
+from tests.command_line.examples import parquet
 
 RNG = np.random.default_rng(0)
 PROBS = RNG.dirichlet(np.ones(3), 20)
@@ -28,7 +28,6 @@ NAMES = ["prob_0", "prob_1", "prob_2", "label"]
 CLASSES = csv(NAMES, *PROBS.T, LABELS)
 COUNTED = ["--target", "4", "--classes", "1=0", "2=1", "3=2"]
 COMMAS = CLASSES.replace(",", ";").replace(".", ",")
-STRUCTURED = np.rec.fromarrays([*PROBS.T, LABELS], names=NAMES)
 
 
 @pytest.mark.parametrize(
@@ -48,11 +47,8 @@ STRUCTURED = np.rec.fromarrays([*PROBS.T, LABELS], names=NAMES)
         (".csv", csv(["P0", "P1", "P2", "y"], *PROBS.T, LABELS), ["--classes", "P*"]),
         (".csv", csv(NAMES, *(7 * PROBS.T), LABELS), ["--normalize"]),
         (".csv", csv(NAMES, *(100 * PROBS.T), LABELS), ["--percent"]),
-        (".npz", npz(prob=PROBS, label=LABELS), []),
-        (".npz", saved(np.savez_compressed, probs=PROBS, labels=LABELS.astype("S")), []),
-        (".npy", npy(STRUCTURED), []),
-        (".npy", npy(np.c_[PROBS, LABELS]), COUNTED),
         (".parquet", parquet(**dict(zip(NAMES, [*PROBS.T, LABELS]))), []),
+        (".parquet", parquet(**dict(zip(NAMES, [*PROBS.T, LABELS * 1.0]))), ["--decimal", ","]),
     ],
 )
 def test_classes(ending, content, options, written):
@@ -110,14 +106,14 @@ def test_groups_features_weights_and_missing_values(written):
     data = load(path, "--skip-missing", "--na", "-", "--weights", "w")
     np.testing.assert_array_equal(data.features, PROBS[:, :2])
     np.testing.assert_array_equal(data.weights, SCALE)
-    assert data.group_names[:3] == ("group_a = north", "group_a = south", "group_b = 0")
-    np.testing.assert_array_equal(data.groups[:, 1], LABELS % 2)
+    assert data.groups == {"group_a": [*groups], "group_b": [*map(str, LABELS)]}
     facts = dict(data.facts)
     assert facts["rows"] == "20 (2 more lack a value)"
     assert facts["not used"] == "id"
     with pytest.raises(InputError, match="row 23: .* column target, got '-'; --skip-missing"):
         load(path, na="-")
-    assert load(path, skip_missing=True, na="-", groups=["group_a"]).groups.tolist() == [*groups]
+    chosen = load(path, skip_missing=True, na="-", groups=["group_a"])
+    assert chosen.groups == {"group_a": [*groups]}
 
 
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])

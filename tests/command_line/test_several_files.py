@@ -26,7 +26,7 @@ def test_models_are_named_by_their_files(files, calls, capsys):
     assert about["file"] == f"{files[0]}; {files[1]}"
     assert about["model b"] == "normal: mean, sd"
     assert about["rows"] == "2"
-    [((_, models, targets), _, _)] = calls
+    [((_, models, targets), _)] = calls
     assert list(models) == ["a", "b"]
     np.testing.assert_array_equal(models["b"].loc, [1, 3])
     np.testing.assert_array_equal(targets, [0.1, 0.2])
@@ -76,7 +76,7 @@ def test_other_refusals(files, calls, tmp_path, capsys):
         (classes[:2], "expected classes x, y as in"),
         ([classes[0], classes[2], "--weights", "w"], "row 3: expected weights 3.0 as in"),
         ([files[0], str(tmp_path / "none.csv")], "none.csv: cannot be read"),
-        ([*files, "--repairs"], "expected one model, got 2"),
+        ([*classes[::2], "--groups", "w"], "--groups and --features: expected one model, got 2"),
         ([files[0], "--clusters", "target"], "expected one use of column target"),
     ):
         assert main([*map(str, arguments)]) == 2
@@ -99,7 +99,7 @@ def test_models_in_the_columns_of_one_file(tmp_path, calls, capsys):
     path.write_text("elo,odds,winner,day\n0.5,0.25,us,1\n0.5,0.75,them,1\n0.1,0.2,us,2\n")
     arguments = [str(path), "--models", "elo", "odds", "--positive", "us", "--target", "winner"]
     assert main([*arguments, "--clusters", "day"]) == 0
-    [((_, models, targets), options, _)] = calls
+    [((_, models, targets), options)] = calls
     assert list(models) == ["elo", "odds"]
     np.testing.assert_array_equal(models["odds"].probs, [0.25, 0.75, 0.2])
     assert targets.tolist() == [1, 0, 1]

@@ -1,15 +1,14 @@
-"""Which recalibration is enough: names, numbers, the section, and what is refused."""
+"""Which recalibration is enough: names, numbers, sentences, and what is refused."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, evaluate, record, scores, select_recalibration
+from calibjax import distributions, record, scores, select_recalibration
 from calibjax.distances import Wasserstein
 from calibjax.distributions import Bernoulli, Ensemble, Mixture, Normal, sample_targets
 from calibjax.evaluation import selection
-from calibjax.evaluation.data import checked_data
 from calibjax.evaluation.selection import Repairs
 from calibjax.hypothesis_tests.aggregated import as_tested, hypothesis_of
 from calibjax.hypothesis_tests.exact import checked_family
@@ -122,47 +121,17 @@ def test_families_without_some_default():
         select_recalibration(KEYS[1], distributions.Poisson(jnp.ones(N)), jnp.ones(N, int))
 
 
-def test_section(monkeypatch):
-    """Each number names the attribute of the call; what was not fitted says why."""
-    some, worse = Gain(0.2, 0.1, 0.0, 0.4), Gain(0.1, 0.1, -0.1, 0.3)
-    pvalues = {"nothing": 0.01, "temperature": 0.4, "affine": 0.5, "beta": jnp.nan}
-    gains = {"temperature": some, "affine": worse, "beta": Gain(*[jnp.nan] * 4)}
-    found = Repairs(pvalues, gains, 0.05, (("beta", "too few"),))
-    asked = []
-    answer = lambda *arguments, **options: asked.append((arguments, options)) or found  # noqa: E731
-    monkeypatch.setattr(selection, "select_recalibration", answer)
-    halves, labels, weights = Bernoulli(jnp.full(30, 0.5)), np.arange(30) % 2, np.arange(30.0)
-    data = checked_data(KEYS[0], halves, labels, None, None, weights)
-    part = selection.repairs(data)
-    [section] = part.sections
-    assert [(x.name, x.value) for x in section.entries[:-1]] == [
-        ("p-value without a repair", 0.01),
-        ("p-value after temperature", 0.4),
-        ("held-out gain by temperature", 0.2),
-        ("p-value after affine", 0.5),
-        ("held-out gain by affine", 0.1),
-    ]
-    assert section.entries[-1].note == "too few"
-    [((_, predictions, targets), options)] = asked
-    assert len(predictions.probs) == len(targets) == 30  # without rows that fill up
-    np.testing.assert_allclose(29 * options["weights"] / options["weights"][29], weights, rtol=1e-6)
-    assert part.remarks == (
-        "The recalibration 'temperature' repairs it (p = 0.4 afterwards) and improves the held-out "
-        "score by 0.2 (95 % interval 0 to 0.4).",  # the gain by the last one is unknown
-    )
-    del pvalues["beta"], gains["beta"]
-    assert Repairs(pvalues, gains, 0.05).sentence.endswith("; no later one improves it more.")
+def test_sentences():
+    """The gain by the last one is unknown, where it was not fitted."""
+    gains = {"temperature": Gain(0.2, 0.1, 0.0, 0.4), "beta": Gain(*[jnp.nan] * 4)}
+    pvalues = {"nothing": 0.01, "temperature": 0.4, "beta": jnp.nan}
+    told = "The recalibration 'temperature' repairs it (p = 0.4 afterwards) and improves the "
+    told += "held-out score by 0.2 (95 % interval 0 to 0.4)"
+    assert Repairs(pvalues, gains, 0.05, (("beta", "too few"),)).sentence == f"{told}."
+    gains["beta"] = Gain(0.1, 0.1, -0.1, 0.3)
+    assert Repairs(pvalues, gains, 0.05).sentence == f"{told}; no later one improves it more."
     lossy = Repairs({"nothing": 0.01, "a": 0.4}, {"a": Gain(-0.1, 0.1, -0.3, 0.1)}, 0.05)
     assert "worsens the held-out score by 0.1 (95 % interval -0.1 to 0.3)." in lossy.sentence
-    found = Repairs({"nothing": 0.5}, {}, 0.05)
-    assert selection.repairs(data).remarks == ()
-
-
-def test_section_of_what_has_no_repair():
-    quantiles = distributions.Quantiles(jnp.array([0.5]), jnp.zeros((30, 1)))
-    data = checked_data(KEYS[0], quantiles, NOISE[:30], *[None] * 3)
-    [section] = selection.repairs(data).sections
-    assert "does not apply: recalibrations: expected a dictionary" in section.remark
 
 
 class _Plain:
@@ -172,8 +141,6 @@ class _Plain:
 
 
 def test_wrong_input():
-    with pytest.raises(ValueError, match="repairs: expected"):
-        evaluate(KEYS[0], NORMAL, NORMAL.loc, repairs="yes")
     with pytest.raises(TypeError, match="recalibrations.*: expected a record.* got _Plain"):
         select_recalibration(KEYS[1], NORMAL, NORMAL.loc, {"plain": _Plain()})
     with pytest.raises(TypeError, match="recalibrations: expected a dictionary .* none of them"):
