@@ -40,7 +40,6 @@ LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)  # of predictions without l
 NUM_BINS = 10
 _LEAST = 20  # samples in a bin of the reliability diagram, on average
 _NUM_DRAWS = 199  # for the ranges of ECEs
-_ROUNDING = 8  # in units of the last place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -601,10 +600,6 @@ def temperature(data: Data) -> Part:
     named_loss = _loss(data)
     if named_loss is None or not hasattr(predictions, "tempered"):
         return Part()
-    if _is_idle(predictions):
-        text = "No temperature changes these predictions: they are all 0 or 1, give all classes "
-        text += "the same probability, or are uniform distributions or ensembles whose members "
-        return Part((Section(title, (), f"{text}agree."),))
     name, loss = named_loss
     # Its name is shown only if it is not the default.
     option = "" if loss is scores.negative_log_likelihood else f"scores.{loss.__name__}"
@@ -615,9 +610,11 @@ def temperature(data: Data) -> Part:
     else:
         best = data.call(recalibration.temperature_interval, samples, loss=scored)
     value = measured("temperature", *best)
-    if not np.isfinite(value.value):
-        return Part((Section(title, (), f"The temperature {value.note or 'is not finite'}."),))
-
+    if not np.isfinite([value.value, value.standard_error or 0]).all():
+        text = "No temperature changes these predictions: they are all 0 or 1, give all classes "
+        text += "the same probability, or are uniform distributions."
+        text = f"The temperature {value.note}." if value.note else text
+        return Part((Section(title, (), text),))
     methods = Named({"temperature": method}, f"{{'temperature': recalibration.{call}}}")
     arguments = recalibration.recalibration_gain, data.key_at(2), methods, samples
     held_out, call = data.call(*arguments, score=scored)
@@ -644,20 +641,6 @@ def temperature(data: Data) -> Part:
 
 
 _tempered = jax.jit(jax.vmap(tempered, (0, None)))  # predictions at a temperature
-
-
-@jax.jit
-def _is_idle(predictions: Distribution) -> jax.Array:
-    """Whether temperatures do not change the predictions, up to rounding."""
-    hotter = _tempered(predictions, 2.0)
-    before, after = (getattr(p, "class_probs", p) for p in (predictions, hotter))
-
-    def is_close(x: jax.Array, y: jax.Array) -> jax.Array:
-        if not jnp.issubdtype(x.dtype, jnp.floating):  # indices, which stay as they are
-            return jnp.array(True)
-        return jnp.all(jnp.abs(x - y) <= _ROUNDING * jnp.finfo(x.dtype).eps * jnp.abs(x))
-
-    return jnp.all(jnp.stack(jax.tree.leaves(jax.tree.map(is_close, before, after))))
 
 
 def _loss(data: Data) -> tuple[str, Callable[..., Any]] | None:

@@ -1,20 +1,18 @@
 """Tests with kernels: of all errors together, and of errors given the features."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
 
 from calibjax import distances, distributions, hypothesis_tests
-from calibjax.distributions import Ensemble, Normal
+from calibjax.distributions import Ensemble
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.evaluation.data import (
+    LEVEL,
     MEMBERS,
     REDRAWS,
     TARGETS,
@@ -26,8 +24,8 @@ from calibjax.evaluation.data import (
     ranges,
 )
 from calibjax.evaluation.record import Entry, Section
-from calibjax.evaluation.words import MAP_OF_QUANTILES, SHAPE, map_of
-from calibjax.hypothesis_tests.components import ALIKE, OF_CLASSES, OF_NUMBERS
+from calibjax.evaluation.words import map_of
+from calibjax.hypothesis_tests.components import OF_CLASSES, OF_NUMBERS
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import (
@@ -40,12 +38,11 @@ from calibjax.kernels import (
 )
 from calibjax.kernels.defaults import NUM_LANDMARKS, affordable, thinned
 from calibjax.kernels.expectations import prepare_features
-from calibjax.kernels.residuals import SHAPES, Shape
+from calibjax.kernels.residuals import SHAPES
 
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
 PAIRS = 2e9  # of samples that an SKCE takes at most; beyond, its kernel is one of low rank
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
-_LARGEST_SCORE = 5.0  # beyond, single precision does not tell
 _WORDS = {
     "biased": "all errors together",
     "unbiased": "errors shared by similar predictions",
@@ -190,87 +187,44 @@ def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], Fi
     components, of_groups, entries = test.components, test.group_pvalues, []
     assert components is not None, "of a test of the SKCE"
     assert of_groups is not None, "of a test of groups"
-    of_directions = np.asarray(components.direction_scores) != 0
-    by_name = dict(zip(components.kernel_names, jax.tree.leaves(test.adjusted_pvalue), strict=True))
     for group in components.groups:
         largest = components.largest_kernel_of(group)
         part = components.of_kernel(largest)
         call = f"{_COMPONENTS}.of_kernel({largest!r}).{part.largest}.z"
         more = {"pvalue": float(of_groups[group]), "call": call}
-        words = _in_words(data, components.direction_of(largest))
-        entries.append(
-            Entry(f"z: {group}", float(getattr(part, part.largest).z), note=words, **more)
-        )
-    # The direction with the largest score that is told; otherwise that of the largest kernel.
-    scores = np.asarray(components.biased.z)
-    places = [p for p in np.argsort(-scores, kind="stable") if of_directions[p]]
-    for place in places:
-        words = _in_words(data, components.direction_of(components.kernel_names[place]))
-        p = float(np.asarray(components.direction_pvalues)[place])
-        if words and p <= 0.05:
-            name = components.kernel_names[place]
-            score, call = float(scores[place]), f"{_COMPONENTS}.of_kernel({name!r}).biased.z"
-            break
-    else:
-        name = components.largest_kernel
-        part, words = components.of_kernel(name), _in_words(data, components.direction_of(name))
-        score, p = float(getattr(part, part.largest).z), float(by_name[name])
-        call = f"{_COMPONENTS}.of_kernel({name!r}).{part.largest}.z"
-    if not words or words == ALIKE:
-        return entries, None
-    title = f"z of the clearest direction: {words}"
-    entries.append(Entry(title, score, pvalue=p, call=call))
-    shape = words.rpartition(": ")[2]
-    if shape in SHAPES:
-        advice = MAP_OF_QUANTILES if data.task == "regression" else SHAPE
-        return entries, Finding(title, *_told(words), advice=advice)
-    more = {"is_last": "where" not in words, "advice": map_of(data.task, data.size)}
-    return entries, Finding(title, *_told(words), is_repaired=True, **more)
+        note, value = _direction(data, test, largest), float(getattr(part, part.largest).z)
+        entries.append(Entry(f"z: {group}", value, note=note, **more))
+    scores, pvalues = np.asarray(components.biased.z), np.asarray(components.direction_pvalues)
+    is_clear = (np.asarray(components.direction_scores) != 0) & (pvalues <= LEVEL)
+    for place in np.argsort(-scores, kind="stable"):
+        name = components.kernel_names[place]
+        words = _direction(data, test, name)
+        if is_clear[place] and words:
+            title = f"z of the clearest direction: {words}"
+            call = f"{_COMPONENTS}.of_kernel({name!r}).biased.z"
+            p = float(pvalues[place])
+            entries.append(Entry(title, float(scores[place]), pvalue=p, call=call))
+            more = {"is_last": "where" not in words, "advice": map_of(data.task, data.size)}
+            return entries, Finding(title, *_told(words), is_repaired=True, **more)
+    return entries, None
+
+
+def _direction(data: Data, test: Any, kernel: str) -> str:
+    """What a kernel says of the predictions; nothing of shapes, which a shift or a scale may be."""
+    words = data.in_words(test.components.direction_of(kernel))
+    return "" if words.rpartition(": ")[2] in SHAPES else words
 
 
 def _told(direction: str) -> tuple[str, str]:
     """What is wrong, and the numbers: of a direction of the test."""
     direction, _, score = direction.partition(": ")
-    text = f"that is what the kernel test sees most clearly ({score})" if score else ""
-    text = text or "that is what the kernel test sees most clearly"
-    if direction in OF_CLASSES:
-        return direction, text
+    text = "that is what the kernel test sees most clearly" + f" ({score})" * bool(score)
     for word in (" too ", " not "):
         subject, separator, rest = direction.partition(word)
-        if separator:
+        if separator and direction not in OF_CLASSES:
             start = f"{subject} is" if "class" in subject else f"the {subject} are"
             return f"{start}{word}{rest}", text
     return direction, text
-
-
-def _in_words(data: Data, words: str) -> str:
-    """What a kernel says of the predictions; nothing of shapes that a shift and a scale explain."""
-    shape = words.rpartition(": ")[2]
-    if shape in SHAPES and not _has_shape(data, shape):
-        return ""
-    return data.in_words(words)
-
-
-def _has_shape(data: Data, shape: Any) -> bool:
-    """Whether normal scores have a wrong shape, given their own mean and standard deviation.
-
-    No shape is named where a score is beyond ±5, which single precision does not tell from others.
-    """
-    scores = ndtri(np.asarray(data.known(data.pit), float))
-    if not np.all(np.abs(scores) < _LARGEST_SCORE):
-        return False
-    mean = data.average(scores)
-    deviation = np.sqrt(data.average((scores - mean) ** 2))
-    values = _standard_residuals(shape, (scores - mean) / max(deviation, 1e-300))
-    residuals = data.shares * np.asarray(values)[:, 0]
-    return bool(abs(np.sum(residuals)) >= 2 * np.sqrt(np.sum(residuals**2)))
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _standard_residuals(shape: Any, scores: jax.Array) -> jax.Array:
-    """Residuals of the shape of standard normal distributions."""
-    standard = Normal(jnp.zeros((), scores.dtype), jnp.ones((), scores.dtype))
-    return jax.vmap(Shape(shape).residual, (None, 0))(standard, scores)
 
 
 def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], Finding | None]:

@@ -40,11 +40,6 @@ SCALING = Advice(
     f"not computed. {_HELD_OUT}",
     _CALL.format(method="AffineScaling()"),
 )
-SHAPE = Advice(
-    "No shift and no temperature changes the shape of the predicted distributions. Predict with a "
-    "family that has the shape of the targets, such as LogNormal, Mixture or Quantiles of "
-    "calibjax.distributions, or predict a function of them."
-)
 OTHER_COUNTS = Advice(
     "Predict with a family of counts whose variance is not given by its mean, such as "
     "NegativeBinomial of calibjax.distributions."

@@ -230,4 +230,4 @@ def test_names_of_classes_change_nothing_else():
     shown = [x.get_text() for x in panel.draw().get_xticklabels()]
     assert shown == ["class cat", "class dog", "class cow", "accuracy - confidence"]
     error = named["accuracy, group 0"].difference
-    assert panel.shown.estimate[0, -1] == pytest.approx(error, abs=1e-6)
+    assert panel.shown.estimate[1, -1] == pytest.approx(error, abs=1e-6)

@@ -8,9 +8,8 @@ import pytest
 import scipy.stats
 
 from calibjax import distributions
-from calibjax._core import checks
 from calibjax.evaluation.data import checked_data, measured, ranges, shown_classes, task_of
-from calibjax.evaluation.errors import Column, _entry, _is_idle, proper_scores
+from calibjax.evaluation.errors import Column, _entry, proper_scores, temperature
 
 KEY = jax.random.key(0)
 
@@ -92,21 +91,23 @@ def test_ranges_hold_together():
     assert ranges({"a": np.arange(999)})["a"] == (24, 974)  # the 25th from both ends
 
 
-@pytest.mark.parametrize("unit", [1e-7, 1.0, 1e7])
-def test_ensembles_that_temperatures_change(unit):
-    values = unit * (300 + np.random.default_rng(0).normal(size=(12, 4)))
-    with jax.enable_x64(False):
-        spread, equal = (distributions.Ensemble(np.float32(x)) for x in (values, 0 * values + unit))
-        checked = [checks.batch(x) for x in (spread, equal)]  # which numbers them
-        assert [bool(_is_idle(x)) for x in checked] == [False, True]
-
-
-def test_classes_that_temperatures_change():
+def test_predictions_that_no_temperature_changes():
     half, certain = np.full(12, 0.5), np.arange(12) % 2 * 1.0
+    some, labels = np.where(np.arange(12) % 3 == 0, 0.2, 0.8), np.arange(12) % 4 > 0
     idle = [distributions.Bernoulli(half), distributions.Bernoulli(certain)]
     idle += [distributions.CategoricalLogits(np.full((12, 3), 3.3))]
-    assert all(_is_idle(x) for x in idle)
-    assert not _is_idle(distributions.Bernoulli(half + 1e-3))
+    idle += [distributions.Categorical(np.full((12, 3), 1 / 3))]
+    idle += [distributions.Bernoulli(np.where(certain == 1, half, certain))]
+    for predictions, is_idle in [
+        *((x, True) for x in idle),
+        (distributions.Bernoulli(some), False),
+    ]:
+        for is_double in (False, True):
+            with jax.enable_x64(is_double):
+                data = checked_data(KEY, predictions, labels.astype(int), *[None] * 3)
+                [section] = temperature(data).sections
+            assert ("No temperature changes these predictions" in section.remark) == is_idle
+            assert (not section.entries) == is_idle
 
 
 @pytest.mark.parametrize("binary", [True, False])
