@@ -16,7 +16,7 @@ from calibjax.distributions import Ensemble, Quantiles
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
-from calibjax.evaluation.data import Data, Finding, Part, scatter_of, shown_classes
+from calibjax.evaluation.data import LEVEL, Data, Finding, Part, scatter_of, shown_classes
 from calibjax.evaluation.kernel_tests import Choice
 from calibjax.evaluation.record import Entry, Section, number
 from calibjax.evaluation.words import MAP_OF_QUANTILES, percent, percents
@@ -38,15 +38,15 @@ class Cuts:
 
     Attributes:
         edges: inner edges of the cells (e_{c-1}, e_c], [C - 1].
+        values: an expression of the number.
         called: the words for a range (low, high].
-        call: an expression of which samples are in a range.
-        ranges: first and last but one of neighbouring cells; by default all but that of all cells.
+        ranges: first and last but one of neighbouring cells.
     """
 
     edges: np.ndarray
+    values: str
     called: Callable[[float, float], str]
-    call: Callable[[float, float], str]
-    ranges: tuple[tuple[int, int], ...] = ()
+    ranges: tuple[tuple[int, int], ...]
 
     @staticmethod
     def all_ranges(edges: np.ndarray) -> tuple[tuple[int, int], ...]:
@@ -70,6 +70,13 @@ class Cuts:
         ends = [-math.inf, *map(float, self.edges), math.inf]
         first, last = self.ranges[place]
         return ends[first], ends[last]
+
+    def call(self, place: int) -> str:
+        """An expression of which samples are in a range, empty for all of them."""
+        low, high = self.ends(place)
+        ends = [f"({self.values} > {low!r})"] * math.isfinite(low)
+        ends += [f"({self.values} <= {high!r})"] * math.isfinite(high)
+        return " & ".join(ends)
 
     def cells(self, values: np.ndarray) -> np.ndarray:
         """The cells of values."""
@@ -114,65 +121,34 @@ class View:
         return means, unions @ (weights[:, None] ** 2 * chances * (1 - chances))
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """An event that occurs more or less often than predicted.
-
-    Attributes:
-        view: where it was found.
-        region, event: its indices there.
-        number: of the samples in the region that count.
-        observed: share of these in which the event occurred.
-        predicted: mean of its predicted probabilities.
-        chance: the difference is at most this, in size, for a calibrated model: for all places at
-            once, with a probability of at least 95 %.
-        pvalue: of the difference, adjusted for all places that were looked at; at least that of a
-            z-test with the observed scatter.
-    """
-
-    view: View
-    region: int
-    event: int
-    number: int
-    observed: float
-    predicted: float
-    chance: float
-    pvalue: float
-
-
 def find_places(
-    views: list[View],
-    draw: Callable[[np.random.Generator], Any],
-    weights: np.ndarray,
-    seed: Any,
-    num_draws: int,
-) -> tuple[list[Place], int]:
-    """The worst place of each view, the worst first, and the number of places.
+    data: Data, views: list[View], draw: Callable[[np.random.Generator], Any], num_draws: int
+) -> tuple[list[tuple[Entry, int]], int]:
+    """The worst place of each view with its number of samples, and the number of places.
 
     The statistic is the largest |N - E N| / sd N over all places, of the numbers N of samples in
     them. It is compared with those of redrawn targets, which makes the p-values exact (the largest
-    of each redraw, Westfall and Young 1993).
+    of each redraw, Westfall and Young 1993). The worst place comes first.
 
     Args:
+        data: what weights and seeds are taken from.
         views: at least one.
         draw: draws targets from the predictions, in the form that `View.redrawn` takes.
-        weights: of the samples, whose mean is one, [n].
-        seed: of NumPy.
         num_draws: B, the number of redraws.
     """
-    random = np.random.default_rng(seed)
-    moments = [view.moments(weights) for view in views]
+    random = np.random.default_rng(np.asarray(jax.random.key_data(data.at(13))).ravel())
+    moments = [view.moments(data.shares) for view in views]
     seen = [variances >= _LEAST_VARIANCE for _, variances in moments]
     null = np.zeros(num_draws)
     for b in range(num_draws):
         drawn = draw(random)
         for view, moment, where in zip(views, moments, seen, strict=True):
-            sizes = _standardised(view.totals(view.redrawn(drawn), weights), *moment)
+            sizes = _standardised(view.totals(view.redrawn(drawn), data.shares), *moment)
             null[b] = np.max(sizes, where=where, initial=null[b])
     searched = zip(views, moments, seen, strict=True)
-    worst = [_worst(view, *m, where, weights, null) for view, m, where in searched if where.any()]
-    worst.sort(key=lambda x: (x.pvalue, -abs(x.observed - x.predicted) / max(x.chance, _SMALLEST)))
-    return worst, sum(int(where.sum()) for where in seen)
+    worst = [_worst(data, view, *m, where, null) for view, m, where in searched if where.any()]
+    worst.sort(key=lambda found: (found[1].pvalue, -found[0]))
+    return [(entry, number) for _, entry, number in worst], sum(int(x.sum()) for x in seen)
 
 
 def _standardised(totals: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
@@ -180,81 +156,61 @@ def _standardised(totals: np.ndarray, means: np.ndarray, variances: np.ndarray) 
 
 
 def _worst(
+    data: Data,
     view: View,
     means: np.ndarray,
     variances: np.ndarray,
     seen: np.ndarray,
-    weights: np.ndarray,
     null: np.ndarray,
-) -> Place:
-    """The place with the largest difference of a view."""
-    totals = view.totals(view.cells, weights)
+) -> tuple[float, Entry, int]:
+    """The largest difference of a view: its size, observed and predicted share, and samples."""
+    weights, totals = data.shares, view.totals(view.cells, data.shares)
     sizes = np.where(seen, _standardised(totals, means, variances), -1)
-    place = region, event = np.unravel_index(int(sizes.argmax()), sizes.shape)
+    region, event = place = tuple(map(int, np.unravel_index(sizes.argmax(), sizes.shape)))
     inside = view.regions.unions[region][view.bins] > 0
     happened = view.events.unions[event][view.cells[inside]]
     chances = np.broadcast_to(view.probs @ view.events.unions[event], len(view.cells))[inside]
     total, difference = float(weights[inside].sum()), float(totals[place] - means[place])
     scatter, _ = scatter_of(happened - chances, weights[inside])
-    observed = abs(difference) / total / scatter if scatter > 0 else np.inf
+    by_scatter = abs(difference) / total / scatter if scatter > 0 else np.inf
     critical = np.sort(null)[::-1][max(0, int(0.05 * (len(null) + 1)) - 1)]
-    size = min(sizes[place], observed) * (1 - 1e-9)  # redraws may equal it up to rounding
-    return Place(
-        view,
-        int(region),
-        int(event),
-        int((weights[inside] > 0).sum()),
+    size = min(sizes[place], by_scatter) * (1 - 1e-9)  # redraws may equal it up to rounding
+    chance = view.factor * float(critical * np.sqrt(variances[place])) / total
+    predicted = (float(totals[place]) - view.factor * difference) / total
+    where, rows = view.regions.called(*view.regions.ends(region)), view.regions.call(region)
+    entry = Entry(
+        view.events.called(*view.events.ends(event)) + f", where {where}" * bool(rows),
         float(totals[place]) / total,
-        (float(totals[place]) - view.factor * difference) / total,
-        view.factor * float(critical * np.sqrt(variances[place])) / total,
-        float((1 + np.sum(null >= size)) / (1 + len(null))),
+        expected=predicted,
+        by_chance=(max(0.0, predicted - chance), min(1.0, predicted + chance)),
+        pvalue=float((1 + np.sum(null >= size)) / (1 + len(null))),
+        call=data.mean_of(f"({view.events.call(event)})", rows=f"[{rows}]" * bool(rows)),
     )
+    return float(sizes[place]), entry, int((weights[inside] > 0).sum())
 
 
 def where_wrong(data: Data, chosen: Choice | None) -> Part:
     """The places with the largest errors."""
-    views, draw = _search(data, chosen)
-    seed = np.asarray(jax.random.key_data(data.at(13))).ravel()
-    worst, count = find_places(views, draw, data.shares, seed, NUM_REDRAWS)
+    worst, count = find_places(data, *_search(data, chosen), NUM_REDRAWS)
     if not worst:
         return Part()
-    shown = [place for place in worst if place.pvalue <= 0.05][:_SHOWN] or worst[:1]
-    entries = [_entry(data, place) for place in shown]
+    shown = [x for x in worst if (x[0].pvalue or 0) <= LEVEL][:_SHOWN] or worst[:1]
     findings = []
-    for place, entry in zip(shown, entries, strict=True):
-        more = "more" if place.observed > place.predicted else "less"
+    for entry, number_inside in shown:
+        more = "more" if (entry.difference or 0) > 0 else "less"
         name, _, region = entry.name.partition(", where ")
         verb = "occur" if name.startswith("targets") else "occurs"
-        observed, predicted = percents(place.observed, place.predicted)
+        observed, predicted = percents(entry.value, entry.expected or 0.0)
         where = f" where {region}" if region else ""
         word = f"{name} {verb} {more} often than predicted{where}"
-        text = f"{observed} observed, {predicted} predicted in {place.number} samples"
+        text = f"{observed} observed, {predicted} predicted in {number_inside} samples"
         advice = MAP_OF_QUANTILES if data.task == "regression" else None
         findings.append(Finding(entry.name, word, text, advice=advice))
     remark = f"Of {count} places (events in regions of the predictions), those whose frequencies "
     remark += "differ most from the predicted ones, in standard errors. They were searched for "
     remark += "because a test rejects and no sentence would have named an error."
-    return Part((Section("Where it is wrong", tuple(entries), remark),), tuple(findings))
-
-
-def _entry(data: Data, place: Place) -> Entry:
-    """Observed and predicted frequency."""
-    view = place.view
-    event, region = view.events.ends(place.event), view.regions.ends(place.region)
-    observed = view.events.call(*event)
-    inside = "" if region == (-math.inf, math.inf) else view.regions.call(*region)
-    rows = f"[{inside}]" if inside else ""
-    name = view.events.called(*event)
-    name += f", where {view.regions.called(*region)}" if inside else ""
-    chance = place.chance
-    return Entry(
-        name,
-        place.observed,
-        expected=place.predicted,
-        by_chance=(max(0.0, place.predicted - chance), min(1.0, place.predicted + chance)),
-        pvalue=place.pvalue,
-        call=data.mean_of(f"({observed})", rows=rows),
-    )
+    entries = tuple(entry for entry, _ in shown)
+    return Part((Section("Where it is wrong", entries, remark),), tuple(findings))
 
 
 def _search(data: Data, chosen: Choice | None) -> tuple[list[View], Any]:
@@ -294,49 +250,30 @@ def _search(data: Data, chosen: Choice | None) -> tuple[list[View], Any]:
 def _of_classes(data: Data, probs: np.ndarray) -> Iterator[View]:
     """Each class, and the top label, where its probability is between two numbers."""
     labels, call = data.known(data.targets), "predictions.class_probs"
-    top, shown, m = probs.argmax(1), list(shown_classes(probs)), probs.shape[1]
-    for c in [*shown, *[None] * (m > 2)]:
-        own = probs.max(1) if c is None else probs[:, c]
-        values = f"jnp.max({call}, 1)" if c is None else f"{call}[:, {c}]"
-        name = "the most probable class" if c is None else data.class_called(c)
-        event = f"targets == jnp.argmax({call}, 1)" if c is None else f"targets == {c}"
+    m, shown, shares = probs.shape[1], shown_classes(probs), np.arange(1, NUM_CELLS) / NUM_CELLS
+    numbers, single = np.arange(m - 1), tuple((c, c + 1) for c in shown)
+    top, largest = probs.argmax(1), probs.max(1)
 
-        def happened(y: np.ndarray, c: int | None = c) -> np.ndarray:
-            return (y == (top if c is None else c)).astype(int)
+    def called(low: float, high: float) -> str:
+        return data.class_called(m - 1 if math.isinf(high) else int(high))
 
-        regions = _regions(own, "its probability", values, np.arange(1, NUM_CELLS) / NUM_CELLS)
-        event_of = Cuts(np.array([0.5]), _constant(name), _constant(event), ((1, 2),))
-        chances = np.stack([1 - own, own], 1)
-        bins = regions.cells(own)
-        yield View(event_of, regions.with_all(), happened(labels), chances, happened, bins)
-    if m > 2:  # each class where another one, or itself, is the most probable
-        single, edges = tuple((c, c + 1) for c in shown), np.arange(m - 1) + 0.5
-
-        def at(high: float) -> int:
-            return m - 1 if math.isinf(high) else int(high)
-
-        yield View(
-            Cuts(
-                edges,
-                lambda low, high: data.class_called(at(high)),
-                lambda low, high: f"targets == {at(high)}",
-                single,
-            ),
-            Cuts(
-                edges,
-                lambda low, high: f"{data.class_called(at(high))} is the most probable one",
-                lambda low, high: f"jnp.argmax({call}, 1) == {at(high)}",
-                single,
-            ),
-            labels,
-            probs,
-            lambda y: y,
-            top,
-        )
-
-
-def _constant(text: str) -> Callable[[float, float], str]:
-    return lambda low, high: text
+    for c in shown:
+        regions = _regions(probs[:, c], "its probability", f"{call}[:, {c}]", shares)
+        events = Cuts(numbers, "targets", called, ((c, c + 1),))
+        bins = regions.cells(probs[:, c])
+        yield View(events, regions.with_all(), labels, probs, lambda y: y, bins)
+    if m > 2:
+        regions = _regions(largest, "its probability", f"jnp.max({call}, 1)", shares)
+        is_right = f"(targets == jnp.argmax({call}, 1))"
+        events = Cuts(np.zeros(1), is_right, lambda *_: "the most probable class", ((1, 2),))
+        right, chances = (labels == top).astype(int), np.stack([1 - largest, largest], 1)
+        redrawn, bins = lambda y: (y == top).astype(int), regions.cells(largest)
+        yield View(events, regions.with_all(), right, chances, redrawn, bins)
+        # Each class where another one, or itself, is the most probable.
+        words = lambda low, high: f"{called(low, high)} is the most probable one"  # noqa: E731
+        regions = Cuts(numbers, f"jnp.argmax({call}, 1)", words, single)
+        events = Cuts(numbers, "targets", called, single)
+        yield View(events, regions, labels, probs, lambda y: y, top)
 
 
 def _regions(values: np.ndarray, name: str, call: str, shares: np.ndarray) -> Cuts:
@@ -345,12 +282,8 @@ def _regions(values: np.ndarray, name: str, call: str, shares: np.ndarray) -> Cu
     first = np.clip(np.round(shares * n).astype(int), 1, n - 1)
     edges = np.unique((ordered[first - 1] + ordered[first]) / 2)  # between values, not at one
     edges = edges[edges < values.max()]
-    return Cuts(
-        edges,
-        lambda low, high: f"{name} is {_between(low, high)}",
-        lambda low, high: _inside(call, low, high),
-        Cuts.all_ranges(edges),
-    )
+    called = lambda low, high: f"{name} is {_between(low, high)}"  # noqa: E731
+    return Cuts(edges, call, called, Cuts.all_ranges(edges))
 
 
 def _of_numbers(data: Data, predictions: Any, edges: np.ndarray) -> Iterator[View]:
@@ -423,13 +356,9 @@ def _of_targets(
     is_whole = np.issubdtype(np.asarray(data.targets).dtype, np.integer)
     n = len(targets)
     levels = np.concatenate([np.zeros((n, 1)), below, np.ones((n, 1))], 1)
-    events = Cuts(
-        cuts,
-        lambda low, high: f"targets{name} {_around(low, high, is_whole)}",
-        lambda low, high: _inside(call, low, high),
-        Cuts.all_ranges(cuts),
-    )
-    everywhere = Cuts(np.zeros(0), _constant(""), _constant("")).with_all()
+    called = lambda low, high: f"targets{name} {_around(low, high, is_whole)}"  # noqa: E731
+    events = Cuts(cuts, call, called, Cuts.all_ranges(cuts))
+    everywhere = Cuts(np.zeros(0), "", called, ((0, 1),))
     probs = np.clip(np.diff(levels, axis=1), 0, 1)
     return View(events, everywhere, events.cells(targets), probs, redrawn, np.zeros(n, int))
 
@@ -438,13 +367,8 @@ def _of_ranks(
     data: Data, edges: np.ndarray, regions: list[tuple[Any, str, str]], redrawn: Cells | None = None
 ) -> Iterator[View]:
     """Ranks of targets within the predictions, in thirds of the predictions by values of each."""
-    pit = "result.arrays['pit']"
-    events = Cuts(
-        edges,
-        lambda low, high: f"targets {_quantiles(low, high)}",
-        lambda low, high: _inside(pit, low, high),
-        Cuts.all_ranges(edges),
-    )
+    called = lambda low, high: f"targets {_quantiles(low, high)}"  # noqa: E731
+    events = Cuts(edges, "result.arrays['pit']", called, Cuts.all_ranges(edges))
     cells = events.cells(data.known(data.pit).astype(float))
     probs = np.diff(np.concatenate([[0], edges, [1]]))[None]
     for place, (values, name, call) in enumerate(regions):
@@ -505,10 +429,3 @@ def _quantiles(low: float, high: float) -> str:
     if math.isinf(high):
         return f"above the predicted {percent(low)} quantile"
     return f"between the predicted {percent(low)} and {percent(high)} quantiles"
-
-
-def _inside(values: str, low: float, high: float) -> str:
-    """Expression of which values are in (low, high]."""
-    ends = [f"({values} > {low!r})"] * math.isfinite(low)
-    ends += [f"({values} <= {high!r})"] * math.isfinite(high)
-    return " & ".join(ends)

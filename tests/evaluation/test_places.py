@@ -20,7 +20,26 @@ KEY = jax.random.key(0)
 
 
 def _cuts(edges, ranges=()):
-    return Cuts(np.asarray(edges), lambda low, high: "", lambda low, high: "", ranges)
+    return Cuts(np.asarray(edges), "x", lambda low, high: f"{low} to {high}", ranges)
+
+
+def _found(views, draw, weights, seed, num_draws):
+    """Worst places of samples that count by these weights."""
+    mean = lambda values, rows: f"mean{values}{rows}"  # noqa: E731
+    key = jax.random.key(seed)
+    data = types.SimpleNamespace(shares=weights, at=lambda _: key, mean_of=mean)
+    return find_places(data, views, draw, num_draws), np.asarray(jax.random.key_data(key)).ravel()
+
+
+def _at(view, entry):
+    """Region and event of an entry."""
+    places = np.ndindex(len(view.regions.ranges), len(view.events.ranges))
+    for r, j in places:
+        where = view.regions.called(*view.regions.ends(r))
+        name = view.events.called(*view.events.ends(j))
+        if entry.name == name + f", where {where}" * bool(view.regions.call(r)):
+            return r, j
+    raise AssertionError(entry.name)
 
 
 def _views(random):
@@ -61,10 +80,11 @@ def test_totals_and_moments_by_loops():
 def test_pvalue_by_hand():
     """That of the largest standardised difference among the same redraws."""
     view, draw = _views(np.random.default_rng(3))
-    [place], number = find_places([view], draw, ONES, 7, 99)
+    ([(entry, size)], number), seed = _found([view], draw, ONES, 7, 99)
+    region, event = place = _at(view, entry)
     means, variances = view.moments(ONES)
     seen = variances >= 5
-    generator = np.random.default_rng(7)
+    generator = np.random.default_rng(seed)
 
     def sizes(cells):
         return np.where(seen, abs(view.totals(cells, ONES) - means) / np.sqrt(variances), 0)
@@ -72,26 +92,28 @@ def test_pvalue_by_hand():
     redrawn = np.array([sizes(view.redrawn(draw(generator))).max() for _ in range(99)])
     largest = sizes(view.cells).max()
     assert number == seen.sum()
-    assert sizes(view.cells)[place.region, place.event] == largest
-    inside = view.regions.unions[place.region][view.bins] > 0
-    event = view.events.unions[place.event]
-    residuals = event[view.cells[inside]] - view.probs[inside] @ event
+    assert sizes(view.cells)[place] == largest
+    inside = view.regions.unions[region][view.bins] > 0
+    happened = view.events.unions[event]
+    residuals = happened[view.cells[inside]] - view.probs[inside] @ happened
     observed = abs(residuals.mean()) / residuals.std(ddof=1) * np.sqrt(inside.sum())
-    assert place.pvalue == (1 + np.sum(redrawn >= min(largest, observed))) / 100
-    assert place.observed == event[view.cells[inside]].mean()
-    assert place.observed - place.predicted == pytest.approx(residuals.mean())
-    at = place.region, place.event
-    assert place.chance * place.number == pytest.approx(sorted(redrawn)[-5] * variances[at] ** 0.5)
+    assert entry.pvalue == (1 + np.sum(redrawn >= min(largest, observed))) / 100
+    assert (entry.value, size) == (happened[view.cells[inside]].mean(), inside.sum())
+    assert entry.difference == pytest.approx(residuals.mean())
+    chance = sorted(redrawn)[-5] * variances[place] ** 0.5 / size
+    ends = max(0, entry.expected - chance), min(1, entry.expected + chance)
+    assert entry.by_chance == pytest.approx(ends)
+    assert entry.call.startswith("mean((x >") or entry.call.startswith("mean((x <=")
 
 
 def _one_event(labels, probs, weights):
     """Whether labels are 1, among all samples."""
     n = len(probs)
-    events, everywhere = _cuts([0.5], ((1, 2),)), _cuts(np.zeros(0)).with_all()
+    events, everywhere = _cuts([0.5], ((1, 2),)), _cuts(np.zeros(0), ((0, 1),))
     chances = np.stack([1 - probs, probs], 1)
     cells, bins = np.asarray(labels, int), np.zeros(n, int)
     view = View(events, everywhere, cells, chances, lambda u: (u < probs).astype(int), bins)
-    return find_places([view], lambda random: random.uniform(size=n), weights, 0, 99)[0]
+    return _found([view], lambda random: random.uniform(size=n), weights, 0, 99)
 
 
 def test_observed_scatter_counts_where_it_is_larger():
@@ -99,20 +121,20 @@ def test_observed_scatter_counts_where_it_is_larger():
     n = 400
     probs = np.where(np.arange(n) < n // 2, 0.98, 0.02)
     labels = np.arange(n) % 20 < 11
-    [place] = _one_event(labels, probs, np.ones(n))
+    ([(entry, _)], _), seed = _one_event(labels, probs, np.ones(n))
     residuals = labels - probs
     observed = residuals.sum() / (residuals.std(ddof=1) * np.sqrt(n))
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     sd = np.sqrt(np.sum(probs * (1 - probs)))
     redrawn = [np.sum(random.uniform(size=n) < probs) - n / 2 for _ in range(99)]
     assert np.sum(np.abs(redrawn) >= residuals.sum()) == 0
-    assert place.pvalue == (1 + np.sum(np.abs(redrawn) / sd >= observed)) / 100 > 0.01
+    assert entry.pvalue == (1 + np.sum(np.abs(redrawn) / sd >= observed)) / 100 > 0.01
 
 
 def test_samples_without_weight_are_not_counted():
     weights = np.where(np.arange(400) % 4, 4 / 3, 0)
-    [place] = _one_event(np.ones(400), np.full(400, 0.5), weights)
-    assert place.number == 300
+    ([(_, number)], _), _ = _one_event(np.ones(400), np.full(400, 0.5), weights)
+    assert number == 300
 
 
 def test_level():
@@ -120,7 +142,7 @@ def test_level():
     random = np.random.default_rng(0)
     pvalues = np.array(
         [
-            find_places([view], draw, ONES, i, 39)[0][0].pvalue
+            _found([view], draw, ONES, i, 39)[0][0][0][0].pvalue
             for i in range(300)
             for view, draw in [_views(random)]
         ]
@@ -140,10 +162,9 @@ def test_redrawn_labels_have_the_predicted_frequencies():
     assert abs(frequencies - probs).max() < 5 * 0.5 / np.sqrt(4000)
     # All views see the same labels.
     cells = [view.redrawn(labels[0]) for view in views]
-    for c in range(3):
-        np.testing.assert_array_equal(cells[c], labels[0] == c)
+    for place in (0, 1, 2, 4):
+        np.testing.assert_array_equal(cells[place], labels[0])
     np.testing.assert_array_equal(cells[3], labels[0] == probs.argmax(1))
-    np.testing.assert_array_equal(cells[4], labels[0])
 
 
 KINDS = [
@@ -178,8 +199,7 @@ def _chances(p, low, high):
         return np.mean((p.values > low) & (p.values <= high), 1)
     if isinstance(p, distributions.Quantiles):
         return np.full(40, min(high, 1) - max(low, 0))
-    probs = p.class_probs[:, int(p.class_probs.shape[1] == 2)]
-    return probs if high > 0.5 else 1 - probs
+    return p.class_probs[:, 0 if np.isinf(low) else int(low) + 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -195,11 +215,11 @@ def test_places_are_those_of_their_calls(kind):
     for view in views:
         totals, (means, _) = view.totals(view.cells, data.shares), view.moments(data.shares)
         for r in range(len(view.regions.ranges)):
-            call = view.regions.call(*view.regions.ends(r))
+            call = view.regions.call(r)
             inside = np.asarray(eval(call, known) if call else np.ones(40, bool))
             for j in random.choice(count := len(view.events.ranges), min(count, 4), False):
                 ends = view.events.ends(j)
-                happened = np.asarray(eval(view.events.call(*ends), known))
+                happened = np.asarray(eval(view.events.call(j), known))
                 assert totals[r, j] == np.sum(happened[inside])
                 if view is views[0] and not vectors:
                     # Targets are compared with pools that contain them, and members do not.
