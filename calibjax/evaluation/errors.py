@@ -453,28 +453,22 @@ def _remark(data: Data, law: _Law | None) -> str:
 def _binned(data: Data) -> Section:
     """ECEs beside those of redrawn labels."""
     notions = ("top_label", "class_wise") if data.task == "classification" else ("top_label",)
-    call = f"binning=estimators.UniformBins({NUM_BINS}){data.and_weights})"
-    test = hypothesis_tests.exact_test(
-        data.at(4),
-        _eces(notions),
-        data.predictions,
-        data.targets,
-        num_draws=_NUM_DRAWS,
-        weights=data.weights,
-    )
-    entries, draws = [], {}
-    for notion in notions:
-        name = f"ECE, {notion.replace('_', ' ')}"
-        draws[name] = test.null_samples[notion]
-        shown = f"estimators.ece(predictions, targets, notion={notion!r}, {call}"
-        entries.append(Entry(name, float(test.statistic[notion]), call=shown))
-    chances = ranges(draws)
-    entries = [dataclasses.replace(x, by_chance=chances[x.name]) for x in entries]
+    options: Any = {"num_draws": _NUM_DRAWS, "weights": data.weights}
+    samples = data.predictions, data.targets
+    test = hypothesis_tests.exact_test(data.at(4), _eces(notions), *samples, **options)
+    chances, more = ranges(test.null_samples), f"UniformBins({NUM_BINS}){data.and_weights}"
+    entries = [
+        Entry(
+            f"ECE, {notion.replace('_', ' ')}",
+            float(test.statistic[notion]),
+            by_chance=chances[notion],
+            call=f"estimators.ece(predictions, targets, {notion=}, binning=estimators.{more})",
+        )
+        for notion in notions
+    ]
     remark = f"Expected calibration errors in {NUM_BINS} bins (low, high] of equal width. They are "
-    remark += (
-        f"biased upwards: a calibrated model has the range on the right ({_NUM_DRAWS} redraws "
-    )
-    remark += "of the labels)."
+    remark += f"biased upwards: a calibrated model has the range on the right ({_NUM_DRAWS} "
+    remark += "redraws of the labels)."
     return Section("Expected calibration errors", tuple(entries), remark, is_detail=True)
 
 

@@ -43,11 +43,6 @@ from calibjax.kernels.residuals import SHAPES
 FEW = 400  # up to this n tests see all pairs of targets without features, in each redraw
 PAIRS = 2e9  # of samples that an SKCE takes at most; beyond, its kernel is one of low rank
 NUM_DRAWS = 20  # from each prediction whose expectations have no closed form
-_WORDS = {
-    "biased": "all errors together",
-    "unbiased": "errors shared by similar predictions",
-    "dispersion": "targets scatter more than predicted",
-}
 _COMPONENTS = "result.tests['calibration'].components"
 
 
@@ -140,79 +135,65 @@ def _linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, st
 
 
 def all_errors(data: Data, chosen: Choice) -> Part:
-    """The exact test of all errors together, what it is largest for, and the SKCE."""
+    """The exact test of all errors together, the clearest of them, and the SKCE."""
     predictions, kernel, others = chosen.predictions, chosen.kernel, {}
     if chosen.groups:
         test, groups = hypothesis_tests.aggregated_skce_test, Named(chosen.groups, "result.kernels")
         call = data.call(test, data.key_at(REDRAWS), predictions, kernels=groups)
         test, call = call.value(), call.text
         number = len(jax.tree.leaves(test.adjusted_pvalue))
-        how = f"The test has a soft maximum of {len(chosen.groups)} groups of {number} kernels; "
-        how += "each z is that of the most significant kernel of a group. "
+        how = f"The test has a soft maximum of {len(chosen.groups)} groups of {number} kernels, "
+        how += "which result.tests['calibration'] shows. "
         parts = jax.tree.leaves(chosen.groups, is_leaf=lambda part: isinstance(part, Nystrom))
         if any(isinstance(part, Nystrom) for part in parts):
             how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.Nystrom). "
-        rows, finding = _of_groups(data, test)
     else:
         kernel, how = _linear(data, kernel, predictions.value)
         others = {"exact test": kernel}
         test, call = _exact(data, "exact test", kernel, predictions)
-        how = "The test has this one kernel. " + how
-        rows, finding = _of_components(data, test)
+        how = f"The test has this one kernel. {how}"
     note = "redrawn are the targets, independently given the predictions"
     if is_ensemble(predictions.value):
         note = "redrawn is which of the members and the target is the target"
-    first = Entry(
-        "all errors together",
-        float(test.statistic),
-        pvalue=float(test.pvalue),
-        call=f"{call}.statistic",
-        note=note,
-    )
-    how += "z is standardised over the redraws."
-    section = Section(
-        "Is the model calibrated?", (first, *rows), chosen.how + how, test="calibration"
-    )
-    vague = Finding(first.name, "not calibrated", "", is_vague=True, is_last=True)
+    title, p = "all errors together", float(test.pvalue)
+    entries = [Entry(title, float(test.statistic), pvalue=p, call=f"{call}.statistic", note=note)]
+    findings = [Finding(title, "not calibrated", "", is_vague=True, is_last=True)]
+    if clearest := _clearest(data, test):
+        words, z, p, call = clearest
+        how += "z is standardised over the redraws."
+        entries.append(Entry(f"z of the clearest direction: {words}", z, pvalue=p, call=call))
+        more = {"is_last": "where" not in words, "advice": map_of(data.task, data.size)}
+        findings.insert(0, Finding(entries[1].name, *_told(words), is_repaired=True, **more))
+    remark = f"{chosen.how}{how}".strip()
+    section = Section("Is the model calibrated?", tuple(entries), remark, test="calibration")
     skce, kernels = _skce(data, chosen, test)
     remark = "The squared kernel calibration error is zero for a calibrated model."
     errors = Section("Kernel calibration errors", (skce,), remark, is_detail=True)
-    findings = (finding, vague) if finding else (vague,)
     tests = {(_redrawn(predictions.value), "calibration"): test}
-    return Part((section, errors), findings, tests, chosen.groups, others | kernels)
+    return Part((section, errors), tuple(findings), tests, chosen.groups, others | kernels)
 
 
-def _of_groups(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], Finding | None]:
-    """Rows of the groups of kernels, and the clearest direction."""
-    components, of_groups, entries = test.components, test.group_pvalues, []
+def _clearest(data: Data, test: CalibrationTestResult) -> tuple[str, float, float, str] | None:
+    """The significant direction with the largest z: in words, z, p-value and call.
+
+    Shapes are left out, which may be those of a shift or a scale: places tell more.
+    """
+    components = test.components
     assert components is not None, "of a test of the SKCE"
-    assert of_groups is not None, "of a test of groups"
-    for group in components.groups:
-        largest = components.largest_kernel_of(group)
-        part = components.of_kernel(largest)
-        call = f"{_COMPONENTS}.of_kernel({largest!r}).{part.largest}.z"
-        more = {"pvalue": float(of_groups[group]), "call": call}
-        note, value = _direction(data, test, largest), float(getattr(part, part.largest).z)
-        entries.append(Entry(f"z: {group}", value, note=note, **more))
+    if components.direction_scores is None:  # of one kernel
+        z = float(components.dispersion.z)
+        words = (OF_CLASSES if data.is_of_classes else OF_NUMBERS)[z < 0]
+        one = words, z, float(test.pvalue), f"{_COMPONENTS}.dispersion.z"
+        return one if components.largest == "dispersion" else None
     scores, pvalues = np.asarray(components.biased.z), np.asarray(components.direction_pvalues)
     is_clear = (np.asarray(components.direction_scores) != 0) & (pvalues <= LEVEL)
     for place in np.argsort(-scores, kind="stable"):
         name = components.kernel_names[place]
-        words = _direction(data, test, name)
-        if is_clear[place] and words:
-            title = f"z of the clearest direction: {words}"
+        words = data.in_words(components.direction_of(name))
+        if is_clear[place] and words.rpartition(": ")[2] not in SHAPES:
             call = f"{_COMPONENTS}.of_kernel({name!r}).biased.z"
-            p = float(pvalues[place])
-            entries.append(Entry(title, float(scores[place]), pvalue=p, call=call))
-            more = {"is_last": "where" not in words, "advice": map_of(data.task, data.size)}
-            return entries, Finding(title, *_told(words), is_repaired=True, **more)
-    return entries, None
-
-
-def _direction(data: Data, test: Any, kernel: str) -> str:
-    """What a kernel says of the predictions; nothing of shapes, which a shift or a scale may be."""
-    words = data.in_words(test.components.direction_of(kernel))
-    return "" if words.rpartition(": ")[2] in SHAPES else words
+            return words, float(scores[place]), float(pvalues[place]), call
+    return None
 
 
 def _told(direction: str) -> tuple[str, str]:
@@ -225,24 +206,6 @@ def _told(direction: str) -> tuple[str, str]:
             start = f"{subject} is" if "class" in subject else f"the {subject} are"
             return f"{start}{word}{rest}", text
     return direction, text
-
-
-def _of_components(data: Data, test: CalibrationTestResult) -> tuple[list[Entry], Finding | None]:
-    """Rows of the components of one kernel, and what the largest one says."""
-    components, chance, entries = test.components, float(test.critical_value()), []
-    assert components is not None, "of a test of the SKCE"
-    for name, words in _WORDS.items():
-        score, call = float(getattr(components, name).z), f"{_COMPONENTS}.{name}.z"
-        p = float(test.pvalue) if name == components.largest else None
-        more = {"by_chance": (-chance, chance), "pvalue": p, "call": call}
-        entries.append(Entry(f"z: {words}", score, **more))
-    if components.largest != "dispersion":
-        return entries, None
-    of_dispersion = OF_CLASSES if data.is_of_classes else OF_NUMBERS
-    words = of_dispersion[float(components.dispersion.z) < 0]
-    entry = f"z: {_WORDS['dispersion']}"
-    more = {"is_last": True, "is_repaired": True, "advice": map_of(data.task, data.size)}
-    return entries, Finding(entry, *_told(words), **more)
 
 
 def _skce(data: Data, chosen: Choice, test: CalibrationTestResult) -> tuple[Entry, dict[str, Any]]:
