@@ -123,9 +123,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     "reading": {
         "--sep": _one("CHARACTER", "between values (default: comma; tab in .tsv)", type=_separator),
-        "--decimal": _one(
-            "MARK", "decimal mark (default: a point)", default=".", choices=(".", ",")
-        ),
+        "--decimal": _one("MARK", "decimal mark (default: a point)", choices=(".", ",")),
         "--thousands": _one("MARK", "mark between thousands (default: none)", choices=(*".,' _",)),
         "--encoding": _one("NAME", "of texts (default: UTF-8, or UTF-16 by its mark)"),
         "--na": _some("TEXT", "more texts for missing values, besides NA, NaN, null, ?, ..."),
@@ -169,8 +167,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         for name, settings in group_of.items():
             group.add_argument(name, **settings)
     options = parser.parse_args(arguments)
-    if options.thousands == options.decimal:
-        parser.error(f"--thousands: expected another mark than --decimal, got {options.decimal}")
+    if options.thousands == (options.decimal or "."):
+        parser.error(f"--thousands: expected another mark than --decimal, got {options.thousands}")
     if options.demo is not None and options.files:
         parser.error(f"--demo: expected no FILE, since it brings its own, got {options.files[0]}")
     if options.demo is not None:

@@ -37,6 +37,7 @@ HUB = ("output_type", "output_type_id", "value")
 _LARGEST = 2**30  # bytes of a file, unpacked
 _SHOWN = 60  # characters of a value
 _POSITIVE = "positive"
+_GROUPED = re.compile(r"[+-]?(0|[1-9]\d{0,2}(\.\d{3})*)")  # whole, or with three digits a point
 
 # Families with scalar parameters: student_t is StudentT.
 _FAMILIES = "normal laplace logistic student_t generalized_normal log_normal gamma beta uniform"
@@ -110,6 +111,7 @@ class Table:
         rows: number of each row in the file, [n].
         missing: texts that stand for a missing value, in lower case.
         marks: the decimal mark of numbers, and the one between thousands or nothing.
+        is_open: whether nothing says which mark a point is, as in texts with semicolons.
     """
 
     path: Path
@@ -117,6 +119,7 @@ class Table:
     rows: np.ndarray
     missing: frozenset[str] = MISSING
     marks: tuple[str, str] = (".", "")
+    is_open: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -152,6 +155,10 @@ class Table:
         """A column of numbers up to a largest size, float64 [n]; refuses others."""
         numbers = self.values(name, is_percent=is_percent)
         self.refuse_where(~(np.abs(numbers) <= largest), "a finite number", name)
+        points = np.array(["." in x for x in self.columns[name]])
+        if self.is_open and all(map(_GROUPED.fullmatch, self.columns[name])):
+            advice = ", a fraction or thousands; say --decimal . or --decimal , --thousands ."
+            self.refuse_where(points, "a number that can be read in one way", name, advice)
         return numbers
 
     def is_missing(self, name: str, labels: Collection[str] = ()) -> np.ndarray:
@@ -244,7 +251,7 @@ def read(path: Path, options: Namespace, number: int | None = None) -> Table:
         columns = [[str(x).strip() for x in values] for values in read_columns.values()]
     else:
         names, columns, start = _columns_of_text(path, content, TEXTS[kind], options, number)
-        marks = options.decimal, options.thousands or ""
+        marks = options.decimal or ".", options.thousands or ""
     (name, count), *_ = Counter(names).most_common(1) or [("", 0)]
     if count > 1:
         refuse(path, "columns of different names", f"column {shown(name)} {count} times")
@@ -253,7 +260,8 @@ def read(path: Path, options: Namespace, number: int | None = None) -> Table:
         refuse(path, "rows", "none")
     rows = start + np.arange(len(texts[name]))
     missing = MISSING | {x.strip().lower() for x in options.na or ()}
-    return Table(path, texts, rows, missing, marks)
+    is_open = options.sep == ";" and not (options.decimal or options.thousands)
+    return Table(path, texts, rows, missing, marks, is_open)
 
 
 def _columns_of_text(
@@ -283,7 +291,7 @@ def _columns_of_text(
         has_names = len(cells) != number
     elif has_names is None:
         has_names = True
-        if np.isfinite(_numbers(cells[0], options.decimal)).all():
+        if np.isfinite(_numbers(cells[0], options.decimal or ".")).all():
             got = f"numbers ({listed(cells[0], 4)}); say --no-header, or --header if they are names"
             refuse(f"{path}, row 1", "names of columns", got)
     names = [*cells[0]] if has_names else [str(i + 1) for i in range(len(cells[0]))]

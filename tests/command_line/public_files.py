@@ -286,6 +286,9 @@ FILES += [
         "--sep", "--sep ';' --decimal ,", NORMAL),
     File("semicolons, 2,750 is 2.75", "refused", table(WITH_COMMA, ";"),
          "--sep", "--sep ';' --decimal ,", score("Normal", *THOUSANDS.T / 1000)),
+    File("semicolons, 2.750 is 2750", "refused", table(
+        {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, ";"),
+        "--sep", "--sep ';' --decimal , --thousands .", score("Normal", *THOUSANDS.T)),
     File("tabs, 2,750 is 2750", "refused", table(WITH_COMMA, "\t"),
          "--decimal --thousands", "--thousands ,", score("Normal", *THOUSANDS.T), "money.tsv"),
     File("risks in percent", "refused", table(
