@@ -113,11 +113,16 @@ def test_groups_by_names_and_by_memberships():
 def test_columns_of_a_table_name_the_groups():
     """Two columns both have a 2, which are not the same group."""
     pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"sex": ["f", "m", "f"], "ward": [2, 1, 2], "old": [0.0, 1.0, 1.0]})
-    memberships, names = checked_groups(table, 3)
-    assert names == ("sex = f", "sex = m", "ward = 1", "ward = 2", "old")
-    expected = [[1, 0, 0, 1, 0], [0, 1, 1, 0, 1], [1, 0, 0, 1, 1]]
-    np.testing.assert_array_equal(memberships, expected)
+    columns = {"sex": ["f", "m", "f"], "ward": [2, 1, 2], "old": [0.0, 1.0, 1.0]}
+    for table in (columns, pandas.DataFrame(columns)):
+        memberships, names = checked_groups(table, 3)
+        assert names == ("sex = f", "sex = m", "ward = 1", "ward = 2", "old")
+        expected = [[1, 0, 0, 1, 0], [0, 1, 1, 0, 1], [1, 0, 0, 1, 1]]
+        np.testing.assert_array_equal(memberships, expected)
+    with pytest.raises(ValueError, match=r"^groups: expected shape \[n\]"):
+        checked_groups({"sex": ["f", "m"]}, 3)
+    with pytest.raises(ValueError, match=r"^groups: expected shape \[n\]"):
+        checked_groups({}, 3)
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, "pandas"])
