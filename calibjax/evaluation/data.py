@@ -79,6 +79,7 @@ _ANY = (
     "say what it is by distributions.Bernoulli(probs), Categorical(probs), Normal(loc, scale), "
     "Ensemble(values), ..."
 )
+_NO_GROUPS = "None", "nan", "NaT", "<NA>"
 TARGETS, MEMBERS, RANKS = "targets", "members", "PIT values"  # what is redrawn
 
 
@@ -381,9 +382,8 @@ def checked_groups(groups: Any, num_samples: int) -> tuple[jax.Array, tuple[str,
     if array.ndim == 2:
         array = checks.finite("groups", checks.real("groups", array))
         return jnp.asarray(array), tuple(f"group {i}" for i in range(array.shape[1]))
-    # Of pandas' NA neither x == x nor x != x is a truth value.
-    values = groups if isinstance(groups, list | tuple) else array.tolist()
-    missing = [i for i, x in enumerate(values) if x is None or (x != x) is not False]
+    values = groups if isinstance(groups, list | tuple) else array.tolist()  # NaN beside texts
+    missing = [i for i, x in enumerate(values) if not isinstance(x, str) and str(x) in _NO_GROUPS]
     if missing:
         got = f"{values[missing[0]]} in row {missing[0]}; give these rows a group of their own"
         raise ValueError(f"groups: expected integers or strings, got {got}")

@@ -13,7 +13,7 @@ import numpy as np
 from calibjax import estimators, hypothesis_tests, plotting, recalibration, scores
 from calibjax._core.gate import inner
 from calibjax.binnings import EqualMassBins, UniformBins
-from calibjax.distributions import Bernoulli, Quantiles, Uniform, with_features
+from calibjax.distributions import Bernoulli, Uniform, with_features
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.distributions.ensembles import MonteCarlo
@@ -84,7 +84,7 @@ class _Law(NamedTuple):
 
     predictions: Any
     targets: jax.Array
-    columns: jax.Array
+    columns: Any
     levels: np.ndarray
     redrawn: str
 
@@ -100,24 +100,23 @@ def _law(data: Data) -> _Law | None:
     is_scalar, is_forecast = jnp.ndim(targets) == 1, data.task in ("ensembles", "quantiles")
     if not is_forecast and hasattr(predictions, "mean"):
         levels = LEVELS if is_scalar and hasattr(predictions, "icdf") else ()
-        columns = _columns(predictions, jnp.asarray(levels, jnp.float32))
+        columns = _columns(predictions, np.asarray(levels, np.float32))
         return _Law(predictions, targets, columns, np.array(levels), TARGETS)
     if data.pit is None:
         return None
-    zeros, pit = jnp.zeros_like(data.pit), data.pit
-    levels = jnp.asarray(LEVELS, pit.dtype)
-    if isinstance(predictions, Quantiles):
-        levels = predictions.levels
-    each = jnp.broadcast_to(levels, (data.length, levels.shape[-1]))
+    pit = np.asarray(data.pit)  # NumPy has no programs
+    levels = np.asarray(getattr(predictions, "levels", LEVELS), pit.dtype)
+    each = np.broadcast_to(levels, (data.length, levels.shape[-1]))
     inverse = 12**0.5 if data.task == "ensembles" else 0.0  # quantiles have their levels
-    moments = jnp.broadcast_to(jnp.array([0.5, inverse], pit.dtype), (data.length, 2))
-    columns = jnp.concatenate([moments, each, each, each], 1)
-    mean = np.asarray(levels, float).reshape(-1, levels.shape[-1]).mean(0)
-    return _Law(Uniform(zeros, zeros + 1), pit, columns, mean, RANKS)
+    moments = np.full((data.length, 2), [0.5, inverse], pit.dtype)
+    columns = np.concatenate([moments, each, each, each], 1)
+    mean = levels.astype(float).reshape(-1, levels.shape[-1]).mean(0)
+    zeros: Any = np.zeros_like(pit)
+    return _Law(Uniform(zeros, zeros + 1), data.pit, columns, mean, RANKS)
 
 
 @jax.jit
-def _columns(predictions: Distribution, levels: jax.Array) -> jax.Array:
+def _columns(predictions: Distribution, levels: Any) -> jax.Array:
     """Means, inverse deviations, quantiles and their probabilities, [n, 2 d + 3 k]."""
 
     def one(p: Any) -> jax.Array:

@@ -183,8 +183,9 @@ def _clearest(data: Data, test: CalibrationTestResult) -> tuple[str, float, floa
     if components.direction_scores is None:  # of one kernel
         z = float(components.dispersion.z)
         words = (OF_CLASSES if data.is_of_classes else OF_NUMBERS)[z < 0]
+        is_clear = components.largest == "dispersion" and test.pvalue <= LEVEL
         one = words, z, float(test.pvalue), f"{_COMPONENTS}.dispersion.z"
-        return one if components.largest == "dispersion" else None
+        return one if is_clear else None
     scores, pvalues = np.asarray(components.biased.z), np.asarray(components.direction_pvalues)
     is_clear = (np.asarray(components.direction_scores) != 0) & (pvalues <= LEVEL)
     for place in np.argsort(-scores, kind="stable"):

@@ -102,7 +102,7 @@ def test_groups_by_names_and_by_memberships():
     memberships, names = checked_groups(["b", "a", "b"], 3)
     assert names == ("group a", "group b")
     np.testing.assert_array_equal(memberships, [[0, 1], [1, 0], [0, 1]])
-    for integers in (["10", "2", "1"], [10, 2, 1]):
+    for integers in (["10", "2", "1"], [10, 2, 1], [*np.array([10, 2, 1])]):
         assert checked_groups(integers, 3)[1] == ("group 1", "group 2", "group 10")
     given = np.array([[1, 0.5], [0, 1], [1, 1]])
     memberships, names = checked_groups(given, 3)
@@ -114,7 +114,8 @@ def test_columns_of_a_table_name_the_groups():
     """Two columns both have a 2, which are not the same group."""
     pandas = pytest.importorskip("pandas")
     columns = {"sex": ["f", "m", "f"], "ward": [2, 1, 2], "old": [0.0, 1.0, 1.0]}
-    for table in (columns, pandas.DataFrame(columns)):
+    arrays = {name: np.array(column) for name, column in columns.items()}
+    for table in (columns, arrays, pandas.DataFrame(columns)):
         memberships, names = checked_groups(table, 3)
         assert names == ("sex = f", "sex = m", "ward = 1", "ward = 2", "old")
         expected = [[1, 0, 0, 1, 0], [0, 1, 1, 0, 1], [1, 0, 0, 1, 1]]
