@@ -1,32 +1,19 @@
 """W21 §5.2 and App. A.3, Fig. 3 and 12: calibration of networks for Friedman 1 while they train.
 
-Ten networks with normal predictions are trained on 100 samples. NLL, MSE, pinball loss, SKCE
-(unbiased and biased) and the p-value of the bootstrap test are evaluated at every iteration, for
-the networks and for their ensemble, on the training samples and on 50 test samples. The exact test
-is evaluated beside the bootstrap test at the iterations of the published table.
+Data, initial values and resamples are those of the authors, drawn from their seeds. Ten networks
+with normal predictions are trained on 100 samples. NLL, MSE, pinball loss, SKCE (unbiased and
+biased) and the p-value of the bootstrap test are evaluated during the training, for the networks
+and for their ensemble, on the training samples and on 50 test samples. The exact test is evaluated
+beside the bootstrap test.
 
-Data and initial values of the paper are not published, only the statistics of networks 1 to 7 and
-of the ensemble. Ours are compared with three of these networks at 18 iterations, in distribution,
-on other data sets with new networks. The median of our ten networks is compared with the range of
-all seven at each iteration, our ensemble with theirs at the last one. What the paper says of the
-ensemble is counted in the authors' files, too.
-
-The published statistics of the *ensemble* contain an error of CalibrationErrors.jl, which skips the
-pairs (i ≥ 2, 1) of components: ours must differ there, and the table shows the SKCE without these
-pairs beside the right one. The kernel of the ensembles need not be positive
-semi-definite, see `calibjax.distances.MixtureWasserstein`.
-
-All is in float64, as in the code of the paper.
+The published SKCE and p-values of the *ensemble* contain an error of CalibrationErrors.jl, see
+`friedman_statistics.skipped_terms`. They are computed without it, and as published.
 """
 
 import dataclasses
 import functools
-import hashlib
-import os
 import resource
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -34,39 +21,31 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from experiments.harness import cells, command_line
-from experiments.harness.cells import Store
+from experiments.harness import command_line
+from experiments.harness.cells import Store, cell, key_of
+from experiments.harness.data_files import digest
 from experiments.harness.messages import log
+from paper_repro.julia_random import MersenneTwister
+from paper_repro.w21 import friedman_statistics
+from paper_repro.w21.friedman_bootstrap import resamples
 from paper_repro.w21.friedman_figures import plot
-from paper_repro.w21.friedman_networks import HIDDEN_UNITS, Trajectory, draw_data_set, train
-from paper_repro.w21.friedman_published import (
-    read_curves,
-    write_ensembles,
-    write_published,
-    write_ranges,
+from paper_repro.w21.friedman_networks import (
+    NUM_NETWORKS,
+    NUM_SAMPLES,
+    Trajectory,
+    draw_data_set,
+    train,
 )
-from paper_repro.w21.friedman_statistics import (
-    ensemble_predictions,
-    evaluate,
-    evaluate_skipping,
-    exact_pvalues,
-    network_predictions,
-    resample,
-)
-from paper_repro.w21.friedman_tables import (
-    CALIBRATION_ERRORS,
-    PUBLISHED_COLUMNS,
-    Results,
-    check_published,
-    write_tables,
-)
+from paper_repro.w21.friedman_published import Curves, committed_curves, read_curves
+from paper_repro.w21.friedman_statistics import STATISTICS, calibration_statistics
+from paper_repro.w21.friedman_tables import write_tables
 
 NAME = "w21_friedman"
-PUBLISHED_ITERATIONS = (
-    *(0, 1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 700),
-    *(1000, 1500, 2000, 3000, 4000, 5000),
-)
-SPLITS = ("train", "test")
+SEED = 300  # of the seeds of the networks' evaluations
+ENSEMBLE_SEEDS = {"train": 400, "test": 500}
+ENSEMBLE = -1  # in place of the number of a network
+BATCH = 100  # iterations that are evaluated together
+CELL = 1000  # iterations in a cell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,252 +54,136 @@ class Settings:
 
     Attributes:
         iterations: number of iterations of training.
-        networks: number of networks, which form the ensemble.
-        resamples: resamples of each bootstrap test.
+        networks: number of networks, the first of the authors' ten, which form the ensemble.
+        step: statistics are evaluated at each multiple of it, and at the tables' iterations.
         redraws: redraws of each exact test.
-        data_sets: number of other data sets.
-        networks_per_data_set: number of networks that are trained on each of them.
-        chunk_size: number of iterations in a cell.
-        num_training: number of training samples.
-        num_test: number of test samples.
-        hidden: numbers of hidden units.
+        resamples: resamples of each bootstrap test.
     """
 
     iterations: int
     networks: int
-    resamples: int
+    step: int
     redraws: int
-    data_sets: int
-    networks_per_data_set: int
-    chunk_size: int
-    num_training: int = 100
-    num_test: int = 50
-    hidden: tuple[int, ...] = HIDDEN_UNITS
+    resamples: int = 1000
 
     @property
     def table_iterations(self) -> list[int]:
-        """The iterations of the published table that are reached."""
-        return [i for i in PUBLISHED_ITERATIONS if i <= self.iterations]
+        """The iterations of the tables that are reached."""
+        return [i for i in committed_curves().iterations.tolist() if i <= self.iterations]
 
-    def samples(self, split: str) -> slice:
-        """The training samples, or the test samples, which come after them."""
-        return slice(self.num_training) if split == "train" else slice(self.num_training, None)
+    @property
+    def evaluated(self) -> list[int]:
+        """The iterations with statistics, in increasing order."""
+        multiples = range(0, self.iterations + 1, self.step)
+        return sorted({*multiples, *self.table_iterations})
 
 
 SETTINGS = {
-    # As many networks on each data set, as many iterations in a cell as in the tables (6), and as
-    # many training as test samples: all evaluations share their compilation, which takes most of
-    # the time.
-    "quick": Settings(20, 3, 200, 99, 2, 3, 6, num_training=50),
-    "paper": Settings(5000, 10, 1000, 999, 20, 3, 100),
+    "quick": Settings(1500, 3, 1500, 99),
+    "medium": Settings(5000, NUM_NETWORKS, 50, 999),
+    "paper": Settings(5000, NUM_NETWORKS, 1, 999),
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Training:
-    """Networks that were trained together on one data set.
+def predictions_at(trajectory: Trajectory, member: int, iterations: list[int]) -> Any:
+    """Predictions of a network, or of the ensemble, for all samples, [iterations, n]."""
+    if member != ENSEMBLE:
+        means, sigmas = (jnp.asarray(leaf[member, iterations]) for leaf in trajectory)
+        return friedman_statistics.network_predictions(means, sigmas)
+    means, sigmas = (jnp.asarray(leaf[:, iterations]).swapaxes(0, 1) for leaf in trajectory)
+    return friedman_statistics.ensemble_predictions(means, sigmas)
 
-    Attributes:
-        name: name of the data set and of the initial values, which are derived from it.
-        targets: training and test targets, [n].
-        trajectory: what the networks predict in each iteration.
-        digest: identifies the trajectory, in case that it differs between machines.
+
+def seeds_of(member: int) -> dict[str, int]:
+    """Seeds of the resamples for the two data sets."""
+    if member == ENSEMBLE:
+        return ENSEMBLE_SEEDS
+    return dict.fromkeys(NUM_SAMPLES, MersenneTwister(SEED).rand_uint64(NUM_NETWORKS)[member])
+
+
+def evaluate_member(
+    trajectory: Trajectory, member: int, iterations: list[int], num_resamples: int
+) -> dict[str, dict[str, list[float]]]:
+    """Statistics of a network, or of the ensemble, by data set and name, [iterations]."""
+    targets = {split: draw_data_set(split).targets for split in NUM_SAMPLES}
+    seeds = seeds_of(member)
+    counts = {s: resamples(seeds[s], len(targets[s]), num_resamples, iterations) for s in targets}
+    rows: dict[str, list[dict[str, float]]] = {split: [] for split in targets}
+    for start in range(0, len(iterations), BATCH):
+        batch = iterations[start : start + BATCH]
+        filled = batch + batch[-1:] * (min(BATCH, len(iterations)) - len(batch))  # for one program
+        predictions = predictions_at(trajectory, member, filled)
+        results = friedman_statistics.evaluate(predictions, tuple(targets.values()))
+        for split, scores, matrices in zip(targets, *results, strict=True):
+            for i, terms in enumerate(matrices[: len(batch)]):
+                row = {name: float(values[i]) for name, values in scores.items()}
+                rows[split].append(row | calibration_statistics(terms, next(counts[split])))
+    return {s: {name: [row[name] for row in rows[s]] for name in rows[s][0]} for s in rows}
+
+
+def exact_pvalues(
+    trajectory: Trajectory, member: int, iterations: list[int], num_redraws: int
+) -> dict[str, list[float]]:
+    """p-values of the exact test on the test data, [iterations]."""
+    test = slice(NUM_SAMPLES["train"], None)
+    predictions = predictions_at(trajectory, member, iterations)
+    predictions = jax.tree.map(lambda leaf: leaf[:, test], predictions)
+    targets = jnp.asarray(draw_data_set("test").targets)
+    key = key_of(f"{NAME}/redraws")
+    pvalues = friedman_statistics.exact_pvalues(key, predictions, targets, num_redraws=num_redraws)
+    return {"test": pvalues.tolist()}
+
+
+def evaluated(store: Store, settings: Settings, trajectory: Trajectory) -> tuple[Curves, Any]:
+    """Statistics at all evaluated iterations, and p-values of the exact test at the tables' ones.
+
+    Returns:
+        The statistics; the p-values [i, members], of which the last one is the ensemble.
     """
-
-    name: str
-    targets: np.ndarray
-    trajectory: Trajectory
-    digest: str
-
-
-def trained(name: str, settings: Settings, networks: int) -> Training:
-    """Draws a data set and trains networks on it."""
-    num_samples = settings.num_training + settings.num_test
-    data = draw_data_set(cells.key_of(f"{NAME}/{name}/data"), num_samples)
-    trajectory = train(
-        jax.random.split(cells.key_of(f"{NAME}/{name}/networks"), networks),
-        data,
-        num_training=settings.num_training,
-        iterations=settings.iterations,
-        hidden=settings.hidden,
-    )
-    means, sigmas = (np.asarray(leaf) for leaf in trajectory)
-    digest = hashlib.sha256(means.tobytes() + sigmas.tobytes()).hexdigest()
-    return Training(name, np.asarray(data.targets), Trajectory(means, sigmas), digest)
-
-
-def _inputs(
-    settings: Settings, training: Training, iterations: list[int], split: str
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Means [i, networks, n], standard deviations [i, networks], targets [n], in float64."""
-    samples = settings.samples(split)
-    means = training.trajectory.means[iterations][..., samples]
-    sigmas, targets = training.trajectory.sigmas[iterations], training.targets[samples]
-    return tuple(jnp.asarray(x, jnp.float64) for x in (means, sigmas, targets))
-
-
-def _counts(settings: Settings, split: str, num_samples: int) -> jax.Array:
-    return resample(cells.key_of(f"{NAME}/resamples/{split}"), num_samples, settings.resamples)
-
-
-def _each_network(means: jax.Array, sigmas: jax.Array) -> Any:
-    """Predictions of all networks in all iterations, [iterations · networks, n]."""
-    return network_predictions(means.reshape(-1, means.shape[-1]), sigmas.reshape(-1))
-
-
-def _evaluated(
-    settings: Settings,
-    training: Training,
-    iterations: list[int],
-    predictions_of: Callable[[jax.Array, jax.Array], Any],
-) -> dict[str, dict[str, jax.Array]]:
-    """Statistics by split and name of what is made of means and standard deviations."""
-    found = {}
-    for split in SPLITS:
-        means, sigmas, targets = _inputs(settings, training, iterations, split)
-        counts = _counts(settings, split, targets.size)
-        found[split] = evaluate(counts, predictions_of(means, sigmas), targets)
-    return found
-
-
-def evaluate_networks(
-    settings: Settings, training: Training, iterations: list[int]
-) -> dict[str, Any]:
-    """Statistics of the single networks: by split and name, [iterations][networks]."""
-    found = _evaluated(settings, training, iterations, _each_network)
-    shape = training.trajectory.sigmas[iterations].shape
-    return {
-        split: {name: np.reshape(v, shape).tolist() for name, v in values.items()}
-        for split, values in found.items()
+    iterations, members = settings.evaluated, [*range(settings.networks), ENSEMBLE]
+    spans = [iterations[i : i + CELL] for i in range(0, len(iterations), CELL)]
+    trained = {"trajectory": digest(*trajectory)}
+    results: list[dict[str, dict[str, np.ndarray]]] = []
+    exact = []
+    for member in tqdm(members, desc=NAME, unit="member"):
+        name = "ensemble" if member == ENSEMBLE else f"network_{member + 1:02d}"
+        parts = []
+        for span in spans:
+            compute = functools.partial(
+                evaluate_member, trajectory, member, span, settings.resamples
+            )
+            parameters = trained | {"iterations": span, "resamples": settings.resamples}
+            parts.append(cell(store, f"{name}/{span[0]:04d}", parameters, compute))
+        results.append(
+            {
+                split: {key: np.concatenate([x[split][key] for x in parts]) for key in values}
+                for split, values in parts[0].items()
+            }
+        )
+        places = settings.table_iterations
+        compute = functools.partial(exact_pvalues, trajectory, member, places, settings.redraws)
+        parameters = trained | {"iterations": places, "redraws": settings.redraws}
+        exact.append(cell(store, f"exact/{name}", parameters, compute)["test"])
+    *networks, ensemble = results
+    stacked = {
+        split: {name: np.stack([x[split][name] for x in networks], 1) for name in STATISTICS}
+        for split in NUM_SAMPLES
     }
-
-
-def evaluate_ensemble(
-    settings: Settings, training: Training, iterations: list[int]
-) -> dict[str, Any]:
-    """Statistics of the ensemble: by split and name, [iterations]."""
-    found = _evaluated(settings, training, iterations, ensemble_predictions)
-    return {split: {k: v.tolist() for k, v in values.items()} for split, values in found.items()}
-
-
-def evaluate_exact(settings: Settings, training: Training, iterations: list[int]) -> dict[str, Any]:
-    """p-values of the exact test: by split, [iterations][networks] and ensemble, [iterations]."""
-    result = {}
-    for split in SPLITS:
-        means, sigmas, targets = _inputs(settings, training, iterations, split)
-        key = cells.key_of(f"{NAME}/redraws/{split}")
-        test = functools.partial(exact_pvalues, key, num_redraws=settings.redraws)
-        networks = test(_each_network(means, sigmas), targets).reshape(sigmas.shape)
-        ensemble = test(ensemble_predictions(means, sigmas), targets)
-        result[split] = {"networks": networks.tolist(), "ensemble": ensemble.tolist()}
-    return result
-
-
-def evaluate_reference(
-    settings: Settings, training: Training, iterations: list[int]
-) -> dict[str, Any]:
-    """SKCE of the ensemble with the error of CalibrationErrors.jl: by split and name, [iterations].
-
-    See `skipping_calibration_kernel`.
-    """
-    result = {}
-    for split in SPLITS:
-        means, sigmas, targets = _inputs(settings, training, iterations, split)
-        values = evaluate_skipping(ensemble_predictions(means, sigmas), targets)
-        result[split] = {k: v.tolist() for k, v in zip(CALIBRATION_ERRORS, values, strict=True)}
-    return result
-
-
-Evaluation = Callable[[Settings, Training, list[int]], dict[str, Any]]
-
-
-def _finished_cell(
-    store: Store, settings: Settings, training: Training, job: tuple[str, Evaluation, list[int]]
-) -> dict[str, Any]:
-    name, evaluation, iterations = job
-    parameters = {
-        "resamples": settings.resamples,
-        "redraws": settings.redraws,
-        "iterations": iterations,
-        "trajectory": training.digest,
-    }
-    with jax.enable_x64(True):  # which is a setting of each thread
-        compute = functools.partial(evaluation, settings, training, iterations)
-        return cells.cell(store, name, parameters, compute)
-
-
-def _joined(parts: list[dict[str, Any]], length: int) -> dict[str, dict[str, np.ndarray]]:
-    """Statistics of all chunks one after the other, without what fills up the last one."""
-    return {
-        split: {
-            name: np.concatenate([part[split][name] for part in parts])[:length]
-            for name in parts[0][split]
-        }
-        for split in SPLITS
-    }
-
-
-def evaluated(store: Store, settings: Settings, training: Training) -> Results:
-    """Statistics of networks and ensemble, computed by one thread for each core, or read."""
-    size, last = settings.chunk_size, settings.iterations
-    # The last chunk is filled up, so that all of them share one compilation.
-    starts = range(0, last + 1, size)
-    chunks = [[min(i, last) for i in range(start, start + size)] for start in starts]
-    jobs: list[tuple[str, Evaluation, list[int]]] = [
-        ("exact", evaluate_exact, settings.table_iterations),
-        ("reference", evaluate_reference, settings.table_iterations),
-    ]
-    jobs += [(f"networks/{chunk[0]:04d}", evaluate_networks, chunk) for chunk in chunks]
-    jobs += [(f"ensemble/{chunk[0]:04d}", evaluate_ensemble, chunk) for chunk in chunks]
-    compute = functools.partial(_finished_cell, store, settings, training)
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as threads:
-        bar = tqdm(threads.map(compute, jobs), desc=NAME, total=len(jobs), unit="cell")
-        exact, reference, *finished = list(bar)
-    return Results(
-        settings.table_iterations,
-        _joined(finished[: len(chunks)], last + 1),
-        _joined(finished[len(chunks) :], last + 1),
-        exact,
-        reference,
-    )
-
-
-def other_data_sets(store: Store, settings: Settings) -> dict[str, dict[str, np.ndarray]]:
-    """Statistics of networks on other data sets, by split and name, [data sets, i, networks]."""
-    finished = []
-    for i in tqdm(range(settings.data_sets), desc=f"{NAME}: other data sets", unit="cell"):
-        name = f"data_set_{i:02d}"
-
-        def compute(name: str = name) -> dict[str, Any]:
-            training = trained(name, settings, settings.networks_per_data_set)
-            return evaluate_networks(settings, training, settings.table_iterations)
-
-        finished.append(cells.cell(store, name, dataclasses.asdict(settings), compute))
-    return {
-        split: {name: np.array([x[split][name] for x in finished]) for name in finished[0][split]}
-        for split in SPLITS
-    }
+    return Curves(np.array(iterations), stacked, ensemble), np.stack(exact, 1)
 
 
 def run(run: command_line.Run) -> None:
     """Runs the experiment."""
     start, cpu_start = time.perf_counter(), time.process_time()
     settings, store = SETTINGS[run.preset], run.store(NAME, __file__)
-    published = run.published(NAME, "statistics.csv", columns=PUBLISHED_COLUMNS)
-    check_published(published, SPLITS, settings.table_iterations)
-    curves = read_curves(run, SPLITS)
-    others = other_data_sets(store, settings)
-    training = trained("paper", settings, settings.networks)
-    results = evaluated(store, settings, training)
+    published = read_curves(run)
+    trajectory = train(settings.networks, settings.iterations)
+    curves, exact = evaluated(store, settings, trajectory)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     log(f"{NAME}: {seconds:.0f} s, {cpu:.0f} s of CPU time, at most {memory:.2f} GB")
-    write_tables(store.folder, results, others, published)
-    if curves is not None:
-        write_published(store.folder, *curves)
-        write_ranges(store.folder, results, others, curves[0])
-        write_ensembles(store.folder, results, *curves)
-    plot(store.folder, results, curves)
+    write_tables(store.folder, curves, exact, published)
+    plot(store.folder, curves, committed_curves())
 
 
 if __name__ == "__main__":

@@ -97,12 +97,13 @@ def test_cifar100(tmp_path, name, array, message):
     [
         ("dataset,iteration\na,1\n", "expected columns statistic, estimate in .*, got dataset, it"),
         (f"{HEADER}a,0,b\n", "expected 4 values, got 3 in row 2 of"),
-        (f"{HEADER}a,0,b,1\na,0,b,?\n", r"a finite number, got '\?' in row 3 of .*statistics\.csv"),
+        (f"{HEADER}a,0,b,1\na,0,b,?\n", r"a finite number, got '\?' in row 3 of .*=train.csv"),
     ],
 )
 def test_published_tables(tmp_path, text, message):
     (tmp_path / "w21_friedman").mkdir()
-    (tmp_path / "w21_friedman" / "statistics.csv").write_text(text)
+    file = "statistics_ensembles_dataset=train.csv"
+    (tmp_path / "w21_friedman" / file).write_text(text)
     run = command_line.Run("quick", tmp_path, tmp_path)
     with pytest.raises(DataError, match=f"^--data: .*{message}"):
         w21_friedman.run(run)
