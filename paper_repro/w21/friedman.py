@@ -80,7 +80,7 @@ class Settings:
 
 SETTINGS = {
     "quick": Settings(1500, 3, 1500, 99),
-    "medium": Settings(5000, NUM_NETWORKS, 50, 999),
+    "medium": Settings(5000, NUM_NETWORKS, 10, 999),
     "paper": Settings(5000, NUM_NETWORKS, 1, 999),
 }
 
