@@ -45,7 +45,6 @@ SEED = 300  # of the seeds of the networks' evaluations
 ENSEMBLE_SEEDS = {"train": 400, "test": 500}
 ENSEMBLE = -1  # in place of the number of a network
 BATCH = 100  # iterations that are evaluated together
-CELL = 1000  # iterations in a cell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,42 +133,35 @@ def exact_pvalues(
     return {"test": pvalues.tolist()}
 
 
-def evaluated(store: Store, settings: Settings, trajectory: Trajectory) -> tuple[Curves, Any]:
+def evaluated(
+    store: Store, settings: Settings, trajectory: Trajectory
+) -> tuple[Curves, np.ndarray]:
     """Statistics at all evaluated iterations, and p-values of the exact test at the tables' ones.
 
     Returns:
         The statistics; the p-values [i, members], of which the last one is the ensemble.
     """
-    iterations, members = settings.evaluated, [*range(settings.networks), ENSEMBLE]
-    spans = [iterations[i : i + CELL] for i in range(0, len(iterations), CELL)]
     trained = {"trajectory": digest(*trajectory)}
-    results: list[dict[str, dict[str, np.ndarray]]] = []
-    exact = []
-    for member in tqdm(members, desc=NAME, unit="member"):
+    results, exact = [], []
+    for member in tqdm([*range(settings.networks), ENSEMBLE], desc=NAME, unit="member"):
         name = "ensemble" if member == ENSEMBLE else f"network_{member + 1:02d}"
-        parts = []
-        for span in spans:
-            compute = functools.partial(
-                evaluate_member, trajectory, member, span, settings.resamples
-            )
-            parameters = trained | {"iterations": span, "resamples": settings.resamples}
-            parts.append(cell(store, f"{name}/{span[0]:04d}", parameters, compute))
-        results.append(
-            {
-                split: {key: np.concatenate([x[split][key] for x in parts]) for key in values}
-                for split, values in parts[0].items()
-            }
-        )
-        places = settings.table_iterations
-        compute = functools.partial(exact_pvalues, trajectory, member, places, settings.redraws)
-        parameters = trained | {"iterations": places, "redraws": settings.redraws}
-        exact.append(cell(store, f"exact/{name}", parameters, compute)["test"])
+        for cells, function, iterations, draws in (
+            (results, evaluate_member, settings.evaluated, settings.resamples),
+            (exact, exact_pvalues, settings.table_iterations, settings.redraws),
+        ):
+            compute = functools.partial(function, trajectory, member, iterations, draws)
+            parameters = trained | {"iterations": iterations, "draws": draws}
+            cells.append(cell(store, f"{function.__name__}/{name}", parameters, compute))
     *networks, ensemble = results
-    stacked = {
-        split: {name: np.stack([x[split][name] for x in networks], 1) for name in STATISTICS}
-        for split in NUM_SAMPLES
-    }
-    return Curves(np.array(iterations), stacked, ensemble), np.stack(exact, 1)
+    curves = Curves(
+        np.array(settings.evaluated),
+        {
+            split: {key: np.stack([x[split][key] for x in networks], 1) for key in STATISTICS}
+            for split in NUM_SAMPLES
+        },
+        {split: {key: np.array(v) for key, v in x.items()} for split, x in ensemble.items()},
+    )
+    return curves, np.stack([x["test"] for x in exact], 1)
 
 
 def run(run: command_line.Run) -> None:

@@ -50,25 +50,29 @@ def _part(curves: Curves, shown: Shown) -> np.ndarray:
 
 
 def _draw(axes: Axes, ours: Curves, published: Curves, shown: Shown, name: str) -> None:
-    """One statistic on training and test data; our lines, and the published values as markers."""
+    """One statistic on training and test data: mean and range of networks, and the ensemble.
+
+    Lines are ours, markers are the published values.
+    """
     here, there = _part(ours, shown), _part(published, shown)
     x, their_x = ours.iterations[here], published.iterations[there]
+    marks: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 4, "zorder": 1}
+    axes.plot([], [], color="0.4", label="published", **marks)
     for i, (split, title) in enumerate(TITLES.items()):
         networks = ours.networks[split][name][here]
         count = networks.shape[1]
         color, ensemble_color = COLORS[2 * i : 2 * i + 2]
         band = {"color": color, "alpha": 0.2, "linewidth": 0}
         axes.fill_between(x, networks.min(1), networks.max(1), **band)
-        label = f"{title}: {count} networks, mean and range"
+        label = f"{title}: {count} networks"
         axes.plot(x, networks.mean(1), color=color, label=label, **LINE)
         ensemble = ours.ensemble[split][name][here]
         axes.plot(x, ensemble, color=ensemble_color, label=f"{title}: ensemble", **LINE)
-        marks: dict[str, Any] = {"linestyle": "", "markersize": 4, "zorder": 1}
         theirs = published.networks[split][name][there][:, :count]
-        axes.plot(their_x, theirs.mean(1), "o", color=color, label="published", **marks)
+        axes.plot(their_x, theirs.mean(1), color=color, **marks)
         if count == NUM_NETWORKS:
             theirs = published.ensemble[split][name][there]
-            axes.plot(their_x, theirs, "s", color=ensemble_color, label="published", **marks)
+            axes.plot(their_x, theirs, color=ensemble_color, **marks)
     axes.set_yscale(**SCALES[name])
     if name in TICKS:
         low, high = axes.get_ylim()
@@ -94,5 +98,5 @@ def plot(folder: Path, ours: Curves, published: Curves) -> None:
         for axes in panels[-1]:
             axes.set_xlabel("iteration")
         handles, labels = panels.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7)
         save_figure(folder, figure_name, figure, dots=True)

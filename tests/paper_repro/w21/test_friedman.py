@@ -174,6 +174,14 @@ def test_statistics_of_an_ensemble():
         np.testing.assert_allclose(scores[i]["NLL"], [expected], rtol=1e-9)
 
 
+def test_identical_components():
+    """Of two of them the authors' software has three of four equal terms, in both orders."""
+    p, q = (fs.ensemble_predictions(jnp.full((2, 1), m), jnp.ones(2)) for m in (0.0, 0.5))
+    x, y = ((jax.tree.map(lambda leaf: leaf[0], part), jnp.array(1.0)) for part in (p, q))
+    right, *wrong = jax.jit(lambda: fs.brackets(fs.kernel_of(p).target, x, y))()
+    np.testing.assert_allclose(wrong, 0.75 * right, rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_similarities_are_the_kernel_of_the_library():
     means, sigmas, _ = draws(4)
