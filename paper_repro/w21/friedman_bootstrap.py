@@ -11,11 +11,30 @@ from collections.abc import Iterator, Sequence
 import numba
 import numpy as np
 
-from paper_repro.julia_random import MersenneTwister, fill, next_bits
+from paper_repro.julia_random import MersenneTwister, fill
 
 _CACHED = 1002  # integers of 64 bits
-_EXPONENT = 0x3FF0000000000000  # of Julia's raw numbers, which are in [1, 2)
 _compiled = numba.njit(cache=True)
+
+
+@_compiled
+def _take(state, numbers):
+    """The next raw numbers of the generator's cache, which are in [1, 2), as their bits."""
+    bits, counters = state.bits, state.counters
+    for i in range(len(numbers)):
+        if counters[1] == len(bits):
+            fill(state, bits)
+            counters[1] = 0
+        numbers[i] = bits[counters[1]]
+        counters[1] += 1
+
+
+@_compiled
+def _xor(integers, i, low, high, shift):
+    """Xors an integer of 128 bits, shifted to the left, into the i-th one."""
+    left, right = np.uint64(shift), np.uint64(64 - shift)
+    integers[2 * i] ^= low << left
+    integers[2 * i + 1] ^= high << left | low >> right
 
 
 @_compiled
@@ -28,28 +47,20 @@ def refill(state, integers):
         state: of the generator.
         integers: the result, [1002] of uint64: low and high halves of the integers of 128 bits.
     """
-    exponent = np.uint64(_EXPONENT)
     fill(state, integers[: _CACHED - 2])
-    for i in range(_CACHED - 2, _CACHED):
-        integers[i] = next_bits(state) | exponent
+    _take(state, integers[_CACHED - 2 :])
     rest = _CACHED // 2
     while rest >= 5:
-        taken = 0
-        while rest - taken >= 5:
-            low, high = integers[2 * taken], integers[2 * taken + 1]
-            for shift in (48, 36, 24, 12):
+        taken = rest // 5
+        for i in range(taken):
+            for j in range(4):
                 rest -= 1
-                left, right = np.uint64(shift), np.uint64(64 - shift)
-                integers[2 * rest] ^= low << left
-                integers[2 * rest + 1] ^= high << left | low >> right
-            taken += 1
-        for i in range(2 * taken):
-            integers[i] = next_bits(state) | exponent
-    high, low = next_bits(state) | exponent, next_bits(state) | exponent
+                _xor(integers, rest, integers[2 * i], integers[2 * i + 1], 48 - 12 * j)
+        _take(state, integers[: 2 * taken])
+    last = np.empty(2, np.uint64)
+    _take(state, last)
     for i in range(rest):
-        left, right = np.uint64(12 * (i + 1)), np.uint64(64 - 12 * (i + 1))
-        integers[2 * i] ^= low << left
-        integers[2 * i + 1] ^= high << left | low >> right
+        _xor(integers, i, last[1], last[0], 12 * (i + 1))
 
 
 @_compiled
@@ -67,6 +78,16 @@ def _resample(state, integers, available, counts):
             low = (u & np.uint64(0xFFFFFFFF)) * n >> half
             counts[b, ((u >> half) * n + low) >> half] += 1
     return available
+
+
+@_compiled
+def _skip(state, integers, available, number):
+    """Skips integers; returns how many are left in the cache."""
+    while number > available:
+        number -= available
+        refill(state, integers)
+        available = _CACHED
+    return available - number
 
 
 def resamples(
@@ -88,11 +109,12 @@ def resamples(
     refill(state, integers)
     available = _CACHED - 2  # after the identifier of the progress bar
     counts = np.empty((num_resamples, num_samples))
-    wanted = set(iterations)
-    for i in range(max(wanted) + 1):
+    drawn = 0
+    for i in iterations:
+        available = _skip(state, integers, available, (i - drawn) * counts.size)
         available = _resample(state, integers, available, counts)
-        if i in wanted:
-            yield counts
+        drawn = i + 1
+        yield counts
 
 
 def bootstrap_pvalue(matrix: np.ndarray, counts: np.ndarray) -> float:
