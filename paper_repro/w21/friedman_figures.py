@@ -36,7 +36,7 @@ SCALES: dict[str, dict[str, Any]] = {
     "p-value": {"value": "linear"},
 }
 TICKS = {
-    "NLL": (-10, -1, 0, 1, 10, 100, 1e4, 1e6, 1e8, 1e10, 1e12),
+    "NLL": (-10, 0, 10, 100, 1e4, 1e6, 1e8, 1e10, 1e12),
     "SKCE (unbiased)": (-0.01, -0.001, 0, 0.001, 0.01, 0.1, 1),
 }
 TITLES = {"train": "training data", "test": "test data"}
