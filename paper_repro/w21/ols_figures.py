@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, SubFigure
 
 from experiments.harness.figures import COLORS, HEAT, save_figure
 
 NUM_CELLS = 200  # of a heat map, along each axis
 LIMIT = 2.0  # of the targets that are shown, on both sides
-# The density of the data is unbounded where their variance is zero, at X = −1.
-DENSITIES = LogNorm(1e-3, 10)
+# As in the paper; the density of the data is unbounded where their variance is zero, at X = −1.
+DENSITIES = Normalize(0, 1)
 DATA_COLOR = COLORS[1]
 
 
@@ -37,9 +37,8 @@ class Conditional(NamedTuple):
 
 def _plot_density(axes: Axes, conditional: Conditional, training: Any) -> Any:
     """A heat map of p(y | x), with the training data."""
-    density = np.maximum(conditional.density, 1e-300)  # zeros have no logarithm and stayed blank
     picture = axes.imshow(
-        density.T,
+        conditional.density.T,
         origin="lower",
         extent=(-1, 1, -LIMIT, LIMIT),
         aspect="auto",
@@ -59,7 +58,7 @@ def _plot_densities(figure: Figure | SubFigure, conditionals: Any, training: Any
     for axes, conditional in zip(panels, conditionals, strict=True):
         picture = _plot_density(axes, conditional, training)
     panels[0].set(ylabel="target $y$")
-    figure.colorbar(picture, ax=panels, label="density $p(y | x)$", extend="both", shrink=0.75)
+    figure.colorbar(picture, ax=panels, label="density $p(y | x)$", extend="max", shrink=0.75)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center")
 

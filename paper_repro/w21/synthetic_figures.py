@@ -10,19 +10,14 @@ from matplotlib.figure import Figure
 from experiments.harness.figures import COLORS, save_figure
 from paper_repro.w21.synthetic_tables import LEVEL, ErrorRow, TestRow
 
-# Fig. 2 and 11 of the paper have the same caption: the same panels.
 ERROR_FIGURES = {
     "figure_6": ("calibrated", 1),
     "figure_7": ("calibrated", 10),
     "figure_8": ("uncalibrated", 1),
     "figure_9": ("uncalibrated", 10),
 }
+# Fig. 2 and 11 of the paper have the same caption: the same panels.
 TEST_FIGURES = {"figure_2": 10, "figure_10": 1, "figure_11": 10}
-ERROR_PANELS = {
-    "mean absolute error": ("mean_ours", "mean_published"),
-    "variance": ("variance_ours", "variance_published"),
-}
-TEST_PANELS = {"type I error": "calibrated", "type II error": "uncalibrated"}
 
 
 class Style(NamedTuple):
@@ -37,61 +32,71 @@ class Style(NamedTuple):
     size: float
 
 
-ESTIMATOR_STYLES = {
-    "SKCE": Style("SKCE$_k$ (biased)", COLORS[4], "s", 8),
+STYLES = {
+    "CME": Style("CME", COLORS[7], "D", 8),
+    "exact CME (ours)": Style("exact, CME (ours)", COLORS[6], "s", 7),
+    "exact (ours)": Style("exact, SKCE$_k$ (ours)", COLORS[5], "o", 6),
+    "SKCE": Style("SKCE$_k$", COLORS[4], "s", 8),
     "SKCE (B = 2)": Style("SKCE$_{k,2}$", COLORS[1], "v", 5),
     "SKCE (B = √n)": Style(r"SKCE$_{k,\sqrt{n}}$", COLORS[2], "^", 5),
     "SKCE (B = n)": Style("SKCE$_{k,n}$", COLORS[0], "o", 3),
 }
-TEST_STYLES = {
-    "CME": Style("CME, $J = 10$", COLORS[7], "D", 8),
-    "exact CME (ours)": Style("exact, CME (ours)", COLORS[6], "s", 7),
-    "exact (ours)": Style("exact, SKCE$_k$ (ours)", COLORS[5], "o", 6),
-    "SKCE (B = 2)": Style("SKCE$_{k,2}$", COLORS[1], "v", 5),
-    "SKCE (B = √n)": Style(r"SKCE$_{k,\sqrt{n}}$", COLORS[2], "^", 4),
-    "SKCE (B = n)": Style("SKCE$_{k,n}$, bootstrap", COLORS[0], "o", 3),
-}
-PUBLISHED: dict[str, Any] = {"marker": "x", "markersize": 6, "linestyle": ":", "linewidth": 1}
-SHARES = (0, 0.05, 0.1, 0.2, 0.5, 1)  # ticks, linear up to 0.1 and logarithmic above
+PUBLISHED: dict[str, Any] = {"linewidth": 6, "alpha": 0.3, "solid_capstyle": "round"}
 
 
-class Curve(NamedTuple):
-    """What is drawn of one procedure: points (n, time, value), ours and published."""
+class Panels(NamedTuple):
+    """A row of panels: values over n, and over the time of one evaluation.
 
-    style: Style
-    ours: list[tuple[float, float, float]]
-    published: list[tuple[float, float, float]]
+    Attributes:
+        label: of the vertical axis.
+        rows: of the table.
+        ours: column of our values.
+        published: column of the published values.
+    """
 
-
-def _points(rows: Sequence[Any], value: str, time: str) -> list[tuple[float, float, float]]:
-    """Points (n, time, value) of the rows that have them, by n."""
-    points = [(row.n, getattr(row, time), getattr(row, value)) for row in rows]
-    return sorted(point for point in points if None not in point)
-
-
-def _line(points: list[tuple[float, float, float]], column: int) -> tuple[list, list]:
-    return [point[column] for point in points], [point[2] for point in points]
+    label: str
+    rows: Sequence[Any]
+    ours: str
+    published: str
 
 
-def _draw(axes: Axes, curves: Sequence[Curve], column: int) -> None:
-    """Values over n (column 0) or over the time of one evaluation (column 1)."""
-    for style, ours, published in curves:
-        look: dict[str, Any] = {"marker": style.marker, "markersize": style.size, "linewidth": 1.2}
-        axes.plot(*_line(ours, column), color=style.color, label=style.label, **look)
-        axes.plot(*_line(published, column), color=style.color, zorder=3, **PUBLISHED)
-    sizes = sorted({int(point[0]) for curve in curves for point in curve.ours})
-    axes.set(xscale="log", xlabel="time of one evaluation (s)" if column else "samples $n$")
-    if not column:
-        axes.set_xticks(sizes, [str(n) for n in sizes])
-        axes.set_xticks([], minor=True)
+def _draw(axes: Axes, panels: Panels, x: dict[str, str]) -> None:
+    """Curves of all procedures; `x` are the columns of the horizontal axis, as those of values."""
+    for procedure, (label, color, marker, size) in STYLES.items():
+        rows = [row for row in panels.rows if row[3] == procedure]
+        for side, value in (("published", panels.published), ("ours", panels.ours)):
+            points = [(getattr(row, x[side]), getattr(row, value)) for row in rows]
+            points = sorted(point for point in points if None not in point)
+            look: dict[str, Any] = PUBLISHED
+            if side == "ours":
+                look = {"marker": marker, "markersize": size, "linewidth": 1.2, "label": label}
+            if points:
+                axes.plot(*zip(*points, strict=True), color=color, **look)
 
 
-def _finished(figure: Figure, folder: Path, name: str, *, is_published: bool) -> None:
-    """Adds the legend and saves the figure."""
-    axes = figure.axes[0]
-    if is_published:
-        axes.plot([], [], color="0.3", label="published", **PUBLISHED)
-    handles, labels = axes.get_legend_handles_labels()
+def _figure(folder: Path, name: str, title: str, rows_of_panels: Sequence[Panels]) -> Any:
+    """Two rows of panels, as in the paper; nothing if none of the values is ours."""
+    rows = [row for panels in rows_of_panels for row in panels.rows]
+    if all(row.time_ours is None for row in rows):
+        return
+    figure = Figure(figsize=(7.5, 6), layout="constrained")
+    figure.suptitle(title)
+    grid = figure.subplots(2, 2, sharex="col", sharey="row")
+    times = {"published": "time_published", "ours": "time_ours"}
+    for axes, panels in zip(grid, rows_of_panels, strict=True):
+        for panel, x in zip(axes, ({"published": "n", "ours": "n"}, times), strict=True):
+            _draw(panel, panels, x)
+        if panels.label.startswith("type"):
+            for panel in axes:
+                panel.axhline(LEVEL, color="black", linestyle="--", linewidth=1)
+        else:
+            axes[0].set_yscale("log")
+        axes[0].set(ylabel=panels.label)
+    grid[1, 0].set_xscale("log", base=2)
+    grid[1, 0].set(xlabel="# samples")
+    grid[1, 1].set(xscale="log", xlabel="time [s]")
+    grid[0, 0].plot([], [], color="0.3", label="published", **PUBLISHED)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5 if len(labels) == 5 else 4)
     save_figure(folder, name, figure)
 
@@ -105,28 +110,11 @@ def plot_errors(folder: Path, rows: Sequence[ErrorRow]) -> None:
     """
     for name, (model, d) in ERROR_FIGURES.items():
         chosen = [row for row in rows if (row.model, row.d) == (model, d)]
-        if not chosen:
-            continue
-        figure = Figure(figsize=(7.5, 6), layout="constrained")
-        figure.suptitle(f"{model} model, $d = {d}$")
-        for panels, (label, (ours, published)) in zip(
-            figure.subplots(2, 2, sharex="col", sharey="row"), ERROR_PANELS.items(), strict=True
-        ):
-            curves = [
-                Curve(
-                    style,
-                    _points(found, ours, "time_ours"),
-                    _points(found, published, "time_published"),
-                )
-                for procedure, style in ESTIMATOR_STYLES.items()
-                if (found := [row for row in chosen if row.estimator == procedure])
-            ]
-            for column, axes in enumerate(panels):
-                _draw(axes, curves, column)
-                axes.label_outer()
-            panels[0].set(yscale="log", ylabel=label)
-        is_published = any(row.mean_published is not None for row in chosen)
-        _finished(figure, folder, name, is_published=is_published)
+        panels = [
+            Panels("mean error", chosen, "mean_ours", "mean_published"),
+            Panels("variance", chosen, "variance_ours", "variance_published"),
+        ]
+        _figure(folder, name, f"{model} model, $d = {d}$", panels)
 
 
 def plot_tests(folder: Path, rows: Sequence[TestRow]) -> None:
@@ -137,30 +125,11 @@ def plot_tests(folder: Path, rows: Sequence[TestRow]) -> None:
         rows: of the table of the tests.
     """
     for name, d in TEST_FIGURES.items():
-        chosen = [row for row in rows if row.d == d]
-        if not chosen:
-            continue
-        figure = Figure(figsize=(7.5, 6), layout="constrained")
-        figure.suptitle(f"tests at level {LEVEL}, $d = {d}$")
-        for panels, (label, model) in zip(
-            figure.subplots(2, 2, sharex="col", sharey="row"), TEST_PANELS.items(), strict=True
-        ):
-            curves = [
-                Curve(
-                    style,
-                    _points(found, "ours", "time_ours"),
-                    _points(found, "published", "time_published"),
-                )
-                for procedure, style in TEST_STYLES.items()
-                if (found := [row for row in chosen if (row.model, row.test) == (model, procedure)])
-            ]
-            for column, axes in enumerate(panels):
-                axes.axhline(LEVEL, color="black", linestyle="--", linewidth=1)
-                _draw(axes, curves, column)
-                axes.label_outer()
-            panels[0].set_yscale("symlog", linthresh=0.1)
-            panels[0].set(ylabel=f"{label} ({model} model)", ylim=(-0.01, 1.1))
-            panels[0].set_yticks(SHARES, [f"{share:g}" for share in SHARES])
-            panels[0].set_yticks([], minor=True)
-        is_published = any(row.published is not None for row in chosen)
-        _finished(figure, folder, name, is_published=is_published)
+        panels = [
+            Panels(label, [x for x in rows if (x.model, x.d) == (model, d)], "ours", "published")
+            for label, model in (
+                ("type I error (calibrated)", "calibrated"),
+                ("type II error (uncalibrated)", "uncalibrated"),
+            )
+        ]
+        _figure(folder, name, f"tests at level {LEVEL}, $d = {d}$", panels)

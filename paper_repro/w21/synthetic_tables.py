@@ -1,84 +1,56 @@
-"""Tables "published / ours" of W21 App. A.2, with Monte Carlo errors of the differences."""
+"""Tables "published / ours" of W21 App. A.2."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.harness.tables import note_of, write_table
-from paper_repro.w21.synthetic_simulation import Procedure, Simulation
+from experiments.harness.tables import note_of, published_rows, write_table
+from paper_repro.w21.synthetic_simulation import EXACT_TESTS, Place
 
 LEVEL = 0.05
-PUBLISHED_DATA_SETS = 500
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A finished simulation: the procedure, what it was applied to, and what came out."""
+    """Values of a procedure on the data sets of a cell, and the seconds for one of them."""
 
-    procedure: Procedure
-    simulation: Simulation
-    values: np.ndarray
+    place: Place
+    label: str
+    values: list[float]
     seconds: float
 
     @property
-    def place(self) -> tuple[str, str, str, str]:
-        """What identifies the simulation in the published tables: model, procedure, d, n."""
-        simulation = self.simulation
-        sizes = str(simulation.dimension), str(simulation.num_samples)
-        return simulation.model, self.procedure.label, *sizes
+    def key(self) -> tuple[str, str, str, str]:
+        """What identifies it in the published tables: model, procedure, d, n."""
+        place = self.place
+        return place.model, self.label, str(place.dimension), str(place.num_samples)
 
     @property
     def test_error(self) -> float:
-        """Share of wrong decisions of a test."""
-        rejected = self.values <= LEVEL
-        return float(np.mean(rejected if self.simulation.model == "calibrated" else ~rejected))
-
-
-Place = tuple[str, str, str, str]
-Published = Mapping[str, list[dict[str, str]] | None]  # rows of each model, None without data
-
-
-def published_cells(published: Published, procedure: str) -> dict[Place, dict[str, str]]:
-    """Published rows by model, procedure, d, n; empty without published data."""
-    return {
-        (model, row[procedure], row["dim"], row["nsamples"]): row
-        for model, rows in published.items()
-        for row in rows or ()
-    }
-
-
-def _number(cell: Cell, published: dict[Place, dict[str, str]], column: str) -> float | None:
-    return float(published[cell.place][column]) if cell.place in published else None
-
-
-class Compared(NamedTuple):
-    """A number, published and ours, with the standard error of the difference."""
-
-    published: float | None
-    ours: float | None
-    error: float | None
-    z: float | None
+        """Share of wrong decisions of a test; the authors do not reject where p = 0.05."""
+        values = np.array(self.values)
+        is_exact = self.label in {test.label for test in EXACT_TESTS.values()}
+        rejected = values <= LEVEL if is_exact else values < LEVEL
+        return float(np.mean(rejected if self.place.model == "calibrated" else ~rejected))
 
 
 class ErrorRow(NamedTuple):
-    """What the estimates of one cell are like, published and ours."""
+    """Mean absolute error and variance of the estimates of one cell, published and ours."""
 
     model: str
     d: int
     n: int
     estimator: str
-    mean_published: float | None
+    mean_published: float
     mean_ours: float
-    mean_error: float | None
-    mean_z: float | None
-    variance_published: float | None
+    mean_difference: float
+    variance_published: float
     variance_ours: float
-    variance_error: float | None
-    variance_z: float | None
-    time_published: float | None
+    variance_difference: float
+    time_published: float
     time_ours: float
 
 
@@ -89,165 +61,90 @@ class TestRow(NamedTuple):
     d: int
     n: int
     test: str
-    draws: int | None
     published: float | None
     ours: float | None
-    error: float | None
-    z: float | None
     time_published: float | None
     time_ours: float | None
 
 
-def _compared(published: float | None, ours: float, variance: float) -> Compared:
-    """Compares two numbers; `variance` is that of their difference."""
-    if published is None:
-        return Compared(None, ours, None, None)
-    error = float(np.sqrt(variance))
-    # Without a difference and without an error, as for two shares of zero, z is zero.
-    z = (ours - published) / error if ours != published else 0.0
-    return Compared(published, ours, error, z)
+def published_cells(name: str) -> dict[tuple[str, str, str, str], dict[str, str]]:
+    """Published rows of "errors" or "tests" by model, procedure, d, n."""
+    rows = published_rows(__file__, f"synthetic_{name}")
+    procedure = "test" if name == "tests" else "estimator"
+    return {(row["model"], row[procedure], row["dim"], row["nsamples"]): row for row in rows}
 
 
-def _summary(kinds: Mapping[str, Sequence[tuple[str, float | None]]]) -> str:
-    """How many of the z are large, by what is compared and by model.
-
-    Args:
-        kinds: pairs (model, z), by the name of what is compared.
-    """
-    lines = []
-    for kind, scores in kinds.items():
-        for model in dict.fromkeys(model for model, _ in scores):
-            z = np.array([z for other, z in scores if other == model and z is not None])
-            if z.size:
-                lines.append(
-                    f"- {kind}, {model} model: of {z.size} comparisons, "
-                    f"{np.sum(np.abs(z) > 2)} have |z| > 2 and {np.sum(np.abs(z) > 3)} |z| > 3; "
-                    f"the largest |z| is {np.abs(z).max():.2f}, the root mean square of z "
-                    f"{np.sqrt(np.mean(z**2)):.2f}"
-                )
-    nothing = "No published numbers were given (--data), so nothing is compared."
-    return "\n".join(lines) or nothing
-
-
-def _error_row(cell: Cell, truths: np.ndarray, published: dict[Place, dict[str, str]]) -> ErrorRow:
-    size = 1 / cell.values.size + 1 / PUBLISHED_DATA_SETS
-    truth = truths.mean()
-    errors = np.abs(cell.values - truth)
-    # Both sides have a truth of their own, which the mean error depends on by its slope.
-    slope = float(np.mean(np.sign(truth - cell.values)))
-    of_truths = 2 * slope**2 * truths.var(ddof=1) / truths.size if truths.size > 1 else 0.0
-    deviations = cell.values - cell.values.mean()
-    variance = float(cell.values.var(ddof=1))
-    spread = float(np.mean(deviations**4)) - variance**2
-    simulation = cell.simulation
-    return ErrorRow(
-        simulation.model,
-        simulation.dimension,
-        simulation.num_samples,
-        cell.procedure.label,
-        *_compared(
-            _number(cell, published, "meanerror"),
-            float(errors.mean()),
-            size * float(errors.var(ddof=1)) + of_truths,
-        ),
-        *_compared(_number(cell, published, "variance"), variance, size * spread),
-        _number(cell, published, "mintime"),
-        cell.seconds,
-    )
+def error_rows(finished: Sequence[Cell]) -> list[ErrorRow]:
+    """Rows of the estimators; the true SKCE of a calibrated model is 0."""
+    published = published_cells("errors")
+    truths = {
+        (cell.place.model, cell.place.dimension): np.mean(cell.values)
+        for cell in finished
+        if cell.place.slug == "truth"
+    }
+    table = []
+    for cell in finished:
+        place, row = cell.place, published.get(cell.key)
+        if row is None:
+            continue
+        truth = truths.get((place.model, place.dimension), 0.0)
+        ours = (
+            float(np.mean(np.abs(np.array(cell.values) - truth))),
+            float(np.var(cell.values, ddof=1)),
+        )
+        compared = []
+        for name, value in zip(("meanerror", "variance"), ours, strict=True):
+            compared += [float(row[name]), value, value / float(row[name]) - 1]
+        columns = place.model, place.dimension, place.num_samples, cell.label
+        table.append(ErrorRow(*columns, *compared, float(row["mintime"]), cell.seconds))
+    return table
 
 
-def write_errors(
-    folder: Path,
-    finished: list[Cell],
-    truth: dict[tuple[str, int], np.ndarray],
-    published: Published,
-) -> list[ErrorRow]:
+def write_errors(folder: Path, finished: Sequence[Cell]) -> list[ErrorRow]:
     """Writes the table of the estimators: mean absolute errors, variances, times.
 
     Args:
         folder: folder of the experiment.
-        finished: cells of the estimators.
-        truth: independent estimates of the true SKCE by model and dimension.
-        published: rows of the published tables by model, None without data.
+        finished: cells of the estimators, and of the true SKCE.
 
     Returns:
         The rows of the table.
     """
-    rows = published_cells(published, "estimator")
-    table = []
+    table = error_rows(finished)
+    note = note_of(__file__, "errors")
     for cell in finished:
-        truths = truth[cell.simulation.model, cell.simulation.dimension]
-        table.append(_error_row(cell, truths, rows))
-    scores = {
-        "mean errors": [(row.model, row.mean_z) for row in table],
-        "variances": [(row.model, row.variance_z) for row in table],
-    }
-    lines = [note_of(__file__, "errors"), _summary(scores), ""]
-    for (model, dimension), values in truth.items():
-        error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else 0.0
-        lines.append(f"- true SKCE, {model}, d = {dimension}: {values.mean():.5g} (SE {error:.1g})")
-    write_table(folder, "errors", table, "\n".join(lines))
+        if cell.place.slug == "truth":
+            note += f"- true SKCE, d = {cell.place.dimension}: {np.mean(cell.values):.10g}\n"
+    write_table(folder, "errors", table, note)
     return table
 
 
-def _test_row(cell: Cell, published: dict[Place, dict[str, str]]) -> TestRow:
-    number = _number(cell, published, "testerror")
-    ours, count = cell.test_error, cell.values.size
-    pooled = ours
-    if number is not None:
-        pooled = (ours * count + number * PUBLISHED_DATA_SETS) / (count + PUBLISHED_DATA_SETS)
-    variance = pooled * (1 - pooled) * (1 / count + 1 / PUBLISHED_DATA_SETS)
-    simulation = cell.simulation
-    return TestRow(
-        simulation.model,
-        simulation.dimension,
-        simulation.num_samples,
-        cell.procedure.label,
-        simulation.draws,
-        *_compared(number, ours, variance),
-        _number(cell, published, "mintime"),
-        cell.seconds,
-    )
-
-
-def _refused_rows(finished: list[Cell], published: dict[Place, dict[str, str]]) -> list[TestRow]:
-    """Rows with the published numbers of tests that refuse as few samples as there are."""
-    sizes = {str(cell.simulation.num_samples) for cell in finished}
-    labels = {cell.procedure.label for cell in finished}
-    refused = {place: row for place, row in published.items() if place[3] in sizes}
-    for cell in finished:
-        refused.pop(cell.place, None)
-    table = []
-    for (model, label, dimension, n), row in refused.items():
-        if label in labels:
-            compared = Compared(float(row["testerror"]), None, None, None)
-            place = model, int(dimension), int(n), label
-            table.append(TestRow(*place, None, *compared, float(row["mintime"]), None))
-    return table
-
-
-def write_tests(folder: Path, finished: list[Cell], published: Published) -> list[TestRow]:
+def write_tests(folder: Path, finished: Sequence[Cell]) -> list[TestRow]:
     """Writes the table of the tests: test errors and times.
 
     Args:
         folder: folder of the experiment.
         finished: cells of the tests.
-        published: rows of the published tables by model, None without data.
 
     Returns:
-        The rows of the table.
+        The rows of the table; those of tests that refuse as few samples as there are are last.
     """
-    rows = published_cells(published, "test")
-    table = [_test_row(cell, rows) for cell in finished]
-    table += _refused_rows(finished, rows)
-    note = (
-        note_of(__file__, "tests")
-        + "\n"
-        + _summary({"test errors": [(row.model, row.z) for row in table]})
-    )
-    trivial = [row.model for row in table if row.published == row.ours == 0]
-    if trivial:
-        counts = (f"{trivial.count(model)} ({model})" for model in dict.fromkeys(trivial))
-        note += f"\n\nBoth shares are 0, which gives z = 0, in {' and '.join(counts)} of these."
+    published = published_cells("tests")
+    ours = {cell.key: cell for cell in finished}
+    sizes = {key[2:] for key in ours}
+    refused = [key for key in published if key[2:] in sizes and key not in ours]
+    table = []
+    for model, test, d, n in [*ours, *refused]:
+        key = model, test, d, n
+        row, cell = published.get(key), ours.get(key)
+        theirs = (float(row["testerror"]), float(row["mintime"])) if row else (None, None)
+        values = (cell.test_error, cell.seconds) if cell else (None, None)
+        columns = theirs[0], values[0], theirs[1], values[1]
+        table.append(TestRow(model, int(d), int(n), test, *columns))
+    note = note_of(__file__, "tests")
+    for model in dict.fromkeys(row.model for row in table):
+        both = [x for x in table if x.model == model and None not in (x.published, x.ours)]
+        equal = sum(row.published == row.ours for row in both)
+        note += f"- {model} model: equal in {equal} of {len(both)} cells\n"
     write_table(folder, "tests", table, note)
     return table
