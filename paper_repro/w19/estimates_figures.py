@@ -7,28 +7,33 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from calibjax.plotting.figures import BLACK, RED, draw_histogram
+from calibjax.plotting.figures import BLACK, BLUE, RED
 from experiments.harness.figures import COLORS, save_figure
-from paper_repro.w19.estimates_panels import CONCENTRATIONS, figures
+from paper_repro.w19.authors_data import MODELS
+from paper_repro.w19.estimates_panels import CONCENTRATIONS, figures, published
 from paper_repro.w19.estimates_simulation import BETAS, NAME, SHARES
 from paper_repro.w19.estimates_tables import LABELS, Group
 from paper_repro.w19.figures import add_legend, with_subscripts
-from paper_repro.w19.simulation import MODELS
 
 FIRST_ESTIMATORS = ("ece_uniform", "biased_median", "unbiased_median", "block_median")
 SUMMARY_ESTIMATORS = ("ece_uniform", "ece_median_variance", *FIRST_ESTIMATORS[1:])
 X_LABEL = "calibration error estimate"
-Y_LABEL = "number of data sets, relative to the largest bar"
+Y_LABEL = "number of data sets"
 SYMBOLS = {"uniform": "$β$ uniform", "first": "$β = e_1$"}
 
 
-def _panel(axes: Axes, group: Group, share: float, beta: str, estimator: str, bins: int) -> None:
-    estimates, true_value = (
+def _panel(axes: Axes, group: Group, share: float, beta: str, estimator: str) -> None:
+    values, theirs = (
         group.of(share, beta, estimator),
-        group.true_value(share, beta, estimator),
+        published()[estimator, group.concentration, beta, group.num_classes, share],
     )
-    draw_histogram(axes, estimates, bins, "estimates")
-    axes.axvline(estimates.mean(), color=BLACK, linewidth=1.5, label="mean")
+    shares = theirs.counts / theirs.counts.sum()
+    axes.stairs(shares, theirs.edges, fill=True, color=BLUE, alpha=0.4, label="published")
+    shares = np.histogram(values, theirs.edges)[0] / values.size
+    axes.stairs(shares, theirs.edges, color=BLACK, linewidth=0.8, label="ours")
+    axes.axvline(theirs.mean, color=BLUE, linewidth=3.5, alpha=0.6, label="published mean")
+    axes.axvline(values.mean(), color=BLACK, linewidth=1, label="our mean")
+    true_value = group.true_value(share, beta, estimator)
     axes.axvline(true_value, color=RED, linewidth=1.5, linestyle="--", label="true value")
     axes.set(yticks=[])
     axes.locator_params(axis="x", nbins=2)
@@ -41,10 +46,10 @@ def plot_first(folder: Path, group: Group) -> None:
     """Fig. 1: four estimators on the three models of ten classes."""
     figure = Figure(figsize=(9.5, 5), layout="constrained")
     panels = figure.subplots(len(MODELS), len(FIRST_ESTIMATORS))
-    for row, (model, (share, beta)) in zip(panels, MODELS.items(), strict=True):
+    for row, (name, model) in zip(panels, MODELS.items(), strict=True):
         for axes, estimator in zip(row, FIRST_ESTIMATORS, strict=True):
-            _panel(axes, group, share, beta, estimator, 40)
-        row[0].set_ylabel(model)
+            _panel(axes, group, model.share, model.beta, estimator)
+        row[0].set_ylabel(name)
     for axes, estimator in zip(panels[0], FIRST_ESTIMATORS, strict=True):
         axes.set_title(with_subscripts(LABELS[estimator]), fontsize=9)
     figure.supxlabel(X_LABEL, fontsize=9)
@@ -65,7 +70,7 @@ def plot_histograms(folder: Path, groups: list[Group], count: int) -> None:
         panels = figure.subplots(len(chosen), len(SHARES), squeeze=False)
         for row, group in zip(panels, chosen, strict=True):
             for axes, share in zip(row, SHARES, strict=True):
-                _panel(axes, group, share, beta, estimator, 25)
+                _panel(axes, group, share, beta, estimator)
             row[0].set_ylabel(f"$m$ = {group.num_classes}")
         for axes, share in zip(panels[0], SHARES, strict=True):
             axes.set_title(f"$π$ = {share}", fontsize=9)

@@ -1,33 +1,57 @@
-"""The 640 panels of W19 Fig. 3 to 34: means and true values of the authors, and ours."""
+"""The 640 panels of W19 Fig. 3 to 34: means and histograms of the authors, and ours."""
 
-import math
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.harness.command_line import Run
-from experiments.harness.tables import note_of, write_table
-from paper_repro.w19.estimates_simulation import BANDWIDTHS, BETAS, ECES, ESTIMATORS, SHARES
-from paper_repro.w19.estimates_tables import LABELS, Biases, Group, rounded, unbiased
-from paper_repro.w19.simulation import CONCENTRATION, NUM_CLASSES
+from experiments.harness.tables import note_of, published_rows, write_table
+from paper_repro.julia_random import seeded
+from paper_repro.w19.authors_data import NUM_DATA_SETS, SEED, Model, draw
+from paper_repro.w19.estimates_simulation import (
+    BETAS,
+    BINNINGS,
+    ECES,
+    ESTIMATORS,
+    SHARES,
+    bins_of,
+    ece,
+)
+from paper_repro.w19.estimates_tables import LABELS, Group
 
-PUBLISHED = ("w19_published", "panel_means.csv")
-PUBLISHED_DATA_SETS = 10_000
-COLUMNS = {"estimator": str, "alpha_i": float, "only_firstclass": str, "m": int, "pi": float}
-VALUES = {"mean": float, "true_value": float}
-_KINDS = {"SKCEb": "biased", "SKCEuq": "unbiased", "SKCEul": "block"}
-# Our names of the estimators by the authors' ones.
-OURS = {"ECE_uniform": "ece_uniform", "ECE_dynamic": "ece_median_variance"} | {
-    f"{theirs}_{scale}": f"{ours}_{scale}"
-    for theirs, ours in _KINDS.items()
-    for scale in BANDWIDTHS
-}
 # W19 numbers its figures by estimator, then β, then α in this order.
 CONCENTRATIONS = (1.0, 0.1)
+DIGITS = 1e-12  # relative differences of means that count as equal
 
-Panels = Mapping[tuple[str, float, str, int, float], tuple[float, float]]
+
+class Panel(NamedTuple):
+    """A published panel: the mean of its estimates, and its histogram.
+
+    Attributes:
+        mean: mean of the estimates.
+        counts: numbers of estimates in the bars, [number of bars].
+        edges: the edges of the bars, which belong to the bar on their right, [number of bars + 1].
+    """
+
+    mean: float
+    counts: np.ndarray
+    edges: np.ndarray
+
+
+@functools.cache
+def published() -> dict[tuple[str, float, str, int, float], Panel]:
+    """The panels by estimator, a, β, m and π."""
+    panels = {}
+    for row in published_rows(__file__):
+        counts = np.array(row["counts"].split(), int)
+        edges = float(row["first edge"]) + float(row["width"]) * np.arange(counts.size + 1)
+        panel = Panel(float(row["mean"]), counts, edges.round(12))
+        for beta in BETAS if row["β"] == "any" else [row["β"]]:
+            cell = float(row["a"]), beta, int(row["m"]), float(row["π"])
+            panels[row["estimator"], *cell] = panel
+    return panels
 
 
 def figures() -> Iterator[tuple[int, str, str, float]]:
@@ -40,35 +64,8 @@ def figures() -> Iterator[tuple[int, str, str, float]]:
                 number += 1
 
 
-def read_panels(run: Run) -> Panels | None:
-    """Published mean and true value by estimator, a, β, m and π; None without them.
-
-    Raises:
-        DataError: if the file is not as it should be.
-    """
-    rows = run.published(*PUBLISHED, columns=COLUMNS | VALUES)
-    if rows is None:
-        return None
-    panels = {}
-    for row in rows:
-        beta = "first" if row["only_firstclass"] == "true" else "uniform"
-        cell = float(row["alpha_i"]), beta, int(row["m"]), float(row["pi"])
-        panels[OURS[row["estimator"]], *cell] = float(row["mean"]), float(row["true_value"])
-    return panels
-
-
-def biases(published: Panels) -> Biases:
-    """Published means minus true values in the models of Fig. 1, by estimator, π and β."""
-
-    def bias(estimator: str, share: float, beta: str) -> float:
-        mean, truth = published[estimator, CONCENTRATION, beta, NUM_CLASSES, share]
-        return mean - truth
-
-    return bias
-
-
 class PanelRow(NamedTuple):
-    """Mean and true value of a panel, published and ours."""
+    """The mean of a panel, published and ours, and the estimates that are in other bars."""
 
     figure: int
     estimator: str
@@ -78,77 +75,51 @@ class PanelRow(NamedTuple):
     share: float
     published: float
     ours: float
-    error: float
-    z: float
-    published_truth: float
-    truth: float
-    truth_error: float | None
-    truth_z: float | None
+    relative: float
+    in_other_bars: int
 
 
-def _panel_row(
-    figure: int, group: Group, share: float, beta: str, estimator: str, published: tuple
-) -> PanelRow:
-    values = group.of(share, beta, estimator)
-    theirs, their_truth = published
-    variance = values.var(ddof=1)
-    error = math.sqrt(variance / values.size + variance / PUBLISHED_DATA_SETS)
-    truth = group.true_value(share, beta, estimator)
-    truth_error, truth_z = None, None
-    if estimator not in ECES:  # the published one is the mean of SKCE_uq
-        expected, observed = (
-            f(share, beta, unbiased(estimator)).var(ddof=1) for f in (group.expected_of, group.of)
-        )
-        ours = expected / values.size if share else 0.0
-        truth_error = rounded(math.sqrt(ours + observed / PUBLISHED_DATA_SETS))
-        truth_z, truth = rounded((truth - their_truth) / truth_error), rounded(truth, 8)
-    mean = values.mean()
-    cell = figure, LABELS[estimator], group.concentration, beta, group.num_classes, share
-    means = theirs, rounded(mean, 8), rounded(error), rounded((mean - theirs) / error)
-    truths = their_truth, truth, truth_error, truth_z
-    return PanelRow(*cell, *means, *truths)
-
-
-def panel_rows(groups: list[Group], published: Panels) -> Iterator[PanelRow]:
+def panel_rows(groups: list[Group]) -> Iterator[PanelRow]:
     """Rows of all panels of the groups, figure by figure."""
     for figure, estimator, beta, a in figures():
-        for group in groups:
-            for share in SHARES if group.concentration == a else ():
-                theirs = published[estimator, a, beta, group.num_classes, share]
-                yield _panel_row(figure, group, share, beta, estimator, theirs)
-
-
-def _count_row(label: str, rows: list[PanelRow]) -> tuple:
-    z = np.abs([row.z for row in rows])
-    worst = rows[int(z.argmax())]
-    truths = [abs(row.truth_z) for row in rows if row.truth_z is not None]
-    exact = [abs(row.truth - row.published_truth) for row in rows if row.truth_z is None]
-    return (
-        label,
-        len(rows),
-        int(np.sum(z > 2)),
-        int(np.sum(z > 3)),
-        float(np.sqrt(np.mean(z**2))),
-        float(z.max()),
-        f"Fig. {worst.figure}, m = {worst.m}, π = {worst.share}",
-        max(exact, default=None),
-        sum(value > 3 for value in truths) if truths else None,
-        max(truths, default=None),
-    )
+        for group in (group for group in groups if group.concentration == a):
+            for share in SHARES:
+                theirs = published()[estimator, a, beta, group.num_classes, share]
+                values = group.of(share, beta, estimator)
+                ours = values.mean()
+                relative = abs(ours - theirs.mean) / np.abs(values).mean()
+                counts = np.histogram(values, np.append(theirs.edges[:-1], np.inf))[0]
+                moved = int(np.abs(counts - theirs.counts).sum() + values.size - counts.sum()) // 2
+                cell = figure, LABELS[estimator], a, beta, group.num_classes, share
+                yield PanelRow(*cell, theirs.mean, ours, relative, moved)
 
 
 def count_rows(rows: list[PanelRow]) -> Iterator[tuple]:
-    """Rows of the estimators, and of all panels."""
-    for label in LABELS.values():
-        yield _count_row(label, [row for row in rows if row.estimator == label])
-    yield _count_row("all", rows)
+    """Rows of the estimators, and of all panels: how many are equal, and how far others are off."""
+    for label in (*LABELS.values(), "all"):
+        chosen = [row for row in rows if label in (row.estimator, "all")]
+        relative = np.array([row.relative for row in chosen])
+        equal, moved = relative <= DIGITS, [row.in_other_bars for row in chosen]
+        others = f"{relative[~equal].max():.1g}" if not equal.all() else None
+        largest = relative[equal].max(initial=0)
+        yield label, len(chosen), int(equal.sum()), largest, others, moved.count(0), max(moved)
 
 
-def write_panels(folder: Path, groups: list[Group], published: Panels) -> None:
-    """Tables of all panels, and of how many are how far from the published ones."""
-    rows = list(panel_rows(groups, published))
-    sizes = {"published": PUBLISHED_DATA_SETS, "ours": len(groups[0].estimates)}
-    write_table(folder, "panels", rows, note_of(__file__, "panels", **sizes))
-    two, three = (len(rows) * math.erfc(z / math.sqrt(2)) for z in (2, 3))
-    note = note_of(__file__, "counts", panels=len(rows), two=two, three=three)
-    write_table(folder, "panel_counts", count_rows(rows), note)
+def write_panels(folder: Path, groups: list[Group]) -> None:
+    """Tables of all panels, and of how many are equal to the published ones."""
+    groups = [group for group in groups if len(group.estimates) == NUM_DATA_SETS]
+    if groups:
+        rows = list(panel_rows(groups))
+        write_table(folder, "panels", rows, note_of(__file__, "panels"))
+        write_table(folder, "panel_counts", count_rows(rows), note_of(__file__, "counts"))
+
+
+def write_check(folder: Path) -> None:
+    """The table of one panel of Fig. 3, which takes a second."""
+    model = Model(2, 1.0, 0.0, BETAS[0])
+    probs, labels = draw(seeded(SEED), model, NUM_DATA_SETS)
+    bins = np.asarray(bins_of(probs, BINNINGS[0]))
+    ours = np.mean([ece(*sample) for sample in zip(probs, labels, bins, strict=True)])
+    theirs = published()[ECES[0], 1.0, BETAS[0], 2, 0.0].mean
+    row = theirs, ours, abs(ours / theirs - 1), bool(abs(ours / theirs - 1) <= DIGITS)
+    write_table(folder, "check", [row], note_of(__file__, "check"), show=True)

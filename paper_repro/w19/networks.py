@@ -28,19 +28,19 @@ from experiments.harness.cells import Store
 from experiments.harness.stand_in import header, marked
 from experiments.harness.tables import note_of, write_table
 from paper_repro.data import cifar, stand_in
-from paper_repro.w19 import simulation
+from paper_repro.w19 import procedures
 from paper_repro.w19.figures import plot_errors, plot_pvalues
 from paper_repro.w19.networks_claims import write_claims
-from paper_repro.w19.simulation import Procedure
+from paper_repro.w19.procedures import Procedure
 
 NAME = "w19_networks"
 FOLDER = cifar.CIFAR10
 MIN_BIN_SIZE = 100
 NUM_SAMPLES = 10_000
 PUBLISHED_DRAWS = 1000
-UNIFORM = estimators.UniformBins(simulation.BINS_PER_CLASS)
+UNIFORM = estimators.UniformBins(procedures.BINS_PER_CLASS)
 
-_BY_SLUG = {test.slug: test for test in simulation.TESTS}
+_BY_SLUG = {test.slug: test for test in procedures.TESTS}
 DATA_DEPENDENT = dataclasses.replace(
     _BY_SLUG["consistency"], label="C_data-dependent", slug="consistency_median"
 )
@@ -53,7 +53,7 @@ TESTS: dict[str, Procedure] = {
     "SKCEul_median_distribution_free": dataclasses.replace(_BY_SLUG["free_block"], label="D_l"),
     "SKCEuq_median_asymptotic": _BY_SLUG["bootstrap"],
     "SKCEul_median_asymptotic": _BY_SLUG["block"],
-    "exact": simulation.EXACT,
+    "exact": procedures.EXACT,
 }
 # Estimators by the column of the published errors.
 ERRORS = {
@@ -114,7 +114,7 @@ def estimate(network: Network) -> dict[str, float]:
     distance = distances.TotalVariation()
     scale = kernels.median_heuristic(distance, predictions, include_diagonal=True)
     data = predictions, network.labels
-    samples = simulation.w19_kernel(scale), *data
+    samples = procedures.w19_kernel(scale), *data
     dynamic = estimators.MedianVarianceBins(MIN_BIN_SIZE)
     return {
         "scale": float(scale),
@@ -134,8 +134,8 @@ def _compiled(procedure: Procedure, draws: int) -> Callable:
         is_dynamic = procedure == DATA_DEPENDENT
         binning = estimators.MedianVarianceBins(MIN_BIN_SIZE) if is_dynamic else UNIFORM
         bins = binning(Categorical(probs))
-        predictions = simulation.prepare(probs.astype(procedure.dtype), bins)
-        kernel = simulation.w19_kernel(jnp.asarray(scale, procedure.dtype))
+        predictions = procedures.prepare(probs.astype(procedure.dtype), bins)
+        kernel = procedures.w19_kernel(jnp.asarray(scale, procedure.dtype))
         return procedure.evaluate(key, kernel, predictions, labels, draws)
 
     return jax.jit(pvalue)

@@ -1,99 +1,135 @@
 import csv
-import dataclasses
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from calibjax import distributions, estimators
-from experiments.harness import command_line
+from paper_repro.julia_random import MersenneTwister, seeded
+from paper_repro.w19 import authors_data, procedures
 from paper_repro.w19 import rejections as w19_rejections
-from paper_repro.w19 import simulation as w19_simulation
+from paper_repro.w19 import rejections_simulation as simulation
 
-COMMITTED = Path(w19_rejections.__file__).parents[1] / "results" / w19_simulation.NAME
-SMALL = w19_simulation.Chunk("M1", 0, 4, 2, 16, 19)
+COMMITTED = Path(w19_rejections.__file__).parents[1] / "results" / simulation.NAME
 
 
-@pytest.mark.parametrize(
-    ("model", "share", "share_first"),
-    [("M1", 0, 0), pytest.param("M2", 0.5, 0.5, marks=pytest.mark.slow), ("M3", 1, 0)],
-)
-def test_models(model, share, share_first):
-    """Labels are a mixture of the prediction, the first class and uniform ones."""
-    n = 20_000
-    probs, labels = w19_simulation.draw_data_set(jax.random.key(0), model, n)
-    assert probs.shape == (n, 10)
-    np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-5)
-    np.testing.assert_allclose(probs.mean(0), 0.1, atol=5 * np.sqrt(0.045 / n))
-    one_hot = np.eye(10)[np.asarray(labels)]
-    expected = (1 - share) * np.asarray(probs) + (share - share_first) / 10
-    expected[:, 0] += share_first
-    # Any function of the predictions is uncorrelated with the residuals.
-    for weight in (np.ones(n), np.asarray(probs[:, 0]), np.asarray(probs.max(1))):
-        mean = np.mean(weight[:, None] * (one_hot - expected), 0)
-        np.testing.assert_allclose(mean, 0, atol=5 * 0.5 / np.sqrt(n))
+@pytest.fixture(autouse=True)
+def _double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+def matrix_of(probs, labels):
+    """h of all pairs, from its definition."""
+    distances = np.abs(probs[:, None] - probs).sum(-1) / 2
+    residuals = np.eye(probs.shape[1])[labels] - probs
+    return np.exp(-distances / np.median(distances)) * (residuals @ residuals.T)
+
+
+@pytest.mark.parametrize("model", ["M1", "M3"])
+def test_pvalues_without_draws(model):
+    """Those of the paper, with the square of a negative estimate and the biased variance."""
+    pvalues = simulation.without_draws(model, seeded(1234), 4)
+    samples = authors_data.draw(seeded(1234), authors_data.MODELS[model], 4)
+    for i, (probs, labels) in enumerate(zip(*samples, strict=True)):
+        matrix = matrix_of(probs, labels)
+        blocks = np.diag(matrix, 1)[::2]
+        biased, block = matrix.mean(), blocks.mean()
+        unbiased = (matrix.sum() - matrix.trace()) / (250 * 249)
+        expected = {
+            "D_b": np.exp(-(max(np.sqrt(250 * biased / 2) - 1, 0) ** 2) / 2),
+            "D_uq": np.exp(-125 * unbiased**2 / 8),
+            "D_ul": np.exp(-125 * block**2 / 8),
+            "A_l": stats.norm.sf(np.sqrt(125) * block / blocks.std()),
+        }
+        assert expected.keys() == pvalues.keys()
+        for label, value in expected.items():
+            assert pvalues[label][i] == pytest.approx(value, rel=1e-9)
+
+
+def test_the_bootstrap_is_the_one_of_the_paper(monkeypatch):
+    """The statistic over pairs of a resample, and of a resample and the data, in plain loops."""
+    monkeypatch.setattr(simulation, "DRAWS", 40)
+    rng, n = np.random.default_rng(0), 12
+    probs, labels = rng.dirichlet(np.ones(3), n), rng.integers(0, 3, n)
+    matrix = matrix_of(probs, labels)
+    unbiased = (matrix.sum() - matrix.trace()) / (n * (n - 1))
+    statistic = n / (n - 1) * unbiased - matrix.mean()
+    generator, count = MersenneTwister(7), 0
+    for _ in range(40):
+        rows = [generator.rand_range(n) - 1 for _ in range(n)]
+        within = np.mean([matrix[rows[i], rows[j]] for i in range(n) for j in range(i)])
+        across = np.mean([matrix[row, k] for row in rows for k in range(n)])
+        count += within >= statistic + 2 * across
+    assert 0 < count < 40
+    assert simulation.bootstrap_pvalue(seeded(7), probs, labels) == count / 40
+
+
+def test_consistency_resampling_is_the_one_of_the_paper(monkeypatch):
+    """All predictions of a resample are drawn first, then their labels."""
+    monkeypatch.setattr(simulation, "DRAWS", 30)
+    rng, n = np.random.default_rng(0), 20
+    probs = rng.dirichlet(np.ones(3), n)
+    labels = np.where(np.arange(n) < 15, probs.argmax(1), 0)
+    generator, count = MersenneTwister(7), 0
+
+    def ece(probs, labels):
+        predictions, binning = distributions.Categorical(probs), estimators.UniformBins(10)
+        return estimators.ece(predictions, labels, binning=binning, notion="canonical")
+
+    for _ in range(30):
+        rows = [generator.rand_range(n) - 1 for _ in range(n)]
+        resampled = [int(np.argmax(np.cumsum(probs[i]) >= generator.rand())) for i in rows]
+        count += int(ece(probs[rows], jnp.array(resampled)) >= ece(probs, labels))
+    assert 0 < count < 30
+    assert simulation.consistency_pvalue(seeded(7), probs, labels) == count / 30
+
+
+def test_a_data_set_begins_where_the_resamples_before_end(monkeypatch):
+    monkeypatch.setattr(simulation, "DRAWS", 2)
+    state, model = seeded(1234), authors_data.MODELS["M2"]
+    probs, labels = authors_data.draw(state, model, 1)
+    first = simulation.bootstrap_pvalue(state, probs[0], labels[0])
+    probs, labels = authors_data.draw(state, model, 1)
+    second = simulation.bootstrap_pvalue(state, probs[0], labels[0])
+    pvalues = simulation.with_draws("A_uq", "M2", seeded(1234), 2)
+    assert pvalues["A_uq"].tolist() == [first, second]
 
 
 @pytest.mark.slow
 def test_prepared_predictions():
     """Their labels have the right shares, also in single precision, and bins are carried along."""
-    with jax.enable_x64(True):
-        row = jnp.array([0.0, 0.25, 0.0, 0.7, 0.05, 0.0])
-        probs, keys = jnp.tile(row, (20_000, 1)), jax.random.split(jax.random.key(0), 20_000)
-        labels = [
-            jax.vmap(lambda p, k: p.sample(k))(
-                w19_simulation.prepare(probs.astype(dtype), jnp.zeros(20_000, jnp.int32)), keys
-            )
-            for dtype in (jnp.float32, jnp.float64)
-        ]
-        np.testing.assert_array_equal(*labels)
-        np.testing.assert_allclose(jnp.bincount(labels[0], length=6) / 20_000, row, atol=0.02)
-        assert not np.isin(labels[0], [0, 2, 5]).any()
-
-        probs, targets = w19_simulation.draw_data_set(jax.random.key(1), "M1", 50)
-        predictions = distributions.Categorical(probs)
-        binning = estimators.UniformBins(10)
-        prepared = w19_simulation.prepare(probs, binning(predictions))
-        np.testing.assert_array_equal(
-            estimators.ece(
-                prepared, targets, binning=w19_simulation.carried_bins, notion="canonical"
-            ),
-            estimators.ece(predictions, targets, binning=binning, notion="canonical"),
+    row = jnp.array([0.0, 0.25, 0.0, 0.7, 0.05, 0.0])
+    probs, keys = jnp.tile(row, (20_000, 1)), jax.random.split(jax.random.key(0), 20_000)
+    labels = [
+        jax.vmap(lambda p, k: p.sample(k))(
+            procedures.prepare(probs.astype(dtype), jnp.zeros(20_000, jnp.int32)), keys
         )
+        for dtype in (jnp.float32, jnp.float64)
+    ]
+    np.testing.assert_array_equal(*labels)
+    np.testing.assert_allclose(jnp.bincount(labels[0], length=6) / 20_000, row, atol=0.02)
+    assert not np.isin(labels[0], [0, 2, 5]).any()
 
-
-def test_length_scales_are_medians_of_full_matrices():
-    """As in the authors' code: the zeros of the diagonal count."""
-    probs = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 6))
-    scales, _ = w19_simulation._prepare_data_sets(jnp.asarray(probs))
-    differences = np.abs(probs[..., :, None, :] - probs[..., None, :, :])
-    expected = np.median(differences.sum(-1).reshape(2, 3, -1) / 2, -1)
-    np.testing.assert_allclose(scales, expected, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_simulations():
-    """All tests have p-values, and those of the exact test are the same in both precisions."""
-    with jax.enable_x64(True):
-        result = w19_simulation.simulate(SMALL, w19_simulation.TESTS)
-        slugs = {test.slug for test in w19_simulation.TESTS}
-        assert set(result["pvalues"]) == set(result["undefined"]) == slugs
-        for values in result["pvalues"].values():
-            assert len(values) == 4
-            assert all(0 < p <= 1 for p in values)
-        in_double = dataclasses.replace(w19_simulation.EXACT, dtype=jnp.float64)
-        again = w19_simulation.simulate(SMALL, (in_double,))["pvalues"]["exact"]
-        np.testing.assert_allclose(again, result["pvalues"]["exact"], rtol=1e-6)
+    (probs,), (targets,) = authors_data.draw(seeded(1), authors_data.MODELS["M1"], 1)
+    predictions = distributions.Categorical(jnp.asarray(probs))
+    binning = estimators.UniformBins(10)
+    prepared = procedures.prepare(predictions.probs, binning(predictions))
+    np.testing.assert_array_equal(
+        estimators.ece(prepared, targets, binning=procedures.carried_bins, notion="canonical"),
+        estimators.ece(predictions, targets, binning=binning, notion="canonical"),
+    )
 
 
 @pytest.mark.slow
-def test_an_undefined_pvalue_does_not_reject():
-    undefined = w19_simulation.Procedure("none", "none", lambda *args: jnp.asarray(jnp.nan))
-    result = w19_simulation.simulate(SMALL, (dataclasses.replace(undefined, dtype=float),))
-    assert result["pvalues"] == {"none": [1.0] * 4}
-    assert result["undefined"] == {"none": 4}
+def test_the_exact_test():
+    """Its p-values are in (0, 1], and repeat."""
+    results = [simulation.exact("M1", seeded(1234), 3)["exact (ours)"] for _ in range(2)]
+    np.testing.assert_array_equal(*results)
+    assert all(0 < p <= 1 for p in results[0])
 
 
 def test_errors_of_known_pvalues():
@@ -104,38 +140,34 @@ def test_errors_of_known_pvalues():
     np.testing.assert_array_equal(
         w19_rejections.test_errors(pvalues, "M2", levels), [1, 0.75, 0.5, 0]
     )
-    uniform = (np.arange(1000) + 0.5) / 1000
-    assert np.abs(w19_rejections.level_deviations(uniform)).max() < 1e-9
-    assert w19_rejections.level_deviations(np.full(100, 0.005))[0] == pytest.approx(99.498744)
 
 
 def test_the_comparison_with_the_published_curves(monkeypatch):
-    """z has the standard error of two shares of 10 000 data sets, and is zero where both agree."""
-    test = w19_simulation.TESTS[0]
     pvalues = (np.arange(10_000) + 0.5) / 10_000  # errors are the levels
-    finished = {model: [{"pvalues": {test.slug: pvalues}}] for model in ("M1", "M2")}
     curve = np.arange(101) / 100
     curve[50] += 0.02
-    published = {("M1", test.label): curve, ("M2", test.label): 1 - np.arange(101) / 100}
-    first, second = w19_rejections._published_rows(finished, published)
-    error = np.sqrt(2 * 0.51 * 0.49 / 10_000)
+    curves = {("M1", "C"): curve, ("M2", "C"): 1 - np.arange(101) / 100}
+    monkeypatch.setattr(w19_rejections, "read_curves", lambda: curves)
+    first, second = w19_rejections._published_rows(dict.fromkeys(curves, pvalues))
+    assert (first["equal"], second["equal"]) == (100, 101)
     assert first["at level"] == 0.5
-    assert first["largest z"] == pytest.approx(-0.02 / error)
-    assert first["SE"] == pytest.approx(error)
-    assert first["levels with abs(z) > 2"] == 1
-    assert second["largest difference"] == pytest.approx(0, abs=1e-12)
+    assert first["largest difference"] == pytest.approx(0.02)
 
 
-def test_published_curves(data_dir, tmp_path):
-    curves = w19_rejections.read_curves(command_line.Run("paper", data_dir, tmp_path))
-    labels = [test.label for test in w19_simulation.TESTS[:-1]]
-    assert set(curves) == {(model, test) for model in w19_simulation.MODELS for test in labels}
-    assert all(np.all(np.isfinite(curve)) for curve in curves.values())
-    rows = list(
-        csv.DictReader((COMMITTED / "published.csv").read_text(encoding="utf-8").splitlines())
-    )
+def test_published_curves(data_dir):
+    """The file beside the module is the authors' curves."""
+    if not (data_dir / "w19_published").is_dir():
+        pytest.skip("no folder w19_published")
+    curves = w19_rejections.read_curves()
+    assert len(curves) == 18
+    with (data_dir / "w19_published" / "figure_2.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            place = round(100 * float(row["level"]))
+            assert curves[row["model"], row["test"]][place] == float(row["test_error"])
+
+
+def test_committed_curves_are_the_published_ones():
+    text = (COMMITTED / "published.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
     assert len(rows) == 18
-    for row in rows:
-        place = round(100 * float(row["at level"]))
-        assert curves[row["model"], row["test"]][place] == float(row["published there"])
-        assert abs(float(row["largest z"])) <= 3.5
+    assert all(row["equal"] == row["levels"] == "101" for row in rows)
