@@ -23,11 +23,10 @@ from experiments.harness import command_line
 from experiments.harness.cells import Store
 from paper_repro.w19.authors_data import MODELS, NUM_DATA_SETS, Model, finished
 from paper_repro.w19.estimates_figures import plot_all, plot_first
-from paper_repro.w19.estimates_panels import write_check, write_panels
+from paper_repro.w19.estimates_panels import CONCENTRATIONS, write_check, write_panels
 from paper_repro.w19.estimates_simulation import LABELLINGS, NAME, simulate
 from paper_repro.w19.estimates_tables import Group, write_tables
 
-CONCENTRATIONS = (0.1, 1.0)
 FIRST = MODELS["M1"][:2]  # m and a of the models of Fig. 1
 
 
@@ -47,7 +46,7 @@ class Settings:
 
 
 SETTINGS = {
-    "quick": Settings((10,), 20, figures=1),
+    "quick": Settings((2,), 50, figures=1),
     "medium": Settings((2, 10, 100, 1000), 500),
     "paper": Settings((2, 10, 100, 1000), NUM_DATA_SETS),
 }
@@ -56,13 +55,13 @@ PARTS = ("figure_1", *(f"m{m}" for m in SETTINGS["paper"].classes))
 
 def finished_group(store: Store, settings: Settings, num_classes: int, a: float) -> Group:
     """Results of one m and a, computed or read; the data of a cell have at most 200 MB."""
-    estimates = {}
+    sizes = settings.data_sets, min(500, 100_000 // num_classes)
+    estimates = []
     for labelling in LABELLINGS:
         model = Model(num_classes, a, *labelling)
-        sizes = settings.data_sets, min(500, 100_000 // num_classes)
-        compute = functools.partial(simulate, model)
-        estimates[labelling] = finished(store, model.name, *sizes, compute)["estimates"]
-    return Group(num_classes, a, np.stack([*estimates.values()], 1))
+        results = finished(store, model.name, *sizes, functools.partial(simulate, model))
+        estimates.append(results["estimates"])
+    return Group(num_classes, a, np.stack(estimates, 1))
 
 
 def run(run: command_line.Run, parts: Sequence[str] = PARTS) -> None:

@@ -23,16 +23,14 @@ SYMBOLS = {"uniform": "$β$ uniform", "first": "$β = e_1$"}
 
 
 def _panel(axes: Axes, group: Group, share: float, beta: str, estimator: str) -> None:
-    values, theirs = (
-        group.of(share, beta, estimator),
-        published()[estimator, group.concentration, beta, group.num_classes, share],
-    )
+    values = group.of(share, beta, estimator)
+    theirs = published()[estimator, group.concentration, beta, group.num_classes, share]
     shares = theirs.counts / theirs.counts.sum()
     axes.stairs(shares, theirs.edges, fill=True, color=BLUE, alpha=0.4, label="published")
     shares = np.histogram(values, theirs.edges)[0] / values.size
     axes.stairs(shares, theirs.edges, color=BLACK, linewidth=0.8, label="ours")
-    axes.axvline(theirs.mean, color=BLUE, linewidth=3.5, alpha=0.6, label="published mean")
-    axes.axvline(values.mean(), color=BLACK, linewidth=1, label="our mean")
+    axes.axvline(theirs.mean, color=BLUE, linewidth=2.5, alpha=0.6, label="published mean")
+    axes.axvline(values.mean(), color=BLACK, linewidth=0.7, label="our mean")
     true_value = group.true_value(share, beta, estimator)
     axes.axvline(true_value, color=RED, linewidth=1.5, linestyle="--", label="true value")
     axes.set(yticks=[])

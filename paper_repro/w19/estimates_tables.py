@@ -1,4 +1,4 @@
-"""Tables of the distributions of estimates, and of how far the estimators are from the truth."""
+"""How far the estimators are from the truth, and what W19 says about them."""
 
 import dataclasses
 import functools
@@ -80,26 +80,11 @@ def _standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / np.sqrt(values.size))
 
 
-def rounded(value: float, digits: int = 5) -> float:
-    """A number with this many significant digits."""
-    return float(f"{value:.{digits}g}")
-
-
 def _cells(groups: list[Group]) -> Iterator[tuple[Group, float, str]]:
     """All cells (m, a, β, π), that of π = 0 once."""
     for group in groups:
         for share, beta in LABELLINGS:
             yield group, share, beta
-
-
-def _estimate_rows(groups: list[Group]) -> Iterator[tuple]:
-    for group, share, beta in _cells(groups):
-        for estimator, label in LABELS.items():
-            values = group.of(share, beta, estimator)
-            numbers = [values.mean(), values.std(ddof=1), group.true_value(share, beta, estimator)]
-            numbers += [group.bias(share, beta, estimator), _standard_error(values)]
-            cell = *group.place, beta if share else "any", share, label
-            yield (*cell, *map(rounded, numbers))
 
 
 def block_deviation(group: Group, share: float, beta: str) -> float:
@@ -183,9 +168,7 @@ def _claim_rows(groups: list[Group]) -> Iterator[tuple]:
 
 
 def write_tables(folder: Path, groups: list[Group]) -> None:
-    """Tables of all estimates, of the bias of the estimators, and of what W19 says about them."""
-    note = note_of(__file__, "estimates", data_sets=len(groups[0].estimates))
-    write_table(folder, "estimates", _estimate_rows(groups), note)
+    """Tables of the bias of the ECE, and of what W19 says about the estimators."""
     write_table(folder, "claims", _claim_rows(groups), note_of(__file__, "claims"))
     error = max(
         _standard_error(group.of(share, beta, estimator))

@@ -79,7 +79,11 @@ class Settings:
     draws: int
 
 
-SETTINGS = {"quick": Settings(500, 99), "paper": Settings(None, 1000)}
+SETTINGS = {
+    "quick": Settings(500, 99),
+    "medium": Settings(2000, 249),
+    "paper": Settings(None, 1000),
+}
 
 
 @dataclasses.dataclass(frozen=True)
