@@ -51,7 +51,7 @@ class Settings:
 SETTINGS = {
     "quick": Settings(20, 5, 20),
     "medium": Settings(2000, 250),
-    "paper": Settings(NUM_DATA_SETS, 2000),
+    "paper": Settings(NUM_DATA_SETS, 1000),
 }
 TESTS = ("C", "D_b", "D_uq", "D_ul", "A_uq", "A_l", EXACT.label)
 ERROR_LEVELS = (0.01, 0.05, 0.1)
