@@ -36,7 +36,9 @@ class Batch:
         batches = [(x, len(c.axes)) for _, x, c in given if numbers and np.ndim(x) > len(c.axes)]
         for key, x, c in numbers if batches else ():
             array, width = batches[0]
-            dtype = int if c.is_integer else jnp.result_type(getattr(array, "dtype", float), float)
+            own = getattr(array, "dtype", None)
+            is_float = isinstance(own, np.dtype) and jnp.issubdtype(own, jnp.floating)
+            dtype = int if c.is_integer else own if is_float else jnp.result_type(float)
             rows = np.full(np.shape(array)[: np.ndim(array) - width], x, dtype)
             object.__setattr__(self, key, rows)
 
