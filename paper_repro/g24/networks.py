@@ -75,6 +75,7 @@ LOGITS = (
 )
 SETTINGS = {
     "quick": Settings(400, NETWORKS[:1]),
+    "medium": Settings(2000, NETWORKS[:3]),
     "paper": Settings(None, NETWORKS, LOGITS),
 }
 

@@ -56,7 +56,7 @@ class Settings:
         return 2 ** np.arange(-5, 5, 0.05)[:: self.step]
 
 
-SETTINGS = {"quick": Settings(10, 10), "paper": Settings()}
+SETTINGS = {"quick": Settings(10, 10), "medium": Settings(), "paper": Settings()}
 
 
 def draw(

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from experiments.harness import source
+from experiments.harness import command_line, source
 from paper_repro import __main__ as everything
 from paper_repro.data import download
 
@@ -19,6 +19,12 @@ def test_the_help_describes_every_experiment():
     folders = {file.folder for file in download.read_files()}
     for about in everything.ABOUT.values():
         assert set(re.findall(r"[a-z0-9]+_[a-z]+", about.data)) <= folders
+
+
+def test_every_experiment_has_every_preset():
+    for module in everything.MODULES:
+        settings = getattr(module, "SETTINGS", command_line.PRESETS)  # of one size
+        assert set(settings) == set(command_line.PRESETS), module.__name__
 
 
 @pytest.mark.slow
