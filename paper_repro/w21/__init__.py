@@ -1,1 +1,14 @@
-"""Widmann, Lindsten, Zachariah (2021): calibration tests beyond classification."""
+"""Widmann, Lindsten, Zachariah (2021): calibration tests beyond classification.
+
+`ols` runs App. A.1, `synthetic` App. A.2:
+
+| in the paper | file that is written | function |
+| --- | --- | --- |
+| App. A.1, the p-value | pvalues | `ols.rows` |
+| Fig. 1, 4, 5 | figure_1, figure_4, figure_5 | `ols_figures.plot` |
+| Fig. 6 to 9 | errors, figure_6, … | `synthetic_tables.write_errors`, `synthetic_figures.plot_errors` |
+| Fig. 2, 10, 11 | tests, figure_2, … | `synthetic_tables.write_tests`, `synthetic_figures.plot_tests` |
+
+`draws` has the random numbers of both, and `synthetic_simulation` the procedures. The published
+numbers are in `synthetic_errors.csv` and `synthetic_tests.csv`.
+"""
