@@ -111,7 +111,7 @@ def write_errors(folder: Path, finished: Sequence[Cell]) -> list[ErrorRow]:
         The rows of the table.
     """
     table = error_rows(finished)
-    note = note_of(__file__, "errors")
+    note = note_of(__file__, "errors") + "\n"
     for cell in finished:
         if cell.place.slug == "truth":
             note += f"- true SKCE, d = {cell.place.dimension}: {np.mean(cell.values):.10g}\n"
@@ -141,7 +141,7 @@ def write_tests(folder: Path, finished: Sequence[Cell]) -> list[TestRow]:
         values = (cell.test_error, cell.seconds) if cell else (None, None)
         columns = theirs[0], values[0], theirs[1], values[1]
         table.append(TestRow(model, int(d), int(n), test, *columns))
-    note = note_of(__file__, "tests")
+    note = note_of(__file__, "tests") + "\n"
     for model in dict.fromkeys(row.model for row in table):
         both = [x for x in table if x.model == model and None not in (x.published, x.ours)]
         equal = sum(row.published == row.ours for row in both)
