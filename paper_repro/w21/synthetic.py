@@ -42,7 +42,7 @@ class Settings:
         sizes: numbers of samples n.
         models: models on which estimators are evaluated; the true SKCE of the uncalibrated one
             takes 1000 estimates with n = 1000.
-        dimensions: d of the data sets of tests.
+        dimensions: d of the data sets.
         tests: slugs of the tests; the authors' CME test comes after 10⁹ numbers of the bootstrap.
         exact: whether the exact tests are added.
     """
@@ -55,11 +55,10 @@ class Settings:
 
     def includes(self, place: Place) -> bool:
         """Whether a cell is evaluated."""
-        if place.kind == "estimates":
-            is_chosen = place.model in self.models
-        else:
-            is_chosen = place.dimension in self.dimensions and place.slug in self.tests
-        return is_chosen and (place.slug == "truth" or place.num_samples in self.sizes)
+        chosen = self.models if place.kind == "estimates" else self.tests
+        name = place.model if place.kind == "estimates" else place.slug
+        is_size = place.slug == "truth" or place.num_samples in self.sizes
+        return is_size and place.dimension in self.dimensions and name in chosen
 
     def procedures(self, place: Place, procedure: Procedure) -> list[Procedure]:
         """The authors' procedure and an exact test, those that accept as many samples."""
