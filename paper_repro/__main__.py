@@ -40,7 +40,7 @@ class About(NamedTuple):
 
     Attributes:
         makes: figures and tables, numbered as in its paper.
-        data: what it reads: the results themselves need it, or the columns "published" alone.
+        data: what it reads.
         time: of the preset `paper` on one core.
     """
 
@@ -50,18 +50,17 @@ class About(NamedTuple):
 
 
 _NETWORKS = "cifar10_networks, cifar10_logits, cifar100_logits"
-_PUBLISHED = "{}, for the published columns"
 ABOUT = {
-    "w19_estimates": About("W19 Fig. 1, 3-34", _PUBLISHED.format("w19_published"), "32 minutes"),
-    "w19_tests": About("W19 Fig. 2", _PUBLISHED.format("w19_published"), "41 minutes"),
+    "w19_estimates": About("W19 Fig. 1, 3-34", "nothing", "hours"),
+    "w19_tests": About("W19 Fig. 2", "nothing", "an hour"),
     "w19_networks": About("W19 Fig. 35, 36", "cifar10_networks", "8 minutes"),
-    "w19_timings": About("W19 Fig. 37", _PUBLISHED.format("w19_published"), "7 minutes"),
+    "w19_timings": About("W19 Fig. 37", "nothing", "7 minutes"),
     "w21_ols": About("W21 Fig. 1, 4, 5", "nothing", "35 seconds"),
-    "w21_synthetic": About("W21 Fig. 2, 6-11", _PUBLISHED.format("w21_synthetic"), "40 minutes"),
-    "w21_friedman": About("W21 Fig. 3, 12", _PUBLISHED.format("w21_friedman"), "30 minutes"),
+    "w21_synthetic": About("W21 Fig. 2, 6-11", "nothing", "40 minutes"),
+    "w21_friedman": About("W21 Fig. 3, 12", "w21_friedman, for the agreement", "30 minutes"),
     "l21_crime": About("L21 Tables 1-3, Fig. 5, 17", "communities_crime", "20 minutes"),
     "l21_networks": About("L21 Table 4, Fig. 1, 2, 4, 8, 9, 14-16", _NETWORKS, "an hour"),
-    "g24_simulation": About("G24 Fig. 1", "nothing", "20 seconds"),
+    "g24_simulation": About("G24 Fig. 1", "nothing", "2 minutes"),
     "g24_networks": About("G24 Tables 1-3, 5, Fig. 2-4", _NETWORKS, "two hours"),
 }
 
@@ -69,9 +68,9 @@ ABOUT = {
 def list_of_experiments() -> str:
     """The end of the help: a paragraph for each experiment."""
     lines = [
-        "experiments, with the time that the preset paper takes on one core (quick takes about"
+        "experiments, with the time that the preset paper takes on one core (quick takes about",
+        "two minutes for all of them, medium about ten for one), and what of --data they read:",
     ]
-    lines.append("three minutes for all of them), and the folders of --data that they read:")
     for name, about in ABOUT.items():
         lines.append(f"  {name:<16}{about.makes}; {about.time}")
         lines.append(f"{'':<18}reads {about.data}")
