@@ -12,7 +12,6 @@ The published SKCE and p-values of the *ensemble* contain an error of Calibratio
 
 import dataclasses
 import functools
-import resource
 import time
 from typing import Any
 
@@ -172,8 +171,7 @@ def run(run: command_line.Run) -> None:
     trajectory = train(settings.networks, settings.iterations)
     curves, exact = evaluated(store, settings, trajectory)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    log(f"{NAME}: {seconds:.0f} s, {cpu:.0f} s of CPU time, at most {memory:.2f} GB")
+    log(f"{NAME}: {seconds:.0f} s, {cpu:.0f} s of CPU time")
     write_tables(store.folder, curves, exact, published)
     plot(store.folder, curves, committed_curves())
 

@@ -64,8 +64,7 @@ def _draw(axes: Axes, ours: Curves, published: Curves, shown: Shown, name: str) 
         color, ensemble_color = COLORS[2 * i : 2 * i + 2]
         band = {"color": color, "alpha": 0.2, "linewidth": 0}
         axes.fill_between(x, networks.min(1), networks.max(1), **band)
-        label = f"{title}: {count} networks"
-        axes.plot(x, networks.mean(1), color=color, label=label, **LINE)
+        axes.plot(x, networks.mean(1), color=color, label=f"{title}: {count} networks", **LINE)
         ensemble = ours.ensemble[split][name][here]
         axes.plot(x, ensemble, color=ensemble_color, label=f"{title}: ensemble", **LINE)
         theirs = published.networks[split][name][there][:, :count]
