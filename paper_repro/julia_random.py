@@ -161,37 +161,41 @@ def weighted_choice(state, weights):
     return i + 1
 
 
-def _ziggurat(density, inverse, edge: float, area: float, bits: int):
-    """Layers of equal area under a density: acceptance bounds, widths and heights, [256] each."""
-    scale = 2.0**bits
-    bounds, widths, heights = np.zeros(256, np.uint64), np.zeros(256), np.zeros(256)
+def _ziggurat(density, inverse, edge: str, area: str, bits: int):
+    """Layers of equal area under a density: acceptance bounds, widths and heights, [256] each.
+
+    Errors of the area grow a hundredfold from the tail to the mode, so it has all digits (NumPy's
+    longdouble, where it is longer than float64).
+    """
+    scale, edge, area = np.longdouble(2) ** bits, np.longdouble(edge), np.longdouble(area)
+    bounds, widths, heights = (np.zeros(256, np.longdouble) for _ in range(3))
     widths[255], heights[255] = edge / scale, density(edge)
     bounds[0], widths[0], heights[0] = (
-        int(edge * heights[255] / area * scale),
+        edge * heights[255] / area * scale,
         area / heights[255] / scale,
         1.0,
     )
     for i in range(254, 0, -1):
         x = inverse(area / edge + heights[i + 1])
-        bounds[i + 1] = int(x / edge * scale)
+        bounds[i + 1] = x / edge * scale
         widths[i], heights[i] = x / scale, density(x)
         edge = x
-    return bounds, widths, heights
+    return bounds.astype(np.uint64), widths.astype(float), heights.astype(float)
 
 
 _NORMAL_EDGE, _EXPONENTIAL_EDGE = 3.6541528853610088, 7.69711747013104972
 _NORMAL_BOUNDS, _NORMAL_WIDTHS, _NORMAL_HEIGHTS = _ziggurat(
-    lambda x: math.exp(-0.5 * x * x),
-    lambda y: math.sqrt(-2 * math.log(y)),
-    _NORMAL_EDGE,
-    0.00492867323399,
+    lambda x: np.exp(-0.5 * x * x),
+    lambda y: np.sqrt(-2 * np.log(y)),
+    "3.654152885361008796351947",
+    "0.004928673233974654931591",
     51,
 )
 _EXPONENTIAL_BOUNDS, _EXPONENTIAL_WIDTHS, _EXPONENTIAL_HEIGHTS = _ziggurat(
-    lambda x: math.exp(-x),
-    lambda y: -math.log(y),
-    _EXPONENTIAL_EDGE,
-    0.0039496598225815571993,
+    lambda x: np.exp(-x),
+    lambda y: -np.log(y),
+    "7.697117470131049714044628",
+    "0.003949659822581557219978",
     52,
 )
 
