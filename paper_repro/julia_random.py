@@ -132,6 +132,53 @@ def next_bits(state):
 
 
 @_compiled
+def fill_array(state, bits):
+    """`rand!` of an array: a long one is filled past the cache, but for its end."""
+    filled = (len(bits) - 2) // 2 * 2
+    if filled < _SMALLEST_FILL:
+        filled = 0
+    fill(state, bits[:filled])
+    for i in range(filled, len(bits)):
+        bits[i] = state.bits[_next(state)]
+
+
+@_compiled
+def _add_bits(integers, i, low, high, shift):
+    """Adds an integer of 128 bits, shifted to the left, to the i-th one, bit by bit."""
+    left, right = np.uint64(shift), np.uint64(64 - shift)
+    integers[2 * i] ^= low << left
+    integers[2 * i + 1] ^= high << left | low >> right
+
+
+@_compiled
+def fill_integers(state, integers):
+    """`rand!` of integers of 128 bits, low halves before high ones, [2n] of uint64.
+
+    A number has 52 random bits: the 12 that miss of each 64 are added from further numbers, and
+    those from the first ones.
+    """
+    taken = rest = len(integers) // 2
+    while True:  # the first ones have been used up, or are new
+        fill_array(state, integers[: 2 * taken])
+        if rest < 5:
+            break
+        taken = 0
+        while rest - taken >= 5:
+            low, high = integers[2 * taken], integers[2 * taken + 1]
+            for shift in (48, 36, 24, 12):
+                rest -= 1
+                _add_bits(integers, rest, low, high, shift)
+            taken += 1
+    if rest > 0:
+        if state.counters[1] == _CACHE_SIZE - 1:
+            state.counters[1] += 1  # a pair is from one filling of the cache
+        high = state.bits[_next(state)]
+        low = state.bits[_next(state)]
+        for i in range(rest):
+            _add_bits(integers, i, low, high, 12 * (i + 1))
+
+
+@_compiled
 def rand(state):
     """`rand()`: uniform on [0, 1)."""
     return state.floats[_next(state)] - 1.0
@@ -325,12 +372,6 @@ def rand_small_gamma(state, sampler, shape):
     return x * math.exp(-randexp(state) / shape)
 
 
-@_compiled
-def _fill_one_by_one(state, bits):
-    for i in range(len(bits)):
-        bits[i] = state.bits[_next(state)]
-
-
 class MersenneTwister:
     """Julia's generator: `MersenneTwister(1234).rand(3)` is `rand(MersenneTwister(1234), 3)`."""
 
@@ -338,20 +379,13 @@ class MersenneTwister:
         """Starts as after `Random.seed!(seed)`."""
         self.state = seeded(seed)
 
-    def _array_bits(self, size: int) -> np.ndarray:
-        """Bits of an array: long ones are filled past the cache, but for their end."""
-        bits = np.empty(size, np.uint64)
-        filled = (size - 2) // 2 * 2
-        filled = filled if filled >= _SMALLEST_FILL else 0
-        fill(self.state, bits[:filled])
-        _fill_one_by_one(self.state, bits[filled:])
-        return bits
-
     def rand(self, size: int | None = None):
         """Uniform on [0, 1): a number, or an array of Julia's `rand(size)`."""
         if size is None:
             return rand(self.state)
-        return self._array_bits(size).view(np.float64) - 1.0
+        bits = np.empty(size, np.uint64)
+        fill_array(self.state, bits)
+        return bits.view(np.float64) - 1.0
 
     def randn(self):
         """A standard normal number."""
@@ -366,33 +400,12 @@ class MersenneTwister:
         return rand_range(self.state, m)
 
     def rand_uint64(self, size: int) -> list[int]:
-        """`rand(UInt, size)` for an even size.
-
-        A number has 52 random bits: the 12 that miss are filled from further numbers, and those
-        from the first ones.
-        """
+        """`rand(UInt, size)` for an even size."""
         if size % 2:
             raise ValueError(f"size: expected an even number, got {size}")
-        rest, full = size // 2, (1 << 128) - 1
-        words, i = [0] * rest, rest
-        while True:  # words[:i] have been used up, or are the first ones
-            raw = [int(bits) for bits in self._array_bits(2 * i)]
-            words[:i] = [low | high << 64 for low, high in zip(raw[::2], raw[1::2], strict=True)]
-            if rest < 5:
-                break
-            i = 0
-            while rest - i >= 5:
-                for shift in (48, 36, 24, 12):
-                    rest -= 1
-                    words[rest] ^= (words[i] << shift) & full
-                i += 1
-        if rest:
-            pair = np.empty(2, np.uint64)
-            _fill_one_by_one(self.state, pair)
-            further = int(pair[0]) << 64 | int(pair[1])
-            for i in range(rest):
-                words[i] ^= (further << 12 * (i + 1)) & full
-        return [half for word in words for half in (word & 0xFFFFFFFFFFFFFFFF, word >> 64)]
+        integers = np.empty(size, np.uint64)
+        fill_integers(self.state, integers)
+        return integers.tolist()
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The data sets of W21 App. A.1 and A.2, drawn with the random numbers of the authors' scripts.
+"""Data sets and resamples of W21, drawn with the random numbers of the authors' scripts.
 
 Julia 1.5 keeps 501 integers of 128 bits, which are drawn at once and taken from the end. The first
 ones are needed by an identifier of the progress bar, one for each loop over data sets. An index of
@@ -6,18 +6,18 @@ a resample is ⌊u n / 2⁶⁴⌋ of an integer u of 64 bits (Lemire 2019). The 
 exactly uniform is left out: its probability is at most n / 2⁶⁴, and 0 where n is a power of two.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numba
 import numpy as np
 
-from paper_repro.julia_random import State, fill, next_bits, rand, randn, seeded
+from paper_repro.julia_random import State, fill_integers, rand, randn, seeded
 
 SCALE = 0.1  # standard deviation of all normal distributions of App. A.2
 SHIFTED_MEAN = 0.1  # of the first component of the targets of the uncalibrated model
 NUM_LOCATIONS = 10  # test locations of the CME test
 _CACHED = 1002  # integers of 64 bits, the halves of those of 128 bits
-_EXPONENT = 0x3FF0000000000000
 _compiled = numba.njit(cache=True)
 
 
@@ -41,40 +41,8 @@ def started(seed: int) -> Stream:
 
 
 @_compiled
-def _raw(state):
-    """The next number in [1, 2), its bits."""
-    return next_bits(state) | np.uint64(_EXPONENT)
-
-
-@_compiled
-def _add_bits(integers, i, low, high, shift):
-    left, right = np.uint64(shift), np.uint64(64 - shift)
-    integers[2 * i] ^= low << left
-    integers[2 * i + 1] ^= high << left | low >> right
-
-
-@_compiled
 def _refill(stream):
-    """Draws all integers; 52 of 64 bits are random, the others are xored from further numbers."""
-    state, integers, rest = stream.state, stream.integers, _CACHED // 2
-    fill(state, integers[: _CACHED - 2])
-    for i in range(_CACHED - 2, _CACHED):
-        integers[i] = _raw(state)
-    while rest >= 5:
-        taken = 0
-        while rest - taken >= 5:
-            low, high = integers[2 * taken], integers[2 * taken + 1]
-            for shift in (48, 36, 24, 12):
-                rest -= 1
-                _add_bits(integers, rest, low, high, shift)
-            taken += 1
-        for i in range(2 * taken):
-            integers[i] = _raw(state)
-    if state.counters[1] == len(state.bits) - 1:
-        state.counters[1] += 1  # a pair is taken from one filling of the cache of numbers
-    high, low = _raw(state), _raw(state)
-    for i in range(rest):
-        _add_bits(integers, i, low, high, 12 * (i + 1))
+    fill_integers(stream.state, stream.integers)
     stream.left[0] = _CACHED
 
 
@@ -99,6 +67,39 @@ def draw_resamples(stream, counts):
             u = stream.integers[stream.left[0]]
             carried = (u & np.uint64(0xFFFFFFFF)) * n >> half
             counts[b, ((u >> half) * n + carried) >> half] += 1
+
+
+@_compiled
+def skip_resamples(stream, number):
+    """Draws this number of indices of resamples."""
+    while number > stream.left[0]:
+        number -= stream.left[0]
+        _refill(stream)
+    stream.left[0] -= number
+
+
+def resamples(
+    seed: int, num_samples: int, num_resamples: int, iterations: Sequence[int]
+) -> Iterator[np.ndarray]:
+    """How often each sample occurs in each resample of the Friedman networks' tests.
+
+    Args:
+        seed: of the evaluation, in which each iteration has one test.
+        num_samples: number of samples n.
+        num_resamples: resamples of each test B.
+        iterations: the iterations in increasing order; the numbers of others are skipped.
+
+    Returns:
+        Counts [B, n] for each iteration; they are overwritten by the next ones.
+    """
+    stream = started(seed)
+    draw_identifier(stream)
+    counts, done = np.empty((num_resamples, num_samples)), 0
+    for i in iterations:
+        skip_resamples(stream, (i - done) * counts.size)
+        draw_resamples(stream, counts)
+        done = i + 1
+        yield counts
 
 
 @_compiled

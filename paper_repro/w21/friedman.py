@@ -26,7 +26,7 @@ from experiments.harness.data_files import digest
 from experiments.harness.messages import log
 from paper_repro.julia_random import MersenneTwister
 from paper_repro.w21 import friedman_statistics
-from paper_repro.w21.friedman_bootstrap import resamples
+from paper_repro.w21.draws import resamples
 from paper_repro.w21.friedman_figures import plot
 from paper_repro.w21.friedman_networks import (
     NUM_NETWORKS,

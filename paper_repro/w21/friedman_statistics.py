@@ -20,7 +20,7 @@ from calibjax.distributions import Mixture, Normal
 from calibjax.hypothesis_tests import exact_test
 from calibjax.kernels import Exponential, SquaredExponential, TensorProduct, gram_matrix
 from calibjax.kernels.expectations import centered_kernel
-from paper_repro.w21.friedman_bootstrap import bootstrap_pvalue
+from paper_repro.w21.ols import bootstrap_pvalue
 
 SCORES: dict[str, Callable[[Any, Any], jax.Array]] = {
     "NLL": scores.negative_log_likelihood,
@@ -184,12 +184,12 @@ def calibration_statistics(terms: np.ndarray, counts: np.ndarray) -> dict[str, f
     """
     right = terms[0]
     unbiased, biased = estimates(right)
-    result = {UNBIASED: unbiased, BIASED: biased, PVALUE: bootstrap_pvalue(right, counts)}
+    result = {UNBIASED: unbiased, BIASED: biased, PVALUE: float(bootstrap_pvalue(right, counts))}
     if len(terms) > 1:
         later_first, earlier_first = terms[1:]
         result[as_published(UNBIASED)] = estimates(earlier_first)[0]
         result[as_published(BIASED)] = estimates(later_first)[1]
-        result[as_published(PVALUE)] = bootstrap_pvalue(later_first, counts)
+        result[as_published(PVALUE)] = float(bootstrap_pvalue(later_first, counts))
     return result
 
 

@@ -56,6 +56,7 @@ def predict(model: tuple[np.ndarray, float], x: np.ndarray) -> Normal:
     return Normal(jnp.asarray(intercept + slope * x), jnp.full(x.shape, scale))
 
 
+@jax.jit
 def bootstrap_pvalue(matrix: jax.Array, counts: jax.Array) -> jax.Array:
     """Share of resamples whose statistic is at least that of the data, as in CalibrationTests.jl.
 

@@ -41,6 +41,57 @@ def test_long_arrays_are_filled_past_the_cache():
     np.testing.assert_array_equal(long.rand(), stream[400])
 
 
+def raw(generator, size):
+    """The next numbers in [1, 2) of an array, their bits."""
+    return [int(bits) for bits in (generator.rand(size) + 1.0).view(np.uint64)]
+
+
+def plain_integers(generator, size):
+    """`rand!` of integers of 128 bits as in Julia's source, by Python's integers."""
+    words, full = [0] * size, (1 << 128) - 1
+    taken = rest = size
+    while True:
+        bits = raw(generator, 2 * taken)
+        words[:taken] = [low | high << 64 for low, high in zip(bits[::2], bits[1::2], strict=True)]
+        if rest < 5:
+            break
+        taken = 0
+        while rest - taken >= 5:
+            for shift in (48, 36, 24, 12):
+                rest -= 1
+                words[rest] ^= (words[taken] << shift) & full
+            taken += 1
+    if rest:
+        high, low = raw(generator, 2)
+        for i in range(rest):
+            words[i] ^= ((high << 64 | low) << 12 * (i + 1)) & full
+    return [half for word in words for half in (word & (1 << 64) - 1, word >> 64)]
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 6, 7, 100, 501])
+def test_integers_by_plain_arithmetic(size):
+    ours, plain = MersenneTwister(11), MersenneTwister(11)
+    for _ in range(2):
+        assert ours.rand_uint64(2 * size) == plain_integers(plain, size)
+    assert ours.rand() == plain.rand()
+
+
+def test_a_pair_is_from_one_filling_of_the_cache():
+    """The last number of a filling is lost where the pair that ends the integers would be split."""
+    ours, plain = MersenneTwister(2), MersenneTwister(2)
+    first, same = ours.rand(), plain.rand()
+    assert first == same
+    for generator in (ours, plain):
+        for _ in range(998):  # three of 1002 numbers are left, of which an integer takes two
+            generator.rand()
+    found = ours.rand_uint64(2)
+    low, high = raw(plain, 2)
+    plain.rand()  # which is lost
+    upper, lower = raw(plain, 2)
+    word = (low | high << 64) ^ ((upper << 64 | lower) << 12) & (1 << 128) - 1
+    assert found == [word & (1 << 64) - 1, word >> 64]
+
+
 def test_seeds_of_the_friedman_networks():
     """The first of `rand(UInt, 10)` after seed 100; what follows is checked by its training."""
     numbers = MersenneTwister(100).rand_uint64(10)

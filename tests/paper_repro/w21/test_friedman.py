@@ -15,9 +15,10 @@ from calibjax.hypothesis_tests.asymptotic import multinomial_counts
 from experiments.harness import command_line, source
 from experiments.harness.data_files import DataError
 from paper_repro.julia_random import MersenneTwister
-from paper_repro.w21 import friedman, friedman_bootstrap, friedman_networks, friedman_published
+from paper_repro.w21 import friedman, friedman_networks, friedman_published, ols
 from paper_repro.w21 import friedman_statistics as fs
 from paper_repro.w21 import friedman_tables as tables
+from paper_repro.w21.draws import resamples
 from paper_repro.w21.friedman_published import Curves
 
 RESULTS = source.ROOT / "paper_repro/results/w21_friedman"
@@ -56,23 +57,13 @@ def test_initial_values():
         assert not np.any([layers[i][1] for layers, _ in drawn])
 
 
-def test_integers_are_those_of_the_generator():
-    """The compiled cache of integers, its successor, and the number that follows."""
-    integers = np.empty(1002, np.uint64)
-    compiled, plain = MersenneTwister(5), MersenneTwister(5)
-    for _ in range(2):
-        friedman_bootstrap.refill(compiled.state, integers)
-        assert integers.tolist() == plain.rand_uint64(1002)
-    assert compiled.rand() == plain.rand()
-
-
 def test_resamples_by_plain_integers():
     """⌊u n / 2⁶⁴⌋ of the integers from the end of the cache, without the first identifier."""
     generator = MersenneTwister(9)
     integers = generator.rand_uint64(1002)[:-2]
     indices = [u * 7 >> 64 for u in reversed(integers)][:210]
     expected = [np.bincount(part, minlength=7) for part in np.reshape(indices, (30, 7))]
-    first, third = (x.copy() for x in friedman_bootstrap.resamples(9, 7, 10, [0, 2]))
+    first, third = (x.copy() for x in resamples(9, 7, 10, [0, 2]))
     np.testing.assert_array_equal(first, expected[:10])
     np.testing.assert_array_equal(third, expected[20:])
 
@@ -86,7 +77,7 @@ def test_bootstrap_pvalues_are_those_of_the_library():
     test = hypothesis_tests.asymptotic_skce_test(keys[2], *sample, num_draws=99)
     _, ((matrix,),) = one_batch(predictions, (y,))
     counts = np.asarray(multinomial_counts(jax.random.split(keys[2], 99), 7).T, float)
-    share = friedman_bootstrap.bootstrap_pvalue(matrix, counts)
+    share = ols.bootstrap_pvalue(matrix, counts)
     assert float(test.pvalue) == pytest.approx((1 + 99 * share) / 100)
     assert 0 < share < 1
 
