@@ -169,7 +169,10 @@ def test_published_numbers(data_dir):
 
 
 def test_committed_panels_are_the_published_ones():
-    """But for data-dependent bins of two classes, which rounding decides in the paper."""
+    """But for data-dependent bins of two classes, which rounding decides in the paper.
+
+    The mean distance of predictions of 1000 classes is rounded, too.
+    """
     rows = list(csv.DictReader((COMMITTED / "panels.csv").read_text(encoding="utf-8").splitlines()))
     labels = {label: name for name, label in w19_estimates_tables.LABELS.items()}
     for row in rows:
@@ -177,9 +180,10 @@ def test_committed_panels_are_the_published_ones():
         theirs = panels.published()[*place, float(row["π"])]
         assert float(row["published mean"]) == theirs.mean
         if (row["m"], row["estimator"]) != ("2", "ECE, data-dependent bins"):
-            assert float(row["relative difference"]) <= panels.DIGITS
+            is_rounded = row["m"] == "1000" and "mean distance" in row["estimator"]
+            assert float(row["relative difference"]) <= (4 if is_rounded else 1) * panels.DIGITS
             assert row["estimates in other bars"] == "0"
-    assert len(rows) >= 480
+    assert len(rows) >= 560
 
 
 def test_models_have_names():
