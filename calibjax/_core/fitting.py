@@ -41,7 +41,8 @@ def softmax_minimum(
         ridge: r, of the shape of the parameters.
     """
     is_own = labels[:, None] == jnp.arange(features.shape[1])
-    zero = jnp.zeros_like(ridge)
+    ridge = varying_as(ridge, (features, labels, weights))
+    zero = varying_as(jnp.zeros_like(ridge), ridge)
     pull = jax.linear_transpose(lambda x: linear(features, x), zero)
     pull_squares = jax.linear_transpose(lambda x: linear(jnp.square(features), x), zero)
     tolerance = math.sqrt(jnp.finfo(ridge.dtype).eps)

@@ -150,10 +150,13 @@ def _summary(leaf: Any) -> Any:
 
 
 def varying_as(first: T, data: PyTree) -> T:
-    """The start of a loop, which inside of `shard_map` differs between devices if the data do."""
+    """The start of a loop, which inside of `shard_map` differs between devices if the data do.
+
+    Data may be a function that returns them, where they have to be computed.
+    """
     if not jax.sharding.get_abstract_mesh().manual_axes:
         return first
     differs = jnp.array(False)
-    for leaf in jax.tree.leaves(data):
+    for leaf in jax.tree.leaves(data() if callable(data) else data):
         differs |= jnp.any(leaf != leaf)
     return jax.tree.map(lambda x: jnp.where(differs, x, x), first)  # x, but for its type

@@ -287,5 +287,6 @@ def smallest_integer(
         low = jnp.where(is_reached, low, jnp.minimum(middle + 1, high))
         return low, jnp.where(is_reached, middle, high)
 
-    bracket = functools.reduce(halve, guesses, varying_as(bracket, (level, guesses)))
+    bracket = varying_as(bracket, lambda: (level, guesses, cdf(bracket[0])))
+    bracket = functools.reduce(halve, guesses, bracket)
     return lax.while_loop(lambda bracket: jnp.any(bracket[0] < bracket[1]), halve, bracket)[0]

@@ -32,15 +32,20 @@ class Batch:
         """Turns numbers of Python beside parameters of a batch into a row for each prediction."""
         declared = checks.declared(type(self))
         given = [(key, getattr(self, key), c) for key, c, _ in declared if c is not None]
-        numbers = [(key, x, c) for key, x, c in given if type(x) in (int, float)]
+        numbers = [
+            (key, x, c)
+            for key, x, c in given
+            if isinstance(x, (int, float, np.number)) and not (isinstance(x, bool) or c.axes)
+        ]
         batches = [(x, len(c.axes)) for _, x, c in given if numbers and np.ndim(x) > len(c.axes)]
         for key, x, c in numbers if batches else ():
             array, width = batches[0]
             own = getattr(array, "dtype", None)
             is_float = isinstance(own, np.dtype) and jnp.issubdtype(own, jnp.floating)
             dtype = int if c.is_integer else own if is_float else jnp.result_type(float)
-            rows = np.full(np.shape(array)[: np.ndim(array) - width], x, dtype)
-            object.__setattr__(self, key, rows)
+            shape = np.shape(array)[: np.ndim(array) - width]
+            full = np.full if all(isinstance(size, int) for size in shape) else jnp.full
+            object.__setattr__(self, key, full(shape, x, dtype))  # a symbol is for JAX only
 
     def __len__(self) -> int:
         leaves: list[Any] = []

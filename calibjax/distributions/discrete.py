@@ -481,6 +481,7 @@ class NegativeBinomial(_Counts):
         """Takes the mean; copies name the field `mean_`, because `mean` is a method."""
         object.__setattr__(self, "mean_", mean if mean_ is None else mean_)
         object.__setattr__(self, "concentration", concentration)
+        self.__post_init__()
 
     @property
     def _success(self) -> jax.Array:

@@ -171,6 +171,8 @@ class MatrixScaling(Recalibrator):
         logits = params(log_probs_of(predictions))
         if isinstance(bare(predictions), Bernoulli):
             return like(predictions, Bernoulli(jax.nn.sigmoid(logits[:, 1] - logits[:, 0])))
+        if isinstance(plain := bare(predictions), CategoricalLogits):  # masked ones stay masked
+            logits = jnp.where(plain.logits == -jnp.inf, -jnp.inf, logits)
         return like(predictions, CategoricalLogits(logits))
 
     def identity(self, predictions: ClassPredictions) -> LogitMap:

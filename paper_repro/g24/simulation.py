@@ -133,7 +133,6 @@ def write(folder: Path, settings: Settings, found: dict[str, np.ndarray]) -> Non
         __file__,
         "risks",
         data_sets=len(risks),
-        step=settings.step,
         best=thetas[risks.mean(0).argmin()],
         equality=np.abs(ours / code - 1).max(),
         largest=np.abs(z).max(),

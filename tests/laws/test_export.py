@@ -26,6 +26,7 @@ FORMULAS = {
     "negative_log_likelihood": lambda x: scores.negative_log_likelihood(x["normals"], x["numbers"]),
     "brier_score": lambda x: scores.brier_score(x["classes"], x["labels"]),
     "crps": lambda x: scores.crps(x["normals"], x["numbers"]),
+    "one scale": lambda x: scores.crps(distributions.Normal(x["numbers"], 0.3), x["confidences"]),
     "log_prob": lambda x: jax.vmap(lambda p, y: p.log_prob(y))(x["normals"], x["numbers"]),
     "gradient": lambda x: jax.grad(lambda p: estimators.skce(OF_NUMBERS, p, x["numbers"]))(
         x["normals"]

@@ -100,21 +100,32 @@ def numbers_of_traced(result):
 @pytest.mark.parametrize(
     "call", some(0, [x for x in CALLS if x.compiled and x.name not in NOT_SHARDED])
 )
-def test_inside_of_shard_map(call):
-    """With `check_vma`, its default: every device computes what its own data say."""
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_inside_of_shard_map(call, is_shared):
+    """With `check_vma`, its default: each of two devices has the numbers of its own data.
+
+    Either all arrays are a device's own, or the first one alone, and the devices share the others.
+    """
     arrays, known = traced_arguments(call)
     if not arrays:
         pytest.skip("takes no arrays")
-    mesh = jax.make_mesh((1,), ("device",), devices=jax.devices()[:1])
+    mesh = jax.make_mesh((2,), ("device",), devices=jax.devices()[:2])
+    first = next(iter(arrays))
 
     def of_device(arrays):
-        own = jax.tree.map(lambda x: lax.pcast(x, ("device",), to="varying"), arrays)
+        own = dict(arrays)
+        for name in [first] if is_shared else arrays:
+            to_own = lambda x: lax.pcast(x, ("device",), to="varying")  # noqa: E731
+            own[name] = jax.tree.map(to_own, arrays[name])
         numbers = numbers_of_traced(call.function(**known, **own))
-        one = jax.tree.leaves(own)[0].ravel()[0]
+        one = jax.tree.leaves(own[first])[0].ravel()[0]
         differs = one != one  # which makes all numbers those of one device
         return [jnp.where(differs, x, x)[None] for x in numbers]
 
     sharded = jax.shard_map(
         of_device, mesh=mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec("device")
     )
-    jax.eval_shape(sharded, arrays)
+    plain = jax.jit(lambda arrays: numbers_of_traced(call.function(**known, **arrays)))(arrays)
+    for found, expected in zip(map(np.asarray, jax.jit(sharded)(arrays)), plain, strict=True):
+        for device in range(2):
+            np.testing.assert_allclose(found[device], expected, rtol=1e-6, atol=1e-9)

@@ -82,6 +82,7 @@ from jax.typing import ArrayLike
 
 from calibjax._core import checks
 from calibjax._core.arithmetic import absolute, floating_dtype, matmul, reciprocal
+from calibjax._core.pytree import varying_as
 from calibjax.distributions import Ensemble, Laplace, Mixture, Poisson, Uniform, constraints
 from calibjax.distributions.base import Distribution, has_class_probs
 from calibjax.distributions.ensembles import MonteCarlo
@@ -425,7 +426,9 @@ def _zero_stein(kernel: Stein, p: Distribution, *others: object) -> jax.Array:
 
 
 def _centered_stein(kernel: Stein, p: Any, y: ArrayLike, q: Any, z: ArrayLike) -> jax.Array:
-    y, z = _inside(p, jnp.asarray(y)), _inside(q, jnp.asarray(z))
+    # Inside of `shard_map` the gradient by what all devices share would be the sum over them.
+    y, z = varying_as((jnp.asarray(y), jnp.asarray(z)), (kernel, p, q, y, z))
+    y, z = _inside(p, y), _inside(q, z)
 
     def value(y: jax.Array, z: jax.Array) -> jax.Array:
         return _weight_stein(p, y) * _weight_stein(q, z) * kernel.kernel(y, z)
