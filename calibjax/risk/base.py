@@ -195,7 +195,7 @@ class CrossValidation:
     @property
     def risks(self) -> jax.Array:
         """Risk in each fold, [F, k]."""
-        sizes = jnp.bincount(self.folds, length=self.num_folds)
+        sizes = jnp.bincount(self.folds, length=self.num_folds).astype(self.losses.dtype)
         return segment_sums(self.losses.T, self.folds, sizes) / sizes[:, None]
 
     @property
