@@ -294,7 +294,7 @@ def sums_in_bins(
     # of mean predictions and proportions.
     residuals = probs - (targets[:, None] == jnp.arange(m))
     is_exact = checks.is_below(n, int(1 / jnp.finfo(dtype).eps))
-    counts_in = dtype if is_exact else jnp.int32
+    counts_in = dtype if is_exact else jnp.int32  # which is exact, too
     each: jax.Array = jnp.ones(n, counts_in) if weights is None else weights
     counts = jnp.zeros((num_bins, m), each.dtype).at[bins, targets].add(each, mode="drop")
     sizes = jax.ops.segment_sum(each, bins, num_bins)

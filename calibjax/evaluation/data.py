@@ -181,7 +181,7 @@ class Data:
 
     def at(self, place: int) -> jax.Array:
         """The key of a part, `jax.random.fold_in(key, place)`."""
-        return jax.random.fold_in(self.key, np.uint32(place))  # an int needs one more program
+        return jax.random.fold_in(self.key, place)
 
     def call(self, function: Any, *first: Named, **options: Named) -> Named:
         """The call of a public function of these arguments, the targets, options and weights."""
