@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -58,9 +58,11 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
     left, right = map(_root, (s, t))
     rotation = _polar_factor(*lax.stop_gradient((left, right)))
     if isinstance(rotation, list):
-        rotated = _multiply(_entries(right), rotation)
-        squares = jax.tree.map(lambda x, y: jnp.square(x - y), _entries(left), rotated)
-        squared = jax.tree.reduce(operator.add, squares)
+        columns = list(zip(*rotation, strict=True))
+        rotated = [[_dot(row, column) for column in columns] for row in right]
+        pairs = zip(_filled(left), rotated, strict=True)
+        squares = [jnp.square(x - y) for rows in pairs for x, y in zip(*rows, strict=True)]
+        squared = functools.reduce(operator.add, squares)
     else:
         squared = jnp.sum(jnp.square(left - matmul(right, rotation)))
     rounding = _ROUNDING * s.shape[0] * jnp.finfo(squared.dtype).eps
@@ -68,41 +70,71 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
     return jnp.where(is_equal, 0, squared)
 
 
-def _root(a: jax.Array) -> jax.Array:
+def _root(a: jax.Array) -> Any:
     """Cholesky factor; that of a matrix within rounding errors if `a` is singular."""
     size, fixed = a.shape[0], lax.stop_gradient(a)
     rounding = 4 * size * jnp.finfo(a.dtype).eps * jnp.trace(fixed)
     # In units of each variance, since those of a regular matrix may be far apart.
-    pivots = jnp.square(jnp.diagonal(arithmetic.cholesky(fixed))) / jnp.diagonal(fixed)
+    pivots = jnp.square(_diagonal(_cholesky(fixed))) / jnp.diagonal(fixed)
     is_singular = ~(jnp.min(pivots) > 4e-2 * jnp.finfo(a.dtype).eps)  # NaN if there is no root
-    return arithmetic.cholesky(
-        a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype)
-    )
+    return _cholesky(a + jnp.where(is_singular, rounding, 0) * jnp.eye(size, dtype=a.dtype))
 
 
-def _entries(a: jax.Array) -> Entries:
-    return [[a[i, j] for j in range(a.shape[1])] for i in range(a.shape[0])]
-
-
-def _transpose(a: Entries) -> Entries:
-    return [list(column) for column in zip(*a, strict=True)]
-
-
-def _multiply(a: Entries, b: Entries) -> Entries:
-    columns = _transpose(b)
-    return [[arithmetic.dot(row, column) for column in columns] for row in a]
-
-
-def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
-    """Orthogonal matrix U such that Uᵀ Kᵀ L is symmetric positive definite."""
-    size = left.shape[0]
-    # Scaled to unit norm, so that nothing overflows or underflows.
-    left, right = (root / jnp.sqrt(jnp.sum(jnp.square(root))) for root in (left, right))
-    identity = jnp.eye(size, dtype=left.dtype)
-    inverse_left, inverse_right = (arithmetic.solve_lower(x, identity) for x in (left, right))
+def _cholesky(a: jax.Array) -> jax.Array | Entries:
+    """The factor; written out for few dimensions, where loops take longer to compile."""
+    size = a.shape[0]
     if size > _UNROLLED:
+        return arithmetic.cholesky(a)
+    a = 0.5 * (a + a.T)  # derivatives are symmetric too
+    rows: Entries = []
+    for i in range(size):
+        row: list[jax.Array] = []
+        for j in range(i):
+            row.append((a[i, j] - _dot(row, rows[j])) / rows[j][j])
+        rows.append([*row, jnp.sqrt(a[i, i] - _dot(row, row))])
+    return rows
+
+
+def _diagonal(lower: jax.Array | Entries) -> jax.Array:
+    return jnp.stack([row[-1] for row in lower]) if isinstance(lower, list) else lower.diagonal()
+
+
+def _inverse(lower: Entries) -> Entries:
+    """Inverse of a lower triangular matrix."""
+    rows: Entries = []
+    for i, row in enumerate(lower):
+        scale = 1 / row[i]
+        columns = ([rows[k][j] for k in range(j, i)] for j in range(i))
+        rows.append([*(-scale * _dot(row[j:], x) for j, x in enumerate(columns)), scale])
+    return rows
+
+
+def _filled(lower: Entries) -> list[list[Any]]:
+    """With the zeros above the diagonal."""
+    return [[*row, *[0] * (len(lower) - len(row))] for row in lower]
+
+
+def _dot(x: Iterable[jax.Array], y: Iterable[jax.Array]) -> Any:
+    """Inner product of as many entries as both have; the others are zero."""
+    terms = list(map(operator.mul, x, y))
+    return functools.reduce(operator.add, terms) if terms else 0
+
+
+def _polar_factor(left: Any, right: Any) -> jax.Array | Entries:
+    """Orthogonal matrix U such that Uᵀ Kᵀ L is symmetric positive definite."""
+    size = len(left)
+    # Scaled to unit norm, so that nothing overflows or underflows.
+    left, right = map(_of_unit_norm, (left, right))
+    if size > _UNROLLED:
+        identity = jnp.eye(size, dtype=left.dtype)
+        inverse_left, inverse_right = (arithmetic.solve_lower(x, identity) for x in (left, right))
         return _halley(_newton(matmul(right.T, left), matmul(inverse_right, inverse_left.T)))
-    a = _multiply(_entries(right.T), _entries(left))
+    # Columns from their ends on, which are zero above the diagonal.
+    left_columns, right_columns = (
+        [[root[k][j] for k in reversed(range(j, size))] for j in range(size)]
+        for root in (left, right)
+    )
+    a = [[_dot(x, y) for y in left_columns] for x in right_columns]
     if size == 1:
         return [[jnp.ones_like(a[0][0])]]
     if size == 2:
@@ -110,12 +142,19 @@ def _polar_factor(left: jax.Array, right: jax.Array) -> jax.Array | Entries:
         length = jnp.sqrt(jnp.square(cosine) + jnp.square(sine))
         cosine, sine = cosine / length, sine / length
         return [[cosine, -sine], [sine, cosine]]
-    return _halley(_newton(a, _multiply(_entries(inverse_right), _entries(inverse_left.T))))
+    inverse_left = _inverse(left)
+    inverse = [[_dot(x, y) for y in inverse_left] for x in _inverse(right)]
+    return _halley(_newton(a, inverse))
 
 
 def _length(a: jax.Array | Entries) -> jax.Array:
     squares = jax.tree.map(lambda x: jnp.sum(jnp.square(x)), a)
     return jnp.sqrt(jax.tree.reduce(operator.add, squares))
+
+
+def _of_unit_norm(a: Any) -> Any:
+    length = _length(a)
+    return jax.tree.map(lambda x: x / length, a)
 
 
 def _newton(a: jax.Array | Entries, inverse: jax.Array | Entries) -> jax.Array | Entries:
@@ -126,8 +165,7 @@ def _newton(a: jax.Array | Entries, inverse: jax.Array | Entries) -> jax.Array |
     """
     scale = jnp.sqrt(_length(inverse) / _length(a))
     new = jax.tree.map(lambda x, y: scale * x + y / scale, a, inverse)
-    length = _length(new)
-    return jax.tree.map(lambda x: x / length, new)
+    return _of_unit_norm(new)
 
 
 def _weights(precision: float) -> np.ndarray:
@@ -158,9 +196,9 @@ def _halley(x: jax.Array | Entries) -> jax.Array | Entries:
         return (b / c) * old + (a - b / c) * new
 
     def step_of_entries(k: int, x: Entries) -> Entries:
-        columns = _transpose(x)
+        columns = list(zip(*x, strict=True))
         gram = [
-            [weights[k, 2] * arithmetic.dot(columns[i], columns[j]) for j in range(i + 1)]
+            [weights[k, 2] * _dot(columns[i], columns[j]) for j in range(i + 1)]
             for i in range(len(x))
         ]
         factored = arithmetic.factor(gram)

@@ -238,8 +238,8 @@ def _gaussian_of_pair_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, j
 
 def _mean_multivariate(kernel: SquaredExponential, p: MvNormal, z: jax.Array) -> jax.Array:
     rate = _inverse_length_scale(kernel, p)
-    factored = arithmetic.factor_sample(_scaled(rate, p))
-    return _gaussian_multivariate(factored, arithmetic.vector((z - p.loc) * rate))
+    difference = arithmetic.vector((z - p.loc) * rate)
+    return _gaussian_of_pair(arithmetic.matrix(_scaled(rate, p)), difference)
 
 
 def _inner_multivariate(kernel: SquaredExponential, p: MvNormal, q: MvNormal) -> jax.Array:
@@ -294,7 +294,7 @@ def centered_without_offset_multivariate(
     """
     rate = _inverse_length_scale(kernel, p)
     arrays = _scaled(rate, p), _scaled(rate, q)
-    factors = [arithmetic.factor_sample(a) for a in arrays]
+    factors = [arithmetic.factor(arithmetic.matrix(a)) for a in arrays]
     u, v = (arithmetic.matrix(_shrinkage(*af)) for af in zip(arrays, factors, strict=True))
     s, t = map(arithmetic.matrix, arrays)
     joint = arithmetic.factor(jax.tree.map(jnp.add, s, t))
