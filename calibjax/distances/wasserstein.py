@@ -462,7 +462,7 @@ def _first_basis(supply: jax.Array, demand: jax.Array, cost: jax.Array) -> _Basi
     num_rows, num_columns = cost.shape
     ends = [jnp.cumsum(x[::-1], dtype=x.dtype) for x in (supply, demand)]
     upto = jnp.sort(jnp.concatenate([ends[0], ends[1][:-1]]))
-    rows, columns = (end.size - 1 - jnp.searchsorted(end, upto).astype(jnp.int32) for end in ends)
+    rows, columns = (jnp.sum(end >= upto[:, None], 1, dtype=jnp.int32) - 1 for end in ends)
     # Every arc leads from a node of the arc before it to a new node.
     is_row_new = jnp.diff(rows, prepend=num_rows) != 0
     nodes = jnp.stack([rows, num_rows + columns])

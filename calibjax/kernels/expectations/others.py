@@ -277,9 +277,6 @@ register_expectations(
 )
 
 
-_UNROLLED = 4  # components or draws; a loop over more of them holds one tile of pairs at a time
-
-
 def _average(function: Callable[..., jax.Array], weights: jax.Array, *points: Any) -> jax.Array:
     """Σ_k w_k f(x_k), one by one; gradients evaluate each term again instead of storing it."""
 
@@ -288,9 +285,10 @@ def _average(function: Callable[..., jax.Array], weights: jax.Array, *points: An
         return weight * function(*point)
 
     parts = (weights, points)
-    first, rest = (jax.tree.map(lambda leaf, i=i: leaf[i], parts) for i in (0, slice(1, None)))
+    first = jax.tree.map(lambda leaf: leaf[0], parts)
+    zero = jnp.zeros((), jax.eval_shape(term, first).dtype)
     add = jax.checkpoint(lambda total, part: (total + term(part), None), prevent_cse=False)
-    return lax.scan(add, term(first), rest, unroll=_UNROLLED)[0]
+    return lax.scan(add, varying_as(zero, lambda: term(first)), parts)[0]
 
 
 def _over(function: Callable[[Any], jax.Array], p: Mixture) -> jax.Array:
