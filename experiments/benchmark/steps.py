@@ -1,4 +1,4 @@
-"""CPU seconds of thirty calls, the first in a fresh process and warm ones, of one or two checkouts.
+"""CPU seconds of some calls, the first in a fresh process and warm ones, of one or two checkouts.
 
 Run: python -m experiments.benchmark.steps [--against OTHER] [--only PATTERN] [--rounds N]
 
@@ -40,6 +40,7 @@ CALLS = (
     *("witness normals 1000", "witness normals 5000"),
     *("ece classes 5000", "crps normals 5000", "crps ensembles 1000"),
     *("temperature classes 1000", "temperature normals 1000"),
+    *("training plain 128", "training skce 128", "training mmce 128"),  # 300 steps each
     *("page normals", "page classes"),
 )
 
@@ -61,6 +62,8 @@ def arrays(data: str, n: int) -> dict[str, np.ndarray]:
 
 def prepare(what: str, data: str, n: int, draws: int = 99) -> Callable[[], Any]:
     """A call without arguments, whose data lie on the device."""
+    if what == "training":
+        return _training(data, n)
     import jax
     import jax.numpy as jnp
 
@@ -95,6 +98,54 @@ def prepare(what: str, data: str, n: int, draws: int = 99) -> Callable[[], Any]:
         "temperature": lambda: recalibration.TemperatureScaling().fit(predictions, targets),
     }
     return lambda: jax.block_until_ready(calls[what]())
+
+
+def _training(penalty: str, batch_size: int) -> Callable[[], Any]:
+    """300 steps of a network with 64 inputs, two layers of 256 and ten classes in one program."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    from calibjax import distances, distributions, estimators, kernels
+    from calibjax.estimators.kernel import mmce
+
+    labels = jnp.asarray(arrays("classes", 1797)["label"])
+    inputs = jax.random.normal(jax.random.key(0), (1797, 64)) + labels[:, None] / 10
+    kernel = kernels.TensorProduct(
+        kernels.Exponential(1.0, distances.TotalVariation()), kernels.White()
+    )
+
+    def of_classes(logits: Any, y: Any) -> Any:
+        return estimators.skce(kernel, distributions.CategoricalLogits(logits), y)
+
+    def of_confidences(logits: Any, y: Any) -> Any:
+        top = estimators.top_label(distributions.CategoricalLogits(logits), y)
+        return mmce(kernels.Exponential(0.4), *top)
+
+    error = {"plain": lambda *_: 0.0, "skce": of_classes, "mmce": of_confidences}[penalty]
+
+    def loss(weights: Any, chosen: Any) -> Any:
+        hidden, y = inputs[chosen], labels[chosen]
+        for layer in weights[:-1]:
+            hidden = jax.nn.relu(hidden @ layer)
+        logits = hidden @ weights[-1]
+        likelihood = optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+        return likelihood + error(logits, y)
+
+    optimiser = optax.adam(1e-3)
+
+    def step(state: Any, key: Any) -> Any:
+        weights, moments = state
+        chosen = jax.random.choice(key, len(labels), (batch_size,))
+        slopes = jax.grad(loss)(weights, chosen)
+        updates, moments = optimiser.update(slopes, moments)
+        return (optax.apply_updates(weights, updates), moments), None
+
+    keys = jax.random.split(jax.random.key(1), 300)
+    shapes = ((64, 256), (256, 256), (256, 10))
+    first = [0.1 * jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=False)]
+    run = jax.jit(lambda weights: jax.lax.scan(step, (weights, optimiser.init(weights)), keys)[0])
+    return lambda: jax.block_until_ready(run(first))
 
 
 def measure(name: str) -> dict[str, float]:
