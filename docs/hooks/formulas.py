@@ -1,7 +1,7 @@
 """Formulas, which are Unicode text in docstrings and pages, are MathML in the documentation.
 
 `help()` and an editor show what is written; browsers show MathML without any program. Blocks come
-from fences called `formula`, the first column of the table of notation is translated line by line.
+from fences called `formula`, the first column of the table of symbols is translated line by line.
 """
 
 import html
@@ -186,4 +186,5 @@ def on_page_content(content: str, page: "Page", **others: Any) -> str:
     """Translates the symbols of the papers in the table of notation."""
     if page.file.src_uri != "notation.md":
         return content
-    return CELL.sub(lambda x: x[1] + mathml(html.unescape(x[2])) + x[3], content)
+    terms, heading, symbols = content.partition('id="symbols-of-the-papers"')
+    return terms + heading + CELL.sub(lambda x: x[1] + mathml(html.unescape(x[2])) + x[3], symbols)
