@@ -1,12 +1,15 @@
-"""What README.md and docs/ show runs as it stands and prints what they say."""
+"""README.md and docs/: examples print what stands below them, links lead somewhere."""
 
 import contextlib
+import importlib
 import io
 import pathlib
 import re
 
 import jax
 import pytest
+
+import calibjax
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -51,3 +54,15 @@ def test_pages_with_code_are_found():
 def test_every_link_leads_somewhere():
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         assert (README.parent / target).exists(), target
+
+
+def test_the_reference_has_every_public_name():
+    """Its pages list names by topic, so that a new one could be missing."""
+    pages = {page.stem: page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md")}
+    listed = {name for text in pages.values() for name in re.findall(r"^::: (\S+)", text, re.M)}
+    assert {f"calibjax.{name}" for name in calibjax.__all__} <= listed
+    for package in dir(calibjax):
+        if package not in calibjax.__all__:
+            names = importlib.import_module(f"calibjax.{package}").__all__
+            missing = [name for name in names if f"calibjax.{package}.{name}" not in listed]
+            assert missing == [], f"docs/reference/{package}.md"
