@@ -20,11 +20,12 @@ PAGES = [
     for page in [README, *sorted((ROOT / "docs").rglob("*.md"))]
     if BLOCK.search(page.read_text())
 ]
-SLOW = {  # ten seconds to half a minute each
+SLOW = {  # seven seconds to half a minute each
     "docs/comparing.md",
     "docs/evaluate.md",
     "docs/recalibration.md",
     "docs/regression.md",
+    "docs/samples.md",
     "docs/sklearn.md",
     "docs/training_loop.md",
     "docs/which_test.md",
