@@ -131,7 +131,8 @@ def gamma_tails(y: jax.Array, rate: jax.Array) -> Pair:
     is_right = rate > y
     slope = jnp.abs(1 - y / rate)
     length = jnp.minimum(9 * jnp.sqrt(y + 1) + 40, 40 / slope)
-    length = lax.stop_gradient(jnp.where(is_right, length, jnp.minimum(length, rate)))
+    length = lax.stop_gradient(length)
+    length = jnp.where(is_right, length, jnp.minimum(length, rate))  # whose end at zero stays there
     steps = 0.5 * length[..., None] * jnp.asarray(1 + _NODES, rate.dtype)
     points = rate[..., None] + jnp.where(is_right[..., None], steps, -steps)
     densities = jnp.exp(log_poisson_density(y[..., None], points))
@@ -261,17 +262,28 @@ def inverse_of_cdf(
     return jnp.where(jnp.isnan(level), jnp.nan, number(least))
 
 
-def implicit_quantile(p: Any, y: jax.Array, level: jax.Array) -> jax.Array:
-    """The quantile y with the derivatives of the function that cdf(y) = level defines.
+def implicit_quantile(solve: Callable[[Any, jax.Array], jax.Array]) -> Callable[..., jax.Array]:
+    """A quantile function (p, level) → y with the derivatives that cdf(y) = level defines.
 
-    Derivatives of y itself do not count, and vanish where the density does.
+    The step dy = (dlevel − dF(y)) / density is zero where there is no finite density. Derivatives
+    of `solve` do not count.
     """
-    y = lax.stop_gradient(y)
-    density = jnp.exp(lax.stop_gradient(p).log_prob(y))
-    has_density = (density > 0) & jnp.isfinite(density)
-    residual = (p.cdf(y) - level) - lax.stop_gradient(p.cdf(y) - level)  # zero, not its gradient
-    step = jnp.where(has_density, residual / jnp.where(has_density, density, 1), 0)
-    return jnp.where(jnp.isfinite(y), y - step, y)
+
+    @jax.custom_jvp
+    def quantile(p: Any, level: jax.Array) -> jax.Array:
+        return solve(p, level)
+
+    @quantile.defjvp
+    def _(primals: tuple, tangents: tuple) -> Pair:
+        p, level = primals
+        y = quantile(p, level)
+        _, change = jax.jvp(lambda p: p.cdf(y), (p,), (tangents[0],))
+        density = jnp.exp(p.log_prob(y))
+        has_density = (density > 0) & jnp.isfinite(density) & jnp.isfinite(y)
+        step = (tangents[1] - change) / jnp.where(has_density, density, 1)
+        return y, jnp.where(has_density, step, 0).astype(y.dtype)
+
+    return quantile
 
 
 def smallest_integer(

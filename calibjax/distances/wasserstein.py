@@ -32,8 +32,7 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
 
     over orthogonal matrices U. The minimum is at the polar factor U of Kᵀ L. The second form is
     never negative, remains accurate where S and T are nearly equal, and is zero if they are equal
-    up to rounding. Since U is optimal, differentiation treats it as a constant, which is right for
-    the first derivative only.
+    up to rounding. Since U is optimal, the first derivative treats it as a constant.
 
     Singular matrices, such as those of linear maps, are regularised by the size of rounding errors,
     which leaves half of the digits of the distance. Units do not matter: variances from 1 to 1e-10
@@ -55,19 +54,40 @@ def squared_bures(s: jax.Array, t: jax.Array) -> jax.Array:
     >>> print(squared_bures(jnp.diag(jnp.array([1.0, 4.0])), jnp.diag(jnp.array([1.0, 9.0]))))
     1.0
     """
-    left, right = map(_root, (s, t))
-    rotation = _polar_factor(*lax.stop_gradient((left, right)))
-    if isinstance(rotation, list):
-        columns = list(zip(*rotation, strict=True))
-        rotated = [[_dot(row, column) for column in columns] for row in right]
-        pairs = zip(_filled(left), rotated, strict=True)
-        squares = [jnp.square(x - y) for rows in pairs for x, y in zip(*rows, strict=True)]
-        squared = functools.reduce(operator.add, squares)
-    else:
-        squared = jnp.sum(jnp.square(left - matmul(right, rotation)))
+    squared = _smallest_square(*map(_root, (s, t)))
     rounding = _ROUNDING * s.shape[0] * jnp.finfo(squared.dtype).eps
     is_equal = squared <= jnp.square(rounding) * lax.stop_gradient(jnp.trace(s))
     return jnp.where(is_equal, 0, squared)
+
+
+@jax.custom_jvp
+def _smallest_square(left: Any, right: Any) -> jax.Array:
+    """min_U ‖L − K U‖_F²."""
+    difference = _difference(left, right, _polar_factor(left, right))
+    return _inner(difference, difference)
+
+
+@_smallest_square.defjvp
+def _smallest_square_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    rotation = _polar_factor(*primals)
+    difference, change = (_difference(left, right, rotation) for left, right in (primals, tangents))
+    return _inner(difference, difference), 2 * _inner(difference, change)
+
+
+def _difference(left: Any, right: Any, rotation: Any) -> Any:
+    """L − K U."""
+    if not isinstance(rotation, list):
+        return left - matmul(right, rotation)
+    columns = list(zip(*rotation, strict=True))
+    rotated = [[_dot(row, column) for column in columns] for row in right]
+    pairs = zip(_filled(left), rotated, strict=True)
+    return [[x - y for x, y in zip(*rows, strict=True)] for rows in pairs]
+
+
+def _inner(a: Any, b: Any) -> jax.Array:
+    """Inner product of two matrices."""
+    products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
+    return jax.tree.reduce(operator.add, products)
 
 
 def _root(a: jax.Array) -> Any:
@@ -148,8 +168,7 @@ def _polar_factor(left: Any, right: Any) -> jax.Array | Entries:
 
 
 def _length(a: jax.Array | Entries) -> jax.Array:
-    squares = jax.tree.map(lambda x: jnp.sum(jnp.square(x)), a)
-    return jnp.sqrt(jax.tree.reduce(operator.add, squares))
+    return jnp.sqrt(_inner(a, a))
 
 
 def _of_unit_norm(a: Any) -> Any:
@@ -381,22 +400,38 @@ def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
 
 @jax.custom_jvp
 def _smallest_cost(p: jax.Array, q: jax.Array, cost: jax.Array) -> jax.Array:
-    return jnp.sum(_solution(p, q, cost)[0] * cost)
+    return jnp.sum(_optimum(p, q, cost)[0] * cost)
 
 
 @_smallest_cost.defjvp
 def _smallest_cost_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    plan, row_potential, column_potential = _solution(*lax.stop_gradient(primals))
+    plan, row_potential, column_potential = _optimum(*primals)
     dp, dq, dcost = tangents
     change = jnp.sum(plan * dcost) + jnp.sum(row_potential * dp) + jnp.sum(column_potential * dq)
     return jnp.sum(plan * primals[2]), change
 
 
+@jax.custom_jvp
+def _optimum(p: jax.Array, q: jax.Array, cost: jax.Array) -> tuple[jax.Array, ...]:
+    """The plan [K, K'], and the potentials of rows and columns."""
+    return _solution(p, q, cost)[:3]
+
+
+@_optimum.defjvp
+def _optimum_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+    """With the same basis, where flows are linear in the weights and potentials in the costs."""
+    *values, arc, inverse = _solution(*primals)
+    dp, dq, dcost = tangents
+    inverse = inverse.astype(dcost.dtype)
+    flow = matmul(inverse, jnp.concatenate([dp, dq]))
+    plan = jnp.zeros(dcost.size, dcost.dtype).at[arc].add(flow).reshape(dcost.shape)
+    potential = matmul(jnp.ravel(dcost)[arc], inverse)
+    return tuple(values), (plan, potential[: len(dp)], potential[len(dp) :])
+
+
 @jax.jit
-def _solution(
-    p: jax.Array, q: jax.Array, cost: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The plan [K, K'], and the potentials of rows and columns.
+def _solution(p: jax.Array, q: jax.Array, cost: jax.Array) -> tuple[jax.Array, ...]:
+    """The plan [K, K'], the potentials of rows and columns, and arcs and inverse of the basis.
 
     The problem is solved in integers, which makes the method exact, and therefore finite: nothing
     depends on tolerances. Supplies are perturbed by one, and the last demand by the number of rows,
@@ -432,7 +467,8 @@ def _solution(
     potential = basis.price.astype(cost.dtype) * (span / unit)
     is_valid = is_optimal & jnp.isfinite(span) & jnp.all(p >= 0) & jnp.all(q >= 0)
     solution = plan, potential[:num_rows] + low, potential[num_rows:]
-    return jax.tree.map(lambda x: jnp.where(is_valid, x, jnp.nan), solution)
+    valid = jax.tree.map(lambda x: jnp.where(is_valid, x, jnp.nan), solution)
+    return *valid, basis.arc, basis.inverse
 
 
 def _whole_weights(weights: jax.Array, bits: int, dtype: DTypeLike) -> jax.Array:

@@ -1,0 +1,80 @@
+"""Second derivatives of kernels, distances, scores and estimators, along a curve of valid data.
+
+A Hessian equals the finite difference of gradients, in general and where two samples are equal.
+Equal samples stay so along the curve, as do test locations, some of which are those of samples:
+functions of distances have no second derivative where points part. The quick tests take every
+ninth call.
+"""
+
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import registry
+from tests.laws.test_modes import some
+from tests.registry.arguments import ARRAYS, N
+from tests.registry.outcomes import is_traced
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # about the data, see other tests
+
+ROOMS = "kernels.", "distances.", "scores.", "estimators."
+CALLS = [
+    call
+    for call in registry.calls().values()
+    if call.compiled and call.covers[0].startswith(ROOMS) and "[weights" not in call.name
+]
+WEIGHTS = np.array([1.5, 0.25, 2.0, 0.5, 3.0, 0.75, 1.25, 2.5])
+STEP = 1e-4
+CURVES = {
+    "real": lambda x, u, t: x + t * u,
+    "positive": lambda x, u, t: x * jnp.exp(t * u),
+    "scale": lambda x, u, t: x * jnp.exp(t * u),
+    "weights": lambda x, u, t: x * jnp.exp(t * u),
+    "simplex": lambda x, u, t: jax.nn.softmax(jnp.log(x) + t * u),
+    "unit": lambda x, u, t: jax.nn.sigmoid(jnp.log(x / (1 - x)) + t * u),
+    "spd": lambda x, u, t: x + t * (u @ x + x @ u.mT) + t**2 * u @ x @ u.mT,
+}
+
+
+def curve(call, equal):
+    """A number that is computed from the result of a call, as a function of a step t."""
+    values = call.values(np.float64)
+    generator = np.random.default_rng(zlib.crc32(call.name.encode()))
+    kinds = {name: arg.kind for name, arg in call.arguments.items() if is_traced(arg)}
+    if "weights" in call.takes - kinds.keys():
+        kinds["weights"], values["weights"] = "weights", WEIGHTS
+    moved = {}
+    for name, kind in kinds.items():
+        has_pair = equal and kind in ARRAYS and len(values[name]) == N
+        if has_pair:
+            values[name] = values[name][[0, 0, *range(2, N)]]
+        if kind in CURVES and not name.startswith("at_"):
+            direction = generator.normal(size=np.shape(values[name])) / 4
+            if has_pair:
+                direction[1] = direction[0]
+            moved[name] = CURVES[kind], jnp.asarray(values.pop(name)), direction
+
+    def at(step):
+        given = {name: path(x, u, step) for name, (path, x, u) in moved.items()}
+        leaves = jax.tree.leaves(call.function(**values, **given))
+        floats = [x for x in leaves if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
+        factors = [np.cos(np.arange(x.size)).reshape(x.shape) for x in map(jnp.asarray, floats)]
+        return sum(map(lambda x, c: jnp.sum(x * c), floats, factors), jnp.zeros(()))
+
+    return at if moved else None
+
+
+@pytest.mark.parametrize("equal", [False, True], ids=["", "equal"])
+@pytest.mark.parametrize("call", some(0, CALLS))
+def test_hessians(call, equal):
+    if (function := curve(call, equal)) is None:
+        pytest.skip("takes nothing to differentiate")
+    slope = jax.jit(jax.grad(function))
+    hessian = jax.jit(jax.hessian(function))(0.0)
+    # Of fourth order: its error is some 1e-12 times the fifth derivative.
+    near, far = ((slope(k * STEP) - slope(-k * STEP)) / (2 * k * STEP) for k in (1.0, 2.0))
+    expected = (4 * near - far) / 3
+    np.testing.assert_allclose(hessian, expected, rtol=1e-6, atol=1e-7)
