@@ -24,7 +24,6 @@ from calibjax import _start
 from calibjax._core.environment import compile_quickly
 from calibjax.command_line import page
 from calibjax.command_line.reading import (
-    FAMILIES,
     Data,
     InputError,
     check_rows,
@@ -38,7 +37,6 @@ from calibjax.evaluation.assembly import evaluate
 from calibjax.evaluation.comparing import compare
 from calibjax.evaluation.record import Evaluation
 
-NO_CACHE = "--no-cache"
 DEMOS = "digits", "diabetes"  # predictions that ship with the package
 _DEMO_FOLDER = Path(__file__).parent / "demo"
 
@@ -48,7 +46,6 @@ Are the predictions in a file calibrated? Prints what is wrong, by how much, and
 
   prob_CLASS ...       probabilities of classes          label: one of these classes
   prob                 probability of label 1            label: 0 or 1
-  logit_CLASS ...      logits of classes                 label: one of these classes
   mean, sd             normal distributions              target: a number
   q0.05 ...            quantiles                         target
   member_1 ...         members of ensembles              target
@@ -78,67 +75,49 @@ def _separator(text: str) -> str:
     return text
 
 
-def _one(name: str, text: str, **more: Any) -> dict[str, Any]:
-    return {"metavar": name, "help": text, **more}
-
-
-def _some(name: str, text: str) -> dict[str, Any]:
-    return _one(name, text, nargs="+")
-
-
-def _flag(text: str) -> dict[str, Any]:
-    return {"action": "store_true", "help": text}
-
-
-_COLUMN = "COLUMN"
-_HEADER = (
-    "the first row names the columns, or not (columns are 1, 2, ...); to say if it has numbers"
-)
-_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "targets": {
-        "--target": _one(_COLUMN, "the labels or targets"),
-        "--labels": _one("FILE", "the labels or targets are in a file of their own", type=Path),
-    },
-    "predictions (names of columns, or patterns such as 'member*' where several are taken)": {
-        "--probability": _one(_COLUMN, "the probability of the label --positive"),
-        "--positive": _one("VALUE", "the label whose probability is predicted"),
-        "--classes": _some("COLUMN=VALUE", "probabilities of these labels; 'p*' for p1=1 ..."),
-        "--logits": _some("COLUMN=VALUE", "logits of these labels"),
-        "--mean": _one(_COLUMN, "the mean of normal distributions"),
-        "--sd": _one(_COLUMN, "their standard deviation"),
-        "--quantiles": _some("LEVEL=COLUMN", "quantiles of these levels"),
-        "--members": _some(_COLUMN, "members of ensembles"),
-        "--lower": _one(_COLUMN, "the lower end of central prediction intervals"),
-        "--upper": _one(_COLUMN, "their upper end"),
-        "--level": _one("LEVEL", "their probability, such as 0.9", type=float),
-        "--family": _one("NAME", f"one of {', '.join(FAMILIES)}", choices=FAMILIES),
-        "--parameters": _some("NAME=COLUMN", "of the family (default: columns of their names)"),
-        "--models": _some(_COLUMN, "probabilities of --positive by several models; compared"),
-    },
-    "other columns": {
-        "--groups": _some(_COLUMN, "groups, each column a division of its own"),
-        "--features": _some(_COLUMN, "features, all columns together"),
-        "--weights": _one(_COLUMN, "weights of the rows, such as survey weights", nargs=1),
-        "--clusters": _one(_COLUMN, "clusters of dependent rows, for comparisons", nargs=1),
-    },
-    "reading": {
-        "--sep": _one("CHARACTER", "between values (default: comma; tab in .tsv)", type=_separator),
-        "--decimal": _one("MARK", "decimal mark (default: a point)", choices=(".", ",")),
-        "--thousands": _one("MARK", "mark between thousands (default: none)", choices=(*".,' _",)),
-        "--encoding": _one("NAME", "of texts (default: UTF-8, or UTF-16 by its mark)"),
-        "--na": _some("TEXT", "more texts for missing values, besides NA, NaN, null, ?, ..."),
-        "--header": {"action": argparse.BooleanOptionalAction, "help": _HEADER},
-        "--skip-missing": _flag("leave out rows with a missing value; the output says how many"),
-        "--percent": _flag("probabilities are percentages"),
-        "--normalize": _flag("divide rows of probabilities by their sums"),
-        "--sort-quantiles": _flag("sort the quantiles of each row, if they cross"),
-    },
-    "output": {
-        "--report": _one("HTML", "write a page with figures", type=Path),
-        "--json": _flag("print JSON instead of a table"),
-        "--seed": _one("N", "seed of all random numbers (default: 0)", type=int, default=0),
-        NO_CACHE: _flag("keep no compiled programs for the next run"),
-    },
+# By title: options, what stands for their values, and what they are for. Of several values: "...".
+_OPTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "predictions (names of columns, or patterns such as 'member*' where several are taken)": [
+        ("--target", "COLUMN", "the labels or targets"),
+        ("--probability", "COLUMN", "the probability of the label --positive"),
+        ("--positive", "VALUE", "the label whose probability is predicted"),
+        ("--classes", "COLUMN=VALUE ...", "probabilities of these labels"),
+        ("--mean", "COLUMN", "the mean of normal distributions"),
+        ("--sd", "COLUMN", "their standard deviation"),
+        ("--quantiles", "LEVEL=COLUMN ...", "quantiles of these levels"),
+        ("--members", "COLUMN ...", "members of ensembles"),
+        ("--lower", "COLUMN", "the lower end of central prediction intervals"),
+        ("--upper", "COLUMN", "their upper end"),
+        ("--level", "LEVEL", "their probability, such as 0.9"),
+        ("--models", "COLUMN ...", "probabilities of --positive by several models; compared"),
+    ],
+    "other columns": [
+        ("--groups", "COLUMN ...", "groups, each column a division of its own"),
+        ("--features", "COLUMN ...", "features, all columns together"),
+        ("--weights", "COLUMN", "weights of the rows, such as survey weights"),
+        ("--clusters", "COLUMN", "clusters of dependent rows, for comparisons"),
+    ],
+    "reading": [
+        ("--sep", "CHARACTER", "between values (default: comma; tab in .tsv)"),
+        ("--decimal", "MARK", "decimal mark (default: a point)"),
+        ("--na", "TEXT ...", "more texts for missing values, besides NA, NaN, null, ?, ..."),
+        ("--skip-missing", "", "leave out rows with a missing value; the output says how many"),
+        ("--percent", "", "probabilities are percentages"),
+    ],
+    "output": [
+        ("--report", "HTML", "write a page with figures"),
+        ("--json", "", "print JSON instead of a table"),
+        ("--seed", "N", "seed of all random numbers (default: 0)"),
+    ],
+}
+_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "--level": {"type": float},
+    "--weights": {"nargs": 1},
+    "--clusters": {"nargs": 1},
+    "--sep": {"type": _separator},
+    "--decimal": {"choices": (".", ",")},
+    "--report": {"type": Path},
+    "--seed": {"type": int, "default": 0},
 }
 _DEMO = "evaluate a FILE that ships with calibjax (default: digits), and write the page"
 
@@ -158,17 +137,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    files = "CSV, TSV or Parquet, by its ending; several are models of the same targets"
+    files = "CSV or TSV; several are models of the same targets"
     parser.add_argument("files", nargs="*", metavar="FILE", help=files, type=Path)
     parser.add_argument("--version", action="version", version=f"calibjax {calibjax.__version__}")
     parser.add_argument("--demo", nargs="?", const="digits", choices=DEMOS, help=_DEMO)
-    for title, group_of in _OPTIONS.items():
+    for title, rows in _OPTIONS.items():
         group = parser.add_argument_group(title)
-        for name, settings in group_of.items():
-            group.add_argument(name, **settings)
+        for name, value, words in rows:
+            more: dict[str, Any] = {"metavar": value} if value else {"action": "store_true"}
+            if value.endswith(" ..."):
+                more = {"metavar": value.removesuffix(" ..."), "nargs": "+"}
+            group.add_argument(name, help=words, **more, **_SETTINGS.get(name, {}))
     options = parser.parse_args(arguments)
-    if options.thousands == (options.decimal or "."):
-        parser.error(f"--thousands: expected another mark than --decimal, got {options.thousands}")
     if options.demo is not None and options.files:
         parser.error(f"--demo: expected no FILE, since it brings its own, got {options.files[0]}")
     if options.demo is not None:
@@ -182,45 +162,35 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 _LARGEST = 200 * 2**20  # bytes of compiled programs, above which all are removed
 
 
-def prepare(*, keeps_programs: bool) -> str:
+def prepare() -> None:
     """Settings of this process, before JAX computes anything.
 
-    The user's settings in the environment stay.
-
-    Args:
-        keeps_programs: in the user's cache folder, for the next run.
-
-    Returns:
-        A sentence about the folder if it is new or cannot be used; else nothing.
+    Programs are compiled quickly, and kept in the user's cache folder for the next run. The user's
+    settings in the environment stay.
     """
     compile_quickly()
     if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:  # but of programs that run long
         jax.config.update("jax_disable_most_optimizations", True)
-    if not keeps_programs or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        return ""
-    try:
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return
+    with contextlib.suppress(OSError, RuntimeError):  # there is no home, or it cannot be written to
         cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
         cache = cache if cache.is_absolute() else Path.home() / ".cache"  # by its specification
         folder = cache / "calibjax" / _machine()
-        is_new = not folder.exists()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
         if os.name == "posix" and (status.st_uid != os.getuid() or status.st_mode & 0o077):
-            return f"compiled programs are not kept: others have access to {folder}"
+            return  # others have access
         programs = [*folder.iterdir()]
         if sum(path.stat().st_size for path in programs) > _LARGEST:
             for path in programs:
                 path.unlink(missing_ok=True)
-    except (OSError, RuntimeError) as error:  # there is no home, or it cannot be written to
-        return f"compiled programs are not kept: {error}"
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    if not os.environ.get("JAX_LOGGING_LEVEL"):
-        # XLA takes settings of the programs in the cache for those of another processor.
-        jax.config.update("jax_logging_level", "CRITICAL")
-    text = "the first run compiles its programs, which takes most of its time; they are kept in "
-    return f"{text}{folder}; {NO_CACHE} keeps none" if is_new else ""
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        if not os.environ.get("JAX_LOGGING_LEVEL"):
+            # XLA takes settings of the programs in the cache for those of another processor.
+            jax.config.update("jax_logging_level", "CRITICAL")
 
 
 def _machine() -> str:
@@ -290,8 +260,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = parse(arguments)
         finally:  # --help and --version print
             print(end="", flush=True)
-        kept = prepare(keeps_programs=not options.no_cache) if is_process else ""
-        print(_result(options, arguments, kept), flush=True)
+        if is_process:
+            prepare()
+        print(_result(options, arguments), flush=True)
         if options.demo is not None:
             say(f"the page is {options.report.resolve()}")
         return 0
@@ -310,14 +281,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _result(options: Namespace, arguments: Sequence[str], kept: str) -> str:
+def _result(options: Namespace, arguments: Sequence[str]) -> str:
     """Reads, evaluates and writes the report; what is printed."""
     _check_output(options)
     models = _read(options)
     for data in models.values():
         check_rows(data)
-    if kept:
-        say(kept)
     evaluation = _evaluated(options, models)
     facts = _facts(options, models)
     if options.report is not None:
@@ -470,7 +439,7 @@ def _check_output(options: Namespace) -> None:
         return
     with contextlib.suppress(OSError):  # of names that are too long
         path = Path(os.path.realpath(options.report))
-        inputs = [x for x in (*options.files, options.labels) if x is not None and x.exists()]
+        inputs = [x for x in options.files if x.exists()]
         is_good = not path.exists() or (path.is_file() and not any(map(path.samefile, inputs)))
         if is_good and os.access(path.parent, os.W_OK):
             return

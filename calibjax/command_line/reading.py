@@ -6,7 +6,6 @@ the file holds, and the options that name columns, with capitals in place of the
 
 import bisect
 import codecs
-import contextlib
 import csv
 import dataclasses
 import fnmatch
@@ -16,7 +15,7 @@ import re
 import stat
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -25,46 +24,44 @@ import jax.numpy as jnp
 import numpy as np
 
 from calibjax import distributions
-from calibjax._core import checks, environment
+from calibjax._core import checks
 from calibjax._core.gate import passed
 from calibjax.distributions.base import Distribution
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
 TEXTS = {".csv": ",", ".tsv": "\t", ".txt": ","}  # and their separators
-ENDINGS = (*TEXTS, ".parquet")
 TARGETS = ("target", "targets", "label", "labels", "y_true", "y")
 HUB = ("output_type", "output_type_id", "value")
+OTHERS = ("groups", "features", "weights", "clusters")
 _LARGEST = 2**30  # bytes of a file, unpacked
 _SHOWN = 60  # characters of a value
 _POSITIVE = "positive"
-_GROUPED = re.compile(r"[+-]?(0|[1-9]\d{0,2}(\.\d{3})*)")  # whole, or with three digits a point
+_ROUNDED = 0.0051  # that a sum of written probabilities may be off
 
-# Families with scalar parameters: student_t is StudentT.
-_FAMILIES = "normal laplace logistic student_t generalized_normal log_normal gamma beta uniform"
-FAMILIES: Mapping[str, type] = {
-    name: getattr(distributions, name.title().replace("_", ""))
-    for name in f"{_FAMILIES} poisson negative_binomial".split()
-}
 # Options that name the columns of a kind of predictions, with places to fill in.
 TEMPLATES = {
     "probability": "--probability COLUMN --positive VALUE",
     "classes": "--classes COLUMN=VALUE COLUMN=VALUE",
-    "logits": "--logits COLUMN=VALUE COLUMN=VALUE",
     "normal": "--mean COLUMN --sd COLUMN",
     "quantiles": "--quantiles LEVEL=COLUMN LEVEL=COLUMN",
     "interval": "--lower COLUMN --upper COLUMN --level LEVEL",
     "members": "--members COLUMN COLUMN",
-    "family": "--family NAME --parameters NAME=COLUMN",
     "models": "--models COLUMN COLUMN --positive VALUE",
 }
 _COMMON = "probability", "classes", "normal", "quantiles", "interval"
+# Options that need another one, and those of some kinds of predictions only.
+_TOGETHER = {"probability": "positive", "models": "positive", "mean": "sd", "sd": "mean"}
+_TOGETHER |= {"lower": "upper", "upper": "level", "level": "lower"}
+_NEEDS = {"positive": ("probability",), "percent": ("probability", "classes")}
 # Names of columns that say what they hold: a prefix, and what distinguishes the columns.
 _CERTAIN = {
     "classes": r"((?:probs?|p)[_.])(.+)",
-    "logits": r"(logits?[_.])(.+)",
     "quantiles": r"(?:quantiles?[_.]|q)()(\d*\.?\d+)",
     "members": r"(members?[_.])(\d+)",
 }
+# Parameters of families that are evaluated in Python only.
+_PARAMETERS = [{"loc", "scale", "df"}, {"loc", "scale", "power"}, {"mean", "concentration"}]
+_PARAMETERS += [{"alpha", "beta"}, {"low", "high"}, {"rate"}]
 
 
 class InputError(ValueError):
@@ -84,11 +81,11 @@ def printable(text: str) -> str:
     return "".join(x if x.isprintable() or x == "\n" else "?" for x in text)
 
 
-def shown(value: object, length: int = _SHOWN) -> str:
+def shown(value: object) -> str:
     """A value in a message, shortened if it is long."""
     value = value.item() if isinstance(value, np.generic) else value
     text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= length else f"{text[:length]}…"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:
@@ -110,16 +107,14 @@ class Table:
         columns: stripped texts by name, objects, [n].
         rows: number of each row in the file, [n].
         missing: texts that stand for a missing value, in lower case.
-        marks: the decimal mark of numbers, and the one between thousands or nothing.
-        is_open: whether nothing says which mark a point is, as in texts with semicolons.
+        decimal: the decimal mark of numbers; empty if nothing says it, as in texts with semicolons.
     """
 
     path: Path
     columns: Mapping[str, np.ndarray]
     rows: np.ndarray
-    missing: frozenset[str] = MISSING
-    marks: tuple[str, str] = (".", "")
-    is_open: bool = False
+    missing: frozenset[str]
+    decimal: str
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -146,8 +141,10 @@ class Table:
 
     def values(self, name: str, *, is_percent: bool = False) -> np.ndarray:
         """A column as numbers, float64 [n]; NaN for other texts."""
-        numbers = _numbers(self.columns[name], *self.marks, "%" * is_percent)
-        return numbers / 100 if is_percent else numbers
+        if not is_percent:
+            return _numbers(self.columns[name], self.decimal)
+        texts = [x.removesuffix("%").strip() for x in self.columns[name]]
+        return _numbers(texts, self.decimal) / 100
 
     def numbers(
         self, name: str, largest: float = np.finfo(float).max, *, is_percent: bool = False
@@ -155,10 +152,6 @@ class Table:
         """A column of numbers up to a largest size, float64 [n]; refuses others."""
         numbers = self.values(name, is_percent=is_percent)
         self.refuse_where(~(np.abs(numbers) <= largest), "a finite number", name)
-        points = np.array(["." in x for x in self.columns[name]])
-        if self.is_open and all(map(_GROUPED.fullmatch, self.columns[name])):
-            advice = ", a fraction or thousands; say --decimal . or --decimal , --thousands ."
-            self.refuse_where(points, "a number that can be read in one way", name, advice)
         return numbers
 
     def is_missing(self, name: str, labels: Collection[str] = ()) -> np.ndarray:
@@ -172,109 +165,79 @@ class Table:
         return [*self.columns[name]]
 
 
-def _numbers(
-    texts: Iterable[str], decimal: str = ".", thousands: str = "", sign: str = ""
-) -> np.ndarray:
+def _numbers(texts: Iterable[str], decimal: str = ".") -> np.ndarray:
     """Texts as numbers, float64 [n]; NaN for those that are none."""
-    texts = [*texts]
-    if (decimal, thousands, sign) == (".", "", "") and "_" not in "".join(texts):
-        with contextlib.suppress(ValueError):  # `float` takes 1_000
-            return np.array(texts, object).astype(np.float64)
-    groups = rf"\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+|" if thousands else ""
-    digits = rf"(?:{groups}\d*)(?:{re.escape(decimal)}\d*)?(?:e[+-]?\d+)?"
-    pattern = re.compile(rf"[+-]?(?:{digits}|inf|infinity|nan)", re.I)
 
     def number(text: str) -> float:
-        text = text.removesuffix(sign).strip()
-        with contextlib.suppress(ValueError):
-            if pattern.fullmatch(text):
-                return float(text.replace(thousands, "").replace(decimal, "."))
-        return np.nan
+        try:  # `float` takes 1_000, too
+            is_other = "_" in text or (decimal != "." and "." in text)
+            return np.nan if is_other else float(text.replace(decimal or ".", "."))
+        except ValueError:
+            return np.nan
 
     return np.array([number(x) for x in texts], np.float64)
 
 
+_THOUSANDS = "; name the decimal mark by --decimal MARK, and write thousands without a mark"
+
+
 def _advice(text: str) -> str:
-    """Options for a text that should be a number."""
-    comma, thousands = "; --decimal , reads a decimal comma", "--thousands , thousands"
+    """What to do about a text that should be a number."""
     patterns = {
         r".*\d ?%": "; --percent reads percentages",
-        r"[+-]?\d{1,3}(,\d{3})+": f"{comma}, {thousands}",
-        r"[+-]?\d*,\d+": comma,
-        r"[+-]?\d{1,3}([.,' ]\d{3})+[.,]\d+": "; see --decimal and --thousands",
+        r"[+-]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?": _THOUSANDS,
+        r"[+-]?\d*,\d+": "; --decimal , reads a decimal comma",
+        r"[+-]?\d*\.\d+": "; --decimal . reads a decimal point",
     }
     return next((advice for x, advice in patterns.items() if re.fullmatch(x, text)), "")
 
 
-@contextlib.contextmanager
-def _refusing_damage(path: Path, how: str = "") -> Iterator[None]:
-    """Names the file in any error that a damaged file raises."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        reason = reason or type(error).__name__
-        raise InputError(f"{path}: cannot be read{how} ({reason})") from None
-
-
-def read(path: Path, options: Namespace, number: int | None = None) -> Table:
-    """Reads a table; the ending of the file's name decides its format.
+def read(path: Path, options: Namespace) -> Table:
+    """Reads a table of texts.
 
     Args:
         path: the file.
         options: the command line.
-        number: of rows that are expected of a file with one column, with or without a header.
 
     Raises:
         InputError: if the file cannot be read, or has no rows.
     """
     is_packed = path.suffix.lower() == ".gz"
     kind = Path(path.stem if is_packed else path).suffix.lower()
-    if kind not in ENDINGS:
-        refuse(path, f"a file {', '.join(ENDINGS)} (or these with .gz)", f"{path.name}")
-    with _refusing_damage(path):
+    if kind not in TEXTS:
+        refuse(path, f"a file {', '.join(TEXTS)} (or these with .gz)", path.name)
+    try:
         if not stat.S_ISREG(path.stat().st_mode):
             refuse(path, "a regular file", "a folder, pipe or device")
         with gzip.open(path) if is_packed else path.open("rb") as file:
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
             refuse(path, "at most 1 GiB", "more; take a sample of the rows")
-    start, marks = 1, (".", "")
-    if kind == ".parquet":
-        with _refusing_damage(path, " as Parquet"):
-            use = "Parquet is read with pyarrow"
-            parquet = environment.imported("pyarrow.parquet", use, "report")
-            read_columns = parquet.read_table(io.BytesIO(content)).to_pydict()
-        names = [*read_columns]
-        columns = [[str(x).strip() for x in values] for values in read_columns.values()]
-    else:
-        names, columns, start = _columns_of_text(path, content, TEXTS[kind], options, number)
-        marks = options.decimal or ".", options.thousands or ""
-    (name, count), *_ = Counter(names).most_common(1) or [("", 0)]
+        names, *cells = _rows(path, content, TEXTS[kind], options)
+    except InputError:
+        raise
+    except Exception as error:  # of a damaged file
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise InputError(f"{path}: cannot be read ({reason or type(error).__name__})") from None
+    name, count = Counter(names).most_common(1)[0]
     if count > 1:
         refuse(path, "columns of different names", f"column {shown(name)} {count} times")
-    texts = {x: np.array(y, object) for x, y in zip(names, columns, strict=True)}
-    if not texts or not len(texts[name]):
+    if not cells:
         refuse(path, "rows", "none")
-    rows = start + np.arange(len(texts[name]))
+    columns = dict(zip(names, np.array(cells, object).T, strict=True))
     missing = MISSING | {x.strip().lower() for x in options.na or ()}
-    is_open = options.sep == ";" and not (options.decimal or options.thousands)
-    return Table(path, texts, rows, missing, marks, is_open)
+    decimal = options.decimal or ("" if options.sep == ";" else ".")
+    return Table(path, columns, 2 + np.arange(len(cells)), missing, decimal)
 
 
-def _columns_of_text(
-    path: Path, content: bytes, sep: str, options: Namespace, number: int | None
-) -> tuple[Sequence[str], np.ndarray, int]:
-    """Names of columns, their texts, objects [m, n], and the number of the first row."""
+def _rows(path: Path, content: bytes, sep: str, options: Namespace) -> list[list[str]]:
+    """Names of columns, and stripped texts of each row."""
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    encoding = options.encoding or ("utf-16" if is_utf16 else "utf-8-sig")
     try:
-        text = content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
-    except (UnicodeError, LookupError) as error:
-        expected = f"text in {encoding.upper().removesuffix('-SIG')}"
-        refuse(path, expected, f"{error}; --encoding names another encoding")
+        text = content.decode("utf-16" if is_utf16 else "utf-8-sig")
+    except UnicodeError as error:
+        refuse(path, "text in UTF-8, or in UTF-16 with its mark", f"{error}; save it as UTF-8")
+    text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
     head = text.partition("\n")[0]
     if "\0" in text or not head.strip():
         got = "a NUL character" if "\0" in text else "an empty line" if text else "nothing"
@@ -284,40 +247,25 @@ def _columns_of_text(
         option = others[0].replace("\t", "tab")
         got = f"{shown(head)}; --sep '{option}' names another separator"
         refuse(f"{path}, row 1", f"columns separated by {sep!r}", got)
-    sep = options.sep or sep
-    cells = _cells(path, text, sep)
-    has_names = options.header
-    if has_names is None and cells.shape[1] == 1 and number in (len(cells), len(cells) - 1):
-        has_names = len(cells) != number
-    elif has_names is None:
-        has_names = True
-        if np.isfinite(_numbers(cells[0], options.decimal or ".")).all():
-            got = f"numbers ({listed(cells[0], 4)}); say --no-header, or --header if they are names"
-            refuse(f"{path}, row 1", "names of columns", got)
-    names = [*cells[0]] if has_names else [str(i + 1) for i in range(len(cells[0]))]
-    return names, cells[int(has_names) :].T, 1 + has_names
-
-
-def _cells(path: Path, text: str, sep: str) -> np.ndarray:
-    """Stripped values of a text, objects [n, m], without empty rows at its end."""
-    with _refusing_damage(path, " as CSV"):
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=sep, strict=True)
-        rows = [[x.strip() for x in row] for row in reader]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=options.sep or sep, strict=True)
+    rows = [[x.strip() for x in row] for row in reader]
     while len(rows) > 1 and not any(rows[-1]):
         rows.pop()
-    number = len(rows[0])
     for i, row in enumerate(rows):
-        if len(row) != number:
-            expected = f"{number} values as in the first row"
+        if len(row) != len(rows[0]):
+            expected = f"{len(rows[0])} values as in the first row"
             refuse(f"{path}, row {i + 1}", expected, len(row))
-    return np.array(rows, object)
+    if np.isfinite(_numbers(rows[0], options.decimal or ".")).all():
+        got = f"numbers ({listed(rows[0], 4)}); add a first row of names that are no numbers"
+        refuse(f"{path}, row 1", "names of columns", got)
+    return rows
 
 
 class Meaning(NamedTuple):
     """A kind of predictions, and its columns by class, level, member or parameter.
 
     Attributes:
-        kind: a key of `TEMPLATES` or `FAMILIES`.
+        kind: a key of `TEMPLATES`.
         columns: names of columns in the order of the predictions.
     """
 
@@ -362,51 +310,40 @@ def load_file(path: Path, options: Namespace) -> dict[str, Data]:
     Raises:
         InputError: if the file is not as needed, or its meaning is not certain.
     """
-    table, labels, observed, unused = read(path, options), None, TARGETS, []
-    if options.labels is not None:
-        labels = read(options.labels, options, len(table))
+    table, observed, unused = read(path, options), TARGETS, []
     meanings = _named(table, options)
     if not meanings and {*HUB} <= {*table.columns}:
         table, meanings, unused = _of_hub(table)
-        observed = ("observation", "oracle_value", *(["value"] if labels else []))
+        observed = ("observation", "oracle_value")
     other = {x: _chosen(table, x, getattr(options, x)) for x in OTHERS}
-    others = [x for columns in other.values() for x in columns]
-    target = _target(labels or table, options.target, observed)
+    target = _target(table, options.target, observed)
+    inputs = [target, *(x for columns in other.values() for x in columns)]
     if not meanings:
-        names = [x for x in table.columns if x not in others and (labels or x != target)]
-        meanings = {"": _certain(table, names, (labels or table).values(target))}
-    columns = [x for meaning in meanings.values() for x in meaning.columns.values()]
-    inputs = [*others, *columns]
-    (name, count), *_ = Counter([*inputs, *([] if labels else [target])]).most_common(1)
+        names = [x for x in table.columns if x not in inputs]
+        meanings = {"": _certain(table, names, table.values(target))}
+    inputs += [x for meaning in meanings.values() for x in meaning.columns.values()]
+    name, count = Counter(inputs).most_common(1)[0]
     if count > 1:
         refuse(path, f"one use of column {name}", count)
-    places = np.arange(len(table)) if labels is None else _places(table, labels, target)
-    keep = places >= 0
-    labels = (labels or table).take(np.maximum(places, 0))
+    number = len(table)
     if options.skip_missing:
-        keep &= ~np.any([table.is_missing(x) for x in inputs], 0)
-        keep &= ~labels.is_missing(target, next(iter(meanings.values())).columns)
-        if not keep.any():
+        labels = next(iter(meanings.values())).columns
+        missing = [table.is_missing(x, labels if x == target else ()) for x in inputs]
+        table = table.take(~np.any(missing, 0))
+        if not len(table):
             refuse(path, "rows without missing values", "none")
-    elif not keep.all():
-        got = f"none in {options.labels}; --skip-missing leaves out such rows"
-        refuse(table.place(int(keep.argmin())), "a row of labels with the same values", got)
-    number = np.sum(~keep)
-    used = {*inputs, *([] if options.labels else [target])}
-    unused += [x for x in table.columns if x not in used]
+    number -= len(table)
+    unused += [x for x in table.columns if x not in inputs]
     facts = [
-        ("targets", f"column {target}{f' of {options.labels}' if options.labels else ''}"),
-        ("rows", f"{np.sum(keep)}{f' ({number} more lack a value)' if number else ''}"),
+        ("targets", f"column {target}"),
+        ("rows", f"{len(table)}{f' ({number} more lack a value)' if number else ''}"),
         *((name, f"columns {listed(x, 100)}") for name, x in other.items() if x),
         *([("not used", listed(unused, 100))] if unused else []),
     ]
     return {
-        name: _data(table.take(keep), labels.take(keep), target, meaning, other, options, facts)
+        name: _data(table, target, meaning, other, options, facts)
         for name, meaning in meanings.items()
     }
-
-
-OTHERS = ("groups", "features", "weights", "clusters")
 
 
 def _chosen(table: Table, option: str, names: Sequence[str] | None) -> tuple[str, ...]:
@@ -426,9 +363,8 @@ def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, 
         if not matching and any(x in pattern for x in "*?["):
             matching = fnmatch.filter(table.columns, pattern)
         if not matching:
-            refuse(
-                table.path, f"a column {pattern} ({option})", f"columns {listed(table.columns, 12)}"
-            )
+            got = f"columns {listed(table.columns, 12)}"
+            refuse(table.path, f"a column {pattern} ({option})", got)
         columns += matching
     if len({*columns}) < len(columns):
         refuse(option, "different columns", listed(columns))
@@ -436,34 +372,16 @@ def _matching(table: Table, patterns: Iterable[str], option: str) -> tuple[str, 
 
 
 def _assigned(table: Table, option: str, pairs: Sequence[str]) -> dict[str, str]:
-    """Columns by classes, of COLUMN=VALUE; or by levels or parameters, of VALUE=COLUMN.
-
-    For classes, a pattern with one * stands for all columns that match it; their classes are the
-    texts that * stands for.
-    """
-    assigned: list[tuple[str, str]] = []
-    is_first = option in ("--classes", "--logits")
+    """Columns by classes, of COLUMN=VALUE; or by levels, of LEVEL=COLUMN."""
+    assigned: dict[str, str] = {}
     for pair in pairs:
-        left, sign, right = pair.rpartition("=") if is_first else pair.partition("=")
-        pattern = re.compile("(.+)".join(map(re.escape, pair.split("*"))), re.S)
-        column, value = (left, right) if is_first else (right, left)
-        if sign:
-            assigned.append((value.strip(), _matching(table, [column], option)[0]))
-        elif is_first and pair.count("*") == 1 and any(map(pattern.fullmatch, table.columns)):
-            assigned += [(x[1], x[0]) for x in map(pattern.fullmatch, table.columns) if x]
-        else:
-            refuse(option, "pairs with =", pair)
-    if len({x for x, _ in assigned}) < len(assigned):
-        refuse(option, "different values", listed(x for x, _ in assigned))
-    return dict(assigned)
-
-
-# Options that need another one.
-_TOGETHER = {"probability": "positive", "models": "positive", "mean": "sd", "sd": "mean"}
-_TOGETHER |= {"lower": "upper", "upper": "level", "level": "lower", "parameters": "family"}
-# Options of some kinds only.
-_NEEDS = {"positive": ("probability",), "percent": ("probability", "classes")}
-_NEEDS |= {"normalize": ("classes",), "sort_quantiles": ("quantiles",)}
+        column, sign, value = pair.rpartition("=")
+        if option == "--quantiles":
+            value, sign, column = pair.partition("=")
+        if not sign or value.strip() in assigned:
+            refuse(option, "pairs with = of different values", pair)
+        assigned[value.strip()] = _matching(table, [column], option)[0]
+    return assigned
 
 
 def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
@@ -472,7 +390,6 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
         if getattr(options, option) is not None and getattr(options, needed) is None:
             template = next(x for x in TEMPLATES.values() if f"--{option} " in x)
             refuse(f"--{option}", f"--{needed}, too", f"none: calibjax FILE {template}")
-
     options_of_kinds = {template.split()[0][2:] for template in TEMPLATES.values()}
     chosen = sorted(x for x in options_of_kinds if getattr(options, x) is not None)
     if len(chosen) > 1:
@@ -485,12 +402,12 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
         return _matching(table, [getattr(options, option)], f"--{option}")[0]
 
     (option,) = chosen
-    given = getattr(options, option)
-    if option in ("members", "models"):
-        columns = _matching(table, given, f"--{option}")
-        if option == "models":
-            return {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
-        meaning = Meaning("members", {x: x for x in columns})
+    values = getattr(options, option)
+    if option == "models":
+        columns = _matching(table, values, "--models")
+        return {x: Meaning("probability", {_POSITIVE: x}) for x in columns}
+    if option == "members":
+        meaning = Meaning("members", {x: x for x in _matching(table, values, "--members")})
     elif option == "probability":
         meaning = Meaning("probability", {_POSITIVE: one("probability")})
     elif option == "mean":
@@ -498,48 +415,39 @@ def _named(table: Table, options: Namespace) -> dict[str, Meaning]:
     elif option == "lower":
         levels = [str(round((1 + sign * options.level) / 2, 12)) for sign in (-1, 1)]
         meaning = Meaning("quantiles", {levels[0]: one("lower"), levels[1]: one("upper")})
-    elif option == "family":
-        needed = parameters(given)
-        pairs = options.parameters or [f"{x}={x}" for x in needed]
-        columns = _assigned(table, "--parameters", pairs)
-        if {*columns} != {*needed}:
-            expected = f"the parameters {listed(needed)} of {given}"
-            refuse("--parameters", expected, listed(columns))
-        meaning = Meaning(given, {x: columns[x] for x in needed})
     else:
-        meaning = Meaning(option, _assigned(table, f"--{option}", given))
+        meaning = Meaning(option, _assigned(table, f"--{option}", values))
     return {"": meaning}
 
 
-def parameters(family: str) -> tuple[str, ...]:
-    """Names of the parameters of a family of `FAMILIES`."""
-    fields = dataclasses.fields(FAMILIES[family])  # pyright: ignore[reportArgumentType]
-    return tuple(x.name.strip("_") for x in fields if "constraint" in x.metadata)
-
-
 def _target(table: Table, name: str | None, usual: Sequence[str]) -> str:
-    """The column of the targets: the one that an option names, the only one, or a usual name."""
-    columns = [*table.columns]
+    """The column of the targets: the one that an option names, or a usual name."""
     if name is not None:
         return _matching(table, [name], "--target")[0]
-    candidates = columns if len(columns) == 1 else [x for x in usual if x in columns]
+    candidates = [x for x in usual if x in table.columns]
     if len(candidates) != 1:
-        got = listed(candidates) if candidates else f"columns {listed(columns, 12)}"
-        templates = "calibjax FILE --target COLUMN or calibjax FILE --labels FILE"
+        got = listed(candidates) if candidates else f"columns {listed(table.columns, 12)}"
+        advice = "put labels of another file into a column, and name it: "
         expected = f"one column of targets ({', '.join(usual)})"
-        refuse(table.path, expected, f"{got}; name it: {templates}")
+        refuse(table.path, expected, f"{got}; {advice}calibjax FILE --target COLUMN")
     return candidates[0]
 
 
 def _certain(table: Table, names: Sequence[str], targets: np.ndarray) -> Meaning:
     """What columns of predictions mean, if there is one meaning; else names the options."""
     meanings = _recognised(table, names, targets)
+    logits = [x for x in names if re.fullmatch(r"logits?([_.].+)?", x, re.S)]
+    if len(logits) > 1 or (logits and not meanings):
+        got = f"logits in columns {listed(logits)}; apply softmax, and name the columns prob_CLASS"
+        refuse(table.path, "probabilities of classes", got)
     if len(meanings) == 1 and meanings[0].columns:
         return meanings[0]
     kinds = dict.fromkeys(x.kind for x in meanings)
     got = f"columns {listed(names, 12)}" if names else "no other column"
     fit = f", which fit {' and '.join(kinds)}" if kinds else ""
-    templates = " or ".join(f"calibjax FILE {TEMPLATES[x]}" for x in kinds or _COMMON)
+    fit += " (evaluate it in Python by calibjax.evaluate)" * ("another distribution" in kinds)
+    named = [x for x in kinds if x in TEMPLATES] or _COMMON
+    templates = " or ".join(f"calibjax FILE {TEMPLATES[x]}" for x in named)
     expected = "columns of one kind of predictions"
     refuse(table.path, expected, f"{got}{fit}; name them: {templates}")
 
@@ -574,44 +482,14 @@ def _recognised(table: Table, names: Sequence[str], targets: np.ndarray) -> list
         means, labels = (x[~np.isnan(x)] for x in (table.values(locs[0]), targets))
         if means.size and np.isin(labels, (0, 1)).all() and (np.abs(means - 0.5) <= 0.5).all():
             meanings.append(Meaning("probability", {}))  # with a standard error
-    others = [x for x in map(parameters, FAMILIES) if x != ("loc", "scale")]
-    meanings += [Meaning("family", {}) for needed in others if {*needed} <= {*names}]
+    if any(needed <= {*names} for needed in _PARAMETERS):
+        meanings.append(Meaning("another distribution", {}))
     return meanings
 
 
 def _are_levels(texts: Collection[str]) -> bool:
     levels = _numbers(texts)
     return bool(((levels > 0) & (levels < 1)).all()) and len({*levels.tolist()}) == len(texts)
-
-
-def _places(table: Table, labels: Table, target: str) -> np.ndarray:
-    """The row of labels that belongs to each row of a table, [n]; -1 if there is none.
-
-    Rows belong together that are equal in the columns that both files have. Files of the same rows
-    may repeat them, and a file with nothing but the labels has none.
-    """
-    names = [x for x in labels.columns if x not in (target, *HUB)]
-    keys = [x for x in names if x in table.columns]
-    ours, theirs = ([[*x.columns[k]] for k in keys] for x in (table, labels))
-    if len(labels) == len(table) and ours == theirs and len(keys) == len(names):
-        return np.arange(len(table))
-    if not keys:
-        sizes = f"{len(table)} rows as in {table.path}", len(labels)
-        own = "a column that both files have, or the labels alone", f"columns {listed(names)}"
-        refuse(labels.path, *(own if names else sizes))
-    dates = [x for x in names if re.match(r"\d{4}-\d\d", labels.columns[x][0])]
-    others = [x for x in dates if x not in keys]
-    # The date of what is forecast tells horizons apart.
-    tasks = ["target", "variable", *["horizon"] * (not any("target" in x for x in keys))]
-    rivals = [x for x in tasks if x in table.columns and x not in keys]
-    rivals = [x for x in rivals if len({*table.columns[x]}) > 1]
-    places = {row: i for i, row in enumerate(zip(*theirs, strict=True))}
-    if others or rivals or len(places) < len(labels):
-        got = f"one for all values of {rivals[0]}" if rivals else "several for some values"
-        got = f"dates {others[0]} of this file only" if others else got
-        expected = f"one row for each value of {listed(keys)}, which both files have"
-        refuse(labels.path, expected, got)
-    return np.array([places.get(row, -1) for row in zip(*ours, strict=True)])
 
 
 def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
@@ -629,39 +507,32 @@ def _of_hub(table: Table) -> tuple[Table, dict[str, Meaning], list[str]]:
     (kind,) = kinds
     table, unused = table.take(types == kind), [f"rows of {x}" for x in sorted({*types} - kinds)]
     keys = [*zip(*(table.columns[x] for x in tasks), strict=True)]
-    names = table.columns.get("model_id", [""] * len(table))
-    levels = [*table.columns["output_type_id"]]
-    if kind == "sample":  # counts them, since tasks may have samples of other names
-        numbers = Counter()
-        for i, key in enumerate(zip(names, keys, strict=True)):
-            numbers[key] += 1
-            levels[i] = str(numbers[key])
-    rows: dict[tuple[str, ...], int] = {}  # the first of each task
-    models: dict[str, dict[str, dict[tuple[str, ...], Any]]] = {}
-    for i, (key, name, level) in enumerate(zip(keys, names, levels, strict=True)):
-        values = models.setdefault(name, {}).setdefault(level, {})
-        if key in values:
+    names = [*table.columns.get("model_id", [""] * len(table))]
+    levels, numbers = [*table.columns["output_type_id"]], Counter()
+    rows: dict[Any, int] = {}  # by task, model and level, and the first of each task
+    for i, (key, name) in enumerate(zip(keys, names, strict=True)):
+        if kind == "sample":  # counted, since tasks may have samples of other names
+            numbers[key, name] += 1
+            levels[i] = str(numbers[key, name])
+        if rows.setdefault((key, name, levels[i]), i) != i:
             refuse(table.place(i), "one value of each task, model and level", "another")
-        values[key] = table.columns["value"][i]
         rows.setdefault(key, i)
-    keys = sorted(rows)
+    keys = sorted({*keys})
     first = table.take(np.array([rows[key] for key in keys]))
     columns, meanings = {x: first.columns[x] for x in tasks}, {}
-    for name, values_of in models.items():
-        different = {*values_of} ^ {*next(iter(models.values()))}
-        if different:
-            got = f"{listed(sorted(different))} not of all (such as {name})"
-            refuse(table.path, f"equal {kind}s of all models", got)
-        named = {level: f"{name} {kind} {level}".strip() for level in values_of}
-        meanings[name] = Meaning("quantiles" if kind == "quantile" else "members", named)
-        for level, values in values_of.items():
-            columns[named[level]] = np.array([values.get(key, "") for key in keys], object)
+    for name in dict.fromkeys(names):
+        meanings[name] = Meaning("quantiles" if kind == "quantile" else "members", {})
+        for level in dict.fromkeys(levels):  # a model without it lacks its values
+            column = f"{name} {kind} {level}".strip()
+            meanings[name].columns[level] = column  # pyright: ignore[reportIndexIssue]
+            places = [rows.get((key, name, level), -1) for key in keys]
+            texts = [table.columns["value"][i] if i >= 0 else "" for i in places]
+            columns[column] = np.array(texts, object)
     return dataclasses.replace(first, columns=columns), meanings, unused
 
 
 def _data(
     table: Table,
-    labels: Table,
     target: str,
     meaning: Meaning,
     other: Mapping[str, Sequence[str]],
@@ -671,20 +542,19 @@ def _data(
     (kind, columns), classes = meaning, ()
     for name, kinds in _NEEDS.items():
         if getattr(options, name) not in (None, False) and kind not in kinds:
-            expected = f"predictions of kind {' or '.join(kinds)}"
-            refuse(f"--{name.replace('_', '-')}", expected, kind)
-    predictions = _predictions(table, meaning, options)
-    words = f"{kind}: {listed(columns.values())}"
+            refuse(f"--{name}", f"predictions of kind {' or '.join(kinds)}", kind)
+    predictions, note = _predictions(table, meaning, is_percent=options.percent)
+    words = f"{kind}: {listed(columns.values())}{note}"
     if kind == "probability":
-        classes, targets = _two_labels(labels, target, columns[_POSITIVE], options.positive)
+        classes, targets = _two_labels(table, target, columns[_POSITIVE], options.positive)
         words = f"probability of label {classes[1]}: {columns[_POSITIVE]}"
-    elif kind in ("classes", "logits"):
-        classes, targets = tuple(columns), _labels(labels, target, meaning)
+    elif kind == "classes":
+        classes, targets = tuple(columns), _labels(table, target, columns)
     else:
-        targets = labels.numbers(target)
+        targets = table.numbers(target)
     if classes and options.target is None:
-        rows = np.asarray(jax.tree.leaves(predictions)[0])
-        likeliest = rows.argmax(1) if rows.ndim == 2 else rows >= 0.5
+        rows: Any = predictions
+        likeliest = rows.probs.argmax(1) if kind == "classes" else rows.probs >= 0.5
         others = table.columns.keys() - {target, *columns.values()}
         for name in sorted(others) if (likeliest == targets).all() else ():
             texts = {x.lower().removesuffix(".0") for x in table.columns[name]}
@@ -706,13 +576,13 @@ def _data(
     )
 
 
-def _labels(table: Table, target: str, meaning: Meaning) -> np.ndarray:
+def _labels(table: Table, target: str, columns: Mapping[str, str]) -> np.ndarray:
     """Positions of the labels among the names of the classes, [n].
 
     Labels are the names. A label that is none is compared as a number, if one class is equal to it
     and no other label is.
     """
-    texts, names = table.texts(target, meaning.columns), [*meaning.columns]
+    texts, names = table.texts(target, columns), [*columns]
     positions = {name: i for i, name in enumerate(names)}
     different = [*dict.fromkeys(texts)]
     classes, labels = _numbers(names), _numbers(different)
@@ -720,8 +590,8 @@ def _labels(table: Table, target: str, meaning: Meaning) -> np.ndarray:
         if np.sum(classes == label) == np.sum(labels == label) == 1:
             positions.setdefault(text, int(np.argmax(classes == label)))
     indices = np.array([positions.get(x, -1) for x in texts])
-    pairs = [f"{x}=VALUE" for x in [*meaning.columns.values()][:4]]
-    template = f"--{meaning.kind} {' '.join(pairs)}{' …' if len(names) > 4 else ''}"
+    pairs = [f"{x}=VALUE" for x in [*columns.values()][:4]]
+    template = f"--classes {' '.join(pairs)}{' …' if len(names) > 4 else ''}"
     expected = f"one of the labels {listed(names)}"
     table.refuse_where(indices < 0, expected, target, f"; name them: calibjax FILE {template}")
     return indices
@@ -745,13 +615,14 @@ def _two_labels(
     refuse(table.path, f"{wanted} in column {target}", got)
 
 
-def _predictions(table: Table, meaning: Meaning, options: Namespace) -> Distribution:
+def _predictions(table: Table, meaning: Meaning, *, is_percent: bool) -> tuple[Distribution, str]:
+    """The predictions, and what was done to the numbers, if anything."""
     kind, columns = meaning
     largest = np.inf if kind == "quantiles" else np.finfo(float).max
-    values = [table.numbers(x, largest, is_percent=options.percent) for x in columns.values()]
-    if kind in FAMILIES:
-        return FAMILIES[kind](*values)
-    if len(values) < 2 and kind in ("classes", "logits", "members"):
+    values: list[Any] = [table.numbers(x, largest, is_percent=is_percent) for x in columns.values()]
+    if kind == "normal":
+        return distributions.Normal(*values), ""
+    if len(values) < 2 and kind in ("classes", "members"):
         refuse(table.path, f"two or more {kind}", listed(columns))
     rows: Any = np.stack(values, 1)
     if kind == "quantiles":
@@ -759,44 +630,28 @@ def _predictions(table: Table, meaning: Meaning, options: Namespace) -> Distribu
             refuse(table.path, "different levels between 0 and 1", listed(columns))
         levels = np.array([*map(float, columns)])
         order = np.argsort(levels)
-        fields: Any = np.tile(levels[order], (len(rows), 1)), rows[:, order]
-        of_rows = distributions.Quantiles
-        return of_rows.sorted(*fields) if options.sort_quantiles else of_rows(*fields)
-    if kind in ("probability", "classes"):
-        rows = _probabilities(table, columns, rows, options)
-    if kind == "probability":
-        return distributions.Bernoulli(rows[:, 0])
-    names = {"classes": "Categorical", "logits": "CategoricalLogits", "members": "Ensemble"}
-    return getattr(distributions, names[kind])(rows)
-
-
-def _probabilities(
-    table: Table, columns: Mapping[str, str], values: np.ndarray, options: Namespace
-) -> np.ndarray:
-    """Probabilities of a label, [n, 1], or of classes, [n, m], which sum to one."""
-    values = checks.unrounded(values)
-    sums, is_one, largest = values.sum(1), values.shape[1] == 1, values.max()
-    tolerance = checks.simplex_tolerance(jnp.result_type(float))
-    advice = "; --normalize divides each row by its sum" if (np.abs(sums - 1) < 0.1).all() else ""
-    if (10 < largest <= 100) if is_one else (np.abs(sums - 100) < 5).all():  # not scores up to 10
+        each: Any = np.tile(levels[order], (len(rows), 1))
+        return distributions.Quantiles(each, rows[:, order]), ""
+    if kind == "members":
+        return distributions.Ensemble(rows), ""
+    rows, sums = checks.unrounded(rows), rows.sum(1)
+    advice, is_one, off = "", kind == "probability", np.abs(sums - 1)
+    # Not scores up to 10.
+    if (10 < rows.max() <= 100) if is_one else (np.abs(sums - 100) < 5).all():
         advice = "; --percent reads percentages"
-    for name, column in zip(columns.values(), values.T, strict=True):
+    for name, column in zip(columns.values(), rows.T, strict=True):
         bad = (column < 0) | ((column > 1) & is_one)
         table.refuse_where(bad, "a probability in [0, 1]", name, advice)
-    bad = sums <= 0 if options.normalize else np.abs(sums - 1) > tolerance
-    if bad.any() and not is_one:
-        row = int(bad.argmax())
-        expected = "a positive sum" if options.normalize else "probabilities that sum to one"
-        expected += f" in columns {listed(columns.values(), 3)}"
-        refuse(table.place(row), expected, f"the sum {sums[row]:.7g}{advice}")
-    return values / sums[:, None] if options.normalize else values
-
-
-# Advice of the library, and the options that follow it.
-_ADVICE = {
-    "jax_enable_x64": "the environment variable JAX_ENABLE_X64=1",
-    "distributions.Quantiles.sorted(levels, values)": "--sort-quantiles",
-}
+    if is_one:
+        return distributions.Bernoulli(rows[:, 0]), ""
+    if off.max() > _ROUNDED:
+        row = int(off.argmax())
+        expected = f"probabilities that sum to one in columns {listed(columns.values(), 3)}"
+        refuse(table.place(row), expected, f"the sum {sums[row]:.7g}, the farthest off{advice}")
+    if off.max() <= checks.simplex_tolerance(jnp.result_type(float)):
+        return distributions.Categorical(rows), ""
+    note = f", divided by their sums, which are from {sums.min():.4g} to {sums.max():.4g}"
+    return distributions.Categorical(rows / sums[:, None]), note
 
 
 def check_rows(data: Data) -> None:
@@ -813,9 +668,8 @@ def check_rows(data: Data) -> None:
     size = len(data.table)
     if refusal(0, size):
         row = bisect.bisect(range(size), False, key=lambda i: bool(refusal(0, i + 1)))
-        reason = refusal(row, row + 1)
-        for advice, option in _ADVICE.items():
-            reason = reason.replace(advice, option)
+        option = "the environment variable JAX_ENABLE_X64=1"
+        reason = refusal(row, row + 1).replace("jax_enable_x64", option)
         raise InputError(f"{data.table.place(row)}: {reason}")
 
 

@@ -1,30 +1,9 @@
-"""Published data, as options of the program."""
+"""Files, and an evaluation that is not computed."""
 
 import pytest
 
 from calibjax.command_line import program
 from tests.command_line.examples import EVALUATION
-
-
-def options_of(data_dir, folder, *names):
-    """Paths of files of a folder, or a skip where it is not there."""
-    paths = [data_dir / folder / name for name in names]
-    if not all(path.is_file() for path in paths):
-        pytest.skip(f"no {folder} in the folder of the published data")
-    return list(map(str, paths))
-
-
-@pytest.fixture
-def network(data_dir):
-    file, labels = options_of(data_dir, "cifar10_networks", "resnet18.csv", "labels.csv")
-    classes = [f"{i}={i}" for i in range(1, 11)]
-    return [file, "--labels", labels, "--no-header", "--classes", *classes]
-
-
-@pytest.fixture
-def forecasts(data_dir):
-    [file] = options_of(data_dir, "temperature_ensemble", "temp.csv")
-    return [file, "--target", "temp", "--members", "tempfc.*"]
 
 
 @pytest.fixture
@@ -45,8 +24,8 @@ def calls(monkeypatch):
 def written(tmp_path):
     """Writes files; returns their paths."""
 
-    def written(ending, content, name="my data"):
-        path = tmp_path / f"{name}{ending}"
+    def written(content, name="my data.csv"):
+        path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return str(path)
 

@@ -1,22 +1,10 @@
 """Contents of files, and an evaluation, not a computed one, with everything that a report shows."""
 
-import io
-
-import pytest
-
 from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section
 from calibjax.plotting.figures import figure
 
 GOOD = "prob_0,prob_1,label\n0.25,0.75,1\n0.5,0.5,0\n0.1,0.9,1\n"
 NORMAL = "loc,scale,target\n0,1,0.5\n1,2,-3\n2,1,2.5\n"
-
-
-def parquet(**columns):
-    """A file of Parquet; a skip where pyarrow is not installed."""
-    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    file = io.BytesIO()
-    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), file)
-    return file.getvalue()
 
 
 def _curve(shown, ax=None):

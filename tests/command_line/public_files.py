@@ -29,16 +29,10 @@ class File:
     options: str = ""
     score: float | Mapping[str, float] | None = None
     name: str = "data.csv"
-    also: Mapping[str, str] = dataclasses.field(default_factory=dict)  # other files, by name
 
 
 def brier(p, y):
     return ((p - np.eye(p.shape[1])[y]) ** 2).sum(1)
-
-
-def softmax(z):
-    e = np.exp(z - z.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
 
 
 def normal_crps(loc, scale, y):
@@ -61,12 +55,9 @@ def ensemble_crps(values, y):
 SCORES: Mapping[str, tuple[tuple[str, ...], Any]] = {
     "Bernoulli": (("probs",), lambda p, y: brier(np.stack([1 - p, p], 1), y)),
     "Categorical": (("probs",), brier),
-    "CategoricalLogits": (("logits",), lambda z, y: brier(softmax(z), y)),
     "Normal": (("loc", "scale"), normal_crps),
     "Quantiles": (("levels", "values"), pinball),
     "Ensemble": (("values",), ensemble_crps),
-    "Gamma": (("concentration", "rate"), lambda a, b, y: (y - a / b) ** 2 * b**2 / a),
-    "Poisson": (("rate",), lambda rate, y: (y - rate) ** 2 / rate),
 }
 
 
@@ -74,11 +65,11 @@ def score(family, *arrays, weights=None):
     return float(np.average(SCORES[family][1](*arrays), weights=weights))
 
 
-def table(columns, sep=",", decimal=".", end="\n", quoting: Any = csv.QUOTE_MINIMAL, header=True):
+def table(columns, sep=",", decimal=".", end="\n", quoting: Any = csv.QUOTE_MINIMAL):
     """Text of columns by name."""
     file = io.StringIO()
     writer = csv.writer(file, delimiter=sep, lineterminator=end, quoting=quoting)
-    writer.writerows([columns] if header else [])
+    writer.writerow(columns)
     for row in zip(*(np.asarray(x).tolist() for x in columns.values()), strict=True):
         writer.writerow([str(x).replace(".", decimal) if type(x) is float else x for x in row])
     return file.getvalue()
@@ -156,7 +147,6 @@ def _task(i):
 HUB, _OF = hub()
 BOTH, _OF_BOTH = hub(("base", "flusion"))
 SAMPLES, _OF_SAMPLES = hub(kind="sample", values=MEMBERS, ids=np.arange(1, 12))
-OBSERVED = table({**_task(ROWS[::-1]), "observation": Y[::-1]})
 OF_BOTH = {"base": OF_QUANTILES, "flusion": score("Quantiles", LEVELS, QUANTILES + 1, Y)}
 
 _PROBS = {"prob": EVENT, "label": HAPPENED}
@@ -205,8 +195,9 @@ FILES = [
     File("classes called NA and None", "read", score=OF_CLASSES, content=table(
         {**named(["NA", "None", "$5-$9"], CLASSES, "prob_"),
          "label": np.array(["NA", "None", "$5-$9"])[LABELS]})),
-    File("logits", "read", score=score("CategoricalLogits", 3 * CLASSES, LABELS), content=table(
-        {**named(SPECIES, (3 * CLASSES).round(3), "logit_"), "label": SPECIES[LABELS]})),
+    File("probabilities with three digits that sum to .999", "read",
+         score=score("Categorical", np.tile([1 / 3], (N, 3)), LABELS), content=table(
+             {**named("012", np.full((N, 3), 0.333), "prob_"), "label": LABELS})),
     File("Unicode text of Excel", "read", score=NORMAL, name="data.tsv", content=table(
         {"Ort": TEAMS, **_NORMAL}, sep="\t", end="\r\n").encode("utf-16")),
     File("packed", "read", score=BINARY, name="data.csv.gz", content=gzip.compress(
@@ -257,8 +248,6 @@ FILES += [
     File("pandas, columns called as the labels", "refused", table(
         {"": ROWS, **named("012", CLASSES), "y_true": LABELS}),
         "--classes", "--classes 0=0 1=1 2=2", OF_CLASSES),
-    File("no header", "refused", table({**named("123", CLASSES), "4": LABELS}, header=False),
-         "--no-header", "--no-header --target 4 --classes 1=0 2=1 3=2", OF_CLASSES),
     File("the largest probability as a column more", "refused", table(
         {**_IRIS, "prob_max": CLASSES.max(1), "label": SPECIES[LABELS]}), "prob_max", " ".join(
         ["--classes", *(f"prob_{x}={x}" for x in SPECIES)]), OF_CLASSES),
@@ -272,11 +261,6 @@ FILES += [
         "label target --target", "--target label --probability prob --positive 1", BINARY),
     File("models side by side", "refused", table({**MATCH, **RIVALS, "result": HAPPENED}),
          "elo --target", "--target result --positive 1 --models elo market 538", OF_RIVALS),
-    File("Kaggle, labels in another order", "either", table(
-        {"id": ROWS + 1, **named("123", CLASSES, "Class_")}), "Class_1 --labels|--target",
-        "--labels solution.csv --target target --classes Class_1=a Class_2=b Class_3=c",
-        OF_CLASSES, also={"solution.csv": table(
-            {"id": N - ROWS, "target": np.array(["a", "b", "c"])[LABELS[::-1]]})}),
 ]  # fmt: skip
 
 # What a person has to name: numbers, and how they are written.
@@ -286,31 +270,19 @@ FILES += [
         "--sep", "--sep ';' --decimal ,", NORMAL),
     File("semicolons, 2,750 is 2.75", "refused", table(WITH_COMMA, ";"),
          "--sep", "--sep ';' --decimal ,", score("Normal", *THOUSANDS.T / 1000)),
-    File("semicolons, 2.750 is 2750", "refused", table(
-        {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, ";"),
-        "--sep", "--sep ';' --decimal , --thousands .", score("Normal", *THOUSANDS.T)),
-    File("tabs, 2,750 is 2750", "refused", table(WITH_COMMA, "\t"),
-         "--decimal --thousands", "--thousands ,", score("Normal", *THOUSANDS.T), "money.tsv"),
+    File("semicolons and a decimal point", "refused", table(
+        _NORMAL, ";"), "--sep", "--sep ';' --decimal .", NORMAL),
     File("risks in percent", "refused", table(
         {**PATIENT, "prob": (100 * EVENT).round(1), "label": HAPPENED}),
         "--percent", "--percent", BINARY),
     File("percent signs", "refused", table(
         {"prob": [f"{100 * p:.1f}%" for p in EVENT], "label": HAPPENED}),
         "%", "--percent", BINARY),
-    File("odds with a margin, as probabilities", "refused", table(
-        {**named("HDA", (1.05 * CLASSES).round(4), "prob_"),
-         "label": np.array(["H", "D", "A"])[LABELS]}), "1.05 --normalize", "--normalize",
-        score("Categorical", (p := (1.05 * CLASSES).round(4)) / p.sum(1, keepdims=True), LABELS)),
-    File("quantiles that cross", "refused", table(
-        {**named(LEVELS, _CROSSING, "quantile_"), "target": Y}),
-        "--sort-quantiles", "--sort-quantiles", OF_QUANTILES),
     File("missing values", "refused", table({**_NORMAL, "sd": _MISSING}),
          "sd --skip-missing", "--skip-missing", _COMPLETE),
     File("M for missing", "refused", table(
         {**_NORMAL, "sd": np.where(_SEEN, SD.astype(str), "M")}),
         "sd M", "--na M --skip-missing", _COMPLETE),
-    File("Latin-1", "refused", table({"Straße": TEAMS, **_NORMAL}).encode("latin-1"),
-         "--encoding", "--encoding latin-1", NORMAL),
     File("Prophet", "refused", table(
         {"ds": DATES, "yhat": LOC, **named(["lower", "upper"], QUANTILES[:, [0, 4]], "yhat_"),
          "y": Y}), "yhat_lower", "--lower yhat_lower --upper yhat_upper --level 0.9", INTERVALS),
@@ -333,17 +305,33 @@ FILES += [
     File("ensemblepp", "refused", table(
         {"": DATES, **named(range(1, 12), MEMBERS, "tempfc."), "temp": Y}),
         "temp --target", "--target temp --members 'tempfc.*'", OF_MEMBERS),
-    File("gamma of R", "refused", table({"shape": SHAPE, "rate": RATE, "target": AMOUNT}),
-         "shape", "--family gamma --parameters concentration=shape rate=rate",
-         score("Gamma", SHAPE, RATE, AMOUNT)),
-    File("goals", "refused", table({**MATCH, "rate": SHAPE, "y": COUNT}), "rate",
-         "--family poisson", score("Poisson", SHAPE, COUNT)),
-    File("hub with observations of its own", "refused", table(HUB), "--labels|observation",
-         "--labels observed.csv", OF_QUANTILES, also={"observed.csv": OBSERVED}),
 ]  # fmt: skip
 
 # What has no command.
 FILES += [
+    File("logits", "refused", table(
+        {**named(SPECIES, (3 * CLASSES).round(3), "logit_"), "label": SPECIES[LABELS]}),
+        "softmax prob_CLASS"),
+    File("one logit", "refused", table({"logit": LOC, "label": HAPPENED}), "softmax"),
+    File("no header", "refused", table({**named("123", CLASSES), "4": LABELS}).partition("\n")[2],
+         "row.1 names"),
+    File("labels in another file", "refused", table(
+        {"id": ROWS + 1, **named("123", CLASSES, "Class_")}), "another.file --target"),
+    File("semicolons, 2.750 is 2750", "refused", table(
+        {k: [x.replace(",", ".") for x in v] for k, v in WITH_COMMA.items()}, ";"), "--sep"),
+    File("tabs, 2,750 is 2750", "refused", table(WITH_COMMA, "\t"),
+         "MARK thousands", name="money.tsv"),
+    File("odds with a margin, as probabilities", "refused", table(
+        {**named("HDA", (1.05 * CLASSES).round(4), "prob_"),
+         "label": np.array(["H", "D", "A"])[LABELS]}), "row 1\\.05 sum"),
+    File("quantiles that cross", "refused", table(
+        {**named(LEVELS, _CROSSING, "quantile_"), "target": Y}), "row cross"),
+    File("Latin-1", "refused", table({"Straße": TEAMS, **_NORMAL}).encode("latin-1"), "UTF-8"),
+    File("gamma of R", "refused", table({"shape": SHAPE, "rate": RATE, "target": AMOUNT}),
+         "rate calibjax\\.evaluate"),
+    File("goals", "refused", table({**MATCH, "rate": SHAPE, "y": COUNT}), "calibjax\\.evaluate"),
+    File("Parquet", "refused", b"PAR1", "\\.csv", name="data.parquet"),
+    File("hub with observations of its own", "refused", table(HUB), "observation another.file"),
     File("answers of a language model, whether they could be read", "refused", table(
         {**ANSWERS, "confidence": (EVENT * 100).round(), "parsed": HAPPENED == 1}),
         "parsed --target|--labels"),

@@ -19,8 +19,8 @@ from tests.command_line.public_files import FILES, SCORES, score
 
 about = operator.attrgetter("about")
 # Options that can be added as they are named.
-_CHARACTER = r"--(?:sep|decimal|thousands)[ =](?:'[^']+'|\"[^\"]+\"|tab\b|[^\w\s])"
-_READY = rf"{_CHARACTER}|--(?:percent|normalize|skip-missing|sort-quantiles|no-header)\b"
+_CHARACTER = r"--(?:sep|decimal)[ =](?:'[^']+'|\"[^\"]+\"|tab\b|[^\w\s])"
+_READY = rf"{_CHARACTER}|--(?:percent|skip-missing)\b"
 
 
 def score_of(data):
@@ -60,9 +60,9 @@ def arguments(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def arguments(file, options=""):
-        for name, content in {file.name: file.content, **file.also}.items():
-            data = content.encode() if isinstance(content, str) else content
-            (tmp_path / name).write_bytes(data)
+        content = file.content
+        data = content.encode() if isinstance(content, str) else content
+        (tmp_path / file.name).write_bytes(data)
         return [file.name, *shlex.split(options)]
 
     return arguments

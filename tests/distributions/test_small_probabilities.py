@@ -41,10 +41,10 @@ def _file(tmp_path, names, values, labels):
     return data.predictions, data.targets
 
 
-def _logits(tmp_path):
+def _logits(_):
     with np.errstate(divide="ignore"):
         logits = np.maximum(np.log(TWO), -1e4)
-    return _file(tmp_path, ["logit_0", "logit_1"], logits, LABELS)
+    return distributions.CategoricalLogits(logits), LABELS
 
 
 def _mixture(components):
@@ -58,7 +58,7 @@ PATHS = {
     "file, ten columns": lambda path: _file(
         path, [f"prob_{i}" for i in range(10)], TEN, TEN_LABELS
     ),
-    "file, logits": _logits,
+    "logits": _logits,
     "Bernoulli": lambda _: (distributions.Bernoulli(ONE), ONE_LABELS),
     "list": lambda _: (distributions.Bernoulli(ONE.tolist()), ONE_LABELS),
     "Categorical": lambda _: (distributions.Categorical(TWO), LABELS),
