@@ -11,11 +11,24 @@ from jax.typing import ArrayLike
 from calibjax._core.gate import checked, unchecked
 from calibjax.distributions.base import Distribution
 from calibjax.evaluation.data import LEVEL, Data, Finding, Part, checked_data, checked_names
-from calibjax.evaluation.errors import mean_errors, proper_scores, temperature
-from calibjax.evaluation.kernel_tests import all_errors, chosen_kernels, errors_given_features
 from calibjax.evaluation.places import where_wrong
-from calibjax.evaluation.record import Advice, Evaluation, Section
-from calibjax.evaluation.words import NOTHING, OTHERWISE, POSSIBLE, p_is
+from calibjax.evaluation.record import (
+    NOTHING,
+    OTHERWISE,
+    POSSIBLE,
+    Advice,
+    Evaluation,
+    Section,
+    p_is,
+)
+from calibjax.evaluation.sections import (
+    all_errors,
+    chosen_kernels,
+    errors_given_features,
+    mean_errors,
+    proper_scores,
+    temperature,
+)
 from calibjax.hypothesis_tests.components import largest_scores
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 
@@ -85,8 +98,8 @@ def evaluate(
       regions of the predictions, such as targets between two numbers, that occur more or less often
       than predicted. Their p-values are adjusted for all of them, and only for them, since the
       search takes place after a rejection at 5 %.
-    - The *temperature* minimises the negative log-likelihood; where that is infinite, the Brier
-      score; for ensembles the CRPS. The gain is that of held-out predictions.
+    - The *temperature* minimises the negative log-likelihood, if that is finite. The gain is that
+      of held-out predictions.
 
     Args:
         key: a JAX random key.
@@ -144,7 +157,7 @@ def evaluate(
         ("features", data.features is not None, lambda: errors_given_features(data, chosen)),
         ("all errors together", chosen is not None, lambda: all_errors(data, chosen)),
         ("scores", True, lambda: proper_scores(data)),
-        ("temperature", data.task != "quantiles", lambda: temperature(data)),
+        ("temperature", data.task not in ("quantiles", "ensembles"), lambda: temperature(data)),
     ]
     work = [(name, part) for name, is_asked, part in questions if is_asked]
     parts, say = Part(), progress or (lambda *stage: None)
@@ -155,7 +168,7 @@ def evaluate(
     said, pvalues = _said(parts)
     if said and all(finding.is_vague for finding in said):
         say("where it is wrong", len(work), len(work) + 1)
-        places = where_wrong(data, chosen)
+        places = where_wrong(data)
         parts |= places
         said = [*_said(places)[0], *said]
     return Evaluation(

@@ -2,8 +2,9 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,28 +19,23 @@ from calibjax.distributions import with_features
 from calibjax.distributions.base import Distribution
 from calibjax.distributions.composed import bare
 from calibjax.evaluation.assembly import Progress, task_in_words, weights_in_words
-from calibjax.evaluation.data import (
-    LEVEL,
-    Data,
-    Named,
-    Part,
-    call_of,
-    checked_data,
-    measured,
-    public,
+from calibjax.evaluation.data import LEVEL, Data, Part, checked_data, measured
+from calibjax.evaluation.record import (
+    Advice,
+    Entry,
+    Evaluation,
+    Panel,
+    Section,
+    numbers,
+    p_is,
+    with_ends,
 )
-from calibjax.evaluation.errors import pit_panel, reliability_panel
-from calibjax.evaluation.kernel_tests import FEW, has_features
-from calibjax.evaluation.record import Advice, Entry, Evaluation, Panel, Section, numbers
-from calibjax.evaluation.words import ends_of, p_is, with_ends
+from calibjax.evaluation.sections import FEW, has_features, pit_panel, reliability_panel
 from calibjax.hypothesis_tests.ensembles import clusters_of
 from calibjax.kernels import Constant, SquaredExponential, TensorProduct, default_kernel
 from calibjax.kernels.base import without_draws
 from calibjax.kernels.defaults import distance_of_predictions, typical_distance
 
-Pair = tuple[str, str]
-
-_ALL = Named(lambda result: result, "")
 _MOST = 5000  # predictions of which all pairs are taken
 # Scores, of which the first is taken that all models have: its name, and its unit.
 _SCORES: Mapping[Callable[..., Any], tuple[str, str]] = {
@@ -53,7 +49,7 @@ _SCORES: Mapping[Callable[..., Any], tuple[str, str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-    """Checked models, with the expressions that are shown for them.
+    """Checked models.
 
     Attributes:
         data: of each model by name.
@@ -61,17 +57,17 @@ class Compared:
         models: predictions by name.
         targets: the same for all.
         options: weights and clusters, as far as there are any.
-        score: the function, and what it is called, with its unit.
+        score: the function, what it is called, its unit, and its expression.
         rows: those that are in models, targets and options, [n'], or None for all.
         kernels: of `paired`, "SKCE", and "given NAME" of each model.
     """
 
     data: dict[str, Data]
-    pairs: list[Pair]
-    models: dict[str, Named]
-    targets: Named
-    options: dict[str, Named]
-    score: tuple[Named, str, str]
+    pairs: list[tuple[str, str]]
+    models: dict[str, Any]
+    targets: Any
+    options: dict[str, Any]
+    score: tuple[Callable[..., Any], str, str, str]
     rows: np.ndarray | None = None
     kernels: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -81,43 +77,29 @@ class Compared:
         return next(iter(self.data.values()))
 
     @property
-    def test(self) -> tuple[Named, str]:
-        """The test of one model, and what its p-values are called."""
-        if "clusters" in self.options:
-            return public(hypothesis_tests.cluster_skce_test), "p-value"
-        return public(hypothesis_tests.exact_skce_test), "exact p-value"
+    def weights(self) -> dict[str, Any]:
+        """The options without clusters."""
+        return {name: x for name, x in self.options.items() if name == "weights"}
 
-    def kernel(self, name: str) -> Named:
-        """One of the kernels."""
-        return Named(self.kernels[name], f"result.other_kernels[{name!r}]")
-
-    def entry(self, name: str, test: Named, *first: Named, part: Any = _ALL, **more: Any) -> Entry:
-        """The entry of a call, with the p-value if its result has one.
+    def rows_of(
+        self, what: str, function: Callable[..., Any], call: str, models: Any = None, by: str = ": "
+    ) -> dict[Any, Entry]:
+        """A function of each model or of some pairs, with p-values adjusted for all of these.
 
         Args:
-            name: of the entry.
-            test: function of the first arguments, the targets and options.
-            *first: arguments before the targets.
-            part: function of the result whose value is taken.
-            **more: other options; None for one that the function does not have.
+            what: is computed.
+            function: of the predictions.
+            call: its expression, with a place for the name of each of these.
+            models: pairs of names; None for single models.
+            by: what is between the names of a pair.
         """
-        options = {x: y for x, y in (self.options | more).items() if y is not None}
-        call, pvalues = call_of(test, *first, self.targets, **options), []
-
-        def compute() -> Any:
-            result = call.value()
-            pvalues.extend([float(result.pvalue)] if hasattr(result, "pvalue") else [])
-            return part.value(result)
-
-        entry = measured(name, compute, f"{call.text}{part.text}")
-        return dataclasses.replace(entry, pvalue=pvalues[0]) if pvalues else entry
-
-    def differences(self, what: str, test: Named, *first: Named, **more: Any) -> dict[Pair, Entry]:
-        """The entries of a test of two models by pair, with adjusted p-values."""
-        entries = {}
-        for a, b in self.pairs:
-            models = self.models[a], self.models[b]
-            entries[a, b] = self.entry(f"{a} - {b}: {what}", test, *first, *models, **more)
+        entries, more = {}, "".join(f", {x}={x}" for x in self.options)
+        call = call.replace(", targets", f", targets{more}")
+        for x in models or self.models:
+            both = (x,) if isinstance(x, str) else x
+            compute = functools.partial(function, *(self.models[name] for name in both))
+            texts = (f"models[{name!r}]" for name in both)
+            entries[x] = measured(f"{by.join(both)}: {what}", compute, call.format(*texts))
         return _adjusted(entries)
 
 
@@ -149,10 +131,9 @@ def compared(data: dict[str, Data], reference: Any, score: Any, clusters: Any) -
     if clusters is not None:
         options["clusters"] = np.asarray(group_ids("clusters", clusters, one.size))
         clusters_of(options["clusters"], float, options.get("weights"))
-    options = {name: Named(x, name) for name, x in options.items()}
-    models = {x: Named(p.known(p.predictions), f"models[{x!r}]") for x, p in data.items()}
-    targets = Named(one.known(one.targets), "targets")
-    chosen = _score([p.value for p in models.values()], targets.value, score)
+    models = {x: p.known(p.predictions) for x, p in data.items()}
+    targets = one.known(one.targets)
+    chosen = _score([*models.values()], targets, score)
     return Compared(data, pairs, models, targets, options, chosen)
 
 
@@ -163,18 +144,18 @@ def _kind(data: Data) -> str:
     return "quantiles" if data.task == "quantiles" else "numbers"
 
 
-def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Named, str, str]:
+def _score(values: Sequence[Any], targets: Any, score: Any) -> tuple[Any, str, str, str]:
     """The score, or the first that is finite for all models."""
     if score is not None:
         checks.function("function", "score", score)
         name = getattr(score, "__name__", "score").replace("_", " ")
-        return Named(score, "score"), *_SCORES.get(score, (name, ""))
+        return score, *_SCORES.get(score, (name, "")), "score"
     supports = [getattr(p, "support", None) for p in values]
     is_mixed = len({getattr(support, "is_integer", None) for support in supports}) > 1
     for function in list(_SCORES)[is_mixed:]:  # no density is compared with a probability
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
             if np.isfinite([function(p, targets) for p in values]).all():
-                return public(function), *_SCORES[function]
+                return function, *_SCORES[function], f"scores.{function.__name__}"
     raise ValueError("score: expected a function, since no score is finite for all models")
 
 
@@ -187,14 +168,10 @@ def paired(c: Compared) -> Compared:
     if one.size > most:
         order = np.asarray(jax.random.permutation(one.at(0), one.size))
         rows = np.sort(order[one.shares[order] > 0][:most])
-
-        def chosen(named: Named) -> Named:
-            text = f"jax.tree.map(lambda x: x[result.arrays['rows']], {named.text})"
-            return Named(jax.tree.map(lambda x: x[rows], named.value), text)
-
-        models, options = ({x: chosen(y) for x, y in z.items()} for z in (c.models, c.options))
-        c = Compared(c.data, c.pairs, models, chosen(c.targets), options, c.score, rows)
-    kernels = {f"given {x}": kernel_given(kernel, p.value) for x, p in c.models.items()}
+        some = jax.tree.map(lambda x: x[rows], (c.models, c.targets, c.options))
+        names = ("models", "targets", "options")
+        c = dataclasses.replace(c, rows=rows, **dict(zip(names, some, strict=True)))
+    kernels = {f"given {x}": kernel_given(kernel, p) for x, p in c.models.items()}
     return dataclasses.replace(c, kernels={"SKCE": kernel, **kernels})
 
 
@@ -202,7 +179,7 @@ def _common_kernel(c: Compared) -> Any:
     """The default kernel of all predictions together, None if there is none."""
     if any(one.task in ("ensembles", "quantiles") for one in c.data.values()):
         return None
-    values = [p.value for p in c.models.values()]
+    values = [*c.models.values()]
     kinds = {(jax.tree.structure(p), *(x.shape for x in jax.tree.leaves(p))) for p in values}
     try:
         if len(kinds) == 1:
@@ -237,31 +214,33 @@ def _pvalues(entries: Mapping[Any, Entry]) -> dict[Any, float]:
     return {x: entry.pvalue for x, entry in entries.items() if entry.pvalue is not None}
 
 
-def _part(title: str, remark: str, texts: Iterable[str], *entries: Mapping[Any, Entry]) -> Part:
+def _part(title: str, remark: str, texts: list[str], *entries: Mapping[Any, Entry]) -> Part:
     """The answer to one question."""
-    rows = (entry for some in entries for entry in some.values())
-    return Part((Section(title, tuple(rows), remark),), remarks=tuple(texts))
+    rows = tuple(entry for some in entries for entry in some.values())
+    return Part((Section(title, rows, remark),), remarks=tuple(texts))
 
 
-def _neither(pvalues: Mapping[Pair, float], verb: str) -> Iterator[str]:
+def _neither(pvalues: Mapping[tuple[str, str], float], verb: str) -> list[str]:
     """That no difference is significant in pairs of models, in one sentence."""
-    if pvalues:
-        pairs = ", nor of ".join(" and ".join(pair) for pair in pvalues)
-        smallest = "smallest " * (len(pvalues) > 1) + p_is(min(pvalues.values()))
-        yield f"Neither of {pairs} is seen to {verb} ({smallest})."
+    pairs = ", nor of ".join(" and ".join(pair) for pair in pvalues)
+    smallest = "smallest " * (len(pvalues) > 1) + p_is(min(pvalues.values(), default=1.0))
+    return [f"Neither of {pairs} is seen to {verb} ({smallest})."] * bool(pvalues)
 
 
 def of_scores(c: Compared, _: Part) -> Part:
     """The score of each model, and paired differences: the verdict first."""
-    score, name, unit = c.score
-    means = {x: c.entry(f"{x}: {name}", score, p, clusters=None) for x, p in c.models.items()}
-    differences = c.differences(name, public(hypothesis_tests.score_difference), score=score)
+    score, name, unit, text = c.score
+    y, test = c.targets, functools.partial(hypothesis_tests.score_difference, score=score)
+    alone = dataclasses.replace(c, options=c.weights)
+    means = alone.rows_of(name, lambda p: score(p, y, **c.weights), f"{text}({{}}, targets)")
+    call = f"hypothesis_tests.score_difference({{}}, {{}}, targets, score={text})"
+    differences = c.rows_of(name, lambda p, q: test(p, q, y, **c.options), call, c.pairs, " - ")
     order, pvalues = sorted(means, key=lambda x: means[x].value), _pvalues(differences)
     significant = [x for x, p in pvalues.items() if p <= LEVEL]
     is_best, texts = sum(order[0] in x for x in significant) == len(order) - 1 > 1, []
     # The best model and the next best come first.
     for pair in sorted(pvalues, key=lambda pair: sorted(map(order.index, pair))):
-        value, ends = differences[pair].value, ends_of(differences[pair])
+        value, ends = differences[pair].value, differences[pair].ends
         if ends is None or (texts and pair not in significant):
             continue
         (worse, better), sign = (pair, 1) if value > 0 else (pair[::-1], -1)
@@ -279,20 +258,29 @@ def of_scores(c: Compared, _: Part) -> Part:
 
 def of_gains(c: Compared, _: Part) -> Part:
     """What recalibration gains, and differences of that."""
-    (score, name, unit), kind = c.score, recalibration.AffineScaling
+    score, name, unit, text = c.score
+    kind, key = recalibration.AffineScaling, c.first.at(2)
     if c.first.task == "quantiles":
         kind = recalibration.QuantileShift
     elif c.first.is_of_classes or c.first.task == "counts":
         kind = recalibration.TemperatureScaling
-        if not all(hasattr(p.value, "tempered") for p in c.models.values()):
+        if not all(hasattr(p, "tempered") for p in c.models.values()):
             return Part()
-    key, method = c.first.key_at(2), Named(kind(), f"recalibration.{kind.__name__}()")
-    by_name, part = Named({"": kind()}, f"{{'': {method.text}}}"), Named(lambda x: x[""], "['']")
-    first = public(recalibration.recalibration_gain), key, by_name
-    options = {"score": score, "clusters": None, "part": part}
-    gains = {x: c.entry(f"{x}: gain", *first, p, **options) for x, p in c.models.items()}
-    test, texts = public(hypothesis_tests.gain_difference), []
-    differences = c.differences("gain", test, key, method, score=score)
+    method, y, at = f"recalibration.{kind.__name__}()", c.targets, "jax.random.fold_in(key, 2)"
+    alone = dataclasses.replace(c, options=c.weights)
+
+    def gain(p: Any) -> Any:
+        gains = recalibration.recalibration_gain(key, {"": kind()}, p, y, score=score, **c.weights)
+        return gains[""]
+
+    def difference(p: Any, q: Any) -> Any:
+        return hypothesis_tests.gain_difference(key, kind(), p, q, y, score=score, **c.options)
+
+    call = f"recalibration.recalibration_gain({at}, {{{{'': {method}}}}}, {{}}, targets, "
+    call += f"score={text})['']"
+    gains = alone.rows_of("gain", gain, call)
+    call = f"hypothesis_tests.gain_difference({at}, {method}, {{}}, {{}}, targets, score={text})"
+    differences, texts = c.rows_of("gain", difference, call, c.pairs, " - "), []
     for pair, p in _pvalues(differences).items():
         entry = differences[pair]
         more, less = pair if entry.value > 0 else pair[::-1]
@@ -301,20 +289,31 @@ def of_gains(c: Compared, _: Part) -> Part:
             size, error = numbers(size, error, error=size)
             text = f"Recalibration gains {size} ± {error}{unit} more for {more} than for {less}"
             texts.append(f"{text} ({p_is(p)}).")
-    remark = f"Improvement of the {name} by {method.text}, of samples that it was not fitted to. A "
+    remark = f"Improvement of the {name} by {method}, of samples that it was not fitted to. A "
     remark += "difference of gains is what recalibration takes away of the difference above."
     return _part("Which has more to gain from recalibration?", remark, texts, gains, differences)
 
 
+def _test(c: Compared) -> tuple[Callable[..., Any], str]:
+    """The test of one model, and what its p-values are called."""
+    if "clusters" in c.options:
+        return hypothesis_tests.cluster_skce_test, "p-value"
+    return hypothesis_tests.exact_skce_test, "exact p-value"
+
+
 def calibration(c: Compared, _: Part) -> Part:
     """The test of each model, its SKCE, and differences of SKCEs."""
-    (test, name), interval = c.test, public(hypothesis_tests.skce_confidence_interval)
-    kernel, models = c.kernel("SKCE"), c.models.items()
-    key = c.first.key_at(1)
-    tests = _adjusted({x: c.entry(f"{x}: {name}", test, key, kernel, p) for x, p in models})
-    skces = {x: c.entry(f"{x}: SKCE", interval, kernel, p) for x, p in models}
-    test, part = public(hypothesis_tests.skce_difference), Named(lambda x: x.estimate, ".estimate")
-    differences = c.differences("SKCE", test, kernel, part=part)
+    (test, name), kernel, y = _test(c), c.kernels["SKCE"], c.targets
+    text, key = "result.other_kernels['SKCE']", c.first.at(1)
+    call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 1), {text}, {{}}, targets)"
+    tests = c.rows_of(name, lambda p: test(key, kernel, p, y, **c.options), call)
+    skce = hypothesis_tests.skce_confidence_interval
+    call = f"hypothesis_tests.skce_confidence_interval({text}, {{}}, targets)"
+    skces = c.rows_of("SKCE", lambda p: skce(kernel, p, y, **c.options), call)
+    difference, call = hypothesis_tests.skce_difference, f"({text}, {{}}, {{}}, targets)"
+    of_pairs = lambda p, q: difference(kernel, p, q, y, **c.options)  # noqa: E731
+    call = f"hypothesis_tests.skce_difference{call}.estimate"
+    differences = c.rows_of("SKCE", of_pairs, call, c.pairs, " - ")
     pvalues, unclear = _pvalues(tests), _pvalues(differences)
     texts = [f"{x} is not calibrated ({p_is(p)})." for x, p in pvalues.items() if p <= LEVEL]
     if pvalues and not texts:
@@ -335,12 +334,17 @@ def knowledge(c: Compared, before: Part) -> Part:
 
     A model that is rejected by itself says nothing about others: it is wrong given anything.
     """
-    (test, name), tests = c.test, {}
-    for a, b in (x for pair in c.pairs for x in (pair, pair[::-1])):
-        (one, text), (other, given) = c.models[a], c.models[b]
-        both = Named(predictions_given(one, other), f"distributions.with_features({text}, {given})")
-        arguments = test, c.first.key_at(3), c.kernel(f"given {b}"), both
-        tests[a, b] = c.entry(f"{a} given {b}: {name}", *arguments)
+    (test, name), tests, key = _test(c), {}, c.first.at(3)
+    for pair in itertools.chain(*((x, x[::-1]) for x in c.pairs)):
+        kernel = f"given {pair[1]}"
+
+        def given(p: Any, q: Any, kernel: str = kernel) -> Any:
+            data = predictions_given(p, q), c.targets
+            return test(key, c.kernels[kernel], *data, **c.options)
+
+        call = f"hypothesis_tests.{test.__name__}(jax.random.fold_in(key, 3), result.other_kernels"
+        call += f"[{kernel!r}], distributions.with_features({{}}, {{}}), targets)"
+        tests |= c.rows_of(name, given, call, [pair], " given ")
     tests = _adjusted(tests)
     alone = _pvalues({x.name: x for section in before.sections for x in section.entries})
     is_right = {x: alone.get(f"{x}: {name}", 1) > LEVEL for x in c.models}
@@ -452,7 +456,8 @@ def compare(
     notes = ["p-values are adjusted for the number of models or pairs, each question separately."]
     if some.rows is not None:
         notes.append(
-            f"SKCEs and their tests use {len(some.rows)} samples that were chosen at random."
+            f"SKCEs and their tests use {len(some.rows)} samples that were chosen at random, of "
+            "the rows result.arrays['rows']."
         )
     described = f"{len(c.data)} models ({', '.join(c.data)}) of {c.first.size} targets: "
     described += f"{task_in_words(c.first)}{weights_in_words(c.first)}"

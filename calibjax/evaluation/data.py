@@ -2,11 +2,9 @@
 
 import contextlib
 import dataclasses
-import functools
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,45 +23,33 @@ from calibjax.distributions.ensembles import MonteCarlo
 from calibjax.estimators.pit import randomised
 from calibjax.evaluation.record import Advice, Entry, Panel, Section
 from calibjax.hypothesis_tests.ensembles import checked_ensembles
+from calibjax.hypothesis_tests.intervals import SKCEDifference
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.kernels import Kernel
 
-# At most a quarter apart, and each of them a length that is often met as it is.
-_DECADE = (100, 120, 150, 185, 230, 285, 350, 430, 530, 650, 800)
-_LENGTHS = (8, 9, 11, 13, 16, 19, 23, 28, 34, 42, 52, 64, 80)
-_LENGTHS += tuple(unit * length for unit in (1, 10, 100) for length in _DECADE)
-_LONGEST = 20_000  # beyond, computing takes longer than compiling
-
-
-def rounded_up(n: int) -> int:
-    """The smallest of few lengths that is at least n ≤ 80 000; powers of two stay."""
-    if n.bit_count() == 1:  # sizes of batches and benchmarks
-        return n
-    return next(length for length in _LENGTHS if length >= n)
+_LONGEST = 20_000  # samples that are filled up; beyond, computing takes longer than compiling
 
 
 def filled(samples: tuple[Any, ...], weights: jax.Array | None) -> tuple[Any, jax.Array | None]:
     """Samples and weights, filled up with samples without weight to one of few lengths.
 
-    Random numbers of the first samples do not depend on the length, so that neither do redraws.
-    NumPy does it, which has no programs.
+    There are four of these between n and 2 n, so that most data sets share their programs. Random
+    numbers of the first samples do not depend on the length, so that neither do redraws.
 
     Args:
         samples: checked predictions and more, with leading axis n.
         weights: what `checks.sample_weights` returned for them.
     """
-    leaves = jax.tree.leaves((samples, weights))
-    n = leaves[0].shape[0]
+    n = jax.tree.leaves((samples, weights))[0].shape[0]
+    added = -n % max(1, 2 ** ((n - 1).bit_length() - 3))
     if n > _LONGEST:
         return samples, weights
-    length = rounded_up(n)
-    places = np.pad(np.arange(n), (0, length - n))
+    padded = np.zeros(n + added, floating_dtype(samples[0]))
+    padded[:n] = 1 if weights is None else weights
 
     def fill(leaf: ArrayLike) -> ArrayLike:
-        return leaf if n == length else np.asarray(leaf)[places]
+        return np.asarray(leaf)[np.pad(np.arange(n), (0, added))] if added else leaf
 
-    padded = np.zeros(length, floating_dtype(samples[0]))
-    padded[:n] = 1 if weights is None else weights
     # Unlike `jnp.asarray` this has no program for each shape.
     return jax.device_put((jax.tree.map(fill, samples), padded))
 
@@ -81,27 +67,6 @@ _ANY = (
 )
 _NO_GROUPS = "None", "nan", "NaT", "<NA>"
 TARGETS, MEMBERS, RANKS = "targets", "members", "PIT values"  # what is redrawn
-
-
-class Named(NamedTuple):
-    """A value, and the expression that is shown for it."""
-
-    value: Any
-    text: str
-
-
-def public(function: Any) -> Named:
-    """A function of a subpackage, and its expression."""
-    return Named(function, f"{function.__module__.split('.')[1]}.{function.__name__}")
-
-
-def call_of(function: Named, *arguments: Named, **options: Named) -> Named:
-    """A call that is not made yet, and its expression, without options that have no text."""
-    texts = [x.text for x in arguments]
-    texts += [f"{name}={x.text}" for name, x in options.items() if x.text]
-    values = {name: x.value for name, x in options.items()}
-    compute = functools.partial(function.value, *(x.value for x in arguments), **values)
-    return Named(compute, f"{function.text}({', '.join(texts)})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,10 +108,6 @@ class Data:
         """What a class is called: by its name, or by its number from 0."""
         return f"class {self.class_names[number] if self.class_names else number}"
 
-    def in_words(self, text: str) -> str:
-        """A text in which classes are called by their names."""
-        return re.sub(r"class (\d+)", lambda found: self.class_called(int(found[1])), text)
-
     @property
     def length(self) -> int:
         """N."""
@@ -164,10 +125,6 @@ class Data:
         weights = np.asarray(self.weights, float)[: self.size]
         return weights / weights.mean()
 
-    def average(self, values: ArrayLike) -> Any:
-        """Weighted mean of numbers, [N] or [n], or of rows of them."""
-        return np.average(np.asarray(values, float)[: self.size], 0, self.shares)
-
     def mean_of(self, values: str, weights: str = "", rows: str = "") -> str:
         """The expression of a mean over some rows, with these weights and those of the user."""
         both = " * ".join(filter(None, (weights, f"weights{rows}" * self.has_weights)))
@@ -182,16 +139,6 @@ class Data:
     def at(self, place: int) -> jax.Array:
         """The key of a part, `jax.random.fold_in(key, place)`."""
         return jax.random.fold_in(self.key, place)
-
-    def call(self, function: Any, *first: Named, **options: Named) -> Named:
-        """The call of a public function of these arguments, the targets, options and weights."""
-        named = function if isinstance(function, Named) else public(function)
-        options["weights"] = Named(self.weights, "weights" * self.has_weights)
-        return call_of(named, *first, Named(self.targets, "targets"), **options)
-
-    def key_at(self, place: int) -> Named:
-        """The key of a part, and its expression."""
-        return Named(self.at(place), f"jax.random.fold_in(key, {place})")
 
     @property
     def is_of_classes(self) -> bool:
@@ -448,7 +395,7 @@ def shown_classes(probs: ArrayLike) -> Sequence[int]:
 
 
 def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> Entry:
-    """The entry of what a call returns: a number, an interval, or the p-value of a test.
+    """The entry of what a call returns: a number, an interval, or a test with its p-value.
 
     Where it does not exist for these data, the value is NaN and the note says why.
 
@@ -462,40 +409,30 @@ def measured(name: str, compute: Callable[[], Any], call: str, **more: Any) -> E
         value = compute()
     except (ValueError, NotImplementedError) as error:
         return Entry(name, math.nan, call=call, note=f"does not exist: {error}")
-    return Entry(name, **_numbers(value), call=call, **more)
-
-
-def _numbers(value: Any) -> dict[str, float]:
-    """Value, error and ends of what a function returns."""
+    names = {x: x for x in ("standard_error", "low", "high", "pvalue")}
     if isinstance(value, CalibrationTestResult):
-        names = {"value": "pvalue", "standard_error": "pvalue_standard_error"}
+        names = {"value": "pvalue", "standard_error": "pvalue_standard_error", "pvalue": "pvalue"}
+        if isinstance(value, SKCEDifference):
+            names = {"value": "estimate", "pvalue": "pvalue"}
     elif hasattr(value, "standard_error"):
-        estimate = "estimate" if hasattr(value, "estimate") else "mean"  # of a `Gain`
-        names = {"value": estimate} | {x: x for x in ("standard_error", "low", "high")}
+        names["value"] = "estimate" if hasattr(value, "estimate") else "mean"  # of a `Gain`
     else:
-        return {"value": float(value)}
-    numbers = {name: getattr(value, attribute) for name, attribute in names.items()}
-    return {name: float(x) for name, x in numbers.items() if x is not None}
+        return Entry(name, float(value), call=call, **more)
+    numbers = {x: getattr(value, attribute, None) for x, attribute in names.items()}
+    numbers = {x: float(number) for x, number in numbers.items() if number is not None}
+    return Entry(name, **numbers, call=call, **more)
 
 
-def ranges(draws: Mapping[str, ArrayLike]) -> dict[str, tuple[float, float]]:
-    """Ranges of several values under calibration that all hold with a probability of 95 %.
-
-    Those of one value are its central 95 %. All of them leave out equally many draws at either
-    end, as many as the probability allows (Myllymäki et al. 2017, the global rank envelope).
+def chance(draws: ArrayLike, count: int = 1) -> tuple[float, float]:
+    """Range in which a value and `count` - 1 others are under calibration, in 95 % of data sets.
 
     Args:
-        draws: of each value by name, [B], B ≥ 39.
+        draws: the value under calibration, [B], B ≥ 40 `count` - 1.
+        count: number of values, of which each has such a range.
     """
-    columns = [np.asarray(x, float) for x in draws.values()]
-    ordered = [np.sort(x) for x in columns]
-    beyond = []  # how many draws are smaller, and how many are larger, than each
-    for x, order in zip(columns, ordered, strict=True):
-        beyond += [np.searchsorted(order, x), len(x) - np.searchsorted(order, x, "right")]
-    fewest = np.sort(np.min(beyond, 0))
-    left_out = max(0, int(fewest[math.floor(0.05 * (len(fewest) + 1) + 1e-9)]) - 1)
-    ends = ((float(x[left_out]), float(x[-1 - left_out])) for x in ordered)
-    return dict(zip(draws, ends, strict=True))
+    ordered = np.sort(np.asarray(draws, float))
+    left_out = max(1, math.floor(0.025 / count * (len(ordered) + 1) + 1e-9))
+    return float(ordered[left_out - 1]), float(ordered[-left_out])
 
 
 def scatter_of(residuals: ArrayLike, weights: ArrayLike) -> tuple[float, float]:

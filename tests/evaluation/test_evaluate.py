@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -9,21 +10,21 @@ import numpy as np
 import pytest
 
 import calibjax
-from calibjax import distributions
-from calibjax.evaluation import kernel_tests
+from calibjax import distributions, scores
+from calibjax.evaluation import sections
+from calibjax.evaluation.data import checked_groups, read_plainly
 from calibjax.kernels import defaults
 from calibjax.recalibration.local import Gain
+from tests.compiled import num_compiled
 from tests.evaluation import samples
 
 KEY = jax.random.key(5)
 MODULES = ["distributions", "estimators", "hypothesis_tests", "kernels", "recalibration", "scores"]
-MODULES = {name: getattr(calibjax, name) for name in MODULES}
+MODULES = {name: getattr(calibjax, name) for name in MODULES} | {"jax": jax, "jnp": jnp, "key": KEY}
+THREE = functools.partial(samples.classes, number=3)
 TASKS = {
     "quantiles": (samples.quantiles, "quantile forecasts"),
-    "classification": (
-        functools.partial(samples.classes, number=3),
-        "classification with 3 classes",
-    ),
+    "classification": (THREE, "classification with 3 classes"),
     "binary": (samples.binary, "binary classification"),
     "regression": (samples.normals, "regression (distributions of numbers)"),
     "counts": (samples.counts, "counts"),
@@ -46,43 +47,45 @@ def quantiles():
         return calibjax.evaluate(KEY, *_of_task("quantiles"), groups=GROUPS)
 
 
-def _recomputed(evaluation, entry, names):
-    """What the call of an entry returns, with the value in the first place."""
-    value = eval(entry.call, {**MODULES, "jax": jax, "jnp": jnp, "key": KEY, **names})
-    if hasattr(value, "pvalue"):
-        return value.pvalue, value.pvalue_standard_error
-    if hasattr(value, "estimate"):
-        return value.estimate, value.standard_error, value.low, value.high
-    if isinstance(value, Gain):
-        return value.mean, value.standard_error, value.low, value.high
-    return (value,)
-
-
 def _refuse_other_numbers(evaluation, predictions, targets, weights=None):
     predictions, targets = jax.tree.map(jnp.asarray, (predictions, targets))
     names = {"predictions": predictions, "targets": targets, "weights": weights}
-    names["result"] = evaluation
+    names |= MODULES | {"result": evaluation}
     entries = list(evaluation.entries)
     assert len({entry.name for entry in entries}) == len(entries)
     for entry in entries:
-        if not entry.call:  # levels of whole numbers
-            assert "coverage" in entry.name
-            continue
         if np.isnan(entry.value):
             with pytest.raises((ValueError, NotImplementedError)) as caught:
-                _recomputed(evaluation, entry, names)
+                eval(entry.call, names)
             assert str(caught.value).splitlines()[0] in entry.note
             continue
-        found = _recomputed(evaluation, entry, names)
-        written = (entry.value, entry.standard_error, entry.low, entry.high)
-        for number, expected in zip(found, written):
-            np.testing.assert_allclose(number, expected, rtol=1e-5, atol=1e-6, err_msg=entry.name)
+        value, fields = eval(entry.call, names), ("standard_error", "low", "high")
+        written = [getattr(entry, x) for x in fields] if hasattr(value, "low") else []
+        found = [getattr(value, x) for x in fields] if hasattr(value, "low") else []
+        value = value.mean if isinstance(value, Gain) else getattr(value, "estimate", value)
+        for x, y in zip([value, *found], [entry.value, *written], strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6, err_msg=entry.name)
         if entry.pvalue is not None and entry.by_chance is not None and entry.pvalue <= 0.05:
             assert not entry.by_chance[0] <= entry.value <= entry.by_chance[1], entry.name
 
 
 def test_every_number_of_quantiles_by_the_call_it_names(quantiles):
-    _refuse_other_numbers(quantiles, *_of_task("quantiles"))
+    predictions, targets = _of_task("quantiles")
+    _refuse_other_numbers(quantiles, predictions, targets)
+    observed = np.mean((targets > predictions.values[:, 0]) & (targets <= predictions.values[:, 4]))
+    entry = quantiles["coverage of the central 90 % intervals"]
+    assert (entry.value, entry.expected) == (pytest.approx(observed), pytest.approx(0.9))
+    assert [*quantiles.captions] == ["PIT histogram", "coverage", "errors in groups"]
+    # Binomial(40, 0.9): 31.5 to 39.5 in 95 %, and all coverages at once in a wider range.
+    assert 0.7 < entry.by_chance[0] < 0.79
+    assert entry.by_chance[1] == 1
+    for g, name in enumerate("ab"):
+        entry = quantiles[f"coverage of the 50 % quantiles, group {name}"]
+        pit = np.asarray(quantiles.arrays["pit"])[g::2] <= 0.5
+        assert (entry.value, entry.expected) == (pytest.approx(pit.mean()), pytest.approx(0.5))
+        error = pit.std(ddof=1) / np.sqrt(20)
+        assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
+    assert quantiles.description == "40 predictions, Quantiles: quantile forecasts, 2 groups."
 
 
 @pytest.mark.slow
@@ -104,31 +107,19 @@ def test_every_number_by_the_call_it_names(task, weights):
     assert {"Observed and predicted", "Groups", "Given the features", "Scores"} <= {*titles}
 
 
-def test_coverage_and_chance_of_quantiles(quantiles):
-    predictions, targets = _of_task("quantiles")
-    observed = np.mean((targets > predictions.values[:, 0]) & (targets <= predictions.values[:, 4]))
-    entry = quantiles["coverage of the central 90 % intervals"]
-    assert (entry.value, entry.expected) == (pytest.approx(observed), pytest.approx(0.9))
-    assert [*quantiles.captions] == ["PIT histogram", "coverage", "errors in groups"]
-    low, high = entry.by_chance
-    # Binomial(40, 0.9): 31.5 to 39.5 in 95 %, and all coverages at once in a wider range.
-    assert 0.7 < low < 0.79
-    assert high == 1
-
-
-def test_groups_by_name(quantiles):
-    for g, name in enumerate("ab"):
-        entry = quantiles[f"coverage of the 50 % quantiles, group {name}"]
-        pit = np.asarray(quantiles.arrays["pit"])[g::2] <= 0.5
-        assert (entry.value, entry.expected) == (pytest.approx(pit.mean()), pytest.approx(0.5))
-        error = pit.std(ddof=1) / np.sqrt(20)
-        assert entry.high - entry.low == pytest.approx(2 * 1.96 * error)
-    assert quantiles.description == "40 predictions, Quantiles: quantile forecasts, 2 groups."
-
-
+PROBS = np.array([0.1, 0.5, 1.0])
+ROWS = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.1, 0.1, 0.8]])
+LABELS = np.array([0, 1, 1])
 FEW = _of_task("quantiles", 9)
 INSIDE = distributions.with_features(_of_task("quantiles")[0], np.zeros(N))
 OF_MEMBERS = distributions.Ensemble(np.ones((N, 2)), np.full((N, 2), 0.5))
+ARRAY = "^predictions: expected a batch of distributions, .*"
+
+
+def _array(predictions, targets=LABELS, times=5):
+    """Arguments that are arrays, with rows that are repeated."""
+    repeated = (np.repeat(x, times, 0) for x in (predictions, targets))
+    return dict(zip(("predictions", "targets"), repeated, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +132,12 @@ OF_MEMBERS = distributions.Ensemble(np.ones((N, 2)), np.full((N, 2), 0.5))
         ({"predictions": INSIDE}, TypeError, "pass the features as the argument features"),
         ({"predictions": OF_MEMBERS}, ValueError, r"^predictions.weights: expected None"),
         ({"groups": np.zeros(39, int)}, ValueError, r"^groups: expected shape \[n\]"),
+        ({"groups": {"sex": ["f", "m"]}}, ValueError, r"^groups: expected shape \[n\]"),
+        ({"groups": {}}, ValueError, r"^groups: expected shape \[n\]"),
         ({"groups": np.zeros((40, 2))}, ValueError, "^members of groups: expected at least one"),
+        ({"groups": np.arange(40.0) / 7}, TypeError, "^groups: .* got float64; numbers that vary"),
+        ({"groups": [None, *range(39)]}, ValueError, "got None in row 0; give these rows a group"),
+        ({"groups": ["a"] * 39 + [np.nan]}, ValueError, "got nan in row 39; give these rows"),
         ({"features": np.zeros(39)}, ValueError, "^features"),
         ({"features": np.zeros((40, 2))}, ValueError, "^features: expected features that differ"),
         ({"features": np.full((40, 2), np.nan)}, ValueError, "^features: expected finite"),
@@ -151,6 +147,39 @@ OF_MEMBERS = distributions.Ensemble(np.ones((N, 2)), np.full((N, 2), 0.5))
         ({"weights": np.full(40, -1)}, ValueError, "^weights: expected finite weights >= 0"),
         ({"weights": (np.arange(40) < 9) * 1.0}, ValueError, "^weights: expected at least 10"),
         ({"class_names": ["a"]}, ValueError, "class_names: expected None for the task quantiles"),
+        (_array(ROWS) | {"class_names": [*"abb"]}, ValueError, "expected 3 different names"),
+        (_array(ROWS) | {"class_names": "abc"}, ValueError, "class_names: expected 3 different"),
+        # Arrays that may be something else than probabilities.
+        (
+            _array(PROBS, np.array([0, 1, 2])),
+            ValueError,
+            rf"{ARRAY}got float64\[15\], with .*; say",
+        ),
+        (_array(PROBS, np.array([0.0, 0.5, 1.0])), ValueError, rf"{ARRAY}float64\[15\]; say what"),
+        (_array(PROBS, ROWS), ValueError, rf"{ARRAY}with targets float64\[15, 3\]; say what it is"),
+        (_array(100 * PROBS), ValueError, f"{ARRAY}divide percentages by 100"),
+        (_array(100 * ROWS), ValueError, f"{ARRAY}divide percentages by 100"),
+        (_array(3e3 * PROBS), ValueError, rf"{ARRAY}say what it is by distributions.Bernoulli\("),
+        (_array(PROBS - 3), ValueError, rf"{ARRAY}logits make distributions.Bernoulli\(jax.nn.sig"),
+        (
+            _array(9 * ROWS - 5),
+            ValueError,
+            rf"{ARRAY}logits make distributions.CategoricalLogits\(",
+        ),
+        (_array(np.array([0.5, np.nan, 1])), ValueError, f"{ARRAY}leave out rows with NaN"),
+        (_array(PROBS[:, None]), ValueError, rf"{ARRAY}pass predictions\[:, 0\]"),
+        ({"predictions": [ROWS] * 2, "targets": LABELS[:2]}, TypeError, f"{ARRAY}a list of arrays"),
+        (_array(ROWS[None]) | {"targets": LABELS[[0] * 5]}, TypeError, f"{ARRAY}say what it is"),
+        (_array(LABELS), TypeError, rf"{ARRAY}got int64\[15\], with .*; say what it is"),
+        # Labels.
+        (_array(PROBS, np.array([-1, 1, 1])), ValueError, r"got -1 and 1; pass \(targets \+ 1\)"),
+        (_array(PROBS, np.array([0, np.nan, 1])), ValueError, "got NaN; leave out these rows"),
+        (_array(ROWS, np.array([0, np.nan, 1])), ValueError, "got NaN; leave out these rows"),
+        (_array(ROWS, np.array(["a", "b", "a"])), TypeError, "^targets: .*label_indices"),
+        (_array(PROBS, np.array(["a", "b", "a"])), TypeError, "^targets: .*label_indices"),
+        (_array(ROWS, np.eye(3)), ValueError, "^targets: .*argmax"),
+        (_array(ROWS, np.array([0.5, 1.0, 1.0])), ValueError, "^targets: .*integer class labels"),
+        (_array(0.999 * ROWS), ValueError, r"^predictions.probs.*: expected rows that sum to one"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(changes, error, message):
@@ -160,23 +189,59 @@ def test_wrong_arguments_are_refused_by_name(changes, error, message):
         calibjax.evaluate(**arguments)
 
 
-@pytest.mark.parametrize("names", [["a", "b"], ["a", "b", "b"], "abc"])
-def test_wrong_names_of_classes(names):
-    with pytest.raises(ValueError, match="class_names: expected 3 different names"):
-        calibjax.evaluate(KEY, *_of_task("classification"), class_names=names)
-
-
 def test_traced_values_are_refused():
     predictions, targets = _of_task("quantiles")
     with pytest.raises(TypeError, match="outside of jit"):
         jax.jit(lambda y: calibjax.evaluate(KEY, predictions, y).num_samples)(targets)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, jnp.asarray, np.float32, np.float16, list])
+def test_arrays_of_probabilities(kind):
+    for values, name in ((PROBS, "Bernoulli"), (ROWS, "Categorical")):
+        found, how = read_plainly(kind(values), LABELS)
+        assert how == f"distributions.{name}(predictions)"
+        np.testing.assert_allclose(found.probs, values, rtol=1e-3)
+    predictions = distributions.Bernoulli(PROBS)
+    assert read_plainly(predictions, LABELS) == (predictions, "")
+    assert read_plainly(PROBS, LABELS == 1)[1] == "distributions.Bernoulli(predictions)"
+
+
+@pytest.mark.parametrize("tiny", [1e-60, 1e-300])
+def test_logarithms_of_float64_are_taken_before_it_is_rounded(tiny):
+    probs = np.array([tiny, 0.5, 0.5])
+    for values in (probs, np.stack([1 - probs, probs], 1)):
+        score = scores.negative_log_likelihood(read_plainly(values, LABELS[::-1])[0], LABELS[::-1])
+        np.testing.assert_allclose(score, (2 * np.log(2) - np.log(tiny)) / 3, rtol=1e-6)
+
+
+def test_groups_by_names_and_by_memberships():
+    """Two columns of a table both have a 2, which are not the same group."""
+    memberships, names = checked_groups(["b", "a", "b"], 3)
+    assert names == ("group a", "group b")
+    np.testing.assert_array_equal(memberships, [[0, 1], [1, 0], [0, 1]])
+    for integers in (["10", "2", "1"], [10, 2, 1], [*np.array([10, 2, 1])]):
+        assert checked_groups(integers, 3)[1] == ("group 1", "group 2", "group 10")
+    given = np.array([[1, 0.5], [0, 1], [1, 1]])
+    memberships, names = checked_groups(given, 3)
+    assert names == ("group 0", "group 1")
+    np.testing.assert_array_equal(memberships, given)
+    pandas = pytest.importorskip("pandas")
+    columns = {"sex": ["f", "m", "f"], "ward": [2, 1, 2], "old": [0.0, 1.0, 1.0]}
+    arrays = {name: np.array(column) for name, column in columns.items()}
+    for table in (columns, arrays, pandas.DataFrame(columns)):
+        memberships, names = checked_groups(table, 3)
+        assert names == ("sex = f", "sex = m", "ward = 1", "ward = 2", "old")
+        expected = [[1, 0, 0, 1, 0], [0, 1, 1, 0, 1], [1, 0, 0, 1, 1]]
+        np.testing.assert_array_equal(memberships, expected)
+    with pytest.raises(ValueError, match="got <NA> in row 2; give these rows a group of their own"):
+        checked_groups(["a", "b", pandas.NA], 3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["regression", "classification", "ensembles"])
 def test_more_samples_than_all_pairs(task, monkeypatch):
     """Kernels of low rank, from fewer samples than by default."""
-    monkeypatch.setattr(kernel_tests, "PAIRS", 100.0)
+    monkeypatch.setattr(sections, "PAIRS", 100.0)
     for name, number in {"MANY": 30, "NUM_LANDMARKS": 20, "_NUM_SCALED": 25}.items():
         monkeypatch.setattr(defaults, name, number)
     evaluation = calibjax.evaluate(KEY, *_of_task(task), features=FEATURES)
@@ -187,7 +252,7 @@ def test_more_samples_than_all_pairs(task, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [distributions.MvNormal, distributions.Dirichlet])
 def test_draws_where_expectations_have_no_closed_form_or_no_features(family, monkeypatch):
-    monkeypatch.setattr(kernel_tests, "FEW", 30)
+    monkeypatch.setattr(sections, "FEW", 30)
     random = np.random.default_rng(0)
     predictions = distributions.Dirichlet(random.uniform(1, 5, (N, 3)))
     if family is distributions.MvNormal:
@@ -200,27 +265,13 @@ def test_draws_where_expectations_have_no_closed_form_or_no_features(family, mon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("probs", [np.full(60, 0.5), np.arange(60) % 2 * 1.0])
-def test_predictions_that_no_temperature_changes(probs):
-    targets = (probs > 0.5).astype(int)
-    targets[:12] = 1 - targets[:12]
-    evaluation = calibjax.evaluate(KEY, distributions.Bernoulli(probs), targets)
-    assert evaluation.sentences[0].startswith("Miscalibrated: ")
-    assert "No temperature changes these predictions" in str(evaluation)
-    assert "nan" not in " ".join(evaluation.sentences)
-    assert all(np.isfinite(x.value) or x.pvalue is None for x in evaluation.entries)
-
-
-@pytest.mark.slow
 def test_names_of_classes_change_nothing_else():
     data, names, groups = _of_task("classification"), ["cat", "dog", "cow"], np.arange(N) % 2
     numbered = calibjax.evaluate(KEY, *data, groups=groups)
     named = calibjax.evaluate(KEY, *data, groups=groups, class_names=names)
 
     def renamed(text):
-        for i, name in enumerate(names):
-            text = text.replace(f"class {i}", f"class {name}")
-        return text
+        return re.sub(r"class (\d)", lambda x: f"class {names[int(x[1])]}", text)
 
     assert list(named.sentences) == [renamed(x) for x in numbered.sentences]
     for entry, other in zip(named.entries, numbered.entries, strict=True):
@@ -231,3 +282,64 @@ def test_names_of_classes_change_nothing_else():
     assert shown == ["class cat", "class dog", "class cow", "accuracy - confidence"]
     error = named["accuracy, group 0"].difference
     assert panel.shown.estimate[1, -1] == pytest.approx(error, abs=1e-6)
+
+
+# Entries in the unit of the targets, by the beginning of their names, and its power.
+POWERS = {"mean of the targets": 1, "CRPS": 1, "pinball loss": 1, "mean squared error": 2}
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["quantiles", *(pytest.param(x, marks=pytest.mark.slow) for x in ("regression", "ensembles"))],
+)
+def test_what_has_no_unit_does_not_depend_on_the_unit(task):
+    """Also in float32."""
+
+    def evaluated(unit):
+        predictions, targets = _of_task(task, 60)
+        fields = {"regression": ("loc", "scale")}.get(task, ("values",))
+        levels = (predictions.levels,) if task == "quantiles" else ()
+        fields = (unit * np.asarray(getattr(predictions, x)) for x in fields)
+        with jax.enable_x64(False):
+            scaled = type(predictions)(*levels, *fields), unit * 2 * targets
+            return calibjax.evaluate(jax.random.key(0), *scaled, groups=np.arange(60) % 2)
+
+    one = evaluated(1.0)
+    for unit in (2.0**-40, 2.0**-20, 1e6, 2.0**40):
+        other = evaluated(unit)
+        for a, b in zip(one.entries, other.entries, strict=True):
+            power = next((k for name, k in POWERS.items() if a.name.startswith(name)), 0)
+            shift = -np.log(unit) if a.name == "negative log-likelihood" else 0
+            for field in ("value", "expected", "standard_error", "low", "high", "pvalue"):
+                x, y = getattr(a, field), getattr(b, field)
+                assert (x is None) == (y is None), (a, b)
+                if x is not None:
+                    scale = 1 if field == "pvalue" else unit**power
+                    moved = shift if field == "value" else 0
+                    near = pytest.approx((x - moved) * scale, rel=2e-3, abs=1e-4 * scale)
+                    assert y == near, (unit, a, b)
+        # All but numbers in units of the targets.
+        told = [re.sub(r"-?\d[\d.e+-]*", "#", " ".join(x.sentences)) for x in (one, other)]
+        assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        samples.quantiles,
+        *(pytest.param(x, marks=pytest.mark.slow) for x in (samples.binary, samples.normals)),
+    ],
+)
+def test_data_sets_of_other_lengths_share_their_programs(kind):
+    """Of calibrated data, which all take the same way through the evaluation."""
+    stages = []
+
+    def evaluated(n):
+        data, stages[:] = kind(np.random.default_rng(n), n), []
+        calibjax.evaluate(KEY, *data, progress=lambda *stage: stages.append(stage))
+
+    first = num_compiled(lambda: evaluated(58))
+    assert [number for _, number, _ in stages] == list(range(len(stages)))
+    assert {total for _, _, total in stages} == {len(stages)}
+    assert num_compiled(lambda: evaluated(58)) == 0
+    assert num_compiled(lambda: (evaluated(60), evaluated(64))) < first / 4

@@ -10,7 +10,7 @@ import scipy.stats
 
 from calibjax import distributions
 from calibjax.evaluation.data import checked_data
-from calibjax.evaluation.places import Cuts, View, _by_levels, _search, find_places, where_wrong
+from calibjax.evaluation.places import Cuts, View, _by_levels, find_places, search, where_wrong
 from tests.evaluation import samples
 
 N = 60
@@ -47,7 +47,7 @@ def _views(random):
     loc = 2.0 * (np.arange(N) % 2)
     levels = scipy.stats.norm.cdf(EDGES - loc[:, None])
     probs = np.diff(np.concatenate([np.zeros((N, 1)), levels, np.ones((N, 1))], 1))
-    events, regions = (_cuts(x, Cuts.all_ranges(x)) for x in (EDGES, [0.5]))
+    events, regions = (_cuts(x) for x in (EDGES, [0.5]))
     cells = events.cells(loc + random.normal(size=N))
     view = View(events, regions.with_all(), cells, probs, _by_levels(levels), np.arange(N) % 2)
     return view, lambda generator: generator.uniform(size=N)
@@ -156,7 +156,7 @@ def test_redrawn_labels_have_the_predicted_frequencies():
     probs = random.dirichlet(np.ones(3), 20).astype(np.float32)
     predictions = distributions.Categorical(probs)
     data = checked_data(KEY, predictions, random.integers(0, 3, 20), None, None, None)
-    views, draw = _search(data, None)
+    views, draw = search(data)
     labels = np.stack([draw(random) for _ in range(4000)])
     frequencies = np.stack([(labels == c).mean(0) for c in range(3)], 1)
     assert abs(frequencies - probs).max() < 5 * 0.5 / np.sqrt(4000)
@@ -167,10 +167,7 @@ def test_redrawn_labels_have_the_predicted_frequencies():
     np.testing.assert_array_equal(cells[3], labels[0] == probs.argmax(1))
 
 
-KINDS = [
-    getattr(samples, x)
-    for x in ["binary", "classes", "normals", "quantiles", "ensembles", "vectors"]
-]
+KINDS = [getattr(samples, x) for x in ["binary", "classes", "normals", "quantiles", "ensembles"]]
 KINDS += [pytest.param(samples.counts, marks=pytest.mark.slow)]
 
 
@@ -179,7 +176,7 @@ def test_every_task_in_single_precision(kind):
     predictions, targets = kind(np.random.default_rng(0), 40)
     with jax.enable_x64(False):
         given = predictions, targets if targets.dtype.kind == "i" else targets.astype(np.float32)
-        part = where_wrong(checked_data(KEY, *given, None, None, None), None)
+        part = where_wrong(checked_data(KEY, *given, None, None, None))
     entries = part.sections[0].entries
     assert [finding.entry for finding in part.findings] == [x.name for x in entries]
     for entry in entries:
@@ -195,9 +192,7 @@ def _chances(p, low, high):
         return np.diff(scipy.stats.norm.cdf([low, high], p.loc[:, None], p.scale[:, None]))[:, 0]
     if isinstance(p, distributions.Poisson):
         return np.diff(scipy.stats.poisson.cdf([low, high], p.rate[:, None]))[:, 0]
-    if isinstance(p, distributions.Ensemble):
-        return np.mean((p.values > low) & (p.values <= high), 1)
-    if isinstance(p, distributions.Quantiles):
+    if isinstance(p, distributions.Ensemble | distributions.Quantiles):
         return np.full(40, min(high, 1) - max(low, 0))
     return p.class_probs[:, 0 if np.isinf(low) else int(low) + 1]
 
@@ -205,9 +200,9 @@ def _chances(p, low, high):
 @pytest.mark.parametrize("kind", KINDS)
 def test_places_are_those_of_their_calls(kind):
     """What a table prints beside a place counts the same samples; redraws use the same cells."""
-    random, vectors = np.random.default_rng(0), kind is samples.vectors
+    random = np.random.default_rng(0)
     data = checked_data(KEY, *kind(random, 40), None, None, None)
-    views, _ = _search(data, None)
+    views, _ = search(data)
     predictions, targets = jax.tree.map(jnp.asarray, data.known((data.predictions, data.targets)))
     known = {"jax": jax, "jnp": jnp, "predictions": predictions, "targets": targets, "key": KEY}
     known["result"] = types.SimpleNamespace(arrays=data.arrays)
@@ -221,14 +216,12 @@ def test_places_are_those_of_their_calls(kind):
                 ends = view.events.ends(j)
                 happened = np.asarray(eval(view.events.call(j), known))
                 assert totals[r, j] == np.sum(happened[inside])
-                if view is views[0] and not vectors:
-                    # Targets are compared with pools that contain them, and members do not.
-                    predicted = totals[r, j] - view.factor * (totals[r, j] - means[r, j])
+                if view is views[0]:
                     expected = _chances(predictions, *ends)[inside].sum()
-                    np.testing.assert_allclose(predicted, expected, rtol=1e-5, atol=1e-7)
+                    np.testing.assert_allclose(means[r, j], expected, rtol=1e-5, atol=1e-7)
     pit = data.arrays.get("pit")
-    drawn = {"classification": targets, "binary": targets, "ensembles": np.zeros(40, int)}
-    drawn["quantiles"] = drawn["regression"] = pit
+    drawn = {"classification": targets, "binary": targets}
+    drawn["quantiles"] = drawn["regression"] = drawn["ensembles"] = pit
     for view in views if data.task in drawn else []:  # the targets themselves
         cells = view.redrawn(np.asarray(drawn[data.task]))
         np.testing.assert_array_equal(cells, view.cells)
