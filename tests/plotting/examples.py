@@ -1,13 +1,14 @@
 """A small valid call of every function of `plotting`, without anything to compile."""
 
-import functools
+import re
 
 import numpy as np
 
 from calibjax import plotting
-from calibjax.distributions import Normal
+from calibjax.distributions import Categorical, Normal
 from calibjax.estimators.curves import ReliabilityCurve
 from calibjax.estimators.pit import CoverageCurve, PITHistogram
+from calibjax.hypothesis_tests.components import Component
 from calibjax.hypothesis_tests.result import CalibrationTestResult
 from calibjax.hypothesis_tests.sequential import EProcessResult
 from calibjax.scores.decomposition import MurphyCurve, ScoreDecomposition
@@ -28,7 +29,16 @@ QUANTILES = CoverageCurve(
     kind="quantile",
 )
 INTERVALS = CoverageCurve(**{**vars(QUANTILES), "kind": "interval"})
-RELIABILITY = ReliabilityCurve(*np.array([[3, 4], *[[0.2, 0.8]] * 6]), confidence_level=0.9)
+RELIABILITY = ReliabilityCurve(
+    counts=np.array([30, 10, 20, 0]),
+    confidence=np.array([0.1, 0.5, 0.8, 0]),
+    frequency=np.array([0.1, 0.9, 0.1, 0]),
+    pointwise_lower=np.array([0.0, 0.3, 0.7, 0]),
+    pointwise_upper=np.array([0.2, 0.8, 0.9, 0]),
+    simultaneous_lower=np.array([0.0, 0.1, 0.6, 0]),
+    simultaneous_upper=np.array([0.3, 0.9, 1.0, 0]),
+    confidence_level=0.95,
+)
 DRAWS = np.random.default_rng(0).normal(size=99)
 ONE = CalibrationTestResult(np.float64(2.5), np.float64(0.02), np.float64(2.5), DRAWS)
 DECOMPOSITION = ScoreDecomposition(*np.array([0.3, 0.1, 0.25, 0.45]))
@@ -62,22 +72,48 @@ WEALTH = EProcessResult(
 )
 MURPHY = {x: MurphyCurve(np.array([0.2, 0.5]), np.array([0.3, 0.1])) for x in "ab"}
 
+OF_CLASSES = CalibrationTestResult(
+    statistic=np.array([0.5, 0.3, 0.1]),
+    pvalue=np.full(3, 0.5),
+    estimate=np.array([0.5, -0.3, -0.1]),
+    null_samples=np.array([[0.3, 0.4, 0.0], [0.4, 0.3, 0.2]]),
+    adjusted_pvalue=np.array([0.01, 0.5, 0.5]),
+    entries="locations",
+)
+ROWS = Categorical(np.tile([0.5, 0.25, 0.25], (3, 1))), np.arange(3)
+SIGNED = {
+    "signed": True,
+    "effective_sizes": np.array([0.0, 6, 15, 60]),
+    "pvalues": LOCATIONS.pvalue,
+}
+
+# By the name of a figure: the function, its arguments and options.
 CALLS = {
     "coverage_curve": (INTERVALS,),
-    "e_process_wealth": (WEALTH,),
-    "group_errors": (GROUPS,),
-    "local_error_map": (PLACES, np.full(4, 0.1)),
+    "coverage_curve of quantiles": (QUANTILES,),
+    "e_process_wealth": (WEALTH, {"significance_level": 0.01}),
+    "group_errors": (GROUPS, {"groups": ["old", "young"], "residuals": ["A", "B"]}),
+    "group_errors without names": (GROUPS,),
+    "local_error_map": (PLACES, np.array([0.1, 0.2, 0.0, 0.3])),
+    "local_error_map, signed": (PLACES, np.array([0.1, -0.2, 0.0, 0.3]), SIGNED),
+    "local_error_map of one": (PLACES[:1], np.zeros(1), {"pvalues": np.ones(1)}),
     "murphy_diagram": (MURPHY,),
-    "null_distribution": (ONE,),
+    "null_distribution": (ONE, {"bins": 7, "xlabel": "mean"}),
+    "null_distribution of a component": (Component(*np.array([-1.0, -1.0, 0.3]), DRAWS),),
     "pit_ecdf": (QUANTILES,),
     "pit_histogram": (HISTOGRAM,),
-    "pvalue_ecdf": ({"exact": np.array([0.5, 0.2])},),
+    "pvalue_ecdf": ({"exact": np.array([0.5, 0.2]), "CME": np.array([0.7])}, {"band": QUANTILES}),
+    "pvalue_ecdf without a band": ({"exact": np.array([0.5, 0.2])},),
     "reliability_diagram": (RELIABILITY,),
-    "score_decomposition": (DECOMPOSED,),
+    "score_decomposition": (DECOMPOSED, {"confidence_level": 0.8}),
+    "score_decomposition without draws": (DECOMPOSITION, {"ylabel": "CRPS (°C)"}),
     "witness_map": (LOCATIONS, *AT),
+    "witness_map of classes": (OF_CLASSES, *ROWS),
 }
 
 
 def drawn(name, **options):
     """The figure."""
-    return functools.partial(getattr(plotting, name), *CALLS[name])(**options)
+    arguments = [*CALLS[name]]
+    options |= arguments.pop() if isinstance(arguments[-1], dict) and arguments[1:] else {}
+    return getattr(plotting, re.match(r"\w+", name)[0])(*arguments, **options)
