@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import pathlib
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +39,28 @@ RECORD = Evaluation(
 )
 
 
+DRAWS = jnp.linspace(0, 1, 99)
+TEST = CalibrationTestResult(jnp.float32(0.5), jnp.float32(0.02), jnp.float32(0.1), DRAWS)
+SEVERAL = dataclasses.replace(TEST, adjusted_pvalue={"<0>": jnp.float32(0.5)})
+FILE = pathlib.Path(__file__).with_name("record.txt")
+
+
+def page():
+    """How the record, and results of tests, are shown."""
+    shown = str(RECORD), RECORD.to_json(), RECORD._repr_html_(), TEST._repr_html_()
+    return "\n\n----\n\n".join([*shown, SEVERAL._repr_html_()])
+
+
+def test_what_is_shown():
+    """`python -m tests.evaluation.test_record` writes record.txt anew; read its differences."""
+    assert page() == FILE.read_text("utf-8")
+    assert "<script" not in page()
+    json.loads(RECORD.to_json(), parse_constant=pytest.fail)  # without NaN
+    lines = str(dataclasses.replace(RECORD, description="held-out " * 30)).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert not any(line.endswith("-") for line in lines)
+
+
 def test_entries_by_name():
     assert RECORD["third"] is ENTRIES[2]
     assert RECORD["third"].difference == pytest.approx(-0.2)
@@ -46,53 +69,11 @@ def test_entries_by_name():
         RECORD["fourth"]
 
 
-def test_text():
-    assert str(RECORD).splitlines() == [
-        "7 <predictions>.",
-        "",
-        "First <sentence>.",
-        "Second sentence.",
-        "",
-        "Do <this>.",
-        "    a = b < c",
-        "",
-        "One & all",
-        "                 value   95 % interval",
-        "  first   0.123 ± 0.01  0.100 to 0.150",
-        "  second           nan",
-        "  second: does not <exist>: reason",
-        "  A remark.",
-        "",
-        "Two",
-        "         observed  predicted  difference   if calibrated      p",
-        "  third     0.700      0.900      -0.200  0.800 to 0.960  0.001",
-        "",
-        "About p.",
-    ]
-    sentence = "held-out " * 30
-    lines = str(Evaluation("regression", 7, sentence, (), (sentence,))).splitlines()
-    assert max(map(len, lines)) <= 100
-    assert not any(line.endswith("-") for line in lines)
-
-
 def test_numbers_have_two_digits_of_their_error():
     assert numbers(0.123456, 0.2, error=0.034) == ["0.123", "0.200"]
     assert numbers(12345.6, -0.04, error=800) == ["12346", "0"]
     assert numbers(1e-9, 2e-9) == ["1e-09", "2e-09"]
     assert [number(x) for x in (1234.5, 1.5e7, 0.0001234)] == ["1230", "1.5e+07", "0.000123"]
-
-
-def test_json_is_valid_and_keeps_numbers():
-    given = json.loads(RECORD.to_json(), parse_constant=pytest.fail)
-    assert (given["task"], given["num_samples"]) == ("regression", 7)
-    first, second = given["sections"][0]["entries"]
-    assert (first["value"], first["low"], first["call"]) == (0.123456, 0.1, "f(predictions)")
-    assert second["value"] is None
-    third = given["sections"][1]["entries"][0]
-    assert (third["expected"], third["by_chance"]) == (0.9, [0.8, 0.96])
-    assert given["sentences"] == [*RECORD.sentences]
-    assert (given["notes"], given["advice"][0]["call"]) == (["About p."], "a = b < c")
-    assert math.isnan(RECORD.to_dict()["sections"][0]["entries"][1]["value"])
 
 
 def test_figures():
@@ -108,27 +89,5 @@ def test_figures():
         dataclasses.replace(RECORD, panels=()).figure()
 
 
-def test_notebooks_show_an_evaluation():
-    shown = RECORD._repr_html_()
-    for text in ("7 &lt;predictions&gt;.", "First &lt;sentence&gt;.", "Do &lt;this&gt;."):
-        assert f"<p>{text}</p>" in shown
-    for text in (
-        "<pre><code>a = b &lt; c</code></pre>",
-        "<summary>One &amp; all</summary>",
-        "does not &lt;exist&gt;: reason",
-        '<td class="number" data-label="if calibrated">0.800 to 0.960</td>',
-    ):
-        assert text in shown
-    assert "<script" not in shown
-    assert shown.count("<table>") == 2  # one for each section with entries
-
-
-def test_notebooks_show_results():
-    draws = jnp.linspace(0, 1, 99)
-    one = CalibrationTestResult(jnp.float32(0.5), jnp.float32(0.02), jnp.float32(0.1), draws)
-    shown = one._repr_html_()
-    assert '<th scope="row">pvalue</th><td>0.02 ± 0.01</td>' in shown
-    assert '<th scope="row">statistic</th><td>0.5</td>' in shown
-    names = {f"<{i}>": jnp.float32(0.5) for i in range(3)}
-    many = dataclasses.replace(one, adjusted_pvalue=names)._repr_html_()
-    assert '<th scope="row">adjusted_pvalue</th><td>{&#x27;&lt;0&gt;&#x27;: 0.5' in many
+if __name__ == "__main__":
+    FILE.write_text(page(), "utf-8")
