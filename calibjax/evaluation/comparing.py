@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from calibjax import hypothesis_tests, recalibration, scores
+from calibjax import hypothesis_tests, scores
 from calibjax._core import checks
 from calibjax._core.gate import checked, group_ids, unchecked
 from calibjax.distances import Features
@@ -26,7 +26,6 @@ from calibjax.evaluation.record import (
     Evaluation,
     Panel,
     Section,
-    numbers,
     p_is,
     with_ends,
 )
@@ -75,11 +74,6 @@ class Compared:
     def first(self) -> Data:
         """The data of the first model."""
         return next(iter(self.data.values()))
-
-    @property
-    def weights(self) -> dict[str, Any]:
-        """The options without clusters."""
-        return {name: x for name, x in self.options.items() if name == "weights"}
 
     def rows_of(
         self, what: str, function: Callable[..., Any], call: str, models: Any = None, by: str = ": "
@@ -231,8 +225,10 @@ def of_scores(c: Compared, _: Part) -> Part:
     """The score of each model, and paired differences: the verdict first."""
     score, name, unit, text = c.score
     y, test = c.targets, functools.partial(hypothesis_tests.score_difference, score=score)
-    alone = dataclasses.replace(c, options=c.weights)
-    means = alone.rows_of(name, lambda p: score(p, y, **c.weights), f"{text}({{}}, targets)")
+    alone = dataclasses.replace(
+        c, options={x: c.options[x] for x in ("weights",) if x in c.options}
+    )
+    means = alone.rows_of(name, lambda p: score(p, y, **alone.options), f"{text}({{}}, targets)")
     call = f"hypothesis_tests.score_difference({{}}, {{}}, targets, score={text})"
     differences = c.rows_of(name, lambda p, q: test(p, q, y, **c.options), call, c.pairs, " - ")
     order, pvalues = sorted(means, key=lambda x: means[x].value), _pvalues(differences)
@@ -254,44 +250,6 @@ def of_scores(c: Compared, _: Part) -> Part:
     texts += _neither(pvalues, f"have the better {name}")
     remark = "Smaller is better. Differences are paired; their p-values are those of the t-test."
     return _part("Which has the better score?", remark, texts, means, differences)
-
-
-def of_gains(c: Compared, _: Part) -> Part:
-    """What recalibration gains, and differences of that."""
-    score, name, unit, text = c.score
-    kind, key = recalibration.AffineScaling, c.first.at(2)
-    if c.first.task == "quantiles":
-        kind = recalibration.QuantileShift
-    elif c.first.is_of_classes or c.first.task == "counts":
-        kind = recalibration.TemperatureScaling
-        if not all(hasattr(p, "tempered") for p in c.models.values()):
-            return Part()
-    method, y, at = f"recalibration.{kind.__name__}()", c.targets, "jax.random.fold_in(key, 2)"
-    alone = dataclasses.replace(c, options=c.weights)
-
-    def gain(p: Any) -> Any:
-        gains = recalibration.recalibration_gain(key, {"": kind()}, p, y, score=score, **c.weights)
-        return gains[""]
-
-    def difference(p: Any, q: Any) -> Any:
-        return hypothesis_tests.gain_difference(key, kind(), p, q, y, score=score, **c.options)
-
-    call = f"recalibration.recalibration_gain({at}, {{{{'': {method}}}}}, {{}}, targets, "
-    call += f"score={text})['']"
-    gains = alone.rows_of("gain", gain, call)
-    call = f"hypothesis_tests.gain_difference({at}, {method}, {{}}, {{}}, targets, score={text})"
-    differences, texts = c.rows_of("gain", difference, call, c.pairs, " - "), []
-    for pair, p in _pvalues(differences).items():
-        entry = differences[pair]
-        more, less = pair if entry.value > 0 else pair[::-1]
-        if p <= LEVEL and (gains[more].low or 0) > 0:  # otherwise it only loses less
-            size, error = abs(entry.value), entry.standard_error or 0.0
-            size, error = numbers(size, error, error=size)
-            text = f"Recalibration gains {size} ± {error}{unit} more for {more} than for {less}"
-            texts.append(f"{text} ({p_is(p)}).")
-    remark = f"Improvement of the {name} by {method}, of samples that it was not fitted to. A "
-    remark += "difference of gains is what recalibration takes away of the difference above."
-    return _part("Which has more to gain from recalibration?", remark, texts, gains, differences)
 
 
 def _test(c: Compared) -> tuple[Callable[..., Any], str]:
@@ -382,11 +340,10 @@ def compare(
 ) -> Evaluation:
     """Which of several models of the same targets is better, and in what, in one call.
 
-    It answers four questions about two models p and q:
+    It answers three questions about two models p and q:
 
     - Which has the better *score*, and is that more than chance?
       (`hypothesis_tests.score_difference`)
-    - How much of it could *recalibration* take away? (`hypothesis_tests.gain_difference`)
     - Which is better *calibrated*? (`hypothesis_tests.skce_difference`, with one kernel for all)
     - Does q *know something that p does not*: is p wrong given q? (`exact_skce_test` with q as
       features of p) If that is so in both directions, a combination of both is better than each.
@@ -398,7 +355,7 @@ def compare(
     or pairs. The kernel is `kernels.default_kernel` of all predictions together; if they are of
     different families, its target kernel alone. Of more than 5000 predictions, the SKCE and the
     tests use 5000 that are chosen at random (400 if tests would need all pairs in each redraw). For
-    ensembles, quantiles, and families without closed-form expectations there are scores and gains
+    ensembles, quantiles, and families without closed-form expectations there are scores
     only.
 
     Args:
@@ -446,7 +403,7 @@ def compare(
     """
     c = compared(checked_models(key, models, targets, weights), reference, score, clusters)
     some, parts, say = paired(c), Part(), progress or (lambda *stage: None)
-    work = [("scores", of_scores, c), ("what recalibration gains", of_gains, c)]
+    work = [("scores", of_scores, c)]
     if some.kernels:
         work += [("calibration", calibration, some), ("what one model knows", knowledge, some)]
     for place, (name, question, samples) in enumerate(work):

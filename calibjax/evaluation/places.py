@@ -220,29 +220,19 @@ def search(data: Data) -> tuple[list[View], Callable[[np.random.Generator], Any]
     if data.pit is None:
         return [], uniform
     levels, views, regions = np.arange(1, NUM_CELLS) / NUM_CELLS, [], []
-    if isinstance(predictions, Quantiles):
-        levels = np.asarray(predictions.levels, float).reshape(-1, predictions.levels.shape[-1])
-        if (levels != levels[0]).any():
-            return [], uniform
-        levels, values, call = levels[0], data.known(predictions.values), "predictions.values"
-        finite = values[np.isfinite(values)]
-        values = np.clip(values, finite.min(initial=0), finite.max(initial=0))
-        middle = values.shape[1] // 2
-        regions = [(values[:, middle], "the middle quantile", f"{call}[:, {middle}]")]
-        if middle:
-            width = values[:, -1] - values[:, 0], "the width of the widest interval"
-            regions.append((*width, f"({call}[:, -1] - {call}[:, 0])"))
-    elif isinstance(predictions, Ensemble):  # whose pools with the target do not tell its rank
-        count = min(NUM_CELLS, predictions.values.shape[1] + 1)
-        levels = np.arange(1, count) / count
-        both = data.known((data.targets, predictions.values))
-        pool, words = (
-            np.concatenate([both[0][:, None], both[1]], 1),
-            "of the members and the target",
-        )
-        call = "jnp.concatenate([targets[:, None], predictions.values], 1)"
-        regions = [(pool.mean(1), f"the mean {words}", f"{call}.mean(1)")]
-        regions += [(pool.std(1), f"the standard deviation {words}", f"{call}.std(1)")]
+    if isinstance(predictions, Quantiles | Ensemble):
+        values, call, of = data.known(predictions.values), "predictions.values", "quantiles"
+        if isinstance(predictions, Ensemble):  # whose pools with the target do not tell its rank
+            values = np.concatenate([data.known(data.targets)[:, None], values], 1)
+            call, of = f"jnp.concatenate([targets[:, None], {call}], 1)", "members and the target"
+            levels = np.arange(1, count := min(NUM_CELLS, values.shape[1])) / count
+        else:
+            each = np.asarray(predictions.levels, float).reshape(-1, values.shape[1])
+            levels = each[0]
+            if (each != levels).any():
+                return [], uniform
+        name, sd = f"the mean of the {of}", f"the standard deviation of the {of}"
+        regions = [(values.mean(1), name, f"{call}.mean(1)"), (values.std(1), sd, f"{call}.std(1)")]
     else:
         views.append(_of_targets(data, predictions))
         shown = "predictions" if predictions is data.predictions else "predictions.distribution"
@@ -295,7 +285,8 @@ def _regions(values: np.ndarray, name: str, call: str, shares: np.ndarray) -> Cu
     ordered, n = np.sort(values), len(values)
     first = np.clip(np.round(shares * n).astype(int), 1, n - 1)
     edges = np.unique((ordered[first - 1] + ordered[first]) / 2)  # between values, not at one
-    edges = edges[edges < values.max()]
+    is_varied = ordered[-1] - ordered[0] > 1e-5 * np.abs(values).max()  # by more than rounding
+    edges = edges[is_varied & (edges < ordered[-1])]
     return Cuts(edges, call, lambda low, high: f"{name} is {_between(low, high)}")
 
 
@@ -325,13 +316,12 @@ def _of_ranks(data: Data, edges: np.ndarray, regions: list[tuple[Any, str, str]]
     events = Cuts(edges, "result.arrays['pit']", called)
     cells = events.cells(data.known(data.pit).astype(float))
     probs = np.diff(np.concatenate([[0], edges, [1]]))[None]
-    for place, (values, name, call) in enumerate(regions):
-        values = np.asarray(values, float)
+    everywhere = Cuts(np.zeros(0), "", called, [(0, 1)])
+    yield View(events, everywhere, cells, probs, events.cells, np.zeros(data.size, int))
+    for values, name, call in regions:
         if np.isfinite(values).all():  # there are distributions without a variance
             thirds = _regions(values, name, call, np.array([1 / 3, 2 / 3]))
-            bins = thirds.cells(values)
-            thirds = thirds if place else thirds.with_all()
-            yield View(events, thirds, cells, probs, events.cells, bins)
+            yield View(events, thirds, cells, probs, events.cells, thirds.cells(values))
 
 
 def _by_levels(levels: np.ndarray) -> Cells:

@@ -16,6 +16,7 @@ from calibjax import (
     distributions,
     estimators,
     hypothesis_tests,
+    kernels,
     plotting,
     recalibration,
     scores,
@@ -53,14 +54,6 @@ from calibjax.evaluation.record import (
 )
 from calibjax.hypothesis_tests.ensembles import with_targets
 from calibjax.hypothesis_tests.groups import central_pairs, mean_residual
-from calibjax.kernels import (
-    Nystrom,
-    SquaredExponential,
-    TensorProduct,
-    default_kernel,
-    default_kernels,
-    median_heuristic,
-)
 from calibjax.kernels.defaults import NUM_LANDMARKS, affordable, thinned
 from calibjax.kernels.expectations import prepare_features
 from calibjax.lenses import OneVersusRest
@@ -594,18 +587,18 @@ def chosen_kernels(data: Data) -> Choice:
         predictions, text = predictions.draws, "predictions.draws"
     else:
         with contextlib.suppress(NotImplementedError, TypeError):  # of families without a variance
-            kernel = default_kernel(_seen(predictions, data))
+            kernel = kernels.default_kernel(_seen(predictions, data))
             is_closed = is_ensemble(predictions) or has_features(kernel, data) or data.size <= FEW
     if not is_closed:
         if not is_ensemble(predictions):
             predictions = distributions.monte_carlo(data.at(9), predictions, NUM_DRAWS).draws
             text = "distributions.monte_carlo(jax.random.fold_in(key, 9), predictions, "
             text += f"{NUM_DRAWS}).draws"
-        kernel = default_kernel(_seen(predictions, data))
+        kernel = kernels.default_kernel(_seen(predictions, data))
         how += "Expectations have no closed form, or none that is fast enough: the SKCE and its "
         how += f"test are those of ensembles of {predictions.values.shape[1]} draws from the "
         how += "predictions. "
-    groups = {} if is_ensemble(predictions) else default_kernels(_seen(predictions, data))
+    groups = {} if is_ensemble(predictions) else kernels.default_kernels(_seen(predictions, data))
     return Choice(groups, kernel, predictions, text, how)
 
 
@@ -641,12 +634,12 @@ def _exact(data: Data, name: str, kernel: Any, predictions: Any, text: str) -> t
 def _linear(data: Data, kernel: Any, predictions: Distribution) -> tuple[Any, str]:
     """The kernel, or one of low rank on predictions if there are many, and what that means."""
     kept = affordable(kernel.prediction, _seen(predictions, data))
-    if not isinstance(kept, Nystrom):
+    if not isinstance(kept, kernels.Nystrom):
         return kernel, ""
     rank = jax.tree.leaves(kept.landmarks)[0].shape[0]
     how = f"The kernel on predictions is replaced by one of low rank with {rank} landmarks "
     how += "(kernels.Nystrom), with which the exact test takes linear time and stays exact. "
-    return TensorProduct(kept, kernel.target), how
+    return kernels.TensorProduct(kept, kernel.target), how
 
 
 def _interval(data: Data, name: str, kernel: Any, predictions: Any, text: str) -> Entry:
@@ -676,8 +669,8 @@ def all_errors(data: Data, chosen: Choice) -> Part:
         count = len(jax.tree.leaves(test.adjusted_pvalue))
         how += f"The test has a soft maximum of {len(groups)} groups of {count} kernels, which "
         how += "result.tests['calibration'] shows. "
-        parts = jax.tree.leaves(groups, is_leaf=lambda part: isinstance(part, Nystrom))
-        if any(isinstance(part, Nystrom) for part in parts):
+        parts = jax.tree.leaves(groups, is_leaf=lambda part: isinstance(part, kernels.Nystrom))
+        if any(isinstance(part, kernels.Nystrom) for part in parts):
             how += f"Some are of low rank with up to {NUM_LANDMARKS} landmarks (kernels.Nystrom). "
     else:
         others["exact test"], low_rank = _linear(data, kernel, predictions)
@@ -709,11 +702,11 @@ def errors_given_features(data: Data, chosen: Choice | None) -> Part:
     if chosen is None:
         remark = "Quantile forecasts have no kernel calibration error."
         return Part((Section(title, (), remark),))
-    scale = median_heuristic(distances.Euclidean(), thinned(data.known(data.features)))
-    closeness = SquaredExponential(scale, distances.Features(distances.Euclidean()))
+    scale = kernels.median_heuristic(distances.Euclidean(), thinned(data.known(data.features)))
+    closeness = kernels.SquaredExponential(scale, distances.Features(distances.Euclidean()))
     predictions = distributions.with_features(chosen.predictions, data.features)
     text = f"distributions.with_features({chosen.text}, result.arrays['features'])"
-    kernel, how = _linear(data, TensorProduct(closeness, chosen.kernel.target), predictions)
+    kernel, how = _linear(data, kernels.TensorProduct(closeness, chosen.kernel.target), predictions)
     test, entry = _exact(data, "features", kernel, predictions, text)
     entries, part = [entry], test.components.unbiased
     if not is_ensemble(predictions):

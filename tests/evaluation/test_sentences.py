@@ -230,7 +230,7 @@ def _two(temperature):
             ]
         ),
     ],
-    ids=str,
+    ids=lambda x: x[:50] if isinstance(x, str) else type(x[0]).__name__,
 )
 def test_verdicts(made, verdict):
     found = calibjax.evaluate(KEY, *made)
@@ -246,7 +246,7 @@ def test_verdicts(made, verdict):
         assert "central" not in str(found)
         assert not verdict or "QuantileShift()" in advices
     if "confident" in verdict:
-        assert found.sentences[1].startswith("Temperature ")
+        assert any(x.startswith("Temperature ") for x in found.sentences)
         assert "TemperatureScaling()" in advices
     assert "class" not in advices or "confident" in verdict
 
