@@ -164,9 +164,6 @@ FILES = [
         {"": ROWS, **_IRIS, "label": SPECIES[LABELS]})),
     File("digits, CRLF, empty lines at the end", "read", score=OF_CLASSES, content=table(
         {**named("012", CLASSES, "p_"), "y_true": LABELS}, end="\r\n") + "\r\n\r\n\r\n"),
-    File("write.csv of R", "read", score=OF_CLASSES, content=table(
-        {"": ROWS + 1, "labels": SPECIES[LABELS], **named(SPECIES, CLASSES, "prob.")},
-        quoting=csv.QUOTE_NONNUMERIC)),
     File("byte order mark", "read", score=BINARY, content=codecs.BOM_UTF8 + table(
         _PROBS).encode()),
     File("truth values beside quoted texts", "read", score=BINARY, content=table(
@@ -186,15 +183,6 @@ FILES = [
     File("classes that are decimals", "read", score=OF_CLASSES, content=table(
         {**named(["2.0", "10.0", "1.0"], CLASSES, "prob_"),
          "label": np.array([2.0, 10.0, 1.0])[LABELS]})),
-    File("classes that are equal as numbers", "read", score=OF_CLASSES, content=table(
-        {**named(["1", "1.0", "01"], CLASSES, "prob_"),
-         "label": np.array(["1", "1.0", "01"])[LABELS]})),
-    File("integer labels as decimals", "either", score=OF_CLASSES, content=table(
-        {**named(["2", "10", "1"], CLASSES, "prob_"),
-         "label": np.array([2.0, 10.0, 1.0])[LABELS]})),
-    File("classes called NA and None", "read", score=OF_CLASSES, content=table(
-        {**named(["NA", "None", "$5-$9"], CLASSES, "prob_"),
-         "label": np.array(["NA", "None", "$5-$9"])[LABELS]})),
     File("probabilities with three digits that sum to .999", "read",
          score=score("Categorical", np.tile([1 / 3], (N, 3)), LABELS), content=table(
              {**named("012", np.full((N, 3), 0.333), "prob_"), "label": LABELS})),
@@ -211,24 +199,15 @@ FILES = [
 
 # What a person has to name: classes.
 FILES += [
-    File("yes and no, 1 for yes", "refused", table(
-        {**named(["yes", "no"], PAIR[:, ::-1], "prob_"), "label": HAPPENED}),
-        "prob_yes --classes", "--classes prob_yes=1 prob_no=0", BINARY),
-    File("home and away, 1 for home", "refused", table(
-        {**MATCH, **named(["home", "away"], PAIR[:, ::-1], "prob_"), "label": HAPPENED}),
-        "prob_home --classes", "--classes prob_home=1 prob_away=0", BINARY),
-    File("loss and win, 1 for win", "refused", table(
-        {**MATCH, **named(["loss", "win"], PAIR, "prob_"), "y": HAPPENED}),
-        "prob_win --classes", "--classes prob_loss=0 prob_win=1", BINARY),
-    File("parties, 1 for D", "refused", table(
-        {"state": TEAMS, **named("DR", PAIR[:, ::-1], "p_"), "y_true": HAPPENED}),
-        "p_D --classes", "--classes p_D=1 p_R=0", BINARY),
-    File("labels from 0 for columns from 1", "refused", table(
-        {**named("123", CLASSES, "prob_"), "label": LABELS}),
-        "prob_1 --classes", "--classes prob_1=0 prob_2=1 prob_3=2", OF_CLASSES),
-    File("labels from 1 for columns from 0", "refused", table(
-        {**named("012", CLASSES, "prob_"), "label": LABELS + 1}),
-        "prob_0 --classes", "--classes prob_0=1 prob_1=2 prob_2=3", OF_CLASSES),
+    *(File(f"{a} and {b}, 1 for the first", "refused", table(
+        {**MATCH, **named([a, b], PAIR[:, ::-1], "prob_"), "label": HAPPENED}),
+        f"prob_{a} --classes", f"--classes prob_{a}=1 prob_{b}=0", BINARY)
+      for a, b in (("yes", "no"), ("home", "away"), ("win", "loss"), ("D", "R"))),
+    *(File(f"labels from {i} for columns from {1 - i}", "refused", table(
+        {**named(range(1 - i, 4 - i), CLASSES, "prob_"), "label": LABELS + i}),
+        f"prob_{1 - i} --classes", "--classes " + " ".join(
+            f"prob_{c + 1 - i}={c + i}" for c in range(3)), OF_CLASSES)
+      for i in (0, 1)),
     File("two teams, an outcome each", "refused", table(
         {**MATCH, "prob1": EVENT, "prob2": NOT,
          "prob1_outcome": HAPPENED, "prob2_outcome": 1 - HAPPENED}),
@@ -312,7 +291,6 @@ FILES += [
     File("logits", "refused", table(
         {**named(SPECIES, (3 * CLASSES).round(3), "logit_"), "label": SPECIES[LABELS]}),
         "softmax prob_CLASS"),
-    File("one logit", "refused", table({"logit": LOC, "label": HAPPENED}), "softmax"),
     File("no header", "refused", table({**named("123", CLASSES), "4": LABELS}).partition("\n")[2],
          "row.1 names"),
     File("labels in another file", "refused", table(
@@ -329,7 +307,6 @@ FILES += [
     File("Latin-1", "refused", table({"Straße": TEAMS, **_NORMAL}).encode("latin-1"), "UTF-8"),
     File("gamma of R", "refused", table({"shape": SHAPE, "rate": RATE, "target": AMOUNT}),
          "rate calibjax\\.evaluate"),
-    File("goals", "refused", table({**MATCH, "rate": SHAPE, "y": COUNT}), "calibjax\\.evaluate"),
     File("Parquet", "refused", b"PAR1", "\\.csv", name="data.parquet"),
     File("hub with observations of its own", "refused", table(HUB), "observation another.file"),
     File("answers of a language model, whether they could be read", "refused", table(

@@ -17,11 +17,7 @@ FOLDER = ROOT / "calibjax" / "command_line" / "demo"
 
 @pytest.mark.parametrize(
     ("arguments", "name", "family", "size"),
-    [
-        ([], "digits", "Categorical", 300),
-        (["digits"], "digits", "Categorical", 300),
-        (["diabetes"], "diabetes", "Normal", 221),
-    ],
+    [([], "digits", "Categorical", 300), (["diabetes"], "diabetes", "Normal", 221)],
 )
 def test_option(arguments, name, family, size, tmp_path, capsys, monkeypatch, calls):
     monkeypatch.chdir(tmp_path)
@@ -36,24 +32,6 @@ def test_option(arguments, name, family, size, tmp_path, capsys, monkeypatch, ca
     assert str(FOLDER / name) in page.read_text()
     assert main(["--demo", *arguments, "--report", "other.html"]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {page.name, "other.html"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--demo", "x.csv"],
-            "argument --demo: invalid choice: 'x.csv' (choose from 'digits', 'diabetes')",
-        ),
-        (["x.csv", "--demo"], "--demo: expected no FILE, since it brings its own, got x.csv"),
-        ([], "the following arguments are required: FILE (or --demo)"),
-    ],
-)
-def test_file_beside_it_is_refused(arguments, message, capsys):
-    with pytest.raises(SystemExit) as error:
-        main(arguments)
-    assert error.value.code == 2
-    assert capsys.readouterr().err.startswith(f"calibjax: {message} (")
 
 
 def rows_of(path):

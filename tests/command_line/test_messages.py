@@ -138,17 +138,22 @@ def test_other_files(name, expected, written, tmp_path, capsys):
     assert re.search(expected, refused([str(tmp_path / name)], capsys))
 
 
-OPTIONS = [["--labels", "x"], ["--seed", "x"], ["--sep", "ab"], ["--decimal", ";"], ["--rep"]]
-OPTIONS += [["--\x1b[31m"], ["--demo"]]
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-def test_options_by_themselves(options, capsys):
-    assert refused([*options[:2], "x.csv"][:: -1 if options == ["--demo"] else 1], capsys)
-
-
-def test_nothing_to_read(capsys):
-    assert refused([], capsys).startswith("calibjax: the following arguments are required: FILE")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "the following arguments are required: FILE .or --demo"),
+        ("x.csv --demo", "--demo: expected no FILE, since it brings its own, got x.csv"),
+        ("--demo x.csv", "argument --demo: invalid choice: 'x.csv'"),
+        ("x.csv --labels y.csv", "unrecognized arguments: --labels"),
+        ("x.csv --seed x", "argument --seed: invalid int"),
+        ("x.csv --sep ab", "argument --sep: expected one character or tab, got 'ab'"),
+        ("x.csv --decimal ;", "argument --decimal: invalid choice"),
+        ("x.csv --rep", "unrecognized arguments: --rep"),
+        ("x.csv --\x1b[31m", r"unrecognized arguments: --\?\[31m"),
+    ],
+)
+def test_options_by_themselves(options, message, capsys):
+    assert re.match(f"calibjax: {message}", refused(options.split(), capsys))
 
 
 ROWS = "0.2,0.5,0.1\n0.4,0.3,0.2\n"

@@ -138,23 +138,3 @@ def test_what_is_no_file(path, tmp_path, monkeypatch):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-
-
-def test_the_advice_that_is_followed():
-    """What counts as a command that can be run."""
-    file = next(x for x in FILES if x.about == "H, D and A beside home, draw and away")
-
-    def found(message):
-        return [*advised(message, ["data.csv"], file)]
-
-    template = "calibjax FILE --target COLUMN --probability COLUMN --positive VALUE"
-    assert not found(f"calibjax: data.csv: expected a target; {template}\n")
-    assert not found(f"calibjax: data.csv: …; `{template}`, or `calibjax FILE --labels FILE …`\n")
-    assert found("calibjax: data.csv: …; calibjax FILE --target FTR --classes home=H\n") == [
-        ["data.csv", "--target", "FTR", "--classes", "home=H"]
-    ]
-    assert found("calibjax: …; `calibjax a.csv --mean m`\n") == [["data.csv", "--mean", "m"]]
-    assert found("calibjax: data.csv, row 2: …; advice: --decimal ,\n") == [
-        ["data.csv", "--decimal", ","]
-    ]
-    assert not found("calibjax: data.csv: …; --decimal , or --thousands ,\n")

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import calibjax
-from calibjax import distributions, estimators
+from calibjax import distributions, estimators, hypothesis_tests
 from calibjax.evaluation.assembly import adjusted
 from calibjax.evaluation.data import Part, chance
 from calibjax.evaluation.record import Entry, Section
@@ -139,9 +140,11 @@ def test_ties_are_no_sign_of_miscalibration(kind):
     assert "Ties with members or quantiles are broken at random" in found.sections[0].remark
 
 
-def _redrawn(predictions, place):
-    keys = jax.random.split(jax.random.split(jax.random.fold_in(KEY, 1), 999)[place], 40)
-    return jax.vmap(lambda p, k: p.sample(k))(predictions, keys)
+def _redrawn(predictions, targets):
+    """Targets that all tests with this key see, [999, n]."""
+    key = jax.random.fold_in(KEY, 1)
+    test = hypothesis_tests.exact_test(key, lambda p, y: 1.0 * y, predictions, targets)
+    return np.asarray(test.null_samples)
 
 
 @pytest.mark.slow
@@ -151,15 +154,12 @@ def test_tests_of_numbers_see_the_same_redraws():
     predictions = distributions.Normal(jnp.asarray(loc), jnp.asarray(scale))
     found = calibjax.evaluate(KEY, predictions, loc + scale, groups=np.arange(40) % 2).tests
     components = found["calibration"].components.of_kernel("directions, shift")
-    for place in (0, 17):
-        y = np.asarray(_redrawn(predictions, place))
+    for place, y in [*enumerate(_redrawn(predictions, loc + scale))][:30:17]:
         score = (y - loc) / scale
-        below = np.array([np.mean(score <= distributions.Normal(0.0, 1.0).icdf(x)) for x in LEVELS])
-        central = (below - LEVELS)[[6, 5, 4]] - (below - LEVELS)[[0, 1, 2]]
-        errors = [np.mean(y - loc), np.mean(score**2) - 1, *(below - LEVELS)]
+        below = np.array([np.mean(score <= scipy.stats.norm.ppf(x)) for x in LEVELS]) - LEVELS
+        errors = [np.mean(y - loc), np.mean(score**2) - 1, *below, *(below[6:3:-1] - below[:3])]
         drawn = found["mean errors"].null_samples[place, 0]
-        np.testing.assert_allclose(drawn[:9], np.abs(errors), rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(np.sort(drawn[9:]), np.sort(np.abs(central)), atol=1e-6)
+        np.testing.assert_allclose(np.sort(drawn), np.sort(np.abs(errors)), rtol=1e-4, atol=1e-6)
         own = found["mean errors"].null_samples[place, 2, 0]
         np.testing.assert_allclose(own, abs(np.mean((y - loc)[1::2])), rtol=1e-4)
         expected = np.mean(np.outer(score, score)[~np.eye(40, dtype=bool)])
@@ -171,19 +171,16 @@ def test_tests_of_numbers_see_the_same_redraws():
 def test_tests_of_classes_see_the_same_redraws():
     random = np.random.default_rng(0)
     probs = random.dirichlet(np.ones(3), 40)
-    predictions = distributions.Categorical(jnp.asarray(probs))
-    features = random.normal(size=(40, 1))
+    predictions, features = distributions.Categorical(jnp.asarray(probs)), random.normal(size=40)
     found = calibjax.evaluate(KEY, predictions, probs.argmax(1), features=features)
     own = found.tests["calibration"].components.of_kernel("residuals, near predictions")
-    for place in (0, 17):
-        y = np.asarray(_redrawn(predictions, place))
-        errors = np.eye(3)[y] - probs
+    seen = distributions.with_features(predictions, found.arrays["features"])
+    for place, y in [*enumerate(_redrawn(predictions, probs.argmax(1)).astype(int))][:30:17]:
         drawn = found.tests["mean errors"].null_samples[place, 0, :3]
-        np.testing.assert_allclose(drawn, abs(errors.mean(0)), atol=1e-5)
+        np.testing.assert_allclose(drawn, abs((np.eye(3)[y] - probs).mean(0)), atol=1e-5)
         kernel = found.kernels["residuals"]["near predictions"]
         expected = estimators.skce(kernel, predictions, jnp.asarray(y))
         np.testing.assert_allclose(own.unbiased.null_samples[place], expected, atol=1e-5)
-        seen = distributions.with_features(predictions, found.arrays["features"])
         expected = estimators.skce(found.other_kernels["features"], seen, jnp.asarray(y))
         drawn = found.tests["features"].components.unbiased.null_samples[place]
         np.testing.assert_allclose(drawn, expected, atol=1e-5)
