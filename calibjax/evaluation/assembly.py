@@ -166,7 +166,7 @@ def evaluate(
         parts |= part()
     parts = adjusted(parts)
     said, pvalues = _said(parts)
-    if said and all(finding.is_vague for finding in said):
+    if said and not any(finding.text for finding in said):
         say("where it is wrong", len(work), len(work) + 1)
         places = where_wrong(data)
         parts |= places
@@ -241,7 +241,7 @@ def _said(parts: Part) -> tuple[list[Finding], dict[str, float]]:
     said = [*reversed(first.values())] or found[:1]
     worst = min(pvalues, key=pvalues.__getitem__, default="")
     if not said and pvalues.get(worst, 1.0) <= LEVEL:
-        said = [Finding(worst, "not calibrated", "", is_vague=True, is_last=True)]
+        said = [Finding(worst, "not calibrated", "", is_last=True)]
     return said, pvalues
 
 
@@ -260,9 +260,8 @@ def _sentences(
             return [f"Miscalibrated: {warnings[0]}", rest, *extra]
         first = f"No miscalibration was found in {data.size} predictions ({smallest})."
         return [first, "This does not show that the model is calibrated.", *extra]
-    word, text = said[0].word, said[0].text
-    verdict = f"Miscalibrated: {_joined(word, '. ', _capital(text)) if text else word + '.'}"
-    if said[0].is_vague:
+    verdict = f"Miscalibrated: {_joined(said[0].word, '. ', _capital(said[0].text))}"
+    if not said[0].text:
         p = p_is(pvalues[said[0].entry])
         verdict = f"Miscalibrated ({p}), but no single error explains it."
     others = list(filter(None, texts[1:]))

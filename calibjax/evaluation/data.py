@@ -160,8 +160,8 @@ class Finding:
     Attributes:
         entry: the name of the entry.
         word: what is wrong, in a few words.
-        text: the numbers, in a sentence without a full stop.
-        is_vague: whether it does not say what is wrong, so that places are searched.
+        text: the numbers, in a sentence without a full stop; empty if it does not say what is wrong,
+            so that places are searched.
         is_last: whether it is said only if nothing else is.
         advice: what to do about it, if anything is known.
         is_repaired: whether a temperature that helps makes the advice unnecessary.
@@ -170,7 +170,6 @@ class Finding:
     entry: str
     word: str
     text: str
-    is_vague: bool = False
     is_last: bool = False
     advice: Advice | None = None
     is_repaired: bool = False

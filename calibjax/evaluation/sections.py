@@ -691,7 +691,7 @@ def all_errors(data: Data, chosen: Choice) -> Part:
     section = Section("Is the model calibrated?", entries, how.strip(), test="calibration")
     remark = "The squared kernel calibration error is zero for a calibrated model."
     errors = Section("Kernel calibration errors", (skce,), remark, is_detail=True)
-    finding = Finding(entry.name, "not calibrated", "", is_vague=True, is_last=True)
+    finding = Finding(entry.name, "not calibrated", "", is_last=True)
     tests = {(redrawn, "calibration"): test}
     return Part((section, errors), (finding,), tests, groups, others)
 

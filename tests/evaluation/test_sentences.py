@@ -47,8 +47,8 @@ def _table(random):
                 is_last, is_vague = random.uniform(size=2) < (0.4, 0.1)
                 text = "" if is_vague else f"numbers of <{name} {i}>"
                 word, advice = f"wrong <{name} {i}>", Advice(f"repair <{name} {i}>")
-                flags = bool(is_vague), bool(is_last or is_vague)
-                findings.append(Finding(entries[-1].name, word, text, *flags, advice))
+                is_last = bool(is_last or is_vague)
+                findings.append(Finding(entries[-1].name, word, text, is_last, advice))
         sections.append(Section(name, tuple(entries), test=name))
     warnings = ("2 of 9 samples are impossible",) * int(random.uniform() < 0.1)
     return Part(tuple(sections), tuple(findings), warnings=warnings)
@@ -76,10 +76,10 @@ def test_sentences_follow_the_pvalues(seed):
         text = " ".join(told)
         named = set(re.findall("[Ww]rong <(.*?)>", text))
         assert named <= {x.entry for x in first}
-        if first and not first[0].is_vague:
+        if first and first[0].text:
             assert told[0] == f"Miscalibrated: {first[0].word}. N{first[0].text[1:]}."
         more = re.search(r"(\d+) more errors were found", text)
-        spoken = sum(bool(x.text) for x in first[1:]) + (not first[0].is_vague if first else 0)
+        spoken = sum(bool(x.text) for x in first[1:]) + bool(first and first[0].text)
         assert len(named) + (int(more[1]) if more else 0) == spoken
         assert more is None or int(more[1]) > 1
         # Advices are those of what is said.
