@@ -92,8 +92,10 @@ class Compared:
         for x in models or self.models:
             both = (x,) if isinstance(x, str) else x
             compute = functools.partial(function, *(self.models[name] for name in both))
-            texts = (f"models[{name!r}]" for name in both)
-            entries[x] = measured(f"{by.join(both)}: {what}", compute, call.format(*texts))
+            text = call
+            for name in both:  # which may have braces
+                text = text.replace("{}", f"models[{name!r}]", 1)
+            entries[x] = measured(f"{by.join(both)}: {what}", compute, text)
         return _adjusted(entries)
 
 

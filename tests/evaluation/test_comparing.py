@@ -91,6 +91,13 @@ def test_what_is_said():
     assert "Does one know what the other does not?" in found._repr_html_()
 
 
+def test_names_with_braces():
+    models = {"{a}": MODELS["first"], "b{}": MODELS["second"]}
+    rows = compared_of(models, TARGETS).rows_of("x", lambda p: 1.0, "f({}, targets)")
+    assert rows["{a}"].call == "f(models['{a}'], targets)"
+    assert rows["b{}"].call == "f(models['b{}'], targets)"
+
+
 def test_figures(found):
     """A PIT histogram of each model, or a reliability diagram of classes."""
     assert [panel.name for panel in found.panels] == [f"{x}, PIT histogram" for x in MODELS]
