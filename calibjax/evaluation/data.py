@@ -160,8 +160,8 @@ class Finding:
     Attributes:
         entry: the name of the entry.
         word: what is wrong, in a few words.
-        text: the numbers, in a sentence without a full stop; empty if it does not say what is wrong,
-            so that places are searched.
+        text: the numbers, in a sentence without a full stop. It is empty if the finding does not
+            say what is wrong; places are then searched.
         is_last: whether it is said only if nothing else is.
         advice: what to do about it, if anything is known.
         is_repaired: whether a temperature that helps makes the advice unnecessary.
