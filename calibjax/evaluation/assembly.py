@@ -98,6 +98,8 @@ def evaluate(
       regions of the predictions, such as targets between two numbers, that occur more or less often
       than predicted. Their p-values are adjusted for all of them, and only for them, since the
       search takes place after a rejection at 5 %.
+    - *Quantiles* whose levels differ between the samples have the mean and the spread of their PIT
+      values only, and no places.
     - The *temperature* minimises the negative log-likelihood, if that is finite. The gain is that
       of held-out predictions.
 

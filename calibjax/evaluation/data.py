@@ -146,6 +146,13 @@ class Data:
         return self.task in ("classification", "binary")
 
     @property
+    def levels(self) -> np.ndarray:
+        """Levels of quantiles, if all samples have the same ones; otherwise none, [k]."""
+        levels = np.asarray(self.predictions.levels, float)
+        each = levels.reshape(-1, levels.shape[-1])
+        return each[0] if (each == each[0]).all() else each[0, :0]
+
+    @property
     def arrays(self) -> dict[str, jax.Array]:
         """Those of `Evaluation.arrays`."""
         arrays = {"pit": self.pit, "memberships": self.memberships, "features": self.features}

@@ -227,9 +227,8 @@ def search(data: Data) -> tuple[list[View], Callable[[np.random.Generator], Any]
             call, of = f"jnp.concatenate([targets[:, None], {call}], 1)", "members and the target"
             levels = np.arange(1, count := min(NUM_CELLS, values.shape[1])) / count
         else:
-            each = np.asarray(predictions.levels, float).reshape(-1, values.shape[1])
-            levels = each[0]
-            if (each != levels).any():
+            levels = data.levels
+            if not levels.size:
                 return [], uniform
         name, sd = f"the mean of the {of}", f"the standard deviation of the {of}"
         regions = [(values.mean(1), name, f"{call}.mean(1)"), (values.std(1), sd, f"{call}.std(1)")]

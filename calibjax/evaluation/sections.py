@@ -281,8 +281,7 @@ def _of_numbers(data: Data) -> Law:
     is_quantiles = task == "quantiles"
     is_ranks = is_quantiles or task == "ensembles" or not hasattr(predictions, "mean")
     if is_quantiles:
-        each = np.asarray(predictions.levels, float).reshape(-1, predictions.levels.shape[-1])
-        levels = tuple(each[0].tolist()) if (each == each[0]).all() else ()
+        levels = tuple(data.levels.tolist())
     elif jnp.ndim(data.targets) > 1 or data.pit is None or _is_whole(predictions):
         levels = ()
     if is_ranks and data.pit is None:
@@ -429,10 +428,8 @@ def _panels(data: Data) -> list[Panel]:
         return [reliability_panel(data)] if data.is_of_classes else []
     levels = None
     if data.task == "quantiles":  # which say nothing about other levels
-        all_levels = np.asarray(data.predictions.levels, float)
-        all_levels = all_levels.reshape(-1, all_levels.shape[-1]).mean(0)
-        low, high = central_pairs(all_levels)
-        levels = all_levels[high] - all_levels[low]
+        low, high = central_pairs(data.levels) if data.levels.size else np.zeros((2, 0), int)
+        levels = data.levels[high] - data.levels[low]
         if not levels.size:
             return [pit_panel(data)]
     caption = "Share of targets in the central prediction intervals over their level: below the "

@@ -88,6 +88,15 @@ def test_every_number_of_quantiles_by_the_call_it_names(quantiles):
     assert quantiles.description == "40 predictions, Quantiles: quantile forecasts, 2 groups."
 
 
+def test_levels_that_differ_between_samples():
+    predictions, targets = _of_task("quantiles")
+    levels = np.where(np.arange(N)[:, None] % 2, predictions.levels, predictions.levels**1.5)
+    found = calibjax.evaluate(KEY, distributions.Quantiles(levels, predictions.values), targets)
+    names = [entry.name for entry in found.entries]
+    assert names == ["mean PIT value", "spread of the PIT values", "pinball loss"]
+    assert [*found.captions] == ["PIT histogram"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weights"])
 @pytest.mark.parametrize("task", TASKS)

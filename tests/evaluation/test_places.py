@@ -53,14 +53,6 @@ def _views(random):
     return view, lambda generator: generator.uniform(size=N)
 
 
-def test_cells_and_ranges():
-    events = _views(np.random.default_rng(0))[0].events
-    np.testing.assert_array_equal(events.cells(np.array([-1.0, -0.9, 0.0, 5.0])), [0, 1, 1, 3])
-    for place, union in enumerate(events.unions):
-        low, high = events.ends(place)
-        np.testing.assert_array_equal(union, [low < x <= high for x in (-1.5, -0.5, 0.5, 1.5)])
-
-
 def test_totals_and_moments_by_loops():
     view, draw = _views(np.random.default_rng(0))
     w = np.random.default_rng(2).integers(0, 4, N).astype(float)
