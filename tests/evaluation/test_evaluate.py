@@ -351,4 +351,4 @@ def test_data_sets_of_other_lengths_share_their_programs(kind):
     assert [number for _, number, _ in stages] == list(range(len(stages)))
     assert {total for _, _, total in stages} == {len(stages)}
     assert num_compiled(lambda: evaluated(58)) == 0
-    assert num_compiled(lambda: (evaluated(60), evaluated(64))) < first / 4
+    assert num_compiled(lambda: (evaluated(60), evaluated(64))) < first / 3
