@@ -518,8 +518,9 @@ def temperature(data: Data) -> Part:
         return Part((Section(title, (), text),))
 
     def gain() -> Any:
-        methods = {"": recalibration.TemperatureScaling()}
-        return recalibration.recalibration_gain(data.at(2), methods, *samples, **weights)[""]
+        methods = {"temperature": recalibration.TemperatureScaling()}
+        gains = recalibration.recalibration_gain(data.at(2), methods, *samples, **weights)
+        return gains["temperature"]
 
     more, name = data.and_weights, "held-out gain in log score (nats per sample)"
     call = f"recalibration.temperature_interval(predictions, targets{more})"
@@ -530,8 +531,8 @@ def temperature(data: Data) -> Part:
         text += "the same probability, or are uniform distributions."
         text = f"The temperature {value.note}." if value.note else text
         return Part((Section(title, (), text),))
-    call = "{'': recalibration.TemperatureScaling()}, predictions, targets" + more
-    call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {call})['']"
+    call = f"{{'temperature': recalibration.TemperatureScaling()}}, predictions, targets{more}"
+    call = f"recalibration.recalibration_gain(jax.random.fold_in(key, 2), {call})['temperature']"
     won = measured(name, gain, call)
     remark = "All predictions p become q ∝ p^(1/T) with one temperature T, see "
     remark += "recalibration.TemperatureScaling: above one they become less certain. The gain is "
