@@ -3,7 +3,7 @@
 A Hessian equals the finite difference of gradients, in general and where two samples are equal.
 Equal samples stay so along the curve, as do test locations, some of which are those of samples:
 functions of distances have no second derivative where points part. The quick tests take every
-ninth call.
+ninth call. Everything runs in JAX's strict modes.
 """
 
 import zlib
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests import registry
-from tests.laws.test_modes import some
+from tests.laws.test_modes import some, strict
 from tests.registry.arguments import ARRAYS, N
 from tests.registry.outcomes import is_traced
 
@@ -73,8 +73,9 @@ def test_hessians(call, equal):
     if (function := curve(call, equal)) is None:
         pytest.skip("takes nothing to differentiate")
     slope = jax.jit(jax.grad(function))
-    hessian = jax.jit(jax.hessian(function))(0.0)
-    # Of fourth order: its error is some 1e-12 times the fifth derivative.
-    near, far = ((slope(k * STEP) - slope(-k * STEP)) / (2 * k * STEP) for k in (1.0, 2.0))
+    with strict():
+        hessian = jax.jit(jax.hessian(function))(0.0)
+        # Of fourth order: its error is some 1e-12 times the fifth derivative.
+        near, far = ((slope(k * STEP) - slope(-k * STEP)) / (2 * k * STEP) for k in (1.0, 2.0))
     expected = (4 * near - far) / 3
     np.testing.assert_allclose(hessian, expected, rtol=1e-6, atol=1e-7)

@@ -89,9 +89,28 @@ def test_without_jit(call):
 
 @pytest.mark.parametrize("call", some(6, [call for call in CALLS if call.compiled]))
 def test_strict_modes_of_traced_calls(call):
+    """Values and derivatives by what is a floating-point array."""
     arrays, known = traced_arguments(call)
+    floats, others = split_leaves(arrays)
+
+    def total(floats):
+        numbers = numbers_of_traced(call.function(**known, **joined(arrays, floats, others)))
+        return sum(map(lambda x: jnp.sum(x.astype(float)), numbers), jnp.zeros(()))
+
     with strict():
-        jax.eval_shape(lambda arrays: numbers_of_traced(call.function(**known, **arrays)), arrays)
+        jax.eval_shape(lambda floats: jax.jvp(total, (floats,), (floats,)), floats)
+
+
+def split_leaves(tree):
+    """Leaves that can be differentiated by their places, and the others."""
+    leaves = dict(enumerate(jax.tree.leaves(tree)))
+    floats = {i: x for i, x in leaves.items() if jnp.issubdtype(x.dtype, jnp.floating)}
+    return floats, {i: x for i, x in leaves.items() if i not in floats}
+
+
+def joined(tree, floats, others):
+    leaves = floats | others
+    return jax.tree.unflatten(jax.tree.structure(tree), [leaves[i] for i in sorted(leaves)])
 
 
 def numbers_of_traced(result):
