@@ -831,8 +831,9 @@ def checked_batch(
     for key, _, extra in fields:
         if "numbers" in extra and getattr(record, key) is None:
             shape = [lengths[axis] for axis in leading]
-            index = jax.device_put(np.arange(math.prod(shape), dtype=int).reshape(shape))
-            record = replaced(record, **{key: index})
+            xp: Any = jnp if any(map(export.is_symbolic_dim, shape)) else np  # without a program
+            index = xp.arange(math.prod(shape), dtype=int).reshape(shape)
+            record = replaced(record, **{key: jax.device_put(index)})
     return record
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import export, lax
 from jax.tree_util import Partial
 
 from calibjax._core import checks
@@ -517,7 +517,8 @@ def mean_over_samples(
 
 def _values(score: Callable[[Any, Any], jax.Array], samples: tuple[Any, Any]) -> jax.Array:
     """The score of each sample; those of draws in blocks that stay in the processor's cache."""
-    if isinstance(samples[0], Ensemble):
+    n = checks.leading_size("predictions", samples[0])
+    if isinstance(samples[0], Ensemble) and not export.is_symbolic_dim(n):
         return lax.map(lambda sample: score(*sample), samples, batch_size=_BLOCK)
     return jax.vmap(score)(*samples)
 

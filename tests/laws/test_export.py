@@ -26,6 +26,7 @@ FORMULAS = {
     "negative_log_likelihood": lambda x: scores.negative_log_likelihood(x["normals"], x["numbers"]),
     "brier_score": lambda x: scores.brier_score(x["classes"], x["labels"]),
     "crps": lambda x: scores.crps(x["normals"], x["numbers"]),
+    "crps of ensembles": lambda x: scores.crps(x["ensembles"], x["numbers"]),
     "one scale": lambda x: scores.crps(distributions.Normal(x["numbers"], 0.3), x["confidences"]),
     "log_prob": lambda x: jax.vmap(lambda p, y: p.log_prob(y))(x["normals"], x["numbers"]),
     "gradient": lambda x: jax.grad(lambda p: estimators.skce(OF_NUMBERS, p, x["numbers"]))(
@@ -41,6 +42,7 @@ def data(n):
     probs = random.dirichlet(np.ones(3), n).astype(np.float32)
     arrays = {
         "normals": distributions.Normal(loc.astype(np.float32), scale.astype(np.float32)),
+        "ensembles": distributions.Ensemble(random.normal(size=(n, 4)).astype(np.float32)),
         "numbers": random.normal(size=n).astype(np.float32),
         "classes": distributions.Categorical(probs / probs.sum(1, keepdims=True)),
         "labels": random.integers(0, 3, n).astype(np.int32),
