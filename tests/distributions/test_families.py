@@ -47,7 +47,7 @@ FAMILIES = {
         (LOC, TWO, ONE),
         lambda loc, scale, power: stats.gennorm(power, loc, scale),
         (LOC, TWO, ONE),
-        [0.3, -1.5, 3.0, 2.9],
+        [0.5, -1.5, 3.0, 2.9],
     ),
     "NegativeBinomial": (
         d.NegativeBinomial,

@@ -77,10 +77,3 @@ def test_draws_of_a_subclass_are_its_own():
     draws = np.asarray(distributions.sample_targets(jax.random.key(0), batch))
     np.testing.assert_array_equal(draws, np.round(draws))
     assert len(set(draws)) > 5
-
-
-def test_wrapped_predictions_draw_alike():
-    inner = distributions.Normal(np.zeros(9), np.ones(9))
-    wrapped = distributions.monte_carlo(jax.random.key(1), inner, num_samples=3)
-    draw = [distributions.sample_targets(jax.random.key(2), p) for p in (inner, wrapped)]
-    np.testing.assert_array_equal(*draw)

@@ -1,6 +1,5 @@
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -151,31 +150,6 @@ def test_float32_of_many_equal_predictions(confidence, tolerance):
     one_bin = {"binning": estimators.UniformBins(10), "max_bins": 1, "num_draws": 39}
     curve = estimators.reliability_curve(jax.random.key(0), predictions, targets, **one_bin)
     assert abs(curve.confidence[0] - confidence) < tolerance
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "dtype"), [*((name, np.float64) for name in BINNINGS), ("uniform", np.float32)]
-)
-def test_gradients(name, dtype):
-    """∂ECE/∂p_ic = sign(p̄_c − ȳ_c) / (2n) for total variation."""
-    probs, targets = random_data(60, 4, dtype=dtype)
-    targets = jnp.asarray(targets)
-
-    @functools.partial(jax.grad, argnums=0)
-    def gradient(probs, distance):
-        return ECE(Categorical(probs), targets, binning=BINNINGS[name], distance=distance)
-
-    expected = np.zeros_like(probs)
-    for samples in groups_of(BINNINGS[name](Categorical(jnp.asarray(probs)))):
-        proportions = np.bincount(targets[samples], minlength=4) / len(samples)
-        expected[samples] = np.sign(probs[samples].mean(0) - proportions) / 120
-    ours = jax.jit(gradient)(jnp.asarray(probs), distances.TotalVariation())
-    assert ours.dtype == dtype
-    np.testing.assert_allclose(ours, expected, atol=1e-7 if dtype == np.float32 else 1e-15)
-    stacked = jnp.stack([jnp.asarray(probs)] * 2)
-    ours = jax.jit(jax.vmap(gradient, in_axes=(0, None)))(stacked, distances.Euclidean())
-    chex.assert_tree_all_finite(ours)
 
 
 @pytest.mark.slow

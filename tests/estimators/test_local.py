@@ -133,28 +133,6 @@ def test_points_whose_bin_is_empty():
     assert np.isnan(mlce(*data, at=jax.tree.map(lambda x: x[1:], at)))
 
 
-@pytest.mark.slow
-def test_standard_errors():
-    """The error of calibrated data has mean zero and the standard error that is stated."""
-    correct = RNG.uniform(size=(4000, N)) < CONFIDENCES
-    near = Neighbourhood.laplacian(0.3, BINS)
-    evaluate = lambda y: local_errors(near, *DATA[:2], y)  # noqa: E731
-    many = jax.vmap(evaluate)(jnp.asarray(correct))
-    stated, error = many.null_standard_error[0], np.asarray(many.error)
-    uncertain = np.asarray(stated) > 0
-    z = error.mean(0)[uncertain] / stated[uncertain] * np.sqrt(4000)
-    assert np.max(np.abs(z)) < 4.5  # of about 400
-    ratio = error.std(0)[uncertain] / stated[uncertain]
-    assert np.max(np.abs(ratio - 1)) < 0.1
-    # The squared standard errors from the spread are unbiased for samples that are alike.
-    alike = np.full(N, 0.7)
-    correct = jnp.asarray(RNG.uniform(size=(4000, N)) < 0.7)
-    many = jax.vmap(lambda y: local_errors(near, FEATURES, alike, y))(correct)
-    ratio = np.square(many.standard_error / many.null_standard_error)
-    z = (ratio.mean(0) - 1) / ratio.std(0) * np.sqrt(4000)
-    assert np.max(np.abs(z)) < 4.5
-
-
 SMOOTHER = functools.partial(kernels.Matern, nu=2.5)
 RATES = {kernels.Exponential: 1.0, kernels.Matern: 3**0.5, SMOOTHER: 5**0.5}
 

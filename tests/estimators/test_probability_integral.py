@@ -90,27 +90,6 @@ def test_targets_on_quantiles_are_between_those_beside_them(x64):
     assert scipy.stats.kstest(found, "uniform").pvalue > 1e-3
 
 
-@pytest.mark.parametrize("name", ["Normal", "Poisson", "ideal ensemble", "Quantiles"])
-def test_uniform_under_calibration(name):
-    """Also given the predictions, which differ."""
-    n = 4000
-    loc = np.repeat([0.0, 3.0], n // 2)
-    draws = RANDOM.normal(size=(n, 6)) + loc[:, None]
-    levels = np.array([0.2, 0.7])
-    predictions, targets = {
-        "Normal": (d.Normal(loc, np.ones(n)), draws[:, 0]),
-        "Poisson": (d.Poisson(loc + 0.7), RANDOM.poisson(loc + 0.7)),
-        "ideal ensemble": (d.Ensemble(draws[:, 1:]), draws[:, 0]),
-        "Quantiles": (
-            d.Quantiles(levels, loc[:, None] + scipy.stats.norm.ppf(levels)),
-            draws[:, 0],
-        ),
-    }[name]
-    values = pit(predictions, targets)
-    for half in np.split(values, 2):
-        assert scipy.stats.kstest(half, "uniform").pvalue > 1e-3
-
-
 def test_classes_and_weighted_members_have_no_ranks():
     with pytest.raises(TypeError, match="classes have no order"):
         pit(d.Bernoulli(np.full(6, 0.5)), np.ones(6, int))

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from calibjax import distributions, estimators, kernels, operators
-from calibjax.estimators.kernel import sample_matrix
-from calibjax.kernels import expectations
 from calibjax.kernels.expectations import double_expectation
 from calibjax.operators.plan import sample_pair
 from tests import oracles
@@ -71,48 +69,6 @@ def test_matrix_equals_plain_sums(name):
         result = oracles.calibration_kernel_matrix(*single)
         assert result.dtype == np.float32
         np.testing.assert_allclose(result, ours, atol=1e-6)
-
-
-def test_gradients():
-    """Also where a prediction is paired with itself."""
-    kernel = kernels.SquaredExponential(0.8)
-
-    def value(x):
-        x = x.reshape(4, 3)
-        p, q = (Ensemble(x[k], jnp.abs(x[k + 1])) for k in (0, 2))
-        pairs = (p, 0.3, q, -0.4), (p, 0.3, p, 0.3)
-        return sum(expectations.centered_kernel(kernel, *pair) for pair in pairs)
-
-    oracles.check_gradients(value, np.random.default_rng(1).normal(size=(1, 12)))
-
-
-def _both(matrix):
-    """The unbiased and the biased SKCE."""
-    n = len(matrix)
-    return (jnp.sum(matrix) - jnp.trace(matrix)) / (n * (n - 1)), jnp.mean(matrix)
-
-
-def test_unbiased_and_biased_skce_have_the_mean_of_the_closed_form():
-    """Over 4000 sets of three draws of each of five normal predictions."""
-    predictions, targets, _ = oracles.normal_data(5, seed=2)
-    predictions = distributions.Normal(predictions.loc, 3 * predictions.scale)
-    kernel = oracles.normal_kernel(0.5, 2.0)
-
-    def estimate(key):
-        drawn = distributions.monte_carlo(key, predictions, 3)
-        matrix = sample_matrix(kernel, (drawn, targets))
-        # M_pp with the pairs of a draw with itself, which k = 1 has, minus M_pp without them
-        grams = jax.vmap(lambda z: kernels.gram_matrix(kernel.target, z))(drawn.draws.values)
-        reused = jnp.mean(jnp.mean(grams, (1, 2)) - (jnp.sum(grams, (1, 2)) - 3) / 6) / 5
-        unbiased, biased = _both(matrix)
-        return unbiased, biased, biased + reused
-
-    estimates = np.array(jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 4000)))
-    unbiased, biased = _both(sample_matrix(kernel, (predictions, targets)))
-    gaps = estimates.mean(1) - np.array([unbiased, biased, biased])
-    errors = np.abs(gaps) / estimates.std(1) * np.sqrt(4000)
-    assert np.all(errors[:2] < 3)
-    assert errors[2] > 10
 
 
 def test_memory_does_not_grow_with_the_draws():

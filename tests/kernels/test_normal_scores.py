@@ -150,22 +150,6 @@ def test_counts_stand_for_all_scores_of_their_atom(name):
     np.testing.assert_allclose(probs @ np.asarray(each), 0, atol=1e-6)
 
 
-def _squares(rates, counts, ell, dtype):
-    """h((p, y), (p, y)) of Poisson predictions."""
-    kernel = NormalScore(SquaredExponential(ell))
-    predictions = distributions.Poisson(jnp.asarray(rates, dtype))
-    one = jax.jit(jax.vmap(lambda p, y: centered_kernel(kernel, p, y, p, y)))
-    return one(predictions, jnp.asarray(counts))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_outlying_counts(dtype):
-    """Values by quadrature over the whole atom, (−∞, −3.7] of the first; both tails alike."""
-    found = _squares([9.0, 13.0, 0.01], [0, 0, 3], 0.5, dtype)
-    np.testing.assert_allclose(found, [1.185735, 1.221647, 1.239946], atol=4e-6)
-    np.testing.assert_allclose(_squares([20.0], [0], 8.0, dtype), 0.485599, atol=1e-6)
-
-
 def _restricted(low, high):
     """Nodes and weights of 600 for N(0, 1) restricted to an interval, where it has its mass."""
     nodes, weights = np.polynomial.legendre.leggauss(600)

@@ -61,25 +61,6 @@ def test_scores_of_classes():
     np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("predictions", "recalibration", "size"),
-    [
-        (classes, TemperatureScaling(), 1),
-        (lambda: Bernoulli(jnp.asarray(PROBS[:, 0])), PlattScaling(), 2),
-        (lambda: Normal(jnp.zeros(3), jnp.array([0.5, 1.0, 2.0])), AffineScaling(), 2),
-    ],
-)
-def test_standardised_scores_have_variance_one(predictions, recalibration, size):
-    """Under the predictions, on average over these."""
-    predictions = predictions()
-    kernel = informed(Fisher(recalibration), predictions)
-    norms = jax.vmap(lambda p: diagonal_expectation(kernel, p))(predictions)
-    np.testing.assert_allclose(jnp.mean(norms), size, rtol=1e-6)
-    by_unit = jax.vmap(lambda p: diagonal_expectation(Fisher(recalibration), p))(predictions)
-    expected = np.trace(kernel.information)
-    np.testing.assert_allclose(jnp.mean(by_unit), expected, rtol=1e-6)
-
-
 def test_scores_of_binary_predictions():
     p, y = PROBS[:, 0], LABELS % 2
     predictions = Bernoulli(jnp.asarray(p))

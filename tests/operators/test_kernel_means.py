@@ -1,4 +1,3 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -51,22 +50,3 @@ def test_plain_numpy(tile_size):
     assert (POINT_GROUPS == 5).any()  # a group without samples
     for ours, expected in zip(smoothed(tile_size), loop()):
         np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tile_size", [384, 32])
-def test_gradients(tile_size):
-    points, scales, values = jnp.asarray(POINTS), jnp.asarray(SCALES[1:]), jnp.asarray(VALUES)
-
-    def loss(points, scales, values):
-        means, totals = smoothed(tile_size, points, scales, values)
-        return jnp.sum(jnp.sin(means)) + jnp.sum(totals) / 100
-
-    arguments = points, scales, values
-    direction = jax.tree.map(lambda x: jnp.asarray(RNG.normal(size=x.shape)) * x, arguments)
-    gradient = jax.grad(loss, (0, 1, 2))(*arguments)
-    slope = sum(jnp.vdot(g, d) for g, d in zip(gradient, direction))
-    step = 1e-6
-    move = lambda sign: jax.tree.map(lambda x, d: x + sign * step * d, arguments, direction)  # noqa: E731
-    ends = [loss(*move(sign)) for sign in (1, -1)]
-    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)

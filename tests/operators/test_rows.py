@@ -28,18 +28,3 @@ def test_tiled_equals_loop(n, tile_size):
     ours = operators.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"]
     loop = [softmax_mean(args, jax.tree.map(lambda x, j=j: x[j], xs))["mean"] for j in range(n)]
     np.testing.assert_allclose(ours, np.stack(loop), atol=1e-14)
-
-
-@pytest.mark.parametrize("tile_size", [7, 128])
-def test_gradients(tile_size):
-    def tiled(args, points):
-        xs = points, jnp.arange(33)
-        return jnp.sum(operators.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"] ** 2)
-
-    def dense(args, points):
-        rows = jax.vmap(softmax_mean, (None, 0))(args, (points, jnp.arange(33)))
-        return jnp.sum(rows["mean"] ** 2)
-
-    args, (points, _) = data(33)
-    ours, expected = (jax.jit(jax.grad(f, argnums=(0, 1)))(args, points) for f in (tiled, dense))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), ours, expected)

@@ -103,21 +103,6 @@ def test_gradients_equal_those_of_the_dense_sum(n):
     jax.test_util.check_grads(jax.jit(tiled), (ARGS, u), order=1, modes=["rev"], rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_second_derivatives():
-    xs = data(20)
-
-    def tiled(rate):
-        return operators.mean_over_pairs(laplace, ARGS | {"rate": rate}, xs, tile_size=8)
-
-    def plain(rate):
-        return jnp.triu(dense(ARGS | {"rate": rate}, xs), 1).sum() / 190
-
-    rate = jnp.array(0.4)
-    ours, expected = (jax.jit(jax.hessian(f))(rate) for f in (tiled, plain))
-    np.testing.assert_allclose(ours, expected, rtol=1e-10)
-
-
 def test_float32_sums_lose_nothing():
     """4 500 000 equal terms: added up one by one in float32 they would lose two digits."""
     n = 3000
