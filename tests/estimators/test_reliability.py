@@ -166,32 +166,17 @@ def test_ranks_are_those_of_the_decimal_level(num_draws, level, expected):
 GENERATOR = np.random.default_rng(0)
 RATES = GENERATOR.uniform(size=60).round(2)  # with ties
 LABELS = (GENERATOR.uniform(size=60) < RATES**2).astype(int)
-WEIGHTS = GENERATOR.integers(0, 4, 60).astype(float)
-
-
-def by_sklearn(weights=None):
-    used = np.ones(60, bool) if weights is None else weights > 0
-    own = None if weights is None else weights[used]
-    fit = IsotonicRegression().fit(RATES[used], LABELS[used], own)
-    return fit.predict(np.sort(RATES[used]))
 
 
 def test_regression_of_all_points():
+    expected = IsotonicRegression().fit(RATES, LABELS).predict(np.sort(RATES))
     curve = estimators.isotonic_curve(KEY, d.Bernoulli(RATES), LABELS, num_draws=19)
     np.testing.assert_allclose(curve.confidence, np.sort(RATES), rtol=1e-6)
-    np.testing.assert_allclose(curve.frequency, by_sklearn(), atol=1e-6)
+    np.testing.assert_allclose(curve.frequency, expected, atol=1e-6)
     some = estimators.isotonic_curve(KEY, d.Bernoulli(RATES), LABELS, num_draws=19, max_points=4)
     places = [0, 20, 39, 59]
-    np.testing.assert_allclose(some.frequency, by_sklearn()[places], atol=1e-6)
+    np.testing.assert_allclose(some.frequency, expected[places], atol=1e-6)
     assert not (curve.pointwise_lower < curve.simultaneous_lower).all()
-
-
-def test_weights_are_copies():
-    predictions = d.Bernoulli(RATES)
-    curve = estimators.isotonic_curve(KEY, predictions, LABELS, weights=WEIGHTS, num_draws=19)
-    expected = by_sklearn(WEIGHTS)
-    found = np.interp(np.sort(RATES[WEIGHTS > 0]), curve.confidence, curve.frequency)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_bands_from_regressions_of_redraws():

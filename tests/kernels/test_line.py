@@ -93,27 +93,6 @@ def _in_tiles(monkeypatch, function):
         return function()
 
 
-@pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.slow), 300])
-@pytest.mark.parametrize("kind", [kernels.Exponential, kernels.Matern])
-def test_derivatives(n, kind, monkeypatch):
-    """By length scales, predictions with ties, and factors; also under jit and vmap."""
-    probs, labels, weights = _binary(n)
-
-    def value(scale, factor, probs):
-        kernel = factor * kind(scale, TV) + kernels.Exponential(3.0, TV)
-        product = kernels.TensorProduct(kernel, kernels.White())
-        return estimators.skce(product, Bernoulli(probs), labels, weights=weights)
-
-    arguments = 0.2, 0.7, jnp.asarray(probs)
-    gradients = jax.grad(value, (0, 1, 2))
-    for found, expected in zip(
-        gradients(*arguments), _in_tiles(monkeypatch, lambda: gradients(*arguments)), strict=True
-    ):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
-    mapped = jax.jit(jax.vmap(lambda scale: value(scale, *arguments[1:])))(jnp.array([0.1, 0.2]))
-    np.testing.assert_allclose(mapped[1], value(*arguments), rtol=1e-12)
-
-
 @pytest.mark.parametrize("polynomials", [((1.0,),) * 3, ((1.0, 1.0, 1 / 3), (1.0,), (1.0, 1.0))])
 def test_second_derivatives_with_ties(polynomials):
     """Of the sums themselves, by all arguments, against the sum over pairs written out."""
