@@ -82,29 +82,6 @@ def test_debiased_ece_against_a_loop(name, m):
     np.testing.assert_allclose(ours, debiased_oracle(probs, targets, groups), atol=1e-14)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BINNINGS)
-def test_debiased_ece_is_unbiased(name):
-    """Given the predictions, its mean is the sum with Δ = share (e_0 − p) in place of residuals."""
-    probs, _ = random_data(100, 4, seed=1)
-    predictions = Categorical(jnp.asarray(probs))
-    groups = groups_of(BINNINGS[name](predictions))
-
-    @functools.partial(jax.vmap, in_axes=(0, None))
-    def draw(key, share):
-        class_key, choice_key = jax.random.split(key)
-        labels = jax.random.categorical(class_key, jnp.log(predictions.probs))
-        labels = jnp.where(jax.random.uniform(choice_key, (100,)) < share, 0, labels)
-        return DEBIASED(predictions, labels, binning=BINNINGS[name])
-
-    for share in (0.0, 0.5):
-        shift = share * (np.eye(4)[0] - probs)
-        values = jax.jit(draw)(jax.random.split(jax.random.key(0), 4000), share)
-        pairs = [np.square(shift[g].sum(0)).sum() - np.square(shift[g]).sum() for g in groups]
-        expected = sum(x / max(len(g) - 1, 1) for x, g in zip(pairs, groups)) / 100
-        assert abs(values.mean() - expected) < 3 * values.std() / np.sqrt(values.size)
-
-
 def test_any_function_is_a_binning():
     probs, targets = random_data(40, 4)
     data, random = (Categorical(jnp.asarray(probs)), jnp.asarray(targets)), np.random.default_rng(0)

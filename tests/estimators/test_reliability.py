@@ -100,11 +100,8 @@ def test_against_loops(binning, n, num_draws, level, dtype):
         assert not np.any(values[len(expected) :])
 
 
-EQUAL = np.repeat([0.05, 0.5, 0.93], [8, 5, 7])
 UNEQUAL = np.random.default_rng(1).random(25)
-EXTREME = np.concatenate([np.zeros(5), np.ones(4), np.linspace(0.3, 0.39, 11), [0.001, 0.999]])
 LARGE = np.random.default_rng(2).random(400)
-RARE = np.random.default_rng(3).beta(0.2, 5, 100)
 
 
 def inside(p, keys, num_draws, level):
@@ -123,15 +120,7 @@ def inside(p, keys, num_draws, level):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("p", "num_draws", "level", "num_data_sets"),
-    [
-        (EQUAL, 19, 0.9, 4000),
-        (UNEQUAL, 40, 0.7, 4000),
-        (EXTREME, 39, 0.95, 4000),
-        (RARE, 39, 0.9, 1000),
-        (LARGE, 19, 0.9, 1000),
-    ],
-    ids=["equal", "unequal", "extreme", "rare", "large"],
+    ("p", "num_draws", "level", "num_data_sets"), [(UNEQUAL, 40, 0.7, 4000), (LARGE, 19, 0.9, 1000)]
 )
 def test_coverage_of_calibrated_data(p, num_draws, level, num_data_sets):
     keys = jax.random.split(jax.random.key(7), num_data_sets)

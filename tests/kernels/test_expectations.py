@@ -171,21 +171,6 @@ def test_features_of_sums_and_multiples(name):
     np.testing.assert_allclose(ours.estimate, expected.estimate, rtol=1e-10)
 
 
-def _beta(rng):
-    alpha, beta = rng.uniform(0.5, 10, (2, 300)).astype(np.float32)
-    return distributions.Beta(alpha, beta), rng.beta(alpha, beta)
-
-
-def _poisson(rng):
-    rate = rng.uniform(0.5, 10, 300).astype(np.float32)
-    return distributions.Poisson(rate), rng.poisson(rate)
-
-
-def _laplace(rng):
-    loc, scale = (rng.uniform(*ends, 300).astype(np.float32) for ends in ((0, 1), (0.05, 0.3)))
-    return distributions.Laplace(loc, scale), loc + scale * rng.laplace(size=300)
-
-
 def _mixture(rng):  # of narrow components, where the four terms cancel to 1e-4 of themselves
     weights = rng.dirichlet(np.ones(3), 400).astype(np.float32)
     loc, scale = 0.05 * rng.normal(size=(400, 3)), rng.uniform(0.005, 0.05, (400, 3))
@@ -205,9 +190,6 @@ def _multivariate(rng):  # every pair has the same rounding errors
 @pytest.mark.parametrize(
     ("data", "target", "limit"),
     [
-        (_beta, kernels.SquaredExponential(0.3), 0.01),
-        (_poisson, kernels.White(), 0.01),
-        (_laplace, kernels.Exponential(1.0), 0.01),
         (_mixture, kernels.SquaredExponential(1.0), 0.01),
         (_multivariate, kernels.SquaredExponential(1.0), 0.002),
     ],

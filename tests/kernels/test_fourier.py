@@ -65,12 +65,8 @@ def test_against_quadrature(name, dtype):
     assert found.dtype == dtype
     error = {"rtol": 0, "atol": 3e-7 if dtype == np.float32 else 2e-13}
     np.testing.assert_allclose(found, expected, **error)
-    np.testing.assert_allclose(_of_blocks(predictions, targets), expected, **error)
-
-
-def _of_blocks(predictions, targets):
-    """The same by pairs, in a block."""
-    return estimators.skce_block(CONSTANT, predictions, targets, block_size=len(targets))
+    by_pairs = estimators.skce_block(CONSTANT, predictions, targets, block_size=2)
+    np.testing.assert_allclose(by_pairs, expected, **error)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -148,19 +144,13 @@ def test_sums_of_redraws_against_pairs(name):
         np.testing.assert_allclose(off_diagonal[b, 0], h.sum() - np.trace(h), rtol=0, atol=1e-11)
 
 
-def test_equal_ensembles_are_evaluated_by_pairs():
-    """Their pairs of a draw with itself are left out off the diagonal, too."""
-    rows = np.array([0, 0, 1, 2])
-    predictions = d.Ensemble(VALUES[rows], index=rows)
-    plan = plan_of([(None, CONSTANT)], predictions, jnp.asarray(TARGETS[:4]))
-    assert not plan.parts[0].featured
-
-
-def test_draws_of_heavy_tails_are_evaluated_by_pairs():
-    """Redrawn targets would leave the range of the series."""
-    predictions = d.monte_carlo(jax.random.key(0), d.StudentT(np.full(N, 2.0), LOC, np.ones(N)), M)
-    plan = plan_of([(None, CONSTANT)], predictions, jnp.asarray(TARGETS))
-    assert not plan.parts[0].featured
+def test_what_is_evaluated_by_pairs():
+    """Equal ensembles, whose pairs of a draw with itself are left out, and draws of heavy tails."""
+    rows, key = np.array([0, 0, 1, 2]), jax.random.key(0)
+    student = d.monte_carlo(key, d.StudentT(np.full(N, 2.0), LOC, np.ones(N)), M)
+    for predictions in (d.Ensemble(VALUES[rows], index=rows), student):
+        plan = plan_of([(None, CONSTANT)], predictions, jnp.asarray(TARGETS[: len(predictions)]))
+        assert not plan.parts[0].featured
 
 
 def test_traced_values_are_refused_without_a_closed_form():

@@ -165,15 +165,9 @@ def test_wide_atoms(ell):
     np.testing.assert_allclose(found[1, 0, 0], expected + ell / np.sqrt(ell**2 + 2), atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "predictions",
-    [
-        distributions.Poisson(jnp.array([0.5, 3.0])),
-        distributions.Ensemble(jnp.array([[0, 2, 1, 5], [3, 0, 0, 1]])),
-    ],
-)
-def test_features_of_batches(predictions):
+def test_features_of_batches():
     """Those of an atom are weighted; as of one sample after the other."""
+    predictions = distributions.Poisson(jnp.array([0.5, 3.0]))
     targets, kernel = jnp.array([[0, 2], [1, 7]]), NormalScore(SquaredExponential(0.5))
     prepared = prepare_features(kernel, predictions, targets[0])
     one = jax.vmap(lambda p, y: features(kernel, prepared, p, y))
