@@ -27,6 +27,7 @@ def test_against_a_double_loop(name):
         np.testing.assert_allclose(ours, np.mean(blocks), atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["normal", "diagonal", "classes"])
 def test_unbiased_means_unbiased(family):
     """Mean over calibrated data sets within three standard errors of zero."""

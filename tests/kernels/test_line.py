@@ -86,13 +86,6 @@ def test_estimates_of_binary_predictions(n, weighted):
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
-def _in_tiles(monkeypatch, function):
-    """Value of a function without the path of linear time."""
-    with monkeypatch.context() as patch:
-        patch.setattr("calibjax.operators.plan._ON_LINE_FROM", np.inf)
-        return function()
-
-
 @pytest.mark.parametrize("polynomials", [((1.0,),) * 3, ((1.0, 1.0, 1 / 3), (1.0,), (1.0, 1.0))])
 def test_second_derivatives_with_ties(polynomials):
     """Of the sums themselves, by all arguments, against the sum over pairs written out."""
@@ -205,22 +198,6 @@ def test_what_lies_on_a_line(name):
 def test_what_does_not(name):
     found = line_of(*OFF_LINE[name])
     assert found is None or (name == "all equal" and len(set(np.asarray(found.positions))) == 1)
-
-
-def test_scales_that_are_traced(monkeypatch):
-    """They may differ, so that the sum is one over pairs."""
-    rng = np.random.default_rng(0)
-    loc, targets = map(jnp.asarray, rng.normal(size=(2, 50)))
-    product = kernels.TensorProduct(
-        kernels.Exponential(0.5, Wasserstein()), kernels.SquaredExponential(1.0)
-    )
-    value = functools.partial(estimators.skce, product)
-    expected = _in_tiles(monkeypatch, lambda: value(Normal(loc, jnp.ones(50)), targets))
-    for found in (
-        value(Normal(loc, jnp.ones(50)), targets),
-        jax.jit(value)(Normal(loc, jnp.ones(50)), targets),
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("n", [40, 700])
