@@ -59,6 +59,16 @@ def unbiased(matrix):
     return sum(matrix[i, j] for i in range(n) for j in range(i + 1, n)) * 2 / (n * (n - 1))
 
 
+def energy_score(draws, y, weights=None, fair=False):
+    """E‖Z − y‖ − ½ E‖Z − Z'‖ of draws [m] or [m, d] by loops; of fair scores draws that differ."""
+    z, m = np.reshape(draws, (len(draws), -1)), len(draws)
+    w = np.full(m, 1 / m) if weights is None else weights
+    near = sum(w[j] * np.linalg.norm(z[j] - y) for j in range(m))
+    pairs = [(w[j] * w[k], z[j] - z[k]) for j in range(m) for k in range(m) if j != k]
+    total = sum(share for share, _ in pairs) if fair else 1
+    return near - sum(share * np.linalg.norm(x) for share, x in pairs) / total / 2
+
+
 def normal_data(n, d=None, seed=0, dtype=np.float64, calibrated=True):
     """W21's models with random scales: predictions, targets, and a list of NumPy samples."""
     rng = np.random.default_rng(seed)

@@ -9,6 +9,7 @@ import pytest
 
 from calibjax import distances, estimators, hypothesis_tests, kernels, scores
 from calibjax.distributions import Ensemble
+from tests import oracles
 
 N, M = 12, 7
 RNG = np.random.default_rng(0)
@@ -30,16 +31,6 @@ def rows(values, targets):
     return [(z[is_there], y) for z, is_there, y in zip(values, IS_THERE, targets, strict=True)]
 
 
-def distance(x, y):
-    return np.linalg.norm(np.atleast_1d(x - y))
-
-
-def energy(z, y, fair):
-    m = len(z)
-    between = sum(distance(a, b) for a in z for b in z) / (m * (m - 1) if fair else m**2)
-    return np.mean([distance(a, y) for a in z]) - between / 2
-
-
 @pytest.mark.parametrize("x64", [False, True])
 def test_scores(x64):
     with jax.enable_x64(x64):
@@ -49,7 +40,8 @@ def test_scores(x64):
             (scores.energy_score, OF_VECTORS, VECTORS, POINTS, False),
             (FAIR_ENERGY, OF_VECTORS, VECTORS, POINTS, True),
         ):
-            wanted = np.mean([energy(z, y, fair) for z, y in rows(values, targets)])
+            each = [oracles.energy_score(*row, fair=fair) for row in rows(values, targets)]
+            wanted = np.mean(each)
             tolerance = 1e-12 if x64 else 1e-5
             np.testing.assert_allclose(score(ensembles, targets), wanted, rtol=tolerance)
             found = jax.jit(score)(jax.tree.map(jnp.asarray, ensembles), jnp.asarray(targets))

@@ -20,35 +20,23 @@ FAIR_ENERGY = functools.partial(scores.energy_score, estimator="fair")
 WEIGHTS = np.array([0.5, 2, 0, 1, 3, 1.5])
 
 
-def loops(x, y, q, fair):
-    """E‖Z − y‖ − ½ E‖Z − Z'‖ for each sample."""
-    found = []
-    for z, t, p in zip(x.reshape(N, M, -1), y.reshape(N, -1), q):
-        near = sum(p[j] * np.linalg.norm(z[j] - t) for j in range(M))
-        pairs = [(j, k) for j in range(M) for k in range(M) if j != k]
-        apart = sum(p[j] * p[k] * np.linalg.norm(z[j] - z[k]) for j, k in pairs)
-        found.append(near - apart / 2 / (sum(p[j] * p[k] for j, k in pairs) if fair else 1))
-    return np.array(found)
-
-
 @pytest.mark.parametrize("probs", [None, PROBS])
 def test_against_loops(probs):
-    q = np.full((N, M), 1 / M) if probs is None else probs
-    vectors, numbers = D.Ensemble(X, probs), D.Ensemble(X[..., 0], probs)
-    cases = [
-        (scores.energy_score, vectors, Y, loops(X, Y, q, False)),
-        (scores.energy_score, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, False)),
-        (FAIR_ENERGY, vectors, Y, loops(X, Y, q, True)),
-        (FAIR_CRPS, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, True)),
-        (scores.crps, numbers, Y[:, 0], loops(X[..., 0], Y[:, 0], q, False)),
-    ]
-    for function, p, y, expected in cases:
+    weights = [None] * N if probs is None else probs
+    for score, x, y, fair in (
+        (scores.energy_score, X, Y, False),
+        (scores.energy_score, X[..., 0], Y[:, 0], False),
+        (FAIR_ENERGY, X, Y, True),
+        (FAIR_CRPS, X[..., 0], Y[:, 0], True),
+        (scores.crps, X[..., 0], Y[:, 0], False),
+    ):
+        expected = [oracles.energy_score(*row, fair) for row in zip(x, y, weights)]
         for dtype, rtol in ((np.float64, 1e-12), (np.float32, 1e-5)):
-            data = oracles.as_dtype((p, y), dtype)
-            found = function(*data)
+            data = oracles.as_dtype((D.Ensemble(x, probs), y), dtype)
+            found = score(*data, reduction="none")
             assert found.dtype == dtype
-            np.testing.assert_allclose(found, expected.mean(), rtol=rtol)
-            found = function(*data, weights=WEIGHTS)
+            np.testing.assert_allclose(found, expected, rtol=rtol)
+            found = score(*data, weights=WEIGHTS)
             np.testing.assert_allclose(found, WEIGHTS @ expected / WEIGHTS.sum(), rtol=rtol)
 
 
