@@ -40,6 +40,17 @@ def test_calibration_kernels_are_symmetric_and_positive_semi_definite(name):
     assert "Ensemble" in name or np.linalg.eigvalsh(matrix)[0] > -1e-7
 
 
+def test_matrices_of_pairs_of_predictions_and_labels():
+    rng, labels = np.random.default_rng(0), np.arange(12) % 3
+    probs, matrix = rng.dirichlet(np.ones(3), 12), oracles.label_matrix(3)
+    near = kernels.Exponential(0.7, distances.TotalVariation())
+    product = kernels.TensorProduct(near, kernels.LabelKernel(matrix))
+    found = kernels.gram_matrix(product, (distributions.Categorical(probs), labels))
+    variation = 0.5 * np.abs(probs[:, None] - probs).sum(-1)
+    expected = np.exp(-variation / 0.7) * matrix[labels][:, labels]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_values_from_the_formulas():
     x, y = np.array([0.0, 0.0]), np.array([3.0, 4.0])
     np.testing.assert_allclose(kernels.SquaredExponential(2.0)(x, y), np.exp(-25 / 8), rtol=1e-14)

@@ -6,7 +6,14 @@ from scipy import integrate, stats
 
 from calibjax import distributions, estimators
 from calibjax.distributions import DiagNormal, Gamma, MvNormal, Normal, StudentT
-from calibjax.kernels import Constant, NormalScore, SquaredExponential, Stein, TensorProduct
+from calibjax.kernels import (
+    Constant,
+    NormalScore,
+    SquaredExponential,
+    Stein,
+    TensorProduct,
+    default_kernel,
+)
 from calibjax.kernels.expectations import batch_features, features, prepare_features
 from tests.compiled import centered_kernel, double_expectation, single_expectation
 
@@ -203,3 +210,13 @@ def test_ranks_in_ensembles():
     weighted = distributions.Ensemble(jnp.array([1.0, 3.0, 4.0, 5.0]), jnp.array([2, 1, 1, 1]) / 5)
     found = centered_kernel(kernel, weighted, 3.5, weighted, 1.0)
     np.testing.assert_allclose(found, centered_kernel(kernel, p, 3.5, p, 1.0), atol=1e-12)
+
+
+def test_default_kernel_of_vectors():
+    """Scores of four components are twice as far apart as those of one."""
+    found = []
+    for d in (1, 4):
+        predictions = DiagNormal(np.random.default_rng(0).normal(size=(5, d)), np.ones((5, d)))
+        target = default_kernel(predictions).target
+        found.append([float(term.kernel.length_scale) for term in target.terms])
+    np.testing.assert_allclose(found, [[0.5, 2], [1, 4]])

@@ -84,8 +84,9 @@ def test_information():
     np.testing.assert_allclose(found, [[information]], rtol=1e-10)
     kernel = informed(Fisher(AffineScaling()), PREDICTIONS["numbers"][0])
     np.testing.assert_allclose(kernel.information, [[1, 0], [0, 2]], atol=1e-9)
-    norm = diagonal_expectation(kernel, row(PREDICTIONS["numbers"][0], 0))
-    np.testing.assert_allclose(norm, 2, rtol=1e-6)  # standardised
+    first = row(PREDICTIONS["numbers"][0], 0)
+    norms = [diagonal_expectation(x, first) for x in (Fisher(AffineScaling()), kernel)]
+    np.testing.assert_allclose(norms, [1 + 2, 2], rtol=1e-6)  # the second is standardised
 
 
 def test_shapes():
