@@ -26,6 +26,7 @@ def test_against_loops(probs):
     for score, x, y, fair in (
         (scores.energy_score, X, Y, False),
         (scores.energy_score, X[..., 0], Y[:, 0], False),
+        (scores.energy_score, X[..., :1], Y[:, :1], False),
         (FAIR_ENERGY, X, Y, True),
         (FAIR_CRPS, X[..., 0], Y[:, 0], True),
         (scores.crps, X[..., 0], Y[:, 0], False),
