@@ -50,6 +50,8 @@ def test_rows_of_one_index_may_be_rounded_differently():
         return scores.crps(hotter, jnp.zeros(430), reduction="none")
 
     assert np.isfinite(score(shared)).all()
+    rounded = values.at[429].multiply(1 + 4 * jnp.finfo(values.dtype).eps)
+    assert np.isfinite(score(distributions.Ensemble(rounded, index=index))).all()
     off = shared.values.at[429].add(1e-3)
     assert np.isnan(score(distributions.Ensemble(off, index=index))[429])
 
