@@ -13,7 +13,7 @@ QUICKLY = --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_c
 CACHE = PYTHONDONTWRITEBYTECODE= JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.cache/jax JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
 	JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
-.PHONY: demo paper paper-full check test test-slow coverage lint types bench gallery docs clean
+.PHONY: demo paper paper-full check test test-slow coverage mutants lint types bench gallery docs clean
 
 $(BIN)/pip:
 	$(PYTHON) -m venv .venv
@@ -49,6 +49,13 @@ test-slow: .venv/installed  ## simulations of levels and power, gradients, float
 coverage: .venv/installed  ## which lines the tests reach, into htmlcov/
 	$(BIN)/python -m pip install --quiet pytest-cov
 	$(CACHE) $(PYTEST) -m 'not slow' --cov=calibjax --cov-report=term --cov-report=html
+
+SEED ?= 1
+N ?= 100
+JOBS ?= 2
+mutants: .venv/installed  ## share of changed lines that the quick tests notice; ROOM=kernels takes one subpackage
+	$(CACHE) XLA_FLAGS="$(QUICKLY)" JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m tests.mutation \
+	--seed $(SEED) --num $(N) --jobs $(JOBS) --room '$(ROOM)'
 
 lint: .venv/installed
 	$(BIN)/ruff check .

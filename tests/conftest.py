@@ -15,8 +15,6 @@ except ImportError:
 
 # Tests of arrays that are split over devices find four; everything else runs on the first.
 jax.config.update("jax_num_cpu_devices", 4)
-# A script that needs mpmath, which the tests of its numbers do not.
-collect_ignore = ["distributions/numbers_by_mpmath.py"]
 _contexts = []
 
 

@@ -59,6 +59,16 @@ def unbiased(matrix):
     return sum(matrix[i, j] for i in range(n) for j in range(i + 1, n)) * 2 / (n * (n - 1))
 
 
+def energy_score(draws, y, weights=None, fair=False):
+    """E‖Z − y‖ − ½ E‖Z − Z'‖ of draws [m] or [m, d] by loops; of fair scores draws that differ."""
+    z, m = np.reshape(draws, (len(draws), -1)), len(draws)
+    w = np.full(m, 1 / m) if weights is None else weights
+    near = sum(w[j] * np.linalg.norm(z[j] - y) for j in range(m))
+    pairs = [(w[j] * w[k], z[j] - z[k]) for j in range(m) for k in range(m) if j != k]
+    total = sum(share for share, _ in pairs) if fair else 1
+    return near - sum(share * np.linalg.norm(x) for share, x in pairs) / total / 2
+
+
 def normal_data(n, d=None, seed=0, dtype=np.float64, calibrated=True):
     """W21's models with random scales: predictions, targets, and a list of NumPy samples."""
     rng = np.random.default_rng(seed)
@@ -112,15 +122,16 @@ def categorical_kernel(nu=0.5, matrix=None):
 
 
 def check_gradients(value, points, step=1e-5, atol=1e-8):
-    """Gradients at points [n, d] are finite, and central differences in double precision."""
+    """Gradients at points [n, d] are finite, and central differences, each times the coordinate."""
     n, d = points.shape
+    unit = np.where(points == 0, 1, np.abs(points))
     steps = step * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
     evaluate = jax.jit(jax.vmap(jax.value_and_grad(value)))
-    values, gradients = evaluate((points + steps[:, None]).reshape(-1, d))
+    values, gradients = evaluate((points + unit * steps[:, None]).reshape(-1, d))
     assert np.all(np.isfinite(gradients))
     values = values.reshape(-1, n)
     differences = (values[1 : d + 1] - values[d + 1 :]) / (2 * step)
-    np.testing.assert_allclose(gradients[:n].T, differences, atol=atol)
+    np.testing.assert_allclose((gradients[:n] * unit).T, differences, rtol=1e-5, atol=atol)
 
 
 def as_dtype(tree, dtype):

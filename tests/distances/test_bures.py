@@ -48,19 +48,6 @@ def test_agrees_with_matrix_roots(d):
     np.testing.assert_allclose(swapped[1][0], right, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("d", SIZES)
-def test_float32(d):
-    s, t = (oracles.covariances(30, d, seed=i).astype(np.float32) for i in (3, 4))
-    expected = [_by_roots(*pair) for pair in zip(s.astype(float), t.astype(float))]
-    value, slopes = gradient(s, t)
-    assert value.dtype == slopes[0].dtype == jnp.float32
-    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-6)
-    exact = gradient(s.astype(float), t.astype(float))[1]
-    scale = np.abs(exact[0]).max((1, 2), keepdims=True)
-    np.testing.assert_allclose(slopes[0] / scale, exact[0] / scale, atol=1e-3)
-
-
 @pytest.mark.parametrize("d", SIZES)
 @pytest.mark.parametrize(("dtype", "condition"), [(np.float32, 1e4), (np.float64, 1e8)])
 def test_ill_conditioned_covariances_that_commute(d, dtype, condition):

@@ -34,29 +34,17 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_metric(name):
+def test_metric_with_gradients_of_zero_where_it_is_zero(name):
     distance, (p, q) = PAIRS[name]
     p, q = (jax.tree.map(jnp.asarray, x) for x in (p, q))
     assert distance(p, q) > 0
     np.testing.assert_allclose(distance(p, q), distance(q, p), rtol=1e-15)
     np.testing.assert_allclose(distance.squared(p, q), distance(p, q) ** 2, rtol=1e-14)
     assert distance(p, p) == 0
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_gradient_is_finite_at_distance_zero(name):
-    distance, (p, _) = PAIRS[name]
-    p = jax.tree.map(jnp.asarray, p)
     for function in (distance, distance.squared):
         left, right = jax.grad(function, argnums=(0, 1))(p, p)
         for leaf in jax.tree.leaves((left, right)):
             np.testing.assert_array_equal(leaf, 0)
-
-
-def test_gradient_agrees_with_finite_differences():
-    p = distributions.Normal(jnp.array(0.3), jnp.array(1.2))
-    q = distributions.Normal(jnp.array(-0.4), jnp.array(0.7))
-    jax.test_util.check_grads(distances.Wasserstein(), (p, q), order=2, modes=["fwd", "rev"])
 
 
 @pytest.mark.parametrize(
@@ -70,18 +58,6 @@ def test_wasserstein_is_the_distance_of_the_quantile_functions(family, reference
         family(jnp.array(0.3), jnp.array(1.2)), family(jnp.array(-0.4), jnp.array(0.7))
     )
     np.testing.assert_allclose(ours**2, squared, rtol=1e-7)
-
-
-def test_bernoulli_has_the_distances_of_two_classes():
-    for distance in (distances.Euclidean(), distances.TotalVariation(), distances.Manhattan()):
-        one = distance(
-            distributions.Bernoulli(jnp.array(0.3)), distributions.Bernoulli(jnp.array(0.9))
-        )
-        two = distance(
-            distributions.Categorical(jnp.array([0.7, 0.3])),
-            distributions.Categorical(jnp.array([0.1, 0.9])),
-        )
-        np.testing.assert_allclose(one, two, rtol=1e-14)
 
 
 @pytest.mark.parametrize("size", [1, 7, 32, 33, 150])

@@ -136,22 +136,6 @@ def test_weights_are_divided_by_their_sum():
     np.testing.assert_allclose(plans.sum((2, 3)), 1, rtol=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("weights", "cost"),
-    [
-        ([0.5, np.nan], 1.0),
-        ([1.5, -0.5], 1.0),
-        ([0.0, 0.0], 1.0),
-        ([0.5, 0.5], np.nan),
-        ([0.5, 0.5], np.inf),
-    ],
-)
-def test_traced_values_that_are_wrong_give_nan(weights, cost):
-    p, q = np.tile(weights, (4, 1)), np.tile([0.25, 0.25, 0.5], (5, 1))
-    costs = np.array([[cost, 1.0, 1.0], [0.5, 1.0, 1.0]])
-    assert np.all(np.isnan(plans_of_all_pairs(p, q, costs)))
-
-
 def test_plans_that_are_not_finished_are_nan(monkeypatch):
     monkeypatch.setattr(wasserstein, "_PIVOTS_PER_NODE", 0)
     p, q = np.full(4, 1 / 4), np.full(3, 1 / 3)  # of a shape that is not compiled yet

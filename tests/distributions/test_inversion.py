@@ -4,32 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
 from calibjax import distributions, record
 from calibjax.distributions.base import draw_each
 
 N = 20_000
-FAMILIES = {
-    "normal": (lambda one: distributions.Normal(2 * one, 3 * one), stats.norm(2, 3)),
-    "laplace": (lambda one: distributions.Laplace(2 * one, 3 * one), stats.laplace(2, 3)),
-    "logistic": (lambda one: distributions.Logistic(2 * one, 3 * one), stats.logistic(2, 3)),
-    "log-normal": (lambda one: distributions.LogNormal(0 * one, one / 2), stats.lognorm(0.5)),
-    "uniform": (lambda one: distributions.Uniform(2 * one, 5 * one), stats.uniform(2, 3)),
-}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", FAMILIES)
-def test_batches_of_numbers(name, dtype):
-    """Kolmogorov's statistic of 20 000 draws, which exceeds 1.95 / √n in 1 of 1000 data sets."""
-    batch, expected = FAMILIES[name]
-    draws = np.asarray(distributions.sample_targets(jax.random.key(5), batch(np.ones(N, dtype))))
-    assert draws.dtype == dtype
-    assert np.isfinite(draws).all()
-    assert stats.kstest(draws, expected.cdf).statistic < 1.95 / np.sqrt(N)
-    neighbours = stats.spearmanr(draws[1:], draws[:-1]).statistic
-    assert abs(neighbours) < 3.3 / np.sqrt(N)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +29,10 @@ def test_batches_of_labels(predictions, expected):
 
 @pytest.mark.parametrize(
     "predictions",
-    [FAMILIES["normal"][0](np.ones(200)), distributions.Categorical(np.full((200, 4), 0.25))],
+    [
+        distributions.Normal(np.zeros(200), np.ones(200)),
+        distributions.Categorical(np.full((200, 4), 0.25)),
+    ],
     ids=["numbers", "labels"],
 )
 def test_one_key_for_a_batch(predictions):
@@ -60,11 +42,12 @@ def test_one_key_for_a_batch(predictions):
     assert len(set(draws.tolist())) >= 4
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_the_smallest_number_is_possible(name):
+@pytest.mark.parametrize("family", ["Normal", "Laplace", "Logistic", "LogNormal", "Uniform"])
+def test_the_smallest_number_is_possible(family):
     """A key whose bits are all zero has a level of 0, of which inverse functions make −∞."""
     keys = jax.random.wrap_key_data(jnp.zeros((1, 2), jnp.uint32))
-    assert np.isfinite(draw_each(keys, FAMILIES[name][0](np.ones(1)))).all()
+    one = getattr(distributions, family)(np.ones(1), np.full(1, 2.0))
+    assert np.isfinite(draw_each(keys, one)).all()
 
 
 def test_draws_of_a_subclass_are_its_own():
@@ -77,10 +60,3 @@ def test_draws_of_a_subclass_are_its_own():
     draws = np.asarray(distributions.sample_targets(jax.random.key(0), batch))
     np.testing.assert_array_equal(draws, np.round(draws))
     assert len(set(draws)) > 5
-
-
-def test_wrapped_predictions_draw_alike():
-    inner = distributions.Normal(np.zeros(9), np.ones(9))
-    wrapped = distributions.monte_carlo(jax.random.key(1), inner, num_samples=3)
-    draw = [distributions.sample_targets(jax.random.key(2), p) for p in (inner, wrapped)]
-    np.testing.assert_array_equal(*draw)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distributions, estimators, kernels
+from calibjax import distributions
 
 LEVELS = np.array([1e-6, 0.05, 0.3, 0.5, 0.9, 1 - 1e-9])
 WEIGHTS, LOC, SCALE = (
@@ -38,18 +38,6 @@ def test_quantiles_invert_the_distribution_function(dtype):
     assert y.max() < 5
 
 
-@pytest.mark.slow
-def test_derivative_of_quantiles_is_the_implicit_one():
-    p, level, step = _mixture(), 0.55, 1e-6
-    by_loc = jax.grad(lambda loc: _mixture(loc=loc).icdf(level))(jnp.asarray(LOC))
-    y = p.icdf(level)
-    expected = WEIGHTS * stats.norm(LOC, SCALE).pdf(y) / np.exp(p.log_prob(y))
-    np.testing.assert_allclose(by_loc, expected, rtol=1e-9, atol=1e-12)
-    by_level = jax.grad(p.icdf)(level)
-    difference = (p.icdf(level + step) - p.icdf(level - step)) / (2 * step)
-    np.testing.assert_allclose(by_level, difference, rtol=1e-6)
-
-
 def test_quantiles_of_discrete_components_are_the_smallest_values_reached():
     probs = np.array([[0.0, 0.5, 0.3, 0.2], [0.1, 0.0, 0.0, 0.9]])
     p = distributions.Mixture(
@@ -67,23 +55,6 @@ def test_draws_follow_the_mixture():
     draws = distributions.sample_targets(jax.random.key(0), batch)
     cdf = lambda y: stats.norm(LOC, SCALE).cdf(np.asarray(y)[:, None]) @ WEIGHTS  # noqa: E731
     assert stats.kstest(draws, cdf).pvalue > 1e-3
-
-
-def test_mixtures_of_classes_are_class_predictions():
-    rng = np.random.default_rng(0)
-    weights, probs = rng.dirichlet(np.ones(3), 9), rng.dirichlet(np.ones(4), (9, 3))
-    labels = jnp.asarray(rng.integers(0, 4, 9))
-    mixture = distributions.Mixture(
-        jnp.asarray(weights), distributions.Categorical(jnp.asarray(probs))
-    )
-    classes = distributions.Categorical(jnp.einsum("nk,nkm->nm", weights, probs))
-    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.White())
-    for function in (
-        lambda p: estimators.skce(kernel, p, labels),
-        lambda p: estimators.ece(p, labels, binning=estimators.UniformBins(3)),
-        lambda p: estimators.top_label(p, labels)[0].probs,
-    ):
-        np.testing.assert_allclose(function(mixture), function(classes), rtol=1e-12)
 
 
 def test_derivatives_of_the_log_density_by_a_weight_of_zero():

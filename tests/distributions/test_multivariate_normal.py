@@ -31,15 +31,6 @@ def test_agrees_with_scipy(d):
     np.testing.assert_allclose(single, expected, rtol=2e-5)
 
 
-def test_gradient_of_the_density():
-    p, y = jax.tree.map(lambda x: x[0], (MvNormal(jnp.asarray(LOC), jnp.asarray(COV)), TARGETS))
-
-    def log_prob(loc, cov):
-        return MvNormal(loc, cov).log_prob(y)
-
-    jax.test_util.check_grads(jax.jit(log_prob), (p.loc, p.cov), order=1, modes=["rev"], rtol=1e-5)
-
-
 def test_draws_follow_the_distribution():
     dtype = jnp.float32
     n = 20_000

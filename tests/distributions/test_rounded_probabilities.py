@@ -1,11 +1,11 @@
-"""Probabilities that rounding pushed past 0 or 1, by a few units in the last place, are 0 and 1."""
+"""Rounded probabilities: past 0 or 1 by a few units in the last place, or with other sums."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax import distributions, hypothesis_tests, recalibration, scores
+from calibjax import distributions, scores
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -49,16 +49,42 @@ def test_traced_ones_are_ends_and_others_are_not_numbers(dtype):
     assert np.isnan(compiled(jnp.asarray(pushed(dtype, 40)))[0])
 
 
-def test_tests_recalibration_and_confidences():
-    given = pushed(np.float64, 1)
-    p = distributions.Bernoulli(given)
-    result = hypothesis_tests.exact_test(
-        jax.random.key(0), scores.negative_log_likelihood, p, LABELS, num_draws=19
+CLASSES = np.random.default_rng(0).dirichlet(np.ones(20), 50)
+OF_CLASSES = np.arange(50) % 20
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+@pytest.mark.parametrize("module", [np, jnp])
+def test_probabilities_of_classes(dtype, module):
+    probs = module.asarray(CLASSES, dtype)
+    wide = np.asarray(probs, np.float64)
+    wide /= wide.sum(1, keepdims=True)
+    expected = -np.log(wide[np.arange(50), OF_CLASSES]).mean()
+    loss = scores.negative_log_likelihood
+    found = [loss(distributions.Categorical(probs), OF_CLASSES)]
+    found.append(jax.jit(lambda p: loss(distributions.Categorical(p), OF_CLASSES))(probs))
+    found.append(
+        loss(distributions.with_features(distributions.Categorical(probs), CLASSES), OF_CLASSES)
     )
-    assert np.isfinite(result.statistic)
-    assert np.isfinite(recalibration.TemperatureScaling().fit(p, LABELS))
-    fit = recalibration.IsotonicRegression().fit
-    for dtype in DTYPES:
-        ends = np.clip(pushed(dtype, 1).astype(np.float64), 0, 1).astype(dtype)
-        found, wanted = fit(pushed(dtype, 1), LABELS), fit(ends, LABELS)
-        jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert found[0].dtype == jnp.float32
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_sums_that_rounding_does_not_explain(dtype):
+    probs = jnp.asarray(CLASSES, dtype).at[3].multiply(0.9)
+    with pytest.raises(ValueError, match=r"sum\(-1\)\[3\] = 0\.(89|90)"):
+        scores.negative_log_likelihood(distributions.Categorical(probs), OF_CLASSES)
+    loss = jax.jit(
+        lambda p: scores.negative_log_likelihood(distributions.Categorical(p), OF_CLASSES)
+    )
+    assert jnp.isnan(loss(probs))
+
+
+def test_weights_of_mixtures():
+    weights = jnp.asarray(CLASSES, jnp.bfloat16)
+    mixture = distributions.Mixture(
+        weights, distributions.Normal(jnp.zeros((50, 20)), jnp.ones((50, 20)))
+    )
+    found = scores.negative_log_likelihood(mixture, np.zeros(50))
+    np.testing.assert_allclose(found, 0.5 * np.log(2 * np.pi), rtol=1e-5)

@@ -88,10 +88,6 @@ def test_numbers_of_python_are_the_parameters_of_all_rows():
     np.testing.assert_array_equal(p.scale, np.full(3, 0.3, np.float32))
     assert p.scale.dtype == np.float32
     np.testing.assert_allclose(jax.vmap(lambda p: p.variance())(p), np.full(3, 0.09), rtol=1e-6)
-    assert jax.tree.map(lambda *x: jnp.stack(x), p, p).scale.shape == (2, 3)
-    np.testing.assert_allclose(
-        jax.vmap(lambda p: p.mean(), (distributions.Normal(0, 0),))(p), p.loc
-    )
     mixture = distributions.Mixture(np.full((3, 2), 0.5), distributions.Normal(loc, 1))
     assert mixture[1].components.scale.shape == (2,)
     assert distributions.Normal(0.0, 1.0).scale == 1.0  # one prediction

@@ -29,7 +29,6 @@ ONE = TWO[:, 1]
 ONE_LABELS = np.array([1, 0, 1, 1, 1, 1, 1, 0])
 TEN = np.tile(np.array([1e-40, 1e-300, 1e-12, 1e-17, 0.0, 0.1, 0.2, 0.3, 0.05, 0.35]), (8, 1))
 TEN_LABELS = np.array([0, 1, 2, 3, 9, 5, 6, 7])
-TEMPERATURE = 7.0
 
 
 def _file(tmp_path, names, values, labels):
@@ -41,89 +40,49 @@ def _file(tmp_path, names, values, labels):
     return data.predictions, data.targets
 
 
-def _logits(_):
-    with np.errstate(divide="ignore"):
-        logits = np.maximum(np.log(TWO), -1e4)
-    return distributions.CategoricalLogits(logits), LABELS
-
-
 def _mixture(components):
     """Two equal components."""
     return distributions.Mixture(None, jax.tree.map(lambda x: np.stack([x, x], 1), components))
 
 
+def _decimals(table):
+    return [[Decimal(p) for p in map(float, row)] for row in table]
+
+
+ONES = [[1 - p, p] for (p,) in _decimals(ONE[:, None])], ONE_LABELS
+TWOS, TENS = (_decimals(TWO), LABELS), (_decimals(TEN), TEN_LABELS)
+# Exact probabilities with labels, and what is made of them.
 PATHS = {
-    "file, one column": lambda path: _file(path, ["prob"], ONE[:, None], ONE_LABELS),
-    "file, two columns": lambda path: _file(path, ["prob_0", "prob_1"], TWO, LABELS),
-    "file, ten columns": lambda path: _file(
-        path, [f"prob_{i}" for i in range(10)], TEN, TEN_LABELS
-    ),
-    "logits": _logits,
-    "Bernoulli": lambda _: (distributions.Bernoulli(ONE), ONE_LABELS),
-    "list": lambda _: (distributions.Bernoulli(ONE.tolist()), ONE_LABELS),
-    "Categorical": lambda _: (distributions.Categorical(TWO), LABELS),
-    "mixture of Bernoullis": lambda _: (_mixture(distributions.Bernoulli(ONE)), ONE_LABELS),
-    "mixture": lambda _: (_mixture(distributions.Categorical(TWO)), LABELS),
-    "features": lambda _: (
-        distributions.with_features(distributions.Bernoulli(ONE), np.arange(8.0)),
-        ONE_LABELS,
-    ),
+    "file, one column": (ONES, lambda path: _file(path, ["prob"], ONE[:, None], ONE_LABELS)),
+    "file, two columns": (TWOS, lambda path: _file(path, ["prob_0", "prob_1"], TWO, LABELS)),
+    "Bernoulli": (ONES, lambda _: (distributions.Bernoulli(ONE), ONE_LABELS)),
+    "Categorical": (TWOS, lambda _: (distributions.Categorical(TWO), LABELS)),
+    "ten classes": (TENS, lambda _: (distributions.Categorical(TEN), TEN_LABELS)),
+    "mixture of Bernoullis": (ONES, lambda _: (_mixture(distributions.Bernoulli(ONE)), ONE_LABELS)),
+    "mixture": (TWOS, lambda _: (_mixture(distributions.Categorical(TWO)), LABELS)),
 }
 
 
-def _exact(name):
-    """Probabilities and labels of a path, exactly."""
-    if "ten" in name:
-        return [[Decimal(p) for p in map(float, row)] for row in TEN], TEN_LABELS
-    if name in ("file, one column", "Bernoulli", "list", "mixture of Bernoullis", "features"):
-        return [[1 - Decimal(p), Decimal(p)] for p in map(float, ONE)], ONE_LABELS
-    return [[Decimal(p) for p in map(float, row)] for row in TWO], LABELS
-
-
-def _scores(probs, labels, temperature=1.0):
-    """Log scores of the samples, and the mean Brier score."""
-    power = 1 / Decimal(temperature)
-    powers = [[p**power if p > 0 else Decimal(0) for p in row] for row in probs]
-    probs = [[p / sum(row) for p in row] for row in powers]
-    logs = [float(-row[y].ln()) for row, y in zip(probs, labels, strict=True)]
-    brier = [
-        sum((p - (y == c)) ** 2 for c, p in enumerate(row))
-        for row, y in zip(probs, labels, strict=True)
-    ]
-    return np.array(logs), float(sum(brier) / len(brier))
-
-
-def _nll(predictions, targets):
-    return jax.vmap(lambda p, y: -p.log_prob(y))(predictions, targets)
-
-
+@pytest.mark.parametrize("temperature", [1, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PATHS)
-def test_log_scores(name, tmp_path):
+def test_scores(name, temperature, tmp_path):
     with jax.enable_x64(False), decimal.localcontext(prec=400):
-        predictions, targets = PATHS[name](tmp_path)
-        probs, labels = _exact(name)
+        (probs, labels), make = PATHS[name]
+        predictions, targets = make(tmp_path)
         np.testing.assert_array_equal(targets, labels)
-        expected, _ = _scores(probs, labels)
-        found = scores.negative_log_likelihood(predictions, targets)
+        powers = [[p ** (1 / Decimal(temperature)) for p in row] for row in probs]
+        probs = [[p / sum(row) for p in row] for row in powers]
+        if temperature != 1:
+            scaled = recalibration.TemperatureScaling().apply(float(temperature), predictions)
+            assert type(scaled) is type(predictions)
+            predictions = scaled
+        rows = list(zip(probs, labels, strict=True))
+        found = scores.negative_log_likelihood(predictions, targets, reduction="none")
         assert found.dtype == jnp.float32
-        np.testing.assert_allclose(found, expected.mean(), rtol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PATHS)
-def test_scores_at_a_temperature(name, tmp_path):
-    with jax.enable_x64(False), decimal.localcontext(prec=400):
-        predictions, targets = PATHS[name](tmp_path)
-        probs, labels = _exact(name)
-        _, brier = _scores(probs, labels)
-        found = scores.brier_score(predictions, targets)
-        np.testing.assert_allclose(found, brier, rtol=1e-6, atol=1e-7)
-        scaled = recalibration.TemperatureScaling().apply(TEMPERATURE, predictions)
-        assert type(scaled) is type(predictions)
-        logs, brier = _scores(probs, labels, TEMPERATURE)
-        np.testing.assert_allclose(_nll(scaled, targets), logs, rtol=1e-5, atol=1e-7)
-        found = scores.brier_score(scaled, targets)
-        np.testing.assert_allclose(found, brier, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(found, [float(-row[y].ln()) for row, y in rows], 1e-5, 1e-7)
+        brier = [sum((p - (y == c)) ** 2 for c, p in enumerate(row)) for row, y in rows]
+        found = scores.brier_score(predictions, targets, scale_by_half=False)
+        np.testing.assert_allclose(found, float(sum(brier) / len(brier)), 1e-5, 1e-7)
 
 
 @pytest.mark.parametrize("family", [distributions.Bernoulli, distributions.Categorical])

@@ -45,6 +45,15 @@ def median_variance_oracle(probs, min_size):
     return split(np.arange(len(probs)))
 
 
+def equal_mass_oracle(probs, num_bins):
+    """⌊b · number of smaller predictions / n⌋ of every class, of the second if there are two."""
+    n, m = probs.shape
+    columns = [1] if m == 2 else range(m)
+    rows = [tuple(num_bins * np.sum(probs[:, c] < p[c]) // n for c in columns) for p in probs]
+    positions = {row: i for i, row in enumerate(sorted(set(rows)))}
+    return np.array([positions[row] for row in rows])
+
+
 def groups_of(bins):
     return [np.flatnonzero(bins == b) for b in np.unique(bins)]
 
@@ -65,24 +74,29 @@ def random_data(n, m, seed=0, dtype=np.float64, decimals=None, concentration=0.5
     return probs, rng.integers(0, m, size=n)
 
 
-CASES = [(2, 50), (2, 300), (10, 300), (100, 120), (1000, 60)]
+CASES = [(2, 50), (2, 301), (3, 97), (10, 300), (100, 120), (1000, 60)]
+ORACLES = {
+    "UniformBins": (uniform_oracle, [(case, 10) for case in CASES], (1, 3, 2**24)),
+    "EqualMassBins": (equal_mass_oracle, [(case, 10) for case in CASES], (1, 3, 50)),
+    "MedianVarianceBins": (median_variance_oracle, [(case, 3) for case in CASES], (1, 40)),
+}
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "num_bins", "dtype"),
-    [
-        *((*case, 10, np.float64) for case in CASES),
-        *((10, 300, num_bins, np.float64) for num_bins in (1, 3, 2**24)),
-        *((*case, 10, np.float32) for case in ((2, 300), (1000, 60))),
-        *((10, 300, num_bins, np.float32) for num_bins in (3, 2**24)),
-    ],
-)
-def test_uniform_bins_against_a_dictionary(m, n, num_bins, dtype):
-    for decimals in (None, 1):
-        probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
-        ours = estimators.UniformBins(num_bins)(Categorical(jnp.asarray(probs)))
-        assert ours.dtype == jnp.int32
-        np.testing.assert_array_equal(ours, uniform_oracle(probs, num_bins))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ORACLES)
+def test_against_loops(name, dtype):
+    """For all shapes, of numbers with and without ties; and for other sizes of bins."""
+    oracle, cases, others = ORACLES[name]
+    for (m, n), size in [*cases, *(((10, 300), other) for other in others)]:
+        for decimals in (None, 1, 2):
+            probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
+            ours = getattr(estimators, name)(size)(Categorical(jnp.asarray(probs)))
+            assert ours.dtype == jnp.int32
+            if name != "MedianVarianceBins":
+                np.testing.assert_array_equal(ours, oracle(probs, size))
+                continue
+            assert same_partition(groups_of(ours), oracle(probs, size))
+            assert np.bincount(ours).min() >= size  # thus no gaps
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -108,50 +122,6 @@ def test_uniform_bins_see_every_class():
         bins = estimators.UniformBins(num_bins)(Categorical(jnp.asarray(np.tile(probs, (2, 1)))))
         assert len(set(np.asarray(bins[:m]))) == m
         np.testing.assert_array_equal(bins[:m], bins[m:])
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "min_size", "dtype"),
-    [
-        *((*case, 3, np.float64) for case in CASES),
-        *((10, 300, min_size, np.float64) for min_size in (1, 40)),
-        *((*case, 3, np.float32) for case in ((2, 300), (1000, 60))),
-        (10, 300, 1, np.float32),
-    ],
-)
-def test_median_variance_bins_against_recursion(m, n, min_size, dtype):
-    for decimals in (None, 1, 2):
-        probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
-        ours = estimators.MedianVarianceBins(min_size)(Categorical(jnp.asarray(probs)))
-        assert ours.dtype == jnp.int32
-        assert same_partition(groups_of(ours), median_variance_oracle(probs, min_size))
-        sizes = np.bincount(ours)
-        assert sizes.min() >= min_size  # thus no gaps
-
-
-def equal_mass_oracle(probs, num_bins):
-    """⌊b · number of smaller predictions / n⌋ of every class, of the second if there are two."""
-    n, m = probs.shape
-    columns = [1] if m == 2 else range(m)
-    rows = [tuple(num_bins * np.sum(probs[:, c] < p[c]) // n for c in columns) for p in probs]
-    positions = {row: i for i, row in enumerate(sorted(set(rows)))}
-    return np.array([positions[row] for row in rows])
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "num_bins", "dtype"),
-    [
-        *((*case, 10, np.float64) for case in ((2, 50), (2, 301), (3, 97), (100, 60))),
-        *((2, 301, num_bins, np.float64) for num_bins in (1, 3, 50)),
-        *((*case, 50, np.float32) for case in ((2, 301), (3, 97), (100, 60))),
-    ],
-)
-def test_equal_mass_bins_against_counting(m, n, num_bins, dtype):
-    for decimals in (None, 1):
-        probs, _ = random_data(n, m, dtype=dtype, decimals=decimals)
-        ours = estimators.EqualMassBins(num_bins)(Categorical(jnp.asarray(probs)))
-        assert ours.dtype == jnp.int32
-        np.testing.assert_array_equal(ours, equal_mass_oracle(probs, num_bins))
 
 
 def test_equal_mass_bins_of_a_large_sample():

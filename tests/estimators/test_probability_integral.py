@@ -37,34 +37,35 @@ def test_features_and_draws_change_nothing():
         np.testing.assert_array_equal(pit(other, Y), pit(normal, Y))
 
 
-def test_counts_are_spread_over_their_jump():
-    rate, counts = 2.5, np.array([0, 1, 4])
-    repeated = np.repeat(counts, 2000)
-    found = pit(d.Poisson(np.full(6000, rate)), repeated).reshape(3, -1)
-    low, high = scipy.stats.poisson.cdf(counts - 1, rate), scipy.stats.poisson.cdf(counts, rate)
-    assert np.all(found > low[:, None] - 1e-6)
-    assert np.all(found < high[:, None] + 1e-6)
-    for values, a, b in zip(found, low, high):
-        assert scipy.stats.kstest((values - a) / (b - a), "uniform").pvalue > 1e-3
+COUNTS, LEVELS = np.array([0, 1, 4]), np.array([0.1, 0.5])
+# Predictions, targets, and between which numbers their values are uniform. With the target, members
+# have m + 1 places, and ties take any of theirs; a target on a quantile is in both intervals.
+SPREAD = {
+    "counts": (
+        lambda n: d.Poisson(np.full(n, 2.5)),
+        COUNTS,
+        (scipy.stats.poisson.cdf(COUNTS - 1, 2.5), scipy.stats.poisson.cdf(COUNTS, 2.5)),
+    ),
+    "members": (
+        lambda n: d.Ensemble(np.tile([1.0, 2.0, 2.0], (n, 1))),
+        [0.0, 2.0, 3.0],
+        ([0, 0.25, 0.75], [0.25, 1, 1]),
+    ),
+    "quantiles": (
+        lambda n: d.Quantiles(LEVELS, np.tile([0.0, 1.0], (n, 1))),
+        [-1.0, 0.3, 1.5, 0.0],
+        ([0, 0.1, 0.5, 0], [0.1, 0.5, 1, 0.5]),
+    ),
+}
 
 
-def test_ranks_of_ensembles():
-    """With the target, members have m + 1 places; ties take any of theirs."""
-    values = np.tile([1.0, 2.0, 2.0], (3000, 1))
-    targets = np.repeat([0.0, 2.0, 3.0], 1000)
-    found = 4 * pit(d.Ensemble(values), targets).reshape(3, -1)
-    for one, low, high in zip(found, (0, 1, 3), (1, 4, 4)):
-        assert scipy.stats.kstest((one - low) / (high - low), "uniform").pvalue > 1e-3
-
-
-def test_quantiles_know_the_interval_only():
-    predictions = d.Quantiles(np.array([0.1, 0.5]), np.tile([0.0, 1.0], (3000, 1)))
-    targets = np.repeat([-1.0, 0.3, 1.5], 1000)
-    found = pit(predictions, targets).reshape(3, -1)
-    for one, low, high in zip(found, (0, 0.1, 0.5), (0.1, 0.5, 1)):
-        assert scipy.stats.kstest((one - low) / (high - low), "uniform").pvalue > 1e-3
-    on_quantile = pit(predictions, np.full(3000, 0.0))  # P(Y < 0) ≤ 0.1 ≤ P(Y ≤ 0)
-    assert scipy.stats.kstest(2 * on_quantile, "uniform").pvalue > 1e-3  # all below 1, of level ½
+@pytest.mark.parametrize("name", SPREAD)
+def test_values_are_spread_over_what_is_known(name):
+    make, targets, ends = SPREAD[name]
+    for target, low, high in zip(targets, *ends):
+        found = pit(make(2000), np.full(2000, target))
+        assert np.all((found > low - 1e-6) & (found < high + 1e-6))
+        assert scipy.stats.kstest((found - low) / (high - low), "uniform").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("x64", [False, True])
@@ -88,27 +89,6 @@ def test_targets_on_quantiles_are_between_those_beside_them(x64):
     for part in (dry[:, 0] < 0.4, dry[:, 0] >= 0.4, scale[:, 0] < 2, scale[:, 0] >= 2):
         assert scipy.stats.kstest(found[part], "uniform").statistic < 0.05
     assert scipy.stats.kstest(found, "uniform").pvalue > 1e-3
-
-
-@pytest.mark.parametrize("name", ["Normal", "Poisson", "ideal ensemble", "Quantiles"])
-def test_uniform_under_calibration(name):
-    """Also given the predictions, which differ."""
-    n = 4000
-    loc = np.repeat([0.0, 3.0], n // 2)
-    draws = RANDOM.normal(size=(n, 6)) + loc[:, None]
-    levels = np.array([0.2, 0.7])
-    predictions, targets = {
-        "Normal": (d.Normal(loc, np.ones(n)), draws[:, 0]),
-        "Poisson": (d.Poisson(loc + 0.7), RANDOM.poisson(loc + 0.7)),
-        "ideal ensemble": (d.Ensemble(draws[:, 1:]), draws[:, 0]),
-        "Quantiles": (
-            d.Quantiles(levels, loc[:, None] + scipy.stats.norm.ppf(levels)),
-            draws[:, 0],
-        ),
-    }[name]
-    values = pit(predictions, targets)
-    for half in np.split(values, 2):
-        assert scipy.stats.kstest(half, "uniform").pvalue > 1e-3
 
 
 def test_classes_and_weighted_members_have_no_ranks():

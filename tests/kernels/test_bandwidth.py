@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from calibjax import distances, kernels
+from calibjax.kernels import defaults
 
 # Coordinates that are multiples of 1/8 have distances without rounding errors.
 _POINTS = {
@@ -33,6 +34,16 @@ def test_exactly_the_median_whatever_the_points(n, dtype):
         for diagonal, entries in ((True, matrix), (False, pairs)) if pairs.any() else ():
             ours = kernels.median_heuristic(distances.Manhattan(), x, include_diagonal=diagonal)
             assert ours == (np.median(entries) or np.median(pairs[pairs > 0])), (name, diagonal)
+
+
+def test_median_between_two_clusters(monkeypatch):
+    """As many pairs are in one cluster as in two: the middle distances are far apart."""
+    monkeypatch.setattr(defaults, "_FEW_POINTS", 1)
+    x = np.random.default_rng(0).uniform(size=(25, 2)) + 100 * (np.arange(25) < 10)[:, None]
+    pairs = np.abs(x[:, None] - x).sum(-1)[np.triu_indices(25, 1)]
+    assert np.diff(np.sort(pairs)[149:151]) > 100
+    found = kernels.median_heuristic(distances.Manhattan(), x)
+    np.testing.assert_allclose(found, np.median(pairs), rtol=1e-14)
 
 
 def test_values_over_the_whole_range_of_floats():

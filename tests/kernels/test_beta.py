@@ -1,4 +1,3 @@
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +5,7 @@ import pytest
 from scipy.linalg import eigh_tridiagonal
 
 from calibjax import distributions, estimators, kernels
-from tests import compiled, oracles
+from tests import compiled
 
 Beta = distributions.Beta
 
@@ -65,22 +64,6 @@ def test_expectations_by_quadrature(dtype, tolerance):
         expected = v @ gauss(x, z), w @ gauss(y, mean), v @ gauss(x[:, None], y) @ w
         bracket = gauss(mean, z) - expected[0] - expected[1] + expected[2]
         np.testing.assert_allclose(ours, [*expected, bracket], atol=tolerance)
-
-
-@pytest.mark.slow
-def test_gradients():
-    """Finite and right, also at the boundary."""
-
-    def value(x):
-        p, q = Beta(x[0], x[1]), Beta(x[2], x[3])
-        return compiled.centered_kernel(kernels.SquaredExponential(x[5]), p, x[4], q, 0.7)
-
-    points = np.array(
-        [[2.0, 3.0, 2.0, 3.0, 0.3, 0.2], [0.4, 0.3, 50.0, 20.0, 0.9, 1.0], [1, 1, 1, 1, 1e-3, 0.1]]
-    )
-    oracles.check_gradients(value, points)
-    ends = np.array([[0.5, 0.5, 2, 3, 0.0, 0.3], [0.1, 9, 0.1, 9, 1.0, 0.3]])
-    chex.assert_tree_all_finite(jax.jit(jax.vmap(jax.grad(value)))(ends))
 
 
 def test_narrow_kernels_are_not_a_number():

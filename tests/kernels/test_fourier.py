@@ -65,12 +65,8 @@ def test_against_quadrature(name, dtype):
     assert found.dtype == dtype
     error = {"rtol": 0, "atol": 3e-7 if dtype == np.float32 else 2e-13}
     np.testing.assert_allclose(found, expected, **error)
-    np.testing.assert_allclose(_of_blocks(predictions, targets), expected, **error)
-
-
-def _of_blocks(predictions, targets):
-    """The same by pairs, in a block."""
-    return estimators.skce_block(CONSTANT, predictions, targets, block_size=len(targets))
+    by_pairs = estimators.skce_block(CONSTANT, predictions, targets, block_size=2)
+    np.testing.assert_allclose(by_pairs, expected, **error)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -111,30 +107,37 @@ def _predictions(name):
     return d.monte_carlo(jax.random.key(0), one, M) if name == "monte carlo" else one
 
 
-@pytest.mark.parametrize("name", DRAWS)
-@pytest.mark.parametrize("target", [kernels.SquaredExponential(ELL), kernels.Matern(1.0, nu=2.5)])
-def test_sums_against_pairs(name, target):
+SMOOTH, ROUGH = kernels.SquaredExponential(ELL), kernels.Matern(1.0, nu=2.5)
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [*((SMOOTH, name) for name in DRAWS), (ROUGH, "ensemble"), (ROUGH, "weights")],
+)
+def test_sums_against_pairs(target, name):
     """Also on the diagonal, where the pairs of a draw with itself are left out."""
     near = kernels.Exponential(1.0, distances.Features(distances.Euclidean()))
-    product = kernels.TensorProduct(near, target)
     predictions = d.with_features(_predictions(name), LOC[:, None])
-    targets = TARGETS + 1e6 * (name == "far from zero")
-    if name == "mixture" and isinstance(target, kernels.Matern):
-        pytest.skip("no expectations")
-    options = {"weights": WEIGHTS}
-    for function in (estimators.skce, estimators.skce_biased):
-        found = function(product, predictions, targets, **options)
-        pairs = jax.jit(function)(product, predictions, targets, **options)
-        np.testing.assert_allclose(found, pairs, rtol=0, atol=1e-12)
+    data = (
+        kernels.TensorProduct(near, target),
+        predictions,
+        TARGETS + 1e6 * (name == "far from zero"),
+    )
+
+    def both(*data):
+        functions = estimators.skce, estimators.skce_biased
+        return [function(*data, weights=WEIGHTS) for function in functions]
+
+    found = both(*data)
+    np.testing.assert_allclose(found, jax.jit(both)(*data), rtol=0, atol=1e-12)
     # Of the same features, pair by pair.
-    found = estimators.skce_block(product, predictions, targets, block_size=N, **options)
-    pairs = estimators.skce(product, predictions, targets, **options)
-    np.testing.assert_allclose(found, pairs, rtol=0, atol=1e-12)
+    by_pairs = estimators.skce_block(*data, block_size=N, weights=WEIGHTS)
+    np.testing.assert_allclose(by_pairs, found[0], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["ensemble", "monte carlo", "mixture"])
 def test_sums_of_redraws_against_pairs(name):
-    product = kernels.TensorProduct(kernels.Constant(), kernels.SquaredExponential(ELL))
+    product = CONSTANT
     predictions, redrawn = _predictions(name), TARGETS + np.array([[0.0], [0.5]])
     if name == "ensemble":
         predictions = d.Ensemble(VALUES, index=np.arange(N))
@@ -148,19 +151,13 @@ def test_sums_of_redraws_against_pairs(name):
         np.testing.assert_allclose(off_diagonal[b, 0], h.sum() - np.trace(h), rtol=0, atol=1e-11)
 
 
-def test_equal_ensembles_are_evaluated_by_pairs():
-    """Their pairs of a draw with itself are left out off the diagonal, too."""
-    rows = np.array([0, 0, 1, 2])
-    predictions = d.Ensemble(VALUES[rows], index=rows)
-    plan = plan_of([(None, CONSTANT)], predictions, jnp.asarray(TARGETS[:4]))
-    assert not plan.parts[0].featured
-
-
-def test_draws_of_heavy_tails_are_evaluated_by_pairs():
-    """Redrawn targets would leave the range of the series."""
-    predictions = d.monte_carlo(jax.random.key(0), d.StudentT(np.full(N, 2.0), LOC, np.ones(N)), M)
-    plan = plan_of([(None, CONSTANT)], predictions, jnp.asarray(TARGETS))
-    assert not plan.parts[0].featured
+def test_what_is_evaluated_by_pairs():
+    """Equal ensembles, whose pairs of a draw with itself are left out, and draws of heavy tails."""
+    rows, key = np.array([0, 0, 1, 2]), jax.random.key(0)
+    student = d.monte_carlo(key, d.StudentT(np.full(N, 2.0), LOC, np.ones(N)), M)
+    for predictions in (d.Ensemble(VALUES[rows], index=rows), student):
+        plan = plan_of([(None, CONSTANT)], predictions, jnp.asarray(TARGETS[: len(predictions)]))
+        assert not plan.parts[0].featured
 
 
 def test_traced_values_are_refused_without_a_closed_form():

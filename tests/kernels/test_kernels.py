@@ -1,6 +1,5 @@
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,58 +8,47 @@ import scipy.special
 
 from calibjax import distances, distributions, kernels
 from calibjax.kernels.stationary import PowerExponential
+from tests import oracles, registry
+from tests.registry import families
 
-RNG = np.random.default_rng(0)
-POINTS = RNG.normal(size=(12, 3))
-PROBS = distributions.Categorical(RNG.dirichlet(np.ones(3), size=12))
-NORMALS = distributions.DiagNormal(RNG.normal(size=(12, 3)), RNG.uniform(0.5, 2, size=(12, 3)))
-LABELS = np.arange(12) % 3
-ROOT = RNG.normal(size=(3, 3))
-KERNELS = {
-    "squared exponential": (kernels.SquaredExponential(0.7), POINTS),
-    "exponential": (kernels.Exponential(0.7), POINTS),
-    "power exponential": (PowerExponential(0.7, 1.5), POINTS),
-    "Matern 3/2": (kernels.Matern(0.7), POINTS),
-    "Matern 5/2": (kernels.Matern(0.7, nu=2.5), POINTS),
-    "Laplacian": (kernels.Exponential(0.7, distances.Manhattan()), POINTS),
-    "exponential of wasserstein": (kernels.Exponential(0.7, distances.Wasserstein()), NORMALS),
-    "gaussian of wasserstein": (kernels.SquaredExponential(0.7, distances.Wasserstein()), NORMALS),
-    "exponential of total variation": (kernels.Exponential(0.7, distances.TotalVariation()), PROBS),
-    "white": (kernels.White(), LABELS),
-    "labels": (kernels.LabelKernel(ROOT @ ROOT.T), LABELS),
-    "sum": (kernels.SquaredExponential(0.7) + 2.0 * kernels.Exponential(0.3), POINTS),
-    "product": (kernels.SquaredExponential(0.7) * kernels.Exponential(0.3), POINTS),
-    "tensor product": (
-        kernels.TensorProduct(
-            kernels.Exponential(0.7, distances.TotalVariation()), kernels.White()
-        ),
-        (PROBS, LABELS),
-    ),
+CALLS = {
+    name: call
+    for name, call in registry.calls().items()
+    if name.startswith("kernels.gram_matrix[") and "points" not in name
 }
 
 
-def _case(name):
-    return jax.tree.map(jnp.asarray, KERNELS[name])
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_positive_semidefinite_and_symmetric(name):
-    matrix = np.asarray(kernels.gram_matrix(*_case(name)))
+@pytest.mark.parametrize("name", CALLS)
+def test_matrices_are_symmetric_and_positive_semi_definite(name):
+    matrix = np.asarray(CALLS[name].function(**CALLS[name].values(float)))
     np.testing.assert_allclose(matrix, matrix.T, rtol=1e-14)
     assert np.linalg.eigvalsh(matrix)[0] > -1e-12
 
 
-@pytest.mark.parametrize("name", [n for n in KERNELS if n not in ("white", "labels")])
-def test_gradients_are_finite_also_on_the_diagonal(name):
-    kernel, xs = _case(name)
+@pytest.mark.parametrize(
+    "name", [x if "B" in x else pytest.param(x, marks=pytest.mark.slow) for x in families.FAMILIES]
+)
+def test_calibration_kernels_are_symmetric_and_positive_semi_definite(name):
+    """Also of equal predictions; but for draws, whose pairs with themselves are left out."""
+    family = families.FAMILIES[name]
+    values = oracles.as_dtype({k: x.value for k, x in family.parameters.items()}, float)
+    rows = np.array([0, 1, 2, 3, 4, 0, 1])
+    p = jax.tree.map(lambda x: jnp.asarray(x)[rows], family.make(**values))
+    y = jnp.asarray(family.targets.value)[: len(rows)]
+    matrix = np.asarray(oracles.calibration_kernel_matrix(family.kernel, p, y))
+    np.testing.assert_allclose(matrix, matrix.T, rtol=0, atol=1e-12)
+    assert "Ensemble" in name or np.linalg.eigvalsh(matrix)[0] > -1e-7
 
-    def total(kernel, xs):
-        return kernels.gram_matrix(kernel, xs).sum()
 
-    inexact = jax.grad(total, argnums=(0, 1), allow_int=True)(kernel, xs)
-    for leaf in jax.tree.leaves(inexact):
-        if leaf.dtype != jax.dtypes.float0:
-            chex.assert_tree_all_finite(leaf)
+def test_matrices_of_pairs_of_predictions_and_labels():
+    rng, labels = np.random.default_rng(0), np.arange(12) % 3
+    probs, matrix = rng.dirichlet(np.ones(3), 12), oracles.label_matrix(3)
+    near = kernels.Exponential(0.7, distances.TotalVariation())
+    product = kernels.TensorProduct(near, kernels.LabelKernel(matrix))
+    found = kernels.gram_matrix(product, (distributions.Categorical(probs), labels))
+    variation = 0.5 * np.abs(probs[:, None] - probs).sum(-1)
+    expected = np.exp(-variation / 0.7) * matrix[labels][:, labels]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_values_from_the_formulas():

@@ -86,34 +86,6 @@ def test_estimates_of_binary_predictions(n, weighted):
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
-def _in_tiles(monkeypatch, function):
-    """Value of a function without the path of linear time."""
-    with monkeypatch.context() as patch:
-        patch.setattr("calibjax.operators.plan._ON_LINE_FROM", np.inf)
-        return function()
-
-
-@pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.slow), 300])
-@pytest.mark.parametrize("kind", [kernels.Exponential, kernels.Matern])
-def test_derivatives(n, kind, monkeypatch):
-    """By length scales, predictions with ties, and factors; also under jit and vmap."""
-    probs, labels, weights = _binary(n)
-
-    def value(scale, factor, probs):
-        kernel = factor * kind(scale, TV) + kernels.Exponential(3.0, TV)
-        product = kernels.TensorProduct(kernel, kernels.White())
-        return estimators.skce(product, Bernoulli(probs), labels, weights=weights)
-
-    arguments = 0.2, 0.7, jnp.asarray(probs)
-    gradients = jax.grad(value, (0, 1, 2))
-    for found, expected in zip(
-        gradients(*arguments), _in_tiles(monkeypatch, lambda: gradients(*arguments)), strict=True
-    ):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
-    mapped = jax.jit(jax.vmap(lambda scale: value(scale, *arguments[1:])))(jnp.array([0.1, 0.2]))
-    np.testing.assert_allclose(mapped[1], value(*arguments), rtol=1e-12)
-
-
 @pytest.mark.parametrize("polynomials", [((1.0,),) * 3, ((1.0, 1.0, 1 / 3), (1.0,), (1.0, 1.0))])
 def test_second_derivatives_with_ties(polynomials):
     """Of the sums themselves, by all arguments, against the sum over pairs written out."""
@@ -226,22 +198,6 @@ def test_what_lies_on_a_line(name):
 def test_what_does_not(name):
     found = line_of(*OFF_LINE[name])
     assert found is None or (name == "all equal" and len(set(np.asarray(found.positions))) == 1)
-
-
-def test_scales_that_are_traced(monkeypatch):
-    """They may differ, so that the sum is one over pairs."""
-    rng = np.random.default_rng(0)
-    loc, targets = map(jnp.asarray, rng.normal(size=(2, 50)))
-    product = kernels.TensorProduct(
-        kernels.Exponential(0.5, Wasserstein()), kernels.SquaredExponential(1.0)
-    )
-    value = functools.partial(estimators.skce, product)
-    expected = _in_tiles(monkeypatch, lambda: value(Normal(loc, jnp.ones(50)), targets))
-    for found in (
-        value(Normal(loc, jnp.ones(50)), targets),
-        jax.jit(value)(Normal(loc, jnp.ones(50)), targets),
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("n", [40, 700])

@@ -4,10 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
-from calibjax import distributions, estimators, kernels
-from calibjax.kernels import expectations
+from calibjax import distributions, kernels
 from tests import oracles
 
 
@@ -50,30 +48,3 @@ def test_all_pairs_of_components_enter(num_components):
     expected = oracles.h_matrix(functools.partial(_mixture_h, length_scale=0.7), samples)
     ours = oracles.calibration_kernel_matrix(_kernel(), predictions, targets)
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)
-
-
-def test_identical_components_are_one_distribution():
-    """CalibrationErrors.jl gives 0.75 of this value."""
-    rng = np.random.default_rng(1)
-    one = distributions.Normal(*jnp.asarray(rng.uniform(0.2, 1, (2, 9))))
-    two = distributions.Mixture(None, jax.tree.map(lambda x: jnp.stack([x, x], 1), one))
-    y, z = jnp.asarray(rng.normal(size=(2, 9)))
-    function = jax.vmap(
-        functools.partial(expectations.centered_kernel, kernels.SquaredExponential())
-    )
-    roll = functools.partial(jax.tree.map, lambda x: jnp.roll(x, 1, 0))
-    np.testing.assert_allclose(
-        function(two, y, roll(two), z), function(one, y, roll(one), z), rtol=0, atol=1e-15
-    )
-
-
-@pytest.mark.slow
-def test_gradients_agree_with_finite_differences():
-    predictions, targets = _data(5, 6, seed=2)
-
-    def function(kernel, logits, components, targets):
-        mixtures = distributions.Mixture(jax.nn.softmax(logits), components)
-        return estimators.skce(kernel, mixtures, targets)
-
-    point = (_kernel(), jnp.log(predictions.weights), predictions.components, targets)
-    check_grads(jax.jit(function), point, order=1, modes=["rev"])

@@ -95,22 +95,6 @@ def test_chosen_landmarks():
     assert by_features.landmarks.loc.shape == (4,)
 
 
-@pytest.mark.slow
-def test_level():
-    """2000 calibrated data sets of n = 256; 32 landmarks at random."""
-    predictions = Normal(jnp.asarray(RNG.uniform(0, 1, 256)), jnp.full(256, 0.1))
-    kernel = K.Exponential(0.1, DISTANCE)
-    approximate = K.Nystrom.from_predictions(kernel, predictions, 32, key=KEY)
-    product = K.TensorProduct(approximate, K.SquaredExponential(0.1))
-    rejected = 0
-    for key in jax.random.split(KEY, 2000):
-        first, second = jax.random.split(key)
-        targets = distributions.sample_targets(first, predictions)
-        test = exact_skce_test(second, product, predictions, targets, num_draws=199)
-        rejected += bool(test.pvalue <= 0.05)
-    assert abs(rejected / 2000 - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 2000)
-
-
 def test_indefinite_kernels_are_refused():
     probs = RNG.dirichlet(np.ones(4), 60)
     indefinite = K.SquaredExponential(1.0, distances.TotalVariation())

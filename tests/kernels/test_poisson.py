@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,11 +6,8 @@ from scipy import stats
 from calibjax import distributions, kernels
 from calibjax.kernels.expectations import (
     double_expectation,
-    features,
-    prepare_features,
     single_expectation,
 )
-from tests import compiled, oracles
 
 Poisson = distributions.Poisson
 
@@ -74,40 +70,3 @@ def test_expectations_by_sums(dtype, tolerance):
         gauss = lambda x, y: np.exp(-((x - y) ** 2) / (2 * ell**2))  # noqa: B023, E731
         expected = _sums(r, s, count[i], gauss)
         np.testing.assert_allclose([v[i] for v in smooth], expected, atol=tolerance)
-
-
-@pytest.mark.slow
-def test_gradients():
-    """Finite and right, also for equal rates, and for counts far away."""
-    kernel = kernels.White()
-
-    def value(x, count):
-        p, q, smooth = Poisson(x[0]), Poisson(x[1]), kernels.SquaredExponential(x[2])
-        double = compiled.double_expectation(kernel + smooth, p, q)
-        return double - compiled.single_expectation(kernel + smooth, p, count)
-
-    points = np.array([[3.0, 3.0, 1.5], [20.0, 20.5, 1.0], [2.0, 800.0, 3.0], [50.0, 40.0, 9.0]])
-    for point, count in zip(points, (2, 20, 2, 45), strict=True):
-        oracles.check_gradients(lambda x: value(x, count), point[None], 1e-4, 1e-7)  # noqa: B023
-
-
-def test_features_reproduce_the_centered_kernel():
-    kernel = kernels.SquaredExponential(1.5)
-    predictions, targets = _data(20, np.float64)
-    prepare = prepare_features
-    root = prepare(kernel, predictions, targets)
-    found = jax.vmap(lambda p, y: features(kernel, root, p, y))(predictions, targets)
-    pair = lambda x, y: compiled.centered_kernel(kernel, *x, *y)  # noqa: E731
-    expected = jax.jit(lambda s: kernels.gram_matrix(pair, s))((predictions, targets))
-    np.testing.assert_allclose(found @ found.T, expected, atol=1e-10)
-    # Not for many counts, and not for what is traced.
-    assert prepare(kernel, Poisson(100 * predictions.rate), targets) is None
-    traced = []
-    jax.eval_shape(lambda p: traced.append(prepare(kernel, p, targets)), predictions)
-    assert traced == [None]
-
-
-def _data(n, dtype, seed=0):
-    rng = np.random.default_rng(seed)
-    rate = rng.uniform(0.5, 10, n).astype(dtype)
-    return Poisson(jnp.asarray(rate)), jnp.asarray(rng.poisson(rate))

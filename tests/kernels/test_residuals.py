@@ -47,63 +47,46 @@ def test_pearson():
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-def test_scores_of_classes():
-    expected = (PROBS * LOGS).sum(1) - OWN
-    temperature = Fisher(TemperatureScaling())
-    np.testing.assert_allclose(scores(temperature, classes(), LABELS)[:, 0], expected, atol=1e-12)
-    information = np.mean((PROBS * LOGS**2).sum(1) - (PROBS * LOGS).sum(1) ** 2)
-    kernel = informed(temperature, classes())
-    np.testing.assert_allclose(kernel.information, [[information]], rtol=1e-10)
+LOC, SCALE, Y = RNG.normal(size=30), RNG.uniform(0.5, 2, 30), RNG.normal(size=30)
+Z, P, ODDS = (Y - LOC) / SCALE, PROBS[:, 0], np.log(PROBS[:, 0]) - np.log1p(-PROBS[:, 0])
+PREDICTIONS = {
+    "classes": (Categorical(PROBS), LABELS),
+    "events": (Bernoulli(P), LABELS % 2),
+    "numbers": (Normal(LOC, SCALE), Y),
+}
+OF_EVENT = np.stack([(LABELS % 2 - P) * ODDS, LABELS % 2 - P], 1)
+TEMPERATURE, PLATT = Fisher(TemperatureScaling()), Fisher(PlattScaling())
+SCORES = [
+    ("classes", TEMPERATURE, ((PROBS * LOGS).sum(1) - OWN)[:, None]),
     # Each class against the rest, normalised.
-    kernel = Fisher(PlattScaling(), "params.intercept")
-    found = scores(kernel, classes(), LABELS)
-    expected = np.eye(4)[LABELS] * (1 - PROBS) - PROBS * (1 - PROBS)
-    np.testing.assert_allclose(found, expected, atol=1e-10)
+    (
+        "classes",
+        Fisher(PlattScaling(), "params.intercept"),
+        np.eye(4)[LABELS] * (1 - PROBS) - PROBS * (1 - PROBS),
+    ),
+    ("events", PLATT, OF_EVENT),
+    ("events", Fisher(PlattScaling(), "slope"), OF_EVENT[:, :1]),
+    ("events", TEMPERATURE, -OF_EVENT[:, :1]),
+    ("numbers", Fisher(AffineScaling()), np.stack([Z, Z**2 - 1], 1)),
+    ("numbers", TEMPERATURE, 0.5 * (Z**2 - 1)[:, None]),
+]
 
 
-@pytest.mark.parametrize(
-    ("predictions", "recalibration", "size"),
-    [
-        (classes, TemperatureScaling(), 1),
-        (lambda: Bernoulli(jnp.asarray(PROBS[:, 0])), PlattScaling(), 2),
-        (lambda: Normal(jnp.zeros(3), jnp.array([0.5, 1.0, 2.0])), AffineScaling(), 2),
-    ],
-)
-def test_standardised_scores_have_variance_one(predictions, recalibration, size):
-    """Under the predictions, on average over these."""
-    predictions = predictions()
-    kernel = informed(Fisher(recalibration), predictions)
-    norms = jax.vmap(lambda p: diagonal_expectation(kernel, p))(predictions)
-    np.testing.assert_allclose(jnp.mean(norms), size, rtol=1e-6)
-    by_unit = jax.vmap(lambda p: diagonal_expectation(Fisher(recalibration), p))(predictions)
-    expected = np.trace(kernel.information)
-    np.testing.assert_allclose(jnp.mean(by_unit), expected, rtol=1e-6)
+@pytest.mark.parametrize(("name", "kernel", "expected"), SCORES)
+def test_scores(name, kernel, expected):
+    np.testing.assert_allclose(scores(kernel, *PREDICTIONS[name]), expected, atol=1e-10)
 
 
-def test_scores_of_binary_predictions():
-    p, y = PROBS[:, 0], LABELS % 2
-    predictions = Bernoulli(jnp.asarray(p))
-    log_odds = np.log(p) - np.log1p(-p)
-    expected = np.stack([(y - p) * log_odds, y - p], 1)
-    found = scores(Fisher(PlattScaling()), predictions, y)
-    np.testing.assert_allclose(found, expected, atol=1e-10)
-    found = scores(Fisher(PlattScaling(), "slope"), predictions, y)
-    np.testing.assert_allclose(found, expected[:, :1], atol=1e-10)
-    found = scores(Fisher(TemperatureScaling()), predictions, y)
-    np.testing.assert_allclose(found, -expected[:, :1], atol=1e-10)
-
-
-def test_scores_of_numbers():
-    loc, scale, y = RNG.normal(size=8), RNG.uniform(0.5, 2, 8), RNG.normal(size=8)
-    z = (y - loc) / scale
-    predictions = Normal(jnp.asarray(loc), jnp.asarray(scale))
-    kernel = Fisher(AffineScaling())
-    found = scores(kernel, predictions, jnp.asarray(y))
-    np.testing.assert_allclose(found, np.stack([z, z**2 - 1], 1), atol=1e-10)
-    information = informed(kernel, predictions).information
-    np.testing.assert_allclose(information, [[1, 0], [0, 2]], atol=1e-9)
-    found = scores(Fisher(TemperatureScaling()), predictions, jnp.asarray(y))
-    np.testing.assert_allclose(found[:, 0], 0.5 * (z**2 - 1), atol=1e-10)
+def test_information():
+    """The covariance of the scores under the predictions, on average over these."""
+    information = np.mean((PROBS * LOGS**2).sum(1) - (PROBS * LOGS).sum(1) ** 2)
+    found = informed(TEMPERATURE, PREDICTIONS["classes"][0]).information
+    np.testing.assert_allclose(found, [[information]], rtol=1e-10)
+    kernel = informed(Fisher(AffineScaling()), PREDICTIONS["numbers"][0])
+    np.testing.assert_allclose(kernel.information, [[1, 0], [0, 2]], atol=1e-9)
+    first = row(PREDICTIONS["numbers"][0], 0)
+    norms = [diagonal_expectation(x, first) for x in (Fisher(AffineScaling()), kernel)]
+    np.testing.assert_allclose(norms, [1 + 2, 2], rtol=1e-6)  # the second is standardised
 
 
 def test_shapes():

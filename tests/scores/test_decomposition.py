@@ -113,18 +113,6 @@ def test_crps_parts_of_ensembles_are_exact():
     np.testing.assert_allclose(parts_of(one), parts_of(other), rtol=1e-5)
 
 
-def test_crps_parts_converge_with_the_thresholds():
-    """Of few normal predictions, against scikit-learn on a fine grid."""
-    n = 25
-    loc, targets = RANDOM.normal(size=n), RANDOM.normal(size=n)
-    ends = np.unique(np.append(np.linspace(-8, 8, 8001), targets))
-    middles = (ends[1:] + ends[:-1]) / 2
-    parts = [of_event(scipy.stats.norm.cdf(z - loc), (targets <= z) * 1.0) for z in middles]
-    expected = np.diff(ends) @ np.array(parts)
-    found = scores.crps_decomposition(d.Normal(loc, np.ones(n)), targets, num_thresholds=4000)
-    np.testing.assert_allclose(parts_of(found), expected, rtol=2e-5)
-
-
 def test_crps_of_counts_is_a_sum():
     """Thresholds between all counts are exact."""
     rate, counts = RANDOM.uniform(1, 6, 100), RANDOM.poisson(3, 100)
@@ -174,13 +162,3 @@ def test_integrals_are_scores():
     np.testing.assert_allclose(
         4 * curve.score.sum() * step, 2 * scores.brier_score(probs, labels), rtol=1e-3
     )
-
-
-@pytest.mark.parametrize("unit", [1e-7, 1e7])
-def test_units(unit):
-    large = d.Normal(LOC * unit, np.full(40, 0.5 * unit))
-    found, expected = (
-        scores.murphy_curve(large, TARGETS * unit),
-        scores.murphy_curve(NORMALS, TARGETS),
-    )
-    np.testing.assert_allclose(found.score[1:-1] / unit, expected.score[1:-1], rtol=1e-4, atol=1e-6)

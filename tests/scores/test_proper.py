@@ -144,14 +144,3 @@ def test_quantiles_by_bisection_and_of_ordered_classes():
     draws = Ensemble(jnp.array([[1, 1, 2, 4]]))
     loss = scores.pinball_loss(draws, jnp.array([2]), levels=[0.5, 0.9])
     np.testing.assert_allclose(loss, (0.5 * 1 + 0.1 * 2) / 2)
-
-
-def test_the_gradient_of_the_pinball_loss_is_the_empirical_one():
-    """dL/dloc is the mean of 1(y < q) − τ."""
-
-    def loss(shift):
-        predictions = Normal(LOC[:, 0] + shift, SCALE[:, 0])
-        return scores.pinball_loss(predictions, NUMBERS, levels=jnp.array([0.3]))
-
-    below = stats.norm(LOC[:, 0], SCALE[:, 0]).cdf(NUMBERS) < 0.3
-    np.testing.assert_allclose(jax.grad(loss)(0.0), below.mean() - 0.3, atol=1e-15)

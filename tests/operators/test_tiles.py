@@ -1,3 +1,5 @@
+"""Sums over tiles of pairs, rows and weighted means, against all pairs at once."""
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -103,21 +105,6 @@ def test_gradients_equal_those_of_the_dense_sum(n):
     jax.test_util.check_grads(jax.jit(tiled), (ARGS, u), order=1, modes=["rev"], rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_second_derivatives():
-    xs = data(20)
-
-    def tiled(rate):
-        return operators.mean_over_pairs(laplace, ARGS | {"rate": rate}, xs, tile_size=8)
-
-    def plain(rate):
-        return jnp.triu(dense(ARGS | {"rate": rate}, xs), 1).sum() / 190
-
-    rate = jnp.array(0.4)
-    ours, expected = (jax.jit(jax.hessian(f))(rate) for f in (tiled, plain))
-    np.testing.assert_allclose(ours, expected, rtol=1e-10)
-
-
 def test_float32_sums_lose_nothing():
     """4 500 000 equal terms: added up one by one in float32 they would lose two digits."""
     n = 3000
@@ -146,3 +133,46 @@ def test_gradients_by_many_parameters_need_little_memory():
     gradient = jax.jit(jax.grad(lambda args: operators.mean_over_pairs(of_table, args, positions)))
     memory = gradient.lower(np.ones(1000)).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 20e6  # not a derivative for each pair and parameter
+
+
+def softmax_mean(args, x):
+    """A ratio of sums over samples, at one point (vector, index of a sample to leave out)."""
+    samples, values, rate = args
+    point, excluded = x
+    logits = jnp.where(jnp.arange(len(samples)) == excluded, -jnp.inf, rate * samples @ point)
+    return {"mean": jax.nn.softmax(logits) @ values}
+
+
+@pytest.mark.parametrize(
+    ("n", "tile_size"), [(2, 1), (2, 128), (15, 16), (16, 16), (33, 1), (33, 7), (33, 16)]
+)
+def test_rows(n, tile_size):
+    samples, values = data(n)[0], data(n, 1)[0]
+    args, xs = (samples, values, 0.7), (samples, jnp.arange(n))
+    ours = operators.map_rows(softmax_mean, args, xs, tile_size=tile_size)["mean"]
+    loop = [softmax_mean(args, jax.tree.map(lambda x, j=j: x[j], xs))["mean"] for j in range(n)]
+    np.testing.assert_allclose(ours, np.stack(loop), atol=1e-14)
+
+
+@pytest.mark.parametrize("tile_size", [384, 16])
+def test_kernel_means(tile_size):
+    """Means within groups for three scales, one of which has a group without samples."""
+    (x, groups), (values, _), (points, at) = data(150), data(150, 1), data(90, 2)
+    at, scales = jnp.where(at == 2, 3, at), np.array([1e-4, 0.3, 1e4])
+
+    def distance(exponent, x, y):
+        return jnp.sum(jnp.abs(x - y) ** exponent)
+
+    means, totals = operators.kernel_means(
+        *(distance, lambda scale, d: -d / scale, 1.5, jnp.asarray(scales)),
+        *((points, at), (x, groups), values),
+        tile_size=tile_size,
+    )
+    d = np.sum(np.abs(np.asarray(points)[:, None] - x) ** 1.5, -1)
+    d = np.where(np.equal.outer(at, groups), d, np.inf)
+    nearest = np.where(np.isinf(d).all(1), 0, d.min(1))[:, None]
+    weights = np.exp(-(d - nearest) / scales[:, None, None])
+    total = weights.sum(-1)
+    np.testing.assert_allclose(totals, total, rtol=1e-12)
+    expected = weights @ np.asarray(values) / np.where(total == 0, 1, total)[..., None]
+    np.testing.assert_allclose(means, expected, rtol=1e-12, atol=1e-13)

@@ -1,0 +1,201 @@
+"""Which changes of numeric lines do the quick tests notice?
+
+`python -m tests.mutation --seed 1 --num 100 --jobs 2` draws lines of the package, changes an
+operator, a constant, a comparison, a term or the order of arguments, and runs tests until one
+fails: first those of the file and of the changed function, then those of its subpackage with its
+examples, then the laws about its calls. Each change is made in a copy, which is removed afterwards.
+"""
+
+import argparse
+import ast
+import collections
+import copy
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent import futures
+from typing import Any, NamedTuple
+
+ROOT = pathlib.Path(__file__).parents[1]
+PYTEST = [sys.executable, "-m", "pytest", "-qx", "-rfE", "-n0", "--tb=no", "-p", "no:cacheprovider"]
+PYTEST += ["-m", "not slow and not optimised"]
+# Where files are tested elsewhere than in a folder of that name, and laws about all calls.
+TESTED_IN = {"binnings": "estimators", "lenses": "estimators", "operators": "operators kernels"}
+TESTED_IN |= {"_core": "test_gate.py test_pytree.py distributions kernels recalibration"}
+LAWS = "laws", "weights", "test_gate.py", "test_own_objects.py", "frozen"
+# Changes that no test can notice, with the reason: the table is written by hand.
+EQUIVALENT = [x.split(" | ") for x in (ROOT / "tests/equivalent.txt").read_text().splitlines()]
+
+PAIRS = "Pow Mult, FloorDiv Mult, Mult Div, Add Sub, Lt LtE, Gt GtE, Eq NotEq, BitAnd BitOr"
+OPERATORS = {a: b for x in PAIRS.split(", ") for a, b in (x.split()[::-1], x.split())}
+PAIRS = "maximum minimum, max min, argmax argmin, sum mean, floor ceil, log log1p, exp expm1"
+PAIRS += ", any all, zeros ones, zeros_like ones_like, sqrt square, left right, cumsum cumprod"
+NAMES = {a: b for x in PAIRS.split(", ") for a, b in (x.split(), x.split()[::-1])}
+NO_NUMBERS = "isinstance", "issubclass", "hasattr", "getattr", "map", "zip"
+LEFT_OUT = "annotation", "returns", "exc", "msg"  # fields of nodes: types and messages
+
+
+class Change(NamedTuple):
+    """A line that is changed, in words, and the node whose field gets another value."""
+
+    file: pathlib.Path
+    line: int
+    words: str
+    function: str
+    tree: ast.AST
+    place: tuple[Any, str, Any]
+
+    def __str__(self):
+        return f"{self.file}:{self.line}  {self.words}"
+
+    def source(self):
+        """The whole file with this change."""
+        node, field, value = self.place
+        before = getattr(node, field)
+        setattr(node, field, value)
+        source = ast.unparse(self.tree)
+        setattr(node, field, before)
+        return source
+
+
+def replacements(node):
+    """Nodes that may take the place of one."""
+
+    def other(**fields):
+        new = copy.copy(node)
+        vars(new).update(fields)
+        return new
+
+    def opposite(op):
+        return getattr(ast, OPERATORS[type(op).__name__])()
+
+    match node:
+        case ast.BinOp(left, op, right) if type(op).__name__ in OPERATORS:
+            if not any(isinstance(getattr(x, "value", None), str) for x in (left, right)):
+                yield from (other(op=opposite(op)), left)
+        case ast.AugAssign(_, op, _) if type(op).__name__ in OPERATORS:
+            yield other(op=opposite(op))
+        case ast.Compare(_, [op], _) if type(op).__name__ in OPERATORS:
+            yield other(ops=[opposite(op)])
+        case ast.UnaryOp(ast.USub() | ast.Not() | ast.Invert(), operand):
+            yield operand
+        case ast.Constant(float() | int() as value) if not isinstance(value, bool):
+            yield other(value=value + 1 if isinstance(value, int) else 2 * value or 1.0)
+        case ast.Attribute(attr=name) if name in NAMES:
+            yield other(attr=NAMES[name])
+        case ast.Call(_, [*first, a, b]) if type(a) is type(b) and ast.dump(a) != ast.dump(b):
+            yield other(args=[*first, b, a])
+
+
+def has_numbers(node):
+    """Whether it is no message and no question about types."""
+    is_question = isinstance(node, ast.Call) and ast.unparse(node.func) in NO_NUMBERS
+    return isinstance(node, ast.AST) and not isinstance(node, ast.JoinedStr) and not is_question
+
+
+def changes(file, tree, node, function="", line=0):
+    """All changes below a node of a file."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        function = node.name
+    for field, value in ast.iter_fields(node):
+        children = value if isinstance(value, list) else [value]
+        for i, child in enumerate(children if field not in LEFT_OUT else []):
+            if has_numbers(child):
+                at = getattr(child, "lineno", line)
+                for new in replacements(child):
+                    whole = [*value[:i], new, *value[i + 1 :]] if children is value else new
+                    words = f"{ast.unparse(child)} → {ast.unparse(new)}"
+                    yield Change(file, at, words, function, tree, (node, field, whole))
+                yield from changes(file, tree, child, function, at)
+
+
+def room_of(file):
+    """The subpackage of a file, or its own name."""
+    return file.parts[1].removesuffix(".py")
+
+
+def drawn(seed, num, room=""):
+    """One change of each of the lines that are drawn, behind a file of each subpackage as it is."""
+    lines = collections.defaultdict(list)
+    for path in sorted((ROOT / "calibjax").rglob("*.py")):
+        file, tree = path.relative_to(ROOT), ast.parse(path.read_text())
+        for change in changes(file, tree, tree) if room in ("", room_of(file)) else ():
+            lines[file, change.line].append(change)
+    generator = random.Random(seed)
+    chosen = generator.sample(sorted(lines), min(num, len(lines)))
+    return [generator.choice(lines[line]) for line in chosen]
+
+
+def stages(file, function):
+    """Arguments of pytest for a changed function, one list after the other."""
+    room = room_of(file)
+    places = [ROOT / "tests" / x for x in TESTED_IN.get(room, room).split()]
+    files = [f for x in places for f in ([x] if x.suffix else sorted(x.rglob("test_*.py")))]
+    word = re.compile(rf"\b{function}\b")
+    near = {f: file.stem in f.stem or bool(word.search(f.read_text())) for f in files}
+    files = [str(f.relative_to(ROOT)) for f in sorted(files, key=lambda f: not near[f])]
+    yield [*files, str(file)]
+    laws = [f"tests/{x}" for x in LAWS if (ROOT / "tests" / x).exists()]
+    yield [*laws, *(["-k", room] if (ROOT / "tests" / room).is_dir() else [])]
+
+
+def catcher(file, function, source, limit):
+    """The first test that fails with another source of a file, or an empty string."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path in ROOT.iterdir():
+            if path.name in ("calibjax", "tests"):
+                shutil.copytree(path, pathlib.Path(folder, path.name))
+            elif not path.name.startswith("."):
+                pathlib.Path(folder, path.name).symlink_to(path)
+        pathlib.Path(folder, file).write_text(source)
+        options = {"cwd": folder, "env": os.environ | {"PYTHONPATH": folder}, "timeout": limit}
+        options |= {"capture_output": True, "text": True}
+        for arguments in stages(file, function):
+            try:
+                ended = subprocess.run([*PYTEST, *arguments], **options)
+            except subprocess.TimeoutExpired:
+                return "the time limit"
+            if ended.returncode not in (0, 5):  # all tests passed, or none was chosen
+                failed = re.search(r"^(?:FAILED|ERROR) (\S+)", ended.stdout, re.MULTILINE)
+                return failed[1] if failed else "the import"
+    return ""
+
+
+def tried(change, limit):
+    """What catches a change, if anything does."""
+    caught = catcher(change.file, change.function, change.source(), limit)
+    this = [str(change.file), change.words]
+    end = next((f"equivalent: {why}" for *one, why in EQUIVALENT if this == one), "SURVIVED")
+    return f"caught by {caught}" if caught else end
+
+
+def main():
+    """A sentence if tests fail without any change."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    for name, usual in (("seed", 1), ("num", 100), ("jobs", 2), ("limit", 600), ("room", "")):
+        parser.add_argument(f"--{name}", type=type(usual), default=usual)
+    options = parser.parse_args()
+    chosen = drawn(options.seed, options.num, options.room)
+    ends = collections.Counter()
+    with futures.ThreadPoolExecutor(options.jobs) as pool:
+        files = {room_of(x.file): x.file for x in chosen}.values()
+        whole = pool.map(lambda f: catcher(f, "", (ROOT / f).read_text(), options.limit), files)
+        if failing := [x for x in whole if x]:
+            return f"fail without any change: {failing}"
+        jobs = {pool.submit(tried, change, options.limit): change for change in chosen}
+        try:
+            for job in futures.as_completed(jobs):
+                print(f"{jobs[job]}  {job.result()}", flush=True)
+                ends[job.result().split()[0]] += 1
+        finally:
+            pool.shutdown(cancel_futures=True)
+    print(f"caught {ends['caught']} of {len(chosen)}:", dict(ends))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
