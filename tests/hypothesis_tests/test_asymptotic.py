@@ -74,28 +74,6 @@ def test_block_test_against_scipy(block_size):
     assert test.null_samples is None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "block_size", "least", "most"),
-    [(200, 2, 0.05, 0.05), (4, 2, 0.10, 0.13), (256, 16, 0.02, 0.03)],
-)
-def test_block_test_level(n, block_size, least, most):
-    """Also of few and of large blocks, as the docstring says."""
-    kernel, num_datasets = oracles.normal_kernel(), 1000
-
-    def pvalue(key):
-        keys = jax.random.split(key)
-        predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
-        targets = distributions.sample_targets(keys[1], predictions)
-        return in_blocks(kernel, predictions, targets, block_size=block_size).pvalue
-
-    keys = jax.random.split(KEY, num_datasets)
-    rate = jnp.mean(jax.jit(lambda k: jax.lax.map(pvalue, k, batch_size=50))(keys) <= 0.05)
-    bounds = [(rate - p, 3 * np.sqrt(p * (1 - p) / num_datasets)) for p in (least, most)]
-    assert bounds[0][0] >= -bounds[0][1]
-    assert bounds[1][0] <= bounds[1][1]
-
-
 def test_block_pvalue_is_never_zero():
     predictions = distributions.Normal(jnp.linspace(0, 1, 400), jnp.full(400, 0.1))
     targets = predictions.loc + 3 + 0.01 * jnp.arange(400) % 2

@@ -62,29 +62,3 @@ def test_interval_is_the_jackknife_over_clusters():
 def test_few_clusters():
     with pytest.raises(ValueError, match="clusters: expected at least 10 different ones"):
         cluster_skce_test(KEY, KERNEL, PREDICTIONS, TARGETS, CLUSTERS // 14)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.8])
-def test_level_and_power_for_dependent_samples(correlation):
-    """20 clusters of 5: levels, and power against means that are wrong in either direction."""
-    ids = jnp.repeat(jnp.arange(20), 5)
-
-    @jax.jit
-    def pvalue(key, shift):
-        keys = jax.random.split(key, 4)
-        loc = jax.random.uniform(keys[0], (100,))
-        common = jax.random.normal(keys[1], (20,))[ids]
-        own = jax.random.normal(keys[2], (100,))
-        errors = jnp.sqrt(correlation) * common + jnp.sqrt(1 - correlation) * own
-        predictions = Normal(loc, jnp.full(100, 0.1))
-        kernel = TensorProduct(Exponential(1.0, Wasserstein()), SquaredExponential(0.2))
-        targets = loc + 0.1 * (errors + shift)
-        return cluster_skce_test(keys[3], kernel, predictions, targets, ids, num_draws=199).pvalue
-
-    keys = jax.random.split(KEY, 1000)
-    level = np.mean(jax.lax.map(lambda key: pvalue(key, 0.0), keys) <= 0.05)
-    assert 0.02 - 0.01 < level < 0.065 + 0.01  # within a standard error and a half
-    for shift in (-1.0, 1.0):
-        found = jax.lax.map(lambda key, shift=shift: pvalue(key, shift), keys[:200])
-        assert np.mean(found <= 0.05) > 0.85

@@ -77,49 +77,6 @@ def test_redraws_do_not_depend_on_the_targets():
         np.testing.assert_allclose(*draws, rtol=1e-12)
 
 
-@functools.partial(jax.jit, static_argnames=("n", "d", "num_datasets"))
-def _pvalues(n, d, num_datasets, calibrated):
-    """P-values of W21's models, App. A.2."""
-    kernel = oracles.normal_kernel()
-
-    def pvalue(key):
-        keys = jax.random.split(key, 3)
-        loc = jax.random.uniform(keys[0], (n, 1)) * jnp.ones(d)
-        predictions = distributions.DiagNormal(loc, jnp.full((n, d), 0.1))
-        center = jnp.where(calibrated, loc, loc.at[:, 0].set(0.1))
-        truth = distributions.DiagNormal(center, predictions.scale)
-        targets = distributions.sample_targets(keys[1], truth)
-        return exact_skce_test(keys[2], kernel, predictions, targets, num_draws=199).pvalue
-
-    keys = jax.random.split(jax.random.key(n + d), num_datasets)
-    return jax.lax.map(pvalue, keys, batch_size=100)
-
-
-def _rejection_rates(n, d, calibrated, num_datasets):
-    """Rejection rate at level 0.05."""
-    pvalues = _pvalues(n, d, num_datasets, calibrated)
-    assert pvalues.min() > 0
-    assert pvalues.max() <= 1
-    return float(jnp.mean(pvalues <= 0.05))
-
-
-LONG = [pytest.param(*case, 2000, marks=pytest.mark.slow) for case in ((4, 1), (4, 10), (16, 1))]
-
-
-@pytest.mark.parametrize(("n", "d", "num_datasets"), [(4, 1, 400), *LONG])
-def test_level(n, d, num_datasets):
-    error = np.sqrt(0.05 * 0.95 / num_datasets)
-    assert abs(_rejection_rates(n, d, True, num_datasets) - 0.05) < 3 * error
-
-
-@pytest.mark.parametrize(
-    ("d", "power"), [(1, 0.965), pytest.param(10, 0.93, marks=pytest.mark.slow)]
-)
-def test_power_with_four_samples(d, power):
-    error = np.sqrt(power * (1 - power) / 400)
-    assert _rejection_rates(4, d, False, 400) > power - 3 * error
-
-
 def test_general_statistic():
     """The number of successes is binomial: an exact one-sided binomial test."""
     predictions = distributions.Bernoulli(jnp.full(30, 0.3))

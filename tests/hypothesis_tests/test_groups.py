@@ -72,28 +72,3 @@ def test_wrong_residuals():
     test(lambda p, y: (y <= 3) - jax.vmap(lambda q: q.cdf(3.0))(p))  # as in the docstring
     with pytest.raises(ValueError, match=r"residual: expected shape \[8\]"):
         test(lambda p, y: jnp.mean(y))
-
-
-@pytest.mark.slow
-def test_level_and_power_with_overlapping_groups():
-    """51 groups of 1000 samples: family-wise level, and what unadjusted p-values give instead."""
-    groups = jnp.asarray(np.c_[RNG.random((1000, 50)) < 0.2, np.ones((1000, 1), bool)])
-    options = {"num_draws": 199, "residual": lambda p, y: y - p.probs}
-
-    @jax.jit
-    def pvalues(key, shift):
-        prediction_key, target_key, test_key = jax.random.split(key, 3)
-        probs = jax.random.uniform(prediction_key, (1000,))
-        truth = jnp.clip(probs + shift * groups[:, 0], 0, 1)
-        labels = jax.random.bernoulli(target_key, truth).astype(int)
-        test = group_calibration_test(test_key, Bernoulli(probs), labels, groups, **options)
-        return jnp.min(test.pvalue), jnp.min(test.adjusted_pvalue), test.adjusted_pvalue[0]
-
-    keys = jax.random.split(KEY, 600)
-    plain, adjusted, _ = jax.lax.map(lambda key: pvalues(key, 0.0), keys)
-    error = np.sqrt(0.05 * 0.95 / 600)
-    assert abs(np.mean(adjusted <= 0.05) - 0.05) < 3 * error
-    assert np.mean(plain <= 0.05) > 0.5
-    for shift in (-0.15, 0.15):
-        _, _, own = jax.lax.map(lambda key, shift=shift: pvalues(key, shift), keys[:200])
-        assert np.mean(own <= 0.05) > 0.6

@@ -31,17 +31,6 @@ def _p_values(probabilities, num_datasets, num_draws=99):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_datasets", [400, 4000])
-def test_level(num_datasets):
-    """Family-wise and pointwise, of a model that is locally calibrated."""
-    smallest, pointwise = _p_values(CONFIDENCES, num_datasets)
-    error = np.sqrt(0.05 * 0.95 / num_datasets)
-    assert abs(np.mean(smallest <= 0.05) - 0.05) < 3 * error
-    rates = np.mean(pointwise <= 0.05, 0)
-    assert np.all(rates < 0.05 + 4 * error)  # statistics are discrete, so that it may be smaller
-
-
-@pytest.mark.slow
 def test_planted_region():
     """A region in which the model is overconfident by a half is found, and no other.
 

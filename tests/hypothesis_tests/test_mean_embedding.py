@@ -58,40 +58,6 @@ def _locations(key):
     return predictions, 0.1 * jax.random.normal(keys[1], (3,))
 
 
-def _pvalues(n, num_datasets, exact):
-    kernel = oracles.normal_kernel()
-
-    def pvalue(key):
-        keys = jax.random.split(key, 4)
-        predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
-        targets = distributions.sample_targets(keys[1], predictions)
-        locations = _locations(keys[2])
-
-        def statistic(p, y):
-            return cme_test(kernel, p, y, *locations).statistic
-
-        if exact:
-            test = hypothesis_tests.exact_test
-            return test(keys[3], statistic, predictions, targets, num_draws=99).pvalue
-        return cme_test(kernel, predictions, targets, *locations).pvalue
-
-    keys = jax.random.split(KEY, num_datasets)
-    return jax.lax.map(pvalue, keys, batch_size=50)
-
-
-@pytest.mark.slow
-def test_the_asymptotic_test_rejects_too_often_and_the_exact_one_does_not():
-    error = np.sqrt(0.05 * 0.95 / 500)
-    assert np.mean(_pvalues(16, 500, exact=False) <= 0.05) > 0.05 + 5 * error
-    assert abs(np.mean(_pvalues(16, 500, exact=True) <= 0.05) - 0.05) < 3 * error
-
-
-@pytest.mark.slow
-def test_the_null_distribution_for_many_samples():
-    pvalues = _pvalues(4096, 300, exact=False)
-    assert stats.kstest(pvalues, "uniform").pvalue > 1e-3
-
-
 def test_power():
     predictions, targets, _ = oracles.normal_data(200, calibrated=False)
     locations = _locations(KEY)

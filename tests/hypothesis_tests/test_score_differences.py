@@ -136,22 +136,3 @@ def test_gains_are_those_of_the_models():
 def test_infinite_scores_have_no_mean():
     with pytest.raises(ValueError, match="score: expected finite scores of both models.*inf"):
         score_difference(Bernoulli(np.zeros(12)), Bernoulli(np.full(12, 0.5)), np.ones(12, int))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("correlation", [0.0, 0.5])
-def test_level_with_clusters(correlation):
-    """20 clusters of 4, 2000 data sets: 5 % within three standard errors and what is asymptotic."""
-
-    def pvalue(key):
-        shared, own = jax.random.normal(key, (2, 80))
-        values = correlation**0.5 * shared[jnp.arange(80) // 4] + (1 - correlation) ** 0.5 * own
-        models = Normal(values, jnp.ones(80)), Normal(jnp.zeros(80), jnp.ones(80))
-        options = {"score": location, "clusters": jnp.arange(80) // 4}
-        return score_difference(*models, jnp.zeros(80), **options).pvalue
-
-    keys = jax.random.split(KEY, 2000)
-    rejected = jnp.mean(
-        jax.jit(lambda keys: jax.lax.map(pvalue, keys, batch_size=100))(keys) <= 0.05
-    )
-    assert 0.035 < rejected < 0.065

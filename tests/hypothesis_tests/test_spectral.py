@@ -238,20 +238,3 @@ def test_blocks_against_plain_loops(name, block_size):
     np.testing.assert_allclose(numerical.estimate, total / blocks, rtol=1e-10)
     np.testing.assert_allclose(numerical.statistic, block_size * total, rtol=1e-10)
     np.testing.assert_allclose(numerical.pvalue, _imhof(weights, block_size * total), atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("blocks", [2, 4])
-def test_level_of_blocks(blocks):
-    """1000 calibrated data sets of normal predictions with n = 256, at three levels."""
-    kernel, n = oracles.normal_kernel(), 256
-
-    def pvalue(key):
-        predictions = distributions.Normal(jax.random.uniform(key, (n,)), jnp.full(n, 0.1))
-        targets = distributions.sample_targets(jax.random.fold_in(key, 1), predictions)
-        return SPECTRUM(kernel, predictions, targets, block_size=n // blocks).pvalue
-
-    pvalues = jax.jit(lambda keys: jax.lax.map(pvalue, keys))(jax.random.split(KEY, 1000))
-    for level in (0.05, 0.2, 0.5):
-        error = np.sqrt(level * (1 - level) / 1000)
-        assert abs(np.mean(pvalues <= level) - level) < 3.5 * error

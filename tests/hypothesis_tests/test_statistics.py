@@ -166,62 +166,6 @@ def test_options_of_a_statistic_reach_its_pvalue():
     assert_allclose(result.textbook_pvalue, expected, rtol=1e-4)
 
 
-def _rejected(statistics, data_of, seed, number):
-    """How often each statistic has a p-value up to 5 %, of that many data sets."""
-
-    def pvalues(key):
-        *keys, own = jax.random.split(key, 3)
-        return hypothesis_tests.exact_test(
-            own,
-            lambda p, y: {name: statistic(p, y) for name, statistic in statistics.items()},
-            *data_of(*keys),
-            num_draws=99,
-            batch_size=99,
-        ).pvalue
-
-    keys = jax.random.split(jax.random.key(seed), number)
-    found = jax.lax.map(jax.jit(pvalues), keys, batch_size=50)
-    return {name: np.mean(np.asarray(x) <= 0.05) for name, x in found.items()}
-
-
-def _labels(odds, n, key, label_key):
-    """Predictions of n labels, whose log-odds are a function of the predicted ones."""
-    x = 1.5 * jax.random.normal(key, (n,))
-    labels = jax.random.bernoulli(label_key, jax.nn.sigmoid(odds(x))).astype(int)
-    return distributions.Bernoulli(jax.nn.sigmoid(x)), labels
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [16, 64])
-@pytest.mark.parametrize("name", BINARY)
-def test_level(name, n):
-    """2000 calibrated data sets; three standard errors."""
-    data_of = functools.partial(_labels, lambda x: x, n)
-    rejected = _rejected({name: BINARY[name]}, data_of, 1, 2000)[name]
-    error = np.sqrt(0.05 * 0.95 / 2000)
-    assert rejected <= 0.05 + 3 * error
-    assert rejected >= 0.03  # ties make few rejections of few samples fewer
-
-
-ALTERNATIVES = {  # log-odds of the label, and what has to see it
-    "overconfident": (lambda x: x / 1.6, ("spiegelhalter", "cox")),
-    "underconfident": (lambda x: 1.6 * x, ("spiegelhalter", "cox")),
-    "too high": (lambda x: x - 0.6, ("cox", "cumulative_difference", "hosmer_lemeshow")),
-    "too low": (lambda x: x + 0.6, ("cox", "cumulative_difference", "hosmer_lemeshow")),
-    "local": (lambda x: x + 1.5 * (abs(x - 0.7) < 0.5), ("hosmer_lemeshow",)),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alternative", ALTERNATIVES)
-def test_power(alternative):
-    """At n = 400, of 100 data sets."""
-    odds, seen_by = ALTERNATIVES[alternative]
-    statistics = {name: BINARY[name] for name in seen_by}
-    found = _rejected(statistics, functools.partial(_labels, odds, 400), 2, 100)
-    assert min(found.values()) > 0.5, found
-
-
 FACTORS = {  # of the median of fitted p-values where the true one is 1e-4, as documented
     "normal": (scipy.stats.norm(), 5),
     "exponential": (scipy.stats.expon(), 1.5),
@@ -301,31 +245,3 @@ def test_statistics_of_numbers(family, unit):
 def test_other_distributions_have_no_normal_scores(name):
     with pytest.raises(NotImplementedError, match="expected continuous distributions"):
         NUMBERS[name](distributions.Poisson(np.ones(3)), np.array([0, 1, 2]))
-
-
-OF_NUMBERS = {  # targets, and what has to see it
-    "none": (lambda e: e, ()),
-    "too low": (lambda e: e + 0.3, ("pit_ks", "berkowitz")),
-    "too high": (lambda e: e - 0.3, ("pit_ks", "berkowitz")),
-    "too narrow": (lambda e: 1.4 * e, ("berkowitz",)),
-    "too wide": (lambda e: 0.7 * e, ("berkowitz",)),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alternative", OF_NUMBERS)
-def test_level_and_power_of_numbers(alternative):
-    """2000 calibrated data sets of n = 16, three standard errors; 200 others of n = 64."""
-    changed, seen_by = OF_NUMBERS[alternative]
-    n, number = (64, 200) if seen_by else (16, 2000)
-
-    def data_of(key, target_key):
-        loc = jax.random.normal(key, (n,))
-        targets = loc + 2 * changed(jax.random.normal(target_key, (n,)))
-        return distributions.Normal(loc, jnp.full(n, 2.0)), targets
-
-    for name, rejected in _rejected(NUMBERS, data_of, 3, number).items():
-        if name in seen_by:
-            assert rejected > 0.5, name
-        if not seen_by:
-            assert abs(rejected - 0.05) <= 3 * np.sqrt(0.05 * 0.95 / 2000), name

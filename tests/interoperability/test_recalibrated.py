@@ -11,7 +11,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -185,6 +185,25 @@ def test_weights_reach_the_last_step_of_a_pipeline():
         np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), rtol=1e-6)
     unweighted = RecalibratedClassifier(GaussianNB(), cv=3).fit(X, WORDS)
     assert np.abs(unweighted.predict_proba(X) - plain.predict_proba(X)).max() > 1e-3
+
+
+def test_weights_of_isotonic_regression_are_those_of_scikit_learn():
+    method = recalibration.IsotonicRegression(smooth=False)
+    ours = RecalibratedClassifier(GaussianNB(), method, cv=3)
+    theirs = CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=3, ensemble=False)
+    found, expected = (
+        model.fit(X, WORDS, sample_weight=WEIGHTS).predict_proba(X) for model in (ours, theirs)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_classifier_gets_the_weights_as_they_are():
+    """Its penalty says what a weight is in units of."""
+    method = recalibration.PlattScaling(smooth_targets=True)
+    model = RecalibratedClassifier(LogisticRegression(C=0.01), method)
+    found = model.fit(X, WORDS, sample_weight=3 * WEIGHTS)
+    expected = LogisticRegression(C=0.01).fit(X, WORDS, sample_weight=3 * WEIGHTS)
+    np.testing.assert_allclose(found.estimator_.coef_, expected.coef_)
 
 
 def test_metadata_routing():
