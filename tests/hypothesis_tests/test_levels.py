@@ -13,13 +13,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from calibjax import distances, estimators
 from calibjax import distributions as D
 from calibjax import hypothesis_tests as H
 from calibjax import kernels as K
 from calibjax.evaluation.comparing import kernel_given, predictions_given
-from calibjax.recalibration import AffineScaling, recalibration_gain
+from calibjax.recalibration import (
+    AffineScaling,
+    IsotonicRegression,
+    TemperatureScaling,
+    recalibration_gain,
+)
+from calibjax.recalibration.numbers import AffineMap
 from tests import oracles
 
 LEVEL = 0.05, 0.05
@@ -209,6 +216,8 @@ def without_redraws(key, *data):
     return mean_embedding(key, *data)[0]
 
 
+bootstrap = functools.partial(with_kernel, H.asymptotic_skce_test, W21, num_draws=199)
+ROWS["bootstrap"] = Row(of(bootstrap, normals(256)), (0.04, 0.06), 1000, 10)
 ROWS["mean embedding, many"] = Row(of(without_redraws, normals(4096)), LEVEL, 500, 10)
 ROWS["mean embedding"] = Row(of(mean_embedding, normals(16)), [(0.1, 1), LEVEL], 500)
 ROWS["consistency"] = Row(of(in_bins, classes(50)), [(0.15, 1), LEVEL], 400, 20)
@@ -445,6 +454,187 @@ ROWS["groups"] = Row(functools.partial(by_group, 0.0), [(0.55, 1), LEVEL, (0, 0.
 for shift in (-0.15, 0.15):
     run = functools.partial(by_group, shift)
     ROWS[f"groups, {shift}"] = Row(run, [ANY, ANY, (0.7, 1)], 200, 1)
+
+
+# Regions that are named, and no others.
+FEATURES = np.random.default_rng(1).uniform(size=(100, 2))
+GRID = np.stack(np.meshgrid(np.linspace(0.05, 0.95, 11), np.linspace(-0.4, 0.4, 9)), -1)
+PLACES = GRID.reshape(-1, 2).T
+SMALL = K.TensorProduct(K.SquaredExponential(0.05, WASSERSTEIN), K.SquaredExponential(0.1))
+
+
+def names(test, place, is_wrong, is_far):
+    """Whether any location is named, one where the model is wrong, and one far from that."""
+    found = test.adjusted_pvalue <= 0.05
+    return [event(jnp.any(found & x)) for x in (place == place, is_wrong(place), is_far(place))]
+
+
+def overconfident_region(error, key):
+    """Confidences that are too large by so much where the first feature is below 0.3."""
+    keys = jax.random.split(key, 3)
+    confidences = jax.random.uniform(keys[0], (100,), minval=0.5)
+    chance = confidences - error * (FEATURES[:, 0] < 0.3)
+    correct = (jax.random.uniform(keys[1], (100,)) < chance).astype(int)
+    near = estimators.Neighbourhood.laplacian(0.15, 5)
+    test = H.local_calibration_test(keys[2], near, FEATURES, confidences, correct, num_draws=99)
+    return names(test, FEATURES[:, 0], lambda x: x < 0.3, lambda x: x > 0.6)
+
+
+def shifted_region(size, key):
+    """methods.md 9.7: 99 locations, n = 256; a bias where 0.4 < m < 0.5."""
+    own, of_data = jax.random.split(key)
+    data = normals(256, lambda m, e: e + size * ((m > 0.4) & (m < 0.5)))(of_data)
+    at = D.Normal(PLACES[0], np.full(99, 0.1)), PLACES.sum(0)
+    test = H.witness_test(own, SMALL, *data, *at, num_draws=199)
+    near = lambda m: jnp.abs(m - 0.45)  # noqa: E731
+    return names(test, PLACES[0], lambda m: near(m) < 0.06, lambda m: near(m) > 0.3)
+
+
+ROWS["local"] = Row(functools.partial(overconfident_region, 0.0), [LEVEL, ANY, ANY], 4000, 20)
+found = [(0.914, 1), (0.914, 0.96), (0, 0.05)]
+ROWS["local, region"] = Row(functools.partial(overconfident_region, 0.5), found, 300, 20)
+for size in (0.0, -2.0, 2.0):
+    bounds = [(0.99, 1), (0.99, 1), (0, 0.03)] if size else [LEVEL, ANY, ANY]
+    row = Row(functools.partial(shifted_region, size), bounds, 300 if size else 600, 10)
+    ROWS[f"witness, {size}"] = row
+
+# Coverage of quantiles: adjusted p-values of levels, intervals and central intervals.
+FIVE = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+
+
+def of_quantiles(key, predictions, targets):
+    found = H.coverage_test(key, predictions, targets, num_draws=199).adjusted_pvalue
+    return functools.reduce(jnp.minimum, [jnp.min(p) for p in found.values() if p.size])
+
+
+def quantiles(change=lambda e: e, moved=0.0):
+    """80 normal forecasts by quantiles, of which one may have moved."""
+
+    def data(key):
+        keys = jax.random.split(key)
+        loc = jax.random.normal(keys[0], (80,))
+        values = loc[:, None] + jax.scipy.stats.norm.ppf(FIVE) + moved
+        return D.Quantiles(FIVE, values), loc + change(jax.random.normal(keys[1], (80,)))
+
+    return data
+
+
+def tied(name, n):
+    """True quantiles of targets that often equal them, and a function of a key that draws these."""
+    random = np.random.default_rng(3)
+    if name == "rain":  # amounts of which 60 % are zero
+        scale = random.uniform(1, 5, n)
+        values = scale[:, None] * stats.gamma.ppf(np.maximum(FIVE - 0.6, 0) / 0.4, 0.8)
+        amount = lambda key: scale * jax.random.gamma(key, 0.8, (n,))  # noqa: E731
+        is_wet = lambda key: jax.random.uniform(key, (n,)) > 0.6  # noqa: E731
+        draw = lambda a, b: jnp.where(is_wet(a), amount(b), 0.0)  # noqa: E731
+    elif name == "demand":
+        share = 1.5 / (1.5 + random.uniform(1, 6, n))
+        values = stats.nbinom.ppf(FIVE, 1.5, share[:, None])
+        rate = lambda key: (1 / share - 1) * jax.random.gamma(key, 1.5, (n,))  # noqa: E731
+        draw = lambda a, b: 1.0 * jax.random.poisson(a, rate(b))  # noqa: E731
+    elif name == "near 30":
+        rate = random.uniform(25, 35, n)
+        values = stats.poisson.ppf(FIVE, rate[:, None])
+        draw = lambda a, b: 1.0 * jax.random.poisson(a, rate)  # noqa: E731
+    else:  # rounded
+        loc, scale = random.normal(10, 5, n), random.uniform(0.7, 2, n)
+        values = np.round(loc[:, None] + scale[:, None] * stats.norm.ppf(FIVE), 1)
+        draw = lambda a, b: jnp.round(loc + scale * jax.random.normal(a, (n,)), 1)  # noqa: E731
+    return values, lambda key: draw(*jax.random.split(key))
+
+
+def with_ties(name, n, places, factor=1.0):
+    values, draw = tied(name, n)
+    predictions = D.Quantiles(FIVE[places], factor * values[:, places])
+    return lambda key: (predictions, draw(key))
+
+
+ROWS["quantiles"] = Row(of(of_quantiles, quantiles()), (0.03, 0.05), 2000)
+MOVED = {
+    "too close": (lambda e: 1.8 * e, 0.0),
+    "too far": (lambda e: 0.55 * e, 0.0),
+    "too low": (lambda e: e + 0.5, 0.0),
+    "too high": (lambda e: e - 0.5, 0.0),
+    "one too low": (lambda e: e, np.array([0, 0, 0, 0, -0.7])),
+    "one too high": (lambda e: e, np.array([0.7, 0, 0, 0, 0])),
+}
+for name, (change, moved) in MOVED.items():
+    ROWS[f"quantiles, {name}"] = Row(of(of_quantiles, quantiles(change, moved)), (0.88, 1), 200)
+for name in ("rain", "demand", "near 30", "rounded"):
+    for n, places in ((100, [0, 1, 2, 3, 4]), (800, [0, 1, 2, 3, 4]), (100, [4]), (800, [0, 4])):
+        data = with_ties(name, n, places)  # single levels are discrete, and reject less often
+        ROWS[f"{name}, {n}, {places}"] = Row(of(of_quantiles, data), (0.02, 0.05))
+    for factor in (0.7, 1.3):
+        data = with_ties(name, 800, [0, 1, 2, 3, 4], factor)
+        ROWS[f"{name}, {factor}"] = Row(of(of_quantiles, data), (0.97, 1), 100)
+
+
+# The composite test: predictions that a recalibration makes right, and others that it cannot.
+def mapped(make):
+    """64 predictions, and targets of what an affine map makes of them."""
+
+    def data(key):
+        keys = jax.random.split(key)
+        predictions = make(jax.random.uniform(keys[0], (64,)))
+        params = AffineMap(jnp.array(0.3), jnp.array(1.4))
+        repaired = AffineScaling().apply(params, predictions)
+        return predictions, D.sample_targets(keys[1], repaired)
+
+    return data
+
+
+def with_members(error):
+    """Ensembles of predictions that are wrong by an affine map, and by this where they are low."""
+    numbers = mapped(lambda x: D.Normal(10 * x, 1 + x / 3))
+
+    def data(key):
+        keys = jax.random.split(key)
+        p, y = numbers(keys[0])
+        noise = jax.random.normal(keys[1], (64, 11))
+        ensembles = D.Ensemble(p.loc[:, None] + p.scale[:, None] * noise)
+        return ensembles, y + error * jnp.sign(jnp.mean(ensembles.values, 1) - 5)
+
+    return data
+
+
+def skewed(m):
+    """Exponential members, whose scales differ."""
+
+    def data(key):
+        keys = jax.random.split(key)
+        scale = jnp.exp(0.5 * jax.random.normal(keys[0], (64, 1)))
+        drawn = scale * jax.random.exponential(keys[1], (64, m + 1))
+        means = drawn[:, 1:].mean(1, keepdims=True)
+        return D.Ensemble(means + 1.5 * (drawn[:, 1:] - means)), drawn[:, 0]
+
+    return data
+
+
+def wave(key):
+    """The wave of the guide is no monotone map."""
+    keys = jax.random.split(key)
+    p = jax.nn.sigmoid(1.5 * jax.random.normal(keys[0], (256,)))
+    truth = jnp.clip(p + 0.2 * jnp.sin(6 * jnp.pi * p), 0, 1)
+    return D.Bernoulli(p), D.sample_targets(keys[1], D.Bernoulli(truth))
+
+
+STEPS, AFFINE, ONE = IsotonicRegression(smooth=False), AffineScaling(), TemperatureScaling()
+HOLDS = 0, 0.05
+for name, method, data, bounds in (
+    ("labels", ONE, labels(64, lambda x: x / 1.5), HOLDS),
+    ("classes", ONE, classes(64, lambda p: p ** (1 / 1.5)), HOLDS),
+    ("normals", AFFINE, mapped(lambda x: D.Normal(x, jnp.full_like(x, 0.1))), HOLDS),
+    ("gamma", AFFINE, mapped(lambda x: D.Gamma(1 + 3 * x, jnp.ones_like(x))), HOLDS),
+    ("members", AFFINE, with_members(0.0), HOLDS),
+    ("two skewed members", AFFINE, skewed(2), HOLDS),
+    ("five skewed members", AFFINE, skewed(5), HOLDS),
+    ("isotonic", STEPS, labels(64, lambda x: x / 1.5), HOLDS),
+    ("wave", STEPS, wave, (0.55, 1)),
+    ("bent", AFFINE, with_members(1.5), (0.9, 1)),
+):
+    run = functools.partial(with_kernel, H.composite_calibration_test, method)
+    ROWS[f"composite, {name}"] = Row(of(run, data), bounds, 200, 1)
 
 
 # Samples with log-normal weights: tests, and bands at 90 %.
