@@ -97,6 +97,10 @@ def test_other_predictions_and_scores():
         after = method.cross_fitted(KEY, Bernoulli(probs), labels).probs
         expected = np.mean((probs - labels) ** 2 - (after - labels) ** 2)
         np.testing.assert_allclose(found[name].mean, expected, rtol=1e-5, atol=1e-9)
+
+
+def test_gains_without_parts():
+    """Of quantiles, and of infinite variances."""
     levels = np.array([0.1, 0.5, 0.9])
     quantiles = Quantiles(levels, LOC[:, None] + norm.ppf(levels))
     shifted = gain_of(QuantileShift(), quantiles, TARGETS)
