@@ -373,16 +373,16 @@ LOG_ODDS = {  # log-odds of the label, and what has to see it
     "local": (lambda x: x + 1.5 * (abs(x - 0.7) < 0.5), ("hosmer_lemeshow",)),
 }
 for n in (16, 64):  # ties make few rejections of few samples fewer
-    test = functools.partial(of_statistics, BINARY)
-    ROWS[f"textbooks, {n}"] = Row(of(test, labels(n)), [(0.045, 0.05)] * 4, 2000)
+    run = functools.partial(of_statistics, BINARY)
+    ROWS[f"textbooks, {n}"] = Row(of(run, labels(n)), [(0.045, 0.05)] * 4, 2000)
 for name, (odds, seen_by) in LOG_ODDS.items():
-    test = functools.partial(of_statistics, {x: BINARY[x] for x in seen_by})
-    ROWS[f"textbooks, {name}"] = Row(of(test, labels(400, odds)), [(0.65, 1)] * len(seen_by), 100)
-test = functools.partial(of_statistics, NUMBERS)
-ROWS["numbers"] = Row(of(test, normals(16)), [LEVEL] * 2, 2000)
+    run = functools.partial(of_statistics, {x: BINARY[x] for x in seen_by})
+    ROWS[f"textbooks, {name}"] = Row(of(run, labels(400, odds)), [(0.65, 1)] * len(seen_by), 100)
+run = functools.partial(of_statistics, NUMBERS)
+ROWS["numbers"] = Row(of(run, normals(16)), [LEVEL] * 2, 2000)
 for name in ("shift", "back", "wide", "narrow"):
     bounds = [(0.6, 1), (0.6, 1) if name in ("shift", "back") else ANY]
-    ROWS[f"numbers, {name}"] = Row(of(test, normals(64, CHANGES[name])), bounds, 200)
+    ROWS[f"numbers, {name}"] = Row(of(run, normals(64, CHANGES[name])), bounds, 200)
 
 
 # Betting: how often the wealth ever reaches 20.
@@ -706,12 +706,12 @@ def _histograms(key, values, **options):
 
 
 for n in (16, 64):
-    for test, bounds in (
+    for run, bounds in (
         *((_skce, LEVEL), (_ranks, LEVEL), (_local, LEVEL), (_witness, LEVEL)),
         (_coverage, (0, 0.05)),  # levels alone, of which p-values are adjusted for all sets
         *((_curve, (0.06, 0.1)), (_histograms, [(0.07, 0.1)] * 2)),  # many have only labels 0, or 1
     ):
-        ROWS[f"weights, {test.__name__[1:]}, {n}"] = Row(weighted(n, test), bounds, 2000)
+        ROWS[f"weights, {run.__name__[1:]}, {n}"] = Row(weighted(n, run), bounds, 2000)
 
 
 # Intervals: how often they miss.
