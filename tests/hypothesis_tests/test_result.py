@@ -90,17 +90,13 @@ def test_adjusted_pvalues_against_a_loop():
         np.testing.assert_allclose(ours[name], expected)
 
 
-def test_a_constant_statistic_adjusts_nothing():
+def test_constant_statistics_and_draws_that_are_no_numbers():
+    """The first adjust nothing, the others count against rejection."""
     draws = jnp.asarray(np.random.default_rng(0).normal(size=50))
-    constant = jnp.full(50, 0.1)
     alone = adjusted_pvalues((jnp.array(1.0),), (draws,))
-    both = adjusted_pvalues((jnp.array(1.0), jnp.array(0.1)), (draws, constant))
+    both = adjusted_pvalues((jnp.array(1.0), jnp.array(0.1)), (draws, jnp.full(50, 0.1)))
     assert both[1] > both[0] >= alone[0]
     assert jnp.isfinite(both[0])
-
-
-def test_draws_that_are_no_numbers_count_against_rejection():
-    draws = jnp.asarray(np.random.default_rng(0).normal(size=50))
     (clean,) = adjusted_pvalues((jnp.array(9.0),), (draws,))
     (spoilt,) = adjusted_pvalues((jnp.array(9.0),), (draws.at[3].set(jnp.nan),))
     np.testing.assert_allclose([clean, spoilt], [1 / 51, 2 / 51])
