@@ -236,7 +236,10 @@ def test_result():
     wealth = np.asarray(result.log_wealth)
     assert int(result.crossing) == 1 + np.argmax(wealth >= np.log(20))
     assert "above the predictions" in repr(result)
-    assert result.earned_most in result.log_wealths
+    last = {name: float(logs[-1]) for name, logs in result.log_wealths.items()}
+    assert result.earned_most == max(last, key=last.__getitem__)
+    assert f"log wealth {wealth[-1]:.2f}" in repr(result)
+    assert all(f"{value:+.2f}" in repr(result) for value in last.values())
     assert set(result.params) == {"shift and scale"}
     assert set(result.log_wealths) == {"shift and scale", "local shift and scale", "kernels"}
     late = e_process(NORMAL[0], NORMAL[1] + 3 * SCALE, significance_level=1e-30)
