@@ -171,6 +171,8 @@ def test_tail_is_fitted_only_where_it_is_needed():
 
     for found in (result(1.0), result(9.0, draws[:99]), result(1.0, jnp.zeros(999))):
         assert found.asymptotic_pvalue == found.pvalue
+    fewest = result(9.0, draws[:100])
+    assert fewest.asymptotic_pvalue < fewest.pvalue
     assert_allclose(result(1e3).asymptotic_pvalue, 1e-6, rtol=1e-5)
     values = [float(result(x).asymptotic_pvalue) for x in (3.5, 4.0, 4.5)]
     assert values == sorted(values, reverse=True)
