@@ -1,5 +1,6 @@
 """Bins, mean scores and blocks in batches: the numbers of all samples at once."""
 
+import dataclasses
 import pickle
 
 import jax
@@ -58,6 +59,13 @@ def test_bins_of_other_numbers_of_classes():
         binary.update(binary.init(), CLASSES, LABELS)
     with pytest.raises(ValueError, match=r"state: expected a state of this accumulator"):
         three.update(binary.init(), CLASSES, LABELS)
+    with pytest.raises(ValueError, match=r"num_classes: expected at most 4194304 bins.*got 3\^14"):
+        CalibrationBins(UniformBins(3), 14).init()
+    jax.eval_shape(CalibrationBins(UniformBins(2), 22).init)  # as many as there may be
+    state = three.update(three.init(), CLASSES, LABELS)
+    sizes = state.counts["sizes"].at[0].set(-1)
+    broken = dataclasses.replace(state, counts=state.counts | {"sizes": sizes})
+    assert np.isnan(jax.jit(three.result)(broken).ece)
 
 
 N = 12
