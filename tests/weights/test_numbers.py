@@ -56,6 +56,13 @@ def test_components_of_a_test(kernel):
     close(parts.num_targets, w.sum() ** 2 / (w**2).sum())
 
 
+def test_statistics_get_weights_by_keyword():
+    """As all estimators take them."""
+    statistic = functools.partial(estimators.skce_biased, KERNEL)
+    found = H.exact_test(KEY, statistic, NORMALS, TARGETS, weights=LAST, num_draws=19)
+    close(found.statistic, estimators.skce_biased(KERNEL, NORMALS, TARGETS, weights=LAST))
+
+
 def test_gradients_by_predictions_and_weights():
     def value(loc, w):
         return estimators.skce(KERNEL, Normal(loc, NORMALS.scale), TARGETS, weights=w)
