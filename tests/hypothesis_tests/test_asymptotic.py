@@ -1,40 +1,57 @@
+"""Asymptotic tests: resampled, by blocks, and sums of weighted chi-squared variables."""
+
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 
-from calibjax import distributions, estimators, hypothesis_tests, kernels
+from calibjax import distributions, hypothesis_tests, kernels
 from calibjax.hypothesis_tests import asymptotic
+from calibjax.hypothesis_tests.asymptotic import ChiSquaredSum
 from tests import oracles
 
 KEY = jax.random.key(1)
-in_blocks = functools.partial(hypothesis_tests.asymptotic_skce_test, None, null="blocks")
+TEST = functools.partial(hypothesis_tests.asymptotic_skce_test, None)
+SPECTRUM, GAMMA, PEARSON, in_blocks = (
+    functools.partial(TEST, null=x) for x in ("spectrum", "gamma", "pearson", "blocks")
+)
+
+
+def data_of(name):
+    """Kernel, predictions and targets, and the matrix of h by loops."""
+    kernel, predictions, targets, h, samples = oracles.cases()[name]
+    return (kernel, predictions, targets), oracles.h_matrix(h, samples)
+
+
+def centred(matrix):
+    return matrix - matrix.mean(0) - matrix.mean(1)[:, None] + matrix.mean()
+
+
+def block_estimates(matrix, size):
+    starts = range(0, len(matrix) - size + 1, size)
+    return [oracles.unbiased(matrix[b : b + size, b : b + size]) for b in starts]
 
 
 @pytest.mark.parametrize("name", ["normal-None", "categorical-5-label"])
 def test_bootstrap_against_a_loop_over_resamples(name, monkeypatch):
-    """W19 App. G literally, with the same resamples."""
-    kernel, predictions, targets, _, _ = oracles.cases()[name]
+    """W19 App. G literally, with the same resamples, whose counts are multinomial."""
+    data, h = data_of(name)
     draws = np.random.default_rng(0).integers(0, 23, size=(10, 23))
     counts = np.array([np.bincount(d, minlength=23) for d in draws])
-    monkeypatch.setattr(asymptotic, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
+    with monkeypatch.context() as patch:
+        patch.setattr(asymptotic, "multinomial_counts", lambda keys, n: jnp.asarray(counts.T))
+        asymptotic._bootstrap.clear_cache()
+        test = hypothesis_tests.asymptotic_skce_test(KEY, *data, num_draws=10)
     asymptotic._bootstrap.clear_cache()
-    test = hypothesis_tests.asymptotic_skce_test(KEY, kernel, predictions, targets, num_draws=10)
-    h = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets))
-    centered = h - h.mean(0) - h.mean(1)[:, None] + h.mean()
-    pairs = np.array([(i, j) for i in range(23) for j in range(i + 1, 23)])
-    expected = [2 / 23 * centered[d[pairs[:, 0]], d[pairs[:, 1]]].sum() for d in draws]
+    i, j = np.triu_indices(23, 1)
+    expected = [2 / 23 * centred(h)[d[i], d[j]].sum() for d in draws]
     np.testing.assert_allclose(test.null_samples, expected, rtol=1e-9, atol=1e-13)
-    np.testing.assert_allclose(test.statistic, 23 * oracles.unbiased(h), rtol=1e-12)
-    np.testing.assert_allclose(test.estimate, oracles.unbiased(h), rtol=1e-12)
+    np.testing.assert_allclose(test.statistic, 23 * oracles.unbiased(h), rtol=1e-10)
+    np.testing.assert_allclose(test.estimate, oracles.unbiased(h), rtol=1e-10)
     assert test.pvalue == (1 + np.sum(np.array(expected) >= float(test.statistic))) / 11
-    asymptotic._bootstrap.clear_cache()
-
-
-def test_resampling_counts_are_multinomial():
     counts = np.asarray(asymptotic.multinomial_counts(jax.random.split(KEY, 20_000), 6))
     assert (counts.sum(0) == 6).all()
     observed = np.bincount(counts[2], minlength=7)[:5]
@@ -42,65 +59,17 @@ def test_resampling_counts_are_multinomial():
     assert stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > 1e-3
 
 
-@pytest.mark.slow
-def test_bootstrap_approximates_the_null_distribution_of_many_samples():
-    """Quantiles of n SKCE over calibrated data sets, and their bootstrap approximation."""
-    kernel, n = oracles.normal_kernel(), 256
-    predictions = distributions.Normal(jnp.linspace(0, 1, n), jnp.full(n, 0.1))
-
-    def statistic(key):
-        targets = distributions.sample_targets(key, predictions)
-        return n * estimators.skce(kernel, predictions, targets)
-
-    exact = jax.lax.map(statistic, jax.random.split(KEY, 1000), batch_size=100)
-    targets = distributions.sample_targets(jax.random.key(5), predictions)
-    test = hypothesis_tests.asymptotic_skce_test(KEY, kernel, predictions, targets)
-    for level in (0.5, 0.9):
-        assert abs(np.mean(exact <= np.quantile(test.null_samples, level)) - level) < 0.06
-
-
 @pytest.mark.parametrize("block_size", [2, 5, 11])
-def test_block_test_against_scipy(block_size):
+def test_blocks_against_scipy(block_size):
     """The one-sample t statistic of the block estimates, compared with the normal."""
-    kernel, predictions, targets, h, samples = oracles.cases()["categorical-5-label"]
-    matrix = oracles.h_matrix(h, samples)
-    starts = range(0, 23 - block_size + 1, block_size)
-    blocks = [oracles.unbiased(matrix[np.ix_(*[np.arange(b, b + block_size)] * 2)]) for b in starts]
-    test = in_blocks(kernel, predictions, targets, block_size=block_size)
+    data, matrix = data_of("categorical-5-label")
+    blocks = block_estimates(matrix, block_size)
+    test = in_blocks(*data, block_size=block_size)
     z = stats.ttest_1samp(blocks, 0).statistic
     np.testing.assert_allclose(test.statistic, z, rtol=1e-10)
     np.testing.assert_allclose(test.pvalue, stats.norm.sf(z), rtol=1e-10)
     np.testing.assert_allclose(test.estimate, np.mean(blocks), rtol=1e-10)
     assert test.null_samples is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "block_size", "least", "most"),
-    [(200, 2, 0.05, 0.05), (4, 2, 0.10, 0.13), (256, 16, 0.02, 0.03)],
-)
-def test_block_test_level(n, block_size, least, most):
-    """Also of few and of large blocks, as the docstring says."""
-    kernel, num_datasets = oracles.normal_kernel(), 1000
-
-    def pvalue(key):
-        keys = jax.random.split(key)
-        predictions = distributions.Normal(jax.random.uniform(keys[0], (n,)), jnp.full(n, 0.1))
-        targets = distributions.sample_targets(keys[1], predictions)
-        return in_blocks(kernel, predictions, targets, block_size=block_size).pvalue
-
-    keys = jax.random.split(KEY, num_datasets)
-    rate = jnp.mean(jax.jit(lambda k: jax.lax.map(pvalue, k, batch_size=50))(keys) <= 0.05)
-    bounds = [(rate - p, 3 * np.sqrt(p * (1 - p) / num_datasets)) for p in (least, most)]
-    assert bounds[0][0] >= -bounds[0][1]
-    assert bounds[1][0] <= bounds[1][1]
-
-
-def test_block_pvalue_is_never_zero():
-    predictions = distributions.Normal(jnp.linspace(0, 1, 400), jnp.full(400, 0.1))
-    targets = predictions.loc + 3 + 0.01 * jnp.arange(400) % 2
-    test = in_blocks(oracles.normal_kernel(), predictions, targets, block_size=2)
-    assert test.pvalue > 0
 
 
 @pytest.mark.parametrize("num_blocks", [3, 5, 8])
@@ -115,35 +84,224 @@ def test_equal_blocks_give_no_pvalue(num_blocks, dtype):
     assert jnp.isnan(traced.pvalue)
 
 
-def test_block_test_does_not_depend_on_the_size_of_the_kernel():
-    """Squares of 1e25 overflow in float32, those of 1e-25 vanish."""
-    generator = np.random.default_rng(0)
-    probs = generator.dirichlet(np.ones(3), 40).astype(np.float32)
-    data = distributions.Categorical(jnp.asarray(probs)), jnp.asarray(generator.integers(0, 3, 40))
+def test_sizes_of_kernels_and_evidence():
+    """Squares of 1e25 overflow in float32, those of 1e-25 vanish; no p-value is zero."""
+    predictions, labels, _ = oracles.categorical_data(40, 3, dtype=np.float32)
 
     def statistic(factor):
         kernel = kernels.TensorProduct(np.float32(factor) * kernels.Exponential(), kernels.White())
-        return in_blocks(kernel, *data, block_size=4).statistic
+        return in_blocks(kernel, predictions, labels, block_size=4).statistic
 
     values = [statistic(factor) for factor in (1.0, 1e25, 1e-25)]
     np.testing.assert_allclose(values, values[0], rtol=1e-4)
+    predictions = distributions.Normal(jnp.linspace(0, 1, 400), jnp.full(400, 0.1))
+    targets = predictions.loc + 3 + 0.01 * jnp.arange(400) % 2
+    assert in_blocks(oracles.normal_kernel(), predictions, targets, block_size=2).pvalue > 0
 
 
 def test_blocks_need_a_size_and_others_have_none():
-    kernel, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    data, _ = data_of("normal-None")
     with pytest.raises(ValueError, match="block_size: expected an integer"):
-        in_blocks(kernel, predictions, targets, block_size=12)
+        in_blocks(*data, block_size=12)
     with pytest.raises(ValueError, match='block_size: expected None with null="gamma", got 5'):
-        in_blocks(kernel, predictions, targets, null="gamma", block_size=5)
+        GAMMA(*data, block_size=5)
 
 
 def test_the_default_kernel():
-    _, predictions, targets, _, _ = oracles.cases()["normal-None"]
+    (_, predictions, targets), _ = data_of("normal-None")
     kernel = kernels.default_kernel(predictions)
-    tests = (
-        functools.partial(hypothesis_tests.asymptotic_skce_test, None, null="gamma"),
+    for test in (
+        GAMMA,
+        hypothesis_tests.skce_confidence_interval,
         functools.partial(hypothesis_tests.skce_margin_test, margin=0.2),
         functools.partial(hypothesis_tests.distribution_free_skce_test, bound=4.0),
-    )
-    for test in (hypothesis_tests.skce_confidence_interval, *tests):
+    ):
         assert test(None, predictions, targets) == test(kernel, predictions, targets)
+
+
+WEIGHTS = {"one": [1.0], "two equal": [0.5, 0.5], "ten equal": [0.1] * 10}
+WEIGHTS |= {"geometric": 0.5 ** np.arange(30), "harmonic squares": (np.arange(200) + 1.0) ** -2}
+WEIGHTS |= {"one and many": [1.0] + [1e-3] * 2000}
+Z = (-1.3, -0.5, -1e-3, 0.0, 1e-3, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+def law_of(weights, rank=None, dtype=jnp.float64):
+    """Leading weights, followed by zeros so that many laws share a program; and their deviation."""
+    weights = np.asarray(weights)
+    total, squares = weights.sum(), (weights**2).sum()
+    padded = np.zeros(rank or max(30, len(weights)))
+    padded[: len(weights)] = weights[: len(padded)]
+    law = jax.tree.map(lambda x: jnp.asarray(x, dtype), ChiSquaredSum(padded, total, squares))
+    return law, np.sqrt(2 * squares)
+
+
+def imhof(weights, x):
+    """Tail probability by Imhof's integral."""
+    weights = np.asarray(weights)
+    q = x + weights.sum()
+
+    def integrand(u):
+        angle = 0.5 * np.sum(np.arctan(weights * u)) - 0.5 * q * u
+        return np.sin(angle) / u * np.exp(-0.25 * np.sum(np.log1p((weights * u) ** 2)))
+
+    return 0.5 + integrate.quad(integrand, 0, np.inf, limit=3000, epsabs=1e-9)[0] / np.pi
+
+
+LAWS = [(x, 1) for x in ("ten equal", "geometric", "harmonic squares", "one and many")]
+
+
+@pytest.mark.parametrize(("name", "copies"), [*LAWS, ("geometric", 2), ("geometric", 40)])
+@pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
+def test_numerical_tail_against_imhof(name, copies):
+    """Each weight as often as there are copies."""
+    law, _ = law_of(WEIGHTS[name])
+    weights = np.repeat(WEIGHTS[name], copies)
+    _, sd = law_of(weights)
+    tail = functools.partial(asymptotic.numerical_tail, law, copies=copies)
+    ours = jnp.stack([tail(z * sd) for z in Z])
+    np.testing.assert_allclose(ours, [imhof(weights, z * sd) for z in Z], atol=2e-7)
+    assert tail(-1.01 * weights.sum()) == 1
+
+
+EQUAL = [("one", jnp.float64), ("two equal", jnp.float64), ("ten equal", jnp.float32)]
+
+
+@pytest.mark.parametrize(("name", "dtype"), EQUAL)
+def test_equal_weights_are_chi_squared(name, dtype):
+    """All tails are exact there, far out too."""
+    rank, weight = len(WEIGHTS[name]), WEIGHTS[name][0]
+    law, sd = law_of(WEIGHTS[name], dtype=dtype)
+    for z in (*Z, 15.0):
+        expected = stats.chi2.sf(z * sd / weight + rank, rank)
+        for tail in (asymptotic.numerical_tail, asymptotic.gamma_tail, asymptotic.pearson_tail):
+            ours = tail(law, jnp.asarray(z * sd, dtype))
+            assert ours.dtype == dtype
+            tolerance = {"rtol": 1e-8} if dtype == jnp.float64 else {"rtol": 1e-3, "atol": 1e-6}
+            np.testing.assert_allclose(ours, expected, **tolerance)
+
+
+def test_tail_with_a_normal_rest():
+    """Many small weights in place of which one normal variable enters."""
+    law, sd = law_of(WEIGHTS["one and many"], rank=1)
+    np.testing.assert_allclose(law.rest, 2 * 2000 * 1e-6)
+    for z in (-1.3, -0.6, -0.5, 0.0, 0.5, 2.0, 6.0):
+        expected = asymptotic.numerical_tail(law_of(WEIGHTS["one and many"])[0], z * sd)
+        np.testing.assert_allclose(asymptotic.numerical_tail(law, z * sd), expected, atol=2e-4)
+    # Nothing but the rest: a normal distribution.
+    normal = ChiSquaredSum(jnp.zeros(1), jnp.array(1.0), jnp.array(0.5))
+    for z in (-3.0, 0.0, 1.0, 5.0):
+        ours = asymptotic.numerical_tail(normal, jnp.array(z))
+        np.testing.assert_allclose(ours, stats.norm.sf(z), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("shape", [5e3, 2e4, 1e6, 1e9])
+def test_gamma_of_a_large_shape(shape, dtype):
+    for x in (-200.0, -3.0, 0.0, 1.0, 3.0):
+        ours = asymptotic._tail_of_gamma(jnp.asarray(shape, dtype), jnp.asarray(x, dtype))
+        expected = stats.gamma(shape).sf(shape + x * np.sqrt(shape))
+        np.testing.assert_allclose(ours, expected, atol=1e-3 if dtype == jnp.float32 else 1e-5)
+        assert 0 <= ours <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "num_eigenvalues"), [*((x, 128) for x in oracles.CASE_NAMES), ("normal-None", 2)]
+)
+def test_null_against_numpy(name, num_eigenvalues):
+    (kernel, *samples), matrix = data_of(name)
+    expected = np.linalg.eigvalsh(centred(matrix) / 23)[::-1]
+    null = functools.partial(asymptotic._null, num_eigenvalues=num_eigenvalues)
+    statistic, estimate, law = null(kernel, tuple(samples))
+    np.testing.assert_allclose(statistic, 23 * oracles.unbiased(matrix), rtol=1e-11)
+    np.testing.assert_allclose(estimate, oracles.unbiased(matrix), rtol=1e-11)
+    np.testing.assert_allclose(law.total, expected.sum(), rtol=1e-11)
+    np.testing.assert_allclose(law.squares, (expected**2).sum(), rtol=1e-11)
+    if num_eigenvalues == 128:
+        np.testing.assert_allclose(law.weights, expected, atol=1e-14)
+    else:  # by iteration, from below, and the rest is left to the normal variable
+        assert law.weights.shape == (2,)
+        assert (law.weights <= expected[:2] + 1e-14).all()
+        np.testing.assert_allclose(law.weights[0], expected[0], rtol=0.1)
+
+
+@pytest.mark.parametrize("name", ["normal-None", "categorical-5-label"])
+def test_pvalues_against_scipy(name):
+    """Moments of the eigenvalues; W21 Corollary B.4: s blocks, all eigenvalues s times."""
+    data, matrix = data_of(name)
+    weights, statistic = np.linalg.eigvalsh(centred(matrix) / 23), 23 * oracles.unbiased(matrix)
+    mean, variance = weights.sum(), 2 * (weights**2).sum()
+    skewness = 8 * (weights**3).sum() / variance**1.5
+    gamma = stats.gamma(mean**2 / variance, loc=-mean, scale=variance / mean)
+    np.testing.assert_allclose(GAMMA(*data).pvalue, gamma.sf(statistic), rtol=1e-9)
+    pearson = stats.pearson3(skewness, scale=np.sqrt(variance))
+    np.testing.assert_allclose(PEARSON(*data).pvalue, pearson.sf(statistic), rtol=1e-9)
+    numerical = SPECTRUM(*data)
+    assert numerical.null_samples is None
+    np.testing.assert_allclose(numerical.pvalue, imhof(weights, statistic), atol=1e-6)
+    for size in (5, 11):
+        blocks = block_estimates(matrix, size)
+        found, expected = SPECTRUM(*data, block_size=size), size * np.sum(blocks)
+        np.testing.assert_allclose(found.estimate, np.mean(blocks), rtol=1e-10)
+        np.testing.assert_allclose(found.statistic, expected, rtol=1e-10)
+        exact = imhof(np.repeat(weights, len(blocks)), expected)
+        np.testing.assert_allclose(found.pvalue, exact, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["normal", "classes"])
+@pytest.mark.parametrize("mild", [0, 1])
+def test_approximations_against_the_bootstrap(family, mild):
+    """The whole tail function: the bar of 0.03, and where moments do not meet it."""
+    n, kernel = 300, oracles.normal_kernel()
+    predictions, targets, _ = oracles.normal_data(n)
+    targets += 0.02 * mild
+    if family == "classes":
+        predictions, targets, _ = oracles.categorical_data(n, 10)
+        kernel = oracles.categorical_kernel()
+        targets = jnp.where(jnp.arange(n) < 0.03 * n * mild, 0, targets)
+    data = predictions, targets
+    bootstrap = hypothesis_tests.asymptotic_skce_test(KEY, kernel, *data, num_draws=10_000)
+    _, _, law = asymptotic._null(kernel, data, num_eigenvalues=128)
+    for p in (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99):
+        x = jnp.quantile(bootstrap.null_samples, 1 - p)
+        limit = 0.03 + 3 * np.sqrt(p * (1 - p) / 10_000)
+        more = {
+            "numerical": 0,
+            "pearson": 0.08 if p > 0.5 and family == "normal" else 0,
+            "gamma": 0.05 if p > 0.2 and family == "normal" else 0.01,
+        }
+        for name, allowed in more.items():
+            assert abs(getattr(asymptotic, f"{name}_tail")(law, x) - p) < limit + allowed
+    difference = abs(SPECTRUM(kernel, *data).pvalue - bootstrap.pvalue)
+    assert difference < 0.03 + 4 * bootstrap.pvalue_standard_error
+
+
+def test_negative_eigenvalues_enter_the_rest():
+    """Of kernels that are not positive semi-definite, as those of some distances are."""
+    predictions, targets, _ = oracles.normal_data(40)
+    kernel = oracles.normal_kernel()
+    difference = kernel + kernels.base.Scaled(-0.7, oracles.normal_kernel(0.3))
+    _, _, law = asymptotic._null(difference, (predictions, targets), num_eigenvalues=40)
+    matrix = np.asarray(asymptotic.sample_matrix(difference, (predictions, targets)))
+    expected = np.linalg.eigvalsh(centred(matrix) / 40)
+    assert expected[0] < -1e-6
+    assert (law.weights >= 0).all()
+    np.testing.assert_allclose(law.rest, 2 * np.sum(expected[expected < 0] ** 2), rtol=1e-8)
+
+
+@pytest.mark.slow
+def test_strong_miscalibration_has_digits_and_no_zeros():
+    predictions, targets, _ = oracles.normal_data(300, calibrated=False)
+    for test in (SPECTRUM, GAMMA, PEARSON):
+        assert 0 < test(oracles.normal_kernel(), predictions, targets).pvalue < 1e-8
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_constant_kernels_have_no_null_distribution(dtype):
+    predictions = distributions.Bernoulli(jnp.full(8, 0.3, dtype))
+    data = oracles.categorical_kernel(), predictions, jnp.zeros(8, int)
+    for test in (SPECTRUM, GAMMA, PEARSON):
+        with pytest.raises(ValueError, match="predictions, targets: expected samples that differ"):
+            test(*data)
+        if dtype == jnp.float32:
+            assert jnp.isnan(jax.jit(test)(*data).pvalue)

@@ -1,4 +1,3 @@
-import dataclasses
 import functools
 import itertools
 
@@ -8,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibjax import distances, distributions, hypothesis_tests, kernels
+from calibjax import distances, distributions, hypothesis_tests, kernels, record
 from calibjax.hypothesis_tests import distribution_free_skce_test, skce_confidence_interval
 from calibjax.hypothesis_tests.intervals import _bound as _computed_bound
 from calibjax.kernels.stationary import PowerExponential
 from tests import oracles
 
-NAMES = ("normal-None", "normal-3", "categorical-5-white", "categorical-5-label")
+NAMES = oracles.CASE_NAMES
 
 
 def _bound(name):
@@ -82,14 +81,23 @@ def test_intervals_of_the_theorems(name):
 
 @pytest.mark.parametrize("options", [{}, UNBIASED, {"estimator": "block", "block_size": 4}])
 def test_lower_limits_are_positive_where_the_test_rejects(options):
-    predictions = distributions.Bernoulli(jnp.full(60, 0.3))
-    data = oracles.categorical_kernel(), predictions, jnp.ones(60, int)
+    """The p-value is never zero."""
+    data = (
+        oracles.categorical_kernel(),
+        distributions.Bernoulli(jnp.full(60, 0.3)),
+        np.ones(60, int),
+    )
     pvalue = float(distribution_free_skce_test(*data, **options).pvalue)
     assert pvalue < 0.9
     for factor, is_rejected in ((1 + 1e-6, True), (1 - 1e-6, False)):
         level = 1 - pvalue * factor
         low = interval_of(*data, **options, confidence_level=level, alternative="greater").low
         assert (low > 0) == is_rejected
+    for dtype in (jnp.float32, jnp.float64):
+        rare = distributions.Bernoulli(jnp.full(4000, 0.01, dtype))
+        result = distribution_free_skce_test(data[0], rare, jnp.ones(4000, int), **options)
+        assert 0 < result.pvalue < 1e-30
+        assert result.pvalue.dtype == dtype
 
 
 @pytest.mark.slow
@@ -167,8 +175,7 @@ def test_bounds_of_composite_kernels():
     np.testing.assert_allclose(bound(unequal), 1.1)  # B_{∞;1} here, and 2 for p = q
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
+@record
 class Unbounded(kernels.Kernel):
     """A kernel that calibjax knows nothing of."""
 
@@ -176,26 +183,20 @@ class Unbounded(kernels.Kernel):
         return jnp.vdot(x.probs, y.probs)
 
 
-def test_a_kernel_without_a_known_bound_asks_for_one():
+def test_kernels_without_a_bound():
+    """A user's, of which it has to be given, and one that is constant."""
     predictions, targets, _ = oracles.categorical_data(20, 3)
     kernel = kernels.TensorProduct(Unbounded(), kernels.White())
+    run = functools.partial(distribution_free_skce_test, kernel, predictions, targets)
     with pytest.raises(NotImplementedError, match="Unbounded"):
-        distribution_free_skce_test(kernel, predictions, targets)
-    result = distribution_free_skce_test(kernel, predictions, targets, bound=2.0)
-    expected = np.exp(-0.5 * max(0, np.sqrt(20 * result.estimate / 2) - 1) ** 2)
-    np.testing.assert_allclose(result.pvalue, expected, rtol=1e-10)
+        run()
+    expected = np.exp(-0.5 * max(0, np.sqrt(20 * run(bound=2.0).estimate / 2) - 1) ** 2)
+    np.testing.assert_allclose(run(bound=2.0).pvalue, expected, rtol=1e-10)
     with pytest.raises(ValueError, match="bound: expected"):
-        distribution_free_skce_test(kernel, predictions, targets, bound=-1.0)
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_pvalues_are_never_zero(dtype):
-    predictions = distributions.Bernoulli(jnp.full(4000, 0.01, dtype))
-    data = oracles.categorical_kernel(), predictions, jnp.ones(4000, int)
-    for options in ({}, UNBIASED, IN_PAIRS):
-        result = distribution_free_skce_test(*data, **options)
-        assert 0 < result.pvalue < 1e-30
-        assert result.pvalue.dtype == dtype
+        run(bound=-1.0)
+    constant = kernels.TensorProduct(kernels.Exponential(), kernels.LabelKernel(jnp.ones((2, 2))))
+    with pytest.raises(ValueError, match="bound: expected"):
+        distribution_free_skce_test(constant, distributions.Bernoulli([0.5, 0.5]), [1, 0])
 
 
 @pytest.mark.parametrize("network", oracles.NETWORKS)
@@ -231,9 +232,3 @@ def test_gradient_where_the_estimate_is_zero():
         return test.pvalue + interval.high
 
     assert jax.grad(low)(1.0) == 0
-
-
-def test_constant_target_kernels_are_refused():
-    kernel = kernels.TensorProduct(kernels.Exponential(), kernels.LabelKernel(jnp.ones((2, 2))))
-    with pytest.raises(ValueError, match="bound: expected"):
-        distribution_free_skce_test(kernel, distributions.Bernoulli([0.5, 0.5]), [1, 0])

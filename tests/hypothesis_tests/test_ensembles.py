@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import jax
@@ -51,14 +52,8 @@ def test_against_all_choices():
     choices = list(itertools.product(range(3), repeat=3))
     found = np.array([plain_statistics(values, choice) for choice in choices])
     biased = (2 * found[:, 0] + found[:, 1]) / 3
-    test = ensemble_skce_test(
-        KEY,
-        KERNEL,
-        Ensemble(jnp.asarray(values[:, 1:])),
-        jnp.asarray(values[:, 0]),
-        num_draws=4000,
-        statistic="biased",
-    )
+    data = Ensemble(values[:, 1:]), values[:, 0]
+    test = ensemble_skce_test(KEY, KERNEL, *data, num_draws=4000, statistic="biased")
     assert_allclose(test.statistic, biased[0], rtol=1e-8)
     assert_allclose(test.components.dispersion.statistic, found[0, 1], rtol=1e-8)
     # f(y) − mean of the members is (m + 1) / m = 3 / 2 times the residual in the pool.
@@ -72,9 +67,8 @@ def test_features_and_pairs_agree(monkeypatch):
     distance = MaximumMeanDiscrepancy(K.SquaredExponential(1.0))
     kernel = K.TensorProduct(PowerExponential(1.0, 1.0, distance), K.SquaredExponential(2.0))
 
-    def test():
-        return ensemble_skce_test(KEY, kernel, Ensemble(values[:, 1:]), values[:, 0], num_draws=19)
-
+    data = Ensemble(values[:, 1:]), values[:, 0]
+    test = functools.partial(ensemble_skce_test, KEY, kernel, *data, num_draws=19)
     by_features = test()
     monkeypatch.setattr("calibjax.operators.plan.prepare_features", lambda *args: None)
     by_pairs = test()
@@ -88,102 +82,35 @@ def test_exact_test_of_draws_points_here():
         exact_skce_test(KEY, KERNEL, Ensemble(jnp.ones((4, 3))), jnp.arange(4.0), num_draws=9)
 
 
-@pytest.mark.slow
-def test_kernels_that_are_constant_up_to_rounding():
-    """Rounding errors are all that is left of them: the observed ones must be like the redrawn."""
-    kernel = K.TensorProduct(K.Exponential(1.0, Wasserstein()), K.SquaredExponential(1e4))
-
-    @jax.jit
-    def pvalue(key):
-        values = jax.random.normal(key, (20, 6), jnp.float32)
-        ensembles = Ensemble(values[:, 1:])
-        return ensemble_skce_test(key, kernel, ensembles, values[:, 0], num_draws=99).pvalue
-
-    pvalues = jax.lax.map(pvalue, jax.random.split(KEY, 200))
-    assert np.mean(pvalues <= 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
-
-
 @pytest.mark.parametrize("shape", [(9, 4), (9, 4, 2)])
 def test_ranks_against_counting(shape):
-    """Those of vectors are ranks of the mean distances to the others."""
+    """Those of vectors are ranks of the mean distances to the others; ties are broken at random."""
     values = RNG.normal(size=shape)
-    ensembles, targets = Ensemble(jnp.asarray(values[:, 1:])), jnp.asarray(values[:, 0])
-    test = rank_histogram_test(KEY, ensembles, targets, num_draws=9)
+    test = rank_histogram_test(KEY, Ensemble(values[:, 1:]), values[:, 0], num_draws=9)
     if len(shape) == 3:
         values = np.linalg.norm(values[:, :, None] - values[:, None], axis=-1).mean(-1)
     counts = np.bincount(np.sum(values[:, 1:] < values[:, :1], 1), minlength=4)
     assert_allclose(test.estimate, counts / 9)
     assert_allclose(test.statistic, np.sum((counts - 9 / 4) ** 2 / (9 / 4)))
-
-
-def test_ties_are_broken_at_random():
-    test = rank_histogram_test(KEY, Ensemble(jnp.ones((4000, 3))), jnp.ones(4000), num_draws=9)
+    test = rank_histogram_test(KEY, Ensemble(np.ones((4000, 3))), np.ones(4000), num_draws=9)
     assert_allclose(test.estimate, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / 4000))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "num_members"), [(64, 3), (64, 11), (16, 50)])
-def test_levels(n, num_members):
-    """Members and targets of a calibrated model, whose law differs between predictions."""
-
-    @jax.jit
-    def pvalues(key):
-        law_key, key, test_key = jax.random.split(key, 3)
-        loc = jax.random.uniform(law_key, (n, 1))
-        values = loc + 0.1 * jax.random.normal(key, (n, num_members + 1))
-        data = Ensemble(values[:, 1:]), values[:, 0]
-        kernel = K.TensorProduct(K.Exponential(0.3, Wasserstein()), K.SquaredExponential(0.1))
-        skce = ensemble_skce_test(test_key, kernel, *data, num_draws=199)
-        return skce.pvalue, rank_histogram_test(test_key, *data, num_draws=199).pvalue
-
-    number = 1000 if num_members < 11 else 200
-    for found in jax.lax.map(pvalues, jax.random.split(KEY, number)):
-        assert abs(np.mean(found <= 0.05) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / number)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:predictions. targets are resampled")
-def test_redrawing_from_the_members_rejects_calibrated_ensembles():
-    """What `docs/which_test.md` says about it: five members, n = 64."""
-
-    @jax.jit
-    def pvalues(key):
-        law_key, key, test_key = jax.random.split(key, 3)
-        loc = jax.random.uniform(law_key, (64, 1))
-        values = loc + 0.1 * jax.random.normal(key, (64, 6))
-        data = Ensemble(values[:, 1:]), values[:, 0]
-        kernel = K.TensorProduct(K.Exponential(0.3, Wasserstein()), K.SquaredExponential(0.1))
-        return [
-            exact_skce_test(test_key, kernel, *data, num_draws=199, statistic=name).pvalue
-            for name in ("biased", "omnibus")
-        ]
-
-    found = jax.lax.map(pvalues, jax.random.split(KEY, 300))
-    biased, omnibus = (np.mean(values <= 0.05) for values in found)
-    assert abs(biased - 0.39) < 3 * np.sqrt(0.39 * 0.61 / 300)
-    assert omnibus > 0.9
-
-
-def _members(share):
-    """Ensembles of rain, of which a share is dry; of 1, each is of one value of its own."""
-    values = np.random.default_rng(0).gamma(1, 2, (40, 5))
-    values = np.repeat(values[:, :1], 5, 1) if share == 1 else values
-    return values * (share == 1 or np.arange(40)[:, None] >= share * 40)
 
 
 @pytest.mark.parametrize("share", [0.7, 1.0])
 def test_default_length_scales_of_dry_ensembles(share):
-    """The median of the positive deviations, or the mean distance of values from their median."""
-    values = _members(share)
-    deviations = np.std(values, 1)
-    found = K.default_kernel(Ensemble(jnp.asarray(values))).target.length_scale
+    """The median of the positive deviations, or the mean distance of values from their median.
+
+    A share of the ensembles of rain is dry; of 1, each is of one value of its own.
+    """
+    values = np.random.default_rng(0).gamma(1, 2, (40, 5))
+    values = np.repeat(values[:, :1], 5, 1) if share == 1 else values
+    values[: 0 if share == 1 else int(40 * share)] = 0
+    found = jax.jit(lambda p: K.default_kernel(p).target.length_scale)(Ensemble(values))
     distances = np.abs(values[:, 0] - np.median(values[:, 0]))
-    positive = deviations[deviations > 1e-9]
-    expected = np.mean(distances) if share == 1 else np.median(positive)
+    deviations = np.std(values, 1)
+    expected = np.mean(distances) if share == 1 else np.median(deviations[deviations > 1e-9])
     assert_allclose(found, expected, rtol=1e-12)
-    predictions = Ensemble(jnp.asarray(values))
-    traced = jax.jit(lambda p: K.default_kernel(p).target.length_scale)(predictions)
-    assert_allclose(traced, found, rtol=1e-12)
+    assert_allclose(K.default_kernel(Ensemble(values)).target.length_scale, expected, rtol=1e-12)
 
 
 def test_ks_distance_of_ranks():
@@ -199,18 +126,3 @@ def test_ks_distance_of_ranks():
     assert exact_test(KEY, pit_ks, ensembles, targets + 0.5).pvalue == 0.001
     counts = Poisson(np.full(200, 0.5)), np.random.default_rng(1).poisson(0.5, 200)
     assert exact_test(KEY, pit_ks, *counts).pvalue > 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("shift", "low", "high"), [(0.0, 0.015, 0.09), (0.2, 0.5, 0.8)])
-def test_level_and_power_of_ranks_of_posterior_draws(shift, low, high):
-    """Of 300 data sets with 100 draws: 4 % and 66 %; a histogram with 101 cells finds 14 %."""
-
-    def rejected(key):
-        first, second = jax.random.split(key)
-        values = jax.random.normal(first, (200, 101))
-        ensembles, targets = Ensemble(values[:, 1:]), values[:, 0] + shift
-        return exact_test(second, pit_ks, ensembles, targets, num_draws=199).pvalue <= 0.05
-
-    rate = np.mean(jax.lax.map(rejected, jax.random.split(KEY, 300)))
-    assert low <= rate <= high

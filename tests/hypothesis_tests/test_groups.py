@@ -1,63 +1,100 @@
+"""Groups, places and clusters: exact p-values by enumeration, errors by loops."""
+
 import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
+from numpy.testing import assert_allclose
 
+from calibjax import estimators
 from calibjax.distributions import Bernoulli, Categorical, MvNormal, Normal
-from calibjax.hypothesis_tests import group_calibration_test
+from calibjax.hypothesis_tests import (
+    cluster_skce_test,
+    group_calibration_test,
+    local_calibration_test,
+    skce_confidence_interval,
+    witness_test,
+)
+from calibjax.kernels import Exponential, TensorProduct, White
+from tests import oracles
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 PROBS = np.array([0.2, 0.7, 0.55, 0.9, 0.35, 0.6, 0.15, 0.45])
 LABELS = np.array([1, 1, 1, 0, 0, 1, 1, 1])
 GROUPS = np.array([[1, 0], [1, 0], [1, 1], [1, 1], [0, 1], [0, 1], [0, 1], [1, 1]])
+AT = np.array([0.3, 0.8, 0.5]), np.array([1, 0, 1])
+KERNEL = TensorProduct(Exponential(0.5), White())
 
 
-def test_pvalues_against_all_outcomes():
-    """Every vector of labels with its probability: the exact p-values of both groups."""
+def group_errors(labels):
+    return (labels - PROBS) @ GROUPS / GROUPS.sum(0)
+
+
+def witnesses(labels):
+    """Values by loops; `Exponential` sees both probabilities of a `Bernoulli`."""
+    values = []
+    for t, z in zip(*AT, strict=True):
+        weights = np.exp(-np.sqrt(2) * np.abs(PROBS - t) / 0.5)
+        chances = PROBS if z else 1 - PROBS
+        values.append(np.mean(weights * ((labels == z) - chances)))
+    return np.array(values)
+
+
+def by_group(data, **options):
+    residual = lambda p, y: y - p.probs  # noqa: E731
+    return group_calibration_test(KEY, *data, GROUPS, residual=residual, **options)
+
+
+def by_witness(data, **options):
+    return witness_test(KEY, KERNEL, *data, Bernoulli(AT[0]), AT[1], **options)
+
+
+@pytest.mark.parametrize(("test", "errors"), [(by_group, group_errors), (by_witness, witnesses)])
+def test_pvalues_against_all_outcomes(test, errors):
+    """Every vector of labels with its probability."""
     outcomes = np.array(list(itertools.product([0, 1], repeat=8)))
     weights = np.prod(np.where(outcomes == 1, PROBS, 1 - PROBS), 1)
-    errors = np.abs((outcomes - PROBS) @ GROUPS / GROUPS.sum(0))
-    observed = np.abs((LABELS - PROBS) @ GROUPS / GROUPS.sum(0))
-    expected = weights @ (errors >= observed - 1e-12)
-    mean, deviation = weights @ errors, np.sqrt(weights @ errors**2 - (weights @ errors) ** 2)
-    largest = ((errors - mean) / deviation).max(1)
-    scores = (observed - mean) / deviation
-    adjusted = [weights @ (largest >= score - 1e-12) for score in scores]
-    options = {"num_draws": 20_000, "residual": lambda p, y: y - p.probs}
-    test = group_calibration_test(KEY, Bernoulli(PROBS), LABELS, GROUPS, **options)
-    np.testing.assert_allclose(test.pvalue, expected, atol=4 * np.sqrt(0.25 / 20_000))
+    sizes = np.abs([errors(labels) for labels in outcomes])
+    observed = np.abs(errors(LABELS))
+    mean = weights @ sizes
+    deviation = np.sqrt(weights @ (sizes - mean) ** 2)
+    largest = ((sizes - mean) / deviation).max(1)
+    found = test((Bernoulli(PROBS), LABELS), num_draws=20_000)
+    assert_allclose(found.estimate, errors(LABELS), rtol=1e-9)
+    atol = 4 * np.sqrt(0.25 / 20_000)
+    assert_allclose(found.pvalue, weights @ (sizes >= observed - 1e-12), atol=atol)
+    adjusted = [weights @ (largest >= s - 1e-12) for s in (observed - mean) / deviation]
     # The standardisation is that of the draws.
-    np.testing.assert_allclose(test.adjusted_pvalue, adjusted, atol=6 * np.sqrt(0.25 / 20_000))
-    sizes = np.sqrt(weights @ errors**2)
-    np.testing.assert_allclose(test.null_size, sizes, rtol=0.03)  # 4 / √(2 · 20 000) = 0.02
+    assert_allclose(found.adjusted_pvalue, adjusted, atol=2 * atol)
+    assert_allclose(found.null_size, np.sqrt(weights @ sizes**2), rtol=0.03)
 
 
-def test_errors_of_classes_against_loops():
-    probs = RNG.dirichlet(np.ones(3), 7)
-    labels, weights = RNG.integers(0, 3, 7), RNG.normal(size=(7, 4))
+def test_errors_of_classes_and_vectors_against_loops():
+    probs, labels, weights = (
+        RNG.dirichlet(np.ones(3), 7),
+        RNG.integers(0, 3, 7),
+        RNG.normal(size=(7, 4)),
+    )
     test = group_calibration_test(KEY, Categorical(probs), labels, weights, num_draws=9)
     for g, of_group in enumerate(weights.T):
         rows = list(zip(of_group, labels, probs, strict=True))
         errors = [sum(w * ((y == c) - p[c]) for w, y, p in rows) for c in range(3)]
         errors.append(sum(w * ((y == p.argmax()) - p.max()) for w, y, p in rows))
-        expected = np.array(errors) / np.abs(of_group).sum()
-        np.testing.assert_allclose(test.estimate[g], expected, rtol=1e-9)
+        assert_allclose(test.estimate[g], np.array(errors) / np.abs(of_group).sum(), rtol=1e-9)
     np.testing.assert_array_equal(test.statistic, jnp.abs(test.estimate))
-
-
-def test_errors_of_vectors():
     loc, y = RNG.normal(size=(2, 6, 2))
-    groups = jnp.arange(6) < jnp.array([[3], [6]])  # the second one has all samples
-    predictions = MvNormal(jnp.asarray(loc), jnp.broadcast_to(jnp.eye(2), (6, 2, 2)))
-    test = group_calibration_test(KEY, predictions, jnp.asarray(y), groups.T, num_draws=9)
-    np.testing.assert_allclose(test.estimate, [(y - loc)[:3].mean(0), (y - loc).mean(0)])
+    groups = np.arange(6) < np.array([[3], [6]])  # the second one has all samples
+    predictions = MvNormal(loc, np.tile(np.eye(2), (6, 1, 1)))
+    test = group_calibration_test(KEY, predictions, y, groups.T, num_draws=9)
+    assert_allclose(test.estimate, [(y - loc)[:3].mean(0), (y - loc).mean(0)])
 
 
 def test_wrong_residuals():
-    predictions, targets = Normal(jnp.zeros(8), jnp.ones(8)), jnp.asarray(RNG.normal(size=8))
+    predictions, targets = Normal(np.zeros(8), np.ones(8)), RNG.normal(size=8)
 
     def test(residual):
         options = {"residual": residual, "num_draws": 99}
@@ -67,33 +104,61 @@ def test_wrong_residuals():
         test(lambda p, y: y**2)
     test(lambda p, y: y**2 - p.scale**2)
     # None of the redraws may have such an event: that is chance.
-    rare, options = Bernoulli(jnp.full(8, 1e-4)), {"residual": lambda p, y: y - p.probs}
-    group_calibration_test(KEY, rare, np.zeros(8, int), GROUPS, num_draws=99, **options)
+    by_group((Bernoulli(np.full(8, 1e-4)), np.zeros(8, int)), num_draws=99)
     test(lambda p, y: (y <= 3) - jax.vmap(lambda q: q.cdf(3.0))(p))  # as in the docstring
     with pytest.raises(ValueError, match=r"residual: expected shape \[8\]"):
         test(lambda p, y: jnp.mean(y))
 
 
-@pytest.mark.slow
-def test_level_and_power_with_overlapping_groups():
-    """51 groups of 1000 samples: family-wise level, and what unadjusted p-values give instead."""
-    groups = jnp.asarray(np.c_[RNG.random((1000, 50)) < 0.2, np.ones((1000, 1), bool)])
-    options = {"num_draws": 199, "residual": lambda p, y: y - p.probs}
+def test_local_errors():
+    """A curve is adjusted for all of its length scales."""
+    data = RNG.uniform(size=(60, 2)), RNG.uniform(0.5, 1, size=60), RNG.integers(0, 2, 60)
+    near, curve = (estimators.Neighbourhood.laplacian(x, 5) for x in (0.15, np.array([0.15, 10])))
+    result = local_calibration_test(KEY, near, *data, num_draws=50)
+    assert_allclose(result.statistic, estimators.lce(near, *data), rtol=1e-12)
+    assert_allclose(result.estimate, estimators.local_errors(near, *data).error, rtol=1e-13)
+    assert result.null_samples.shape == (50, 60)
+    assert np.all(result.adjusted_pvalue >= result.pvalue)
+    both = local_calibration_test(KEY, curve, *data, num_draws=50)
+    assert both.pvalue.shape == both.adjusted_pvalue.shape == (2, 60)
+    assert_allclose(both.pvalue[0], result.pvalue, rtol=1e-12)
+    assert np.all(both.adjusted_pvalue[0] >= result.adjusted_pvalue - 1e-12)
 
-    @jax.jit
-    def pvalues(key, shift):
-        prediction_key, target_key, test_key = jax.random.split(key, 3)
-        probs = jax.random.uniform(prediction_key, (1000,))
-        truth = jnp.clip(probs + shift * groups[:, 0], 0, 1)
-        labels = jax.random.bernoulli(target_key, truth).astype(int)
-        test = group_calibration_test(test_key, Bernoulli(probs), labels, groups, **options)
-        return jnp.min(test.pvalue), jnp.min(test.adjusted_pvalue), test.adjusted_pvalue[0]
 
-    keys = jax.random.split(KEY, 600)
-    plain, adjusted, _ = jax.lax.map(lambda key: pvalues(key, 0.0), keys)
-    error = np.sqrt(0.05 * 0.95 / 600)
-    assert abs(np.mean(adjusted <= 0.05) - 0.05) < 3 * error
-    assert np.mean(plain <= 0.05) > 0.5
-    for shift in (-0.15, 0.15):
-        _, _, own = jax.lax.map(lambda key, shift=shift: pvalues(key, shift), keys[:200])
-        assert np.mean(own <= 0.05) > 0.6
+LOC = RNG.normal(size=23)
+DATA = oracles.normal_kernel(), Normal(LOC, np.ones(23)), LOC + RNG.normal(size=23) + 0.5
+CLUSTERS = np.concatenate([np.arange(10), RNG.integers(0, 10, 13)]) * 7  # with gaps
+
+
+def cluster_matrix():
+    """Mean of h over the pairs of two clusters, by loops."""
+    matrix = np.asarray(oracles.calibration_kernel_matrix(*DATA))
+    members = [np.flatnonzero(c == CLUSTERS) for c in np.unique(CLUSTERS)]
+    means = np.array([[matrix[np.ix_(a, b)].mean() for b in members] for a in members])
+    return means * (1 - np.eye(10))
+
+
+def test_clusters_against_all_signs():
+    matrix, signs = cluster_matrix(), np.array(list(itertools.product([-1, 1], repeat=10)))
+    values = np.einsum("ka,ab,kb->k", signs, matrix, signs) / 90
+    test = cluster_skce_test(KEY, *DATA, CLUSTERS, num_draws=10_000)
+    observed = matrix.sum() / 90
+    assert_allclose(test.statistic, observed, rtol=1e-9)
+    expected = np.mean(values >= observed - 1e-12)
+    assert abs(test.pvalue - expected) < 4 * np.sqrt(expected * (1 - expected) / 10_000) + 1e-4
+    possible = np.sort(values)
+    nearest = np.searchsorted((possible[1:] + possible[:-1]) / 2, test.null_samples)
+    assert_allclose(test.null_samples, possible[nearest], atol=1e-12)
+    with pytest.raises(ValueError, match="clusters: expected at least 10 different ones"):
+        cluster_skce_test(KEY, *DATA, CLUSTERS // 14)
+
+
+def test_interval_is_the_jackknife_over_clusters():
+    matrix = cluster_matrix()
+    estimate = matrix.sum() / 90
+    left_out = [np.delete(np.delete(matrix, a, 0), a, 1).sum() / 72 for a in range(10)]
+    error = np.sqrt(9 / 10 * np.sum((left_out - np.mean(left_out)) ** 2))
+    found = skce_confidence_interval(*DATA, clusters=CLUSTERS)
+    assert_allclose([found.estimate, found.standard_error], [estimate, error], rtol=1e-9)
+    limits = scipy.stats.t.interval(0.95, 9, estimate, error)
+    assert_allclose([found.low, found.high], limits, rtol=1e-9)

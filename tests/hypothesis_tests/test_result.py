@@ -36,25 +36,22 @@ def _bernoulli_test(key, num_draws=1000, successes=13, **options):
 
 @pytest.mark.slow
 def test_standard_error_is_the_spread_over_keys():
-    num_draws = 200
-
-    @jax.jit
-    @jax.vmap
-    def evaluate(key):
-        test = _bernoulli_test(key, num_draws)
+    def one(key):
+        test = _bernoulli_test(key, 200)
         return test.pvalue, test.pvalue_standard_error
 
-    pvalues, errors = evaluate(jax.random.split(KEY, 400))
+    pvalues, errors = jax.jit(jax.vmap(one))(jax.random.split(KEY, 400))
     np.testing.assert_allclose(errors.mean(), pvalues.std(), rtol=4 / np.sqrt(2 * 400))
-    p = pvalues[0]
-    np.testing.assert_allclose(errors[0], np.sqrt(p * (1 - p) / (num_draws + 2)))
 
 
-@pytest.mark.parametrize("successes", [0, 30])
+@pytest.mark.parametrize("successes", [0, 13, 30])
 def test_standard_error_is_never_zero(successes):
     test = _bernoulli_test(KEY, 100, successes)
-    assert test.pvalue in (1 / 101, 1)
-    assert 0 < test.pvalue_standard_error < 0.02
+    assert successes == 13 or test.pvalue in (1 / 101, 1)
+    p = np.clip(test.pvalue, 1 / 101, 1)
+    assert 0 < test.pvalue_standard_error < 0.05
+    if successes == 13:
+        np.testing.assert_allclose(test.pvalue_standard_error, np.sqrt(p * (1 - p) / 102))
 
 
 def _three_statistics(predictions, targets):
@@ -95,17 +92,13 @@ def test_adjusted_pvalues_against_a_loop():
         np.testing.assert_allclose(ours[name], expected)
 
 
-def test_a_constant_statistic_adjusts_nothing():
+def test_constant_statistics_and_draws_that_are_no_numbers():
+    """The first adjust nothing, the others count against rejection."""
     draws = jnp.asarray(np.random.default_rng(0).normal(size=50))
-    constant = jnp.full(50, 0.1)
     alone = adjusted_pvalues((jnp.array(1.0),), (draws,))
-    both = adjusted_pvalues((jnp.array(1.0), jnp.array(0.1)), (draws, constant))
+    both = adjusted_pvalues((jnp.array(1.0), jnp.array(0.1)), (draws, jnp.full(50, 0.1)))
     assert both[1] > both[0] >= alone[0]
     assert jnp.isfinite(both[0])
-
-
-def test_draws_that_are_no_numbers_count_against_rejection():
-    draws = jnp.asarray(np.random.default_rng(0).normal(size=50))
     (clean,) = adjusted_pvalues((jnp.array(9.0),), (draws,))
     (spoilt,) = adjusted_pvalues((jnp.array(9.0),), (draws.at[3].set(jnp.nan),))
     np.testing.assert_allclose([clean, spoilt], [1 / 51, 2 / 51])
@@ -130,25 +123,6 @@ def test_a_few_large_draws_do_not_make_ties():
     rank = (1 + np.sum(np.asarray(draws) >= 1.5)) / 1000
     heavy = draws.at[0].set(1e6)
     np.testing.assert_allclose(simulated_pvalue(jnp.float32(1.5), heavy), rank, atol=0.0011)
-
-
-@pytest.mark.slow
-def test_adjusted_pvalues_hold_the_level_that_the_smallest_pvalue_does_not():
-    n, num_datasets = 6, 1000
-
-    def evaluate(key):
-        data_key, test_key = jax.random.split(key)
-        predictions = distributions.Normal(jnp.linspace(0, 1, n), jnp.full(n, 0.5))
-        targets = distributions.sample_targets(data_key, predictions)
-        data = _three_statistics, predictions, targets
-        test = hypothesis_tests.exact_test(test_key, *data, num_draws=99, adjust=True)
-        smallest = lambda tree: jnp.min(jnp.stack(jax.tree.leaves(tree)))  # noqa: E731
-        return smallest(test.pvalue), smallest(test.adjusted_pvalue)
-
-    plain, adjusted = jax.jit(jax.vmap(evaluate))(jax.random.split(KEY, num_datasets))
-    error = np.sqrt(0.05 * 0.95 / num_datasets)
-    assert np.mean(plain <= 0.05) > 0.05 + 3 * error
-    assert abs(np.mean(adjusted <= 0.05) - 0.05) < 3 * error
 
 
 @pytest.mark.parametrize("adjust", [False, True])

@@ -11,7 +11,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -87,23 +87,25 @@ def test_without_scikit_learn(monkeypatch):
         _ = interoperability.Recalibrated
 
 
+ALL = [
+    *(RecalibratedClassifier(recalibrator=x) for x in (None, recalibration.IsotonicRegression())),
+    RecalibratedClassifier(recalibrator=recalibration.HistogramBinning(5)),
+    RecalibratedRegressor(),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of its data, and of bins without samples
-@pytest.mark.parametrize(
-    "recalibrator",
-    [None, recalibration.HistogramBinning(5), recalibration.IsotonicRegression()],
-    ids=lambda recalibrator: type(recalibrator).__name__,
-)
-def test_the_checks_of_scikit_learn(recalibrator):
-    model = RecalibratedClassifier(recalibrator=recalibrator)
-    found = check_estimator(model, on_fail=None, on_skip=None)
-    assert len(found) > 50
-    failed = [x for x in found if x["status"] not in ("passed", "skipped")]
-    assert not failed, failed
-    assert [x["check_name"] for x in found if x["status"] == "skipped"] in (
-        [],
-        ["check_array_api_input"],
-    )
+@pytest.mark.parametrize("model", ALL, ids=lambda model: type(model).__name__)
+def test_the_checks_of_scikit_learn(model):
+    may_fail = {"check_dtype_object": "BayesianRidge has no deviations for inputs of dtype object"}
+    expected = may_fail if isinstance(model, RecalibratedRegressor) else {}
+    options = {"on_fail": None, "on_skip": None, "expected_failed_checks": expected}
+    found = check_estimator(model, **options)
+    assert len(found) > 40
+    status = {x["check_name"]: x["status"] for x in found}
+    assert not [name for name, x in status.items() if x not in ("passed", "skipped", "xfail")]
+    assert [x for x in status if status[x] == "skipped"] in ([], ["check_array_api_input"])
 
 
 CLASS_METHODS = [recalibration.PlattScaling(), recalibration.MatrixScaling(0.01)]
@@ -157,34 +159,37 @@ def test_distributions_of_a_frozen_regressor():
     assert after < before
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_the_checks_of_scikit_learn_for_regressors():
-    reason = "BayesianRidge has no deviations for inputs of dtype object"
-    found = check_estimator(
-        RecalibratedRegressor(),
-        on_fail=None,
-        on_skip=None,
-        expected_failed_checks={"check_dtype_object": reason},
-    )
-    assert len(found) > 40
-    failed = [x for x in found if x["status"] not in ("passed", "skipped", "xfail")]
-    assert not failed, failed
-
-
 WEIGHTS = np.random.default_rng(1).integers(1, 4, 200).astype(float)
+
+
+def probabilities(estimator, recalibrator=None, weights=None, cv=3):
+    """Of a recalibrated classifier at the samples that it was fitted to."""
+    model = RecalibratedClassifier(estimator, recalibrator, cv=cv)
+    return model.fit(X, WORDS, sample_weight=weights).predict_proba(X)
 
 
 def test_weights_reach_the_last_step_of_a_pipeline():
     """A pipeline that only scales by powers of two is as good as its last step."""
     scaler = FunctionTransformer(lambda x: 2 * x)
     nested = make_pipeline(scaler, make_pipeline(scaler, GaussianNB()))
-    plain = RecalibratedClassifier(GaussianNB(), cv=3).fit(X, WORDS, WEIGHTS)
+    plain = probabilities(GaussianNB(), weights=WEIGHTS)
     for estimator in (make_pipeline(scaler, GaussianNB()), nested):
-        model = RecalibratedClassifier(estimator, cv=3).fit(X, WORDS, WEIGHTS)
-        np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), rtol=1e-6)
-    unweighted = RecalibratedClassifier(GaussianNB(), cv=3).fit(X, WORDS)
-    assert np.abs(unweighted.predict_proba(X) - plain.predict_proba(X)).max() > 1e-3
+        found = probabilities(estimator, weights=WEIGHTS)
+        np.testing.assert_allclose(found, plain, rtol=1e-6)
+    assert np.abs(probabilities(GaussianNB()) - plain).max() > 1e-3
+
+
+def test_weights_are_those_of_scikit_learn():
+    """The penalty of a classifier says what a weight is in units of: it gets them as they are."""
+    steps = recalibration.IsotonicRegression(smooth=False)
+    theirs = CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=3, ensemble=False)
+    expected = theirs.fit(X, WORDS, sample_weight=WEIGHTS).predict_proba(X)
+    found = probabilities(GaussianNB(), steps, WEIGHTS)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    model = RecalibratedClassifier(LogisticRegression(C=0.01), steps)
+    found = model.fit(X, WORDS, sample_weight=3 * WEIGHTS).estimator_
+    expected = LogisticRegression(C=0.01).fit(X, WORDS, sample_weight=3 * WEIGHTS)
+    np.testing.assert_allclose(found.coef_, expected.coef_)
 
 
 def test_metadata_routing():

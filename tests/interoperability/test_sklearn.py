@@ -7,6 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calibjax import distributions, interoperability, scores
+from calibjax.interoperability.sklearn import label_indices
 
 random = np.random.default_rng(0)
 X = random.normal(size=(30, 2))
@@ -81,3 +82,30 @@ def test_models_that_predict_no_distribution():
     ):
         with pytest.raises(error, match=message):
             interoperability.from_sklearn(model, X)
+
+
+NAMES = ["owl", "cat", "owl", "dog"]
+
+
+@pytest.mark.parametrize(
+    "labels", [NAMES, np.array(NAMES), np.array(NAMES, object), pd.Series(NAMES, dtype="category")]
+)
+def test_words(labels):
+    for classes in (["cat", "dog", "owl"], np.array(["owl", "cat", "emu", "dog"], object)):
+        found = label_indices(labels, classes)
+        assert [list(classes)[i] for i in found] == NAMES
+        assert found.dtype == int
+
+
+def test_numbers():
+    np.testing.assert_array_equal(label_indices([7, -1, 7], [-1, 3, 7]), [2, 0, 2])
+    np.testing.assert_array_equal(label_indices([True, False], [0, 1]), [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [(["a", "z"], ["a", "b"]), (["1"], [0, 1]), ([0.0, np.nan], [0, 1]), ([-1], [0, 1]), ([0], 0)],
+)
+def test_labels_that_are_no_class(labels, classes):
+    with pytest.raises(ValueError, match=r"(labels|classes): expected (labels among|one axis)"):
+        label_indices(labels, classes)

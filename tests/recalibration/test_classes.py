@@ -1,105 +1,395 @@
-"""Recalibration of class predictions, one class against the rest."""
+"""Recalibration of all classes together: temperatures, mixtures of temperatures, linear maps."""
+
+import contextlib
+import dataclasses
+import functools
+import warnings
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
+from scipy.optimize import LinearConstraint, minimize, minimize_scalar
+from scipy.special import log_softmax, softmax
 
-from calibjax.distributions import Bernoulli, Categorical, CategoricalLogits, Mixture
-from calibjax.recalibration import (
-    BetaCalibration,
-    HistogramBinning,
-    IsotonicRegression,
-    PlattScaling,
-    VennAbers,
+from calibjax import estimators, scores
+from calibjax.distributions import (
+    Bernoulli,
+    Categorical,
+    CategoricalLogits,
+    Ensemble,
+    Normal,
+    with_features,
 )
-from calibjax.recalibration.base import ClassWiseParams
-from calibjax.recalibration.confidences import QuadraticScaling
+from calibjax.recalibration import MatrixScaling, TemperatureScaling, temperature_interval
+from calibjax.recalibration.classes import EnsembleTemperatureScaling
+from tests import oracles
 
 RNG = np.random.default_rng(0)
-N, M = 150, 4
-PROBS = RNG.dirichlet(np.full(M, 0.7), N)
-LABELS = (PROBS.cumsum(1) < RNG.uniform(size=(N, 1))).sum(1)
-NEW = RNG.dirichlet(np.full(M, 0.7), 40)
-RECALIBRATORS = {
-    "histogram": HistogramBinning(3),
-    "isotonic": IsotonicRegression(),
-    "platt": PlattScaling(),
-}
-ALL = RECALIBRATORS | {
-    "steps": IsotonicRegression(smooth=False),
-    "smooth": PlattScaling(smooth_targets=True),
-    "beta": BetaCalibration(),
-    "quadratic": QuadraticScaling(),
-    "venn-abers": VennAbers(),
-}
+N, M = 300, 3
+LOGITS = log_softmax(2 * RNG.normal(size=(N, M)), 1)
+_TRUTH = np.exp(log_softmax(LOGITS * [0.5, 0.8, 1.1] + [0.5, 0, -0.5], 1))
+LABELS = np.array([RNG.choice(M, p=p) for p in _TRUTH])
+CLASSES = CategoricalLogits(LOGITS)
+FIT = TemperatureScaling().fit
 
 
-QUICK = "isotonic", "quadratic", "venn-abers"
+def best_temperature(logits, labels, shares):
+    """Temperature of the least mean loss, by SciPy."""
+    rows = np.arange(len(labels))
+
+    def loss(log_temperature):
+        return -shares @ log_softmax(logits * np.exp(-log_temperature), 1)[rows, labels]
+
+    options = {"bounds": (-5, 5), "method": "bounded", "options": {"xatol": 1e-10}}
+    found = minimize_scalar(loss, **options)
+    return np.exp(found.x), found.fun
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=[pytest.mark.slow] * (x not in QUICK)) for x in ALL]
-)
-def test_each_class_against_the_rest(name):
-    method, columns, weights = ALL[name], [], np.arange(N) % 3
-    for c in range(M):
-        params = method.fit(PROBS[:, c], c == LABELS, weights)
-        columns.append(np.asarray(method.apply(params, NEW[:, c])))
-    expected = np.stack(columns, 1)
-    params = method.fit(Categorical(PROBS), LABELS, weights)
-    found = method.apply(params, Categorical(NEW)).probs
-    np.testing.assert_allclose(found, expected / expected.sum(1, keepdims=True), atol=1e-6)
+@pytest.mark.parametrize("temperature", [20105.0, 22000.0, 4.6e-5])
+def test_temperatures_near_the_ends_of_the_range(temperature):
+    """That of normals with scale 1 is the mean square of the residuals."""
+    targets = np.sqrt(temperature) * np.array([-1.2, 0.4, 1.0, np.sqrt(1.4)])
+    found = FIT(Normal(np.zeros(4), np.ones(4)), targets)
+    np.testing.assert_allclose(found, temperature, rtol=1e-4)
+
+
+def test_logits_where_probabilities_underflow():
+    """Against SciPy's minimum, and with the order of the classes kept."""
+    logits = (60 * RNG.normal(size=(500, 100))).astype(np.float32)
+    labels = (RNG.gumbel(size=logits.shape) + logits / 40).argmax(1)
+    predictions = CategoricalLogits(logits)
+    assert np.mean(predictions.class_probs[np.arange(500), labels] == 0) > 0.1
+    expected, loss = best_temperature(logits.astype(float), labels, np.full(500, 1 / 500))
+    temperature = FIT(predictions, labels)
+    assert temperature.dtype == np.float32
+    np.testing.assert_allclose(temperature, expected, rtol=1e-5)
+    scaled = TemperatureScaling().apply(temperature, predictions)
+    value = scores.negative_log_likelihood(scaled, labels)
+    np.testing.assert_allclose(value, loss, rtol=1e-5)
+    np.testing.assert_array_equal(jnp.argsort(scaled.logits, 1), jnp.argsort(logits, 1))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECALIBRATORS)
-def test_agrees_with_one_class_against_the_rest(name):
-    method = RECALIBRATORS[name]
-    params = method.fit(Categorical(PROBS), LABELS)
-    assert isinstance(params, ClassWiseParams)
-    ours = method.apply(params, Categorical(NEW))
-    each = [method.apply(method.fit(PROBS[:, c], c == LABELS), NEW[:, c]) for c in range(M)]
-    expected = np.stack(each, 1)
-    np.testing.assert_allclose(ours.probs, expected / expected.sum(1, keepdims=True), atol=1e-6)
-    assert isinstance(ours, Categorical)
-
-    @jax.jit
-    def compiled(probs, labels, new):
-        return method.apply(method.fit(Categorical(probs), labels), Categorical(new)).probs
-
-    # float64 all the way, but other orders of sums.
-    np.testing.assert_allclose(compiled(PROBS, LABELS, NEW), ours.probs, atol=1e-9)
-    mapped = jax.jit(jax.vmap(compiled))(*(np.stack([x, x]) for x in (PROBS, LABELS, NEW)))
-    np.testing.assert_allclose(mapped, np.stack([ours.probs] * 2), atol=1e-9)
-    wrong = compiled(PROBS, np.where(np.arange(N) == 3, M, LABELS), NEW)
-    assert np.all(np.isnan(wrong))
+def test_temperatures_by_other_losses():
+    """Members that spread half as far as the targets, by their CRPS; normals by the SKCE."""
+    center, members = RNG.normal(size=(1000, 1)), RNG.normal(size=(1000, 20))
+    predictions, targets = Ensemble(center + 0.5 * members), center[:, 0] + RNG.normal(size=1000)
+    method = TemperatureScaling(scores.crps)
+    temperature = method.fit(predictions, targets)
+    assert 3.4 < temperature < 4.8
+    loss = jax.jit(jax.vmap(lambda t: scores.crps(method.apply(t, predictions), targets)))
+    best, *others = loss(temperature * jnp.array([1, 0.9, 1.1]))
+    assert best < min(others)
+    loc, scale = RNG.uniform(-1, 1, 1000), RNG.uniform(0.5, 1.5, 1000)
+    skce = TemperatureScaling(functools.partial(estimators.skce, oracles.normal_kernel()))
+    found = skce.fit(Normal(loc, scale), loc + 2 * scale * RNG.normal(size=1000))
+    assert abs(np.log(found / 4)) < 3 * 0.065  # standard deviation of log T, of 300 data sets
 
 
-def test_other_predictions_of_classes():
-    method = IsotonicRegression()
-    expected = method.apply(method.fit(Categorical(PROBS), LABELS), Categorical(PROBS)).probs
-    logits = CategoricalLogits(np.log(PROBS))
-    mixture = Mixture(None, Categorical(np.stack([PROBS, PROBS], 1)))
-    for predictions in (logits, mixture):
-        ours = method.apply(method.fit(predictions, LABELS), predictions).probs
-        np.testing.assert_allclose(ours, expected, atol=1e-9)
-    half = PROBS[:, 0] / (PROBS[:, 0] + PROBS[:, 1])
-    binary = method.fit(Bernoulli(half), LABELS % 2)
-    assert method.apply(binary, Bernoulli(half)).shape == (N,)  # confidences, as ever
+SEPARATED, INVERTED, CERTAIN = np.array([0, 1, 1]), np.array([1, 0, 0]), [0.3, 1, 0.8]
+_INFINITE = "finite values at some temperature, .* pass logits in distributions.CategoricalLogits"
 
 
-def test_rows_without_any_class_are_uniform():
-    method = HistogramBinning(2)
-    params = method.fit(
-        Categorical(np.array([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]])), np.array([0, 1])
+@pytest.mark.parametrize(
+    ("probs", "targets", "message"),
+    [
+        ([0.3, 0.6, 0.8], SEPARATED, r"smallest value at T = 4.5e-05; .* separate the classes"),
+        ([0.3, 0.6, 0.8], INVERTED, r"smallest value at T = 2.2e\+04; the likelihood"),
+        (CERTAIN, INVERTED, _INFINITE),
+    ],
+)
+def test_losses_without_a_minimum(probs, targets, message):
+    """Compiled, the temperature is NaN, and that of equal losses is 1."""
+    predictions = Bernoulli(np.asarray(probs))
+    with pytest.raises(ValueError, match=message):
+        FIT(predictions, targets)
+    both = jax.jit(jax.vmap(FIT, (None, 0)))(predictions, np.stack([targets, [0, 0, 1]]))
+    assert np.isnan(both).tolist() == [True, probs is CERTAIN]
+    equal = Categorical(np.array([[1, 0, 0], [1 / 3, 1 / 3, 1 / 3], [0, 0.5, 0.5]]))
+    assert FIT(equal, np.array([0, 1, 2])) == 1
+
+
+LOSSES = {  # of u = log T − shift, by shift
+    1.234: lambda u: jnp.sqrt(1 + 100 * u**2),
+    -3.3: lambda u: jnp.where(u > -0.1, u**2, jnp.inf),
+    -3.4: lambda u: jnp.where(u > -0.1, u**2, jnp.nan),
+    0.21: lambda u: jnp.expm1(30 * u) - 30 * u,  # steep on one side
+    -3.1: lambda u: jnp.expm1(100 * u) - 100 * u,  # overflows there
+    0.0: lambda u: -jnp.cos(2 * u) + 0.01 * u**2,  # six minima
+    2.6: lambda u: u**2 * jnp.exp(-(u**2) / 2),  # smaller, or equal, at both ends
+}
+
+
+@pytest.mark.parametrize("shift", LOSSES)
+def test_minimum_of_a_loss(shift):
+    def loss(predictions, targets):
+        return LOSSES[shift](2 * jnp.log(predictions.scale[0]) - shift)
+
+    temperature = TemperatureScaling(loss).fit(Normal(np.zeros(2), np.ones(2)), np.zeros(2))
+    np.testing.assert_allclose(np.log(temperature), shift, atol=1e-9)
+
+
+@pytest.mark.parametrize("weights", [None, RNG.integers(0, 4, 60)])
+def test_interval_of_a_temperature(weights):
+    """l(θ) = θ / 2 + z² exp(−θ) / 2 + const of normals, whose minimum is exp(θ) = mean z².
+
+    The slopes have the weights, and the error their squares.
+    """
+    scale = RNG.uniform(0.5, 2.0, 60)
+    y = 1.5 * scale * RNG.normal(size=60)
+    squares, w = (y / scale) ** 2, np.ones(60) if weights is None else weights
+    temperature = np.average(squares, weights=w)
+    slopes = w * (0.5 - 0.5 * squares / temperature)
+    error = np.sqrt((slopes**2).sum()) / (w * 0.5 * squares / temperature).sum()
+    reach = scipy.stats.norm.ppf(0.95) * error
+    options = {"confidence_level": 0.9, "weights": weights}
+    found = temperature_interval(Normal(np.zeros(60), scale), y, **options)
+    expected = temperature * np.exp([-reach, 0, reach])
+    np.testing.assert_allclose([found.low, found.estimate, found.high], expected, rtol=1e-6)
+    np.testing.assert_allclose(found.standard_error, temperature * error, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_coverage_of_the_interval():
+    """Targets whose variance is 1.5² times the predicted one, 200 data sets."""
+    predictions, targets = Normal(np.zeros(200), np.ones(200)), 1.5 * RNG.normal(size=(200, 200))
+    found = [temperature_interval(predictions, y) for y in targets]
+    assert 0.9 < np.mean([x.low <= 2.25 <= x.high for x in found]) < 0.99
+
+
+SEVERAL = EnsembleTemperatureScaling()
+
+
+def best_mixture(logits, labels, shares):
+    """Temperature and weights of the definition, and the new probabilities."""
+    temperature, _ = best_temperature(logits, labels, shares)
+    parts = softmax(logits / temperature, 1), softmax(logits, 1), np.full_like(logits, 1 / M)
+    values = np.stack([part[np.arange(len(labels)), labels] for part in parts])
+    best = minimize(
+        lambda w: -shares @ np.log(w @ values),
+        np.full(3, 1 / 3),
+        jac=lambda w: -values @ (shares / (w @ values)),
+        bounds=[(0, 1)] * 3,
+        constraints=LinearConstraint(np.ones(3), 1, 1),
+        options={"ftol": 1e-14, "maxiter": 500},
     )
-    new = Categorical(np.array([[0.4, 0.3, 0.3], [0.8, 0.1, 0.1]]))
-    np.testing.assert_allclose(method.apply(params, new).probs, [[1 / 3] * 3, [1, 0, 0]])
+    return temperature, best.x, np.einsum("i,ijk->jk", best.x, np.stack(parts))
 
 
-def test_kept_probabilities_are_counted():
-    method = HistogramBinning(2)
-    params = method.fit(Categorical(np.full((3, 3), 1 / 3)), np.array([0, 1, 2]))
-    with pytest.warns(UserWarning, match="HistogramBinning: 1 of 6 confidences") as caught:
-        method.apply(params, Categorical(np.array([[0.8, 0.1, 0.1], [0.4, 0.3, 0.3]])))
-    assert caught[0].filename == __file__
+@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("kind", [CategoricalLogits, Categorical])
+def test_several_temperatures_against_scipy(share, kind):
+    """A share of the labels has nothing to do with the predictions."""
+    logits, rows, weights = LOGITS[:200], np.arange(200), RNG.integers(0, 3, 200)
+    probs = (1 - share) * softmax(logits / 2, 1) + share / M
+    labels = (probs.cumsum(1) < RNG.uniform(size=(200, 1))).sum(1)
+    predictions = kind(logits if kind is CategoricalLogits else softmax(logits, 1))
+    params = SEVERAL.fit(predictions, labels, weights=weights)
+    shares = weights / weights.sum()
+    temperature, mixing, probs = best_mixture(logits, labels, shares)
+    np.testing.assert_allclose(params.temperature, temperature, rtol=1e-6)
+    found = SEVERAL.apply(params, predictions).class_probs
+    # Weights that vanish do so slowly, as the likelihood hardly depends on them.
+    np.testing.assert_allclose(params.mixing_probs, mixing, atol=2e-2)
+    np.testing.assert_allclose(found, probs, atol=5e-3)
+    losses = [-shares @ np.log(p[rows, labels]) for p in (found, probs)]
+    assert losses[1] - 1e-9 <= losses[0] <= losses[1] + 5e-5
+    copies = np.repeat(rows, weights)
+    repeated = SEVERAL.fit(predictions[copies], labels[copies])
+    np.testing.assert_allclose(repeated.mixing_probs, params.mixing_probs, atol=1e-9)
+
+
+def test_surprises_and_missing_classes_have_finite_losses():
+    predictions, labels = Categorical(np.eye(3)[[0, 1, 1, 0, 1, 0]]), np.array([0, 1, 1, 0, 0, 0])
+    params = SEVERAL.fit(predictions, labels)
+    fitted = SEVERAL.apply(params, predictions)
+    assert np.all(fitted.class_probs > 0.01)
+    assert scores.negative_log_likelihood(fitted, labels) < 1
+    unknown = dataclasses.replace(params, mixing_probs=jnp.ones(2) / 2)
+    with pytest.raises(ValueError, match="params"):
+        SEVERAL.apply(unknown, predictions)
+
+
+FREE = {x: MatrixScaling(None, structure=x) for x in ("bias", "diagonal", "full")}
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("method", [FREE["diagonal"], SEVERAL])
+def test_probabilities_of_two_classes(method):
+    probs, labels = softmax(LOGITS[:, :2], 1), (LABELS == 0).astype(int)
+    one, two = Bernoulli(probs[:, 1]), Categorical(probs)
+    found, expected = (method.apply(method.fit(x, labels), x) for x in (one, two))
+    assert isinstance(found, Bernoulli)
+    np.testing.assert_allclose(found.probs, expected.class_probs[:, 1], rtol=1e-5)
+
+
+def apart(kind):
+    """Labels of which one class, or a part of two, is linearly apart, and the others overlap."""
+    if kind == "class":
+        return np.where(LOGITS[:, 2] > np.log(0.6), 2, RNG.integers(0, 2, N))
+    if kind == "one sample of a class":  # beyond all others of its probability
+        return np.where(np.arange(N) == LOGITS[:, 2].argmax(), 2, RNG.integers(0, 2, N))
+    return np.where(LOGITS[:, 0] + LOGITS[:, 1] > 2 * LOGITS[:, 2], RNG.integers(0, 2, N), 2)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, pytest.param(jnp.float64, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("structure", "kind"),
+    [
+        ("diagonal", "class"),
+        pytest.param("diagonal", "one sample of a class", marks=SLOW),
+        pytest.param("full", "class", marks=SLOW),
+        pytest.param("full", "half-space", marks=SLOW),
+    ],
+)
+def test_classes_that_are_apart(structure, kind, dtype):
+    """The likelihood grows without end, though other classes overlap."""
+    with jax.enable_x64(dtype == jnp.float64):
+        predictions, labels = CategoricalLogits(jnp.asarray(LOGITS, dtype)), apart(kind)
+        with pytest.raises(ValueError, match="linear maps of log-probabilities tell apart"):
+            FREE[structure].fit(predictions, labels)
+        params = jax.jit(FREE[structure].fit)(predictions, labels)
+        assert np.isnan(params.slopes).all()
+        if not kind.startswith("one sample"):  # which slopes alone tell apart, but for rounding
+            assert np.isfinite(MatrixScaling(0.01).fit(predictions, labels).slopes).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["bias", *(pytest.param(x, marks=SLOW) for x in ("diagonal", "full"))]
+)
+def test_maps_that_exist(name):
+    """Of one sample of 2000 in single precision, of good classifiers, and of zeros."""
+    logits = log_softmax(RNG.normal(size=(2000, M)), 1)
+    labels = np.where(np.arange(2000) == logits[:, 2].argsort()[1000], 2, RNG.integers(0, 2, 2000))
+    method = MatrixScaling() if name == "full" else FREE[name]  # it is linearly apart
+    params = method.fit(CategoricalLogits(logits.astype(np.float32)), labels)
+    assert np.isfinite(params.biases).all()
+    if name == "bias":  # which have a maximum wherever every class occurs
+        zeros = Categorical(np.array([[0.0, 1.0], [0.5, 0.5], [0.5, 0.5], [0.3, 0.7]]))
+        assert np.isfinite(method.fit(zeros, np.array([1, 0, 1, 0])).biases).all()
+        labels = np.arange(N) % M
+        probs = np.where(np.arange(M) == labels[:, None], 1 - 1e-4, 5e-5)
+        params = method.fit(CategoricalLogits(np.log(probs)), labels)
+        np.testing.assert_allclose(params.biases, 0, atol=1e-3)  # by symmetry
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("name", FREE)
+def test_classes_that_overlap_have_a_map(name, dtype):
+    """Also where the same shift of both classes, which changes nothing, has rounding errors."""
+    generator = np.random.default_rng(9)
+    logits = jax.nn.log_softmax(1.5 * generator.normal(size=(30, 100, 2))).astype(dtype)
+    labels = generator.uniform(size=(30, 100)) < jax.nn.softmax(logits / 1.5)[..., 1]
+    fit = jax.vmap(lambda logits, labels: FREE[name].fit(CategoricalLogits(logits), labels))
+    found = jax.jit(fit)(logits, labels.astype(int))
+    assert np.isfinite(found.biases).all()
+    np.testing.assert_allclose(jnp.sum(found.biases, 1), 0, atol=1e-4)
+
+
+def best_structure(structure, logits, labels, copies, penalty):
+    """Minimum of the definition, by SciPy: temperature, and the new logits of all samples."""
+    n, m = copies.sum(), logits.shape[1]
+    shares, rows = copies / n, np.arange(len(labels))
+    temperature, _ = best_temperature(logits, labels, shares)
+    z = np.log((n * softmax(logits / temperature, 1) + 1 / m) / (n + 1))
+    off = 1 - np.eye(m)
+
+    def map_of(theta):
+        if structure == "full":
+            return theta[: m * m].reshape(m, m), theta[-m:]
+        return np.diag(theta[:m]) if structure == "diagonal" else np.eye(m), theta[-m:]
+
+    def loss(theta):
+        slopes, biases = map_of(theta)
+        ridge = np.sum(biases**2) + np.sum((np.diag(slopes) - 1) ** 2)
+        ridge = m / n * (ridge + (m - 1) * np.sum((slopes * off) ** 2))
+        losses = -log_softmax(z @ slopes.T + biases, 1)[rows, labels]
+        return shares @ losses + penalty * ridge
+
+    first = {"bias": (), "diagonal": np.ones(m), "full": np.eye(m).ravel()}[structure]
+    best = minimize(loss, np.r_[first, np.zeros(m)], tol=1e-12, options={"gtol": 1e-8})
+    slopes, biases = map_of(best.x)
+    return temperature, log_softmax(z @ slopes.T + biases, 1)
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(60) % 3])
+@pytest.mark.parametrize("structure", FREE)
+def test_structured_scaling(structure, weights):
+    """Integer weights are copies, logits have no origin, and a class may be missing."""
+    logits, labels = LOGITS[:60], np.where(LABELS[:60] == 2, 1, LABELS[:60])
+    method = MatrixScaling(0.7, structure=structure)
+    params = method.fit(CategoricalLogits(logits + 3.0), labels, weights)
+    moved = with_features(CategoricalLogits(logits - np.arange(60)[:, None]), np.ones(60))
+    found = method.apply(params, moved)
+    copies = np.ones(60) if weights is None else weights
+    temperature, expected = best_structure(structure, logits, labels, copies, 0.7)
+    np.testing.assert_allclose(params.temperature, temperature, rtol=1e-6)
+    np.testing.assert_allclose(params.share, 1 / (copies.sum() + 1))
+    np.testing.assert_allclose(log_softmax(found.logits, 1), expected, atol=1e-5)
+    assert isinstance(found.distribution, CategoricalLogits)
+    np.testing.assert_array_equal(found.features, 1)
+
+
+@pytest.mark.parametrize("structure", FREE)
+def test_structured_scaling_of_separated_classes(structure):
+    """There are maps where the likelihood has no maximum, and where predictions say nothing."""
+    labels, method = np.arange(12) % M, MatrixScaling(structure=structure)
+    for logits in (50.0 * np.eye(M)[labels], np.zeros((12, M)), -9.0 * np.eye(M)[labels]):
+        predictions = CategoricalLogits(jnp.asarray(logits, jnp.float32))
+        params = jax.jit(method.fit)(predictions, labels)
+        found = method.apply(params, predictions).class_probs[np.arange(12), labels]
+        assert np.isfinite(params.slopes).all()
+        assert (found >= 0.33).all()
+        assert (found < 1).all()
+    params = method.fit(predictions, np.zeros(12, int))  # one class only
+    assert np.isfinite(params.slopes).all()
+
+
+def test_many_classes_in_single_precision():
+    logits, new = 2 * RNG.normal(size=(500, 40)), 2 * RNG.normal(size=(200, 40))
+    labels, logs = (logits + RNG.gumbel(size=(500, 40))).argmax(1), []
+    for dtype in (np.float32, float):
+        params = MatrixScaling().fit(CategoricalLogits(logits.astype(dtype)), labels)
+        found = MatrixScaling().apply(params, CategoricalLogits(new.astype(dtype)))
+        logs.append(log_softmax(found.logits, 1))
+    np.testing.assert_allclose(*logs, atol=2e-3)
+    np.testing.assert_allclose(logs[0].mean(), logs[1].mean(), atol=1e-5)
+
+
+def test_more_parameters_than_samples():
+    few, expected = CategoricalLogits(LOGITS[:11]), "12 parameters for 11 samples; use a penalty"
+    apart = contextlib.suppress(ValueError)
+    with pytest.warns(UserWarning, match=expected) as found, apart:
+        FREE["full"].fit(few, np.arange(11) % M)
+    assert len(found) == 1
+    assert found[0].filename == __file__
+    with warnings.catch_warnings(action="error"):
+        MatrixScaling().fit(few, np.arange(11) % M)
+        FREE["full"].fit(CLASSES, LABELS)
+
+
+def test_params_of_other_origin():
+    params = MatrixScaling().fit(CLASSES, LABELS)
+    for changes in ({"temperature": -1.0}, {"share": 2.0}, {"share": None}):
+        changed = dataclasses.replace(params, **changes)
+        with pytest.raises((ValueError, TypeError), match=rf"params\.{next(iter(changes))}"):
+            MatrixScaling().apply(changed, CLASSES)
+    for penalty in (0.0, -1.0):
+        with pytest.raises(ValueError, match="penalty"):
+            MatrixScaling(penalty).fit(CLASSES, LABELS)
+
+
+@pytest.mark.parametrize("name", ["diagonal", "full"])
+def test_very_overconfident_predictions_have_the_same_maximum(name):
+    """The mean probabilities are the frequencies; a bias of certain ones has no curvature."""
+    logits, method, frequencies = LOGITS.astype(np.float32), FREE[name], np.bincount(LABELS) / N
+    hard = Categorical(np.eye(M, dtype=np.float32)[logits.argmax(1)])
+    for predictions in (CategoricalLogits(logits), CategoricalLogits(1000 * logits), hard):
+        probs = method.apply(method.fit(predictions, LABELS), predictions).class_probs
+        np.testing.assert_allclose(probs.mean(0), frequencies, atol=1e-5)
+    with pytest.raises(ValueError, match="probabilities of 0 and 1"):
+        FREE["bias"].fit(hard, LABELS)
+    assert np.isfinite(MatrixScaling(structure="bias").fit(hard, LABELS).biases).all()

@@ -1,3 +1,5 @@
+"""Recalibration near features, and by groups."""
+
 import warnings
 
 import jax
@@ -6,8 +8,16 @@ import numpy as np
 import pytest
 
 from calibjax import kernels
+from calibjax.distributions import CategoricalLogits, Normal
 from calibjax.estimators import EqualMassBins, MedianVarianceBins, Neighbourhood, UniformBins
-from calibjax.recalibration import LocalRecalibration
+from calibjax.recalibration import (
+    GroupWise,
+    HistogramBinning,
+    IsotonicRegression,
+    LocalRecalibration,
+    PlattScaling,
+    TemperatureScaling,
+)
 
 RNG = np.random.default_rng(0)
 N, D, BINS = 500, 4, 5
@@ -15,31 +25,39 @@ FEATURES, CONFIDENCES = RNG.normal(size=(N, D)), RNG.uniform(size=N)
 CORRECT = (RNG.uniform(size=N) < CONFIDENCES).astype(int)
 CALIBRATION = CONFIDENCES, CORRECT, FEATURES
 POINTS = RNG.uniform(size=80), RNG.normal(size=(80, D))
+APART = POINTS[1][:, None] - FEATURES
 
 
-def fitted(length_scale):
-    method = LocalRecalibration(Neighbourhood.laplacian(length_scale, BINS))
-    return method.apply(method.fit(*CALIBRATION), *POINTS)
+def above_a_half(predictions):
+    return (predictions.probs > 0.5).astype(int)
 
 
-def loop(distance):
-    values = []
-    for p, x in zip(*POINTS):
-        inside = np.ceil(CONFIDENCES * BINS) == np.ceil(p * BINS)
-        distances = distance(x - FEATURES[inside])
-        weights = np.exp(-(distances - distances.min()))
-        values.append(weights @ CORRECT[inside] / weights.sum())
-    return np.array(values)
+# A neighbourhood, the logarithms of its weights, and bins of confidences.
+NEAR = {
+    f"laplacian {x}": (Neighbourhood.laplacian(x, BINS), -np.abs(APART).sum(-1) / (D * x))
+    for x in (1e-3, 0.1, 0.4, 10.0)
+}
+_SQUARES = -np.square(APART).sum(-1) / 2
+NEAR["squared"] = Neighbourhood(kernels.SquaredExponential(0.8), UniformBins(BINS)), _SQUARES / 0.64
+NEAR["halves"] = Neighbourhood(kernels.SquaredExponential(0.7), above_a_half), _SQUARES / 0.49
 
 
-def test_plain_numpy():
-    for gamma in (1e-3, 0.1, 0.4, 10.0):
-        expected = loop(lambda x, gamma=gamma: np.abs(x).sum(1) / (D * gamma))
-        np.testing.assert_allclose(fitted(gamma), expected, atol=1e-13)
-    expected = loop(lambda x: np.square(x).sum(1) / (2 * 0.8**2))
-    method = LocalRecalibration(Neighbourhood(kernels.SquaredExponential(0.8), UniformBins(BINS)))
-    values = method.apply(method.fit(*CALIBRATION), *POINTS)
-    np.testing.assert_allclose(values, expected, atol=1e-13)
+@pytest.mark.parametrize("name", NEAR)
+def test_means_near_points(name):
+    """Also where params go through `jit`."""
+    near, logs = NEAR[name]
+    bins = (lambda p: p > 0.5) if name == "halves" else (lambda p: np.ceil(p * BINS))
+    logs = np.where(bins(POINTS[0])[:, None] == bins(CONFIDENCES), logs, -np.inf)
+    weights = np.exp(logs - logs.max(1, keepdims=True))
+    expected = weights @ CORRECT / weights.sum(1)
+    method = LocalRecalibration(near)
+    params = jax.jit(method.fit)(*CALIBRATION)
+    np.testing.assert_allclose(jax.jit(method.apply)(params, *POINTS), expected, atol=1e-12)
+    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (CALIBRATION, POINTS))
+    values = method.apply(method.fit(*single[0]), *single[1])
+    assert values.dtype == jnp.float32
+    if name == "laplacian 0.4":
+        np.testing.assert_allclose(values, expected, atol=1e-5)
 
 
 def medians(numbers, min_size):
@@ -63,8 +81,7 @@ def bins_of_points(binning, points):
 @pytest.mark.parametrize("binning", [EqualMassBins(BINS), MedianVarianceBins(40)])
 def test_bins_of_the_calibration_samples(binning):
     """Whatever other confidences come with it, a confidence is in the same bin (L21 App. A)."""
-    method = LocalRecalibration(Neighbourhood(kernels.White(), binning))
-    same = np.zeros(N, int)
+    method, same = LocalRecalibration(Neighbourhood(kernels.White(), binning)), np.zeros(N, int)
     params = method.fit(CONFIDENCES, CORRECT, same)
     values = method.apply(params, POINTS[0], same[:80])
     ours, theirs = (bins_of_points(binning, x) for x in (CONFIDENCES, POINTS[0]))
@@ -85,33 +102,86 @@ def test_empty_bins_keep_the_confidence():
     with pytest.warns(UserWarning, match=message):
         kept = method.apply(params, *points)
     np.testing.assert_array_equal(kept, [0.5, 0.95, 0.3])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         np.testing.assert_array_equal(jax.jit(method.apply)(params, *points), kept)
 
 
 @pytest.mark.slow
-def test_gradient_and_float32():
-    total = lambda scale: jnp.sum(fitted(scale) ** 2)  # noqa: E731
+def test_derivative_by_the_length_scale():
+    def total(scale):
+        method = LocalRecalibration(Neighbourhood.laplacian(scale, BINS))
+        return jnp.sum(method.apply(method.fit(*CALIBRATION), *POINTS) ** 2)
+
     slope = (total(0.3 + 1e-6) - total(0.3 - 1e-6)) / 2e-6
     np.testing.assert_allclose(jax.grad(total)(0.3), slope, rtol=1e-6)
-    method = LocalRecalibration(Neighbourhood.laplacian(0.3, BINS))
-    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (CALIBRATION, POINTS))
-    values = method.apply(method.fit(*single[0]), *single[1])
-    assert values.dtype == jnp.float32
-    np.testing.assert_allclose(values, fitted(0.3), atol=1e-5)
 
 
-def above_a_half(predictions):
-    return (predictions.probs > 0.5).astype(int)
+class MeanShift:
+    """A recalibrator of a user: no record, and no subclass."""
+
+    def fit(self, predictions, targets):
+        return jnp.mean(targets - predictions.loc)
+
+    def apply(self, shift, predictions):
+        return Normal(predictions.loc + shift, predictions.scale)
 
 
-def test_functions_are_binnings_also_where_params_go_through_jit():
-    method = LocalRecalibration(Neighbourhood(kernels.SquaredExponential(0.7), above_a_half))
-    expected = method.apply(method.fit(*CALIBRATION), *POINTS)
-    ours, theirs = CONFIDENCES > 0.5, POINTS[0] > 0.5
-    distances = np.square(POINTS[1][:, None] - FEATURES).sum(-1) / (2 * 0.7**2)
-    weights = np.where(ours == theirs[:, None], np.exp(-distances), 0)
-    np.testing.assert_allclose(expected, weights @ CORRECT / weights.sum(1), atol=1e-12)
-    params = jax.jit(method.fit)(*CALIBRATION)
-    np.testing.assert_allclose(jax.jit(method.apply)(params, *POINTS), expected, atol=1e-12)
+FEW = 60
+GROUPS, NEW = RNG.permutation(np.repeat([0, 2, 7], FEW // 3)), RNG.permutation(FEW)
+LABELLED = CONFIDENCES[:FEW], CORRECT[:FEW]
+LOGITS = CategoricalLogits(jnp.asarray(3 * RNG.normal(size=(FEW, 3)), jnp.float32))
+LABELS = (np.asarray(LOGITS.logits) / 2 + RNG.gumbel(size=(FEW, 3))).argmax(1)
+NUMBERS = Normal(FEATURES[:FEW, 0], LABELLED[0])
+LOCAL = LocalRecalibration(Neighbourhood.laplacian(0.4, 2))
+CASES = {
+    "histogram": (HistogramBinning(3), LABELLED),
+    "isotonic": (IsotonicRegression(), LABELLED),
+    "local": (LOCAL, (*LABELLED, FEATURES[:FEW])),
+    "temperature": (TemperatureScaling(), (LOGITS, LABELS)),
+    "user's": (MeanShift(), (NUMBERS, FEATURES[:FEW, 1])),
+}
+
+
+def take(tree, indices):
+    return jax.tree.map(lambda leaf: leaf[indices], tree)
+
+
+@pytest.mark.filterwarnings("ignore:LocalRecalibration")
+@pytest.mark.parametrize("name", CASES)
+def test_each_group_is_treated_alone(name):
+    recalibrator, arguments = CASES[name]
+    inputs = take((arguments[0], *arguments[2:]), NEW)
+    method = GroupWise(recalibrator)
+    params = method.fit(*arguments, GROUPS)
+    assert list(params) == [0, 2, 7]
+    corrected = method.apply(params, *inputs, GROUPS[NEW])
+    for group in params:
+        members = GROUPS[NEW] == group
+        fitted = recalibrator.fit(*take(arguments, group == GROUPS))
+        expected = recalibrator.apply(fitted, *take(inputs, members))
+        ours = take(corrected, members)
+        assert jax.tree.structure(ours) == jax.tree.structure(expected)
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
+
+
+def test_compiled_with_groups_that_are_known():
+    method, (confidences, correct) = GroupWise(HistogramBinning(1)), LABELLED
+    both = np.stack([correct, 1 - correct])
+    fit = lambda y: method.apply(method.fit(confidences, y, GROUPS), confidences, GROUPS)  # noqa: E731
+    images = jax.jit(jax.vmap(fit))(both)
+    for group in (0, 2, 7):
+        members = group == GROUPS
+        expected = both[:, members].mean(1, keepdims=True)
+        np.testing.assert_allclose(images[:, members], expected + np.zeros(20), rtol=1e-14)
+
+
+def test_groups_that_fit_does_not_know():
+    method = GroupWise(PlattScaling())
+    with pytest.raises(ValueError, match=r"fit has seen, \[0, 2\], got \[7\]"):
+        method.apply({0: None, 2: None}, LABELLED[0], GROUPS)
+    with pytest.raises(TypeError, match="groups: expected integers that are known when compiling"):
+        jax.jit(method.fit)(*LABELLED, GROUPS)
+    with pytest.raises(TypeError, match="groups: expected it as the last argument"):
+        method.fit(*LABELLED, GROUPS, np.ones(FEW))  # weights in the place of groups

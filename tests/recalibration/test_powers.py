@@ -1,31 +1,72 @@
+"""Temperatures of predictions: powers of their densities, and of a family of a user."""
+
 import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.scipy.special import gammaln
+from jax.test_util import check_grads
 
 from calibjax import distributions as D
+from calibjax import record
+from calibjax.distributions import constraints, parameter
+from calibjax.recalibration import TemperatureScaling
 from calibjax.recalibration.base import tempered
 from tests import oracles
 
 RNG = np.random.default_rng(0)
 ROOT = RNG.normal(size=(3, 3))
 LOC, SCALE, PROBS = RNG.normal(size=3), RNG.uniform(0.5, 2, 3), RNG.dirichlet(np.ones(4))
+COV = ROOT @ ROOT.T + np.eye(3)
 FRACTIONS, SIMPLEX = RNG.uniform(0.1, 0.9, 5), RNG.dirichlet(np.full(3, 3), 5)
+
+
+@record
+class PowerExponential(D.Distribution):
+    """Density ∝ exp(−½ q^β), q = (y − μ)ᵀ Σ⁻¹ (y − μ) (Gómez et al., 1998), as in W21 App. F."""
+
+    support = constraints.real.with_axes("d")
+
+    loc: jax.Array = parameter(constraints.real.with_axes("d"))
+    cov: jax.Array = parameter(constraints.positive_definite)
+    beta: jax.Array = parameter(constraints.positive)
+
+    def log_prob(self, y):
+        d, root = self.loc.shape[-1], jnp.linalg.cholesky(self.cov)
+        z = jax.scipy.linalg.solve_triangular(root, y - self.loc, lower=True)
+        order = 1 + d / 2 / self.beta
+        constant = jnp.log(d) + gammaln(d / 2) - d / 2 * jnp.log(jnp.pi) - gammaln(order)
+        constant -= order * jnp.log(2) + jnp.linalg.slogdet(self.cov)[1] / 2
+        return constant - jnp.sum(z**2) ** self.beta / 2
+
+    def sample(self, key):
+        keys, d = jax.random.split(key), self.loc.shape[-1]
+        u = jax.random.normal(keys[0], (d,), self.loc.dtype)
+        radius = (2 * jax.random.gamma(keys[1], d / 2 / self.beta)) ** (0.5 / self.beta)
+        return self.loc + jnp.linalg.cholesky(self.cov) @ (radius * u / jnp.linalg.norm(u))
+
+    def tempered(self, temperature):
+        return dataclasses.replace(self, cov=self.cov * temperature ** (1 / self.beta))
+
+
+def power_exponential(beta):
+    return PowerExponential(jnp.asarray(LOC), jnp.asarray(COV), jnp.asarray(beta))
+
+
 # A distribution, points where its density is compared, and the log-density of the measure there.
 FAMILIES = {
     "normal": (D.Normal(LOC[0], SCALE[0]), RNG.normal(size=5), 0),
     "diagonal normal": (D.DiagNormal(LOC, SCALE), RNG.normal(size=(5, 3)), 0),
-    "multivariate normal": (D.MvNormal(LOC, ROOT @ ROOT.T + np.eye(3)), RNG.normal(size=(5, 3)), 0),
+    "multivariate normal": (D.MvNormal(LOC, COV), RNG.normal(size=(5, 3)), 0),
     "Laplace": (D.Laplace(LOC[0], SCALE[0]), RNG.normal(size=5), 0),
     "categorical": (D.Categorical(PROBS), np.arange(4), 0),
     "logits": (D.CategoricalLogits(np.log(PROBS / PROBS.max())), np.arange(4), 0),
     "bernoulli": (D.Bernoulli(PROBS[0]), np.arange(2), 0),
-}
-FAMILIES |= {
     "beta": (D.Beta(2.5, 0.7), FRACTIONS, -np.log(FRACTIONS * (1 - FRACTIONS))),
     "Dirichlet": (D.Dirichlet(np.array([2.5, 0.7, 8])), SIMPLEX, -np.log(SIMPLEX).sum(1)),
+    "a user's": (power_exponential(0.5), RNG.normal(size=(5, 3)), 0),
 }
 TEMPERATURES = np.array([0.2, 3.0])
 
@@ -53,39 +94,61 @@ def test_density_is_a_power(name):
     assert {leaf.dtype for leaf in jax.tree.leaves(single)} == {np.dtype(np.float32)}
 
 
+@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0])
+def test_temperatures_of_a_family_of_a_user(beta):
+    """W21 App. F; for β = 1 the law is normal.
+
+    The mean log-density −q^β / (2 T) − d / (2 β) log T is largest at T = β / d · mean(q^β).
+    Temperature T of the law is T^(1/β) of its draws: exactly, if they are symmetric.
+    """
+    one, keys = power_exponential(beta), jax.random.split(jax.random.key(3), 40)
+    predictions = jax.tree.map(lambda x: jnp.broadcast_to(x, (40, *x.shape)), one)
+    targets = predictions.loc + 1.5 * RNG.normal(size=(40, 3))
+    z = np.linalg.solve(np.linalg.cholesky(COV), np.asarray(targets - one.loc).T)
+    expected = beta / 3 * np.mean(np.sum(z**2, 0) ** beta)
+    fitted = TemperatureScaling().fit(predictions, targets)
+    np.testing.assert_allclose(fitted, expected, rtol=1e-6)
+
+    def symmetric(p):
+        draws = jax.vmap(p.sample)(keys)
+        return jnp.concatenate([draws, 2 * p.loc - draws])
+
+    scaled = tempered(D.Ensemble(symmetric(one)), 2.5 ** (1 / beta))
+    np.testing.assert_allclose(scaled.values, symmetric(tempered(one, 2.5)), rtol=1e-9)
+    if beta == 1:
+        normal = D.MvNormal(one.loc, one.cov)
+        both = (jax.vmap(tempered(p, 1.7).log_prob)(targets) for p in (one, normal))
+        np.testing.assert_allclose(*both, rtol=1e-10)
+
+
 def test_means_are_kept_exactly():
     values = jnp.linspace(-3, 7, 11)
-    cov = jnp.broadcast_to(jnp.eye(2), (11, 2, 2))
     pairs = jnp.stack([values, 1 / values], 1)
     for p in (
         D.Normal(values, jnp.ones(11)),
         D.Laplace(values, jnp.ones(11)),
         D.DiagNormal(pairs, jnp.ones((11, 2))),
-        D.MvNormal(pairs, cov),
+        D.MvNormal(pairs, jnp.broadcast_to(jnp.eye(2), (11, 2, 2))),
     ):
-        assert np.array_equal(tempered(p, 0.37).loc, p.loc)
-    beta, dirichlet = D.Beta(values[-4:], values[-3]), D.Dirichlet(values[-4:])
-    np.testing.assert_allclose(tempered(beta, 0.37).mean(), beta.mean(), rtol=1e-14)
-    np.testing.assert_allclose(tempered(dirichlet, 0.37).mean(), dirichlet.mean(), rtol=1e-14)
-    weights = jnp.array([0.2, 0.8])
-    mixture = D.Mixture(weights, D.Normal(jnp.array([0.1, 0.7]), jnp.array([1.0, 2.0])))
-    scaled = tempered(mixture, 4.0)
-    assert np.array_equal(scaled.components.loc, mixture.components.loc)
-    assert np.array_equal(scaled.weights, weights)
-    np.testing.assert_allclose(scaled.components.scale, [2, 4])
-    assert tempered(D.Mixture(None, mixture.components), 4.0).weights is None
-
-
-@pytest.mark.parametrize(("shape", "weighted"), [((7,), False), ((7, 2), True)])
-def test_draws_keep_their_mean(shape, weighted):
-    rng = np.random.default_rng(1)
-    p = D.Ensemble(
-        jnp.asarray(rng.normal(size=shape)), rng.dirichlet(np.ones(7)) if weighted else None
-    )
-    q = tempered(p, 0.37)
-    np.testing.assert_allclose(q.mean(), p.mean(), rtol=1e-12)
-    np.testing.assert_allclose(q.variance(), 0.37 * p.variance(), rtol=1e-12)
-    assert np.array_equal(q.weights, p.weights) if weighted else q.weights is None
+        np.testing.assert_array_equal(tempered(p, 0.37).loc, p.loc)
+    weights = RNG.dirichlet(np.ones(7))
+    for p in (
+        D.Beta(values[-4:], values[-3]),
+        D.Dirichlet(values[-4:]),
+        D.Ensemble(RNG.normal(size=7)),
+        D.Ensemble(RNG.normal(size=(7, 2)), weights),
+    ):
+        q = tempered(p, 0.37)
+        np.testing.assert_allclose(q.mean(), p.mean(), rtol=1e-12)
+        if isinstance(p, D.Ensemble):
+            np.testing.assert_allclose(q.variance(), 0.37 * p.variance(), rtol=1e-12)
+            np.testing.assert_array_equal(q.weights, p.weights)
+    components = D.Normal(jnp.array([0.1, 0.7]), jnp.array([1.0, 2.0]))
+    for weights in (jnp.array([0.2, 0.8]), None):
+        scaled = tempered(D.Mixture(weights, components), 4.0)
+        np.testing.assert_array_equal(scaled.components.loc, components.loc)
+        np.testing.assert_array_equal(scaled.weights, weights)
+        np.testing.assert_allclose(scaled.components.scale, [2, 4])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -97,38 +160,34 @@ def test_classes_at_extreme_temperatures(dtype):
 
     @jax.jit
     def values(t):
-        q, r = tempered(D.Categorical(probs), t).probs, tempered(D.Bernoulli(binary), t).probs
-        slopes = jax.jacobian(lambda t: tempered(D.Categorical(probs), t).probs)(t)
-        both = jax.grad(lambda p: jnp.vdot(tempered(D.Categorical(p), t).probs, probs))(probs)
-        binary_slopes = jax.vmap(jax.grad(lambda p: tempered(D.Bernoulli(p), t).probs))(binary)
-        more = jax.jacobian(lambda t: tempered(D.Bernoulli(binary), t).probs)(t)
-        return q, r, (slopes, both, binary_slopes, more)
+        def of(p, r, t):
+            return tempered(D.Categorical(p), t).probs, tempered(D.Bernoulli(r), t).probs
+
+        return of(probs, binary, t), jax.jacobian(of, (0, 1, 2))(probs, binary, t)
 
     for t, expected, ones in (
         (1e-30, [[0, 0, 1], [0.5, 0, 0.5], [1, 0, 0], [0, 0.5, 0.5]], [0, 0, 0, 0.5, 1]),
         (1e30, [[0, 0.5, 0.5], [0.5, 0, 0.5], [1, 0, 0], [1 / 3] * 3], [0, 0.5, 0.5, 0.5, 1]),
     ):
-        q, r, gradients = values(jnp.asarray(t, dtype))
+        (q, r), slopes = values(jnp.asarray(t, dtype))
         np.testing.assert_allclose(q, expected, rtol=1e-6)
         np.testing.assert_allclose(r, ones, rtol=1e-6)
-        assert all(np.all(np.isfinite(x)) for x in gradients)
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(slopes))
 
 
-def test_gradient_of_class_probabilities():
-    probs = jnp.array([0.0, 1e-3, 0.3, 0.699])
-    direction = jnp.array([0.0, 1e-3, -0.2, 0.199])
+def test_derivatives_of_class_probabilities():
+    """Along a line of probabilities, one of which is zero."""
+    probs, direction = jnp.array([0.0, 1e-3, 0.3, 0.699]), jnp.array([0.0, 1e-3, -0.2, 0.199])
 
     @jax.jit
     def along(step):
         q = tempered(D.Categorical(probs + step * direction), 1.7 + 0.3 * step)
         return jnp.stack([q.probs[1], tempered(D.Bernoulli(0.3 + step), 0.6 - step).probs])
 
-    numeric = (along(1e-5) - along(-1e-5)) / 2e-5
-    slopes = jax.jit(jax.jacfwd(along))(0.0), jax.jit(jax.jacrev(along))(0.0)
-    np.testing.assert_allclose(slopes, [numeric, numeric], rtol=1e-7)
+    check_grads(along, (jnp.array(0.0),), 1, rtol=1e-6)
 
 
-def test_a_family_of_your_own():
+def test_families_without_powers():
     @jax.tree_util.register_dataclass
     @dataclasses.dataclass(frozen=True, eq=False)
     class Point:
@@ -137,16 +196,12 @@ def test_a_family_of_your_own():
         def sample(self, key):
             return self.loc
 
-    with pytest.raises(NotImplementedError, match=r"tempered is not defined for Point; define"):
-        tempered(Point(jnp.array(1.0)), 2.0)
-    Point.tempered = lambda p, temperature: Point(p.loc * temperature)
-    assert tempered(Point(jnp.array(1.5)), 2.0).loc == 3
-
-
-def test_families_without_powers():
-    with pytest.raises(NotImplementedError, match="tempered is not defined for Poisson"):
-        tempered(D.Poisson(jnp.array(3.0)), 2.0)
-    with pytest.raises(NotImplementedError, match="an Ensemble of integers"):
-        tempered(D.Ensemble(jnp.array([1, 2])), 2.0)
+    for p, message in (
+        (Point(jnp.array(1.0)), r"tempered is not defined for Point; define"),
+        (D.Poisson(jnp.array(3.0)), "tempered is not defined for Poisson"),
+        (D.Ensemble(jnp.array([1, 2])), "an Ensemble of integers"),
+    ):
+        with pytest.raises(NotImplementedError, match=message):
+            tempered(p, 2.0)
     drawn = D.monte_carlo(jax.random.key(0), D.Normal(jnp.zeros(2), jnp.ones(2)), 3)
     assert isinstance(tempered(drawn, 2.0), D.Normal)  # draws belong to one temperature

@@ -14,33 +14,18 @@ GRID = np.array([0.5, 1.0, 2.0])
 N, F = 53, 4
 
 
-def fit(predictions, targets, hyperparameter):
-    """Slope of a line through the differences, times the hyperparameter."""
-    slope = predictions @ (predictions - targets) / (predictions @ predictions)
-    return hyperparameter * slope
-
-
-def values(params, p):
-    return params * p
-
-
-def evaluate(params, p, q):
-    return jnp.outer(values(params, p), values(params, q))
-
-
-def factors(params, p):
-    return (values(params, p)[:, None],) * 2
-
-
 @record
 class Plain(risk.EstimationFunction):
-    """A function that has only what it must have."""
+    """A line through the differences times the hyperparameter: only what a function must have."""
+
+    factor: float = 1.0
 
     def fit(self, predictions, targets, hyperparameter):
-        return fit(predictions, targets, hyperparameter)
+        slope = predictions @ (predictions - targets) / (predictions @ predictions)
+        return hyperparameter * slope
 
     def evaluate(self, params, p, q):
-        return evaluate(params, p, q)
+        return self.factor * jnp.outer(params * p, params * q)
 
 
 @record
@@ -48,13 +33,13 @@ class Factored(risk.EstimationFunction):
     """The same with factors, and with a `refit`."""
 
     def fit(self, predictions, targets, hyperparameter):
-        return hyperparameter, fit(predictions, targets, 1.0)
+        return hyperparameter, Plain().fit(predictions, targets, 1.0)
 
     def refit(self, params, hyperparameter):
         return hyperparameter, params[1]
 
     def factors(self, params, p):
-        return factors(params[0] * params[1], p)
+        return ((params[0] * params[1] * p)[:, None],) * 2
 
 
 PLAIN, FACTORED = Plain(), Factored()
@@ -122,38 +107,29 @@ def test_pipeline_is_the_loop():
         line = GRID[best] * slope(p[train], y[train])
         diagonals.append((line * p[test]) ** 2)
     means = np.mean(diagonals, 1)
-    assert result.estimate == pytest.approx(np.mean(means), rel=1e-10)
-    assert result.root == pytest.approx(np.sqrt(np.mean(means)), rel=1e-10)
-    assert result.standard_error == pytest.approx(np.std(means, ddof=1) / np.sqrt(3), rel=1e-8)
-    error = np.std(np.mean(diagonals, 0), ddof=1) / np.sqrt(12)
-    assert result.sampling_error == pytest.approx(error, rel=1e-8)
-    error = np.std(np.sqrt(means), ddof=1) / np.sqrt(3)
-    assert result.root_standard_error == pytest.approx(error, rel=1e-8)
+    roots, errors = np.sqrt(means), np.mean(diagonals, 0)
+    expected = {
+        "estimate": np.mean(means),
+        "root": np.sqrt(np.mean(means)),
+        "standard_error": np.std(means, ddof=1) / np.sqrt(3),
+        "root_standard_error": np.std(roots, ddof=1) / np.sqrt(3),
+        "sampling_error": np.std(errors, ddof=1) / np.sqrt(12),
+        "risk": risks.mean(0)[best],
+    }
+    for name, value in expected.items():
+        assert getattr(result, name) == pytest.approx(value, rel=1e-8), name
     np.testing.assert_allclose(result.fold_estimates, means, rtol=1e-10)
-    assert result.risk == pytest.approx(risks.mean(0)[best], rel=1e-10)
-
-
-@record
-class Negative(Plain):
-    def evaluate(self, params, p, q):
-        return -evaluate(params, p, q)
 
 
 def test_negative_estimates_have_a_negative_root():
-    result = risk.squared_calibration_error(KEY, Negative(), GRID[:1], *data(), num_folds=2)
+    result = risk.squared_calibration_error(KEY, Plain(-1.0), GRID[:1], *data(), num_folds=2)
     assert result.estimate < 0
     assert result.root == pytest.approx(-np.sqrt(-result.estimate), rel=1e-12)
 
 
-@record
-class NoNumbers(Plain):
-    def evaluate(self, params, p, q):
-        return evaluate(params, p, q) * jnp.nan
-
-
 def test_functions_without_numbers_are_refused():
     with pytest.raises(ValueError, match=re.escape("got function[0, 0] = nan")):
-        risk.cross_validate(KEY, NoNumbers(), GRID, *data())
+        risk.cross_validate(KEY, Plain(np.nan), GRID, *data())
     with pytest.raises(ValueError, match=re.escape("got function[0, 1] = nan")):
         risk.cross_validate(KEY, risk.KernelDensity(), np.array([1.0, 0.0]), *data())
 

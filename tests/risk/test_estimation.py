@@ -106,31 +106,6 @@ def test_float32_under_jit_and_gradient(block_size):
     assert jnp.isnan(jax.jit(value)(0.3, wrong))
 
 
-@pytest.mark.slow
-def test_risks_are_unbiased():
-    """Of 4000 data sets of 9 samples the means are those of 10⁷ independent pairs: z below 4."""
-
-    def sample(key, shape):
-        one, two = jax.random.split(key)
-        p = jax.random.uniform(one, shape)
-        return p, (jax.random.uniform(two, shape) < p**2).astype(int)
-
-    def values(p, q):
-        return 0.5 * jnp.outer(p - p**2, q - q**2)
-
-    def risks(p, y):
-        blocks = [risk.estimation_risk(values, p, y, block_size=b).value for b in (2, 4)]
-        return jnp.stack([*blocks, risk.estimation_risk(values, p, y).value])
-
-    p, y = sample(jax.random.key(3), (4000, 9))
-    found = np.asarray(jax.jit(jax.vmap(risks))(p, y))
-    p, y = map(np.asarray, sample(jax.random.key(4), (10**7, 2)))
-    squares = (np.prod(p - y, 1) - 0.5 * np.prod(p - p**2, 1)) ** 2
-    errors = np.sqrt(found.var(0) / len(found) + squares.var() / len(squares))
-    assert np.all(np.abs(found.mean(0) - squares.mean()) < 4 * errors)
-    assert found.std(0)[0] > found.std(0)[1] > found.std(0)[2]  # more pairs, less variance
-
-
 def test_standard_error_is_the_jackknife():
     data = Categorical(jnp.array(PROBS)), jnp.array(LABELS)
     error = risk.estimation_risk(jnp.array(VALUES), *data).standard_error
@@ -140,25 +115,6 @@ def test_standard_error_is_the_jackknife():
     assert error == pytest.approx(expected, rel=1e-11)
     two = risk.estimation_risk(jnp.zeros((2, 2)), jnp.array([0.5, 0.2]), jnp.array([1, 1]))
     assert np.isnan(two.standard_error)
-
-
-@pytest.mark.slow
-def test_standard_error_is_that_of_many_data_sets():
-    """Mean of the estimated variances and variance of the estimates; s.e. of either about 4 %."""
-    repetitions, n = 1500, 40
-
-    def estimate(key):
-        one, two = jax.random.split(key)
-        p = jax.random.uniform(one, (n,))
-        y = (jax.random.uniform(two, (n,)) < p**2).astype(int)
-        f = p - p**2
-        values = 0.5 * jnp.outer(f, f)
-        return risk.estimation_risk(values, p, y)
-
-    keys = jax.random.split(jax.random.key(1), repetitions)
-    found = jax.jit(jax.vmap(estimate))(keys)
-    variance = float(np.var(found.value))
-    assert np.mean(found.standard_error**2) == pytest.approx(variance, rel=0.12)
 
 
 def products(scale, p, q):

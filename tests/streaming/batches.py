@@ -19,3 +19,9 @@ def states_of(accumulator, predictions, targets, batches, **others):
 def merged(accumulator, states):
     """The state of all, each merged with what was merged before."""
     return functools.reduce(accumulator.merge, states, accumulator.init())
+
+
+def result_of(accumulator, predictions, targets, batches, **others):
+    """The result of all batches."""
+    states = states_of(accumulator, predictions, targets, batches, **others)
+    return accumulator.result(merged(accumulator, states))

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from calibjax import distances, distributions, estimators, hypothesis_tests, kernels
 from calibjax.streaming import SKCE, ExactSKCETest
 from tests import oracles
-from tests.streaming.batches import merged, states_of
+from tests.streaming.batches import merged, result_of, states_of
 
 N, B = 12, 19
 KEY = jax.random.key(3)
@@ -39,13 +39,8 @@ CASES = {
 }
 
 
-def part(tree, rows):
-    return jax.tree.map(lambda leaf: leaf[rows], tree)
-
-
 def indexed(accumulator, case, batches):
-    states = states_of(accumulator, *CASES[case][1:], batches, indices=np.arange(N))
-    return accumulator.result(merged(accumulator, states))
+    return result_of(accumulator, *CASES[case][1:], batches, indices=np.arange(N))
 
 
 @functools.cache
@@ -58,10 +53,8 @@ def in_one(case):
 @pytest.mark.parametrize("size", [1, 12])
 def test_estimates_against_all_pairs(case, size):
     kernel, predictions, targets = CASES[case]
-    accumulator = SKCE(kernel)
     batches = np.random.default_rng(1).permutation(N).reshape(-1, size)
-    states = states_of(accumulator, predictions, targets, batches)
-    found = accumulator.result(merged(accumulator, states))
+    found = result_of(SKCE(kernel), predictions, targets, batches)
     matrix = np.asarray(oracles.calibration_kernel_matrix(kernel, predictions, targets))
     assert_allclose(found.biased, matrix.mean(), rtol=1e-10)
     unbiased = (matrix.sum() - np.trace(matrix)) / (N * (N - 1))
@@ -104,24 +97,22 @@ def test_neither_batches_nor_their_order_matter(case):
 
 def test_consecutive_numbers_are_the_default():
     test, expected = in_one("normal")
-    _, predictions, targets = CASES["normal"]
-
-    def step(state, batch):
-        return test.update(state, *batch), None
-
-    def in_batches(tree):
-        return jax.tree.map(lambda x: x.reshape(3, 4), tree)
+    step = lambda state, batch: (test.update(state, *batch), None)  # noqa: E731
 
     @jax.jit
     def scan(data):
         state, _ = jax.lax.scan(step, test.init(), in_batches(data))
         return state, test.result(state)
 
-    state, compiled = scan((predictions, targets))
+    state, compiled = scan(CASES["normal"][1:])
     for found in (compiled, test.result(state)):
         assert found.pvalue == expected.pvalue
         assert_allclose(found.estimate, expected.estimate, atol=1e-13)
     assert int(state.counts["samples"]) == N
+
+
+def in_batches(tree):
+    return jax.tree.map(lambda x: x.reshape(3, 4), tree)
 
 
 def test_states_that_number_their_samples_alike_are_refused():
@@ -136,15 +127,14 @@ def test_states_that_number_their_samples_alike_are_refused():
 def test_sums_over_devices():
     """States are sums, so that `psum` merges them; here over an axis of `vmap`."""
     test, expected = in_one("normal")
-    _, predictions, targets = CASES["normal"]
 
     def of_device(predictions, targets, indices):
         state = test.update(test.init(), predictions, targets, indices=indices)
         return jax.lax.psum(state, "devices")
 
-    data = jax.tree.map(lambda x: x.reshape(3, 4), (predictions, targets, np.arange(N)))
+    data = in_batches((*CASES["normal"][1:], np.arange(N)))
     states = jax.jit(jax.vmap(of_device, axis_name="devices"))(*data)
-    found = test.result(part(states, 0))
+    found = test.result(jax.tree.map(lambda leaf: leaf[0], states))
     assert found.pvalue == expected.pvalue
     assert_allclose(found.estimate, expected.estimate, atol=1e-13)
 
