@@ -68,7 +68,7 @@ def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
 def save_figure(
     folder: Path, name: str, figure: Figure, *, dots: bool = False, resolution: int = RESOLUTION
 ) -> None:
-    """Writes a figure as NAME.svg, or as NAME.png.
+    """Writes a figure as NAME.svg, or as NAME.png; of stand-in data its legend says so.
 
     Args:
         folder: where to.
@@ -79,10 +79,8 @@ def save_figure(
     """
     kind = "png" if dots else "svg"
     if mark := stand_in.header():
-        axes = figure.axes[0]
-        title = axes.get_title() or axes.get_title(loc="left")
-        axes.set_title("")
-        axes.set_title(f"{mark}\n{title}".rstrip(), loc="left")
+        legend = figure.legends[0]
+        legend.set_title(f"{mark}\n{legend.get_title().get_text()}".rstrip())
     write(folder / f"{name}.{kind}", _drawn(figure, kind, resolution))
     log(f"wrote {folder / name}.{kind}")
 

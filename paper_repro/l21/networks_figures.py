@@ -190,7 +190,7 @@ def plot_maps(folder: Path, maps: Sequence[Map], level: float) -> None:
 
 def _plot_maps(folder: Path, name: str, maps: Sequence[Map], level: float) -> None:
     places = [(x, number) for x in maps for number in x.bins()]
-    figure, grid = panels(len(places), 2, 2.6, width_ratios=(1.2, 1))
+    figure, grid = panels(len(places), 2, 2.6, width_ratios=(1.2, 1), gridspec_kw={"wspace": 0.15})
     legend = {}
     for (left, right), (shown, number) in zip(grid, places, strict=True):
         found, error = shown.found, abs(shown.errors[number])

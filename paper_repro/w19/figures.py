@@ -79,6 +79,7 @@ def plot_times(folder: Path, rows: Sequence[dict[str, Any]], published: Sequence
                     style = {"linestyle": "--", "c": COLORS[2]} if added else {"c": COLORS[1]}
                     axes.plot([row["n"] for row in chosen], values, label=label, **style)
             axes.set(xscale="log", yscale="log")
+            axes.minorticks_off()
         line[0].set_ylabel(f"$m$ = {m}")
     for axes, estimator in zip(grid[0], estimators, strict=True):
         axes.set_title(with_subscripts(estimator))
