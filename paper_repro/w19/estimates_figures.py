@@ -33,6 +33,7 @@ def _panel(axes: Axes, group: Group, share: float, beta: str, estimator: str) ->
     axes.axvline(true_value, color=COLORS[1], linewidth=1.5, linestyle="--", label="true value")
     axes.set(yticks=[])
     axes.locator_params(axis="x", nbins=2)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.spines["left"].set_visible(False)
     axes.patch.set_visible(False)  # a white one, which would be in the file
 
