@@ -18,10 +18,10 @@ def test_cells_hold_errors_and_standard_errors():
     assert ax.images[0].get_clim() == (-0.4, 0.4)
     # Positions are (column, row); 0.045 is a typical standard error, of which two digits are shown.
     assert {k: v.get_text() for k, v in texts(ax).items()} == {
-        (0, 0): "-0.200 ± 0.050",
-        (1, 0): "+0.010 ± 0.020",
-        (0, 1): "+0.030 ± 0.040",
-        (1, 1): "+0.400 ± 0.100",
+        (0, 0): "-0.200\n± 0.050",
+        (1, 0): "+0.010\n± 0.020",
+        (0, 1): "+0.030\n± 0.040",
+        (1, 1): "+0.400\n± 0.100",
     }
     framed = {(round(x.get_x() + 0.48), round(x.get_y() + 0.46)) for x in ax.patches}
     bold = {place for place, text in texts(ax).items() if text.get_fontweight() == "bold"}

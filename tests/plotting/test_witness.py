@@ -39,7 +39,7 @@ def test_map_of_scalar_predictions(scalar):
     found = np.stack(lines["significant"].get_data(), 1)
     np.testing.assert_allclose(found, GRID[chosen], atol=1e-6)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted mean", "target - predicted mean")
-    assert ax.figure.axes[1].get_ylabel() == "witness, standard errors"
+    assert ax.figure.axes[1].get_ylabel() == "witness (standard errors)"
     limits = ax.figure.axes[1].get_ylim()
     sizes = np.asarray(scalar.estimate) / np.sqrt(np.mean(np.asarray(scalar.null_samples) ** 2, 0))
     np.testing.assert_allclose(limits, (-np.abs(sizes).max(), np.abs(sizes).max()), rtol=1e-5)
