@@ -155,15 +155,14 @@ def null_distribution() -> Axes:
         kernels.Exponential(5.0, distances.Wasserstein()), kernels.SquaredExponential(2.0)
     )
     test = hypothesis_tests.exact_skce_test(key("null"), kernel, *temperatures())
-    return plotting.null_distribution(
-        test.components.dispersion, xlabel="mean of h on the diagonal"
-    )
+    return plotting.null_distribution(test.components.dispersion, xlabel="dispersion component")
 
 
 @figure
 def e_process_wealth() -> Axes:
-    """Of the temperatures."""
-    return plotting.e_process_wealth(hypothesis_tests.e_process(*temperatures()))
+    """Of the first temperatures; with all of them the threshold is at the bottom of the figure."""
+    first = jax.tree.map(lambda x: x[:100], temperatures())
+    return plotting.e_process_wealth(hypothesis_tests.e_process(*first))
 
 
 @figure
@@ -211,7 +210,9 @@ def witness_map() -> Axes:
     mean, residual = map(jnp.ravel, places)
     at = distributions.Normal(mean, jnp.full(mean.size, 1.1)), mean + residual
     test = hypothesis_tests.witness_test(key("witness"), kernel, *temperatures(), *at)
-    return plotting.witness_map(test, *at)
+    axes = plotting.witness_map(test, *at)
+    axes.set(xlabel="predicted mean (°C)", ylabel="target - predicted mean (°C)")
+    return axes
 
 
 @figure

@@ -525,18 +525,16 @@ def score_decomposition(
         draws, decomposition = decomposition.null_samples, decomposition.statistic
     values, places = _in_one_array(decomposition), np.arange(4)
     with figures.figure(ax, (5.0, 3.4)) as ax:
-        colors = [figures.BAND, figures.BARS, figures.BARS, figures.BARS]
-        ax.bar(places, values, 0.6, color=colors, label="observed")
-        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
-        for place, value in zip(places, values, strict=True):
-            ax.annotate(f"{value:.3g}", (place, value), (-4, 3), **style)
+        bars = ax.bar(places, values, 0.5, color=figures.BAND, label="observed")
+        ax.bar_label(bars, fmt="%.3g", padding=2)
         if draws is not None:
             samples, level = _in_one_array(draws).T, float(confidence_level)
             rank, _ = with_bands.ranks_of_band(level, len(samples))
             lower, upper = with_bands.pointwise_band(jnp.asarray(samples), rank)
-            style = {"fmt": "none", "ecolor": figures.BLACK, "elinewidth": 1.5, "capsize": 5}
-            style["label"] = f"{100 * level:.4g} % of the redraws under calibration"
-            ax.errorbar(places + 0.15, (lower + upper) / 2, (upper - lower) / 2, **style)
+            label = f"{100 * level:.4g} % of the redraws under calibration"
+            style: dict[str, Any] = {"ecolor": figures.BLACK, "elinewidth": 2, "capsize": 4}
+            style |= {"fmt": "none", "label": label}
+            ax.errorbar(places + 0.35, (lower + upper) / 2, (upper - lower) / 2, **style)
         ax.axhline(0, color=figures.BLACK, linewidth=0.8)
         ax.set_xticks(places, list(_PARTS))
         ax.set(xlabel="score = miscalibration - discrimination + uncertainty", ylabel=ylabel)
@@ -600,7 +598,8 @@ def e_process_wealth(
             ax.plot(steps, logs / unit, label=name, linewidth=1, **look)
         ax.plot(steps, total / unit, color=figures.BLACK, lw=2, label="all bets")
         threshold = -math.log(level) / unit
-        ax.axhline(threshold, color=figures.RED, lw=1, label=f"{1 / level:.3g}: level {level:g}")
+        label = f"rejection from {1 / level:.3g} on (level {level:g})"
+        ax.axhline(threshold, color=figures.RED, lw=2, label=label)
         lowest = min(-1.5, total.min() / unit - 0.5)  # bets that lost all are of no interest
         highest = max(threshold, *(x.max() / unit for x in (total, *bets.values()))) + 0.5
         ax.set(xlabel=xlabel, ylabel="wealth", ylim=(lowest, highest))

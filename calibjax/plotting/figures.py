@@ -65,8 +65,9 @@ def figure(
     ax.spines[["top", "right"]].set_visible(False)
     labelled = zip(*ax.get_legend_handles_labels(), strict=True)
     if handles := [handle for handle, label in labelled if label not in skipped]:
-        style = {"frameon": False, "fontsize": "small", "ncols": ncols}
-        legend = ax.figure.legend(handles=handles, loc="outside upper center", **style)
+        style = {"frameon": False, "ncols": ncols, "handlelength": 1.3, "handletextpad": 0.5}
+        style |= {"columnspacing": 1.0, "loc": "outside upper center"}
+        legend = ax.figure.legend(handles=handles, **style)
         for text in legend.get_texts():
             text.set_parse_math(False)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_COLUMNS, _MOST_ROWS = 12, 40  # with the numbers in the cells
-_LABEL = "witness, standard errors"
+_LABEL = "witness (standard errors)"
 _NUM_LEVELS = 12  # of colour, on both sides of zero together
 
 
@@ -84,7 +84,7 @@ def group_errors(
         for names, size in zip((groups, residuals), errors.shape, strict=True)
     )
     has_numbers = len(rows) <= _MOST_ROWS and len(columns) <= _MOST_COLUMNS
-    cell_width, cell_height = (1.1, 0.36) if has_numbers else (0.2, 0.16)  # inches
+    cell_width, cell_height = (0.9, 0.55) if has_numbers else (0.2, 0.16)  # inches
     size = 2.6 + cell_width * len(columns), 1.4 + cell_height * len(rows)
     with figures.figure(ax, size) as ax:
         limit = float(np.abs(errors).max()) or 1.0
@@ -117,9 +117,9 @@ def _write(ax: "Axes", cells: tuple[np.ndarray, ...], label: str, *, has_numbers
     for (row, column), error in np.ndenumerate(errors):
         text = "+" if error > 0 else "-"
         if has_numbers:
-            text = f"{error:+.{digits}f} ± {sizes[row, column]:.{digits}f}"
+            text = f"{error:+.{digits}f}\n± {sizes[row, column]:.{digits}f}"
         if has_numbers or is_significant[row, column]:
-            style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small"}
+            style: dict[str, Any] = {"ha": "center", "va": "center"}
             style["color"] = "white" if abs(error) > 0.7 * largest else "black"
             style["fontweight"] = "bold" if is_significant[row, column] else "normal"
             ax.text(column, row, text, **style)
@@ -213,16 +213,17 @@ def _draw_map(
 
         colors = ax.tricontourf(x, y, sizes, levels=steps, cmap=figures.DIVERGING)
         # Dashed where negative, for prints without colours.
-        ax.tricontour(x, y, sizes, levels=steps[1::2], colors=figures.GRAY, linewidths=0.7)
+        ax.tricontour(x, y, sizes, levels=steps[3::6], colors=figures.GRAY, linewidths=1)
         style: dict[str, Any] = {"linestyle": "none", "marker": "."}
         ax.plot(x, y, color=figures.GRAY, markersize=2, label="locations", **style)
         if np.any(is_significant):
             chosen = points[is_significant].T
-            ax.plot(*chosen, color=figures.BLACK, markersize=5, label="significant", **style)
+            style |= {"color": figures.BLACK, "clip_on": False}
+            ax.plot(*chosen, markersize=5, label="significant", **style)
             if not np.all(is_significant):
                 inside = is_significant.astype(float)
                 ax.tricontour(x, y, inside, levels=[0.5], colors=figures.BLACK, linewidths=1.6)
-                ax.plot([], [], color=figures.BLACK, linewidth=1.6, label="their region")
+                ax.plot([], [], color=figures.BLACK, linewidth=1.6, label="significant region")
         ax.axhline(0, color=figures.GRAY, linewidth=0.8, linestyle="--")
         ax.set(xlabel="predicted mean", ylabel="target - predicted mean")
         ax.figure.colorbar(colors, ax=ax, label=_LABEL, ticks=MaxNLocator(7), format="%.2g")

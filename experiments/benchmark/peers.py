@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from calibjax import distributions as laws
@@ -33,7 +32,7 @@ from calibjax.scores.decomposition import prediction_rejection_ratio
 from experiments.benchmark.memory import peak, resident
 from experiments.harness import command_line
 from experiments.harness.cells import Store, cell
-from experiments.harness.figures import save_figure
+from experiments.harness.figures import add_legend, panels, save_figure
 from experiments.harness.tables import write_table
 
 LIMIT, CALLS = 3.0, 7  # CPU seconds of all calls but the first, and their number
@@ -274,19 +273,19 @@ def row(store: Store, name: str, size: int) -> dict[str, Any]:
 def draw(store: Store, name: str, rows: list[dict[str, Any]]) -> None:
     """Seconds at the largest size of each entry: a dot for us, a ring for the peer."""
     last = list({line["what"]: line for line in rows}.values())[::-1]
-    figure = Figure(figsize=(8, 0.32 * len(last) + 1), layout="constrained")
-    panel = figure.subplots()
+    figure, ((panel,),) = panels(1, 1, 0.42 * len(last))
     places = range(len(last))
     ours, theirs = ([line[f"{side} (CPU s)"] for line in last] for side in ("ours", "peer"))
     panel.hlines(places, ours, theirs, color="0.8", zorder=0)
-    panel.plot(ours, places, "o", color="C0", label="calibjax")
-    panel.plot(theirs, places, "o", color="C1", markerfacecolor="none", label="peer")
-    labels = [f"{line['what']}, n = {line['n']:,}  ({line['peer']})" for line in last]
-    panel.set_yticks(places, labels, fontsize="small")
+    panel.plot(ours, places, "o", label="calibjax")
+    panel.plot(theirs, places, "o", markerfacecolor="none", label="the other package")
+    labels = [f"{line['what']}\n{line['peer']}, n = {line['n']:,}" for line in last]
+    panel.set_yticks(places, labels)
     panel.set_xscale("log")
-    panel.set_xlabel("CPU seconds of a call, after the first")
+    panel.set_xlabel("CPU time of a call after the first (s)")
     panel.grid(axis="x", alpha=0.3)
-    panel.legend(frameon=False)
+    panel.margins(y=0.5 / len(last))
+    add_legend(figure, 2)
     save_figure(store.folder, name, figure)
 
 

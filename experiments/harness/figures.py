@@ -3,20 +3,23 @@
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
 from calibjax._core.environment import write
-from calibjax.plotting.figures import CURVE_COLORS, CURVE_MARKERS
 from experiments.harness import stand_in
 from experiments.harness.messages import log
 
-COLORS = CURVE_COLORS  # which the colour-blind can tell apart
+# Of Okabe and Ito (2008), Color universal design, which the colour-blind can tell apart.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", "-.", (0, (1.5, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), "-")  # without colours
 HEAT = "viridis"  # the colour map of heat maps
+WIDTH = 7.3  # inches, 700 pixels, which the documentation shows as they are
+FONT_SIZE = 10  # of everything, which can still be read at 400 pixels
 RESOLUTION = 200  # dots per inch of pictures with too many points for a drawing
 SHADES = 128  # colours of such pictures, which makes files a third as large
 
@@ -25,38 +28,47 @@ matplotlib.rcParams.update(
         "axes.prop_cycle": matplotlib.cycler(color=COLORS),
         "axes.spines.right": False,
         "axes.spines.top": False,
-        "font.size": 9,
-        "axes.titlesize": 10,
-        "legend.fontsize": 8,
+        "font.size": FONT_SIZE,
+        **{
+            f"{name}size": FONT_SIZE
+            for name in ("axes.title", "axes.label", "xtick.label", "ytick.label", "legend.font")
+        },
+        **{f"figure.{name}size": FONT_SIZE for name in ("title", "label")},
         "legend.frameon": False,
         "svg.hashsalt": "calibjax",  # the same figure is the same file
     }
 )
 
 
-def draw_estimates(
-    axes: Axes,
-    models: list[str],
-    estimates: dict[str, np.ndarray],
-    errors: dict[str, np.ndarray],
-) -> None:
-    """Estimates side by side, with error bars: a group for each model, a point for each name."""
-    step = 0.8 / len(estimates)
-    looks = zip(COLORS, CURVE_MARKERS, strict=True)
-    for i, ((name, values), (color, marker)) in enumerate(
-        zip(estimates.items(), looks, strict=False)
-    ):
-        x = np.arange(len(models)) + step * (i - (len(estimates) - 1) / 2)
-        style = {"color": color, "elinewidth": 0.9, "capsize": 2.5, "label": name}
-        axes.errorbar(x, values, errors[name], fmt=marker, markersize=4, **style)
-    axes.set_xticks(np.arange(len(models)), models)
-    axes.set_xlim(-0.5, len(models) - 0.5)
+def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A figure over the whole width, and its panels [rows, columns].
+
+    Args:
+        rows: number of rows.
+        columns: number of columns.
+        height: of a row, in inches.
+        options: of `Figure.subplots`.
+    """
+    figure = Figure(figsize=(WIDTH, rows * height + 0.8), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
+    """One legend above all panels, with each label once, where the panel with most has it."""
+    entries: dict[str, Any] = {}
+    by_axes = [axes.get_legend_handles_labels() for axes in figure.axes]
+    for handles, labels in sorted(by_axes, key=lambda entries: len(set(entries[1]))):
+        for handle, label in zip(handles, labels, strict=True):
+            entries.pop(label, None)
+            entries[label] = handle
+    names = list(entries.values()), list(entries)
+    figure.legend(*names, loc="outside upper center", ncols=columns, title=title)
 
 
 def save_figure(
     folder: Path, name: str, figure: Figure, *, dots: bool = False, resolution: int = RESOLUTION
 ) -> None:
-    """Writes a figure as NAME.svg, or as NAME.png.
+    """Writes a figure as NAME.svg, or as NAME.png; of stand-in data its legend says so.
 
     Args:
         folder: where to.
@@ -67,10 +79,8 @@ def save_figure(
     """
     kind = "png" if dots else "svg"
     if mark := stand_in.header():
-        axes = figure.axes[0]
-        title = axes.get_title() or axes.get_title(loc="left")
-        axes.set_title("")
-        axes.set_title(f"{mark}\n{title}".rstrip(), loc="left")
+        legend = figure.legends[0]
+        legend.set_title(f"{mark}\n{legend.get_title().get_text()}".rstrip())
     write(folder / f"{name}.{kind}", _drawn(figure, kind, resolution))
     log(f"wrote {folder / name}.{kind}")
 

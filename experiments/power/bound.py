@@ -10,6 +10,7 @@ Run: python -m experiments.power.bound [--only normals …] [--output DIR]
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -33,6 +34,7 @@ from calibjax.recalibration import AffineScaling, TemperatureScaling
 from experiments.harness import command_line
 from experiments.harness.cells import Job, finished, key_of
 from experiments.harness.command_line import program
+from experiments.harness.figures import COLORS, add_legend, panels, save_figure
 from experiments.harness.tables import note_of, write_table
 from experiments.power.simulation import ALPHA, CALIBRATED, DRAWS
 from experiments.synthetic_models import SCALE
@@ -280,18 +282,41 @@ def rows(name: str, cells: list[dict[str, list[int]]]) -> list[dict[str, Any]]:
     ]
 
 
+def draw(folder: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
+    """Writes the figure power_bound: a panel for each kind of predictions, a row for each law."""
+    heights = [len(lines) for lines in tables.values()]
+    shape = {"height_ratios": heights, "sharex": True}
+    figure, grid = panels(len(tables), 1, 0.25 * sum(heights) / len(tables) + 0.3, **shape)
+    for axes, (name, lines) in zip(grid[:, 0], tables.items(), strict=True):
+        for y, line in enumerate(lines):
+            rates = {test: x for test, x in line.items() if isinstance(x, float)}
+            others = [x for test, x in rates.items() if test not in (BOUND, AGGREGATED)]
+            axes.plot(others, [y] * len(others), "o", color="0.6", mfc="none", label="other tests")
+            axes.plot(line[AGGREGATED], y, "D", color=COLORS[0], label="aggregated_skce_test")
+            axes.plot(line[BOUND], y, "|", color="black", ms=12, mew=2, label=f"{BOUND}: the bound")
+        axes.axvline(100 * ALPHA, color="0.5", linestyle="--", linewidth=1, label="level")
+        axes.set_yticks(range(len(lines)), [line["targets"] for line in lines])
+        axes.set_title(f"{name}, n = {lines[0]['n']}", loc="left")
+        axes.invert_yaxis()
+    axes.set_xlabel("data sets that are rejected (%)")
+    add_legend(figure, 4)
+    save_figure(folder, "power_bound", figure)
+
+
 @program
 def main() -> None:
-    """Writes a table for each kind of predictions."""
+    """Writes a table for each kind of predictions, and a figure of them."""
     parser = command_line.option_parser(__file__, __doc__, only=MODELS)
     run, options = command_line.parse(parser)
     store = run.store("power/bound", __file__)
     note = note_of(__file__, "note", level=100 * ALPHA, draws=DRAWS, bound=BOUND, number=NUM_SETS)
+    tables = {}
     for name in options.only:
         firsts = range(0, NUM_SETS, PER_CELL)
         jobs = [Job(f"{name}/{i}", {}, functools.partial(counts, name, i)) for i in firsts]
-        lines = rows(name, finished(store, name, jobs))
-        write_table(run.folder("power"), f"power_bound_{name}", lines, note, show=True)
+        tables[name] = rows(name, finished(store, name, jobs))
+        write_table(run.folder("power"), f"power_bound_{name}", tables[name], note, show=True)
+    draw(run.folder("power"), tables)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from calibjax import plotting
-from calibjax.plotting.figures import BLACK, BLUE, CURVE_LOOKS, GRAY
-from experiments.harness.figures import save_figure
+from experiments.harness.figures import COLORS, STYLES, add_legend, panels, save_figure
 from paper_repro.data.classifiers import Classifier
 from paper_repro.l21.embeddings import LENGTH_SCALES
 from paper_repro.l21.methods import CURVE_LENGTH_SCALES, GLOBAL, LOCAL, ORIGINAL
 from paper_repro.l21.networks_tables import RATIOS
 
+METHODS = (*LOCAL, *GLOBAL[1:], ORIGINAL)  # by their colours
 LENGTH_SCALE = "length scale $\\gamma$ of the kernel"
 _NAMES = {
     "resnet50": "ResNet-50",
@@ -55,47 +54,46 @@ class Panel(NamedTuple):
 
 
 def draw_curves(axes: Axes, x: np.ndarray, curves: dict[str, np.ndarray]) -> None:
-    """A line for each method; means of runs [runs, k] in bands of one standard deviation."""
-    for look, (name, runs) in zip(CURVE_LOOKS, curves.items(), strict=False):
+    """A line for each method, broad for LoRe; means of runs [runs, k] ± their standard error."""
+    for color, style, (name, runs) in zip(COLORS, STYLES, curves.items(), strict=False):
         runs = np.atleast_2d(np.asarray(runs, np.float64))
         mean = runs.mean(0)
-        axes.plot(x, mean, linewidth=1.5, label=name, **look)
+        width = 2.4 if name in LOCAL else 1.3
+        axes.plot(x, mean, color=color, linestyle=style, linewidth=width, label=name)
         if len(runs) > 1:
-            half = runs.std(0, ddof=1)
-            style = {"color": look["color"], "alpha": 0.18, "linewidth": 0}
-            axes.fill_between(x, mean - half, mean + half, **style)
+            half = runs.std(0, ddof=1) / np.sqrt(len(runs))
+            axes.fill_between(x, mean - half, mean + half, color=color, alpha=0.3, linewidth=0)
     axes.set_xscale("log")
 
 
 def _draw(axes: Axes, panel: Panel) -> None:
-    shown = [method for method in (*GLOBAL, *LOCAL) if method in panel.methods]
-    if panel.quantity == "reward":
-        gains = {method: np.array(panel.methods[method]["gain curve"]) for method in shown}
-        draw_curves(axes, RATIOS, gains)
-        axes.axhline(0, color=GRAY, linewidth=1, linestyle="--", label="original")
-        axes.set_ylabel("reward gained")
-        axes.set_xlabel("cost ratio $w/u$ of an error and of “unsure”")
+    is_reward = panel.quantity == "reward"
+    name = "gain curve" if is_reward else f"{panel.quantity} curve ({panel.embedding})"
+    curves = {x: np.array(panel.methods[x][name]) for x in METHODS if x in panel.methods}
+    draw_curves(axes, RATIOS if is_reward else CURVE_LENGTH_SCALES, curves)
+    if is_reward:
+        axes.set(xlabel="cost ratio $w/u$", ylabel="reward gained")
     else:
-        name = f"{panel.quantity} curve ({panel.embedding})"
-        curves = {method: np.array(panel.methods[method][name]) for method in shown}
-        draw_curves(axes, CURVE_LENGTH_SCALES, curves)
         axes.set(xlabel=LENGTH_SCALE, ylabel=panel.quantity)
         axes.set_ylim(bottom=0)
-    axes.set_title(panel.title)
 
 
-def _plot_panels(folder: Path, name: str, panels: Sequence[Panel]) -> None:
+def _plot_panels(folder: Path, name: str, shown: Sequence[Panel]) -> None:
     """Two panels beside each other, or three of many, with one legend."""
-    columns = min(len(panels), 2 if len(panels) <= 6 else 3)
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(0.6 + 3.6 * columns, 0.7 + 2.6 * rows), layout="constrained")
-    places = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in places[len(panels) :]:
+    columns = min(len(shown), 2 if len(shown) <= 6 else 3)
+    figure, grid = panels(-(-len(shown) // columns), columns, 2.0)
+    for axes in grid.flat[len(shown) :]:
         axes.set_visible(False)
-    for axes, panel in zip(places, panels, strict=False):
+    for axes, panel in zip(grid.flat, shown, strict=False):
         _draw(axes, panel)
-    handles, labels = places[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4 if columns > 1 else 2)
+        network_and_data = panel.title.rpartition(", ")[::2]
+        axes.set_title(panel.title if columns < 3 else ",\n".join(network_and_data))
+    if len({panel.quantity for panel in shown}) == 1:  # labels at the margins are enough
+        for axes in grid.flat[: len(shown) - columns]:
+            axes.set_xlabel("")
+        for axes in grid[:, 1:].flat:
+            axes.set_ylabel("")
+    add_legend(figure, 3)
     save_figure(folder, name, figure)
 
 
@@ -120,9 +118,9 @@ def plot(folder: Path, results: dict[str, dict[str, Any]]) -> None:
         kinds = (("MLCE", "t-SNE"), ("MLCE", "PCA"), ("mean LCE", "t-SNE"))
         figures[name] = [Panel(f"{x[1]} features", methods[name], *x) for x in kinds]
         figures[name].append(Panel("decisions", methods[name], "reward"))
-    for name, panels in figures.items():
-        if panels:
-            _plot_panels(folder, name, panels)
+    for name, shown in figures.items():
+        if shown:
+            _plot_panels(folder, name, shown)
 
 
 def plot_across(folder: Path, found: dict[str, dict[str, dict[str, Any]]]) -> None:
@@ -143,12 +141,10 @@ def plot_features(
         for embedding in LENGTH_SCALES
     }
     curves[f"the features themselves (d = {dimension})"] = np.array(identity)
-    figure = Figure(figsize=(4.6, 3.2), layout="constrained")
-    axes = figure.subplots()
+    figure, ((axes,),) = panels(1, 1, 2.6)
     draw_curves(axes, CURVE_LENGTH_SCALES, curves)
     axes.set(xlabel=LENGTH_SCALE, ylabel="MLCE", ylim=(0, None))
-    axes.set_title(TITLES.get(classifier.name, classifier.name))
-    axes.legend()
+    add_legend(figure, 3, TITLES.get(classifier.name, classifier.name))
     save_figure(folder, "figure_1", figure)
 
 
@@ -194,10 +190,9 @@ def plot_maps(folder: Path, maps: Sequence[Map], level: float) -> None:
 
 def _plot_maps(folder: Path, name: str, maps: Sequence[Map], level: float) -> None:
     places = [(x, number) for x in maps for number in x.bins()]
-    figure = Figure(figsize=(7.5, 0.5 + 2.7 * len(places)), layout="constrained")
-    panels = figure.subplots(len(places), 2, squeeze=False, width_ratios=(1.2, 1))
+    figure, grid = panels(len(places), 2, 2.6, width_ratios=(1.2, 1), gridspec_kw={"wspace": 0.15})
     legend = {}
-    for (left, right), (shown, number) in zip(panels, places, strict=True):
+    for (left, right), (shown, number) in zip(grid, places, strict=True):
         found, error = shown.found, abs(shown.errors[number])
         chosen = found["bin"] == number - 1
         plotting.local_error_map(
@@ -210,17 +205,17 @@ def _plot_maps(folder: Path, name: str, maps: Sequence[Map], level: float) -> No
             ax=left,
         )
         title = TITLES.get(shown.name, shown.name).rpartition(",")[0] or shown.name
-        left.set_title(f"{title}\nbin {number}, {shown.sizes[number]} samples")
+        left.set_title(f"{title},\nbin {number}, {shown.sizes[number]} samples")
         values = np.sort(_quantiles(np.abs(found["error"][chosen])))
         steps, shares = np.r_[values[:1], values], np.linspace(0, 1, values.size + 1)
-        right.plot(steps, shares, drawstyle="steps-post", color=BLUE, linewidth=1.5)
-        right.axvline(error, color=BLACK, linewidth=1.5, linestyle="--")
+        right.plot(steps, shares, drawstyle="steps-post", color=COLORS[0], linewidth=1.5)
+        right.axvline(error, color="black", linewidth=1.5, linestyle="--")
         right.set(xlabel="local calibration error", ylabel="share of samples", ylim=(0, 1.02))
-        right.set_title(f"how the local errors\nof bin {number} are spread")
+        right.set_title(f"distribution of the\nlocal errors of bin {number}")
         if np.any(found["adjusted_pvalue"][chosen] <= level):
             legend[f"adjusted $p \\leq {level:g}$"] = left.collections[1]
         legend["local errors of the samples"], legend["error of the bin"] = right.get_lines()[:2]
-    figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=3)
+    figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=3)
     save_figure(folder, name, figure, resolution=MAP_RESOLUTION)
 
 

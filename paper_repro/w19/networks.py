@@ -29,7 +29,7 @@ from experiments.harness.stand_in import header, marked
 from experiments.harness.tables import note_of, write_table
 from paper_repro.data import cifar, stand_in
 from paper_repro.w19 import procedures
-from paper_repro.w19.figures import plot_errors, plot_pvalues
+from paper_repro.w19.figures import plot_errors
 from paper_repro.w19.networks_claims import write_claims
 from paper_repro.w19.procedures import Procedure
 
@@ -254,6 +254,16 @@ def pvalue_rows(
     return rows
 
 
+def rows_by_network(rows: Sequence[PvalueRow]) -> list[dict[str, str]]:
+    """Fig. 36: a row for each network and a column for each test, "published, converted / ours"."""
+    table: dict[str, dict[str, str]] = {}
+    for row in rows:
+        both = [f"{p:.3f}" for p in (row.converted, row.ours) if p is not None]
+        line = table.setdefault(row.network, {"network": row.network})
+        line[row.test] = " / ".join(both)
+    return list(table.values())
+
+
 def error_rows(
     published: dict[str, dict[str, str]],
     finished: dict[str, dict[str, dict[str, float]]],
@@ -318,13 +328,13 @@ def write_all(
     pvalues: dict[str, dict[str, str]],
     finished: dict[str, dict[str, dict[str, float]]],
 ) -> None:
-    """Writes the tables and figures of estimates and p-values, beside the published ones."""
+    """Writes the tables of estimates and p-values, and Fig. 35, beside the published numbers."""
     error_table = error_rows(errors, finished, settings)
     _write(store.folder, "errors", error_table, settings, "errors")
     plot_errors(store.folder, error_table, _names(settings))
     rows = pvalue_rows(pvalues, finished, settings)
     _write(store.folder, "pvalues", rows, settings, "note")
-    plot_pvalues(store.folder, rows, _names(settings))
+    write_table(store.folder, "figure_36", rows_by_network(rows), note_of(__file__, "figure_36"))
     if settings.num_samples is None and not header():
         write_claims(store.folder, error_table, rows, settings.draws)
 

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from experiments.harness.figures import COLORS, save_figure
+from experiments.harness.figures import COLORS, add_legend, panels, save_figure
 from paper_repro.w21.friedman_networks import NUM_NETWORKS
 from paper_repro.w21.friedman_published import Curves
 
@@ -89,13 +88,10 @@ def plot(folder: Path, ours: Curves, published: Curves) -> None:
     """
     for figure_name, shown in FIGURES.items():
         rows, columns = len(shown.statistics), len(shown.statistics[0])
-        size = (5.0 * columns, 2.2 * rows + 0.6)
-        figure = Figure(figsize=size, layout="constrained")
-        panels = figure.subplots(rows, columns, sharex=True)
-        for axes, name in zip(panels.flat, sum(shown.statistics, ()), strict=True):
+        figure, grid = panels(rows, columns, 1.9, sharex=True)
+        for axes, name in zip(grid.flat, sum(shown.statistics, ()), strict=True):
             _draw(axes, ours, published, shown, name)
-        for axes in panels[-1]:
+        for axes in grid[-1]:
             axes.set_xlabel("iteration")
-        handles, labels = panels.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7)
+        add_legend(figure, 3)
         save_figure(folder, figure_name, figure, dots=True)

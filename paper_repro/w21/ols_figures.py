@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, SubFigure
 
-from experiments.harness.figures import COLORS, HEAT, save_figure
+from experiments.harness.figures import COLORS, HEAT, WIDTH, save_figure
 
 NUM_CELLS = 200  # of a heat map, along each axis
 LIMIT = 2.0  # of the targets that are shown, on both sides
@@ -60,20 +60,20 @@ def _plot_densities(figure: Figure | SubFigure, conditionals: Any, training: Any
     panels[0].set(ylabel="target $y$")
     figure.colorbar(picture, ax=panels, label="density $p(y | x)$", extend="max", shrink=0.75)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center")
+    figure.legend(handles, labels, loc="outside upper center")
 
 
 def _plot_quantiles(figure: Figure | SubFigure, levels: np.ndarray) -> None:
     """Empirical distribution function of the predicted probabilities P(Y ≤ y)."""
     axes = figure.subplots()
     heights = np.arange(1, levels.size + 1) / levels.size
-    axes.plot([0, 1], [0, 1], color=COLORS[2], label="calibrated quantiles")
+    axes.plot([0, 1], [0, 1], color=COLORS[2], label="calibrated")
     steps = np.concatenate([[0], np.sort(levels), [1]]), np.concatenate([[0], heights, [1]])
     axes.step(*steps, where="post", color=DATA_COLOR, label="validation data")
     axes.set(xlabel=r"quantile level $\tau$", ylabel="cumulative probability", box_aspect=1)
     axes.set(xlim=(0, 1), ylim=(0, 1.01))
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    figure.legend(handles, labels, loc="outside upper center")
 
 
 def plot(
@@ -87,10 +87,10 @@ def plot(
         training: features and targets, [n] each.
         levels: predicted probabilities P(Y ≤ y) of the validation data.
     """
-    both = Figure(figsize=(10, 3.6), layout="constrained")
-    left, right = both.subfigures(1, 2, width_ratios=(2.1, 1))
-    wide = Figure(figsize=(6.8, 3.6), layout="constrained")
-    narrow = Figure(figsize=(3.6, 3.8), layout="constrained")
+    both = Figure(figsize=(WIDTH, 2.9), layout="constrained")
+    left, right = both.subfigures(1, 2, width_ratios=(1.9, 1))
+    wide = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+    narrow = Figure(figsize=(WIDTH / 2, 3.8), layout="constrained")
     for figure in (left, wide):
         _plot_densities(figure, conditionals, training)
     for figure in (right, narrow):

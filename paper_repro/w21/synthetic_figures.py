@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from experiments.harness.figures import COLORS, save_figure
+from experiments.harness.figures import COLORS, add_legend, panels, save_figure
 from paper_repro.w21.synthetic_tables import LEVEL, ErrorRow, TestRow
 
 ERROR_FIGURES = {
@@ -33,10 +32,10 @@ class Style(NamedTuple):
 
 
 STYLES = {
-    "CME": Style("CME", COLORS[7], "D", 8),
-    "exact CME (ours)": Style("exact, CME (ours)", COLORS[6], "s", 7),
-    "exact (ours)": Style("exact, SKCE$_k$ (ours)", COLORS[5], "o", 6),
-    "SKCE": Style("SKCE$_k$", COLORS[4], "s", 8),
+    "CME": Style("CME", COLORS[4], "D", 8),
+    "exact CME (ours)": Style("exact, CME (ours)", COLORS[5], "s", 7),
+    "exact (ours)": Style("exact, SKCE$_k$ (ours)", COLORS[6], "o", 6),
+    "SKCE": Style("SKCE$_k$", COLORS[3], "s", 8),
     "SKCE (B = 2)": Style("SKCE$_{k,2}$", COLORS[1], "v", 5),
     "SKCE (B = √n)": Style(r"SKCE$_{k,\sqrt{n}}$", COLORS[2], "^", 5),
     "SKCE (B = n)": Style("SKCE$_{k,n}$", COLORS[0], "o", 3),
@@ -44,7 +43,7 @@ STYLES = {
 PUBLISHED: dict[str, Any] = {"linewidth": 6, "alpha": 0.3, "solid_capstyle": "round"}
 
 
-class Panels(NamedTuple):
+class Row(NamedTuple):
     """A row of panels: values over n, and over the time of one evaluation.
 
     Attributes:
@@ -60,12 +59,12 @@ class Panels(NamedTuple):
     published: str
 
 
-def _draw(axes: Axes, panels: Panels, x: dict[str, str]) -> None:
+def _draw(axes: Axes, row: Row, x: dict[str, str]) -> None:
     """Curves of all procedures; `x` are the columns of the horizontal axis, as those of values."""
     for procedure, (label, color, marker, size) in STYLES.items():
-        rows = [row for row in panels.rows if row[3] == procedure]
-        for side, value in (("published", panels.published), ("ours", panels.ours)):
-            points = [(getattr(row, x[side]), getattr(row, value)) for row in rows]
+        rows = [each for each in row.rows if each[3] == procedure]
+        for side, value in (("published", row.published), ("ours", row.ours)):
+            points = [(getattr(each, x[side]), getattr(each, value)) for each in rows]
             points = sorted(point for point in points if None not in point)
             look: dict[str, Any] = PUBLISHED
             if side == "ours":
@@ -74,30 +73,28 @@ def _draw(axes: Axes, panels: Panels, x: dict[str, str]) -> None:
                 axes.plot(*zip(*points, strict=True), color=color, **look)
 
 
-def _figure(folder: Path, name: str, title: str, rows_of_panels: Sequence[Panels]) -> Any:
+def _figure(folder: Path, name: str, title: str, rows_of_panels: Sequence[Row]) -> Any:
     """Two rows of panels, as in the paper; nothing if none of the values is ours."""
-    rows = [row for panels in rows_of_panels for row in panels.rows]
-    if all(row.time_ours is None for row in rows):
+    rows = [each for row in rows_of_panels for each in row.rows]
+    if all(each.time_ours is None for each in rows):
         return
-    figure = Figure(figsize=(7.5, 6), layout="constrained")
-    figure.suptitle(title)
-    grid = figure.subplots(2, 2, sharex="col", sharey="row")
+    figure, grid = panels(2, 2, 2.5, sharex="col", sharey="row")
     times = {"published": "time_published", "ours": "time_ours"}
-    for axes, panels in zip(grid, rows_of_panels, strict=True):
+    for axes, row in zip(grid, rows_of_panels, strict=True):
         for panel, x in zip(axes, ({"published": "n", "ours": "n"}, times), strict=True):
-            _draw(panel, panels, x)
-        if panels.label.startswith("type"):
+            _draw(panel, row, x)
+        if row.label.startswith("type"):
             for panel in axes:
-                panel.axhline(LEVEL, color="black", linestyle="--", linewidth=1)
+                style = {"color": "0.5", "linestyle": "--", "linewidth": 1}
+                panel.axhline(LEVEL, label=f"level {LEVEL}", **style)
         else:
             axes[0].set_yscale("log")
-        axes[0].set(ylabel=panels.label)
+        axes[0].set(ylabel=row.label)
     grid[1, 0].set_xscale("log", base=2)
-    grid[1, 0].set(xlabel="# samples")
-    grid[1, 1].set(xscale="log", xlabel="time [s]")
+    grid[1, 0].set(xlabel="number of samples")
+    grid[1, 1].set(xscale="log", xlabel="time of one evaluation (s)")
     grid[0, 0].plot([], [], color="0.3", label="published", **PUBLISHED)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5 if len(labels) == 5 else 4)
+    add_legend(figure, 4, title)
     save_figure(folder, name, figure)
 
 
@@ -110,11 +107,11 @@ def plot_errors(folder: Path, rows: Sequence[ErrorRow]) -> None:
     """
     for name, (model, d) in ERROR_FIGURES.items():
         chosen = [row for row in rows if (row.model, row.d) == (model, d)]
-        panels = [
-            Panels("mean error", chosen, "mean_ours", "mean_published"),
-            Panels("variance", chosen, "variance_ours", "variance_published"),
+        rows_of_panels = [
+            Row("mean error", chosen, "mean_ours", "mean_published"),
+            Row("variance", chosen, "variance_ours", "variance_published"),
         ]
-        _figure(folder, name, f"{model} model, $d = {d}$", panels)
+        _figure(folder, name, f"{model} model, $d = {d}$", rows_of_panels)
 
 
 def plot_tests(folder: Path, rows: Sequence[TestRow]) -> None:
@@ -125,11 +122,11 @@ def plot_tests(folder: Path, rows: Sequence[TestRow]) -> None:
         rows: of the table of the tests.
     """
     for name, d in TEST_FIGURES.items():
-        panels = [
-            Panels(label, [x for x in rows if (x.model, x.d) == (model, d)], "ours", "published")
+        rows_of_panels = [
+            Row(label, [x for x in rows if (x.model, x.d) == (model, d)], "ours", "published")
             for label, model in (
                 ("type I error (calibrated)", "calibrated"),
                 ("type II error (uncalibrated)", "uncalibrated"),
             )
         ]
-        _figure(folder, name, f"tests at level {LEVEL}, $d = {d}$", panels)
+        _figure(folder, name, f"tests at level {LEVEL}, $d = {d}$", rows_of_panels)
