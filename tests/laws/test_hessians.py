@@ -1,9 +1,8 @@
 """Second derivatives of kernels, distances, scores and estimators, along a curve of valid data.
 
 A Hessian equals the finite difference of gradients, in general and where two samples are equal.
-Equal samples stay so along the curve, as do test locations, some of which are those of samples:
-functions of distances have no second derivative where points part. The quick tests take every
-ninth call. Everything runs in JAX's strict modes.
+Equal samples stay so along the curve: functions of distances have no second derivative where points
+part. The quick tests take every ninth call. Everything runs in JAX's strict modes.
 """
 
 import zlib
@@ -51,11 +50,14 @@ def curve(call, equal):
         has_pair = equal and kind in ARRAYS and len(values[name]) == N
         if has_pair:
             values[name] = values[name][[0, 0, *range(2, N)]]
-        if kind in CURVES and not name.startswith("at_"):
+        if kind in CURVES:
             direction = generator.normal(size=np.shape(values[name])) / 4
             if has_pair:
                 direction[1] = direction[0]
-            moved[name] = CURVES[kind], jnp.asarray(values.pop(name)), direction
+            start = jnp.asarray(values.pop(name))
+            if name.startswith("at_"):  # some test locations are those of samples
+                start = CURVES[kind](start, direction, 1.0)
+            moved[name] = CURVES[kind], start, direction
 
     def at(step):
         given = {name: path(x, u, step) for name, (path, x, u) in moved.items()}
