@@ -26,6 +26,7 @@ from calibjax.kernels import Kernel
 from calibjax.operators.plan import Plan, plan_of
 
 Means = tuple[jax.Array, jax.Array]  # of h off and on the diagonal
+_MANY = 1e11  # evaluations of kernels, which take minutes on any device
 
 
 def rank_among_redraws(
@@ -112,6 +113,14 @@ def means_of_redraws(
     check_draws(predictions, targets)
     n = number_with_pairs(predictions, weights)
     plan = plan_of(members, predictions, targets)
+    work = plan.num_by_pairs * num_draws * checks.leading_size("targets", targets) ** 2 / 2
+    if work > _MANY:
+        warnings.warn(
+            f"{work:.1e} evaluations of kernels on pairs of samples will take minutes to hours; "
+            "choose fewer num_draws, fewer samples, or kernels that need no pairs, such as "
+            "kernels.SquaredExponential on targets with kernels.Nystrom on predictions",
+            stacklevel=5,
+        )
     size = batch_size or default_batch_size(plan.num_bytes)
     data = plan, predictions, weights
     return over_pool(_split(key, num_draws), _redrawn, _means, data, targets, size, _with_views), n

@@ -313,6 +313,16 @@ class Plan:
     order: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     num_bytes: int = dataclasses.field(metadata={"static": True})
 
+    @property
+    def num_by_pairs(self) -> int:
+        """Number of kernels that are evaluated pair by pair."""
+        views = ((x.views, True) if isinstance(x, Alike) else (x, False) for x in self.parts)
+        return sum(
+            jax.tree.leaves(kernel)[0].shape[0] if is_stacked and jax.tree.leaves(kernel) else 1
+            for view, is_stacked in views
+            for kernel in view.others
+        )
+
     def with_views(self) -> "Plan":
         """With what is the same for all targets, computed once."""
         parts = (

@@ -1,11 +1,14 @@
 """A redraw that equals the observed targets has the same value, to the last bit, in every test."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from calibjax.hypothesis_tests import aggregated, ensembles, redraws
+from calibjax import distributions, kernels
+from calibjax.hypothesis_tests import aggregated, ensembles, exact_skce_test, redraws
 from calibjax.streaming import skce
 from tests.registry import streaming, tests_of_calibration
 
@@ -61,3 +64,17 @@ def test_equal_data_sets_have_equal_values(name, monkeypatch, programs):
     result = CALLS[name].function(**values)  # a NaN is refused, or remains
     assert seen, "in another way"
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(result.statistic))
+
+
+def test_much_work_is_announced(monkeypatch):
+    """Where pairs are evaluated for each redraw, not where features take their place."""
+    loc = jnp.linspace(-1, 1, 50)
+    predictions, key = distributions.Laplace(loc, jnp.ones(50)), jax.random.key(0)
+    by_pairs = kernels.TensorProduct(kernels.Exponential(), kernels.Exponential())
+    by_features = kernels.TensorProduct(kernels.Exponential(), kernels.SquaredExponential())
+    monkeypatch.setattr(redraws, "_MANY", 1e4)
+    with pytest.warns(UserWarning, match=r"^1\.1e\+04 evaluations .* fewer num_draws"):
+        exact_skce_test(key, by_pairs, predictions, loc, num_draws=9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exact_skce_test(key, by_features, predictions, loc, num_draws=9)
