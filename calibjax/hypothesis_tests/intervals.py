@@ -400,8 +400,8 @@ def score_difference(
         others: batch of n distributions of the second model, possibly of another family.
         targets: [n] or [n, d].
         score: function (predictions, targets) → mean, smaller for better predictions. By default
-            the first of the negative log-likelihood, the CRPS and the pinball loss that both models
-            have.
+            the negative log-likelihood, the CRPS (energy score for vectors of ensembles) or the
+            pinball loss: the first that both models have.
         weights: w ≥ 0 of the samples, [n].
         clusters: for dependent samples, integers that are equal within clusters, as in
             `cluster_skce_test`, [n].
