@@ -127,10 +127,10 @@ class MMCEScaling(ConfidenceRecalibrator):
         r → r' = sigmoid(a log(r / (1 − r)) + b),  a > 0,
         (a, b) minimising NLL(r') + weight · MMCE(r')²
 
-    with the (weighted) negative log-likelihood of `correct` and `estimators.mmce`. Kumar et al.
-    train networks with this loss; here it is used for maps of the confidences of a trained network,
-    with the square, which is smooth. Weight zero would be `PlattScaling` with the constraint a > 0,
-    which keeps the order of the confidences.
+    with the (weighted) negative log-likelihood of `correct` and `estimators.kernel.mmce`. Kumar et
+    al. train networks with this loss; here it is used for maps of the confidences of a trained
+    network, with the square, which is smooth. Weight zero would be `PlattScaling` with the
+    constraint a > 0, which keeps the order of the confidences.
 
     The MMCE alone is no useful loss: its minimum, zero, is attained in the limit a → 0, in which
     all confidences equal their accuracy; this is calibrated but uninformative. Any other map has a
