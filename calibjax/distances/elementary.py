@@ -257,10 +257,10 @@ class MaximumMeanDiscrepancy(Distance):
         d(p, q)² = M_{p,p} − 2 M_{p,q} + M_{q,q},    M_{p,q} = E_{Z~p, Z'~q} k(Z, Z'),
 
     the distance of their kernel mean embeddings in the Hilbert space of k. Hence exp(−(d / ℓ)^ν)
-    with 0 < ν ≤ 2 is positive semi-definite for every family of distributions, including mixtures,
-    unlike with `MixtureWasserstein` or `Wasserstein` between normal distributions whose covariances
-    do not commute. It is a metric if k is characteristic. For `Ensemble` it is the distance of the
-    empirical distributions. Draws of `distributions.monte_carlo` are not used.
+    with 0 < ν ≤ 2 is positive semi-definite for every family of distributions, including mixtures.
+    This need not hold for `MixtureWasserstein`, nor for `Wasserstein` between normal distributions
+    whose covariances do not commute. It is a metric if k is characteristic. For `Ensemble` it is
+    the distance of the empirical distributions. Draws of `distributions.monte_carlo` are not used.
 
     Attributes:
         kernel: target kernel k with expectations under the predictions.

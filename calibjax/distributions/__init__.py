@@ -17,9 +17,10 @@ parameters, and `support` the checks of targets; see `distributions.constraints`
 
 Any other frozen dataclass pytree with a method `sample(key)` can be used. Then only the common
 length of the leading axes and finiteness are checked, unless it has methods `check_values(name)`
-and `check_targets(name, targets)`, which receive a batch and raise `ValueError` or `TypeError`.
-They may return the batch and the targets with NaN for invalid traced values (the smallest integer
-for integers). In a family with declared parameters, `check_values` adds to the constraints.
+and `check_targets(name, targets)`. These are called on a batch and raise `ValueError` or
+`TypeError`. They may return the batch and the targets with NaN for invalid traced values (the
+smallest integer for integers). In a family with declared parameters, `check_values` adds to the
+constraints.
 
 Parameters and targets may be anything that NumPy reads as real numbers; float16 and bfloat16 are
 converted to float32.

@@ -537,9 +537,9 @@ class NegativeBinomial(_Counts):
     def crps(self, y: jax.Array) -> jax.Array:
         """Continuous ranked probability score of a count y.
 
-        The mean distance of two counts, ½ E|Z − Z'| = ∫₀^π (1 − |φ(t)|²) / (1 − cos t) dt / (2π)
-        with the characteristic function φ, is computed by a trapezoidal rule with 512 nodes, which
-        is exact up to rounding.
+        A trapezoidal rule with 512 nodes, exact up to rounding, computes the mean distance of two
+        counts, ½ E|Z − Z'| = ∫₀^π (1 − |φ(t)|²) / (1 − cos t) dt / (2π), from the characteristic
+        function φ.
 
         References: Wei and Held (2014), Calibration tests for count data, §2.2.
         """

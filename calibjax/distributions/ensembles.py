@@ -48,8 +48,8 @@ class Ensemble(Distribution):
     kernel depends on the parameters instead.
 
     Sampling, mean, variance, distribution function and quantiles are those of the empirical
-    distribution. So tests such as `exact_skce_test`, which draw targets from the members, reject
-    even ideal ensembles if they are small (73 % for 3, 14 % for 11 members and 16 predictions). Use
+    distribution. So tests such as `exact_skce_test` draw targets from the members, and reject even
+    ideal ensembles if they are small (73 % with 3 members and 16 predictions). Use
     `hypothesis_tests.ensemble_skce_test`.
 
     Attributes:

@@ -68,9 +68,9 @@ def ece(
     - "canonical": all probabilities jointly, as in W19. Bins are cells of the simplex: with many
       classes most cells hold one sample, and the error of a calibrated model is close to one.
 
-    Predictions of two classes given as a `Bernoulli` have one probability, P(Y = 1), and all three
-    notions are the error of this probability (the convention of netcal and torchmetrics). With the
-    default distance, d(p̄, ȳ) is |p̄ − ȳ| unless more than two classes are binned jointly.
+    For `Bernoulli` predictions of two classes, all three notions are the error of P(Y = 1), as in
+    netcal and torchmetrics. With the default distance, d(p̄, ȳ) is |p̄ − ȳ| unless more than two
+    classes are binned jointly.
 
     The error is biased upwards: even for calibrated models the proportions scatter around the mean
     predictions, especially in bins with few samples. `debiased=True` leaves out the products of

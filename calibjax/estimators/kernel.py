@@ -188,9 +188,9 @@ def skce(
 
     Cost: n²/2 evaluations of h, O(n + tile²) memory, also for the gradient. If the target kernel
     has features, there are faster exact sums. For n ≥ 1000 it is O(n log n) for
-    `kernels.Exponential`, its sums, multiples and constants on predictions that lie on a line
-    (probabilities of two classes, normals with a common scale, one feature). It is O(n) for kernels
-    on predictions of low rank (see `kernels.Nystrom`).
+    `kernels.Exponential`, its sums, multiples and constants on a line: for probabilities of two
+    classes, normals with a common scale, or one feature. It is O(n) for kernels on predictions of
+    low rank (see `kernels.Nystrom`).
 
     References: W21 §3.2, Lemma 2 (B = n); W19 eq. (6), SKCE_uq.
 
@@ -412,7 +412,7 @@ def skce_dispersion(
 
     Returns:
         The value with its standard error sd / √n over the samples. With weights, the weighted mean
-        and √(n / (n − 1) Σ_i w_i² (x_i − x̄)²) / Σ_i w_i with n = (Σ_i w_i)² / Σ_i w_i², which is
+        and √(n / (n − 1) Σ_i w_i² (x_i − x̄)²) / Σ_i w_i with n = (Σ_i w_i)² / Σ_i w_i². This is
         valid even if weights and values are correlated.
 
     Raises:

@@ -1,8 +1,8 @@
 """Exact test with a family of kernels, also after a recalibration, and directions of errors.
 
-The SKCE is a sum of squares and has no sign. If a target kernel is the product of one number r(p,
-y) with itself, as for a score, the sign of Σ_i x(p_i) r(p_i, y_i) gives the direction of the error.
-x is the number of a `Regressor`, and otherwise one.
+The SKCE is a sum of squares and has no sign. If a target kernel is r(p, y) r(q, z) with a scalar r,
+such as a score, the sign of Σ_i x(p_i) r(p_i, y_i) gives the direction of the error. x is the
+number of a `Regressor`, and otherwise one.
 """
 
 import dataclasses

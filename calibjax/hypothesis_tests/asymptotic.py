@@ -330,8 +330,8 @@ def asymptotic_skce_test(
     draws. "spectrum" rejects as often, needs no key, and has p-values below 1 / (B + 1) with a
     small relative error: use it for strongly miscalibrated models.
 
-    None of them makes the test exact. In W21's models with n = 4 the bootstrap rejects about 14 %
-    (d = 1) or 0.2 % (d = 10) of calibrated data sets at level 5 %. All of them detect shifted
+    None of them makes the test exact. For W21's models and n = 4, the bootstrap rejects 14 % (d =
+    1) or 0.2 % (d = 10) of calibrated data sets at level 5 %. All of them detect shifted
     predictions, but have hardly any power against predictions that are too narrow or too wide.
     Prefer `exact_skce_test`, which holds its level for every n and detects these errors.
 
@@ -345,8 +345,8 @@ def asymptotic_skce_test(
       wrong skewness: errors of p-values are up to 0.035 with ten classes and up to 0.075 in W21's
       models, mostly near p = 0.9. Very small p-values are too small by orders of magnitude.
     - "pearson" (type III) has the skewness of the leading eigenvalues. Errors of p-values are up to
-      0.01 with ten classes and, in W21's models, up to 0.03 for p < 0.8 and up to 0.11 near p =
-      0.9.
+      0.01 with ten classes. In W21's models they are up to 0.03 for p < 0.8, and up to 0.11 near p
+      = 0.9.
     - "blocks", for millions of samples: z = √m mean(η) / σ̂ of the m = ⌊n/B⌋ block estimates η_b,
       with σ̂² = Σ_b (η_b − mean(η))² / (m − 1). It requires many blocks: with two blocks of two
       samples, it rejects 10 to 13 % of calibrated data sets at level 5 % in W21's models. It has
@@ -497,7 +497,7 @@ def skce_margin_test(
     all n² pairs. The variance includes one more sample like the most extreme one, because rare
     errors may not have been observed. If V is 0 up to rounding, s² = √mean(h_c²), which it cannot
     exceed, and f = 1. z is the distance of √V from its mean in standard deviations, both to second
-    order *at the margin*, because the observed scatter of samples with few errors is too small.
+    order *at the margin*. The observed scatter of samples with few errors would be too small.
 
     At level 5 %, the measured rejection rate at the margin is at most 6.6 % for n ≥ 64, or 8 % with
     `alternative="greater"`. For n = 16 it is up to 8.5 %.

@@ -144,8 +144,8 @@ def rank_histogram_test(
 ) -> CalibrationTestResult:
     """Exact test of calibrated ensembles with the ranks of the targets.
 
-    The rank R_i ∈ {0, ..., m} of the target in its pool of m + 1 values is uniform if it is a draw
-    from the same distribution as the members. Ties are broken at random. The statistic is
+    The rank R_i ∈ {0, ..., m} of the target in its pool of m + 1 values is uniform if members and
+    target have one distribution. Ties are broken at random. The statistic is
 
         χ² = Σ_r (N_r − n / (m + 1))² / (n / (m + 1)),   N_r = #{i : R_i = r},
 
@@ -354,9 +354,8 @@ def cluster_skce_test(
     is compared with U_ε, in which H_ab has the factor ε_a ε_b for random signs ε = ±1. If the model
     is calibrated, flipping the sign of all residuals of a cluster hardly changes the distribution
     of a sum over many clusters. The test is asymptotic in the number of clusters (with 20, its size
-    at level 5 % is 4 to 5 %). It has little power against predictions that are too wide or too
-    narrow without an error of the mean, because it leaves out the component "dispersion" of
-    `SKCEComponents`.
+    at level 5 % is 4 to 5 %). It leaves out the component "dispersion" of `SKCEComponents`, and so
+    has little power against predictions that are only too wide or too narrow.
 
     Args:
         key: a JAX random key.

@@ -1,9 +1,8 @@
 """Exact tests: targets resampled under the null, from the predictions.
 
-If the model is calibrated then, given the predictions, the targets are independent draws
-y_i ~ p_i. Data sets with resampled targets therefore have the distribution of the observed one, and
-the rank of the observed statistic among the resampled ones is uniform, for every number of samples
-and every statistic.
+If the model is calibrated then, given the predictions, the targets are independent draws y_i ~ p_i.
+So data sets with resampled targets have the distribution of the observed one. The rank of the
+observed statistic is uniform, for every number of samples and every statistic.
 """
 
 import dataclasses
@@ -52,16 +51,16 @@ def exact_test(
         p = (1 + #{b : T_b ≥ T}) / (B + 1)
 
     satisfies P(p ≤ α) ≤ α under calibration for every n, every B and every statistic. This assumes
-    that, given all predictions, the targets are independent draws from them, which does not hold
-    for clusters (see `cluster_skce_test`), overlapping forecast horizons, or data that the model
-    was fitted to.
+    that, given all predictions, the targets are independent draws from them. It does not hold for
+    clusters (see `cluster_skce_test`), overlapping forecast horizons, or data that the model was
+    fitted to.
 
     The statistic determines which errors the test detects. Choose one that is large for every error
     that matters: `estimators.skce_biased`, for example, is small for predictions that are too wide,
-    so that they are rejected less often than calibrated ones. A statistic with known mean, such as
-    `estimators.skce_dispersion`, becomes two-sided by taking its absolute value, and with `adjust`
-    several statistics compensate for each other's blind spots (as the omnibus statistic of
-    `exact_skce_test` does for the SKCE).
+    which are rejected less often than calibrated ones. Take the absolute value of a statistic with
+    known mean, such as `estimators.skce_dispersion`, for a two-sided test. With `adjust`, several
+    statistics compensate for each other's blind spots, like the omnibus statistic of
+    `exact_skce_test`.
 
     The statistic may depend on hyperparameters that are chosen from the predictions. If they are
     chosen with the targets, choose them within the statistic, so that the choice is repeated in

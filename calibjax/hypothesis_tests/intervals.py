@@ -90,12 +90,12 @@ def distribution_free_skce_test(
     the test has little power. Prefer `exact_skce_test`, which also holds its level for every n.
 
     For a tensor product B = sup k_P sup_{y,z} [k_Y(y, y) + k_Y(z, z) − 2 k_Y(y, z)], because h is
-    an inner product of two elements with squared norms k_P(p, p) [k_Y(y, y) − 2 m_p(y) + M_{p,p}],
-    which are convex in p and so largest for a prediction that is certain of another target. The
+    an inner product of two elements with squared norms k_P(p, p) [k_Y(y, y) − 2 m_p(y) + M_{p,p}].
+    These are convex in p and so largest for a prediction that is certain of another target. The
     second supremum is 2 for the white kernel, known for a label matrix, and otherwise bounded by 2
     (sup k_Y − inf k_Y). Sums and multiples combine the bounds of their parts; smaller bounds may
-    exist. W19's B_{p;q} = 2^{1 + 1/p − 1/q} sup ‖k(s, t)‖_{p;q} bound the same |h|, and none of
-    them is smaller than B for the white kernel or a label matrix (W19 Lemma H.1, Example H.1).
+    exist. W19's bounds B_{p;q} = 2^{1 + 1/p − 1/q} sup ‖k(s, t)‖_{p;q} of |h| are never smaller
+    than B for the white kernel or a label matrix (W19 Lemma H.1, Example H.1).
 
     Args:
         kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.
@@ -232,9 +232,8 @@ def skce_confidence_interval(
       A one-sided limit of an unbiased estimate has α instead of α / 2; limits of the biased
       estimate do not change. A one-sided lower limit is above zero if and only if
       `distribution_free_skce_test` has p < α with the same estimator. W19's Theorem H.1 has 2
-      instead of 1 in r, from a symmetrization that is not needed: √t and √SKCE are the norms of the
-      mean of n independent elements of a Hilbert space and of its expectation μ, and E‖mean − μ‖² ≤
-      B / n.
+      instead of 1 in r, from a symmetrization that is not needed: √t is the norm of the mean of n
+      independent elements of a Hilbert space, √SKCE of its expectation μ, and E‖mean − μ‖² ≤ B / n.
 
     Args:
         kernel: kernel on pairs (prediction, target); None for `default_kernel(predictions)`.

@@ -106,9 +106,8 @@ class _Recalibrated(base.MetaEstimatorMixin, base.BaseEstimator):
 class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
     """Classifier with probabilities that are recalibrated by this package.
 
-    `fit` predicts every sample by a classifier that was fitted without its fold, fits the
-    recalibrator to these predictions, and the classifier to all samples, as in scikit-learn's
-    `CalibratedClassifierCV(ensemble=False)`. Pass a fitted classifier as
+    `fit` fits the recalibrator to out-of-fold predictions, and the classifier to all samples, as in
+    scikit-learn's `CalibratedClassifierCV(ensemble=False)`. Pass a fitted classifier as
     `sklearn.frozen.FrozenEstimator(classifier)`; then only the recalibrator is fitted, and X and y
     must not be training samples of the classifier.
 
@@ -255,11 +254,10 @@ class RecalibratedClassifier(base.ClassifierMixin, _Recalibrated):
 class RecalibratedRegressor(base.RegressorMixin, _Recalibrated):
     """Regressor with predictive distributions that are recalibrated by this package.
 
-    `fit` predicts every sample by a regressor that was fitted without its fold, fits the
-    recalibrator to these predictions, and the regressor to all samples. Pass a fitted regressor as
-    `sklearn.frozen.FrozenEstimator(regressor)`; then only the recalibrator is fitted, and X and y
-    must not be training samples of the regressor. `fit` takes `sample_weight`, [n], as in
-    `RecalibratedClassifier`. Computations are in float64.
+    `fit` fits the recalibrator to out-of-fold predictions, and the regressor to all samples. Pass a
+    fitted regressor as `sklearn.frozen.FrozenEstimator(regressor)`; then only the recalibrator is
+    fitted, and X and y must not be training samples of the regressor. `fit` takes `sample_weight`,
+    [n], as in `RecalibratedClassifier`. Computations are in float64.
 
     Attributes:
         estimator: regressor; None for `BayesianRidge()`.

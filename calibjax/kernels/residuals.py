@@ -245,7 +245,7 @@ class Residual(Conditional):
     """Target kernel k((p, y), (q, z)) = ⟨r(p, y), r(q, z)⟩ with E_{Y~p} r(p, Y) = 0.
 
     Subclasses are records with a method `residual(p, y)`, an array [r] for one prediction and one
-    target, and a method `expected_norm(p)`, E ‖r(p, Y)‖², for `estimators.skce_dispersion` and
+    target. A method `expected_norm(p)`, E ‖r(p, Y)‖², is for `estimators.skce_dispersion` and
     composite tests. Expectations vanish, and r is a feature: exact tests evaluate redraws by matrix
     products.
     """
@@ -528,9 +528,8 @@ class Regressor(Kernel):
     """Kernel on predictions k(p, q) = x(p) x(q) with a standardised number x.
 
     With the score of a recalibration as target kernel, such as `Fisher(AffineScaling(), "shift")`,
-    it detects errors that are linear in x, as a regression of the errors on x does. Examples are
-    low predictions that are too low and high ones that are too high, or wide predictions that are
-    too narrow.
+    it detects errors that are linear in x. Examples are low predictions that are too low and high
+    ones that are too high, or wide predictions that are too narrow.
 
     Attributes:
         of: "location" (`loc`, or the mean), or "log scale" (log of `scale`, or of the standard

@@ -222,9 +222,9 @@ def cross_validate(
     """Risk of a calibration estimation function at all grid points of its hyperparameter.
 
     The samples are randomly divided into folds. The function is fitted to all folds but one, and
-    its risk (`estimation_risk`) on the fold held out is computed at every grid point, from one
-    factorisation if the function supports it (`EstimationFunction.refit`). To compare two
-    functions, use the same key and hence the same folds.
+    its risk (`estimation_risk`) on the fold held out is computed at every grid point. One
+    factorisation suffices if the function has `EstimationFunction.refit`. To compare two functions,
+    use the same key and hence the same folds.
 
     The smallest risk on the grid slightly underestimates the risk of the selected function. A
     choice at the edge of the grid (`is_at_edge`) indicates that the grid may be too small.
