@@ -312,19 +312,19 @@ def median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Wei
     if weights is not None:  # sums are rounded
         rounding = relative_rounding(num_samples, probs.dtype)
         max_bins, least = max_bins + 1, min_size * (1 - rounding)
-    used = jnp.ones(num_samples, jnp.int32) if weights is None else weights
+    masses = jnp.ones(num_samples, jnp.int32) if weights is None else weights
     samples = probs[:num_samples]
 
     def split(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         """Split once all bins [n + n'] that may be split [max_bins]."""
         bins, num_bins, is_open = state
         theirs = bins[:num_samples]
-        sizes = jax.ops.segment_sum(used, theirs, max_bins)
-        classes = _most_variable_classes(samples, theirs, sizes, used)
+        sizes = jax.ops.segment_sum(masses, theirs, max_bins)
+        classes = _most_variable_classes(samples, theirs, sizes, masses)
         values = jnp.take_along_axis(probs, classes[bins][:, None], 1)[:, 0]
-        medians = _medians(values[:num_samples], theirs, sizes, used, rounding)
+        medians = _medians(values[:num_samples], theirs, sizes, masses, rounding)
         is_below = values < medians[bins]
-        below = jax.ops.segment_sum(is_below[:num_samples] * used, theirs, max_bins)
+        below = jax.ops.segment_sum(is_below[:num_samples] * masses, theirs, max_bins)
         above = sizes - below
         is_split = is_open & (below >= least) & (above >= least)
         new_bins = num_bins - 1 + jnp.cumsum(is_split, dtype=jnp.int32)  # the upper parts
@@ -335,7 +335,7 @@ def median_cells(probs: jax.Array, num_samples: int, min_size: int, weights: Wei
         return bins, num_bins + jnp.sum(is_split, dtype=jnp.int32), is_open
 
     start = jnp.zeros(len(probs), jnp.int32), jnp.int32(1), jnp.arange(max_bins) == 0
-    start = varying_as(start, (probs, used))
+    start = varying_as(start, (probs, masses))
     return lax.while_loop(lambda state: jnp.any(state[-1]), split, start)[0]
 
 
@@ -381,8 +381,8 @@ def _medians(
     places = jnp.arange(len(values), dtype=jnp.int32)
 
     def first_where(condition: jax.Array) -> jax.Array:
-        found = jnp.where(condition, places, len(values) - 1)
-        return values[jax.ops.segment_min(found, bins, sizes.size)]
+        candidates = jnp.where(condition, places, len(values) - 1)
+        return values[jax.ops.segment_min(candidates, bins, sizes.size)]
 
     # One value twice, unless exactly half of the weight is up to the first.
     lower = first_where(twice >= (1 - rounding) * sizes[bins])

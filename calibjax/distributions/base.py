@@ -31,13 +31,15 @@ class Batch:
     def __post_init__(self) -> None:
         """Broadcast Python numbers next to parameters of a batch to a row for each prediction."""
         declared = checks.declared(type(self))
-        given = [(key, getattr(self, key), c) for key, c, _ in declared if c is not None]
+        parameters = [(key, getattr(self, key), c) for key, c, _ in declared if c is not None]
         numbers = [
             (key, x, c)
-            for key, x, c in given
+            for key, x, c in parameters
             if isinstance(x, (int, float, np.number)) and not (isinstance(x, bool) or c.axes)
         ]
-        batches = [(x, len(c.axes)) for _, x, c in given if numbers and np.ndim(x) > len(c.axes)]
+        batches = [
+            (x, len(c.axes)) for _, x, c in parameters if numbers and np.ndim(x) > len(c.axes)
+        ]
         for key, x, c in numbers if batches else ():
             array, width = batches[0]
             own = getattr(array, "dtype", None)

@@ -359,14 +359,14 @@ def mmce(
     0.5
     """
     each = jnp.ones_like(confidences) if weights is None else weights
-    own = operator_of(kernel, confidences, many=False)
-    squared = _sum_of_form(own, each * (correct - confidences)) / jnp.sum(each) / jnp.sum(each)
+    operator = operator_of(kernel, confidences, many=False)
+    squared = _sum_of_form(operator, each * (correct - confidences)) / jnp.sum(each) / jnp.sum(each)
     return safe_sqrt(jnp.maximum(squared, 0))
 
 
 @jax.jit
-def _sum_of_form(own: Any, values: jax.Array) -> jax.Array:
-    off_diagonal, diagonal = own.forms(values[None])
+def _sum_of_form(operator: Any, values: jax.Array) -> jax.Array:
+    off_diagonal, diagonal = operator.forms(values[None])
     return (off_diagonal + diagonal)[0]
 
 

@@ -209,8 +209,8 @@ def _local_errors(problem: "LocalProblem") -> LocalErrors:
     size = jnp.where(jnp.isnan(places), jnp.nan, size)
     spread = means[0, ..., 1] - jnp.square(means[0, ..., 0])
     deviations = _root_of_ratio(spread, others), _root_of_ratio(means[1, ..., 2], size)
-    found = (jnp.where(has_samples, x, jnp.nan) for x in (means[0, ..., 0], *deviations))
-    return LocalErrors(*found, effective_size=size)
+    errors = (jnp.where(has_samples, x, jnp.nan) for x in (means[0, ..., 0], *deviations))
+    return LocalErrors(*errors, effective_size=size)
 
 
 @checked(at=_points)

@@ -87,7 +87,7 @@ def with_directions(
     probs = getattr(predictions, "class_probs", None)
     of_dispersion = OF_NUMBERS if probs is None else OF_CLASSES
     is_binary = probs is not None and probs.shape[1] == 2
-    words, found = [], []
+    words, scores = [], []
     for lens, kernel in members:
         words.append(_words(lens, kernel, is_binary) + of_dispersion)
         score = jnp.zeros((), floating_dtype(predictions))
@@ -95,8 +95,8 @@ def with_directions(
             regressor = kernel.prediction if isinstance(kernel.prediction, Regressor) else None
             member, least = (lens, regressor, kernel.target), _SURE * (not _is_of_rank_one(kernel))
             score = _direction_score(member, predictions, *data, least).astype(score.dtype)
-        found.append(score)
-    directions = {"direction_scores": jnp.stack(found), "directions": tuple(words)}
+        scores.append(score)
+    directions = {"direction_scores": jnp.stack(scores), "directions": tuple(words)}
     return dataclasses.replace(components, **directions)
 
 
@@ -458,15 +458,15 @@ def _expected_diagonal(plan: Plan, predictions: Any, repaired: Any, weights: Any
         q = repaired
         if view.lens is not None:
             labels = jnp.zeros(jax.tree.leaves(repaired)[0].shape[:2], int)  # of any class
-            seen = jax.vmap(lambda y: view.lens(predictions, y)[1])
-            q, _ = seen((repaired, labels))
+            through_lens = jax.vmap(lambda y: view.lens(predictions, y)[1])
+            q, _ = through_lens((repaired, labels))
         columns = []
         for each in view.featured:
             norms = expected_norms(each.kernel, q)
-            columns += [matmul(norms, shares * own.diagonal) for own in each.operators]
+            columns += [matmul(norms, shares * operator.diagonal) for operator in each.operators]
         for kernel in view.others:
-            own: Any = Tiled(kernel.prediction, view.predictions, prediction_kernel)
-            columns.append(matmul(expected_norms(kernel.target, q), shares * own.diagonal))
+            operator: Any = Tiled(kernel.prediction, view.predictions, prediction_kernel)
+            columns.append(matmul(expected_norms(kernel.target, q), shares * operator.diagonal))
         return jnp.stack(columns, 1)
 
     return plan.mapped(of_view)

@@ -513,10 +513,10 @@ def skce_components(
         parts = values[0], z[0], simulated_pvalue(ranks[0], ranks[1:]), values[1:]
         return Component(*parts)
 
-    found = (
+    components = (
         component(biased, both, biased),
         component(unbiased, mean_only, unbiased),
         component(dispersion, scatter, xp.abs(scatter)),
     )
-    ranks, (first, second, third) = as_arrays((statistics[ranked], found))
+    ranks, (first, second, third) = as_arrays((statistics[ranked], components))
     return ranks, SKCEComponents(first, second, third, num_targets, ranked, family, squares)

@@ -279,8 +279,8 @@ def clusters_of(ids: Any, dtype: DTypeLike, weights: jax.Array | None) -> Cluste
     """
     num_samples = ids.size
     if checks.is_concrete(ids):
-        used = ids if weights is None or not checks.is_concrete(weights) else ids[weights > 0]
-        if (number := len(np.unique(used))) < MIN_CLUSTERS:
+        weighted = ids if weights is None or not checks.is_concrete(weights) else ids[weights > 0]
+        if (number := len(np.unique(weighted))) < MIN_CLUSTERS:
             expected = f"at least {MIN_CLUSTERS} different ones, as the test is asymptotic in them"
             raise ValueError(f"clusters: expected {expected}, got {number}")
         ids = jnp.asarray(np.unique(ids, return_inverse=True)[1], jnp.int32)

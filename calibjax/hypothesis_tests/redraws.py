@@ -156,7 +156,7 @@ def over_pool(
 
     def pool(given: tuple[Any, T], items: tuple[jax.Array, jax.Array]) -> Result:
         data, targets = given
-        one, known = functools.partial(redraw, data), once(data)
+        one, shared = functools.partial(redraw, data), once(data)
 
         def batch(items: tuple[jax.Array, jax.Array]) -> Result:
             keys, is_observed = items
@@ -166,7 +166,7 @@ def over_pool(
             def chosen(y: jax.Array, z: jax.Array) -> jax.Array:
                 return jnp.where(is_observed.reshape(-1, *[1] * y.ndim), y, z)
 
-            return evaluate(known, jax.tree.map(chosen, targets, drawn))
+            return evaluate(shared, jax.tree.map(chosen, targets, drawn))
 
         return map_batches(items, batch, batch_size)
 

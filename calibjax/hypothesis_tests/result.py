@@ -297,8 +297,8 @@ def _of_family(
     if len(groups) > 1:
         # The maximum over many scores is larger than over a few, and may have a heavier tail.
         group_of = {place: g for g, places in enumerate(groups) for place in places}
-        own = largest[:, np.array([group_of[place] for place in range(pool.shape[1])])]
-        observed = _soft(pools.standardised(own, observed)[..., None], len(groups))
+        of_group = largest[:, np.array([group_of[place] for place in range(pool.shape[1])])]
+        observed = _soft(pools.standardised(of_group, observed)[..., None], len(groups))
         combined = _soft(pools.standardised(largest), len(groups))
     adjusted = jax.vmap(pools.simulated_pvalue, (0, None))(observed.reshape(-1), combined[1:])
     adjusted = jnp.where(jnp.isnan(combined[0]), jnp.nan, adjusted)  # the largest is unknown

@@ -66,9 +66,9 @@ def operator_of(kernel: Any, predictions: Distribution, *, many: bool) -> Operat
         many: whether there are many products, which justify the search for a low rank.
     """
     points = without_draws(predictions)
-    own = kernel.operator(points) if hasattr(kernel, "operator") else None
-    if own is not None:
-        return _checked(own, kernel, checks.leading_size("predictions", predictions))
+    operator = kernel.operator(points) if hasattr(kernel, "operator") else None
+    if operator is not None:
+        return _checked(operator, kernel, checks.leading_size("predictions", predictions))
     if callable(getattr(type(kernel), "factor", None)):
         return LowRank(kernel.factor(points))
     n = checks.leading_size("predictions", predictions)
@@ -84,13 +84,13 @@ def operator_of(kernel: Any, predictions: Distribution, *, many: bool) -> Operat
 _terms = jax.jit(exponentials, static_argnums=1)
 
 
-def _checked(own: Any, kernel: Any, n: int) -> Operator:
+def _checked(operator: Any, kernel: Any, n: int) -> Operator:
     """Checked operator of a kernel."""
     name = f"{type(kernel).__name__}.operator(predictions)"
-    if not isinstance(own, Operator):
-        raise TypeError(f"{name}: expected an Operator or None, got {checks.described(own)}")
-    checks.shape(f"{name}.diagonal", own.diagonal, (n,), f"[{n}], as the predictions")
-    return own
+    if not isinstance(operator, Operator):
+        raise TypeError(f"{name}: expected an Operator or None, got {checks.described(operator)}")
+    checks.shape(f"{name}.diagonal", operator.diagonal, (n,), f"[{n}], as the predictions")
+    return operator
 
 
 def _factor(kernel: Kernel, predictions: Distribution) -> jax.Array | None:
@@ -144,31 +144,33 @@ class Featured:
         """Sums for targets [b, n, ...], [b] each, for each kernel on predictions."""
         number, n = jax.tree.leaves(targets)[0].shape[:2]
         function, args, xs = self._evaluated(predictions, targets)
-        values, found = functools.cache(lambda: _times(weights, function(args, xs))), []
-        for own in self.operators:
-            in_blocks = own.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1)
-            if isinstance(own, LowRank) and has_many_labels(self.kernel, predictions):
-                sums, on = self.outer_sums(own, predictions, targets, weights)
-                found.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
+        values, results = functools.cache(lambda: _times(weights, function(args, xs))), []
+        for operator in self.operators:
+            in_blocks = operator.takes_blocks and (n > BLOCK_SIZE or len(self.operators) == 1)
+            if isinstance(operator, LowRank) and has_many_labels(self.kernel, predictions):
+                sums, on = self.outer_sums(operator, predictions, targets, weights)
+                results.append((jnp.sum(jnp.square(sums), (1, 2)) - on, on))
                 continue
             # Sums along a line in blocks have no derivatives at equal points.
-            if in_blocks and not (number == 1 and isinstance(own, OnLine)):
-                forms = own.forms_of(function, args, xs, weights)
+            if in_blocks and not (number == 1 and isinstance(operator, OnLine)):
+                forms = operator.forms_of(function, args, xs, weights)
             else:
-                forms = own.forms(values())
+                forms = operator.forms(values())
             off, on = (form.reshape(-1, number).sum(0) for form in forms)
-            found.append((off, on + self._offset(predictions, own, weights)))
-        return found
+            results.append((off, on + self._offset(predictions, operator, weights)))
+        return results
 
-    def outer_sums(self, own: LowRank, predictions: Any, targets: PyTree, weights: Any) -> Sums:
+    def outer_sums(
+        self, operator: LowRank, predictions: Any, targets: PyTree, weights: Any
+    ) -> Sums:
         """Σ_i w_i F_i ⊗ f(p_i, y_i), [b, s, r], and Σ_i w_i² K_ii ‖f(p_i, y_i)‖², [b].
 
         Without the offset of the diagonal of h for draws.
         """
         if has_many_labels(self.kernel, predictions):
-            return _sums_by_label(self.kernel, own, predictions, targets, weights)
+            return _sums_by_label(self.kernel, operator, predictions, targets, weights)
         number = jax.tree.leaves(targets)[0].shape[0]
-        sums, squares = own.sums_of(*self._evaluated(predictions, targets), weights)
+        sums, squares = operator.sums_of(*self._evaluated(predictions, targets), weights)
         sums = jnp.moveaxis(sums.reshape(len(sums), -1, number), -1, 0)
         return sums, squares.reshape(-1, number).sum(0)
 
@@ -177,19 +179,19 @@ class Featured:
         ys = jax.tree.map(lambda y: jnp.moveaxis(y, 0, 1), targets)
         return _features_of_samples, (self.kernel, self.prepared), (predictions, self.seen, ys)
 
-    def _offset(self, predictions: Any, own: Any, weights: Any) -> jax.Array | float:
+    def _offset(self, predictions: Any, operator: Any, weights: Any) -> jax.Array | float:
         """Offset of the diagonal from the squares of features."""
         seen = self.seen or views(self.kernel, self.prepared, predictions)
         each = offsets(self.kernel, self.prepared, predictions, seen)
-        return 0.0 if each is None else jnp.sum(own.diagonal * _times(weights, each, 2))
+        return 0.0 if each is None else jnp.sum(operator.diagonal * _times(weights, each, 2))
 
     def row_sums(self, predictions: Any, targets: PyTree, weights: Any) -> jax.Array:
         """Σ_{j≠i} w_j h_ij for targets [n, ...], [n], of the first kernel on predictions."""
-        own, several = self.operators[0], jax.tree.map(lambda y: y[None], targets)
+        operator, several = self.operators[0], jax.tree.map(lambda y: y[None], targets)
         function, *data = self._evaluated(predictions, several)
         values = function(*data)  # [r, n]
         sent = _times(weights, values)
-        return jnp.sum(values * ((own @ sent.T).T - own.diagonal * sent), 0)
+        return jnp.sum(values * ((operator @ sent.T).T - operator.diagonal * sent), 0)
 
 
 def _times(weights: Any, values: jax.Array, power: int = 1) -> jax.Array:
@@ -212,13 +214,15 @@ def has_many_labels(kernel: Kernel, predictions: Distribution) -> bool:
     return jax.eval_shape(lambda p: p.class_probs, predictions).shape[-1] > _DENSE_LABELS
 
 
-def _sums_by_label(kernel: Any, own: LowRank, predictions: Any, targets: Any, weights: Any) -> Sums:
+def _sums_by_label(
+    kernel: Any, operator: LowRank, predictions: Any, targets: Any, weights: Any
+) -> Sums:
     """`Featured.outer_sums` of scaled residuals: Σ_i F_i a_i(y_i) e_{y_i} − Σ_i F_i ∘ a_i ∘ p_i.
 
     The second sum is common to all redraws; the first one needs one number for each sample instead
     of each class.
     """
-    factor = _times(weights, own.factor.T).T
+    factor = _times(weights, operator.factor.T).T
     norms = jnp.sum(jnp.square(factor), 1)
     probs = predictions.class_probs
     scales = kernel.label_scales(probs)
@@ -260,9 +264,9 @@ class View:
         if self.lens is not None:
             targets = jax.vmap(lambda y: self.lens(predictions, y)[1])(targets)
         data = self.predictions, targets, weights
-        found = [part for each in self.featured for part in each.sums(*data)]
-        found += [_sums_by_pairs(kernel, *data) for kernel in self.others]
-        off_diagonal, diagonal = (jnp.stack(column, 1) for column in zip(*found, strict=True))
+        results = [part for each in self.featured for part in each.sums(*data)]
+        results += [_sums_by_pairs(kernel, *data) for kernel in self.others]
+        off_diagonal, diagonal = (jnp.stack(column, 1) for column in zip(*results, strict=True))
         return off_diagonal, diagonal
 
     def num_bytes(self, targets: PyTree) -> int:
@@ -271,7 +275,7 @@ class View:
         sizes = [1]
         for each in self.featured:
             number = num_features(each.kernel, each.prepared, self.predictions, targets)
-            in_blocks = all(own.takes_blocks for own in each.operators)
+            in_blocks = all(operator.takes_blocks for operator in each.operators)
             sizes.append(bytes_of_redraw(n, number, in_blocks=in_blocks))
         if self.others:
             num_components = sum(leaf.size // n for leaf in jax.tree.leaves(targets))
@@ -349,9 +353,9 @@ def plan_of(
     planned: list[tuple[list[int], View]] = []
     num_bytes = 0
     for lens, chosen in _distinct([lens for lens, _ in members]):
-        seen: Any = (predictions, targets) if lens is None else lens(predictions, targets)
-        places, view = view_of(lens, [members[i][1] for i in chosen], *seen, many=True)
-        num_bytes = max(num_bytes, view.num_bytes(seen[1]))
+        through_lens: Any = (predictions, targets) if lens is None else lens(predictions, targets)
+        places, view = view_of(lens, [members[i][1] for i in chosen], *through_lens, many=True)
+        num_bytes = max(num_bytes, view.num_bytes(through_lens[1]))
         planned.append(([chosen[i] for i in places], view))
     merged = _merged(planned, floating_dtype(predictions))
     order = np.argsort([place for chosen, _ in merged for place in chosen])
@@ -369,40 +373,46 @@ def view_of(
     """View of the kernels of one lens, and their indices in the order of the view."""
     products = {i: kernel for i, kernel in enumerate(kernels) if isinstance(kernel, TensorProduct)}
     operators: list[tuple[Kernel, Operator]] = []  # one for each different kernel on predictions
-    found, places, n = [], [], checks.leading_size("predictions", predictions)
+    featured, places, n = [], [], checks.leading_size("predictions", predictions)
     for target_kernel, same in _distinct([product.target for product in products.values()]):
         chosen = {}
         for place in (list(products)[i] for i in same):
             kernel = products[place].prediction
-            own = next((own for other, own in operators if _is_same(other, kernel)), None)
-            if own is None:
-                operators.append((kernel, own := operator_of(kernel, predictions, many=many)))
-            chosen[place] = own
+            operator = next(
+                (operator for other, operator in operators if _is_same(other, kernel)), None
+            )
+            if operator is None:
+                operators.append((kernel, operator := operator_of(kernel, predictions, many=many)))
+            chosen[place] = operator
         few = few_features(target_kernel, predictions, once=not many)
-        if few == 0 and all(isinstance(own, Tiled) for own in chosen.values()):
+        if few == 0 and all(isinstance(operator, Tiled) for operator in chosen.values()):
             continue
         if (prepared := prepare_features(target_kernel, predictions, targets)) is None:
             continue
         number = num_features(target_kernel, prepared, predictions, targets)
         is_cheap = number <= few and (many or number * n <= _MOST_NUMBERS)
-        used = {i: own for i, own in chosen.items() if is_cheap or not isinstance(own, Tiled)}
-        if used:
-            found.append(Featured(target_kernel, prepared, tuple(used.values())))
-            places += used
+        by_features = {
+            i: operator
+            for i, operator in chosen.items()
+            if is_cheap or not isinstance(operator, Tiled)
+        }
+        if by_features:
+            featured.append(Featured(target_kernel, prepared, tuple(by_features.values())))
+            places += by_features
     others = [i for i in range(len(kernels)) if i not in places]
-    view = View(lens, predictions, tuple(found), tuple(kernels[i] for i in others))
+    view = View(lens, predictions, tuple(featured), tuple(kernels[i] for i in others))
     return places + others, view
 
 
 def _distinct(values: Sequence[Any]) -> list[tuple[Any, list[int]]]:
     """Different values, and their indices."""
-    found: list[tuple[Any, list[int]]] = []
+    distinct: list[tuple[Any, list[int]]] = []
     for i, value in enumerate(values):
-        places = next((places for other, places in found if _is_same(value, other)), None)
+        places = next((places for other, places in distinct if _is_same(value, other)), None)
         if places is None:
-            found.append((value, places := []))
+            distinct.append((value, places := []))
         places.append(i)
-    return found
+    return distinct
 
 
 def _is_same(one: object, other: object) -> bool:

@@ -187,9 +187,9 @@ def _params(name: str, value: Any, seen: Seen) -> Any:
         return checks.learned(name, value, kind)
     params = checks.learned(name, value, ClassWiseParams).params
     params = checks.learned(f"{name}.params", params, kind, leading=("m",))
-    known, m = len(jax.tree.leaves(params)[0]), seen["confidences"].class_probs.shape[1]
-    if known != m:
-        raise ValueError(f"{name}: expected params of {m} classes, got params of {known}")
+    fitted, m = len(jax.tree.leaves(params)[0]), seen["confidences"].class_probs.shape[1]
+    if fitted != m:
+        raise ValueError(f"{name}: expected params of {m} classes, got params of {fitted}")
     return ClassWiseParams(params)
 
 

@@ -56,11 +56,11 @@ class LogitMap:
 
     def check_values(self, name: str) -> "LogitMap":
         """Refuse slopes and biases that are not finite, and an invalid temperature or share."""
-        found = {"slopes": checks.finite(f"{name}.slopes", self.slopes)}
+        values = {"slopes": checks.finite(f"{name}.slopes", self.slopes)}
         if self.temperature is not None or self.share is not None:
-            found["temperature"] = checks.positive_scalar(f"{name}.temperature", self.temperature)
-            found["share"] = checks.proportion(f"{name}.share", self.share)
-        return checks.replaced(self, **found)
+            values["temperature"] = checks.positive_scalar(f"{name}.temperature", self.temperature)
+            values["share"] = checks.proportion(f"{name}.share", self.share)
+        return checks.replaced(self, **values)
 
     def __call__(self, logits: jax.Array) -> jax.Array:
         """Images of the logits of samples, [n, m]."""

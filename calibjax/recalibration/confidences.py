@@ -412,8 +412,10 @@ class HistogramBinning(ConfidenceRecalibrator):
         return BinAccuracies(checks.nan_unless(counts > 0, accuracies), counts)
 
     def _apply(self, params: BinAccuracies, confidences: jax.Array) -> jax.Array:
-        known = checks.nan_unless(params.counts > 0, params.accuracies.astype(confidences.dtype))
-        accuracies = known[interval_index(confidences, params.counts.size)]
+        by_interval = checks.nan_unless(
+            params.counts > 0, params.accuracies.astype(confidences.dtype)
+        )
+        accuracies = by_interval[interval_index(confidences, params.counts.size)]
         return jnp.where(self._is_kept(params, confidences), confidences, accuracies)
 
     def _is_kept(self, params: BinAccuracies, confidences: jax.Array) -> jax.Array:

@@ -153,7 +153,7 @@ def crps_decomposition(
     >>> print(bool(parts.discrimination > parts.miscalibration))
     True
     """
-    given = predictions, targets
+    data = predictions, targets
     dtype = floating_dtype(predictions)
     predictions, targets = checks.counted(weights, (predictions, targets.astype(dtype)))
     if isinstance(ensembles := bare(predictions), Ensemble):
@@ -178,7 +178,7 @@ def crps_decomposition(
         return _of_event(probs, (targets <= threshold).astype(dtype), weights)
 
     parts = lax.map(at, (ends[1:] + ends[:-1]) / 2)
-    return checks.nan_with(jax.tree.map(lambda part: jnp.sum(part * jnp.diff(ends)), parts), given)
+    return checks.nan_with(jax.tree.map(lambda part: jnp.sum(part * jnp.diff(ends)), parts), data)
 
 
 def _quantiles(pool: jax.Array, levels: np.ndarray, weights: jax.Array) -> jax.Array:

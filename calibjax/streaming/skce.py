@@ -122,9 +122,9 @@ def sums_of_batch(data: tuple, redraws: tuple | None = None, batch_size: int = 1
 
     def evaluate(data: tuple, targets: PyTree) -> dict[str, jax.Array]:
         kernel, prepared, predictions, weights = data[:4]
-        own = LowRank(kernel.prediction.factor(predictions))
-        featured = Featured(kernel.target, prepared, (own,))
-        sums, diagonal = featured.outer_sums(own, predictions, targets, weights)
+        operator = LowRank(kernel.prediction.factor(predictions))
+        featured = Featured(kernel.target, prepared, (operator,))
+        sums, diagonal = featured.outer_sums(operator, predictions, targets, weights)
         return {"features": sums, "diagonal": diagonal}
 
     def redraw(data: tuple, key: jax.Array) -> jax.Array:
