@@ -298,7 +298,7 @@ class Wasserstein(Distance):
     with the Bures distance of the covariances. For covariances that do not commute, this distance
     does not embed in a Hilbert space, and kernels exp(−W₂^ν) need not be positive semi-definite:
     exp(−W₂² / 2) between four thin normals, with axes 45 degrees apart, has the eigenvalue −0.06.
-    Derivatives are exact, except second derivatives with respect to covariances.
+    Derivatives are exact.
 
     For `Ensemble` it is the distance of the empirical distributions, W₂² = m⁻¹ Σ_k (z_(k) −
     z'_(k))² with the sorted draws: scalars without weights, in equal numbers. For two `Mixture`s,
@@ -363,7 +363,7 @@ def transport_cost(weights_p: jax.Array, weights_q: jax.Array, cost: jax.Array) 
     Its gradient with respect to the cost is the optimal plan π, a vertex with at most K + K' − 1
     positive entries. Its gradient with respect to the weights are the dual potentials (minus their
     weighted mean, because weights are divided by their sum). If several plans or potentials are
-    optimal, the subgradient is one of them. Second derivatives are zero.
+    optimal, the subgradient is one of them. Second derivatives hold the optimal basis fixed.
 
     Args:
         weights_p: probabilities, [K]; zeros are allowed. Weights are divided by their sum.
