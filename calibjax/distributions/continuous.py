@@ -139,7 +139,7 @@ class _Symmetric(Distribution):
         return jnp.where(z == 0, tangent, jnp.where(central < 0.5, near, far))
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Value y with cdf(y) = level; not differentiable."""
+        """Value y with cdf(y) = level; its derivatives are returned as zero."""
         return self.loc + self.scale * special.symmetric_quantile(self._shares, level, self.scale)
 
 
@@ -362,7 +362,7 @@ class Gamma(Distribution):
         return special.incomplete_gamma(self.concentration, jnp.maximum(self.rate * y, 0))[0]
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
+        """Smallest floating-point number y with cdf(y) ≥ level; derivatives are zero."""
         dtype = jnp.result_type(self.concentration, self.rate)
         level, _ = jnp.broadcast_arrays(jnp.asarray(level, dtype), self.rate)
         inner = jnp.clip(level, 0, 1)
@@ -524,7 +524,7 @@ class Beta(Distribution):
         return jnp.where(is_inside, incomplete_beta(alpha, beta, inner, 1 - inner)[0], y >= 1)
 
     def icdf(self, level: jax.Array) -> jax.Array:
-        """Smallest floating-point number y with cdf(y) ≥ level; not differentiable."""
+        """Smallest floating-point number y with cdf(y) ≥ level; derivatives are zero."""
         return special.inverse_of_cdf(self.cdf, self._with(level)[2], 0, 1)
 
     def crps(self, y: jax.Array) -> jax.Array:
